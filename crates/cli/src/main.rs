@@ -1,0 +1,2 @@
+//! The stentor command.
+fn main() {}
