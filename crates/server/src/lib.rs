@@ -1,1 +1,3 @@
-//! x
+//! The Stentor server: the I/O around the hubs.
+
+pub mod listener;
