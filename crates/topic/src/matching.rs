@@ -1,0 +1,55 @@
+//! One filter against one name, and what can be read off a filter's text.
+
+/// Whether `filter` matches `name`, by the rules of section 4.7 of the specification.
+///
+/// `+` stands for exactly one level, an empty one included; a last `#` for any number of levels,
+/// the parent level included [MQTT-4.7.1-1]. A filter that begins with a wildcard does not match a
+/// name that begins with `$` [MQTT-4.7.2-1]. The comparison is by bytes: no case folding, no
+/// normalisation [MQTT-4.7.3-4].
+///
+/// Cost: one pass over both texts, no allocation.
+#[must_use]
+pub fn matches(filter: &str, name: &str) -> bool {
+    let (filter, name) = (filter.as_bytes(), name.as_bytes());
+    if name.first() == Some(&b'$') && matches!(filter.first(), Some(b'+' | b'#')) {
+        return false;
+    }
+    let mut filter_levels = filter.split(|&byte| byte == b'/');
+    let mut name_levels = name.split(|&byte| byte == b'/');
+    loop {
+        match (filter_levels.next(), name_levels.next()) {
+            (Some(b"#"), _) | (None, None) => return true,
+            (Some(b"+"), Some(_)) => {}
+            (Some(wanted), Some(level)) if wanted == level => {}
+            _ => return false,
+        }
+    }
+}
+
+/// Whether the filter contains a wildcard.
+#[must_use]
+pub fn has_wildcard(filter: &str) -> bool {
+    // A valid filter has wildcards as whole levels only, so that any occurrence is one.
+    filter.bytes().any(|byte| matches!(byte, b'+' | b'#'))
+}
+
+/// The levels of a filter before its first wildcard, without the slash that ends them.
+///
+/// `""` where a wildcard stands first (and for `/+`, whose only literal level is empty); the whole
+/// filter where there is none.
+#[must_use]
+pub fn literal_prefix(filter: &str) -> &str {
+    match filter.find(['+', '#']) {
+        None => filter,
+        // The byte before a wildcard of a valid filter is a slash.
+        Some(at) => &filter[..at.saturating_sub(1)],
+    }
+}
+
+/// The number of levels of a name or filter: one more than it has slashes.
+///
+/// The index spends a node per level of a filter with wildcards, so that a server bounds this.
+#[must_use]
+pub fn levels(text: &str) -> usize {
+    1 + text.bytes().filter(|&byte| byte == b'/').count()
+}
