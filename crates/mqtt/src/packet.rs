@@ -3,7 +3,7 @@
 //! The same types are encoded and decoded, by server and client alike, so that one table of cases
 //! covers both directions.
 
-use crate::property::Properties;
+use crate::properties::Properties;
 use crate::reason::ReasonCode;
 use crate::types::{PacketId, QoS, SubscribeOptions, Version};
 
