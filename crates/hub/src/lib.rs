@@ -1,4 +1,46 @@
-//! x
+//! A shard's brain: sessions, subscriptions and the routes between them.
+//!
+//! Commands in, effects out: a [`Hub`] is told what arrived and what time it is, and answers by
+//! filling [`Effects`] and the output queues of its sessions. It owns everything it touches and
+//! shares two things with the hubs of other shards: the [`InterestTable`] and the [`Retained`]
+//! store. So the same code is driven by the server's shards, by tests on a virtual clock and by
+//! the simulation.
+
 #![no_std]
 #![forbid(unsafe_code)]
+
 extern crate alloc;
+
+mod connect;
+mod deliver;
+mod effects;
+mod hub;
+mod inspect;
+mod interest;
+mod key;
+mod lifecycle;
+mod options;
+mod outbox;
+mod publish;
+mod receive;
+mod retained;
+mod rights;
+mod route;
+mod sessions;
+mod settings;
+mod share;
+mod snapshot;
+mod stats;
+mod subscribe;
+mod transmit;
+
+pub use effects::{Closing, ControlItem, Effects, Event, MeshItem};
+pub use hub::{Hub, Shared};
+pub use inspect::{ClientInfo, ConnectionInfo};
+pub use interest::InterestTable;
+pub use key::{LinkId, SHARDS_MAX, SessionKey, ShardId, home_shard};
+pub use retained::{Cursor, Mark, Retained, StoreFull, Walk};
+pub use rights::{Identity, Rights};
+pub use settings::{Settings, SlowPolicy, TopicPolicy};
+pub use share::ShareName;
+pub use stats::{LossCause, Losses, Stats};

@@ -1,4 +1,32 @@
-//! x
+//! Connection and session state machines: bytes, packets and a time in; packets out.
+//!
+//! Nothing here does I/O, reads a clock or knows about routing. A session's pieces are separate
+//! state machines, so that a session that needs none of them costs nothing: [`Outbound`] and
+//! [`Inbound`] hold the two halves of QoS 1 and 2, [`Output`] what waits for the socket,
+//! [`ReceivedAliases`] and [`SentAliases`] the topic aliases. [`read_connect`] reads the first
+//! packet; [`CloseReason`] is the closed list of how a connection ends.
+
 #![no_std]
 #![forbid(unsafe_code)]
+
 extern crate alloc;
+
+mod alias;
+mod close;
+mod connect;
+mod inbound;
+mod message;
+mod outbound;
+mod output;
+mod tick;
+mod wheel;
+
+pub use alias::{ReceivedAliases, SentAliases, TopicForm};
+pub use close::{CloseReason, Denied, Limit, Local, Remote, Timer, Violation};
+pub use connect::{ConnectRequest, WillRequest, malformed, read_connect, refusal};
+pub use inbound::{Arrival, Inbound};
+pub use message::{Message, MessageParts, Publisher};
+pub use outbound::{Acked, Delivery, Outbound, Resend, SubscriptionIds};
+pub use output::{Batch, Flush, Outgoing, Output, Wire};
+pub use tick::Tick;
+pub use wheel::Wheel;

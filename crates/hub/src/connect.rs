@@ -1,0 +1,244 @@
+//! A log-in that was accepted becomes a connected session.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use smallvec::SmallVec;
+use stentor_mqtt::{ConnAck, Packet, Properties, Property, PropertyBuf, ReasonCode};
+use stentor_session::{CloseReason, ConnectRequest, Local, SentAliases, Tick};
+
+use crate::deliver::pump;
+use crate::effects::Event;
+use crate::hub::{Hub, Timer};
+use crate::key::{LinkId, SessionKey, home_shard};
+use crate::rights::Identity;
+use crate::sessions::{Away, Flushing, Link, Live, Session};
+use crate::subscribe::SubscriptionRef;
+
+impl Hub {
+    /// Connects a client whose log-in was accepted: takes its session over from an older
+    /// connection or an absence, or starts a new one, and queues CONNACK and what the session
+    /// owes. The client id's home must be this shard, or the client id empty.
+    pub fn connect(
+        &mut self,
+        now: Tick,
+        link: LinkId,
+        mut request: ConnectRequest,
+        identity: Arc<Identity>,
+    ) -> SessionKey {
+        let assigned = request.client_id.is_empty();
+        if assigned {
+            request.client_id = self.assign_client_id(&identity);
+        }
+        debug_assert!(
+            home_shard(&self.hasher, identity.zone, &request.client_id, self.shards) == self.shard,
+            "a connection must go to its client id's home"
+        );
+        let present = self.settle_predecessor(now, &request, &identity);
+        let session_present = present.is_some();
+        let expiry_secs = request.session_expiry_secs.min(self.settings.session_expiry_max_secs);
+        let live = self.live(now, link, &request);
+        let key = present.unwrap_or_else(|| {
+            self.sessions.insert(Session {
+                generation: 0,
+                epoch: 0,
+                identity: Arc::clone(&identity),
+                client_id: request.client_id.as_str().into(),
+                expiry_secs,
+                link: Link::Away(Away { until: Tick::NEVER, will_at: Tick::NEVER }),
+                subscriptions: SmallVec::new(),
+                outbound: None,
+                inbound: None,
+                will: None,
+            })
+        });
+        self.stats.connects += 1;
+        self.stats.connected += 1;
+        self.effects.events.push(Event::Connected {
+            link,
+            zone: identity.zone,
+            client_id: request.client_id.as_str().into(),
+            user: identity.user.clone(),
+            version: request.version,
+            session_present,
+        });
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.identity = identity;
+            session.expiry_secs = expiry_secs;
+            session.will = request.will.take();
+            session.link = Link::Live(live);
+            session.epoch = session.epoch.wrapping_add(1);
+        }
+        self.arm_keep_alive(now, key);
+        self.acknowledge_connect(key, &request, assigned, session_present);
+        self.resume(now, key);
+        key
+    }
+
+    fn live(&self, now: Tick, link: LinkId, request: &ConnectRequest) -> Live {
+        let max = self.settings.keep_alive_max_secs;
+        let keep_alive_secs = match request.keep_alive_secs {
+            0 if max > 0 && request.version.is_v5() => max,
+            secs if max > 0 && secs > max && request.version.is_v5() => max,
+            secs => secs,
+        };
+        let mut live = Live {
+            link,
+            version: request.version,
+            flushing: Flushing::Idle,
+            keep_alive_secs,
+            window: request.receive_maximum.min(self.settings.in_flight_max).max(1),
+            packet_bytes_max: request.packet_bytes_max,
+            since: now,
+            last_seen: now,
+            output: None,
+            extras: None,
+        };
+        if request.bridge {
+            live.extras().bridge = true;
+        }
+        let aliases = request.topic_alias_maximum.min(self.settings.sent_alias_maximum);
+        if aliases > 0 {
+            live.extras().sent_aliases = Some(SentAliases::new(aliases));
+        }
+        live
+    }
+
+    /// Ends or keeps what the client id had before. Returns the session to go on with.
+    fn settle_predecessor(
+        &mut self,
+        now: Tick,
+        request: &ConnectRequest,
+        identity: &Identity,
+    ) -> Option<SessionKey> {
+        let key = self.sessions.find(identity.zone, &request.client_id)?;
+        let session = self.sessions.get(key)?;
+        // Another user must not inherit what this one's session holds.
+        let starts_new = request.clean_start || session.identity.user != identity.user;
+        if starts_new {
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.expiry_secs = 0;
+            }
+        } else if let Some(session) = self.sessions.get_mut(key)
+            && session.live().is_some()
+        {
+            // The session goes on, whatever expiry the old connection had asked for.
+            session.expiry_secs = u32::MAX;
+        }
+        if self.sessions.get(key).is_some_and(|session| session.live().is_some()) {
+            self.close(now, key, CloseReason::Local(Local::TakenOver));
+        }
+        if starts_new {
+            self.end_session(now, key);
+            return None;
+        }
+        self.sessions.get(key).map(|_| key)
+    }
+
+    fn acknowledge_connect(
+        &mut self,
+        key: SessionKey,
+        request: &ConnectRequest,
+        assigned: bool,
+        session_present: bool,
+    ) {
+        let mut properties = PropertyBuf::new();
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let (client_id, expiry_secs) = (session.client_id.clone(), session.expiry_secs);
+        let Link::Live(live) = &mut session.link else {
+            return;
+        };
+        if request.version.is_v5() {
+            let settings = &self.settings;
+            if expiry_secs != request.session_expiry_secs {
+                properties.push(Property::SessionExpiryInterval(expiry_secs));
+            }
+            if settings.receive_maximum != u16::MAX {
+                properties.push(Property::ReceiveMaximum(settings.receive_maximum));
+            }
+            properties.push(Property::MaximumPacketSize(settings.packet_bytes_max));
+            if assigned {
+                properties.push(Property::AssignedClientIdentifier(&client_id));
+            }
+            if settings.topic_alias_maximum > 0 {
+                properties.push(Property::TopicAliasMaximum(settings.topic_alias_maximum));
+            }
+            if live.keep_alive_secs != request.keep_alive_secs {
+                properties.push(Property::ServerKeepAlive(live.keep_alive_secs));
+            }
+            if let (true, Some(information)) =
+                (request.request_response_information, &settings.response_information)
+            {
+                properties.push(Property::ResponseInformation(information));
+            }
+        }
+        let packet = Packet::ConnAck(ConnAck {
+            session_present,
+            reason: ReasonCode::Success,
+            properties: if request.version.is_v5() {
+                properties.as_properties()
+            } else {
+                Properties::EMPTY
+            },
+        });
+        self.outbox.packet(key, live, &packet);
+    }
+
+    /// Goes on where the session's last connection ended.
+    fn resume(&mut self, now: Tick, key: SessionKey) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        pump(&mut self.outbox, &mut self.stats, now, key, session);
+        let shares: SmallVec<[u32; 2]> = session
+            .subscriptions
+            .iter()
+            .filter_map(|subscription| match subscription {
+                SubscriptionRef::Share(slot) => Some(*slot),
+                SubscriptionRef::Filter(_) => None,
+            })
+            .collect();
+        for slot in shares {
+            self.member_changed(slot, true);
+        }
+    }
+
+    /// Starts watching the keep-alive of a new connection.
+    fn arm_keep_alive(&mut self, now: Tick, key: SessionKey) {
+        if let Some(session) = self.sessions.get(key)
+            && let Some(live) = session.live()
+            && live.keep_alive_secs > 0
+        {
+            let timer = Timer { session: key, epoch: session.epoch };
+            self.timers.insert(keep_alive_deadline(now, live.keep_alive_secs), timer);
+        }
+    }
+
+    /// A client id that nobody has and whose home is this shard.
+    fn assign_client_id(&mut self, identity: &Identity) -> String {
+        loop {
+            self.assigned_ids += 1;
+            let seed = format!("{}/{}", self.shard.0, self.assigned_ids);
+            // The secret seed of the hasher makes the id hard to guess.
+            let (high, low) = (
+                self.hasher.hash(identity.zone, &seed),
+                self.hasher.hash(identity.zone, &format!("{seed}/")),
+            );
+            let id = format!("auto-{high:016x}{low:016x}");
+            if home_shard(&self.hasher, identity.zone, &id, self.shards) == self.shard
+                && self.sessions.find(identity.zone, &id).is_none()
+            {
+                return id;
+            }
+        }
+    }
+}
+
+/// One and a half times the keep-alive time after the last packet [MQTT-3.1.2-22].
+pub(crate) fn keep_alive_deadline(last_seen: Tick, keep_alive_secs: u16) -> Tick {
+    let micros = u64::from(keep_alive_secs) * 1_500_000;
+    Tick::from_micros(last_seen.as_micros() + micros)
+}

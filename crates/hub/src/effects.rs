@@ -1,0 +1,131 @@
+//! What a call to the hub asks its shard to do.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_mqtt::Version;
+use stentor_session::{CloseReason, Message, Output};
+use stentor_topic::Zone;
+
+use crate::key::{LinkId, SessionKey, ShardId};
+use crate::share::ShareName;
+
+/// Everything that calls to the hub have asked for since it was last emptied. The shard drains
+/// `mesh` and `lanes` after each call, the rest at the end of its turn.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Sessions with output; each stands here once until it was flushed.
+    pub dirty: Vec<SessionKey>,
+    /// Connections to close.
+    pub closing: Vec<Closing>,
+    /// Messages for other shards, in order.
+    pub mesh: Vec<(ShardId, MeshItem)>,
+    /// Changes that other shards must know before they apply what any client sends next.
+    pub lanes: Vec<(ShardId, ControlItem)>,
+    /// For the log.
+    pub events: Vec<Event>,
+}
+
+/// A connection that the hub has let go: write the farewell once, as far as the socket takes it,
+/// then close.
+#[derive(Debug)]
+pub struct Closing {
+    /// Which connection.
+    pub link: LinkId,
+    /// Why.
+    pub reason: CloseReason,
+    /// What was queued, with a DISCONNECT or CONNACK at its end where the protocol has one.
+    pub farewell: Box<Output>,
+}
+
+/// What one shard sends another through the mesh, first in, first out.
+#[derive(Clone, Debug)]
+pub enum MeshItem {
+    /// A message for the receiving shard's subscribers.
+    Publish(Arc<Message>),
+    /// A message for one member of a shared subscription on the receiving shard.
+    Share {
+        /// Which shared subscription.
+        name: Arc<ShareName>,
+        /// The message.
+        message: Arc<Message>,
+        /// How many shards may still pass it on when its member has left.
+        hops: u8,
+    },
+}
+
+/// What reaches a shard through its control lane, before anything that it reads afterwards.
+#[derive(Clone, Debug)]
+pub enum ControlItem {
+    /// How many members of a shared subscription a shard holds now.
+    ShareCount {
+        /// Which shared subscription.
+        name: Arc<ShareName>,
+        /// Whose members.
+        shard: ShardId,
+        /// Members with a connection.
+        live: u32,
+        /// Members whose session waits for them.
+        away: u32,
+    },
+    /// The server itself publishes: `$SYS` topics, commands.
+    Publish(Arc<Message>),
+}
+
+/// What the log should tell.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A client is connected.
+    Connected {
+        /// Its connection.
+        link: LinkId,
+        /// Its zone.
+        zone: Zone,
+        /// Its client id.
+        client_id: Box<str>,
+        /// Who it is; `None` for anonymous.
+        user: Option<Arc<str>>,
+        /// What it speaks.
+        version: Version,
+        /// Whether it found its session.
+        session_present: bool,
+    },
+    /// A connection has ended.
+    Disconnected {
+        /// Which one.
+        link: LinkId,
+        /// Whose.
+        client_id: Box<str>,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// A session that waited for its client has expired.
+    SessionExpired {
+        /// Whose.
+        client_id: Box<str>,
+    },
+    /// A publish was refused by rights: told once for each client and topic.
+    PublishDenied {
+        /// Whose.
+        client_id: Box<str>,
+        /// Where to.
+        topic: Box<str>,
+    },
+    /// A subscribe was refused by rights.
+    SubscribeDenied {
+        /// Whose.
+        client_id: Box<str>,
+        /// What for.
+        filter: Box<str>,
+    },
+    /// A client begins to lose messages because it reads too slowly.
+    Losing {
+        /// Which one.
+        client_id: Box<str>,
+        /// The topic of the first message lost.
+        topic: Box<str>,
+        /// What was done: the name of the policy or limit.
+        cause: &'static str,
+    },
+}

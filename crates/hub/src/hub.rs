@@ -1,0 +1,172 @@
+//! The hub itself: one shard's sessions, subscriptions and timers.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_session::{Message, Tick, Wheel};
+use stentor_topic::{Index, TopicHasher, Zone};
+
+use crate::effects::{ControlItem, Effects, MeshItem};
+use crate::interest::{Interest, InterestTable};
+use crate::key::{SessionKey, ShardId};
+use crate::outbox::Outbox;
+use crate::retained::Retained;
+use crate::sessions::Sessions;
+use crate::settings::Settings;
+use crate::share::Shares;
+use crate::stats::{Losses, Stats};
+
+/// What all shards of a server share.
+#[derive(Clone)]
+pub struct Shared {
+    /// Which shards want to hear of which topics.
+    pub interest: Arc<InterestTable>,
+    /// The last message of each topic.
+    pub retained: Arc<dyn Retained>,
+}
+
+/// A shard's brain: owns the sessions whose home it is, routes messages between them, and says
+/// what has to go to other shards.
+///
+/// Call order: after every call the shard drains `effects().mesh` and `lanes`; at the end of its
+/// turn it flushes each session in `dirty` by [`Hub::transmit`], a write, and
+/// [`Hub::transmitted`], then does the `closing` ones, then calls [`Hub::advance`]. A `now` never
+/// lies before an earlier one. No call blocks, does I/O, or costs more than what it routes.
+pub struct Hub {
+    pub(crate) shard: ShardId,
+    pub(crate) shards: u8,
+    pub(crate) hasher: TopicHasher,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) retained: Arc<dyn Retained>,
+    pub(crate) interest: Interest,
+    pub(crate) index: Index,
+    pub(crate) sessions: Sessions,
+    pub(crate) shares: Shares,
+    pub(crate) timers: Wheel<Timer>,
+    pub(crate) outbox: Outbox,
+    /// Sessions whose connection has to be closed when the present routing is done.
+    pub(crate) overrun: Vec<SessionKey>,
+    pub(crate) effects: Effects,
+    pub(crate) stats: Stats,
+    pub(crate) losses: Losses,
+    /// Used for every walk over retained messages.
+    pub(crate) found: Vec<Arc<Message>>,
+    pub(crate) assigned_ids: u64,
+}
+
+/// What a timer is for: the keep-alive of a connection, or the end of an absence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timer {
+    pub(crate) session: SessionKey,
+    pub(crate) epoch: u32,
+}
+
+impl Hub {
+    /// An empty hub. `hasher` must be the same for all shards of a server.
+    ///
+    /// # Panics
+    /// If `shard` is not one of `shards`, or there are more than [`crate::SHARDS_MAX`].
+    #[must_use]
+    pub fn new(
+        shard: ShardId,
+        shards: u8,
+        hasher: TopicHasher,
+        shared: Shared,
+        settings: Arc<Settings>,
+    ) -> Self {
+        assert!(shard.0 < shards && shards <= crate::SHARDS_MAX, "shard {} of {shards}", shard.0);
+        Self {
+            shard,
+            shards,
+            settings,
+            retained: shared.retained,
+            interest: Interest::new(shared.interest, hasher.clone(), shard.0),
+            index: Index::new(hasher.clone()),
+            sessions: Sessions::new(hasher.clone()),
+            shares: Shares::default(),
+            timers: Wheel::new(Tick::ZERO),
+            outbox: Outbox::default(),
+            overrun: Vec::new(),
+            effects: Effects::default(),
+            stats: Stats::default(),
+            losses: Losses::default(),
+            found: Vec::new(),
+            assigned_ids: 0,
+            hasher,
+        }
+    }
+
+    /// New limits and policies; what is connected keeps what its CONNACK said.
+    pub fn reconfigure(&mut self, settings: Arc<Settings>) {
+        self.settings = settings;
+    }
+
+    /// What the calls since have asked for.
+    pub fn effects(&mut self) -> &mut Effects {
+        self.effects.dirty.append(&mut self.outbox.dirty);
+        &mut self.effects
+    }
+
+    /// Something from another shard's ring.
+    pub fn apply(&mut self, now: Tick, item: MeshItem) {
+        match item {
+            MeshItem::Publish(message) => self.route_here(&message),
+            MeshItem::Share { name, message, hops } => {
+                self.deliver_shared_here(now, &name, &message, hops);
+            }
+        }
+        self.close_overrun(now);
+    }
+
+    /// Something from the control lane.
+    pub fn control(&mut self, now: Tick, item: ControlItem) {
+        match item {
+            ControlItem::ShareCount { name, shard, live, away } => {
+                self.count_share(&name, shard, live, away);
+            }
+            ControlItem::Publish(message) => self.publish_as_server(now, &message),
+        }
+    }
+
+    /// Publishes a message of the server's own: kept if it is retained, and routed everywhere.
+    pub fn publish_as_server(&mut self, now: Tick, message: &Arc<Message>) {
+        // A full store keeps what it has; the server's own figures come again.
+        if !message.retain || self.retained.put(message).is_ok() {
+            self.route(now, message);
+        }
+        self.close_overrun(now);
+    }
+
+    /// Fires what is due.
+    pub fn advance(&mut self, now: Tick) {
+        let mut due = Vec::new();
+        self.timers.advance(now, |timer| due.push(timer));
+        for timer in due {
+            self.on_timer(now, timer);
+        }
+        self.close_overrun(now);
+    }
+
+    /// When to call [`Hub::advance`] next at the latest.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Tick> {
+        self.timers.next()
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats { sessions: self.sessions.len() as u64, ..self.stats }
+    }
+
+    /// What was lost, and by whom.
+    #[must_use]
+    pub const fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    /// Every filter that somebody on this shard subscribes to, with the number of subscribers.
+    pub fn filters(&self) -> impl Iterator<Item = (Zone, &str, usize)> {
+        self.index.iter().map(|filter| (filter.zone, filter.text, filter.subscribers.len()))
+    }
+}

@@ -1,0 +1,94 @@
+//! What an administrator may see of the sessions.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use stentor_mqtt::Version;
+use stentor_session::Tick;
+use stentor_topic::Zone;
+
+use crate::hub::Hub;
+use crate::key::{LinkId, SessionKey};
+use crate::sessions::{Flushing, Link, Session};
+
+/// A session as `stentor clients` shows it.
+#[derive(Clone, Debug)]
+pub struct ClientInfo {
+    /// Its key.
+    pub key: SessionKey,
+    /// Its zone.
+    pub zone: Zone,
+    /// Its client id.
+    pub client_id: Box<str>,
+    /// Who it is; `None` for anonymous.
+    pub user: Option<Arc<str>>,
+    /// Its connection, if it has one.
+    pub connection: Option<ConnectionInfo>,
+    /// Seconds that it outlives its connection; `u32::MAX`: for ever.
+    pub expiry_secs: u32,
+    /// How many subscriptions it has.
+    pub subscriptions: usize,
+    /// Messages in flight to it.
+    pub in_flight: usize,
+    /// Messages above QoS 0 that wait for it.
+    pub waiting: usize,
+}
+
+/// The connection of a session.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionInfo {
+    /// The shard's name for it.
+    pub link: LinkId,
+    /// What it speaks.
+    pub version: Version,
+    /// Seconds; 0 for none.
+    pub keep_alive_secs: u16,
+    /// When it began.
+    pub since: Tick,
+    /// When its last packet arrived.
+    pub last_seen: Tick,
+    /// Bytes that wait for its socket.
+    pub queued_bytes: usize,
+    /// Whether its socket is full.
+    pub is_blocked: bool,
+}
+
+impl Hub {
+    /// All sessions of this shard. O(sessions): for people, not for every message.
+    pub fn clients(&self) -> impl Iterator<Item = ClientInfo> {
+        self.sessions.iter().map(|(key, session)| info(key, session))
+    }
+
+    /// One session, by its client id.
+    #[must_use]
+    pub fn client(&self, zone: Zone, client_id: &str) -> Option<ClientInfo> {
+        let key = self.sessions.find(zone, client_id)?;
+        self.sessions.get(key).map(|session| info(key, session))
+    }
+}
+
+fn info(key: SessionKey, session: &Session) -> ClientInfo {
+    let connection = match &session.link {
+        Link::Away(_) => None,
+        Link::Live(live) => Some(ConnectionInfo {
+            link: live.link,
+            version: live.version,
+            keep_alive_secs: live.keep_alive_secs,
+            since: live.since,
+            last_seen: live.last_seen,
+            queued_bytes: live.queued_bytes(),
+            is_blocked: live.flushing == Flushing::Blocked,
+        }),
+    };
+    ClientInfo {
+        key,
+        zone: session.zone(),
+        client_id: session.client_id.clone(),
+        user: session.identity.user.clone(),
+        connection,
+        expiry_secs: session.expiry_secs,
+        subscriptions: session.subscriptions.len(),
+        in_flight: session.outbound.as_ref().map_or(0, |outbound| outbound.in_flight_len()),
+        waiting: session.outbound.as_ref().map_or(0, |outbound| outbound.waiting_len()),
+    }
+}

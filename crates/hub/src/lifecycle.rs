@@ -1,0 +1,250 @@
+//! How connections and sessions end, and what happens then.
+
+use alloc::sync::Arc;
+
+use stentor_mqtt::{Disconnect, Packet, PropertyBuf};
+use stentor_session::{
+    CloseReason, Local, Message, MessageParts, Tick, Timer as TimerKind, WillRequest,
+};
+use stentor_topic::Zone;
+
+use crate::connect::keep_alive_deadline;
+use crate::effects::{Closing, Event};
+use crate::hub::{Hub, Timer};
+use crate::key::{LinkId, SessionKey};
+use crate::sessions::{Away, Link};
+use crate::stats::LossCause;
+use crate::subscribe::SubscriptionRef;
+
+impl Hub {
+    /// The socket of a connection is gone. Does nothing if the hub has let that connection go
+    /// already.
+    pub fn disconnected(&mut self, now: Tick, key: SessionKey, link: LinkId, why: CloseReason) {
+        let is_current = self
+            .sessions
+            .get(key)
+            .and_then(|session| session.live())
+            .is_some_and(|live| live.link == link);
+        if is_current {
+            self.detach(now, key, why);
+            self.close_overrun(now);
+        }
+    }
+
+    /// Closes the connection of a client, and with `end_session` its session too. Returns
+    /// whether there was one.
+    pub fn kick(&mut self, now: Tick, zone: Zone, client_id: &str, end_session: bool) -> bool {
+        let Some(key) = self.sessions.find(zone, client_id) else {
+            return false;
+        };
+        self.close(now, key, CloseReason::Local(Local::Kicked));
+        if end_session {
+            self.end_session(now, key);
+        }
+        self.close_overrun(now);
+        true
+    }
+
+    /// Closes all connections because the server stops. Wills stay unpublished: their readers
+    /// are told the same.
+    pub fn shut_down(&mut self, now: Tick) {
+        let keys: alloc::vec::Vec<_> = self.sessions.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.will = None;
+            }
+            self.close(now, key, CloseReason::Local(Local::ShuttingDown));
+        }
+    }
+
+    /// Lets a connection go: its queue, closed by a DISCONNECT where the version has one, goes
+    /// to the shard, and the session is left without it.
+    pub(crate) fn close(&mut self, now: Tick, key: SessionKey, reason: CloseReason) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let Link::Live(live) = &mut session.link else {
+            return;
+        };
+        if matches!(reason, CloseReason::Bug(_)) {
+            self.stats.bugs += 1;
+        }
+        let properties = PropertyBuf::new();
+        let code = reason.reason_code().filter(|_| live.version.is_v5());
+        let packet = code.map(|reason| {
+            Packet::Disconnect(Disconnect { reason, properties: properties.as_properties() })
+        });
+        let output = live.output.take();
+        let farewell = self.outbox.farewell(output, live.version, packet.as_ref());
+        self.effects.closing.push(Closing { link: live.link, reason, farewell });
+        self.detach(now, key, reason);
+    }
+
+    /// Closes the connections that a policy has given up.
+    pub(crate) fn close_overrun(&mut self, now: Tick) {
+        while let Some(key) = self.overrun.pop() {
+            let limit = stentor_session::Limit::QueueBytes;
+            // What waits in the socket's queue at QoS 0 is lost with it.
+            if let Some(session) = self.sessions.get_mut(key)
+                && let Link::Live(live) = &mut session.link
+            {
+                let queued = live.output.as_ref().map_or(0, |output| output.len()) as u64;
+                self.stats.publishes_dropped += queued;
+                self.losses.record_many(LossCause::Disconnect, queued);
+                if let Some(output) = live.output.take() {
+                    self.outbox.recycle(output);
+                }
+                self.close(now, key, CloseReason::Limit(limit));
+            }
+        }
+    }
+
+    /// A session is without a connection from now on, or at its end.
+    fn detach(&mut self, now: Tick, key: SessionKey, reason: CloseReason) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let Link::Live(live) = &mut session.link else {
+            return;
+        };
+        if let Some(output) = live.output.take() {
+            self.outbox.recycle(output);
+        }
+        self.stats.connected = self.stats.connected.saturating_sub(1);
+        let event = Event::Disconnected {
+            link: live.link,
+            client_id: session.client_id.clone(),
+            reason,
+        };
+        self.effects.events.push(event);
+        if reason.drops_will() {
+            session.will = None;
+        }
+        if let Some(outbound) = &mut session.outbound {
+            outbound.disconnected();
+        }
+        let until = match session.expiry_secs {
+            u32::MAX => Tick::NEVER,
+            secs => now.after_secs(secs),
+        };
+        let delay = session.will.as_ref().map(|will| will.delay_secs);
+        let will_at = delay.map_or(Tick::NEVER, |secs| now.after_secs(secs).min(until));
+        session.epoch = session.epoch.wrapping_add(1);
+        session.link = Link::Away(Away { until, will_at });
+        let shares: smallvec::SmallVec<[u32; 2]> = session
+            .subscriptions
+            .iter()
+            .filter_map(|subscription| match subscription {
+                SubscriptionRef::Share(slot) => Some(*slot),
+                SubscriptionRef::Filter(_) => None,
+            })
+            .collect();
+        for slot in shares {
+            self.member_changed(slot, false);
+        }
+        self.settle_absence(now, key);
+    }
+
+    /// Does what is due of an absent session, and sets the timer for what is not.
+    fn settle_absence(&mut self, now: Tick, key: SessionKey) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let Link::Away(away) = &mut session.link else {
+            return;
+        };
+        if away.until <= now {
+            let client_id = session.client_id.clone();
+            if session.expiry_secs > 0 {
+                self.stats.expired += 1;
+                self.effects.events.push(Event::SessionExpired { client_id });
+            }
+            return self.end_session(now, key);
+        }
+        let mut due_will = None;
+        if away.will_at <= now {
+            away.will_at = Tick::NEVER;
+            due_will = session.will.take();
+        }
+        let next = away.until.min(away.will_at);
+        let timer = Timer { session: key, epoch: session.epoch };
+        let (zone, user) = (session.zone(), Arc::clone(&session.identity));
+        if next != Tick::NEVER {
+            self.timers.insert(next, timer);
+        }
+        if let Some(will) = due_will {
+            self.publish_will(now, zone, &user, &will);
+        }
+    }
+
+    /// Ends a session: its subscriptions, its queue, and its will, which is published now
+    /// [MQTT-3.1.2-10].
+    pub(crate) fn end_session(&mut self, now: Tick, key: SessionKey) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let was_live = session.live().is_some();
+        debug_assert!(!was_live, "a session ends after its connection");
+        let subscriptions = core::mem::take(&mut session.subscriptions);
+        for subscription in subscriptions {
+            self.drop_subscription(key, subscription, was_live);
+        }
+        let Some(session) = self.sessions.remove(key) else {
+            return;
+        };
+        if let Some(outbound) = session.outbound {
+            self.deliver_again(now, outbound.abandon());
+        }
+        if let Some(will) = &session.will {
+            self.publish_will(now, session.identity.zone, &session.identity, will);
+        }
+    }
+
+    fn publish_will(
+        &mut self,
+        now: Tick,
+        zone: Zone,
+        identity: &crate::Identity,
+        will: &WillRequest,
+    ) {
+        if !identity.rights.may_publish(&will.topic) {
+            self.stats.denied += 1;
+            return;
+        }
+        let parts = MessageParts {
+            topic: &will.topic,
+            properties: &will.properties,
+            payload: &will.payload,
+            qos: will.qos,
+            retain: will.retain,
+            expiry_secs: will.expiry_secs,
+        };
+        let publisher = stentor_session::Publisher::SERVER;
+        let message = Arc::new(Message::new(zone, publisher, now, &parts));
+        if will.retain && self.retained.put(&message).is_err() {
+            self.stats.publishes_dropped += 1;
+            return;
+        }
+        self.route(now, &message);
+    }
+
+    pub(crate) fn on_timer(&mut self, now: Tick, timer: Timer) {
+        let Some(session) = self.sessions.get(timer.session) else {
+            return;
+        };
+        if session.epoch != timer.epoch {
+            return;
+        }
+        match &session.link {
+            Link::Away(_) => self.settle_absence(now, timer.session),
+            Link::Live(live) => {
+                let deadline = keep_alive_deadline(live.last_seen, live.keep_alive_secs);
+                if deadline <= now {
+                    self.close(now, timer.session, CloseReason::Timeout(TimerKind::KeepAlive));
+                } else {
+                    self.timers.insert(deadline, timer);
+                }
+            }
+        }
+    }
+}

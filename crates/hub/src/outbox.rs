@@ -1,0 +1,83 @@
+//! Putting packets into the output queues of connections.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use stentor_mqtt::{Packet, Version, encode};
+use stentor_session::{Outgoing, Output};
+
+use crate::key::SessionKey;
+use crate::sessions::{Flushing, Live};
+
+/// What every output shares: the list of dirty sessions, spare queues, and a scratch buffer.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    pub(crate) dirty: Vec<SessionKey>,
+    spare: Vec<Box<Output>>,
+    scratch: Vec<u8>,
+}
+
+/// How many emptied queues are kept for the next connection with output.
+const SPARE_MAX: usize = 4096;
+
+impl Outbox {
+    #[inline]
+    pub(crate) fn publish(&mut self, key: SessionKey, live: &mut Live, outgoing: Outgoing) {
+        self.open(key, live).push_publish(outgoing);
+    }
+
+    /// Encodes and queues a packet. One that the encoder refuses, or that is larger than the
+    /// client takes [MQTT-3.1.2-24], is left out; `false` then.
+    pub(crate) fn packet(&mut self, key: SessionKey, live: &mut Live, packet: &Packet<'_>) -> bool {
+        let version = live.version;
+        self.encode(version, packet);
+        if self.scratch.is_empty() || self.scratch.len() > live.packet_bytes_max as usize {
+            return false;
+        }
+        let scratch = core::mem::take(&mut self.scratch);
+        self.open(key, live).push_control(&scratch);
+        self.scratch = scratch;
+        true
+    }
+
+    fn encode(&mut self, version: Version, packet: &Packet<'_>) {
+        self.scratch.clear();
+        if encode(version, packet, &mut self.scratch).is_err() {
+            self.scratch.clear();
+        }
+    }
+
+    /// The output queue of a connection, which is dirty from now on.
+    #[inline]
+    fn open<'a>(&mut self, key: SessionKey, live: &'a mut Live) -> &'a mut Output {
+        if live.flushing == Flushing::Idle {
+            live.flushing = Flushing::Listed;
+            self.dirty.push(key);
+        }
+        live.output.get_or_insert_with(|| self.spare.pop().unwrap_or_default())
+    }
+
+    /// The queue to write a farewell into.
+    pub(crate) fn farewell(
+        &mut self,
+        output: Option<Box<Output>>,
+        version: Version,
+        packet: Option<&Packet<'_>>,
+    ) -> Box<Output> {
+        let mut output = output.unwrap_or_else(|| self.spare.pop().unwrap_or_default());
+        if let Some(packet) = packet {
+            self.encode(version, packet);
+            output.push_control(&self.scratch);
+        }
+        output
+    }
+
+    /// Takes an emptied queue back.
+    #[inline]
+    pub(crate) fn recycle(&mut self, mut output: Box<Output>) {
+        if self.spare.len() < SPARE_MAX {
+            output.reset();
+            self.spare.push(output);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Bytes from a connected client, packet by packet.
+
+use stentor_mqtt::{
+    Ack, Disconnect, Packet, PacketId, Properties, ReasonCode, Sender, decode, frame,
+};
+use stentor_session::{Acked, CloseReason, Remote, Tick, Violation, malformed};
+
+use crate::deliver::pump;
+use crate::hub::Hub;
+use crate::key::SessionKey;
+use crate::sessions::Link;
+
+/// A PUBREL without a complaint.
+pub(crate) const fn pubrel(packet_id: PacketId) -> Packet<'static> {
+    let properties = Properties::EMPTY;
+    Packet::PubRel(Ack { packet_id, reason: ReasonCode::Success, properties })
+}
+
+impl Hub {
+    /// Applies all whole packets at the front of `input`; returns how many bytes they were. What
+    /// breaks the protocol closes the connection (see [`crate::Effects::closing`]) and the rest
+    /// of the input is not looked at: then everything counts as consumed.
+    pub fn receive(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
+        let mut consumed = 0;
+        loop {
+            let Some(live) = self.sessions.get_mut(key).and_then(|session| session.live_mut())
+            else {
+                return input.len();
+            };
+            live.last_seen = now;
+            let version = live.version;
+            let rest = input.get(consumed..).unwrap_or_default();
+            let frame = match frame(rest, self.settings.packet_bytes_max) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return consumed,
+                Err(error) => {
+                    self.close(now, key, malformed(error));
+                    return input.len();
+                }
+            };
+            let Some(body) = rest.get(frame.header_len..frame.total_len) else {
+                return consumed;
+            };
+            consumed += frame.total_len;
+            self.stats.packets_received += 1;
+            let result = match decode(version, Sender::Client, frame.first, body) {
+                Ok(packet) => self.on_packet(now, key, &packet),
+                Err(error) => Err(malformed(error)),
+            };
+            if let Err(reason) = result {
+                self.close(now, key, reason);
+                return input.len();
+            }
+        }
+    }
+
+    fn on_packet(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        packet: &Packet<'_>,
+    ) -> Result<(), CloseReason> {
+        match packet {
+            Packet::Publish(publish) => self.on_publish(now, key, publish),
+            Packet::PubAck(ack) => {
+                self.on_ack(now, key, |outbound| outbound.on_puback(ack.packet_id));
+                Ok(())
+            }
+            Packet::PubRec(ack) => {
+                self.on_pubrec(now, key, ack);
+                Ok(())
+            }
+            Packet::PubRel(ack) => {
+                self.on_pubrel(key, ack.packet_id);
+                Ok(())
+            }
+            Packet::PubComp(ack) => {
+                self.on_ack(now, key, |outbound| outbound.on_pubcomp(ack.packet_id));
+                Ok(())
+            }
+            Packet::Subscribe(subscribe) => self.on_subscribe(now, key, subscribe),
+            Packet::Unsubscribe(unsubscribe) => {
+                self.on_unsubscribe(key, unsubscribe);
+                Ok(())
+            }
+            Packet::PingReq => {
+                self.send(key, &Packet::PingResp);
+                Ok(())
+            }
+            Packet::Disconnect(disconnect) => self.on_disconnect(key, disconnect),
+            Packet::Connect(_) => Err(CloseReason::Violation(Violation::SecondConnect)),
+            Packet::Auth(_) => Err(CloseReason::Violation(Violation::UnexpectedAuth)),
+            Packet::ConnAck(_)
+            | Packet::SubAck(_)
+            | Packet::UnsubAck(_)
+            | Packet::PingResp => Err(CloseReason::Violation(Violation::ServerPacket)),
+        }
+    }
+
+    /// Queues a packet for a connected client.
+    fn send(&mut self, key: SessionKey, packet: &Packet<'_>) {
+        if let Some(session) = self.sessions.get_mut(key)
+            && let Link::Live(live) = &mut session.link
+        {
+            self.outbox.packet(key, live, packet);
+        }
+    }
+
+    fn on_ack(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        apply: impl FnOnce(&mut stentor_session::Outbound) -> Acked,
+    ) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let Some(outbound) = &mut session.outbound else {
+            return;
+        };
+        // An acknowledgement of something unknown is no violation: it may be a late repetition.
+        if apply(outbound) == Acked::Complete {
+            pump(&mut self.outbox, &mut self.stats, now, key, session);
+            self.continue_snapshots(now, key);
+        }
+    }
+
+    fn on_pubrec(&mut self, now: Tick, key: SessionKey, ack: &Ack<'_>) {
+        let mut acked = Acked::Unknown;
+        self.on_ack(now, key, |outbound| {
+            acked = outbound.on_pubrec(ack.packet_id, ack.reason);
+            acked
+        });
+        match acked {
+            Acked::Complete => {}
+            Acked::Release => self.send(key, &pubrel(ack.packet_id)),
+            Acked::Unknown if ack.reason.is_error() => {}
+            Acked::Unknown => {
+                let reason = ReasonCode::PacketIdentifierNotFound;
+                let properties = Properties::EMPTY;
+                let answer = Ack { packet_id: ack.packet_id, reason, properties };
+                self.send(key, &Packet::PubRel(answer));
+            }
+        }
+    }
+
+    fn on_pubrel(&mut self, key: SessionKey, packet_id: PacketId) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let known = session.inbound.as_mut().is_some_and(|inbound| inbound.on_pubrel(packet_id));
+        if session.inbound.as_ref().is_some_and(|inbound| inbound.is_empty()) {
+            session.inbound = None;
+        }
+        let reason =
+            if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
+        let answer = Ack { packet_id, reason, properties: Properties::EMPTY };
+        self.send(key, &Packet::PubComp(answer));
+    }
+
+    fn on_disconnect(
+        &mut self,
+        key: SessionKey,
+        disconnect: &Disconnect<'_>,
+    ) -> Result<(), CloseReason> {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return Ok(());
+        };
+        if let Some(expiry_secs) = disconnect.properties.session_expiry() {
+            if session.expiry_secs == 0 && expiry_secs != 0 {
+                return Err(CloseReason::Violation(Violation::SessionExpiry));
+            }
+            session.expiry_secs = expiry_secs.min(self.settings.session_expiry_max_secs);
+        }
+        // The caller closes; a reason other than 0 keeps the will.
+        Err(CloseReason::Remote(if disconnect.reason == ReasonCode::Success {
+            Remote::Disconnect
+        } else {
+            Remote::DisconnectWithWill
+        }))
+    }
+}

@@ -1,0 +1,205 @@
+//! The sessions of one shard.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+
+use hashbrown::{HashSet, HashTable};
+use slab::Slab;
+use smallvec::SmallVec;
+use stentor_mqtt::Version;
+use stentor_session::{Inbound, Outbound, Output, ReceivedAliases, SentAliases, Tick, WillRequest};
+use stentor_topic::{TopicHasher, Zone};
+
+use crate::key::{LinkId, SessionKey};
+use crate::rights::Identity;
+use crate::snapshot::Snapshot;
+use crate::subscribe::SubscriptionRef;
+
+/// One session: what outlives a connection, and the connection while there is one. Kept small:
+/// what most sessions do not have is boxed.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) generation: u32,
+    /// Tells timers of the present connection or absence from those of earlier ones.
+    pub(crate) epoch: u32,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) client_id: Box<str>,
+    pub(crate) expiry_secs: u32,
+    pub(crate) link: Link,
+    pub(crate) subscriptions: SmallVec<[SubscriptionRef; 2]>,
+    pub(crate) outbound: Option<Box<Outbound>>,
+    pub(crate) inbound: Option<Box<Inbound>>,
+    pub(crate) will: Option<Box<WillRequest>>,
+}
+
+/// Whether the client of a session is there.
+#[derive(Debug)]
+pub(crate) enum Link {
+    Live(Live),
+    Away(Away),
+}
+
+/// The connection of a session.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) link: LinkId,
+    pub(crate) version: Version,
+    pub(crate) flushing: Flushing,
+    pub(crate) keep_alive_secs: u16,
+    /// How many messages may be in flight to the client: the smaller of its limit and ours.
+    pub(crate) window: u16,
+    pub(crate) packet_bytes_max: u32,
+    pub(crate) since: Tick,
+    pub(crate) last_seen: Tick,
+    pub(crate) output: Option<Box<Output>>,
+    pub(crate) extras: Option<Box<Extras>>,
+}
+
+/// What few connections need.
+#[derive(Debug, Default)]
+pub(crate) struct Extras {
+    /// Subscriptions of a mosquitto bridge are no-local and retain-as-published.
+    pub(crate) bridge: bool,
+    /// Acknowledgements may carry reason strings.
+    pub(crate) received_aliases: Option<ReceivedAliases>,
+    pub(crate) sent_aliases: Option<SentAliases>,
+    /// Retained messages still to be sent, by subscription.
+    pub(crate) snapshots: VecDeque<Snapshot>,
+    /// Topics whose refusal was logged already.
+    pub(crate) denied: HashSet<Box<str>, foldhash::fast::FixedState>,
+}
+
+/// Where a connection stands between having output and having written it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flushing {
+    /// Nothing to write.
+    Idle,
+    /// Listed as dirty: the shard flushes it at the end of its turn.
+    Listed,
+    /// The socket is full: the shard reports when it is writable.
+    Blocked,
+}
+
+/// A session that waits for its client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Away {
+    /// When the session ends; `NEVER` for never.
+    pub(crate) until: Tick,
+    /// When the will is published, if there is one.
+    pub(crate) will_at: Tick,
+}
+
+impl Session {
+    pub(crate) fn zone(&self) -> Zone {
+        self.identity.zone
+    }
+
+    pub(crate) const fn live(&self) -> Option<&Live> {
+        match &self.link {
+            Link::Live(live) => Some(live),
+            Link::Away(_) => None,
+        }
+    }
+
+    pub(crate) const fn live_mut(&mut self) -> Option<&mut Live> {
+        match &mut self.link {
+            Link::Live(live) => Some(live),
+            Link::Away(_) => None,
+        }
+    }
+}
+
+impl Live {
+    pub(crate) fn extras(&mut self) -> &mut Extras {
+        self.extras.get_or_insert_default()
+    }
+
+    /// Bytes that wait for the socket.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.output.as_ref().map_or(0, |output| output.bytes())
+    }
+}
+
+/// All sessions of a shard, by slot and by client id.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    hasher: TopicHasher,
+    slots: Slab<Session>,
+    by_client: HashTable<u32>,
+    generations: u32,
+}
+
+impl Sessions {
+    pub(crate) fn new(hasher: TopicHasher) -> Self {
+        Self { hasher, slots: Slab::new(), by_client: HashTable::new(), generations: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Adds a session whose client id has none yet.
+    pub(crate) fn insert(&mut self, mut session: Session) -> SessionKey {
+        self.generations = self.generations.wrapping_add(1);
+        session.generation = self.generations;
+        let generation = session.generation;
+        let hash = self.hasher.hash(session.zone(), &session.client_id);
+        // A slab of more than 2^32 sessions does not fit into memory.
+        let slot = u32::try_from(self.slots.insert(session)).unwrap_or(u32::MAX);
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        self.by_client.insert_unique(hash, slot, |slot| {
+            slots.get(*slot as usize).map_or(0, |s| hasher.hash(s.zone(), &s.client_id))
+        });
+        SessionKey { slot, generation }
+    }
+
+    pub(crate) fn remove(&mut self, key: SessionKey) -> Option<Session> {
+        let session = self.get(key)?;
+        let hash = self.hasher.hash(session.zone(), &session.client_id);
+        if let Ok(entry) = self.by_client.find_entry(hash, |slot| *slot == key.slot) {
+            entry.remove();
+        }
+        self.slots.try_remove(key.slot as usize)
+    }
+
+    pub(crate) fn find(&self, zone: Zone, client_id: &str) -> Option<SessionKey> {
+        let hash = self.hasher.hash(zone, client_id);
+        let slot = *self.by_client.find(hash, |slot| {
+            self.slots
+                .get(*slot as usize)
+                .is_some_and(|s| s.zone() == zone && *s.client_id == *client_id)
+        })?;
+        self.key(slot)
+    }
+
+    pub(crate) fn key(&self, slot: u32) -> Option<SessionKey> {
+        let generation = self.slots.get(slot as usize)?.generation;
+        Some(SessionKey { slot, generation })
+    }
+
+    pub(crate) fn get(&self, key: SessionKey) -> Option<&Session> {
+        self.slots.get(key.slot as usize).filter(|s| s.generation == key.generation)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: SessionKey) -> Option<&mut Session> {
+        self.slots.get_mut(key.slot as usize).filter(|s| s.generation == key.generation)
+    }
+
+    /// By slot alone: for the topic index, whose entries never outlive their session.
+    #[inline]
+    pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut Session> {
+        self.slots.get_mut(slot as usize)
+    }
+
+    pub(crate) fn at(&self, slot: u32) -> Option<&Session> {
+        self.slots.get(slot as usize)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionKey, &Session)> {
+        self.slots.iter().map(|(slot, session)| {
+            let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+            (SessionKey { slot, generation: session.generation }, session)
+        })
+    }
+}

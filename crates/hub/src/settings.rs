@@ -1,0 +1,106 @@
+//! Limits and policies. Replaced as a whole on reload.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use stentor_mqtt::QoS;
+use stentor_topic::matches;
+
+/// What a message meets at a client that does not read fast enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowPolicy {
+    /// Drop the message that arrives.
+    DropNewest,
+    /// Drop the oldest queued messages until it fits.
+    DropOldest,
+    /// Close the connection with 0x97; the session is kept.
+    Disconnect,
+}
+
+impl SlowPolicy {
+    /// The name in configuration, counters and logs.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::DropNewest => "drop-newest",
+            Self::DropOldest => "drop-oldest",
+            Self::Disconnect => "disconnect",
+        }
+    }
+}
+
+/// A policy for the topics that match a filter.
+#[derive(Clone, Debug)]
+pub struct TopicPolicy {
+    /// A valid topic filter.
+    pub filter: String,
+    /// For QoS 0.
+    pub qos0: SlowPolicy,
+    /// For QoS 1 and 2.
+    pub qos1: SlowPolicy,
+}
+
+/// The limits and policies of every session.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The largest packet that a client may send, in bytes.
+    pub packet_bytes_max: u32,
+    /// How many QoS 1 and 2 messages a client may have unacknowledged towards the server.
+    pub receive_maximum: u16,
+    /// How many the server has unacknowledged towards a client, at most.
+    pub in_flight_max: u16,
+    /// The highest topic alias that a client may use.
+    pub topic_alias_maximum: u16,
+    /// The highest topic alias that the server uses towards a client that allows them.
+    pub sent_alias_maximum: u16,
+    /// Bytes that may wait for one client.
+    pub queue_bytes_max: usize,
+    /// Messages above QoS 0 that may wait for one client.
+    pub queue_messages_max: usize,
+    /// Subscriptions of one client.
+    pub subscriptions_max: usize,
+    /// Levels of a topic name or filter.
+    pub topic_levels_max: usize,
+    /// The longest time a session may outlive its connection, in seconds; `u32::MAX`: for ever.
+    pub session_expiry_max_secs: u32,
+    /// The longest keep-alive time in seconds that is taken from a client; 0: any, and none.
+    pub keep_alive_max_secs: u16,
+    /// The topic prefix told to clients that ask for response information.
+    pub response_information: Option<String>,
+    /// Slow-client policies; the first match decides.
+    pub policies: Vec<TopicPolicy>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            packet_bytes_max: 1 << 20,
+            receive_maximum: 1_000,
+            in_flight_max: 1_000,
+            topic_alias_maximum: 64,
+            sent_alias_maximum: 16,
+            queue_bytes_max: 8 << 20,
+            queue_messages_max: 100_000,
+            subscriptions_max: 100_000,
+            topic_levels_max: 128,
+            session_expiry_max_secs: u32::MAX,
+            keep_alive_max_secs: 0,
+            response_information: None,
+            policies: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// What to do with a message that does not fit. O(policies).
+    #[must_use]
+    pub fn slow_policy(&self, topic: &str, qos: QoS) -> SlowPolicy {
+        let policy = self.policies.iter().find(|policy| matches(&policy.filter, topic));
+        match (policy, qos) {
+            (Some(policy), QoS::AtMostOnce) => policy.qos0,
+            (Some(policy), _) => policy.qos1,
+            (None, QoS::AtMostOnce) => SlowPolicy::DropNewest,
+            (None, _) => SlowPolicy::Disconnect,
+        }
+    }
+}

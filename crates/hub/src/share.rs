@@ -1,0 +1,330 @@
+//! Shared subscriptions: each message goes to one member of the group.
+//!
+//! Every shard knows, for each shared subscription, how many members each shard has. The shard
+//! that took a message picks a shard by these numbers, that shard picks one of its members in
+//! turn. The numbers travel through the control lanes, which are emptied before bytes that were
+//! read later are applied; so a publish after a SUBACK is seen by the new member.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use slab::Slab;
+use stentor_mqtt::QoS;
+use stentor_session::{Delivery, Message, Tick};
+use stentor_topic::{FilterId, Zone};
+
+use crate::deliver::Terms;
+use crate::effects::{ControlItem, MeshItem};
+use crate::hub::Hub;
+use crate::key::{SessionKey, ShardId};
+use crate::options::{Options, share_subscriber};
+use crate::route::{Counter, Parcel};
+use crate::sessions::Sessions;
+use crate::subscribe::SubscriptionRef;
+
+/// How many shards may look for a member before a message is given up: members that leave while
+/// it travels cost one each.
+const HOPS_MAX: u8 = 8;
+
+/// Which shared subscription.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ShareName {
+    /// The zone of its members.
+    pub zone: Zone,
+    /// The name after `$share/`.
+    pub group: Box<str>,
+    /// The filter.
+    pub filter: Box<str>,
+}
+
+#[derive(Debug)]
+struct Share {
+    name: Arc<ShareName>,
+    /// Unique, so that deliveries that outlive the slot name nothing.
+    number: u64,
+    filter: FilterId,
+    /// The members on this shard.
+    members: Vec<(u32, Options)>,
+    /// Members per shard, this one included.
+    counts: Vec<Count>,
+    /// Whose turn it is, of shards and of members.
+    turn: u32,
+    member_turn: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    live: u32,
+    away: u32,
+}
+
+/// All shared subscriptions that a shard knows of.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    slots: Slab<Share>,
+    by_name: HashMap<Arc<ShareName>, u32, foldhash::fast::FixedState>,
+    numbers: u64,
+}
+
+impl Shares {
+    pub(crate) fn find(&self, zone: Zone, group: &str, filter: &str) -> Option<u32> {
+        if self.by_name.is_empty() {
+            return None;
+        }
+        let name = ShareName { zone, group: group.into(), filter: filter.into() };
+        self.by_name.get(&name).copied()
+    }
+
+    /// As it stands in a SUBSCRIBE.
+    pub(crate) fn text(&self, slot: u32) -> String {
+        self.slots.get(slot as usize).map_or_else(String::new, |share| {
+            format!("$share/{}/{}", share.name.group, share.name.filter)
+        })
+    }
+
+    fn by_number(&self, number: u64) -> Option<u32> {
+        let slot = (number & 0xFFFF_FFFF) as u32;
+        self.slots.get(slot as usize).filter(|share| share.number == number).map(|_| slot)
+    }
+}
+
+impl Share {
+    /// The shard whose turn it is, weighted by its members: those with a connection first, and
+    /// those without only for messages that can wait.
+    fn next_shard(&mut self, qos: QoS) -> Option<ShardId> {
+        let live: u32 = self.counts.iter().map(|count| count.live).sum();
+        let away: u32 = self.counts.iter().map(|count| count.away).sum();
+        let (total, of): (u32, fn(&Count) -> u32) = match (live, away, qos) {
+            (1.., _, _) => (live, |count| count.live),
+            (0, 1.., QoS::AtLeastOnce | QoS::ExactlyOnce) => (away, |count| count.away),
+            _ => return None,
+        };
+        self.turn = self.turn.wrapping_add(1);
+        let mut place = self.turn % total;
+        for (shard, count) in self.counts.iter().enumerate() {
+            if place < of(count) {
+                return u8::try_from(shard).ok().map(ShardId);
+            }
+            place -= of(count);
+        }
+        None
+    }
+
+    /// The member whose turn it is, those with a connection first.
+    fn next_member(&mut self, sessions: &Sessions) -> Option<(u32, Options)> {
+        let len = self.members.len();
+        let start = self.member_turn;
+        let turns = (0..len).map(|step| (start + step) % len);
+        let is_live =
+            |slot: u32| sessions.at(slot).is_some_and(|session| session.live().is_some());
+        let at = turns
+            .clone()
+            .find(|at| is_live(self.members[*at].0))
+            .or_else(|| turns.into_iter().next())?;
+        self.member_turn = (at + 1) % len;
+        Some(self.members[at])
+    }
+}
+
+impl Hub {
+    /// The slot of a shared subscription, made if it is new here.
+    fn open_share(&mut self, name: &Arc<ShareName>) -> u32 {
+        if let Some(slot) = self.shares.by_name.get(name) {
+            return *slot;
+        }
+        let slot = u32::try_from(self.shares.slots.vacant_key()).unwrap_or(u32::MAX);
+        let subscriber = share_subscriber(slot);
+        let filter = self.index.insert(name.zone, &name.filter, subscriber).id;
+        self.shares.numbers += 1;
+        self.shares.slots.insert(Share {
+            name: Arc::clone(name),
+            number: self.shares.numbers << 32 | u64::from(slot),
+            filter,
+            members: Vec::new(),
+            counts: alloc::vec![Count::default(); usize::from(self.shards)],
+            turn: 0,
+            member_turn: 0,
+        });
+        self.shares.by_name.insert(Arc::clone(name), slot);
+        slot
+    }
+
+    pub(crate) fn join_share(
+        &mut self,
+        key: SessionKey,
+        zone: Zone,
+        group: &str,
+        filter: &str,
+        options: Options,
+    ) {
+        let name = ShareName { zone, group: group.into(), filter: filter.into() };
+        let slot = self.open_share(&Arc::new(name));
+        let Some(share) = self.shares.slots.get_mut(slot as usize) else {
+            return;
+        };
+        let subscription = SubscriptionRef::Share(slot);
+        let Some(session) = self.sessions.get_mut(key) else {
+            return self.close_share_if_empty(slot);
+        };
+        if session.subscriptions.contains(&subscription) {
+            let known = share.members.iter_mut().find(|(member, _)| *member == key.slot);
+            if let Some((_, old)) = known {
+                *old = options;
+            }
+            return;
+        }
+        session.subscriptions.push(subscription);
+        share.members.push((key.slot, options));
+        self.stats.subscriptions += 1;
+        self.adjust_share(slot, |count| count.live += 1);
+    }
+
+    /// A session that is gone, or goes, leaves; `was_live` says as what it was counted.
+    pub(crate) fn leave_share(&mut self, slot: u32, session: u32, was_live: bool) {
+        let Some(share) = self.shares.slots.get_mut(slot as usize) else {
+            return;
+        };
+        if let Some(at) = share.members.iter().position(|(member, _)| *member == session) {
+            share.members.swap_remove(at);
+            self.adjust_share(slot, |count| {
+                let of = if was_live { &mut count.live } else { &mut count.away };
+                *of = of.saturating_sub(1);
+            });
+        }
+    }
+
+    /// The connection of a member begins or ends.
+    pub(crate) fn member_changed(&mut self, slot: u32, is_live: bool) {
+        self.adjust_share(slot, |count| {
+            let (up, down) = if is_live {
+                (&mut count.live, &mut count.away)
+            } else {
+                (&mut count.away, &mut count.live)
+            };
+            *up += 1;
+            *down = down.saturating_sub(1);
+        });
+    }
+
+    /// Changes the numbers of this shard and tells the other shards.
+    fn adjust_share(&mut self, slot: u32, change: impl FnOnce(&mut Count)) {
+        let Some(share) = self.shares.slots.get_mut(slot as usize) else {
+            return;
+        };
+        let count = &mut share.counts[usize::from(self.shard.0)];
+        change(count);
+        for shard in (0..self.shards).filter(|shard| *shard != self.shard.0) {
+            let item = ControlItem::ShareCount {
+                name: Arc::clone(&share.name),
+                shard: self.shard,
+                live: count.live,
+                away: count.away,
+            };
+            self.effects.lanes.push((ShardId(shard), item));
+        }
+        self.close_share_if_empty(slot);
+    }
+
+    /// Another shard's numbers.
+    pub(crate) fn count_share(
+        &mut self,
+        name: &Arc<ShareName>,
+        shard: ShardId,
+        live: u32,
+        away: u32,
+    ) {
+        let slot = self.open_share(name);
+        if let Some(share) = self.shares.slots.get_mut(slot as usize)
+            && let Some(count) = share.counts.get_mut(usize::from(shard.0))
+        {
+            *count = Count { live, away };
+        }
+        self.close_share_if_empty(slot);
+    }
+
+    fn close_share_if_empty(&mut self, slot: u32) {
+        let Some(share) = self.shares.slots.get(slot as usize) else {
+            return;
+        };
+        if share.members.is_empty() && share.counts.iter().all(|count| *count == Count::default())
+        {
+            self.index.remove(share.filter, share_subscriber(slot).session);
+            self.shares.by_name.remove(&share.name);
+            self.shares.slots.remove(slot as usize);
+        }
+    }
+
+    /// A message that this shard took, for one member anywhere.
+    pub(crate) fn deliver_shared(&mut self, now: Tick, slot: u32, message: &Arc<Message>) {
+        let Some(share) = self.shares.slots.get_mut(slot as usize) else {
+            return;
+        };
+        let name = Arc::clone(&share.name);
+        self.pass_on(now, &name, message, HOPS_MAX);
+    }
+
+    fn pass_on(&mut self, now: Tick, name: &Arc<ShareName>, message: &Arc<Message>, hops: u8) {
+        let Some(slot) = self.shares.by_name.get(name) else {
+            return;
+        };
+        let Some(share) = self.shares.slots.get_mut(*slot as usize) else {
+            return;
+        };
+        let (Some(shard), Some(hops)) = (share.next_shard(message.qos), hops.checked_sub(1)) else {
+            return;
+        };
+        if shard == self.shard {
+            self.deliver_shared_here(now, name, message, hops);
+        } else {
+            let item =
+                MeshItem::Share { name: Arc::clone(name), message: Arc::clone(message), hops };
+            self.effects.mesh.push((shard, item));
+        }
+    }
+
+    /// A message for one member here; picked again if the last one has left meanwhile.
+    pub(crate) fn deliver_shared_here(
+        &mut self,
+        now: Tick,
+        name: &Arc<ShareName>,
+        message: &Arc<Message>,
+        hops: u8,
+    ) {
+        let share = self.shares.by_name.get(name).copied();
+        let share = share.and_then(|slot| self.shares.slots.get_mut(slot as usize));
+        let Some((share, (member, options))) =
+            share.and_then(|s| s.next_member(&self.sessions).map(|member| (s, member)))
+        else {
+            return self.pass_on(now, name, message, hops);
+        };
+        let ids = [options.id()];
+        let ids = if ids == [0] { &[][..] } else { &ids[..] };
+        let terms = Terms::new(message, options, ids, share.number);
+        self.counter().hand_over(&mut Parcel::new(message), member, &terms);
+    }
+
+    pub(crate) fn counter(&mut self) -> Counter<'_> {
+        Counter {
+            sessions: &mut self.sessions,
+            outbox: &mut self.outbox,
+            settings: &self.settings,
+            stats: &mut self.stats,
+            losses: &mut self.losses,
+            overrun: &mut self.overrun,
+            events: &mut self.effects.events,
+        }
+    }
+
+    /// A member's session has ended: what it did not acknowledge goes to another one.
+    pub(crate) fn deliver_again(&mut self, now: Tick, deliveries: Vec<Delivery>) {
+        for delivery in deliveries {
+            if let Some(slot) = self.shares.by_number(delivery.share) {
+                self.deliver_shared(now, slot, &delivery.message);
+            }
+        }
+    }
+}

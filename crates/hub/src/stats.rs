@@ -1,0 +1,135 @@
+//! Counters of one shard.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use hashbrown::{Equivalent, HashMap};
+
+/// Counters since the start, and gauges of now. Plain numbers: a shard is one thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    /// Clients connected now.
+    pub connected: u64,
+    /// Sessions now, with and without a connection.
+    pub sessions: u64,
+    /// Subscriptions now, shared ones included.
+    pub subscriptions: u64,
+    /// Connections that were accepted since the start.
+    pub connects: u64,
+    /// Packets received.
+    pub packets_received: u64,
+    /// PUBLISH packets received.
+    pub publishes_received: u64,
+    /// PUBLISH payload bytes received.
+    pub publish_bytes_received: u64,
+    /// PUBLISH packets queued for clients.
+    pub publishes_sent: u64,
+    /// PUBLISH payload bytes queued for clients.
+    pub publish_bytes_sent: u64,
+    /// Messages that a client should have had and did not get.
+    pub publishes_dropped: u64,
+    /// Publishes and subscribes refused by rights.
+    pub denied: u64,
+    /// Sessions that expired.
+    pub expired: u64,
+    /// Connections closed because an invariant of the program was broken.
+    pub bugs: u64,
+}
+
+/// Why a message did not reach a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LossCause {
+    /// Policy `drop-newest`, or a full queue of an absent client.
+    DropNewest,
+    /// Policy `drop-oldest`.
+    DropOldest,
+    /// The queue of a connection that was closed under policy `disconnect`.
+    Disconnect,
+    /// Larger than the client's maximum packet size.
+    PacketTooLarge,
+    /// Expired while it waited.
+    Expired,
+}
+
+impl LossCause {
+    /// All causes, in the order of their counters.
+    pub const ALL: [Self; 5] = [
+        Self::DropNewest,
+        Self::DropOldest,
+        Self::Disconnect,
+        Self::PacketTooLarge,
+        Self::Expired,
+    ];
+
+    /// The name in counters and logs.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::DropNewest => "drop-newest",
+            Self::DropOldest => "drop-oldest",
+            Self::Disconnect => "disconnect",
+            Self::PacketTooLarge => "packet-too-large",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// Losses by cause, and by client and topic for the first thousand pairs.
+#[derive(Debug, Default)]
+pub struct Losses {
+    by_cause: [u64; LossCause::ALL.len()],
+    by_client_topic: HashMap<(Box<str>, Box<str>), u64, foldhash::fast::FixedState>,
+}
+
+/// A borrowed key, so that counting another loss allocates nothing.
+#[derive(Hash)]
+struct Pair<'a>(&'a str, &'a str);
+
+impl Equivalent<(Box<str>, Box<str>)> for Pair<'_> {
+    fn equivalent(&self, key: &(Box<str>, Box<str>)) -> bool {
+        self.0 == &*key.0 && self.1 == &*key.1
+    }
+}
+
+/// Bounds the memory that naming the losers can take.
+const PAIRS_MAX: usize = 1_000;
+
+impl Losses {
+    /// Counts one. Returns whether it is the first of this client and topic that is named.
+    pub fn record(&mut self, cause: LossCause, client_id: &str, topic: &str) -> bool {
+        self.by_cause[cause as usize] += 1;
+        if let Some(count) = self.by_client_topic.get_mut(&Pair(client_id, topic)) {
+            *count += 1;
+            return false;
+        }
+        if self.by_client_topic.len() >= PAIRS_MAX {
+            return false;
+        }
+        self.by_client_topic.insert((client_id.into(), topic.into()), 1);
+        true
+    }
+
+    /// Counts several that have no topic any more.
+    pub(crate) const fn record_many(&mut self, cause: LossCause, messages: u64) {
+        self.by_cause[cause as usize] += messages;
+    }
+
+    /// Losses by one cause.
+    #[must_use]
+    pub const fn by_cause(&self, cause: LossCause) -> u64 {
+        self.by_cause[cause as usize]
+    }
+
+    /// `(client id, topic, messages)`, most lost first.
+    #[must_use]
+    pub fn worst(&self, at_most: usize) -> Vec<(&str, &str, u64)> {
+        let mut pairs: Vec<_> = self
+            .by_client_topic
+            .iter()
+            .map(|((client_id, topic), count)| (&**client_id, &**topic, *count))
+            .collect();
+        pairs.sort_unstable_by(|a, b| b.2.cmp(&a.2).then(a.cmp(b)));
+        pairs.truncate(at_most);
+        pairs
+    }
+}

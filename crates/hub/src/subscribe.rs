@@ -1,0 +1,236 @@
+//! SUBSCRIBE and UNSUBSCRIBE.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use smallvec::SmallVec;
+use stentor_mqtt::{
+    Packet, Properties, ReasonCode, RetainHandling, SubAck, Subscribe, SubscribeOptions,
+    Unsubscribe,
+};
+use stentor_session::{CloseReason, Tick, Violation};
+use stentor_topic::{FilterId, Subscriber, Subscription, levels};
+
+use crate::effects::Event;
+use crate::hub::Hub;
+use crate::key::SessionKey;
+use crate::options::Options;
+use crate::sessions::Link;
+use crate::snapshot::Snapshot;
+
+/// A subscription as its session remembers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SubscriptionRef {
+    /// An ordinary one.
+    Filter(FilterId),
+    /// Membership in a shared one, by its slot.
+    Share(u32),
+}
+
+/// What one element of a SUBSCRIBE led to.
+struct Granted {
+    reason: ReasonCode,
+    snapshot: Option<Snapshot>,
+}
+
+impl Hub {
+    pub(crate) fn on_subscribe(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        subscribe: &Subscribe<'_>,
+    ) -> Result<(), CloseReason> {
+        let Some(live) = self.sessions.get_mut(key).and_then(|session| session.live_mut()) else {
+            return Ok(());
+        };
+        let is_v5 = live.version.is_v5();
+        let bridge = live.extras.as_ref().is_some_and(|extras| extras.bridge);
+        let id = subscribe.properties.subscription_id();
+        let mut reasons: SmallVec<[u8; 8]> = SmallVec::new();
+        let mut snapshots: SmallVec<[Snapshot; 1]> = SmallVec::new();
+        for element in subscribe.filters.iter() {
+            let mut options = element.options;
+            options.no_local |= bridge;
+            options.retain_as_published |= bridge;
+            let granted = self.subscribe_one(key, element.filter, options, id)?;
+            snapshots.extend(granted.snapshot);
+            // 3.x knows one failure only [MQTT-3.9.3-2].
+            let failed = granted.reason.is_error() && !is_v5;
+            reasons.push(if failed { 0x80 } else { granted.reason as u8 });
+        }
+        let packet = Packet::SubAck(SubAck {
+            packet_id: subscribe.packet_id,
+            properties: Properties::EMPTY,
+            reasons: &reasons,
+        });
+        if let Some(session) = self.sessions.get_mut(key)
+            && let Link::Live(live) = &mut session.link
+        {
+            self.outbox.packet(key, live, &packet);
+        }
+        for snapshot in snapshots {
+            self.begin_snapshot(now, key, snapshot);
+        }
+        Ok(())
+    }
+
+    fn subscribe_one(
+        &mut self,
+        key: SessionKey,
+        text: &str,
+        options: SubscribeOptions,
+        id: Option<u32>,
+    ) -> Result<Granted, CloseReason> {
+        let refuse = |reason| Ok(Granted { reason, snapshot: None });
+        let Ok(Subscription { share, filter }) = Subscription::parse(text) else {
+            return refuse(ReasonCode::TopicFilterInvalid);
+        };
+        if share.is_some() && options.no_local {
+            return Err(CloseReason::Violation(Violation::SharedNoLocal));
+        }
+        if levels(filter) > self.settings.topic_levels_max {
+            return refuse(ReasonCode::TopicFilterInvalid);
+        }
+        let Some(session) = self.sessions.get(key) else {
+            return refuse(ReasonCode::UnspecifiedError);
+        };
+        if !session.identity.rights.may_subscribe(filter) {
+            self.stats.denied += 1;
+            let client_id = session.client_id.clone();
+            self.effects.events.push(Event::SubscribeDenied { client_id, filter: text.into() });
+            return refuse(ReasonCode::NotAuthorized);
+        }
+        let zone = session.zone();
+        let is_full = session.subscriptions.len() >= self.settings.subscriptions_max;
+        let granted = Options::new(options, id);
+        let reason = match granted.qos() {
+            stentor_mqtt::QoS::AtMostOnce => ReasonCode::Success,
+            stentor_mqtt::QoS::AtLeastOnce => ReasonCode::GrantedQoS1,
+            stentor_mqtt::QoS::ExactlyOnce => ReasonCode::GrantedQoS2,
+        };
+        if let Some(group) = share {
+            let known = self.shares.find(zone, group, filter);
+            let is_member = known.is_some_and(|slot| {
+                session.subscriptions.contains(&SubscriptionRef::Share(slot))
+            });
+            if is_full && !is_member {
+                return refuse(ReasonCode::QuotaExceeded);
+            }
+            self.join_share(key, zone, group, filter, granted);
+            return refuse(reason);
+        }
+        if is_full && !self.is_subscribed(key, zone, filter) {
+            return refuse(ReasonCode::QuotaExceeded);
+        }
+        let subscriber = Subscriber { session: key.slot, options: granted.bits() };
+        let inserted = self.index.insert(zone, filter, subscriber);
+        if inserted.previous.is_none() {
+            self.interest.raise(zone, filter);
+            self.stats.subscriptions += 1;
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.subscriptions.push(SubscriptionRef::Filter(inserted.id));
+            }
+        }
+        let wants_retained = match options.retain_handling {
+            RetainHandling::Send => true,
+            RetainHandling::SendIfNew => inserted.previous.is_none(),
+            RetainHandling::DoNotSend => false,
+        };
+        let snapshot =
+            wants_retained.then(|| Snapshot::new(filter, granted, self.retained.mark()));
+        Ok(Granted { reason, snapshot })
+    }
+
+    fn is_subscribed(&self, key: SessionKey, zone: stentor_topic::Zone, filter: &str) -> bool {
+        self.index.find(zone, filter).is_some_and(|id| self.index.options(id, key.slot).is_some())
+    }
+
+    pub(crate) fn on_unsubscribe(&mut self, key: SessionKey, unsubscribe: &Unsubscribe<'_>) {
+        let reasons: Vec<u8> = unsubscribe
+            .filters
+            .iter()
+            .map(|filter| self.unsubscribe_one(key, filter) as u8)
+            .collect();
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let Link::Live(live) = &mut session.link else {
+            return;
+        };
+        let packet = Packet::UnsubAck(SubAck {
+            packet_id: unsubscribe.packet_id,
+            properties: Properties::EMPTY,
+            reasons: &reasons,
+        });
+        self.outbox.packet(key, live, &packet);
+    }
+
+    fn unsubscribe_one(&mut self, key: SessionKey, text: &str) -> ReasonCode {
+        let Ok(Subscription { share, filter }) = Subscription::parse(text) else {
+            return ReasonCode::TopicFilterInvalid;
+        };
+        let Some(session) = self.sessions.get(key) else {
+            return ReasonCode::UnspecifiedError;
+        };
+        let zone = session.zone();
+        let found = match share {
+            Some(group) => self
+                .shares
+                .find(zone, group, filter)
+                .map(SubscriptionRef::Share)
+                .filter(|known| session.subscriptions.contains(known)),
+            None => self
+                .index
+                .find(zone, filter)
+                .filter(|id| self.index.options(*id, key.slot).is_some())
+                .map(SubscriptionRef::Filter),
+        };
+        let Some(found) = found else {
+            return ReasonCode::NoSubscriptionExisted;
+        };
+        if let Some(session) = self.sessions.get_mut(key) {
+            if let Some(at) = session.subscriptions.iter().position(|known| *known == found) {
+                session.subscriptions.swap_remove(at);
+            }
+            // What is left of a snapshot is not wanted any more.
+            if let Some(extras) = session.live_mut().and_then(|live| live.extras.as_mut())
+                && share.is_none()
+            {
+                extras.snapshots.retain(|snapshot| snapshot.filter() != filter);
+            }
+        }
+        self.drop_subscription(key, found, true);
+        ReasonCode::Success
+    }
+
+    /// Takes one subscription out of the index.
+    pub(crate) fn drop_subscription(
+        &mut self,
+        key: SessionKey,
+        subscription: SubscriptionRef,
+        was_live: bool,
+    ) {
+        self.stats.subscriptions = self.stats.subscriptions.saturating_sub(1);
+        match subscription {
+            SubscriptionRef::Filter(id) => {
+                let (zone, filter) = self.index.filter(id);
+                self.interest.lower(zone, filter);
+                self.index.remove(id, key.slot);
+            }
+            SubscriptionRef::Share(slot) => self.leave_share(slot, key.slot, was_live),
+        }
+    }
+
+    /// The filters of a session, as it wrote them, for inspection.
+    #[must_use]
+    pub fn subscriptions(&self, key: SessionKey) -> Vec<Arc<str>> {
+        let Some(session) = self.sessions.get(key) else {
+            return Vec::new();
+        };
+        let text = |subscription: &SubscriptionRef| match subscription {
+            SubscriptionRef::Filter(id) => Arc::from(self.index.filter(*id).1),
+            SubscriptionRef::Share(slot) => Arc::from(self.shares.text(*slot).as_str()),
+        };
+        session.subscriptions.iter().map(text).collect()
+    }
+}

@@ -1,0 +1,71 @@
+//! Handing queued output to the shard that writes it.
+
+use stentor_session::{Batch, Flush, Tick};
+
+use crate::hub::Hub;
+use crate::key::SessionKey;
+use crate::sessions::{Flushing, Link};
+
+/// What one flush writes at most, so that no client holds up the others.
+const FLUSH_BYTES: usize = 256 * 1024;
+
+impl Hub {
+    /// Gathers what waits for a client, up to a budget, for one write. Nothing else may be asked
+    /// of the hub before [`Hub::transmitted`].
+    pub fn transmit(&mut self, now: Tick, key: SessionKey, batch: &mut Batch) {
+        batch.clear();
+        let Some(Link::Live(live)) = self.sessions.get_mut(key).map(|session| &mut session.link)
+        else {
+            return;
+        };
+        let aliases = live.extras.as_mut().and_then(|extras| extras.sent_aliases.as_mut());
+        if let Some(output) = &live.output {
+            output.gather(now, aliases, FLUSH_BYTES, batch);
+        }
+    }
+
+    /// Forgets what was written of a batch. After [`Flush::More`] the session is dirty again;
+    /// after [`Flush::Blocked`] the shard calls [`Hub::writable`] when the socket is.
+    pub fn transmitted(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        batch: &Batch,
+        written: usize,
+    ) -> Flush {
+        let Some(Link::Live(live)) = self.sessions.get_mut(key).map(|session| &mut session.link)
+        else {
+            return Flush::Done;
+        };
+        let flush = live.output.as_mut().map_or(Flush::Done, |out| out.written(batch, written));
+        match flush {
+            Flush::Done => {
+                live.flushing = Flushing::Idle;
+                if let Some(output) = live.output.take() {
+                    self.outbox.recycle(output);
+                }
+            }
+            Flush::More => self.outbox.dirty.push(key),
+            Flush::Blocked => live.flushing = Flushing::Blocked,
+        }
+        if live.extras.is_some() && self.has_snapshots(key) {
+            self.continue_snapshots(now, key);
+        }
+        flush
+    }
+
+    /// The socket of a connection takes bytes again.
+    pub fn writable(&mut self, key: SessionKey) {
+        if let Some(Link::Live(live)) = self.sessions.get_mut(key).map(|session| &mut session.link)
+            && live.flushing == Flushing::Blocked
+        {
+            live.flushing = Flushing::Listed;
+            self.outbox.dirty.push(key);
+        }
+    }
+
+    /// Takes back the queue of a farewell that was written or given up.
+    pub fn recycle(&mut self, farewell: alloc::boxed::Box<stentor_session::Output>) {
+        self.outbox.recycle(farewell);
+    }
+}

@@ -1,0 +1,279 @@
+//! Retained messages in memory.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use stentor_hub::{Cursor, Mark, Retained, StoreFull, Walk};
+use stentor_session::{Message, Tick};
+use stentor_topic::{TopicHasher, Zone, literal_prefix, matches};
+
+/// Parts of the store with a lock each. Far more than shards, so that two rarely meet.
+const STRIPES: u64 = 64;
+
+/// What the store may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Topics with a message.
+    pub messages_max: u64,
+    /// Bytes of all of them: topic, properties, payload and overhead.
+    pub bytes_max: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { messages_max: u64::MAX, bytes_max: u64::MAX }
+    }
+}
+
+/// The retained messages of all zones, in ordered maps striped by the hash of the topic.
+///
+/// The topics of a stripe are ordered, so that a walk over a wildcard filter visits only what
+/// has its literal prefix.
+pub struct MemoryStore {
+    hasher: TopicHasher,
+    stripes: Vec<Mutex<Stripe>>,
+    /// Counts puts; a value's version is the count at its put.
+    version: AtomicU64,
+    messages: AtomicU64,
+    bytes: AtomicU64,
+    bounds: Bounds,
+}
+
+type Stripe = BTreeMap<Zone, BTreeMap<Box<str>, Value>>;
+
+struct Value {
+    version: u64,
+    message: Arc<Message>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new(hasher: TopicHasher, bounds: Bounds) -> Self {
+        let stripes = (0..STRIPES).map(|_| Mutex::default()).collect();
+        let (version, messages, bytes) =
+            (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Self { hasher, stripes, version, messages, bytes, bounds }
+    }
+
+    /// Bytes held: topics, properties, payloads and overhead.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn stripe_of(&self, zone: Zone, topic: &str) -> MutexGuard<'_, Stripe> {
+        let stripe = (self.hasher.hash(zone, topic) >> 32) % STRIPES;
+        // The index is below the length by construction.
+        self.lock(stripe as usize)
+    }
+
+    /// A panic while the lock was held left the map whole: it has no multi-step updates.
+    fn lock(&self, stripe: usize) -> MutexGuard<'_, Stripe> {
+        self.stripes[stripe].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_room(&self, more: u64) -> bool {
+        self.messages.load(Ordering::Relaxed) < self.bounds.messages_max
+            && self.bytes.load(Ordering::Relaxed) + more <= self.bounds.bytes_max
+    }
+
+    fn forget(&self, value: &Value) {
+        self.messages.fetch_sub(1, Ordering::Relaxed);
+        self.bytes.fetch_sub(value.message.cost() as u64, Ordering::Relaxed);
+    }
+}
+
+impl Retained for MemoryStore {
+    fn put(&self, message: &Arc<Message>) -> Result<(), StoreFull> {
+        let mut stripe = self.stripe_of(message.zone, message.topic());
+        let topics = stripe.entry(message.zone).or_default();
+        if message.payload().is_empty() {
+            if let Some(old) = topics.remove(message.topic()) {
+                self.forget(&old);
+            }
+            self.version.fetch_add(1, Ordering::SeqCst);
+            return Ok(());
+        }
+        let cost = message.cost() as u64;
+        let freed = topics.get(message.topic()).map_or(0, |old| old.message.cost() as u64);
+        let is_new = freed == 0;
+        if (is_new && !self.has_room(cost))
+            || (cost > freed && self.bytes() + (cost - freed) > self.bounds.bytes_max)
+        {
+            return Err(StoreFull);
+        }
+        // Under the stripe's lock, so that versions of one topic are in the order of its values.
+        let version = self.version.fetch_add(1, Ordering::SeqCst) + 1;
+        let value = Value { version, message: Arc::clone(message) };
+        if let Some(old) = topics.insert(message.topic().into(), value) {
+            self.forget(&old);
+        }
+        self.messages.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(cost, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn mark(&self) -> Mark {
+        Mark(self.version.load(Ordering::SeqCst))
+    }
+
+    fn get(&self, zone: Zone, topic: &str, mark: Mark, now: Tick) -> Option<Arc<Message>> {
+        let stripe = self.stripe_of(zone, topic);
+        let value = stripe.get(&zone)?.get(topic)?;
+        is_visible(value, mark, now).then(|| Arc::clone(&value.message))
+    }
+
+    fn walk(
+        &self,
+        zone: Zone,
+        filter: &str,
+        (mark, now): (Mark, Tick),
+        cursor: &mut Cursor,
+        visits: usize,
+        out: &mut Vec<Arc<Message>>,
+    ) -> Walk {
+        let prefix = literal_prefix(filter);
+        let mut left = visits;
+        while u64::from(cursor.stripe) < STRIPES {
+            let stripe = self.lock(usize::from(cursor.stripe));
+            let Some(topics) = stripe.get(&zone) else {
+                next_stripe(cursor);
+                continue;
+            };
+            let from = match &cursor.after {
+                Some(after) => Bound::Excluded(&**after),
+                None => Bound::Included(prefix),
+            };
+            let mut range = topics.range::<str, _>((from, Bound::Unbounded));
+            let mut last = None;
+            let mut is_done = true;
+            for (topic, value) in &mut range {
+                if !topic.starts_with(prefix) {
+                    break;
+                }
+                last = Some(topic);
+                if matches(filter, topic) && is_visible(value, mark, now) {
+                    out.push(Arc::clone(&value.message));
+                }
+                left -= 1;
+                if left == 0 {
+                    is_done = false;
+                    break;
+                }
+            }
+            if !is_done {
+                cursor.after = last.cloned();
+                return Walk::More;
+            }
+            next_stripe(cursor);
+        }
+        Walk::Done
+    }
+
+    fn count(&self) -> u64 {
+        self.messages.load(Ordering::Relaxed)
+    }
+}
+
+fn next_stripe(cursor: &mut Cursor) {
+    cursor.stripe += 1;
+    cursor.after = None;
+}
+
+fn is_visible(value: &Value, mark: Mark, now: Tick) -> bool {
+    value.version <= mark.0 && !value.message.is_expired(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_mqtt::QoS;
+    use stentor_session::{MessageParts, Publisher};
+
+    fn message(topic: &str, payload: &[u8], expiry_secs: Option<u32>) -> Arc<Message> {
+        let parts = MessageParts {
+            topic,
+            properties: &[],
+            payload,
+            qos: QoS::AtMostOnce,
+            retain: true,
+            expiry_secs,
+        };
+        Arc::new(Message::new(Zone(0), Publisher::SERVER, Tick::ZERO, &parts))
+    }
+
+    fn store() -> MemoryStore {
+        MemoryStore::new(TopicHasher::new(1), Bounds::default())
+    }
+
+    fn walk(store: &MemoryStore, filter: &str, visits: usize) -> Vec<String> {
+        let (mut cursor, mut out) = (Cursor::default(), Vec::new());
+        let scope = (store.mark(), Tick::ZERO);
+        while store.walk(Zone(0), filter, scope, &mut cursor, visits, &mut out) == Walk::More {}
+        let mut topics: Vec<_> = out.iter().map(|m| m.topic().to_owned()).collect();
+        topics.sort();
+        topics
+    }
+
+    #[test]
+    fn an_empty_payload_clears_the_topic() {
+        let store = store();
+        store.put(&message("a", b"1", None)).unwrap();
+        assert_eq!(store.count(), 1);
+        store.put(&message("a", b"", None)).unwrap();
+        assert_eq!((store.count(), store.bytes()), (0, 0));
+        assert!(store.get(Zone(0), "a", store.mark(), Tick::ZERO).is_none());
+    }
+
+    #[test]
+    fn what_was_put_after_the_mark_is_not_read() {
+        let store = store();
+        store.put(&message("a", b"1", None)).unwrap();
+        let mark = store.mark();
+        assert!(store.get(Zone(0), "a", mark, Tick::ZERO).is_some());
+        store.put(&message("a", b"2", None)).unwrap();
+        assert!(store.get(Zone(0), "a", mark, Tick::ZERO).is_none());
+    }
+
+    #[test]
+    fn an_expired_message_is_not_read() {
+        let store = store();
+        store.put(&message("a", b"1", Some(5))).unwrap();
+        assert!(store.get(Zone(0), "a", store.mark(), Tick::from_secs(4)).is_some());
+        assert!(store.get(Zone(0), "a", store.mark(), Tick::from_secs(5)).is_none());
+    }
+
+    #[test]
+    fn a_walk_finds_every_match_however_small_its_steps() {
+        let store = store();
+        let mut expected = Vec::new();
+        for i in 0..500 {
+            store.put(&message(&format!("x/{i}/v"), b"1", None)).unwrap();
+            store.put(&message(&format!("y/{i}/v"), b"1", None)).unwrap();
+            expected.push(format!("x/{i}/v"));
+        }
+        store.put(&message("$SYS/x", b"1", None)).unwrap();
+        expected.sort();
+        for visits in [1, 7, 256, 10_000] {
+            assert_eq!(walk(&store, "x/+/v", visits), expected);
+            assert_eq!(walk(&store, "x/#", visits), expected);
+        }
+        assert_eq!(walk(&store, "#", 64).len(), 1000);
+        assert_eq!(walk(&store, "$SYS/#", 64), ["$SYS/x"]);
+    }
+
+    #[test]
+    fn a_full_store_refuses_new_topics_and_keeps_the_old() {
+        let bounds = Bounds { messages_max: 1, bytes_max: u64::MAX };
+        let store = MemoryStore::new(TopicHasher::new(1), bounds);
+        store.put(&message("a", b"1", None)).unwrap();
+        assert_eq!(store.put(&message("b", b"1", None)), Err(StoreFull));
+        store.put(&message("a", b"2", None)).unwrap();
+        assert_eq!(store.count(), 1);
+        let kept = store.get(Zone(0), "a", store.mark(), Tick::ZERO).unwrap();
+        assert_eq!(kept.payload(), b"2");
+    }
+}

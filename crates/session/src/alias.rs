@@ -1,0 +1,85 @@
+//! Topic aliases, in both directions [MQTT-3.3.2.3.4].
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::close::{CloseReason, Violation};
+
+/// The aliases that a client has set for its own publishes. Grows with the highest alias used.
+#[derive(Debug, Default)]
+pub struct ReceivedAliases {
+    topics: Vec<Option<Box<str>>>,
+}
+
+impl ReceivedAliases {
+    /// The topic of a publish that carries `alias`: sets it when `topic` is not empty, else looks
+    /// it up.
+    ///
+    /// # Errors
+    /// An alias of 0, above `maximum` [MQTT-3.3.2-8] [MQTT-3.3.2-9], or never set.
+    pub fn resolve<'a>(
+        &'a mut self,
+        alias: u16,
+        topic: &'a str,
+        maximum: u16,
+    ) -> Result<&'a str, CloseReason> {
+        const INVALID: CloseReason = CloseReason::Violation(Violation::TopicAlias);
+        if alias == 0 || alias > maximum {
+            return Err(INVALID);
+        }
+        let index = usize::from(alias) - 1;
+        if topic.is_empty() {
+            return self.topics.get(index).and_then(Option::as_deref).ok_or(INVALID);
+        }
+        if self.topics.len() <= index {
+            self.topics.resize_with(index + 1, || None);
+        }
+        if let Some(slot) = self.topics.get_mut(index) {
+            *slot = Some(topic.into());
+        }
+        Ok(topic)
+    }
+}
+
+/// The aliases that the server has set towards a client: the first topics sent get them, which
+/// is right for the common case of few topics, and costs a look-up and nothing else for the rest.
+#[derive(Debug)]
+pub struct SentAliases {
+    maximum: u16,
+    aliases: BTreeMap<Box<str>, u16>,
+}
+
+/// How to name the topic of one PUBLISH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopicForm {
+    /// The topic alone.
+    Plain,
+    /// The topic, and the alias that it has from now on.
+    Define(u16),
+    /// The alias alone.
+    Alias(u16),
+}
+
+impl SentAliases {
+    /// No aliases yet; at most `maximum` as the client's CONNECT allows.
+    #[must_use]
+    pub const fn new(maximum: u16) -> Self {
+        Self { maximum, aliases: BTreeMap::new() }
+    }
+
+    /// How to name `topic` in the packet that is sent next. Packets must be sent in the order in
+    /// which this was asked.
+    pub fn form(&mut self, topic: &str) -> TopicForm {
+        if let Some(alias) = self.aliases.get(topic) {
+            return TopicForm::Alias(*alias);
+        }
+        match u16::try_from(self.aliases.len() + 1) {
+            Ok(alias) if alias <= self.maximum => {
+                self.aliases.insert(topic.into(), alias);
+                TopicForm::Define(alias)
+            }
+            _ => TopicForm::Plain,
+        }
+    }
+}

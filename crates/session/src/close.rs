@@ -1,0 +1,274 @@
+//! Why a connection ends: one closed list, mapped to what the peer and the operator see.
+
+use stentor_mqtt::{DecodeError, ReasonCode};
+
+/// Why a connection ended, grouped by whose doing it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The peer broke the protocol: bytes that are no packet.
+    Malformed(DecodeError),
+    /// The peer broke the protocol: a packet that is not allowed here.
+    Violation(Violation),
+    /// The peer may not do this.
+    Denied(Denied),
+    /// A limit was reached.
+    Limit(Limit),
+    /// Something did not happen in time.
+    Timeout(Timer),
+    /// The server ends it, through no fault of the peer.
+    Local(Local),
+    /// The peer ended it.
+    Remote(Remote),
+    /// A broken invariant of this program: closes this connection and no other, and is counted.
+    Bug(&'static str),
+}
+
+/// Packets that are well formed but not allowed where they stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// The first packet was not CONNECT [MQTT-3.1.0-1].
+    ExpectedConnect,
+    /// A second CONNECT [MQTT-3.1.0-2].
+    SecondConnect,
+    /// A packet that only a server sends.
+    ServerPacket,
+    /// A topic alias that was never set or is above the maximum [MQTT-3.3.2-8].
+    TopicAlias,
+    /// A will or publish topic that is no topic name.
+    TopicName,
+    /// A packet identifier for a message that is still in flight as another kind.
+    PacketId,
+    /// A subscription identifier, shared or wildcard subscription where none is allowed.
+    Subscription,
+    /// No-local on a shared subscription [MQTT-3.8.3-4].
+    SharedNoLocal,
+    /// A response or AUTH packet without enhanced authentication [MQTT-4.12.0-1].
+    UnexpectedAuth,
+    /// DISCONNECT asks for a session expiry after CONNECT set none [MQTT-3.14.2-2].
+    SessionExpiry,
+    /// Bytes below MQTT: a broken WebSocket frame or HTTP request.
+    WebSocket,
+    /// Bytes below MQTT: a broken TLS record or a failed handshake.
+    Tls,
+}
+
+/// What the peer may not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// Wrong user name or password: the two are not told apart.
+    Credentials,
+    /// A log-in is needed and none was given.
+    Anonymous,
+    /// Logged in, but without the right for this.
+    Right,
+    /// This user, client id or address is shut out.
+    Banned,
+    /// An authentication method that this server does not have.
+    AuthMethod,
+    /// A client id that this server does not take.
+    ClientId,
+    /// The protocol version is not spoken here.
+    Version,
+    /// A WebSocket from a page of another origin.
+    Origin,
+}
+
+/// Which limit was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// A packet above the maximum packet size.
+    PacketBytes,
+    /// More unacknowledged messages than the receive maximum allows.
+    ReceiveMaximum,
+    /// The client did not read what it subscribed to, and its policy is `disconnect`.
+    QueueBytes,
+    /// The server holds as many connections as it may.
+    Connections,
+    /// This address holds as many connections as it may.
+    ConnectionsPerAddress,
+    /// Connections arrive faster than the configured rate.
+    ConnectionRate,
+    /// The queue of log-ins is full.
+    LoginQueue,
+    /// The HTTP request of a WebSocket is too long.
+    RequestBytes,
+    /// The retained store cannot keep a message and 3.x has no other way to say so.
+    Retained,
+}
+
+/// What did not happen in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timer {
+    /// No CONNECT within the log-in time.
+    Login,
+    /// No packet within one and a half times the keep-alive time [MQTT-3.1.2-24].
+    KeepAlive,
+    /// The peer did not take the last bytes before the close.
+    Drain,
+}
+
+/// Ends that the server decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Local {
+    /// Another connection took the session [MQTT-3.1.4-3].
+    TakenOver,
+    /// The server stops.
+    ShuttingDown,
+    /// An administrator closed it.
+    Kicked,
+    /// The authentication service cannot answer.
+    Unavailable,
+}
+
+/// Ends that the peer decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remote {
+    /// DISCONNECT: the will is dropped.
+    Disconnect,
+    /// DISCONNECT 0x04: the will is published.
+    DisconnectWithWill,
+    /// The stream ended without DISCONNECT.
+    Closed,
+    /// The stream broke.
+    Reset,
+}
+
+impl CloseReason {
+    /// The reason code for DISCONNECT or CONNACK; `None` where nothing is sent, because the peer
+    /// is gone or ended it itself.
+    #[must_use]
+    pub const fn reason_code(self) -> Option<ReasonCode> {
+        Some(match self {
+            Self::Malformed(error) => error.reason(),
+            Self::Violation(violation) => violation.reason_code(),
+            Self::Denied(denied) => denied.reason_code(),
+            Self::Limit(limit) => limit.reason_code(),
+            Self::Timeout(Timer::Login | Timer::Drain) | Self::Remote(_) => return None,
+            Self::Timeout(Timer::KeepAlive) => ReasonCode::KeepAliveTimeout,
+            Self::Local(Local::TakenOver) => ReasonCode::SessionTakenOver,
+            Self::Local(Local::ShuttingDown) => ReasonCode::ServerShuttingDown,
+            Self::Local(Local::Kicked) => ReasonCode::AdministrativeAction,
+            Self::Local(Local::Unavailable) => ReasonCode::ServerUnavailable,
+            Self::Bug(_) => ReasonCode::UnspecifiedError,
+        })
+    }
+
+    /// A short word for logs and counters; part of the documented interface.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Malformed(_) => "malformed",
+            Self::Violation(violation) => violation.label(),
+            Self::Denied(denied) => denied.label(),
+            Self::Limit(limit) => limit.label(),
+            Self::Timeout(Timer::Login) => "login-timeout",
+            Self::Timeout(Timer::KeepAlive) => "keep-alive-timeout",
+            Self::Timeout(Timer::Drain) => "drain-timeout",
+            Self::Local(Local::TakenOver) => "taken-over",
+            Self::Local(Local::ShuttingDown) => "shutting-down",
+            Self::Local(Local::Kicked) => "kicked",
+            Self::Local(Local::Unavailable) => "unavailable",
+            Self::Remote(Remote::Disconnect) => "disconnect",
+            Self::Remote(Remote::DisconnectWithWill) => "disconnect-with-will",
+            Self::Remote(Remote::Closed) => "closed",
+            Self::Remote(Remote::Reset) => "reset",
+            Self::Bug(_) => "bug",
+        }
+    }
+
+    /// Whether the will is dropped: only a DISCONNECT with reason 0 does that [MQTT-3.14.4-3].
+    #[must_use]
+    pub const fn drops_will(self) -> bool {
+        matches!(self, Self::Remote(Remote::Disconnect))
+    }
+}
+
+impl Violation {
+    const fn reason_code(self) -> ReasonCode {
+        match self {
+            Self::TopicAlias => ReasonCode::TopicAliasInvalid,
+            Self::TopicName => ReasonCode::TopicNameInvalid,
+            Self::WebSocket | Self::Tls => ReasonCode::MalformedPacket,
+            Self::ExpectedConnect
+            | Self::SecondConnect
+            | Self::ServerPacket
+            | Self::PacketId
+            | Self::Subscription
+            | Self::SharedNoLocal
+            | Self::UnexpectedAuth
+            | Self::SessionExpiry => ReasonCode::ProtocolError,
+        }
+    }
+
+    const fn label(self) -> &'static str {
+        match self {
+            Self::ExpectedConnect => "expected-connect",
+            Self::SecondConnect => "second-connect",
+            Self::ServerPacket => "server-packet",
+            Self::TopicAlias => "topic-alias",
+            Self::TopicName => "topic-name",
+            Self::PacketId => "packet-id",
+            Self::Subscription => "subscription",
+            Self::SharedNoLocal => "shared-no-local",
+            Self::UnexpectedAuth => "unexpected-auth",
+            Self::SessionExpiry => "session-expiry",
+            Self::WebSocket => "websocket",
+            Self::Tls => "tls",
+        }
+    }
+}
+
+impl Denied {
+    const fn reason_code(self) -> ReasonCode {
+        match self {
+            Self::Credentials => ReasonCode::BadUserNameOrPassword,
+            Self::Anonymous | Self::Right | Self::Origin => ReasonCode::NotAuthorized,
+            Self::Banned => ReasonCode::Banned,
+            Self::AuthMethod => ReasonCode::BadAuthenticationMethod,
+            Self::ClientId => ReasonCode::ClientIdentifierNotValid,
+            Self::Version => ReasonCode::UnsupportedProtocolVersion,
+        }
+    }
+
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Credentials => "bad-credentials",
+            Self::Anonymous => "login-required",
+            Self::Right => "not-authorized",
+            Self::Banned => "banned",
+            Self::AuthMethod => "auth-method",
+            Self::ClientId => "client-id",
+            Self::Version => "protocol-version",
+            Self::Origin => "origin",
+        }
+    }
+}
+
+impl Limit {
+    const fn reason_code(self) -> ReasonCode {
+        match self {
+            Self::PacketBytes | Self::RequestBytes => ReasonCode::PacketTooLarge,
+            Self::ReceiveMaximum => ReasonCode::ReceiveMaximumExceeded,
+            Self::QueueBytes
+            | Self::Connections
+            | Self::ConnectionsPerAddress
+            | Self::Retained => ReasonCode::QuotaExceeded,
+            Self::ConnectionRate => ReasonCode::ConnectionRateExceeded,
+            Self::LoginQueue => ReasonCode::ServerBusy,
+        }
+    }
+
+    const fn label(self) -> &'static str {
+        match self {
+            Self::PacketBytes => "packet-too-large",
+            Self::ReceiveMaximum => "receive-maximum",
+            Self::QueueBytes => "slow-client",
+            Self::Connections => "too-many-connections",
+            Self::ConnectionsPerAddress => "too-many-connections-from-address",
+            Self::ConnectionRate => "connection-rate",
+            Self::LoginQueue => "login-queue-full",
+            Self::RequestBytes => "request-too-large",
+            Self::Retained => "retained-full",
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The application message, as it travels inside the server.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use stentor_mqtt::QoS;
+use stentor_topic::Zone;
+
+use crate::Tick;
+
+/// Who published a message: unique among all sessions of this server, for no-local and counters.
+///
+/// Sessions never move between shards, so shard and session slot name one for its whole life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Publisher(u64);
+
+impl Publisher {
+    /// The server itself: equal to no session.
+    pub const SERVER: Self = Self(0);
+
+    /// A session, by its shard and by a number that is unique in that shard.
+    #[must_use]
+    pub const fn session(shard: u8, serial: u64) -> Self {
+        Self(((shard as u64 + 1) << 56) | (serial & ((1 << 56) - 1)))
+    }
+}
+
+/// An application message: decoded once, then shared by every queue that holds it.
+#[derive(Debug)]
+pub struct Message {
+    /// The zone whose subscribers may see it.
+    pub zone: Zone,
+    /// The QoS it was published with.
+    pub qos: QoS,
+    /// The RETAIN flag it was published with.
+    pub retain: bool,
+    /// Who published it.
+    pub publisher: Publisher,
+    /// When this server took it.
+    pub received_at: Tick,
+    /// When it stops being of interest; [`Tick::NEVER`] without a message expiry interval.
+    pub expires_at: Tick,
+    topic: Box<str>,
+    /// The forwarded properties as on the wire, then the payload.
+    body: Box<[u8]>,
+    properties_len: u32,
+}
+
+/// What [`Message::new`] copies.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageParts<'a> {
+    /// A valid topic name.
+    pub topic: &'a str,
+    /// Properties that are forwarded, as on the wire: without message expiry, topic alias and
+    /// subscription identifiers.
+    pub properties: &'a [u8],
+    /// The payload.
+    pub payload: &'a [u8],
+    /// The QoS it is published with.
+    pub qos: QoS,
+    /// The RETAIN flag.
+    pub retain: bool,
+    /// Seconds until it expires.
+    pub expiry_secs: Option<u32>,
+}
+
+impl Message {
+    /// Copies a message out of the bytes it arrived in.
+    #[must_use]
+    pub fn new(zone: Zone, publisher: Publisher, now: Tick, parts: &MessageParts<'_>) -> Self {
+        let mut body = Vec::with_capacity(parts.properties.len() + parts.payload.len());
+        body.extend_from_slice(parts.properties);
+        body.extend_from_slice(parts.payload);
+        Self {
+            zone,
+            qos: parts.qos,
+            retain: parts.retain,
+            publisher,
+            received_at: now,
+            expires_at: parts.expiry_secs.map_or(Tick::NEVER, |secs| now.after_secs(secs)),
+            topic: parts.topic.into(),
+            // A packet is at most 256 MiB, so its properties fit.
+            properties_len: u32::try_from(parts.properties.len()).unwrap_or(u32::MAX),
+            body: body.into_boxed_slice(),
+        }
+    }
+
+    /// The topic name.
+    #[must_use]
+    pub const fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    /// The forwarded properties, as on the wire.
+    #[must_use]
+    pub fn properties(&self) -> &[u8] {
+        self.body.get(..self.properties_len as usize).unwrap_or_default()
+    }
+
+    /// The payload.
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        self.body.get(self.properties_len as usize..).unwrap_or_default()
+    }
+
+    /// What this message costs a queue, in bytes.
+    #[must_use]
+    pub const fn cost(&self) -> usize {
+        self.topic.len() + self.body.len() + size_of::<Self>()
+    }
+
+    /// Whether its expiry interval has passed.
+    #[must_use]
+    pub fn is_expired(&self, now: Tick) -> bool {
+        self.expires_at <= now
+    }
+
+    /// The message expiry interval to send now: what was received less the time spent here
+    /// [MQTT-3.3.2-6]; `None` if the publisher set none.
+    #[must_use]
+    pub fn expiry_secs(&self, now: Tick) -> Option<u32> {
+        expiry_secs(self.expires_at, now)
+    }
+}
+
+/// The whole seconds left until a deadline, rounded up so that a running interval is never 0.
+pub(crate) fn expiry_secs(expires_at: Tick, now: Tick) -> Option<u32> {
+    if expires_at == Tick::NEVER {
+        return None;
+    }
+    let micros = expires_at.as_micros().saturating_sub(now.as_micros());
+    Some(u32::try_from(micros.div_ceil(1_000_000)).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,230 @@
+//! The bytes of one flush.
+
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::wire::{Outgoing, Wire};
+use crate::Tick;
+use crate::alias::TopicForm;
+
+/// Payloads of at least this many bytes are written from where they are; below it a copy is
+/// cheaper than one more piece in a vectored write.
+const SHARE_BYTES_MIN: usize = 4096;
+
+/// The output gathered for one write, in a buffer that is used again for every flush of a shard.
+#[derive(Debug, Default)]
+pub struct Batch {
+    copied: Vec<u8>,
+    pieces: Vec<Piece>,
+    len: usize,
+    /// Where each queue entry ends, counted in bytes of the batch.
+    pub(super) ends: Vec<usize>,
+    /// How many bytes at the front are what an earlier partial write left.
+    pub(super) remnant_len: usize,
+    /// Whether a PUBLISH in it defines a topic alias, so that it cannot be gathered again.
+    pub(super) once_only: bool,
+    /// When the oldest message in it was taken: for the latency figures.
+    pub(super) oldest: Option<Tick>,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Copied(Range<usize>),
+    Payload(Rc<Wire>, usize),
+}
+
+/// What a partial write left of a batch: goes out before anything else.
+#[derive(Debug, Default)]
+pub(super) struct Remnant(VecDeque<RemnantPiece>);
+
+#[derive(Debug)]
+enum RemnantPiece {
+    Copied(Vec<u8>, usize),
+    Payload(Rc<Wire>, usize),
+}
+
+impl Batch {
+    /// An empty batch.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many bytes it holds.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is nothing to write.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes, when they lie in one piece.
+    #[must_use]
+    pub fn as_contiguous(&self) -> Option<&[u8]> {
+        match self.pieces.as_slice() {
+            [] => Some(&[]),
+            [piece] => Some(self.slice(piece)),
+            _ => None,
+        }
+    }
+
+    /// The pieces, in order.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces.iter().map(|piece| self.slice(piece))
+    }
+
+    /// When the oldest message in it was taken by the server.
+    #[must_use]
+    pub const fn oldest(&self) -> Option<Tick> {
+        self.oldest
+    }
+
+    /// Empties it; keeps the buffers.
+    pub fn clear(&mut self) {
+        self.copied.clear();
+        self.pieces.clear();
+        self.ends.clear();
+        self.len = 0;
+        self.remnant_len = 0;
+        self.once_only = false;
+        self.oldest = None;
+    }
+
+    fn slice<'a>(&'a self, piece: &'a Piece) -> &'a [u8] {
+        match piece {
+            Piece::Copied(range) => self.copied.get(range.clone()).unwrap_or_default(),
+            Piece::Payload(wire, from) => wire.encoded.payload().get(*from..).unwrap_or_default(),
+        }
+    }
+
+    /// Counts what was appended to `copied` since `start` as part of the batch.
+    #[inline]
+    fn cover(&mut self, start: usize) {
+        let end = self.copied.len();
+        self.len += end - start;
+        if let Some(Piece::Copied(range)) = self.pieces.last_mut() {
+            range.end = end;
+        } else if end > start {
+            self.pieces.push(Piece::Copied(start..end));
+        }
+    }
+
+    fn share_payload(&mut self, wire: &Rc<Wire>, from: usize) {
+        self.len += wire.encoded.payload().len() - from;
+        self.pieces.push(Piece::Payload(Rc::clone(wire), from));
+    }
+
+    #[inline]
+    pub(super) fn append_control(&mut self, first: &[u8], second: &[u8]) {
+        let start = self.copied.len();
+        self.copied.extend_from_slice(first);
+        self.copied.extend_from_slice(second);
+        self.cover(start);
+    }
+
+    #[inline]
+    pub(super) fn append_publish(&mut self, now: Tick, outgoing: &Outgoing, form: TopicForm) {
+        let wire = &outgoing.wire;
+        let encoded = &wire.encoded;
+        self.oldest = Some(self.oldest.map_or(wire.received_at, |old| old.min(wire.received_at)));
+        let expiry = wire.expiry_secs(now);
+        let start = self.copied.len();
+        let shared = encoded.payload().len() >= SHARE_BYTES_MIN;
+        match form {
+            TopicForm::Plain if !shared => {
+                encoded.append_to(&mut self.copied, outgoing.first(), outgoing.packet_id, expiry);
+                return self.cover(start);
+            }
+            TopicForm::Plain => encoded.append_head_to(
+                &mut self.copied,
+                outgoing.first(),
+                outgoing.packet_id,
+                expiry,
+            ),
+            TopicForm::Define(alias) | TopicForm::Alias(alias) => {
+                let define = matches!(form, TopicForm::Define(_));
+                self.once_only |= define;
+                encoded.append_head_aliased(
+                    &mut self.copied,
+                    outgoing.first(),
+                    outgoing.packet_id,
+                    expiry,
+                    alias,
+                    define,
+                );
+            }
+        }
+        if !shared {
+            self.copied.extend_from_slice(encoded.payload());
+        }
+        self.cover(start);
+        if shared {
+            self.share_payload(wire, 0);
+        }
+    }
+
+    pub(super) fn append_remnant(&mut self, remnant: &Remnant) {
+        for piece in &remnant.0 {
+            match piece {
+                RemnantPiece::Copied(bytes, from) => {
+                    let start = self.copied.len();
+                    self.copied.extend_from_slice(bytes.get(*from..).unwrap_or_default());
+                    self.cover(start);
+                }
+                RemnantPiece::Payload(wire, from) => self.share_payload(wire, *from),
+            }
+        }
+        self.remnant_len = self.len;
+    }
+
+    /// Copies `range` of the batch into a remnant; shared payloads stay shared.
+    pub(super) fn keep(&self, range: Range<usize>, remnant: &mut Remnant) {
+        let mut position = 0;
+        for piece in &self.pieces {
+            let bytes = self.slice(piece);
+            let from = range.start.clamp(position, position + bytes.len()) - position;
+            let to = range.end.clamp(position, position + bytes.len()) - position;
+            position += bytes.len();
+            if from >= to {
+                continue;
+            }
+            remnant.0.push_back(match piece {
+                Piece::Payload(wire, start) if to == bytes.len() => {
+                    RemnantPiece::Payload(Rc::clone(wire), start + from)
+                }
+                _ => RemnantPiece::Copied(bytes.get(from..to).unwrap_or_default().into(), 0),
+            });
+        }
+    }
+}
+
+impl Remnant {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Forgets the first `written` bytes.
+    pub(super) fn consume(&mut self, mut written: usize) {
+        while written > 0 {
+            let Some(piece) = self.0.front_mut() else {
+                return;
+            };
+            let (left, from) = match piece {
+                RemnantPiece::Copied(bytes, from) => (bytes.len() - *from, from),
+                RemnantPiece::Payload(wire, from) => (wire.encoded.payload().len() - *from, from),
+            };
+            if written < left {
+                *from += written;
+                return;
+            }
+            written -= left;
+            self.0.pop_front();
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! What waits to be written to one connection.
+
+mod batch;
+mod queue;
+mod wire;
+
+pub use batch::Batch;
+pub use queue::{Flush, Output};
+pub use wire::{Outgoing, Wire};

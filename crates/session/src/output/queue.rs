@@ -1,0 +1,195 @@
+//! The queue of packets that wait to be written to one connection.
+
+use alloc::collections::VecDeque;
+
+use super::batch::{Batch, Remnant};
+use super::wire::Outgoing;
+use crate::Tick;
+use crate::alias::{SentAliases, TopicForm};
+
+/// The output queue of one connection. It exists only while it holds something, and is bounded
+/// by its owner: [`Output::bytes`] tells what it holds.
+///
+/// Gathering does not take anything out: the owner calls [`Output::gather`], writes, and then
+/// says with [`Output::written`] how much went; nothing else may be called in between.
+#[derive(Debug, Default)]
+pub struct Output {
+    entries: VecDeque<Entry>,
+    /// The bytes of the control packets, in the order of their entries.
+    control: VecDeque<u8>,
+    remnant: Remnant,
+    /// What all PUBLISH entries cost on the wire.
+    publish_bytes: usize,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Publish(Outgoing),
+    /// That many bytes of `control`.
+    Control(u32),
+}
+
+/// What is left after a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// Everything was written.
+    Done,
+    /// All of the batch was written, and there is more.
+    More,
+    /// The socket did not take all of the batch: go on when it is writable.
+    Blocked,
+}
+
+impl Output {
+    /// Bytes that wait, without framing below MQTT.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.publish_bytes + self.control.len()
+    }
+
+    /// Packets that wait, control packets counted in runs.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.remnant.is_empty()
+    }
+
+    /// Adds a PUBLISH.
+    #[inline]
+    pub fn push_publish(&mut self, outgoing: Outgoing) {
+        self.publish_bytes += outgoing.wire.encoded.wire_len();
+        self.entries.push_back(Entry::Publish(outgoing));
+    }
+
+    /// Adds another packet. Runs of them are one entry.
+    pub fn push_control(&mut self, bytes: &[u8]) {
+        self.control.extend(bytes);
+        // A packet is at most 256 MiB; a run is cut before it could overflow.
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        if let Some(Entry::Control(run)) = self.entries.back_mut()
+            && let Some(sum) = run.checked_add(len)
+        {
+            *run = sum;
+        } else {
+            self.entries.push_back(Entry::Control(len));
+        }
+    }
+
+    /// Takes out the oldest PUBLISH that holds no packet id. O(entries before it).
+    pub fn drop_oldest(&mut self) -> Option<Outgoing> {
+        let index = self.entries.iter().position(
+            |entry| matches!(entry, Entry::Publish(outgoing) if outgoing.packet_id.is_none()),
+        )?;
+        match self.entries.remove(index)? {
+            Entry::Publish(outgoing) => {
+                self.publish_bytes -= outgoing.wire.encoded.wire_len();
+                Some(outgoing)
+            }
+            Entry::Control(_) => None,
+        }
+    }
+
+    /// Puts what waits into `batch`, up to about `budget` bytes and at least one packet. Expired
+    /// messages are left out [MQTT-3.3.2-5].
+    pub fn gather(
+        &self,
+        now: Tick,
+        mut aliases: Option<&mut SentAliases>,
+        budget: usize,
+        batch: &mut Batch,
+    ) {
+        batch.clear();
+        batch.append_remnant(&self.remnant);
+        let (first, second) = self.control.as_slices();
+        let mut control_at = 0;
+        for entry in &self.entries {
+            if batch.len() >= budget {
+                break;
+            }
+            match entry {
+                Entry::Publish(outgoing) => {
+                    if !outgoing.is_expired(now) {
+                        let form = aliases.as_deref_mut().map_or(TopicForm::Plain, |aliases| {
+                            aliases.form(outgoing.wire.encoded.topic())
+                        });
+                        batch.append_publish(now, outgoing, form);
+                    }
+                }
+                Entry::Control(len) => {
+                    let end = control_at + *len as usize;
+                    let cut = first.len();
+                    batch.append_control(
+                        first.get(control_at.min(cut)..end.min(cut)).unwrap_or_default(),
+                        second
+                            .get(control_at.saturating_sub(cut)..end.saturating_sub(cut))
+                            .unwrap_or_default(),
+                    );
+                    control_at = end;
+                }
+            }
+            batch.ends.push(batch.len());
+        }
+    }
+
+    /// Takes out what was written: the first `written` bytes of the batch that was gathered last.
+    pub fn written(&mut self, batch: &Batch, written: usize) -> Flush {
+        if written >= batch.len() {
+            self.remnant = Remnant::default();
+            self.forget(batch.ends.len());
+            return if self.is_empty() { Flush::Done } else { Flush::More };
+        }
+        if written < batch.remnant_len {
+            self.remnant.consume(written);
+            // A batch that defined aliases may not be gathered a second time.
+            if batch.once_only {
+                batch.keep(batch.remnant_len..batch.len(), &mut self.remnant);
+                self.forget(batch.ends.len());
+            }
+            return Flush::Blocked;
+        }
+        self.remnant = Remnant::default();
+        let whole = batch.ends.partition_point(|end| *end <= written);
+        let kept_until = if batch.once_only {
+            self.forget(batch.ends.len());
+            batch.len()
+        } else {
+            let begun = batch.ends.get(whole).is_some_and(|_| {
+                written > whole.checked_sub(1).map_or(batch.remnant_len, |i| batch.ends[i])
+            });
+            self.forget(whole + usize::from(begun));
+            if begun { batch.ends[whole] } else { written }
+        };
+        batch.keep(written..kept_until, &mut self.remnant);
+        Flush::Blocked
+    }
+
+    fn forget(&mut self, entries: usize) {
+        let mut control = 0;
+        for entry in self.entries.drain(..entries) {
+            match entry {
+                Entry::Publish(outgoing) => {
+                    self.publish_bytes -= outgoing.wire.encoded.wire_len();
+                }
+                Entry::Control(len) => control += len as usize,
+            }
+        }
+        self.control.drain(..control.min(self.control.len()));
+    }
+
+    /// Empties it and gives back large buffers, so that it can be used for another connection.
+    pub fn reset(&mut self) {
+        const KEEP_ENTRIES: usize = 64;
+        const KEEP_BYTES: usize = 1024;
+        self.entries.clear();
+        self.entries.shrink_to(KEEP_ENTRIES);
+        self.control.clear();
+        self.control.shrink_to(KEEP_BYTES);
+        self.remnant = Remnant::default();
+        self.publish_bytes = 0;
+    }
+}

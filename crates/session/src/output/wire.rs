@@ -1,0 +1,63 @@
+//! One encoded PUBLISH, shared by everybody who gets it.
+
+use alloc::rc::Rc;
+
+use stentor_mqtt::{EncodedPublish, PacketId, QoS, first_byte};
+
+use crate::Tick;
+use crate::message::expiry_secs;
+
+/// A PUBLISH encoded for one wire variant, with what is needed to finish it per subscriber.
+#[derive(Debug)]
+pub struct Wire {
+    /// The bytes; packet id, expiry and first byte are patched in while copying.
+    pub encoded: EncodedPublish,
+    /// When the message expires.
+    pub expires_at: Tick,
+    /// When this server took the message: for the latency figures.
+    pub received_at: Tick,
+}
+
+impl Wire {
+    /// The message expiry interval to write now.
+    #[must_use]
+    pub fn expiry_secs(&self, now: Tick) -> Option<u32> {
+        expiry_secs(self.expires_at, now)
+    }
+}
+
+/// One PUBLISH for one subscriber: shared bytes and what differs.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// The shared bytes.
+    pub wire: Rc<Wire>,
+    /// The packet identifier, above QoS 0. A message that holds one is never dropped.
+    pub packet_id: Option<PacketId>,
+    first: u8,
+}
+
+impl Outgoing {
+    /// A PUBLISH to this subscriber.
+    #[must_use]
+    pub const fn new(
+        wire: Rc<Wire>,
+        qos: QoS,
+        retain: bool,
+        dup: bool,
+        packet_id: Option<PacketId>,
+    ) -> Self {
+        Self { wire, packet_id, first: first_byte(qos, retain, dup) }
+    }
+
+    /// The first byte of the packet: type and flags.
+    #[must_use]
+    pub const fn first(&self) -> u8 {
+        self.first
+    }
+
+    /// Whether the message expired before its delivery began [MQTT-3.3.2-5].
+    #[must_use]
+    pub fn is_expired(&self, now: Tick) -> bool {
+        self.packet_id.is_none() && self.wire.expires_at <= now
+    }
+}
