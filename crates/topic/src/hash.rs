@@ -6,10 +6,8 @@ use core::hash::Hasher;
 use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 
+use crate::word::{BLOCK, find_byte, rest_word};
 use crate::{Zone, literal_prefix};
-
-/// Bytes per step of the hash.
-const BLOCK: usize = 16;
 
 /// The keyed hash of (zone, topic text) that all shards of a server share.
 ///
@@ -88,14 +86,14 @@ impl TopicHasher {
         let mut is_first = true;
         for block in blocks {
             let word = u128::from_le_bytes(*block);
-            let slashes = slash_bits(word);
+            let slashes = find_byte(word, b'/');
             self.visit_slashes(&state, word, forget_leading(slashes, is_first), &mut visit);
             state.write_u128(word);
             is_first = false;
         }
         let word = rest_word(rest);
         // Bytes above the rest are zero, never a slash.
-        let slashes = slash_bits(word);
+        let slashes = find_byte(word, b'/');
         self.visit_slashes(&state, word, forget_leading(slashes, is_first), &mut visit);
         finish(state, word, rest.len())
     }
@@ -149,39 +147,6 @@ fn finish(mut state: FoldHasher<'_>, word: u128, len: usize) -> u64 {
     let mark = 0xF0 | len as u128;
     state.write_u128(word | (mark << (8 * (BLOCK - 1))));
     state.finish()
-}
-
-/// The bytes of an unfinished block as a little-endian number.
-///
-/// Reads that overlap give each byte twice to the same place, which spares a loop.
-#[inline]
-fn rest_word(rest: &[u8]) -> u128 {
-    let len = rest.len();
-    if let (Some(low), Some(high)) = (rest.first_chunk(), rest.last_chunk()) {
-        let high = u128::from(u64::from_le_bytes(*high)) << (8 * (len - 8));
-        return u128::from(u64::from_le_bytes(*low)) | high;
-    }
-    if let (Some(low), Some(high)) = (rest.first_chunk(), rest.last_chunk()) {
-        let high = u64::from(u32::from_le_bytes(*high)) << (8 * (len - 4));
-        return u128::from(u64::from(u32::from_le_bytes(*low)) | high);
-    }
-    match *rest {
-        [] => 0,
-        [a] => u128::from(a),
-        [a, b] => u128::from(u16::from_le_bytes([a, b])),
-        [a, b, c, ..] => u128::from(u32::from_le_bytes([a, b, c, 0])),
-    }
-}
-
-/// 0x80 in the place of each byte of `word` that is a slash.
-#[inline]
-fn slash_bits(word: u128) -> u128 {
-    const ONES: u128 = u128::from_le_bytes([1; BLOCK]);
-    const LOW: u128 = 0x7F * ONES;
-    let zeros = word ^ (u128::from(b'/') * ONES);
-    // A byte is zero if neither its high bit is set nor adding 0x7F to its other bits sets it;
-    // no byte carries into the next.
-    !(((zeros & LOW) + LOW) | zeros | LOW)
 }
 
 /// Leaves out a slash that is the first byte of the name: its prefix is `""`, visited already.

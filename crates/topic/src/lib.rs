@@ -25,6 +25,7 @@ mod subscribers;
 mod subscription;
 mod table;
 mod trie;
+mod word;
 
 pub use hash::TopicHasher;
 pub use index::{Filter, FilterId, Index, Inserted, Removed};

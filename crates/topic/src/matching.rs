@@ -1,5 +1,7 @@
 //! One filter against one name, and what can be read off a filter's text.
 
+use crate::word::contains_any;
+
 /// Whether `filter` matches `name`, by the rules of section 4.7 of the specification.
 ///
 /// `+` stands for exactly one level, an empty one included; a last `#` for any number of levels,
@@ -30,7 +32,7 @@ pub fn matches(filter: &str, name: &str) -> bool {
 #[must_use]
 pub fn has_wildcard(filter: &str) -> bool {
     // A valid filter has wildcards as whole levels only, so that any occurrence is one.
-    filter.bytes().any(|byte| matches!(byte, b'+' | b'#'))
+    contains_any(filter.as_bytes(), [b'+', b'#'])
 }
 
 /// The levels of a filter before its first wildcard, without the slash that ends them.

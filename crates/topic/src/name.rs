@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::word::contains_any;
+
 /// Length limit of topic names and filters, in bytes of UTF-8 [MQTT-4.7.3-3].
 pub const TOPIC_BYTES_MAX: usize = 65_535;
 
@@ -55,28 +57,8 @@ pub enum FilterError {
     ShareFilterMissing,
 }
 
-/// Bytes that are looked at together; the compiler turns a lane into a few vector instructions.
-const LANE: usize = 16;
-
-/// Whether `text` contains NUL, `+` or `#`, in one pass without a branch per byte.
-fn has_special(text: &[u8]) -> bool {
-    let is_special = |byte: u8| (byte == 0) | (byte == b'+') | (byte == b'#');
-    let (lanes, rest) = text.as_chunks::<LANE>();
-    let mut special = false;
-    for lane in lanes {
-        // Folding with `|` and leaving the loop per lane only is what allows vector code.
-        if lane
-            .iter()
-            .fold(false, |found, &byte| found | is_special(byte))
-        {
-            return true;
-        }
-    }
-    for &byte in rest {
-        special |= is_special(byte);
-    }
-    special
-}
+/// What neither a name nor a plain filter contains.
+const SPECIAL: [u8; 3] = [0, b'+', b'#'];
 
 /// Checks a topic name as a PUBLISH or a will carries it.
 ///
@@ -91,7 +73,7 @@ pub fn validate_name(name: &str) -> Result<(), NameError> {
     if name.len() > TOPIC_BYTES_MAX {
         return Err(NameError::TooLong);
     }
-    if !has_special(name.as_bytes()) {
+    if !contains_any(name.as_bytes(), SPECIAL) {
         return Ok(());
     }
     Err(if name.contains('\0') {
@@ -116,7 +98,7 @@ pub fn validate_filter(filter: &str) -> Result<(), FilterError> {
     if filter.len() > TOPIC_BYTES_MAX {
         return Err(FilterError::TooLong);
     }
-    if !has_special(filter.as_bytes()) {
+    if !contains_any(filter.as_bytes(), SPECIAL) {
         return Ok(());
     }
     let bytes = filter.as_bytes();
