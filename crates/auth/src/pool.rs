@@ -1,0 +1,175 @@
+//! The threads that do what takes time.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// How a pool is made.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolOptions {
+    /// Threads; at least one.
+    pub threads: usize,
+    /// Jobs that may wait; one more is refused.
+    pub waiting_max: usize,
+    /// Called first on every thread: to lower its priority, for example.
+    pub at_start: fn(),
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self {
+            threads: 1,
+            waiting_max: 10_000,
+            at_start: || {},
+        }
+    }
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A bounded queue of jobs and the threads that do them in order. Dropping it ends the threads
+/// after the job that each is at; what still waits is forgotten.
+pub struct Pool {
+    queue: Arc<Queue>,
+    waiting_max: usize,
+}
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+enum State {
+    Open(VecDeque<Job>),
+    #[default]
+    Closed,
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("waiting", &self.waiting())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pool {
+    /// Starts the threads. They block no signal of their own: a server starts its pool after it
+    /// has blocked what it handles elsewhere.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(options: PoolOptions) -> std::io::Result<Self> {
+        let state = Mutex::new(State::Open(VecDeque::new()));
+        let queue = Arc::new(Queue {
+            state,
+            arrived: Condvar::new(),
+        });
+        let pool = Self {
+            queue: Arc::clone(&queue),
+            waiting_max: options.waiting_max,
+        };
+        for number in 0..options.threads.max(1) {
+            let queue = Arc::clone(&queue);
+            std::thread::Builder::new()
+                .name(format!("login-{number}"))
+                .spawn(move || {
+                    (options.at_start)();
+                    while let Some(job) = queue.next() {
+                        job();
+                    }
+                })?;
+        }
+        Ok(pool)
+    }
+
+    /// Adds a job; false if too many wait already.
+    #[must_use]
+    pub fn submit(&self, job: impl FnOnce() + Send + 'static) -> bool {
+        let mut state = self.queue.lock();
+        let State::Open(jobs) = &mut *state else {
+            return false;
+        };
+        if jobs.len() >= self.waiting_max {
+            return false;
+        }
+        jobs.push_back(Box::new(job));
+        drop(state);
+        self.queue.arrived.notify_one();
+        true
+    }
+
+    /// How many jobs wait for a thread.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        match &*self.queue.lock() {
+            State::Open(jobs) => jobs.len(),
+            State::Closed => 0,
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        *self.queue.lock() = State::Closed;
+        self.queue.arrived.notify_all();
+    }
+}
+
+impl Queue {
+    /// No job runs under the lock, so a panic elsewhere left it whole.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            match &mut *state {
+                State::Closed => return None,
+                State::Open(jobs) => {
+                    if let Some(job) = jobs.pop_front() {
+                        return Some(job);
+                    }
+                }
+            }
+            state = self
+                .arrived
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn jobs_are_done_in_order_and_refused_beyond_the_bound() {
+        let pool = Pool::start(PoolOptions {
+            waiting_max: 2,
+            ..PoolOptions::default()
+        })
+        .unwrap();
+        let (hold, held) = mpsc::channel::<()>();
+        let (begun, has_begun) = mpsc::channel();
+        let (done, results) = mpsc::channel();
+        assert!(pool.submit(move || {
+            begun.send(()).unwrap();
+            held.recv().unwrap();
+        }));
+        has_begun.recv().unwrap();
+        for number in 0..2 {
+            let done = done.clone();
+            assert!(pool.submit(move || done.send(number).unwrap()));
+        }
+        assert_eq!(pool.waiting(), 2);
+        assert!(!pool.submit(|| unreachable!("the queue is full")));
+        hold.send(()).unwrap();
+        assert_eq!([results.recv(), results.recv()], [Ok(0), Ok(1)]);
+    }
+}
