@@ -37,7 +37,9 @@ impl Hub {
         );
         let present = self.settle_predecessor(now, &request, &identity);
         let session_present = present.is_some();
-        let expiry_secs = request.session_expiry_secs.min(self.settings.session_expiry_max_secs);
+        let expiry_secs = request
+            .session_expiry_secs
+            .min(self.settings.session_expiry_max_secs);
         let live = self.live(now, link, &request);
         let key = present.unwrap_or_else(|| {
             self.sessions.insert(Session {
@@ -46,7 +48,10 @@ impl Hub {
                 identity: Arc::clone(&identity),
                 client_id: request.client_id.as_str().into(),
                 expiry_secs,
-                link: Link::Away(Away { until: Tick::NEVER, will_at: Tick::NEVER }),
+                link: Link::Away(Away {
+                    until: Tick::NEVER,
+                    will_at: Tick::NEVER,
+                }),
                 subscriptions: SmallVec::new(),
                 outbound: None,
                 inbound: None,
@@ -88,7 +93,10 @@ impl Hub {
             version: request.version,
             flushing: Flushing::Idle,
             keep_alive_secs,
-            window: request.receive_maximum.min(self.settings.in_flight_max).max(1),
+            window: request
+                .receive_maximum
+                .min(self.settings.in_flight_max)
+                .max(1),
             packet_bytes_max: request.packet_bytes_max,
             since: now,
             last_seen: now,
@@ -98,7 +106,9 @@ impl Hub {
         if request.bridge {
             live.extras().bridge = true;
         }
-        let aliases = request.topic_alias_maximum.min(self.settings.sent_alias_maximum);
+        let aliases = request
+            .topic_alias_maximum
+            .min(self.settings.sent_alias_maximum);
         if aliases > 0 {
             live.extras().sent_aliases = Some(SentAliases::new(aliases));
         }
@@ -126,7 +136,11 @@ impl Hub {
             // The session goes on, whatever expiry the old connection had asked for.
             session.expiry_secs = u32::MAX;
         }
-        if self.sessions.get(key).is_some_and(|session| session.live().is_some()) {
+        if self
+            .sessions
+            .get(key)
+            .is_some_and(|session| session.live().is_some())
+        {
             self.close(now, key, CloseReason::Local(Local::TakenOver));
         }
         if starts_new {
@@ -169,9 +183,10 @@ impl Hub {
             if live.keep_alive_secs != request.keep_alive_secs {
                 properties.push(Property::ServerKeepAlive(live.keep_alive_secs));
             }
-            if let (true, Some(information)) =
-                (request.request_response_information, &settings.response_information)
-            {
+            if let (true, Some(information)) = (
+                request.request_response_information,
+                &settings.response_information,
+            ) {
                 properties.push(Property::ResponseInformation(information));
             }
         }
@@ -212,8 +227,12 @@ impl Hub {
             && let Some(live) = session.live()
             && live.keep_alive_secs > 0
         {
-            let timer = Timer { session: key, epoch: session.epoch };
-            self.timers.insert(keep_alive_deadline(now, live.keep_alive_secs), timer);
+            let timer = Timer {
+                session: key,
+                epoch: session.epoch,
+            };
+            self.timers
+                .insert(keep_alive_deadline(now, live.keep_alive_secs), timer);
         }
     }
 

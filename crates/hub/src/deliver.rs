@@ -63,15 +63,34 @@ impl Counter<'_> {
         let Some(session) = self.sessions.at_mut(slot) else {
             return;
         };
-        let key = SessionKey { slot, generation: session.generation };
+        let key = SessionKey {
+            slot,
+            generation: session.generation,
+        };
         let verdict = if terms.qos == QoS::AtMostOnce {
             let Link::Live(live) = &mut session.link else {
                 // QoS 0 is for those who are there [MQTT-3.1.2-5].
                 return;
             };
-            give_now(self.outbox, self.settings, self.stats, parcel, key, live, terms)
+            give_now(
+                self.outbox,
+                self.settings,
+                self.stats,
+                parcel,
+                key,
+                live,
+                terms,
+            )
         } else {
-            owe(self.outbox, self.settings, self.stats, parcel, key, session, terms)
+            owe(
+                self.outbox,
+                self.settings,
+                self.stats,
+                parcel,
+                key,
+                session,
+                terms,
+            )
         };
         match verdict {
             Verdict::Taken => {}
@@ -106,7 +125,10 @@ fn give_now(
     live: &mut Live,
     terms: &Terms,
 ) -> Verdict {
-    let Some(wire) = parcel.wire(live.version, false, &terms.ids).filter(|w| fits(live, w)) else {
+    let Some(wire) = parcel
+        .wire(live.version, false, &terms.ids)
+        .filter(|w| fits(live, w))
+    else {
         return Verdict::Lost(LossCause::PacketTooLarge);
     };
     let wire = Rc::clone(wire);
@@ -126,7 +148,11 @@ fn give_now(
     }
     stats.publishes_sent += 1;
     stats.publish_bytes_sent += parcel.message.payload().len() as u64;
-    outbox.publish(key, live, Outgoing::new(wire, QoS::AtMostOnce, terms.retain, false, None));
+    outbox.publish(
+        key,
+        live,
+        Outgoing::new(wire, QoS::AtMostOnce, terms.retain, false, None),
+    );
     verdict
 }
 
@@ -167,8 +193,7 @@ fn owe(
                 };
                 stats.publishes_sent += 1;
                 stats.publish_bytes_sent += parcel.message.payload().len() as u64;
-                let outgoing =
-                    Outgoing::new(wire, terms.qos, terms.retain, false, Some(packet_id));
+                let outgoing = Outgoing::new(wire, terms.qos, terms.retain, false, Some(packet_id));
                 outbox.publish(key, live, outgoing);
                 return Verdict::Taken;
             }
@@ -260,15 +285,16 @@ fn fits(live: &Live, wire: &Wire) -> bool {
 }
 
 /// A PUBLISH of an owed message; `None` if the client does not take it.
-fn outgoing(
-    live: &Live,
-    delivery: &Delivery,
-    packet_id: PacketId,
-    dup: bool,
-) -> Option<Outgoing> {
+fn outgoing(live: &Live, delivery: &Delivery, packet_id: PacketId, dup: bool) -> Option<Outgoing> {
     let ids = delivery.subscription_ids.as_slice();
     let wire = encode_wire(&delivery.message, live.version, true, ids)?;
     fits(live, &wire).then(|| {
-        Outgoing::new(Rc::new(wire), delivery.qos, delivery.retain, dup, Some(packet_id))
+        Outgoing::new(
+            Rc::new(wire),
+            delivery.qos,
+            delivery.retain,
+            dup,
+            Some(packet_id),
+        )
     })
 }

@@ -74,7 +74,11 @@ impl Hub {
         shared: Shared,
         settings: Arc<Settings>,
     ) -> Self {
-        assert!(shard.0 < shards && shards <= crate::SHARDS_MAX, "shard {} of {shards}", shard.0);
+        assert!(
+            shard.0 < shards && shards <= crate::SHARDS_MAX,
+            "shard {} of {shards}",
+            shard.0
+        );
         Self {
             shard,
             shards,
@@ -111,7 +115,11 @@ impl Hub {
     pub fn apply(&mut self, now: Tick, item: MeshItem) {
         match item {
             MeshItem::Publish(message) => self.route_here(&message),
-            MeshItem::Share { name, message, hops } => {
+            MeshItem::Share {
+                name,
+                message,
+                hops,
+            } => {
                 self.deliver_shared_here(now, &name, &message, hops);
             }
         }
@@ -121,7 +129,12 @@ impl Hub {
     /// Something from the control lane.
     pub fn control(&mut self, now: Tick, item: ControlItem) {
         match item {
-            ControlItem::ShareCount { name, shard, live, away } => {
+            ControlItem::ShareCount {
+                name,
+                shard,
+                live,
+                away,
+            } => {
                 self.count_share(&name, shard, live, away);
             }
             ControlItem::Publish(message) => self.publish_as_server(now, &message),
@@ -156,7 +169,10 @@ impl Hub {
     /// The counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        Stats { sessions: self.sessions.len() as u64, ..self.stats }
+        Stats {
+            sessions: self.sessions.len() as u64,
+            ..self.stats
+        }
     }
 
     /// What was lost, and by whom.
@@ -167,6 +183,8 @@ impl Hub {
 
     /// Every filter that somebody on this shard subscribes to, with the number of subscribers.
     pub fn filters(&self) -> impl Iterator<Item = (Zone, &str, usize)> {
-        self.index.iter().map(|filter| (filter.zone, filter.text, filter.subscribers.len()))
+        self.index
+            .iter()
+            .map(|filter| (filter.zone, filter.text, filter.subscribers.len()))
     }
 }

@@ -56,7 +56,9 @@ pub struct ConnectionInfo {
 impl Hub {
     /// All sessions of this shard. O(sessions): for people, not for every message.
     pub fn clients(&self) -> impl Iterator<Item = ClientInfo> {
-        self.sessions.iter().map(|(key, session)| info(key, session))
+        self.sessions
+            .iter()
+            .map(|(key, session)| info(key, session))
     }
 
     /// One session, by its client id.
@@ -88,7 +90,13 @@ fn info(key: SessionKey, session: &Session) -> ClientInfo {
         connection,
         expiry_secs: session.expiry_secs,
         subscriptions: session.subscriptions.len(),
-        in_flight: session.outbound.as_ref().map_or(0, |outbound| outbound.in_flight_len()),
-        waiting: session.outbound.as_ref().map_or(0, |outbound| outbound.waiting_len()),
+        in_flight: session
+            .outbound
+            .as_ref()
+            .map_or(0, |outbound| outbound.in_flight_len()),
+        waiting: session
+            .outbound
+            .as_ref()
+            .map_or(0, |outbound| outbound.waiting_len()),
     }
 }

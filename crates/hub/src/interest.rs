@@ -19,7 +19,9 @@ pub struct InterestTable {
 
 impl Default for InterestTable {
     fn default() -> Self {
-        Self { masks: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect() }
+        Self {
+            masks: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
+        }
     }
 }
 
@@ -59,7 +61,12 @@ pub(crate) struct Interest {
 
 impl Interest {
     pub(crate) fn new(table: Arc<InterestTable>, hasher: TopicHasher, shard: u8) -> Self {
-        Self { table, hasher, bit: 1 << shard, counts: alloc::vec![0; BUCKETS].into() }
+        Self {
+            table,
+            hasher,
+            bit: 1 << shard,
+            counts: alloc::vec![0; BUCKETS].into(),
+        }
     }
 
     /// A subscription is about to be acknowledged.

@@ -72,11 +72,18 @@ impl Hub {
         let properties = PropertyBuf::new();
         let code = reason.reason_code().filter(|_| live.version.is_v5());
         let packet = code.map(|reason| {
-            Packet::Disconnect(Disconnect { reason, properties: properties.as_properties() })
+            Packet::Disconnect(Disconnect {
+                reason,
+                properties: properties.as_properties(),
+            })
         });
         let output = live.output.take();
         let farewell = self.outbox.farewell(output, live.version, packet.as_ref());
-        self.effects.closing.push(Closing { link: live.link, reason, farewell });
+        self.effects.closing.push(Closing {
+            link: live.link,
+            reason,
+            farewell,
+        });
         self.detach(now, key, reason);
     }
 
@@ -157,7 +164,9 @@ impl Hub {
             let client_id = session.client_id.clone();
             if session.expiry_secs > 0 {
                 self.stats.expired += 1;
-                self.effects.events.push(Event::SessionExpired { client_id });
+                self.effects
+                    .events
+                    .push(Event::SessionExpired { client_id });
             }
             return self.end_session(now, key);
         }
@@ -167,7 +176,10 @@ impl Hub {
             due_will = session.will.take();
         }
         let next = away.until.min(away.will_at);
-        let timer = Timer { session: key, epoch: session.epoch };
+        let timer = Timer {
+            session: key,
+            epoch: session.epoch,
+        };
         let (zone, user) = (session.zone(), Arc::clone(&session.identity));
         if next != Tick::NEVER {
             self.timers.insert(next, timer);
@@ -240,7 +252,11 @@ impl Hub {
             Link::Live(live) => {
                 let deadline = keep_alive_deadline(live.last_seen, live.keep_alive_secs);
                 if deadline <= now {
-                    self.close(now, timer.session, CloseReason::Timeout(TimerKind::KeepAlive));
+                    self.close(
+                        now,
+                        timer.session,
+                        CloseReason::Timeout(TimerKind::KeepAlive),
+                    );
                 } else {
                     self.timers.insert(deadline, timer);
                 }

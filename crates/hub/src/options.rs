@@ -18,7 +18,11 @@ impl Options {
     pub(crate) fn new(options: SubscribeOptions, id: Option<u32>) -> Self {
         let mut bits = options.qos as u32;
         bits |= if options.no_local { NO_LOCAL } else { 0 };
-        bits |= if options.retain_as_published { RETAIN_AS_PUBLISHED } else { 0 };
+        bits |= if options.retain_as_published {
+            RETAIN_AS_PUBLISHED
+        } else {
+            0
+        };
         Self(bits | id.unwrap_or(0) << ID_SHIFT)
     }
 
@@ -58,11 +62,18 @@ impl Options {
 
 /// The subscriber that stands in the index for a whole shared subscription.
 pub(crate) const fn share_subscriber(slot: u32) -> Subscriber {
-    Subscriber { session: slot | SHARE_BIT, options: 0 }
+    Subscriber {
+        session: slot | SHARE_BIT,
+        options: 0,
+    }
 }
 
 /// The shared subscription that a subscriber stands for.
 #[inline]
 pub(crate) const fn as_share(subscriber: Subscriber) -> Option<u32> {
-    if subscriber.session & SHARE_BIT == 0 { None } else { Some(subscriber.session & !SHARE_BIT) }
+    if subscriber.session & SHARE_BIT == 0 {
+        None
+    } else {
+        Some(subscriber.session & !SHARE_BIT)
+    }
 }

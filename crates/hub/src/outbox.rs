@@ -13,6 +13,10 @@ use crate::sessions::{Flushing, Live};
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     pub(crate) dirty: Vec<SessionKey>,
+    #[expect(
+        clippy::vec_box,
+        reason = "the boxes move between here and the connections"
+    )]
     spare: Vec<Box<Output>>,
     scratch: Vec<u8>,
 }
@@ -54,7 +58,8 @@ impl Outbox {
             live.flushing = Flushing::Listed;
             self.dirty.push(key);
         }
-        live.output.get_or_insert_with(|| self.spare.pop().unwrap_or_default())
+        live.output
+            .get_or_insert_with(|| self.spare.pop().unwrap_or_default())
     }
 
     /// The queue to write a farewell into.

@@ -45,8 +45,9 @@ impl Hub {
                 Arrival::TooMany => return Err(CloseReason::Limit(Limit::ReceiveMaximum)),
             }
         }
-        let reason =
-            self.with_topic(key, publish, |hub, topic| hub.take(now, key, publish, topic))?;
+        let reason = self.with_topic(key, publish, |hub, topic| {
+            hub.take(now, key, publish, topic)
+        })?;
         self.close_overrun(now);
         self.answer(key, publish, reason)
     }
@@ -64,7 +65,9 @@ impl Hub {
         let maximum = self.settings.topic_alias_maximum;
         // The table leaves the session while the topic is borrowed from it.
         let mut aliases = self.take_aliases(key).unwrap_or_default();
-        let result = aliases.resolve(alias, publish.topic, maximum).map(|topic| f(self, topic));
+        let result = aliases
+            .resolve(alias, publish.topic, maximum)
+            .map(|topic| f(self, topic));
         if let Some(Link::Live(live)) = self.sessions.get_mut(key).map(|s| &mut s.link) {
             live.extras().received_aliases = Some(aliases);
         }
@@ -72,7 +75,13 @@ impl Hub {
     }
 
     fn take_aliases(&mut self, key: SessionKey) -> Option<ReceivedAliases> {
-        self.sessions.get_mut(key)?.live_mut()?.extras.as_mut()?.received_aliases.take()
+        self.sessions
+            .get_mut(key)?
+            .live_mut()?
+            .extras
+            .as_mut()?
+            .received_aliases
+            .take()
     }
 
     /// Checks a publish, keeps it if it is retained, and routes it.
@@ -128,7 +137,10 @@ impl Hub {
         if denied.len() < REMEMBERED_MAX && !denied.contains(topic) {
             denied.insert(topic.into());
             let client_id = session.client_id.clone();
-            self.effects.events.push(Event::PublishDenied { client_id, topic: topic.into() });
+            self.effects.events.push(Event::PublishDenied {
+                client_id,
+                topic: topic.into(),
+            });
         }
     }
 
@@ -148,7 +160,11 @@ impl Hub {
         match reason {
             ReasonCode::QuotaExceeded if !is_v5 => Err(CloseReason::Limit(Limit::Retained)),
             _ => {
-                self.acknowledge(key, publish, if is_v5 { reason } else { ReasonCode::Success });
+                self.acknowledge(
+                    key,
+                    publish,
+                    if is_v5 { reason } else { ReasonCode::Success },
+                );
                 Ok(())
             }
         }
@@ -162,7 +178,11 @@ impl Hub {
         let Link::Live(live) = &mut session.link else {
             return;
         };
-        let ack = Ack { packet_id, reason, properties: Properties::EMPTY };
+        let ack = Ack {
+            packet_id,
+            reason,
+            properties: Properties::EMPTY,
+        };
         match publish.qos {
             QoS::AtMostOnce => {}
             QoS::AtLeastOnce => {

@@ -13,7 +13,11 @@ use crate::sessions::Link;
 /// A PUBREL without a complaint.
 pub(crate) const fn pubrel(packet_id: PacketId) -> Packet<'static> {
     let properties = Properties::EMPTY;
-    Packet::PubRel(Ack { packet_id, reason: ReasonCode::Success, properties })
+    Packet::PubRel(Ack {
+        packet_id,
+        reason: ReasonCode::Success,
+        properties,
+    })
 }
 
 impl Hub {
@@ -23,7 +27,10 @@ impl Hub {
     pub fn receive(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
         let mut consumed = 0;
         loop {
-            let Some(live) = self.sessions.get_mut(key).and_then(|session| session.live_mut())
+            let Some(live) = self
+                .sessions
+                .get_mut(key)
+                .and_then(|session| session.live_mut())
             else {
                 return input.len();
             };
@@ -90,10 +97,9 @@ impl Hub {
             Packet::Disconnect(disconnect) => self.on_disconnect(key, disconnect),
             Packet::Connect(_) => Err(CloseReason::Violation(Violation::SecondConnect)),
             Packet::Auth(_) => Err(CloseReason::Violation(Violation::UnexpectedAuth)),
-            Packet::ConnAck(_)
-            | Packet::SubAck(_)
-            | Packet::UnsubAck(_)
-            | Packet::PingResp => Err(CloseReason::Violation(Violation::ServerPacket)),
+            Packet::ConnAck(_) | Packet::SubAck(_) | Packet::UnsubAck(_) | Packet::PingResp => {
+                Err(CloseReason::Violation(Violation::ServerPacket))
+            }
         }
     }
 
@@ -138,7 +144,11 @@ impl Hub {
             Acked::Unknown => {
                 let reason = ReasonCode::PacketIdentifierNotFound;
                 let properties = Properties::EMPTY;
-                let answer = Ack { packet_id: ack.packet_id, reason, properties };
+                let answer = Ack {
+                    packet_id: ack.packet_id,
+                    reason,
+                    properties,
+                };
                 self.send(key, &Packet::PubRel(answer));
             }
         }
@@ -148,13 +158,27 @@ impl Hub {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let known = session.inbound.as_mut().is_some_and(|inbound| inbound.on_pubrel(packet_id));
-        if session.inbound.as_ref().is_some_and(|inbound| inbound.is_empty()) {
+        let known = session
+            .inbound
+            .as_mut()
+            .is_some_and(|inbound| inbound.on_pubrel(packet_id));
+        if session
+            .inbound
+            .as_ref()
+            .is_some_and(|inbound| inbound.is_empty())
+        {
             session.inbound = None;
         }
-        let reason =
-            if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
-        let answer = Ack { packet_id, reason, properties: Properties::EMPTY };
+        let reason = if known {
+            ReasonCode::Success
+        } else {
+            ReasonCode::PacketIdentifierNotFound
+        };
+        let answer = Ack {
+            packet_id,
+            reason,
+            properties: Properties::EMPTY,
+        };
         self.send(key, &Packet::PubComp(answer));
     }
 
@@ -173,10 +197,12 @@ impl Hub {
             session.expiry_secs = expiry_secs.min(self.settings.session_expiry_max_secs);
         }
         // The caller closes; a reason other than 0 keeps the will.
-        Err(CloseReason::Remote(if disconnect.reason == ReasonCode::Success {
-            Remote::Disconnect
-        } else {
-            Remote::DisconnectWithWill
-        }))
+        Err(CloseReason::Remote(
+            if disconnect.reason == ReasonCode::Success {
+                Remote::Disconnect
+            } else {
+                Remote::DisconnectWithWill
+            },
+        ))
     }
 }

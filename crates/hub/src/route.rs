@@ -17,13 +17,16 @@ use crate::options::{Options, as_share};
 use crate::sessions::Session;
 use crate::settings::{Settings, SlowPolicy};
 
+/// The subscription identifiers, and the wires without and with a packet id.
+type Identified = (SmallVec<[u32; 1]>, [Option<Rc<Wire>>; 2]);
+
 /// One message on its way to the subscribers of one shard: encoded at most once per variant.
 pub(crate) struct Parcel<'m> {
     pub(crate) message: &'m Arc<Message>,
     /// By version 3.x or 5.0, without and with a packet id.
     plain: [[Option<Rc<Wire>>; 2]; 2],
     /// With subscription identifiers.
-    identified: SmallVec<[(SmallVec<[u32; 1]>, [Option<Rc<Wire>>; 2]); 2]>,
+    identified: SmallVec<[Identified; 2]>,
     policy: Option<SlowPolicy>,
 }
 
@@ -50,10 +53,13 @@ impl<'m> Parcel<'m> {
         let slot = if ids.is_empty() || !version.is_v5() {
             &mut self.plain[usize::from(version.is_v5())][usize::from(with_id)]
         } else {
-            let index =
-                self.identified.iter().position(|(known, _)| known.as_slice() == ids);
+            let index = self
+                .identified
+                .iter()
+                .position(|(known, _)| known.as_slice() == ids);
             let index = index.unwrap_or_else(|| {
-                self.identified.push((SmallVec::from_slice(ids), [None, None]));
+                self.identified
+                    .push((SmallVec::from_slice(ids), [None, None]));
                 self.identified.len() - 1
             });
             &mut self.identified[index].1[usize::from(with_id)]
@@ -66,7 +72,9 @@ impl<'m> Parcel<'m> {
 
     /// What happens to this message where it does not fit.
     pub(crate) fn policy(&mut self, settings: &Settings, qos: QoS) -> SlowPolicy {
-        *self.policy.get_or_insert_with(|| settings.slow_policy(self.message.topic(), qos))
+        *self
+            .policy
+            .get_or_insert_with(|| settings.slow_policy(self.message.topic(), qos))
     }
 }
 
@@ -87,7 +95,11 @@ pub(crate) fn encode_wire(
     };
     let encoded = EncodedPublish::new(version, &parts, with_id).ok()?;
     let (expires_at, received_at) = (message.expires_at, message.received_at);
-    Some(Wire { encoded, expires_at, received_at })
+    Some(Wire {
+        encoded,
+        expires_at,
+        received_at,
+    })
 }
 
 impl Hub {
@@ -104,7 +116,9 @@ impl Hub {
         while others != 0 {
             let shard = others.trailing_zeros();
             others &= others - 1;
-            self.effects.mesh.push((ShardId(shard as u8), MeshItem::Publish(Arc::clone(message))));
+            self.effects
+                .mesh
+                .push((ShardId(shard as u8), MeshItem::Publish(Arc::clone(message))));
         }
     }
 
@@ -119,9 +133,10 @@ impl Hub {
         let topic = message.topic();
         let hash = self.hasher.hash(message.zone, topic);
         let mut filters: SmallVec<[(FilterId, &[Subscriber]); 4]> = SmallVec::new();
-        self.index.for_each_match(message.zone, topic, hash, |id, found| {
-            filters.push((id, found));
-        });
+        self.index
+            .for_each_match(message.zone, topic, hash, |id, found| {
+                filters.push((id, found));
+            });
         let mut shares = SmallVec::new();
         let mut parcel = Parcel::new(message);
         let mut counter = Counter {
@@ -216,7 +231,10 @@ fn merge<'s>(
                 ids.push(options.id());
             }
             as_published |= options.retain_as_published();
-            best = Some(best.map_or(*options, |b| if options.qos() > b.qos() { *options } else { b }));
+            best = Some(best.map_or(
+                *options,
+                |b| if options.qos() > b.qos() { *options } else { b },
+            ));
         }
         if let Some(options) = best {
             let mut terms = Terms::new(message, options, &ids, 0);

@@ -132,7 +132,12 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     pub(crate) fn new(hasher: TopicHasher) -> Self {
-        Self { hasher, slots: Slab::new(), by_client: HashTable::new(), generations: 0 }
+        Self {
+            hasher,
+            slots: Slab::new(),
+            by_client: HashTable::new(),
+            generations: 0,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -149,7 +154,9 @@ impl Sessions {
         let slot = u32::try_from(self.slots.insert(session)).unwrap_or(u32::MAX);
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.by_client.insert_unique(hash, slot, |slot| {
-            slots.get(*slot as usize).map_or(0, |s| hasher.hash(s.zone(), &s.client_id))
+            slots
+                .get(*slot as usize)
+                .map_or(0, |s| hasher.hash(s.zone(), &s.client_id))
         });
         SessionKey { slot, generation }
     }
@@ -179,11 +186,15 @@ impl Sessions {
     }
 
     pub(crate) fn get(&self, key: SessionKey) -> Option<&Session> {
-        self.slots.get(key.slot as usize).filter(|s| s.generation == key.generation)
+        self.slots
+            .get(key.slot as usize)
+            .filter(|s| s.generation == key.generation)
     }
 
     pub(crate) fn get_mut(&mut self, key: SessionKey) -> Option<&mut Session> {
-        self.slots.get_mut(key.slot as usize).filter(|s| s.generation == key.generation)
+        self.slots
+            .get_mut(key.slot as usize)
+            .filter(|s| s.generation == key.generation)
     }
 
     /// By slot alone: for the topic index, whose entries never outlive their session.
@@ -199,7 +210,13 @@ impl Sessions {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionKey, &Session)> {
         self.slots.iter().map(|(slot, session)| {
             let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-            (SessionKey { slot, generation: session.generation }, session)
+            (
+                SessionKey {
+                    slot,
+                    generation: session.generation,
+                },
+                session,
+            )
         })
     }
 }

@@ -95,7 +95,10 @@ impl Settings {
     /// What to do with a message that does not fit. O(policies).
     #[must_use]
     pub fn slow_policy(&self, topic: &str, qos: QoS) -> SlowPolicy {
-        let policy = self.policies.iter().find(|policy| matches(&policy.filter, topic));
+        let policy = self
+            .policies
+            .iter()
+            .find(|policy| matches(&policy.filter, topic));
         match (policy, qos) {
             (Some(policy), QoS::AtMostOnce) => policy.qos0,
             (Some(policy), _) => policy.qos1,

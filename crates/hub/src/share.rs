@@ -75,20 +75,29 @@ impl Shares {
         if self.by_name.is_empty() {
             return None;
         }
-        let name = ShareName { zone, group: group.into(), filter: filter.into() };
+        let name = ShareName {
+            zone,
+            group: group.into(),
+            filter: filter.into(),
+        };
         self.by_name.get(&name).copied()
     }
 
     /// As it stands in a SUBSCRIBE.
     pub(crate) fn text(&self, slot: u32) -> String {
-        self.slots.get(slot as usize).map_or_else(String::new, |share| {
-            format!("$share/{}/{}", share.name.group, share.name.filter)
-        })
+        self.slots
+            .get(slot as usize)
+            .map_or_else(String::new, |share| {
+                format!("$share/{}/{}", share.name.group, share.name.filter)
+            })
     }
 
     fn by_number(&self, number: u64) -> Option<u32> {
         let slot = (number & 0xFFFF_FFFF) as u32;
-        self.slots.get(slot as usize).filter(|share| share.number == number).map(|_| slot)
+        self.slots
+            .get(slot as usize)
+            .filter(|share| share.number == number)
+            .map(|_| slot)
     }
 }
 
@@ -119,8 +128,11 @@ impl Share {
         let len = self.members.len();
         let start = self.member_turn;
         let turns = (0..len).map(|step| (start + step) % len);
-        let is_live =
-            |slot: u32| sessions.at(slot).is_some_and(|session| session.live().is_some());
+        let is_live = |slot: u32| {
+            sessions
+                .at(slot)
+                .is_some_and(|session| session.live().is_some())
+        };
         let at = turns
             .clone()
             .find(|at| is_live(self.members[*at].0))
@@ -161,7 +173,11 @@ impl Hub {
         filter: &str,
         options: Options,
     ) {
-        let name = ShareName { zone, group: group.into(), filter: filter.into() };
+        let name = ShareName {
+            zone,
+            group: group.into(),
+            filter: filter.into(),
+        };
         let slot = self.open_share(&Arc::new(name));
         let Some(share) = self.shares.slots.get_mut(slot as usize) else {
             return;
@@ -171,7 +187,10 @@ impl Hub {
             return self.close_share_if_empty(slot);
         };
         if session.subscriptions.contains(&subscription) {
-            let known = share.members.iter_mut().find(|(member, _)| *member == key.slot);
+            let known = share
+                .members
+                .iter_mut()
+                .find(|(member, _)| *member == key.slot);
             if let Some((_, old)) = known {
                 *old = options;
             }
@@ -188,10 +207,18 @@ impl Hub {
         let Some(share) = self.shares.slots.get_mut(slot as usize) else {
             return;
         };
-        if let Some(at) = share.members.iter().position(|(member, _)| *member == session) {
+        if let Some(at) = share
+            .members
+            .iter()
+            .position(|(member, _)| *member == session)
+        {
             share.members.swap_remove(at);
             self.adjust_share(slot, |count| {
-                let of = if was_live { &mut count.live } else { &mut count.away };
+                let of = if was_live {
+                    &mut count.live
+                } else {
+                    &mut count.away
+                };
                 *of = of.saturating_sub(1);
             });
         }
@@ -250,9 +277,9 @@ impl Hub {
         let Some(share) = self.shares.slots.get(slot as usize) else {
             return;
         };
-        if share.members.is_empty() && share.counts.iter().all(|count| *count == Count::default())
-        {
-            self.index.remove(share.filter, share_subscriber(slot).session);
+        if share.members.is_empty() && share.counts.iter().all(|count| *count == Count::default()) {
+            self.index
+                .remove(share.filter, share_subscriber(slot).session);
             self.shares.by_name.remove(&share.name);
             self.shares.slots.remove(slot as usize);
         }
@@ -280,8 +307,11 @@ impl Hub {
         if shard == self.shard {
             self.deliver_shared_here(now, name, message, hops);
         } else {
-            let item =
-                MeshItem::Share { name: Arc::clone(name), message: Arc::clone(message), hops };
+            let item = MeshItem::Share {
+                name: Arc::clone(name),
+                message: Arc::clone(message),
+                hops,
+            };
             self.effects.mesh.push((shard, item));
         }
     }
@@ -304,7 +334,8 @@ impl Hub {
         let ids = [options.id()];
         let ids = if ids == [0] { &[][..] } else { &ids[..] };
         let terms = Terms::new(message, options, ids, share.number);
-        self.counter().hand_over(&mut Parcel::new(message), member, &terms);
+        self.counter()
+            .hand_over(&mut Parcel::new(message), member, &terms);
     }
 
     pub(crate) fn counter(&mut self) -> Counter<'_> {

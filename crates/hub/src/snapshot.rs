@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use stentor_mqtt::QoS;
 use stentor_session::{Message, Tick};
 use stentor_topic::has_wildcard;
 
@@ -32,7 +31,12 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(filter: &str, options: Options, mark: Mark) -> Self {
-        Self { filter: filter.into(), options, mark, cursor: Cursor::default() }
+        Self {
+            filter: filter.into(),
+            options,
+            mark,
+            cursor: Cursor::default(),
+        }
     }
 
     pub(crate) fn filter(&self) -> &str {
@@ -42,9 +46,14 @@ impl Snapshot {
 
 /// Whether a session takes more of a snapshot now.
 fn is_ready(session: &Session) -> bool {
-    let waiting = session.outbound.as_ref().map_or(0, |outbound| outbound.waiting_len());
+    let waiting = session
+        .outbound
+        .as_ref()
+        .map_or(0, |outbound| outbound.waiting_len());
     waiting == 0
-        && session.live().is_some_and(|live| live.queued_bytes() < QUEUED_BYTES_LOW)
+        && session
+            .live()
+            .is_some_and(|live| live.queued_bytes() < QUEUED_BYTES_LOW)
 }
 
 impl Hub {
@@ -53,16 +62,19 @@ impl Hub {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let is_first =
-            session.live().is_some_and(|live| {
-                live.extras.as_ref().is_none_or(|extras| extras.snapshots.is_empty())
-            });
+        let is_first = session.live().is_some_and(|live| {
+            live.extras
+                .as_ref()
+                .is_none_or(|extras| extras.snapshots.is_empty())
+        });
         if is_first && is_ready(session) && !has_wildcard(&snapshot.filter) {
             // The common case, one value at most, needs no bookkeeping.
             let zone = session.zone();
-            let found = self.retained.get(zone, &snapshot.filter, snapshot.mark, now);
+            let found = self
+                .retained
+                .get(zone, &snapshot.filter, snapshot.mark, now);
             if let Some(message) = found {
-                self.send_retained(now, key, snapshot.options, &message);
+                self.send_retained(key, snapshot.options, &message);
             }
             return;
         }
@@ -74,7 +86,11 @@ impl Hub {
 
     /// Goes on with the snapshots of a session, one step of each, if its socket takes more.
     pub(crate) fn continue_snapshots(&mut self, now: Tick, key: SessionKey) {
-        let Some(session) = self.sessions.get_mut(key).filter(|session| is_ready(session)) else {
+        let Some(session) = self
+            .sessions
+            .get_mut(key)
+            .filter(|session| is_ready(session))
+        else {
             return;
         };
         let zone = session.zone();
@@ -89,18 +105,25 @@ impl Hub {
         let walk = if has_wildcard(&snapshot.filter) {
             let scope = (snapshot.mark, now);
             let cursor = &mut snapshot.cursor;
-            self.retained.walk(zone, &snapshot.filter, scope, cursor, VISITS, &mut found)
+            self.retained
+                .walk(zone, &snapshot.filter, scope, cursor, VISITS, &mut found)
         } else {
-            found.extend(self.retained.get(zone, &snapshot.filter, snapshot.mark, now));
+            found.extend(
+                self.retained
+                    .get(zone, &snapshot.filter, snapshot.mark, now),
+            );
             Walk::Done
         };
         for message in found.drain(..) {
-            self.send_retained(now, key, snapshot.options, &message);
+            self.send_retained(key, snapshot.options, &message);
         }
         self.found = found;
-        if let (Walk::More, Some(live)) =
-            (walk, self.sessions.get_mut(key).and_then(|session| session.live_mut()))
-        {
+        if let (Walk::More, Some(live)) = (
+            walk,
+            self.sessions
+                .get_mut(key)
+                .and_then(|session| session.live_mut()),
+        ) {
             // In turn with the session's other snapshots.
             live.extras().snapshots.push_back(snapshot);
         }
@@ -116,19 +139,13 @@ impl Hub {
             .is_some_and(|extras| !extras.snapshots.is_empty())
     }
 
-    fn send_retained(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        options: Options,
-        message: &Arc<Message>,
-    ) {
+    fn send_retained(&mut self, key: SessionKey, options: Options, message: &Arc<Message>) {
         let ids = [options.id()];
         let ids = if ids == [0] { &[][..] } else { &ids[..] };
         let mut terms = Terms::new(message, options, ids, 0);
         // Sent because of a subscription: RETAIN is set [MQTT-3.3.1-8].
         terms.retain = true;
-        debug_assert!(terms.qos <= QoS::ExactlyOnce);
-        self.counter().hand_over(&mut Parcel::new(message), key.slot, &terms);
+        self.counter()
+            .hand_over(&mut Parcel::new(message), key.slot, &terms);
     }
 }

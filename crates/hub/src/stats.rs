@@ -105,7 +105,8 @@ impl Losses {
         if self.by_client_topic.len() >= PAIRS_MAX {
             return false;
         }
-        self.by_client_topic.insert((client_id.into(), topic.into()), 1);
+        self.by_client_topic
+            .insert((client_id.into(), topic.into()), 1);
         true
     }
 

@@ -40,7 +40,11 @@ impl Hub {
         key: SessionKey,
         subscribe: &Subscribe<'_>,
     ) -> Result<(), CloseReason> {
-        let Some(live) = self.sessions.get_mut(key).and_then(|session| session.live_mut()) else {
+        let Some(live) = self
+            .sessions
+            .get_mut(key)
+            .and_then(|session| session.live_mut())
+        else {
             return Ok(());
         };
         let is_v5 = live.version.is_v5();
@@ -81,7 +85,12 @@ impl Hub {
         options: SubscribeOptions,
         id: Option<u32>,
     ) -> Result<Granted, CloseReason> {
-        let refuse = |reason| Ok(Granted { reason, snapshot: None });
+        let refuse = |reason| {
+            Ok(Granted {
+                reason,
+                snapshot: None,
+            })
+        };
         let Ok(Subscription { share, filter }) = Subscription::parse(text) else {
             return refuse(ReasonCode::TopicFilterInvalid);
         };
@@ -97,7 +106,10 @@ impl Hub {
         if !session.identity.rights.may_subscribe(filter) {
             self.stats.denied += 1;
             let client_id = session.client_id.clone();
-            self.effects.events.push(Event::SubscribeDenied { client_id, filter: text.into() });
+            self.effects.events.push(Event::SubscribeDenied {
+                client_id,
+                filter: text.into(),
+            });
             return refuse(ReasonCode::NotAuthorized);
         }
         let zone = session.zone();
@@ -111,7 +123,9 @@ impl Hub {
         if let Some(group) = share {
             let known = self.shares.find(zone, group, filter);
             let is_member = known.is_some_and(|slot| {
-                session.subscriptions.contains(&SubscriptionRef::Share(slot))
+                session
+                    .subscriptions
+                    .contains(&SubscriptionRef::Share(slot))
             });
             if is_full && !is_member {
                 return refuse(ReasonCode::QuotaExceeded);
@@ -122,13 +136,18 @@ impl Hub {
         if is_full && !self.is_subscribed(key, zone, filter) {
             return refuse(ReasonCode::QuotaExceeded);
         }
-        let subscriber = Subscriber { session: key.slot, options: granted.bits() };
+        let subscriber = Subscriber {
+            session: key.slot,
+            options: granted.bits(),
+        };
         let inserted = self.index.insert(zone, filter, subscriber);
         if inserted.previous.is_none() {
             self.interest.raise(zone, filter);
             self.stats.subscriptions += 1;
             if let Some(session) = self.sessions.get_mut(key) {
-                session.subscriptions.push(SubscriptionRef::Filter(inserted.id));
+                session
+                    .subscriptions
+                    .push(SubscriptionRef::Filter(inserted.id));
             }
         }
         let wants_retained = match options.retain_handling {
@@ -136,13 +155,14 @@ impl Hub {
             RetainHandling::SendIfNew => inserted.previous.is_none(),
             RetainHandling::DoNotSend => false,
         };
-        let snapshot =
-            wants_retained.then(|| Snapshot::new(filter, granted, self.retained.mark()));
+        let snapshot = wants_retained.then(|| Snapshot::new(filter, granted, self.retained.mark()));
         Ok(Granted { reason, snapshot })
     }
 
     fn is_subscribed(&self, key: SessionKey, zone: stentor_topic::Zone, filter: &str) -> bool {
-        self.index.find(zone, filter).is_some_and(|id| self.index.options(id, key.slot).is_some())
+        self.index
+            .find(zone, filter)
+            .is_some_and(|id| self.index.options(id, key.slot).is_some())
     }
 
     pub(crate) fn on_unsubscribe(&mut self, key: SessionKey, unsubscribe: &Unsubscribe<'_>) {
@@ -189,14 +209,20 @@ impl Hub {
             return ReasonCode::NoSubscriptionExisted;
         };
         if let Some(session) = self.sessions.get_mut(key) {
-            if let Some(at) = session.subscriptions.iter().position(|known| *known == found) {
+            if let Some(at) = session
+                .subscriptions
+                .iter()
+                .position(|known| *known == found)
+            {
                 session.subscriptions.swap_remove(at);
             }
             // What is left of a snapshot is not wanted any more.
             if let Some(extras) = session.live_mut().and_then(|live| live.extras.as_mut())
                 && share.is_none()
             {
-                extras.snapshots.retain(|snapshot| snapshot.filter() != filter);
+                extras
+                    .snapshots
+                    .retain(|snapshot| snapshot.filter() != filter);
             }
         }
         self.drop_subscription(key, found, true);

@@ -18,7 +18,10 @@ impl Hub {
         else {
             return;
         };
-        let aliases = live.extras.as_mut().and_then(|extras| extras.sent_aliases.as_mut());
+        let aliases = live
+            .extras
+            .as_mut()
+            .and_then(|extras| extras.sent_aliases.as_mut());
         if let Some(output) = &live.output {
             output.gather(now, aliases, FLUSH_BYTES, batch);
         }
@@ -37,7 +40,10 @@ impl Hub {
         else {
             return Flush::Done;
         };
-        let flush = live.output.as_mut().map_or(Flush::Done, |out| out.written(batch, written));
+        let flush = live
+            .output
+            .as_mut()
+            .map_or(Flush::Done, |out| out.written(batch, written));
         match flush {
             Flush::Done => {
                 live.flushing = Flushing::Idle;

@@ -23,7 +23,10 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { messages_max: u64::MAX, bytes_max: u64::MAX }
+        Self {
+            messages_max: u64::MAX,
+            bytes_max: u64::MAX,
+        }
     }
 }
 
@@ -53,9 +56,15 @@ impl MemoryStore {
     #[must_use]
     pub fn new(hasher: TopicHasher, bounds: Bounds) -> Self {
         let stripes = (0..STRIPES).map(|_| Mutex::default()).collect();
-        let (version, messages, bytes) =
-            (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Self { hasher, stripes, version, messages, bytes, bounds }
+        let (version, messages, bytes) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Self {
+            hasher,
+            stripes,
+            version,
+            messages,
+            bytes,
+            bounds,
+        }
     }
 
     /// Bytes held: topics, properties, payloads and overhead.
@@ -72,7 +81,9 @@ impl MemoryStore {
 
     /// A panic while the lock was held left the map whole: it has no multi-step updates.
     fn lock(&self, stripe: usize) -> MutexGuard<'_, Stripe> {
-        self.stripes[stripe].lock().unwrap_or_else(PoisonError::into_inner)
+        self.stripes[stripe]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn has_room(&self, more: u64) -> bool {
@@ -82,7 +93,8 @@ impl MemoryStore {
 
     fn forget(&self, value: &Value) {
         self.messages.fetch_sub(1, Ordering::Relaxed);
-        self.bytes.fetch_sub(value.message.cost() as u64, Ordering::Relaxed);
+        self.bytes
+            .fetch_sub(value.message.cost() as u64, Ordering::Relaxed);
     }
 }
 
@@ -98,7 +110,9 @@ impl Retained for MemoryStore {
             return Ok(());
         }
         let cost = message.cost() as u64;
-        let freed = topics.get(message.topic()).map_or(0, |old| old.message.cost() as u64);
+        let freed = topics
+            .get(message.topic())
+            .map_or(0, |old| old.message.cost() as u64);
         let is_new = freed == 0;
         if (is_new && !self.has_room(cost))
             || (cost > freed && self.bytes() + (cost - freed) > self.bounds.bytes_max)
@@ -107,7 +121,10 @@ impl Retained for MemoryStore {
         }
         // Under the stripe's lock, so that versions of one topic are in the order of its values.
         let version = self.version.fetch_add(1, Ordering::SeqCst) + 1;
-        let value = Value { version, message: Arc::clone(message) };
+        let value = Value {
+            version,
+            message: Arc::clone(message),
+        };
         if let Some(old) = topics.insert(message.topic().into(), value) {
             self.forget(&old);
         }
@@ -242,8 +259,16 @@ mod tests {
     fn an_expired_message_is_not_read() {
         let store = store();
         store.put(&message("a", b"1", Some(5))).unwrap();
-        assert!(store.get(Zone(0), "a", store.mark(), Tick::from_secs(4)).is_some());
-        assert!(store.get(Zone(0), "a", store.mark(), Tick::from_secs(5)).is_none());
+        assert!(
+            store
+                .get(Zone(0), "a", store.mark(), Tick::from_secs(4))
+                .is_some()
+        );
+        assert!(
+            store
+                .get(Zone(0), "a", store.mark(), Tick::from_secs(5))
+                .is_none()
+        );
     }
 
     #[test]
@@ -251,8 +276,12 @@ mod tests {
         let store = store();
         let mut expected = Vec::new();
         for i in 0..500 {
-            store.put(&message(&format!("x/{i}/v"), b"1", None)).unwrap();
-            store.put(&message(&format!("y/{i}/v"), b"1", None)).unwrap();
+            store
+                .put(&message(&format!("x/{i}/v"), b"1", None))
+                .unwrap();
+            store
+                .put(&message(&format!("y/{i}/v"), b"1", None))
+                .unwrap();
             expected.push(format!("x/{i}/v"));
         }
         store.put(&message("$SYS/x", b"1", None)).unwrap();
@@ -267,7 +296,10 @@ mod tests {
 
     #[test]
     fn a_full_store_refuses_new_topics_and_keeps_the_old() {
-        let bounds = Bounds { messages_max: 1, bytes_max: u64::MAX };
+        let bounds = Bounds {
+            messages_max: 1,
+            bytes_max: u64::MAX,
+        };
         let store = MemoryStore::new(TopicHasher::new(1), bounds);
         store.put(&message("a", b"1", None)).unwrap();
         assert_eq!(store.put(&message("b", b"1", None)), Err(StoreFull));

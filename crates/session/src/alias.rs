@@ -30,7 +30,11 @@ impl ReceivedAliases {
         }
         let index = usize::from(alias) - 1;
         if topic.is_empty() {
-            return self.topics.get(index).and_then(Option::as_deref).ok_or(INVALID);
+            return self
+                .topics
+                .get(index)
+                .and_then(Option::as_deref)
+                .ok_or(INVALID);
         }
         if self.topics.len() <= index {
             self.topics.resize_with(index + 1, || None);
@@ -65,7 +69,10 @@ impl SentAliases {
     /// No aliases yet; at most `maximum` as the client's CONNECT allows.
     #[must_use]
     pub const fn new(maximum: u16) -> Self {
-        Self { maximum, aliases: BTreeMap::new() }
+        Self {
+            maximum,
+            aliases: BTreeMap::new(),
+        }
     }
 
     /// How to name `topic` in the packet that is sent next. Packets must be sent in the order in

@@ -249,10 +249,9 @@ impl Limit {
         match self {
             Self::PacketBytes | Self::RequestBytes => ReasonCode::PacketTooLarge,
             Self::ReceiveMaximum => ReasonCode::ReceiveMaximumExceeded,
-            Self::QueueBytes
-            | Self::Connections
-            | Self::ConnectionsPerAddress
-            | Self::Retained => ReasonCode::QuotaExceeded,
+            Self::QueueBytes | Self::Connections | Self::ConnectionsPerAddress | Self::Retained => {
+                ReasonCode::QuotaExceeded
+            }
             Self::ConnectionRate => ReasonCode::ConnectionRateExceeded,
             Self::LoginQueue => ReasonCode::ServerBusy,
         }

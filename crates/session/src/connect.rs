@@ -143,7 +143,10 @@ impl ConnectRequest {
             client_id: connect.client_id.into(),
             username: connect.username.map(Into::into),
             password: connect.password.map(Into::into),
-            will: connect.will.as_ref().map(|will| Box::new(WillRequest::new(will))),
+            will: connect
+                .will
+                .as_ref()
+                .map(|will| Box::new(WillRequest::new(will))),
             session_expiry_secs,
             receive_maximum: properties.receive_maximum().unwrap_or(u16::MAX),
             packet_bytes_max: properties.maximum_packet_size().unwrap_or(u32::MAX),
@@ -182,7 +185,11 @@ pub fn refusal(version: Version, reason: ReasonCode, reason_string: Option<&str>
     let packet = Packet::ConnAck(ConnAck {
         session_present: false,
         reason,
-        properties: if version.is_v5() { properties.as_properties() } else { Properties::EMPTY },
+        properties: if version.is_v5() {
+            properties.as_properties()
+        } else {
+            Properties::EMPTY
+        },
     });
     let mut out = Vec::new();
     // A refusal is far below every limit of the encoder, but for a huge reason string.

@@ -77,7 +77,9 @@ impl Message {
             retain: parts.retain,
             publisher,
             received_at: now,
-            expires_at: parts.expiry_secs.map_or(Tick::NEVER, |secs| now.after_secs(secs)),
+            expires_at: parts
+                .expiry_secs
+                .map_or(Tick::NEVER, |secs| now.after_secs(secs)),
             topic: parts.topic.into(),
             // A packet is at most 256 MiB, so its properties fit.
             properties_len: u32::try_from(parts.properties.len()).unwrap_or(u32::MAX),
@@ -94,13 +96,17 @@ impl Message {
     /// The forwarded properties, as on the wire.
     #[must_use]
     pub fn properties(&self) -> &[u8] {
-        self.body.get(..self.properties_len as usize).unwrap_or_default()
+        self.body
+            .get(..self.properties_len as usize)
+            .unwrap_or_default()
     }
 
     /// The payload.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
-        self.body.get(self.properties_len as usize..).unwrap_or_default()
+        self.body
+            .get(self.properties_len as usize..)
+            .unwrap_or_default()
     }
 
     /// What this message costs a queue, in bytes.

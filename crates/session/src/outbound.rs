@@ -47,19 +47,19 @@ impl SubscriptionIds {
 
 /// What the peer has to send next for one packet id.
 #[derive(Debug)]
-enum State {
+enum Awaits {
     /// Sent at QoS 1.
-    AwaitPubAck(Delivery),
+    Acknowledgement(Delivery),
     /// Sent at QoS 2.
-    AwaitPubRec(Delivery),
+    Receipt(Delivery),
     /// PUBREL sent: the message itself is gone.
-    AwaitPubComp,
+    Completion,
 }
 
 #[derive(Debug)]
 struct InFlight {
     packet_id: PacketId,
-    state: State,
+    awaits: Awaits,
 }
 
 /// What to send again after a reconnect, in the original order [MQTT-4.4.0-1].
@@ -152,11 +152,11 @@ impl Outbound {
 
     fn launch(&mut self, delivery: Delivery) -> PacketId {
         let packet_id = self.allocate();
-        let state = match delivery.qos {
-            QoS::ExactlyOnce => State::AwaitPubRec(delivery),
-            QoS::AtMostOnce | QoS::AtLeastOnce => State::AwaitPubAck(delivery),
+        let awaits = match delivery.qos {
+            QoS::ExactlyOnce => Awaits::Receipt(delivery),
+            QoS::AtMostOnce | QoS::AtLeastOnce => Awaits::Acknowledgement(delivery),
         };
-        self.in_flight.push_back(InFlight { packet_id, state });
+        self.in_flight.push_back(InFlight { packet_id, awaits });
         self.sent += 1;
         packet_id
     }
@@ -208,7 +208,7 @@ impl Outbound {
     /// PUBACK [MQTT-4.3.2].
     pub fn on_puback(&mut self, packet_id: PacketId) -> Acked {
         match self.find(packet_id) {
-            Some((index, State::AwaitPubAck(_))) => self.complete(index),
+            Some((index, Awaits::Acknowledgement(_))) => self.complete(index),
             _ => Acked::Unknown,
         }
     }
@@ -216,14 +216,14 @@ impl Outbound {
     /// PUBREC [MQTT-4.3.3-4]. An error reason ends the delivery.
     pub fn on_pubrec(&mut self, packet_id: PacketId, reason: ReasonCode) -> Acked {
         match self.find(packet_id) {
-            Some((index, State::AwaitPubRec(_))) if reason.is_error() => self.complete(index),
-            Some((index, State::AwaitPubRec(_))) => {
+            Some((index, Awaits::Receipt(_))) if reason.is_error() => self.complete(index),
+            Some((index, Awaits::Receipt(_))) => {
                 if let Some(entry) = self.in_flight.get_mut(index) {
-                    entry.state = State::AwaitPubComp;
+                    entry.awaits = Awaits::Completion;
                 }
                 Acked::Release
             }
-            Some((_, State::AwaitPubComp)) if !reason.is_error() => Acked::Release,
+            Some((_, Awaits::Completion)) if !reason.is_error() => Acked::Release,
             _ => Acked::Unknown,
         }
     }
@@ -231,7 +231,7 @@ impl Outbound {
     /// PUBCOMP [MQTT-4.3.3-7].
     pub fn on_pubcomp(&mut self, packet_id: PacketId) -> Acked {
         match self.find(packet_id) {
-            Some((index, State::AwaitPubComp)) => self.complete(index),
+            Some((index, Awaits::Completion)) => self.complete(index),
             _ => Acked::Unknown,
         }
     }
@@ -243,9 +243,9 @@ impl Outbound {
         }
     }
 
-    fn find(&self, packet_id: PacketId) -> Option<(usize, &State)> {
+    fn find(&self, packet_id: PacketId) -> Option<(usize, &Awaits)> {
         let index = self.position(packet_id)?;
-        Some((index, &self.in_flight.get(index)?.state))
+        Some((index, &self.in_flight.get(index)?.awaits))
     }
 
     fn complete(&mut self, index: usize) -> Acked {
@@ -269,11 +269,11 @@ impl Outbound {
             return None;
         }
         self.sent += 1;
-        Some(match &entry.state {
-            State::AwaitPubAck(delivery) | State::AwaitPubRec(delivery) => {
+        Some(match &entry.awaits {
+            Awaits::Acknowledgement(delivery) | Awaits::Receipt(delivery) => {
                 Resend::Publish(entry.packet_id, delivery)
             }
-            State::AwaitPubComp => Resend::PubRel(entry.packet_id),
+            Awaits::Completion => Resend::PubRel(entry.packet_id),
         })
     }
 
@@ -282,10 +282,15 @@ impl Outbound {
     /// [MQTT-4.8.2-5].
     #[must_use]
     pub fn abandon(self) -> Vec<Delivery> {
-        let sent = self.in_flight.into_iter().filter_map(|entry| match entry.state {
-            State::AwaitPubAck(delivery) => Some(delivery),
-            State::AwaitPubRec(_) | State::AwaitPubComp => None,
-        });
-        sent.chain(self.waiting).filter(|delivery| delivery.share != 0).collect()
+        let sent = self
+            .in_flight
+            .into_iter()
+            .filter_map(|entry| match entry.awaits {
+                Awaits::Acknowledgement(delivery) => Some(delivery),
+                Awaits::Receipt(_) | Awaits::Completion => None,
+            });
+        sent.chain(self.waiting)
+            .filter(|delivery| delivery.share != 0)
+            .collect()
     }
 }

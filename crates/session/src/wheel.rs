@@ -36,7 +36,10 @@ struct Level<K> {
 
 impl<K> Level<K> {
     const fn new() -> Self {
-        Self { slots: [const { Vec::new() }; SLOTS], occupied: 0 }
+        Self {
+            slots: [const { Vec::new() }; SLOTS],
+            occupied: 0,
+        }
     }
 }
 
@@ -76,12 +79,16 @@ impl<K> Wheel<K> {
 
     fn place(&mut self, at: Tick, key: K) {
         let grain = grain_of(at).max(self.elapsed + 1);
-        let distance_bits = (grain ^ self.elapsed).max(1).ilog2();
-        let (level, grain) = if distance_bits / SLOT_BITS < LEVELS as u32 {
-            ((distance_bits / SLOT_BITS) as usize, grain)
+        // The highest group of bits in which the two differ. The top level goes round, so a
+        // grain past its end still has a slot there, unless it is more than a round away: then
+        // it waits in the slot that comes last, and is placed again.
+        let level = ((grain ^ self.elapsed).ilog2() / SLOT_BITS) as usize;
+        let (level, grain) = if level < LEVELS {
+            (level, grain)
         } else {
-            // The slot that comes round last.
-            (LEVELS - 1, self.elapsed.wrapping_sub(1 << (SLOT_BITS * (LEVELS as u32 - 1))))
+            let span = SLOT_BITS * (LEVELS as u32 - 1);
+            let farthest = (self.elapsed >> span) + SLOTS as u64 - 1;
+            (LEVELS - 1, (grain >> span).min(farthest) << span)
         };
         let slot = slot_of(grain, level);
         self.levels[level].slots[slot].push((at, key));
@@ -233,7 +240,10 @@ mod tests {
                         assert!(at <= now, "seed {seed}: {id} fired {} µs early", at - now);
                     });
                     for (id, at) in &model {
-                        assert!(*at + 2 * slack() > now, "seed {seed}: {id} is late, {at} < {now}");
+                        assert!(
+                            *at + 2 * slack() > now,
+                            "seed {seed}: {id} is late, {at} < {now}"
+                        );
                     }
                     assert_eq!(wheel.len(), model.len());
                 }
@@ -243,7 +253,10 @@ mod tests {
                 now = next.as_micros();
                 wheel.advance(next, |id| {
                     let at = model.remove(&id).expect("fired twice");
-                    assert!(at <= now && at + 2 * slack() > now, "seed {seed}: {at} at {now}");
+                    assert!(
+                        at <= now && at + 2 * slack() > now,
+                        "seed {seed}: {at} at {now}"
+                    );
                 });
             }
             assert!(model.is_empty());

@@ -132,13 +132,21 @@ impl Batch {
     pub(super) fn append_publish(&mut self, now: Tick, outgoing: &Outgoing, form: TopicForm) {
         let wire = &outgoing.wire;
         let encoded = &wire.encoded;
-        self.oldest = Some(self.oldest.map_or(wire.received_at, |old| old.min(wire.received_at)));
+        self.oldest = Some(
+            self.oldest
+                .map_or(wire.received_at, |old| old.min(wire.received_at)),
+        );
         let expiry = wire.expiry_secs(now);
         let start = self.copied.len();
         let shared = encoded.payload().len() >= SHARE_BYTES_MIN;
         match form {
             TopicForm::Plain if !shared => {
-                encoded.append_to(&mut self.copied, outgoing.first(), outgoing.packet_id, expiry);
+                encoded.append_to(
+                    &mut self.copied,
+                    outgoing.first(),
+                    outgoing.packet_id,
+                    expiry,
+                );
                 return self.cover(start);
             }
             TopicForm::Plain => encoded.append_head_to(
@@ -174,7 +182,8 @@ impl Batch {
             match piece {
                 RemnantPiece::Copied(bytes, from) => {
                     let start = self.copied.len();
-                    self.copied.extend_from_slice(bytes.get(*from..).unwrap_or_default());
+                    self.copied
+                        .extend_from_slice(bytes.get(*from..).unwrap_or_default());
                     self.cover(start);
                 }
                 RemnantPiece::Payload(wire, from) => self.share_payload(wire, *from),

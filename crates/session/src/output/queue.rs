@@ -124,7 +124,9 @@ impl Output {
                     let end = control_at + *len as usize;
                     let cut = first.len();
                     batch.append_control(
-                        first.get(control_at.min(cut)..end.min(cut)).unwrap_or_default(),
+                        first
+                            .get(control_at.min(cut)..end.min(cut))
+                            .unwrap_or_default(),
                         second
                             .get(control_at.saturating_sub(cut)..end.saturating_sub(cut))
                             .unwrap_or_default(),
@@ -141,7 +143,11 @@ impl Output {
         if written >= batch.len() {
             self.remnant = Remnant::default();
             self.forget(batch.ends.len());
-            return if self.is_empty() { Flush::Done } else { Flush::More };
+            return if self.is_empty() {
+                Flush::Done
+            } else {
+                Flush::More
+            };
         }
         if written < batch.remnant_len {
             self.remnant.consume(written);
@@ -159,7 +165,10 @@ impl Output {
             batch.len()
         } else {
             let begun = batch.ends.get(whole).is_some_and(|_| {
-                written > whole.checked_sub(1).map_or(batch.remnant_len, |i| batch.ends[i])
+                written
+                    > whole
+                        .checked_sub(1)
+                        .map_or(batch.remnant_len, |i| batch.ends[i])
             });
             self.forget(whole + usize::from(begun));
             if begun { batch.ends[whole] } else { written }

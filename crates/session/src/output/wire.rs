@@ -46,7 +46,11 @@ impl Outgoing {
         dup: bool,
         packet_id: Option<PacketId>,
     ) -> Self {
-        Self { wire, packet_id, first: first_byte(qos, retain, dup) }
+        Self {
+            wire,
+            packet_id,
+            first: first_byte(qos, retain, dup),
+        }
     }
 
     /// The first byte of the packet: type and flags.

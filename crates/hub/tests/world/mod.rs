@@ -1,0 +1,562 @@
+//! Several hubs, their mesh and their clients on a virtual clock: no socket, no thread, no time
+//! but the test's own.
+
+#![allow(dead_code, reason = "each test uses the part that it needs")]
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use stentor_hub::{
+    ControlItem, Event, Hub, Identity, InterestTable, LinkId, MeshItem, Rights, SessionKey,
+    Settings, ShardId, Shared, home_shard,
+};
+use stentor_mqtt::{
+    Ack, Connect, Packet, PacketId, Properties, PropertyBuf, Publish, QoS, ReasonCode, Sender,
+    Subscribe, SubscribeFilterBuf, SubscribeOptions, Unsubscribe, UnsubscribeFilterBuf, Version,
+    Will, decode, encode, frame,
+};
+use stentor_retained::{Bounds, MemoryStore};
+use stentor_session::{Batch, CloseReason, ConnectRequest, Flush, Remote, Tick};
+use stentor_topic::{TopicHasher, Zone};
+
+/// Everything is allowed but `secret/…`.
+pub struct TestRights;
+
+impl Rights for TestRights {
+    fn may_publish(&self, topic: &str) -> bool {
+        !topic.starts_with("secret/")
+    }
+    fn may_subscribe(&self, filter: &str) -> bool {
+        !filter.starts_with("secret/")
+    }
+}
+
+pub struct World {
+    pub hubs: Vec<Hub>,
+    pub now: Tick,
+    pub hasher: TopicHasher,
+    /// Items under way, by receiving and sending shard: first in, first out for each pair.
+    mesh: HashMap<(u8, u8), VecDeque<MeshItem>>,
+    pub links: HashMap<(u8, u32), usize>,
+    pub clients: Vec<Client>,
+    next_link: u32,
+    pub events: Vec<Event>,
+}
+
+/// A client as the test sees it.
+pub struct Client {
+    pub version: Version,
+    pub shard: u8,
+    pub link: Option<LinkId>,
+    pub key: Option<SessionKey>,
+    /// Bytes that its socket still takes; tests lower it to play a slow reader.
+    pub socket_room: usize,
+    input: Vec<u8>,
+    /// Whole packets, as their bytes.
+    pub received: VecDeque<Vec<u8>>,
+    pub closed: Option<CloseReason>,
+}
+
+/// What a client received, owned.
+#[derive(Debug, PartialEq, Eq, Clone)]
+pub struct Message {
+    pub topic: String,
+    pub payload: Vec<u8>,
+    pub qos: QoS,
+    pub retain: bool,
+    pub dup: bool,
+    pub packet_id: Option<PacketId>,
+    pub expiry: Option<u32>,
+    pub ids: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ConnectOptions<'a> {
+    pub clean_start: bool,
+    pub expiry_secs: u32,
+    pub keep_alive_secs: u16,
+    pub receive_maximum: u16,
+    pub alias_maximum: u16,
+    pub packet_bytes_max: u32,
+    pub will: Option<(&'a str, &'a str, u32)>,
+    pub user: Option<&'a str>,
+    pub bridge: bool,
+}
+
+impl Default for ConnectOptions<'_> {
+    fn default() -> Self {
+        Self {
+            clean_start: true,
+            expiry_secs: 0,
+            keep_alive_secs: 0,
+            receive_maximum: 65_535,
+            alias_maximum: 0,
+            packet_bytes_max: 0,
+            will: None,
+            user: None,
+            bridge: false,
+        }
+    }
+}
+
+impl ConnectOptions<'_> {
+    pub fn persistent() -> Self {
+        Self {
+            clean_start: false,
+            expiry_secs: u32::MAX,
+            ..Self::default()
+        }
+    }
+}
+
+impl World {
+    pub fn new(shards: u8) -> Self {
+        Self::with_settings(shards, Settings::default())
+    }
+
+    pub fn with_settings(shards: u8, settings: Settings) -> Self {
+        let hasher = TopicHasher::new(7);
+        let shared = Shared {
+            interest: Arc::new(InterestTable::new()),
+            retained: Arc::new(MemoryStore::new(hasher.clone(), Bounds::default())),
+        };
+        let settings = Arc::new(settings);
+        let hub = |shard| {
+            let (shared, settings) = (shared.clone(), Arc::clone(&settings));
+            Hub::new(ShardId(shard), shards, hasher.clone(), shared, settings)
+        };
+        Self {
+            hubs: (0..shards).map(hub).collect(),
+            now: Tick::from_secs(1),
+            hasher,
+            mesh: HashMap::new(),
+            links: HashMap::new(),
+            clients: Vec::new(),
+            next_link: 0,
+            events: Vec::new(),
+        }
+    }
+
+    pub fn connect(&mut self, version: Version, id: &str, options: &ConnectOptions<'_>) -> usize {
+        let client = self.connect_only(version, id, options);
+        let connack = self.receive_packet(client).expect("a CONNACK");
+        assert_eq!(connack[0], 0x20, "the first packet is CONNACK");
+        client
+    }
+
+    /// Connects and leaves the CONNACK to the test.
+    pub fn connect_only(
+        &mut self,
+        version: Version,
+        id: &str,
+        options: &ConnectOptions<'_>,
+    ) -> usize {
+        let mut properties = PropertyBuf::new();
+        let mut will_properties = PropertyBuf::new();
+        if version.is_v5() {
+            use stentor_mqtt::Property as P;
+            properties.push(P::SessionExpiryInterval(options.expiry_secs));
+            properties.push(P::ReceiveMaximum(options.receive_maximum));
+            if options.alias_maximum > 0 {
+                properties.push(P::TopicAliasMaximum(options.alias_maximum));
+            }
+            if options.packet_bytes_max > 0 {
+                properties.push(P::MaximumPacketSize(options.packet_bytes_max));
+            }
+            if let Some((_, _, delay)) = options.will {
+                will_properties.push(P::WillDelayInterval(delay));
+            }
+        }
+        let request = ConnectRequest::new(&Connect {
+            version,
+            bridge: options.bridge,
+            clean_start: options.clean_start,
+            keep_alive_secs: options.keep_alive_secs,
+            client_id: id,
+            will: options.will.map(|(topic, payload, _)| Will {
+                qos: QoS::AtLeastOnce,
+                retain: false,
+                topic,
+                payload: payload.as_bytes(),
+                properties: will_properties.as_properties(),
+            }),
+            username: None,
+            password: None,
+            properties: properties.as_properties(),
+        });
+        let identity = Arc::new(Identity {
+            user: options.user.map(Arc::from),
+            zone: Zone(0),
+            rights: Arc::new(TestRights),
+        });
+        let shards = u8::try_from(self.hubs.len()).unwrap();
+        let shard = if id.is_empty() {
+            0
+        } else {
+            home_shard(&self.hasher, Zone(0), id, shards).0
+        };
+        self.next_link += 1;
+        let link = LinkId(self.next_link);
+        let client = self.clients.len();
+        self.clients.push(Client {
+            version,
+            shard,
+            link: Some(link),
+            key: None,
+            socket_room: usize::MAX,
+            input: Vec::new(),
+            received: VecDeque::new(),
+            closed: None,
+        });
+        self.links.insert((shard, link.0), client);
+        let key = self.hubs[usize::from(shard)].connect(self.now, link, request, identity);
+        self.clients[client].key = Some(key);
+        self.settle();
+        client
+    }
+
+    /// Sends bytes from a client; what it is not connected for is ignored.
+    pub fn send_bytes(&mut self, client: usize, bytes: &[u8]) {
+        self.send_without_settling(client, bytes);
+        self.settle();
+    }
+
+    pub fn send_without_settling(&mut self, client: usize, bytes: &[u8]) {
+        let Client {
+            shard,
+            link: Some(_),
+            key: Some(key),
+            ..
+        } = self.clients[client]
+        else {
+            return;
+        };
+        let hub = &mut self.hubs[usize::from(shard)];
+        assert_eq!(hub.receive(self.now, key, bytes), bytes.len());
+        self.collect(shard);
+    }
+
+    pub fn send(&mut self, client: usize, packet: &Packet<'_>) {
+        let mut bytes = Vec::new();
+        encode(self.clients[client].version, packet, &mut bytes).unwrap();
+        self.send_bytes(client, &bytes);
+    }
+
+    pub fn subscribe(&mut self, client: usize, filter: &str, qos: QoS) -> u8 {
+        self.subscribe_with(
+            client,
+            filter,
+            SubscribeOptions {
+                qos,
+                ..Default::default()
+            },
+            None,
+        )
+    }
+
+    pub fn subscribe_with(
+        &mut self,
+        client: usize,
+        filter: &str,
+        options: SubscribeOptions,
+        id: Option<u32>,
+    ) -> u8 {
+        let version = self.clients[client].version;
+        let mut filters = SubscribeFilterBuf::new(version);
+        filters.push(filter, options).unwrap();
+        let mut properties = PropertyBuf::new();
+        if let Some(id) = id {
+            properties.push(stentor_mqtt::Property::SubscriptionIdentifier(id));
+        }
+        let packet = Packet::Subscribe(Subscribe {
+            packet_id: PacketId::new(9).unwrap(),
+            properties: properties.as_properties(),
+            filters: filters.as_filters(),
+        });
+        self.send(client, &packet);
+        let Some(bytes) = self.take_packet(client, 0x90) else {
+            return 0xFF;
+        };
+        *bytes.last().unwrap()
+    }
+
+    pub fn unsubscribe(&mut self, client: usize, filter: &str) {
+        let mut filters = UnsubscribeFilterBuf::new();
+        filters.push(filter).unwrap();
+        let packet = Packet::Unsubscribe(Unsubscribe {
+            packet_id: PacketId::new(9).unwrap(),
+            properties: Properties::EMPTY,
+            filters: filters.as_filters(),
+        });
+        self.send(client, &packet);
+        assert!(self.take_packet(client, 0xB0).is_some(), "an UNSUBACK");
+    }
+
+    pub fn publish(&mut self, client: usize, topic: &str, payload: &str, qos: QoS, retain: bool) {
+        self.publish_with(client, topic, payload, qos, retain, Properties::EMPTY);
+    }
+
+    pub fn publish_with(
+        &mut self,
+        client: usize,
+        topic: &str,
+        payload: &str,
+        qos: QoS,
+        retain: bool,
+        properties: Properties<'_>,
+    ) {
+        let packet_id = (qos > QoS::AtMostOnce).then(|| PacketId::new(77).unwrap());
+        let publish = Publish {
+            dup: false,
+            qos,
+            retain,
+            topic,
+            packet_id,
+            properties,
+            payload: payload.as_bytes(),
+        };
+        self.send(client, &Packet::Publish(publish));
+        if qos == QoS::ExactlyOnce && self.take_packet(client, 0x50).is_some() {
+            self.send_ack(client, 0x60, packet_id.unwrap());
+        }
+    }
+
+    /// PUBACK 0x40, PUBREC 0x50, PUBREL 0x60 or PUBCOMP 0x70.
+    pub fn send_ack(&mut self, client: usize, kind: u8, packet_id: PacketId) {
+        let ack = Ack {
+            packet_id,
+            reason: ReasonCode::Success,
+            properties: Properties::EMPTY,
+        };
+        let packet = match kind {
+            0x40 => Packet::PubAck(ack),
+            0x50 => Packet::PubRec(ack),
+            0x60 => Packet::PubRel(ack),
+            _ => Packet::PubComp(ack),
+        };
+        self.send(client, &packet);
+    }
+
+    /// The connection breaks without DISCONNECT.
+    pub fn drop_link(&mut self, client: usize) {
+        self.disconnect(client, CloseReason::Remote(Remote::Reset));
+    }
+
+    pub fn disconnect(&mut self, client: usize, reason: CloseReason) {
+        let Client {
+            shard,
+            link: Some(link),
+            key: Some(key),
+            ..
+        } = self.clients[client]
+        else {
+            return;
+        };
+        self.links.remove(&(shard, link.0));
+        self.clients[client].link = None;
+        self.clients[client].closed = Some(reason);
+        self.hubs[usize::from(shard)].disconnected(self.now, key, link, reason);
+        self.collect(shard);
+        self.settle();
+    }
+
+    pub fn pass_secs(&mut self, secs: u32) {
+        for _ in 0..secs * 4 {
+            self.now = Tick::from_micros(self.now.as_micros() + 250_000);
+            self.advance();
+        }
+    }
+
+    pub fn advance(&mut self) {
+        for shard in 0..self.hubs.len() {
+            self.hubs[shard].advance(self.now);
+            self.collect(u8::try_from(shard).unwrap());
+        }
+        self.settle();
+    }
+
+    /// Delivers everything that is under way and flushes until nothing moves.
+    pub fn settle(&mut self) {
+        loop {
+            let mut moved = false;
+            for shard in 0..self.hubs.len() {
+                self.collect(u8::try_from(shard).unwrap());
+            }
+            let mut pairs: Vec<_> = self.mesh.keys().copied().collect();
+            pairs.sort_unstable();
+            for pair in pairs {
+                moved |= self.deliver_one(pair);
+            }
+            for shard in 0..self.hubs.len() {
+                moved |= self.flush(u8::try_from(shard).unwrap());
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// Delivers the oldest mesh item of one pair of shards.
+    pub fn deliver_one(&mut self, (to, from): (u8, u8)) -> bool {
+        let Some(item) = self.mesh.get_mut(&(to, from)).and_then(VecDeque::pop_front) else {
+            return false;
+        };
+        self.hubs[usize::from(to)].apply(self.now, item);
+        self.collect(to);
+        true
+    }
+
+    pub fn pairs_under_way(&self) -> Vec<(u8, u8)> {
+        let mut pairs: Vec<_> = self
+            .mesh
+            .iter()
+            .filter(|(_, items)| !items.is_empty())
+            .map(|(pair, _)| *pair)
+            .collect();
+        pairs.sort_unstable();
+        pairs
+    }
+
+    /// Moves a hub's mesh and lane effects on. Lanes take effect at once, as a shard applies them
+    /// before any bytes that it reads afterwards.
+    fn collect(&mut self, from: u8) {
+        loop {
+            let effects = self.hubs[usize::from(from)].effects();
+            let mesh: Vec<_> = effects.mesh.drain(..).collect();
+            let lanes: Vec<_> = effects.lanes.drain(..).collect();
+            self.events
+                .append(&mut self.hubs[usize::from(from)].effects().events);
+            if mesh.is_empty() && lanes.is_empty() {
+                return;
+            }
+            for (to, item) in mesh {
+                self.mesh.entry((to.0, from)).or_default().push_back(item);
+            }
+            for (to, item) in lanes {
+                self.control(to.0, item);
+            }
+        }
+    }
+
+    fn control(&mut self, to: u8, item: ControlItem) {
+        self.hubs[usize::from(to)].control(self.now, item);
+    }
+
+    pub fn flush(&mut self, shard: u8) -> bool {
+        let hub = &mut self.hubs[usize::from(shard)];
+        let dirty: Vec<_> = hub.effects().dirty.drain(..).collect();
+        let mut moved = !dirty.is_empty();
+        let mut batch = Batch::new();
+        for key in dirty {
+            let client = self.clients.iter_mut().find(|client| {
+                client.shard == shard && client.key == Some(key) && client.link.is_some()
+            });
+            hub.transmit(self.now, key, &mut batch);
+            let room = client
+                .as_ref()
+                .map_or(usize::MAX, |client| client.socket_room);
+            let written = batch.len().min(room);
+            if let Some(client) = client {
+                let bytes: Vec<u8> = batch.slices().flatten().copied().collect();
+                client.socket_room -= written.min(client.socket_room);
+                client.take_in(&bytes[..written]);
+            }
+            let flush = hub.transmitted(self.now, key, &batch, written);
+            assert!(flush != Flush::Blocked || written < batch.len());
+        }
+        let closing: Vec<_> = hub.effects().closing.drain(..).collect();
+        moved |= !closing.is_empty();
+        for closing in closing {
+            if let Some(client) = self.links.remove(&(shard, closing.link.0)) {
+                closing
+                    .farewell
+                    .gather(self.now, None, usize::MAX, &mut batch);
+                let bytes: Vec<u8> = batch.slices().flatten().copied().collect();
+                let client = &mut self.clients[client];
+                client.take_in(&bytes[..bytes.len().min(client.socket_room)]);
+                client.link = None;
+                client.closed = Some(closing.reason);
+            }
+            hub.recycle(closing.farewell);
+        }
+        moved
+    }
+
+    /// The socket of a slow reader takes this many bytes more.
+    pub fn open_socket(&mut self, client: usize, room: usize) {
+        self.clients[client].socket_room = room;
+        if let Client {
+            shard,
+            key: Some(key),
+            link: Some(_),
+            ..
+        } = self.clients[client]
+        {
+            self.hubs[usize::from(shard)].writable(key);
+        }
+        self.settle();
+    }
+
+    pub fn receive_packet(&mut self, client: usize) -> Option<Vec<u8>> {
+        self.clients[client].received.pop_front()
+    }
+
+    /// Takes the first packet of a type out of what a client received.
+    pub fn take_packet(&mut self, client: usize, kind: u8) -> Option<Vec<u8>> {
+        let received = &mut self.clients[client].received;
+        let at = received
+            .iter()
+            .position(|packet| packet[0] & 0xF0 == kind)?;
+        received.remove(at)
+    }
+
+    /// Takes all messages that a client received, without acknowledging them.
+    pub fn take_messages(&mut self, client: usize) -> Vec<Message> {
+        let mut messages = Vec::new();
+        while let Some(bytes) = self.take_packet(client, 0x30) {
+            messages.push(self.clients[client].parse(&bytes));
+        }
+        messages
+    }
+
+    pub fn take_payloads(&mut self, client: usize) -> Vec<String> {
+        let text = |m: Message| String::from_utf8(m.payload).unwrap();
+        self.take_messages(client).into_iter().map(text).collect()
+    }
+}
+
+impl Client {
+    fn take_in(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+        while let Some(frame) = frame(&self.input, u32::MAX).unwrap() {
+            let rest = self.input.split_off(frame.total_len);
+            let packet = std::mem::replace(&mut self.input, rest);
+            decode(
+                self.version,
+                Sender::Server,
+                packet[0],
+                &packet[frame.header_len..],
+            )
+            .expect("the hub sends valid packets");
+            self.received.push_back(packet);
+        }
+    }
+
+    pub fn parse(&self, bytes: &[u8]) -> Message {
+        let frame = frame(bytes, u32::MAX).unwrap().unwrap();
+        let body = &bytes[frame.header_len..];
+        match decode(self.version, Sender::Server, frame.first, body).unwrap() {
+            Packet::Publish(publish) => Message {
+                topic: publish.topic.to_owned(),
+                payload: publish.payload.to_vec(),
+                qos: publish.qos,
+                retain: publish.retain,
+                dup: publish.dup,
+                packet_id: publish.packet_id,
+                expiry: publish.properties.message_expiry(),
+                ids: publish.properties.subscription_ids().collect(),
+            },
+            other => panic!("expected PUBLISH, got {other:?}"),
+        }
+    }
+}
