@@ -1,6 +1,7 @@
 //! Several hubs, their mesh and their clients on a virtual clock: no socket, no thread, no time
 //! but the test's own.
 
+#![allow(unreachable_pub, reason = "a module of a test binary")]
 #![allow(dead_code, reason = "each test uses the part that it needs")]
 
 use std::collections::{HashMap, VecDeque};
@@ -448,7 +449,7 @@ impl World {
         let mut moved = !dirty.is_empty();
         let mut batch = Batch::new();
         for key in dirty {
-            let client = self.clients.iter_mut().find(|client| {
+            let client = self.clients.iter_mut().rev().find(|client| {
                 client.shard == shard && client.key == Some(key) && client.link.is_some()
             });
             hub.transmit(self.now, key, &mut batch);
