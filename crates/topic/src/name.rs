@@ -19,7 +19,7 @@ pub enum NameError {
     /// The name contains U+0000 [MQTT-4.7.3-2].
     #[error("the topic name contains a NUL character")]
     Nul,
-    /// The name contains `+` or `#` [MQTT-3.3.2-2] [MQTT-4.7.1-1].
+    /// The name contains `+` or `#` [MQTT-3.3.2-2] [MQTT-4.7.0-1] (3.1.1: [MQTT-4.7.1-1]).
     #[error("the topic name contains a wildcard")]
     Wildcard,
 }
@@ -36,8 +36,7 @@ pub enum FilterError {
     /// The filter contains U+0000 [MQTT-4.7.3-2].
     #[error("the topic filter contains a NUL character")]
     Nul,
-    /// `+` does not occupy a whole level [MQTT-4.7.1-2] (version 5: [MQTT-4.7.1-2], 3.1.1:
-    /// [MQTT-4.7.1-3]).
+    /// `+` does not occupy a whole level [MQTT-4.7.1-2] (3.1.1: [MQTT-4.7.1-3]).
     #[error("`+` in a topic filter must occupy a whole level")]
     PartialLevelPlus,
     /// `#` does not occupy a whole level [MQTT-4.7.1-1] (3.1.1: [MQTT-4.7.1-2]).

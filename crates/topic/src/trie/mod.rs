@@ -1,6 +1,7 @@
 //! The trie of the filters with wildcards, one level of a filter per node.
 
-use alloc::boxed::Box;
+mod node;
+
 use core::cell::LazyCell;
 
 use smallvec::SmallVec;
@@ -9,43 +10,8 @@ use crate::index::FilterId;
 use crate::slots::Slots;
 use crate::table::TagTable;
 use crate::{TopicHasher, Zone};
-
-/// The number of a node.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NodeId(u32);
-
-impl NodeId {
-    /// Stands for "none"; no slab gives this number out.
-    pub(crate) const NONE: Self = Self(u32::MAX);
-
-    fn some(self) -> Option<Self> {
-        (self != Self::NONE).then_some(self)
-    }
-}
-
-/// The levels that lead here are the beginning of at least one filter with a wildcard.
-struct Node {
-    /// The level that leads here from the parent; empty for a `+` and for a root.
-    level: Box<str>,
-    /// What this node is to its parent.
-    place: Place,
-    /// The child for any one level.
-    plus: NodeId,
-    /// Number of children for literal levels; they are found through [`Trie::children`].
-    literals: u32,
-    /// The filter that ends here.
-    exact: Option<FilterId>,
-    /// The filter that ends here but for a last level `#`.
-    multi: Option<FilterId>,
-}
-
-/// Where a node hangs.
-#[derive(Clone, Copy)]
-enum Place {
-    Root(Zone),
-    Plus(NodeId),
-    Literal(NodeId),
-}
+pub(crate) use node::NodeId;
+use node::{Level, Literals, Node};
 
 /// Branches that a match follows at a time without allocating.
 const BRANCHES: usize = 32;
@@ -61,7 +27,7 @@ type Branches = SmallVec<[NodeId; BRANCHES]>;
 /// name may have 65,536 levels.
 pub(crate) struct Trie {
     nodes: Slots<Node>,
-    /// Roots by zone and literal children by (parent, level).
+    /// Roots by zone, and children by (parent, level) of nodes with [`Literals::Many`].
     children: TagTable,
 }
 
@@ -73,7 +39,7 @@ impl Trie {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.nodes.len() == 0
     }
 
@@ -95,7 +61,7 @@ impl Trie {
                     return node;
                 }
                 "+" => node = self.plus_or_insert(node),
-                literal => node = self.literal_or_insert(hasher, node, literal),
+                literal => node = self.literal_or_insert(hasher, node, literal.as_bytes()),
             }
         }
         if let Some(node) = self.nodes.get_mut(node.0) {
@@ -131,24 +97,27 @@ impl Trie {
         let Some(root) = self.root(zone) else {
             return;
         };
-        let mut reached = Branches::from_slice(&[root]);
-        let mut next = Branches::new();
+        // Swapped by reference below, since the sets themselves are large.
+        let (mut reached, mut next) = (&mut Branches::new(), &mut Branches::new());
+        reached.push(root);
         // No wildcard at the first level matches a name that begins with `$` [MQTT-4.7.2-1].
         let mut allows_wildcards = !name.starts_with('$');
-        for level in name.split('/') {
+        for level in name.as_bytes().split(|&byte| byte == b'/') {
             next.clear();
             // Hashed when the first node asks, and once for all of them.
-            let hash = LazyCell::new(|| hasher.level(level.as_bytes()));
-            for (at, node) in reached
-                .iter()
-                .filter_map(|&at| Some((at, self.nodes.get(at.0)?)))
-            {
+            let hash = LazyCell::new(|| hasher.level(level));
+            for &at in reached.iter() {
+                let Some(node) = self.nodes.get(at.0) else {
+                    continue;
+                };
                 if allows_wildcards {
                     node.multi.map(&mut visit);
-                    next.extend(node.plus.some());
+                    if let Some(plus) = node.plus.some() {
+                        next.push(plus);
+                    }
                 }
-                if node.literals > 0 {
-                    next.extend(self.literal(*hash, at, level));
+                if let Some(child) = self.literal(at, node, level, || *hash) {
+                    next.push(child);
                 }
             }
             core::mem::swap(&mut reached, &mut next);
@@ -166,34 +135,58 @@ impl Trie {
 
     /// Bytes of heap that the trie occupies.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let levels: usize = self.nodes.iter().map(|(_, node)| node.level.len()).sum();
+        let levels: usize = self
+            .nodes
+            .iter()
+            .map(|(_, node)| node.level.heap_bytes())
+            .sum();
         self.nodes.heap_bytes() + self.children.heap_bytes() + levels
     }
 
     fn root(&self, zone: Zone) -> Option<NodeId> {
         let is_root = |other| match self.nodes.get(other) {
-            Some(Node {
-                place: Place::Root(other),
-                ..
-            }) => *other == zone,
-            _ => false,
+            Some(node) => matches!(node.level, Level::Root(other) if other == zone),
+            None => false,
         };
         self.children.find(root_hash(zone), is_root).map(NodeId)
     }
 
-    /// The child of `parent` for a literal level with this hash.
-    fn literal(&self, level_hash: u64, parent: NodeId, level: &str) -> Option<NodeId> {
-        let is_child = |other| is_literal(&self.nodes, other, parent, level);
-        self.children
-            .find(child_hash(level_hash, parent), is_child)
-            .map(NodeId)
+    /// The child of a node for a literal level, whose hash is asked for where it is needed.
+    #[inline]
+    fn literal(
+        &self,
+        parent: NodeId,
+        node: &Node,
+        level: &[u8],
+        hash: impl FnOnce() -> u64,
+    ) -> Option<NodeId> {
+        let is_level = |child: &Node| child.level.text() == Some(level);
+        match node.literals {
+            Literals::None => None,
+            Literals::One(child) => self
+                .nodes
+                .get(child.0)
+                .is_some_and(is_level)
+                .then_some(child),
+            Literals::Many(_) => {
+                let is_child = |child| match self.nodes.get(child) {
+                    Some(child) => child.parent == parent && is_level(child),
+                    None => false,
+                };
+                self.children
+                    .find(child_hash(hash(), parent), is_child)
+                    .map(NodeId)
+            }
+        }
     }
 
     fn root_or_insert(&mut self, zone: Zone) -> NodeId {
         if let Some(root) = self.root(zone) {
             return root;
         }
-        let root = self.nodes.insert(Node::new("", Place::Root(zone)));
+        let root = self
+            .nodes
+            .insert(Node::new(Level::Root(zone), NodeId::NONE));
         self.children.insert_unique(root_hash(zone), root);
         NodeId(root)
     }
@@ -202,25 +195,47 @@ impl Trie {
         if let Some(plus) = self.nodes.get(parent.0).and_then(|node| node.plus.some()) {
             return plus;
         }
-        let plus = NodeId(self.nodes.insert(Node::new("", Place::Plus(parent))));
+        let plus = NodeId(self.nodes.insert(Node::new(Level::Plus, parent)));
         if let Some(parent) = self.nodes.get_mut(parent.0) {
             parent.plus = plus;
         }
         plus
     }
 
-    fn literal_or_insert(&mut self, hasher: &TopicHasher, parent: NodeId, level: &str) -> NodeId {
-        let level_hash = hasher.level(level.as_bytes());
-        if let Some(child) = self.literal(level_hash, parent, level) {
+    fn literal_or_insert(&mut self, hasher: &TopicHasher, at: NodeId, level: &[u8]) -> NodeId {
+        let node = self.nodes.get(at.0);
+        if let Some(child) =
+            node.and_then(|node| self.literal(at, node, level, || hasher.level(level)))
+        {
             return child;
         }
-        let child = self.nodes.insert(Node::new(level, Place::Literal(parent)));
-        self.children
-            .insert_unique(child_hash(level_hash, parent), child);
-        if let Some(parent) = self.nodes.get_mut(parent.0) {
-            parent.literals += 1;
+        let before = node.map_or(Literals::None, |node| node.literals);
+        let child = NodeId(self.nodes.insert(Node::new(Level::literal(level), at)));
+        let after = match before {
+            Literals::None => Literals::One(child),
+            Literals::One(other) => {
+                // From the second child on they are found through the table.
+                self.enter(hasher, at, other);
+                self.enter(hasher, at, child);
+                Literals::Many(2)
+            }
+            Literals::Many(count) => {
+                self.enter(hasher, at, child);
+                Literals::Many(count + 1)
+            }
+        };
+        if let Some(node) = self.nodes.get_mut(at.0) {
+            node.literals = after;
         }
-        NodeId(child)
+        child
+    }
+
+    /// Puts a child for a literal level into the table.
+    fn enter(&mut self, hasher: &TopicHasher, parent: NodeId, child: NodeId) {
+        if let Some(level) = self.nodes.get(child.0).and_then(|child| child.level.text()) {
+            self.children
+                .insert_unique(child_hash(hasher.level(level), parent), child.0);
+        }
     }
 
     /// Removes a node that leads to no filter; returns its parent, which may be unused then.
@@ -228,50 +243,30 @@ impl Trie {
         if !self.nodes.get(at.0)?.is_unused() {
             return None;
         }
-        let node = self.nodes.remove(at.0)?;
-        match node.place {
-            Place::Root(zone) => {
-                self.children.remove(root_hash(zone), at.0);
-                None
-            }
-            Place::Plus(parent) => {
-                self.nodes.get_mut(parent.0)?.plus = NodeId::NONE;
-                Some(parent)
-            }
-            Place::Literal(parent) => {
-                let level_hash = hasher.level(node.level.as_bytes());
-                self.children.remove(child_hash(level_hash, parent), at.0);
-                self.nodes.get_mut(parent.0)?.literals -= 1;
-                Some(parent)
+        let removed = self.nodes.remove(at.0)?;
+        if let Level::Root(zone) = removed.level {
+            self.children.remove(root_hash(zone), at.0);
+            return None;
+        }
+        let parent = self.nodes.get_mut(removed.parent.0)?;
+        match removed.level.text() {
+            None => parent.plus = NodeId::NONE,
+            Some(level) => {
+                parent.literals = match parent.literals {
+                    Literals::None | Literals::One(_) => Literals::None,
+                    Literals::Many(count) => {
+                        let hash = child_hash(hasher.level(level), removed.parent);
+                        self.children.remove(hash, at.0);
+                        if count > 1 {
+                            Literals::Many(count - 1)
+                        } else {
+                            Literals::None
+                        }
+                    }
+                };
             }
         }
-    }
-}
-
-impl Node {
-    fn new(level: &str, place: Place) -> Self {
-        Self {
-            level: level.into(),
-            place,
-            plus: NodeId::NONE,
-            literals: 0,
-            exact: None,
-            multi: None,
-        }
-    }
-
-    fn is_unused(&self) -> bool {
-        let is_end = self.exact.is_some() || self.multi.is_some();
-        !is_end && self.literals == 0 && self.plus == NodeId::NONE
-    }
-}
-
-fn is_literal(nodes: &Slots<Node>, node: u32, parent: NodeId, level: &str) -> bool {
-    match nodes.get(node) {
-        Some(node) => {
-            matches!(node.place, Place::Literal(other) if other == parent && *node.level == *level)
-        }
-        None => false,
+        Some(removed.parent)
     }
 }
 
