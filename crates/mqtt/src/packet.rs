@@ -42,6 +42,30 @@ pub enum Packet<'a> {
     Auth(Disconnect<'a>),
 }
 
+impl Packet<'_> {
+    /// The specification's name for the type of packet.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Connect(_) => "CONNECT",
+            Self::ConnAck(_) => "CONNACK",
+            Self::Publish(_) => "PUBLISH",
+            Self::PubAck(_) => "PUBACK",
+            Self::PubRec(_) => "PUBREC",
+            Self::PubRel(_) => "PUBREL",
+            Self::PubComp(_) => "PUBCOMP",
+            Self::Subscribe(_) => "SUBSCRIBE",
+            Self::SubAck(_) => "SUBACK",
+            Self::Unsubscribe(_) => "UNSUBSCRIBE",
+            Self::UnsubAck(_) => "UNSUBACK",
+            Self::PingReq => "PINGREQ",
+            Self::PingResp => "PINGRESP",
+            Self::Disconnect(_) => "DISCONNECT",
+            Self::Auth(_) => "AUTH",
+        }
+    }
+}
+
 /// CONNECT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connect<'a> {

@@ -145,8 +145,9 @@ pub(crate) fn validate(raw: &[u8], place: Place, from: Sender) -> Result<(), Dec
         seen |= bit;
         check_value(id, shape, shape.cut(&mut reader)?)?;
     }
-    let method_missing = seen & set(&[AUTH_METHOD]) == 0;
-    if method_missing && seen & set(&[AUTH_DATA]) != 0 {
+    // CONNACK has no such rule, and AUTH a stricter one.
+    let data_alone = seen & AUTHENTICATION & !set(&[USER_PROPERTY]) == set(&[AUTH_DATA]);
+    if data_alone && place == Place::Connect {
         return Err(DecodeErrorKind::AuthMethodMissing.into());
     }
     Ok(())
