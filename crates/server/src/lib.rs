@@ -1,3 +1,4 @@
 //! The Stentor server: the I/O around the hubs.
 
+pub mod config;
 pub mod listener;

@@ -1,0 +1,236 @@
+//! What no single key can tell: rules between keys, and what is filled in from other keys.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::environment::FileReader;
+use super::givens::Givens;
+use super::keys::{Listener, Policy, User};
+use super::reader::Reader;
+use super::secret::Secret;
+use super::{Config, ListenUrl, Problem};
+
+/// The listeners of a configuration that names none.
+pub(super) const DEFAULT_LISTENERS: [&str; 4] = [
+    "mqtt://127.0.0.1:1883",
+    "mqtt://[::1]:1883",
+    "ws://127.0.0.1:8083",
+    "ws://[::1]:8083",
+];
+
+/// Fills in what follows from other keys, then checks the rules between keys. Called only when
+/// every single value is in order.
+pub(super) fn finish(config: &mut Config, givens: &mut Givens, read_file: FileReader<'_>) {
+    if config.listeners.is_empty() {
+        config.listeners = default_listeners();
+    }
+    anonymous(config, givens);
+    for index in 0..config.listeners.len() {
+        certificate(config, index, givens);
+        out_of_place(&config.listeners[index], index, givens);
+    }
+    let urls = config.listeners.iter().map(|listener| place(&listener.url));
+    duplicates("listener", "url", urls.collect(), givens);
+    let names = config
+        .users
+        .iter()
+        .map(|user| Some(format!("{}/{}", user.zone, user.name)));
+    duplicates("user", "name", names.collect(), givens);
+    let filters = config
+        .policies
+        .iter()
+        .map(|policy: &Policy| Some(policy.filter.clone()));
+    duplicates("policy", "filter", filters.collect(), givens);
+    for (index, user) in config.users.iter_mut().enumerate() {
+        password(user, index, givens, read_file);
+    }
+    if u64::from(config.limits.packet_bytes) > config.limits.queue_bytes {
+        let origin = givens.origin("limits", 0, "queue_bytes");
+        let message = "limits.queue_bytes is less than limits.packet_bytes, so the largest \
+                       messages could never be delivered; raise queue_bytes or lower packet_bytes";
+        givens.problem(origin, message);
+    }
+}
+
+/// The listeners that hold when none is configured.
+fn default_listeners() -> Vec<Listener> {
+    let mut givens = Givens::new();
+    let mut listener = |url: &str| {
+        let entries = givens.entries_mut("listener");
+        entries.clear();
+        let mut entry = super::givens::Entry::new(super::Origin::Default);
+        let raw = super::value::Raw::Words(url.to_owned());
+        let given = super::value::Given {
+            raw,
+            origin: super::Origin::Default,
+        };
+        entry.values.insert("url", given);
+        entries.push(entry);
+        let read: fn(&mut Reader<'_>) -> Listener = Listener::read;
+        givens.read_one(&Listener::SECTION, read)
+    };
+    DEFAULT_LISTENERS.into_iter().map(&mut listener).collect()
+}
+
+/// Decides for each listener whether clients may come without a name, and refuses to open one to
+/// the network by a setting that does not name it.
+fn anonymous(config: &mut Config, givens: &mut Givens) {
+    let mut exposed = Vec::new();
+    for (index, listener) in config.listeners.iter_mut().enumerate() {
+        let undecided = listener.anonymous.is_none();
+        if undecided && config.general.allow_anonymous && !listener.url.is_local() {
+            exposed.push((index, listener.url.to_string()));
+        }
+        listener
+            .anonymous
+            .get_or_insert(config.general.allow_anonymous);
+    }
+    let Some((first, _)) = exposed.first() else {
+        return;
+    };
+    let urls: Vec<&str> = exposed.iter().map(|(_, url)| url.as_str()).collect();
+    let message = format!(
+        "allow_anonymous would let anybody on the network in through {}: set `anonymous = true` \
+         on that listener (STENTOR_LISTENER__{first}__ANONYMOUS=true) if this is meant, or \
+         `anonymous = false` to ask for a login there",
+        urls.join(" and ")
+    );
+    givens.problem(givens.origin("listener", *first, "url"), message);
+}
+
+/// Gives an encrypted listener its certificate.
+fn certificate(config: &mut Config, index: usize, givens: &mut Givens) {
+    let tls = config.tls.clone();
+    let listener = &mut config.listeners[index];
+    let url = listener.url.clone();
+    let own = (listener.certificate.is_some(), listener.key.is_some());
+    let origin = givens.origin("listener", index, "url");
+    match (url.is_tls(), own) {
+        (true, (true, true)) | (false, (false, false)) => {}
+        (true, (false, false)) => {
+            listener.certificate = tls.certificate;
+            listener.key = tls.key;
+            if listener.certificate.is_none() || listener.key.is_none() {
+                let message = format!(
+                    "{url} needs a certificate; give `certificate` and `key` on this listener or \
+                     in [tls] (--tls-certificate FILE --tls-key FILE)"
+                );
+                givens.problem(origin, message);
+            }
+        }
+        (true, (has_certificate, _)) => {
+            let missing = if has_certificate {
+                "key"
+            } else {
+                "certificate"
+            };
+            let message = format!(
+                "{url} has only one half of a certificate; give `{missing}` as well, as a PEM file"
+            );
+            givens.problem(origin, message);
+        }
+        (false, _) => {
+            let message = format!(
+                "{url} is not encrypted, so it takes no certificate; remove `certificate` and \
+                 `key`, or make it mqtts:// or wss://"
+            );
+            givens.problem(origin, message);
+        }
+    }
+}
+
+/// Refuses keys that mean nothing for the kind of listener they stand on.
+fn out_of_place(listener: &Listener, index: usize, givens: &mut Givens) {
+    let websocket = listener.url.is_websocket();
+    let unix = listener.url.unix_path().is_some();
+    let mode_given = givens
+        .entries("listener")
+        .get(index)
+        .is_some_and(|entry| entry.values.contains_key("mode"));
+    let keys = [
+        ("path", listener.path.is_some(), websocket, "WebSocket"),
+        (
+            "allowed_origins",
+            !listener.allowed_origins.is_empty(),
+            websocket,
+            "WebSocket",
+        ),
+        ("owner", listener.owner.is_some(), unix, "Unix socket"),
+        ("group", listener.group.is_some(), unix, "Unix socket"),
+        ("mode", mode_given, unix, "Unix socket"),
+    ];
+    for (key, given, fits, place) in keys {
+        if given && !fits {
+            let message = format!(
+                "`{key}` is for {place} listeners, not for {}; remove it",
+                listener.url
+            );
+            givens.problem(givens.origin("listener", index, key), message);
+        }
+    }
+}
+
+/// What two listeners cannot share; nothing for a port that the system picks.
+fn place(url: &ListenUrl) -> Option<String> {
+    match url {
+        ListenUrl::Net { port: 0, .. } => None,
+        ListenUrl::Net { host, port, .. } => Some(format!("{host} port {port}")),
+        ListenUrl::Unix(path) => Some(path.display().to_string()),
+    }
+}
+
+fn duplicates(section: &str, key: &str, names: Vec<Option<String>>, givens: &mut Givens) {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for (index, name) in names.into_iter().enumerate() {
+        let Some(name) = name else { continue };
+        if let Some(first) = seen.get(&name) {
+            let first = givens.origin(section, *first, key);
+            let message =
+                format!("{section} {name} is there already ({first}); remove one of them");
+            givens.problem(givens.origin(section, index, key), message);
+        } else {
+            seen.insert(name, index);
+        }
+    }
+}
+
+/// Fetches a user's password hash from its file.
+fn password(user: &mut User, index: usize, givens: &mut Givens, read_file: FileReader<'_>) {
+    let name = &user.name;
+    let message = match (&user.password_hash, &user.password_file) {
+        (Some(_), None) => return,
+        (Some(_), Some(_)) => {
+            format!("user {name} has `password_hash` and `password_file`; remove one of them")
+        }
+        (None, None) => format!("user {name} has no password; give `password_hash`"),
+        (None, Some(file)) => match read_hash(file, read_file) {
+            Ok(hash) => {
+                user.password_hash = Some(hash);
+                return;
+            }
+            Err(reason) => format!("the password of user {name}: {reason}"),
+        },
+    };
+    givens.problem(givens.origin("user", index, "password_file"), message);
+}
+
+fn read_hash(file: &Path, read_file: FileReader<'_>) -> Result<Secret, String> {
+    let shown = file.display();
+    let text = read_file(file).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let line = text.lines().next().unwrap_or_default().trim();
+    if line.starts_with("$argon2id$") {
+        Ok(Secret::new(line))
+    } else {
+        Err(format!(
+            "the first line of {shown} is no argon2id hash ($argon2id$…)"
+        ))
+    }
+}
+
+/// Sorts problems by their line in the file; those from elsewhere come after.
+pub(super) fn sort(problems: &mut [Problem]) {
+    problems.sort_by_key(|problem| match problem.origin {
+        super::Origin::File(_, line) => line,
+        _ => usize::MAX,
+    });
+}

@@ -1,0 +1,178 @@
+//! The configuration file: TOML into given values, each with its line.
+
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::givens::{Entry, Givens};
+use super::keys::{SECTIONS, find_section, keys};
+use super::problem::Origin;
+use super::suggest::nearest;
+use super::table::Section;
+use super::value::{Given, Raw};
+
+/// Reads the text of a configuration file into `givens`.
+pub(super) fn read(path: &Path, text: &str, givens: &mut Givens) {
+    let mut document = Document { path, text, givens };
+    match DeTable::parse(text) {
+        Ok(table) => document.top(table.get_ref()),
+        Err(error) => {
+            let start = error.span().map_or(0, |span| span.start);
+            let origin = document.origin(start);
+            let message = error.message().trim_end();
+            document
+                .givens
+                .problem(origin, format!("this is not valid TOML: {message}"));
+        }
+    }
+}
+
+struct Document<'a> {
+    path: &'a Path,
+    text: &'a str,
+    givens: &'a mut Givens,
+}
+
+impl Document<'_> {
+    fn origin(&self, at: usize) -> Origin {
+        let before = self.text.as_bytes().get(..at).unwrap_or_default();
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        Origin::File(self.path.to_owned(), line)
+    }
+
+    fn top(&mut self, table: &DeTable<'_>) {
+        let general = SECTIONS.iter().find(|section| section.name.is_empty());
+        for (name, value) in table {
+            let origin = self.origin(name.span().start);
+            let name = name.get_ref().as_ref();
+            // The name of the top section is empty, which no header can write.
+            let section = find_section(name).filter(|section| !section.name.is_empty());
+            match (section, general.and_then(|section| section.key(name))) {
+                (Some(section), _) if section.repeated => self.list(section, value, origin),
+                (Some(section), _) => self.plain(section, value, origin),
+                (None, Some(key)) => {
+                    let given = Given {
+                        raw: raw(value),
+                        origin,
+                    };
+                    self.givens
+                        .plain(key.section)
+                        .values
+                        .insert(key.name, given);
+                }
+                (None, None) => {
+                    let message = unknown("", name, value.get_ref());
+                    self.givens.problem(origin, message);
+                }
+            }
+        }
+    }
+
+    fn plain(&mut self, section: &'static Section, value: &Spanned<DeValue<'_>>, origin: Origin) {
+        let DeValue::Table(table) = value.get_ref() else {
+            let name = section.name;
+            let message =
+                format!("{name} is a section, not a value; write [{name}] and its keys below it");
+            return self.givens.problem(origin, message);
+        };
+        let mut entry = Entry::new(origin);
+        self.fill(section, table, &mut entry);
+        *self.givens.plain(section.name) = entry;
+    }
+
+    fn list(&mut self, section: &'static Section, value: &Spanned<DeValue<'_>>, origin: Origin) {
+        let name = section.name;
+        let DeValue::Array(items) = value.get_ref() else {
+            let message = format!(
+                "{name} is a list of entries; write [[{name}]] above each, with double brackets"
+            );
+            return self.givens.problem(origin, message);
+        };
+        for item in items.iter() {
+            let origin = self.origin(item.span().start);
+            let DeValue::Table(table) = item.get_ref() else {
+                let message = format!("an entry of {name} is a table; write [[{name}]] above it");
+                self.givens.problem(origin, message);
+                continue;
+            };
+            let mut entry = Entry::new(origin);
+            self.fill(section, table, &mut entry);
+            self.givens.entries_mut(section.name).push(entry);
+        }
+    }
+
+    fn fill(&mut self, section: &'static Section, table: &DeTable<'_>, entry: &mut Entry) {
+        for (name, value) in table {
+            let origin = self.origin(name.span().start);
+            let name = name.get_ref().as_ref();
+            match section.key(name) {
+                Some(key) => {
+                    entry.values.insert(
+                        key.name,
+                        Given {
+                            raw: raw(value),
+                            origin,
+                        },
+                    );
+                }
+                None => {
+                    let message = unknown(section.name, name, value.get_ref());
+                    self.givens.problem(origin, message);
+                }
+            }
+        }
+    }
+}
+
+fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
+    match value.get_ref() {
+        DeValue::String(text) => Raw::Text(text.to_string()),
+        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) => Raw::Integer(number),
+            Err(_) => Raw::Other("a number that is too large"),
+        },
+        DeValue::Boolean(flag) => Raw::Flag(*flag),
+        DeValue::Array(items) => Raw::List(items.iter().map(raw).collect()),
+        DeValue::Float(_) => Raw::Other("a number with a fraction"),
+        DeValue::Datetime(_) => Raw::Other("a date"),
+        DeValue::Table(_) => Raw::Other("a table"),
+    }
+}
+
+/// The message about a key or section that does not exist, with the nearest that does.
+fn unknown(section: &str, name: &str, value: &DeValue<'_>) -> String {
+    let shown: String = name.chars().take(80).collect();
+    let what = match (section, value) {
+        ("", DeValue::Table(_)) => format!("there is no section [{shown}]"),
+        ("", _) => format!("there is no key {shown:?}"),
+        _ => format!("there is no key {shown:?} in {section}"),
+    };
+    match suggestion(section, name) {
+        Some(known) => format!("{what}; did you mean {known}?"),
+        None => format!("{what}; docs/configuration.md lists all keys"),
+    }
+}
+
+/// What was probably meant by `name` in `section`: a key of that section, another section, or a
+/// key of another section.
+pub(super) fn suggestion(section: &str, name: &str) -> Option<String> {
+    let here = find_section(section)?.keys.iter().map(|key| key.name);
+    if let Some(near) = nearest(name, here) {
+        return Some(format!("\"{near}\""));
+    }
+    if section.is_empty() {
+        let names = SECTIONS
+            .iter()
+            .map(|section| section.name)
+            .filter(|name| !name.is_empty());
+        let near = nearest(name, names).and_then(find_section);
+        if let Some(near) = near {
+            return Some(near.header());
+        }
+    }
+    let near = nearest(name, keys().map(|key| key.name))?;
+    keys()
+        .find(|key| key.name == near)
+        .map(|key| format!("\"{}\"", key.path()))
+}

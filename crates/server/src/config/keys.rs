@@ -1,0 +1,272 @@
+//! The table: every configuration key, once.
+//!
+//! A docstring here is the key's sentence in the sample file and on the reference page as well,
+//! so it is written for operators. After a change, `cargo xtask gen` writes both anew.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::diff::Change;
+use super::kind::Kind;
+use super::reader::Reader;
+use super::secret::Secret;
+use super::table::Fallback::{Required, Unset, Value as Default};
+use super::table::{Key, Reload, Section, choice, section};
+use super::url::ListenUrl;
+use super::value::{Setting, Value};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+const fn count(min: u64, max: u64) -> Kind {
+    Kind::Count { min, max }
+}
+
+const fn bytes(min: u64, max: u64) -> Kind {
+    Kind::Bytes { min, max }
+}
+
+const fn seconds(min: u64, max: u64) -> Kind {
+    Kind::Duration {
+        min: Duration::from_secs(min),
+        max: Duration::from_secs(max),
+        never: false,
+    }
+}
+
+choice! {
+    /// The least important lines that the log takes.
+    Level {
+        /// What went wrong and needs somebody's attention.
+        Error = "error",
+        /// What looks wrong but was dealt with.
+        Warn = "warn",
+        /// One line per connection event.
+        Info = "info",
+        /// Details that help to find a fault.
+        Debug = "debug",
+        /// Everything.
+        Trace = "trace",
+    }
+}
+
+choice! {
+    /// The shape of log lines.
+    Format {
+        /// For people: in colour on a terminal, without a time stamp under systemd.
+        Auto = "auto",
+        /// For people, always with a time stamp and never in colour.
+        Human = "human",
+        /// One JSON object per line.
+        Json = "json",
+    }
+}
+
+choice! {
+    /// What happens to a message for a client whose queue is full.
+    Overflow {
+        /// The arriving message is dropped.
+        DropNewest = "drop-newest",
+        /// The oldest queued messages are dropped to make room.
+        DropOldest = "drop-oldest",
+        /// The client is disconnected with 0x97; its session is kept.
+        Disconnect = "disconnect",
+    }
+}
+
+section! {
+    /// The server as a whole.
+    General = "", repeated: false;
+
+    /// The folder that holds the control socket and everything that the server keeps.
+    data_dir: PathBuf = Kind::Path, Default("data"), Restart, flag: "data-dir";
+    /// The number of threads that carry connections; 0 takes one per processor.
+    shards: u8 = count(0, 64), Default("0"), Restart, flag: "shards";
+    /// Lets clients in without a user name on listeners that only this machine can reach.
+    allow_anonymous: bool = Kind::Flag, Default("false"), NewConnections, flag: "allow-anonymous";
+    /// How long output is held back to be sent in larger pieces: costs latency, saves processor
+    /// time.
+    coalesce: Duration = Kind::Duration {
+        min: Duration::ZERO, max: Duration::from_millis(100), never: false,
+    }, Default("0us"), Live;
+    /// How long a stopping server waits for clients to take what is queued for them.
+    shutdown_timeout: Duration = seconds(0, 300), Default("5s"), Live;
+    /// What an MQTT 5 client that asks for it is told as the base of its response topics.
+    response_information: Option<String> = Kind::Text, Unset("response"), NewConnections;
+    /// The server that MQTT 5 clients are told to use instead when this one refuses or stops.
+    server_reference: Option<String> = Kind::Text, Unset("other.example:1883"), NewConnections;
+}
+
+section! {
+    /// What is written to standard error.
+    Log = "log", repeated: false;
+
+    /// The least important lines that are written.
+    level: Level = Kind::Choice(Level::NAMES), Default("info"), Live, flag: "log-level";
+    /// The shape of the lines: `auto` and `human` are for people, `json` is for programs.
+    format: Format = Kind::Choice(Format::NAMES), Default("auto"), Restart, flag: "log-format";
+}
+
+section! {
+    /// The certificate of all encrypted listeners that have none of their own. The files are read
+    /// again on every reload.
+    Tls = "tls", repeated: false;
+
+    /// The certificate chain, in PEM format.
+    certificate: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/server.crt"), NewConnections,
+        flag: "tls-certificate";
+    /// The private key of the certificate, in PEM format.
+    key: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/server.key"), NewConnections,
+        flag: "tls-key";
+}
+
+section! {
+    /// What one client, or all of them, may use. What goes beyond is refused politely; nobody else
+    /// notices.
+    Limits = "limits", repeated: false;
+
+    /// Connections at a time; 0 takes as many as there are file descriptors.
+    connections: u64 = count(0, 10_000_000), Default("0"), Live;
+    /// Connections at a time from one network address; 0 turns the limit off.
+    connections_per_address: u32 = count(0, 1_000_000), Default("0"), Live;
+    /// New connections per second; 0 turns the limit off.
+    connection_rate: u32 = count(0, 1_000_000), Default("0"), Live;
+    /// The time that a client has from connecting to being logged in.
+    login_timeout: Duration = seconds(1, 300), Default("10s"), NewConnections;
+    /// The longest keep alive: a client that asks for more, or for none, gets this one. `0s`
+    /// leaves the choice to clients.
+    keep_alive_max: Duration = seconds(0, 65_535), Default("0s"), NewConnections;
+    /// The longest time that a session outlives its connection.
+    session_expiry_max: Duration = Kind::Duration {
+        min: Duration::ZERO, max: Duration::from_secs(0xFFFF_FFFE), never: true,
+    }, Default("7d"), NewConnections;
+    /// The largest packet that is taken from a client.
+    packet_bytes: u32 = bytes(KIB, 256 * MIB), Default("2MiB"), NewConnections;
+    /// The topic filters that one session may have subscribed.
+    subscriptions_per_client: u32 = count(1, 10_000_000), Default("10000"), Live;
+    /// Messages with QoS 1 or 2 on their way to one client that it has not acknowledged yet.
+    inflight: u16 = count(1, 65_535), Default("1024"), NewConnections;
+    /// Messages with QoS 1 or 2 that one client may have on their way to the server.
+    receive_maximum: u16 = count(1, 65_535), Default("1024"), NewConnections;
+    /// Messages waiting for one client, connected or away.
+    queue_messages: u32 = count(1, 100_000_000), Default("100000"), Live;
+    /// Bytes waiting for one client, connected or away.
+    queue_bytes: u64 = bytes(4 * KIB, 16 * GIB), Default("4MiB"), Live;
+    /// Topic aliases that one MQTT 5 client may set; 0 turns them off.
+    topic_alias_maximum: u16 = count(0, 65_535), Default("32"), NewConnections;
+    /// The longest topic name or topic filter.
+    topic_bytes: u16 = bytes(16, 65_535), Default("65535"), Live;
+    /// The levels that a topic name or topic filter may have.
+    topic_levels: u16 = count(1, 65_535), Default("256"), Live;
+}
+
+section! {
+    /// The last messages that late subscribers get.
+    Retained = "retained", repeated: false;
+
+    /// Topics that may hold a retained message.
+    messages: u64 = count(0, 1_000_000_000), Default("1000000"), Live;
+    /// Bytes of all retained messages, their topics included.
+    bytes: u64 = bytes(0, 16 * TIB), Default("1GiB"), Live;
+}
+
+section! {
+    /// What the server publishes about itself, below `$SYS/`.
+    Sys = "sys", repeated: false;
+
+    /// The time from one publication to the next; `0s` turns them off.
+    interval: Duration = seconds(0, 86_400), Default("10s"), Live;
+}
+
+section! {
+    /// Where clients connect. Without any, the server listens on `mqtt://127.0.0.1:1883`,
+    /// `mqtt://[::1]:1883`, `ws://127.0.0.1:8083` and `ws://[::1]:8083`.
+    Listener = "listener", repeated: true;
+
+    /// Where to listen, and what is spoken there; port 0 picks a free one.
+    url: ListenUrl = Kind::Url, Required("mqtts://0.0.0.0:8883"), Live, flag: "listen";
+    /// Lets clients in without a user name (`true`) or never does (`false`); not given, what
+    /// `allow_anonymous` says.
+    anonymous: Option<bool> = Kind::Flag, Unset("false"), NewConnections;
+    /// The certificate chain of an encrypted listener, in PEM format.
+    certificate: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/server.crt"), NewConnections;
+    /// The private key of the certificate, in PEM format.
+    key: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/server.key"), NewConnections;
+    /// The only path at which a WebSocket listener answers; not given, any.
+    path: Option<String> = Kind::HttpPath, Unset("/mqtt"), NewConnections;
+    /// The origins of web pages, besides the server's own, that may connect to a WebSocket
+    /// listener.
+    allowed_origins: Vec<String> = Kind::Origins, Default(""), NewConnections;
+    /// The user who owns a Unix socket, by name or number.
+    owner: Option<String> = Kind::Text, Unset("stentor"), Live;
+    /// The group of a Unix socket, by name or number.
+    group: Option<String> = Kind::Text, Unset("mail"), Live;
+    /// The permissions of a Unix socket.
+    mode: u32 = Kind::Mode, Default("0660"), Live;
+    /// Connections at a time on this listener; 0 turns the limit off.
+    max_connections: u64 = count(0, 10_000_000), Default("0"), Live;
+    /// The server that MQTT 5 clients of this listener are told to use instead.
+    server_reference: Option<String> = Kind::Text, Unset("other.example:1883"), NewConnections;
+}
+
+section! {
+    /// What happens to messages for a client that does not keep up. The first entry whose filter
+    /// matches a topic decides; topics that none matches follow the defaults below.
+    Policy = "policy", repeated: true;
+
+    /// The topics.
+    filter: String = Kind::Filter, Required("sensors/#"), Live;
+    /// What happens to a message with QoS 0.
+    qos0: Overflow = Kind::Choice(Overflow::NAMES), Default("drop-newest"), Live;
+    /// What happens to a message with QoS 1 or 2.
+    qos1: Overflow = Kind::Choice(Overflow::NAMES), Default("disconnect"), Live;
+}
+
+section! {
+    /// Who may log in.
+    User = "user", repeated: true;
+
+    /// The login name.
+    name: String = Kind::Name, Required("alice"), Live;
+    /// The hash of the password.
+    password_hash: Option<Secret> = Kind::Secret,
+        Unset("$argon2id$v=19$m=19456,t=2,p=1$SALT$HASH"), Live;
+    /// A file whose first line is the hash of the password, instead of `password_hash`.
+    password_file: Option<PathBuf> = Kind::Path, Unset("/run/credentials/alice.hash"), Live;
+    /// The zone that the user belongs to.
+    zone: String = Kind::Name, Default("default"), Live;
+    /// Gives the user all rights, administration included.
+    admin: bool = Kind::Flag, Default("false"), Live;
+}
+
+/// Every section with its keys, in the order of the documents.
+pub const SECTIONS: &[Section] = &[
+    General::SECTION,
+    Log::SECTION,
+    Listener::SECTION,
+    Tls::SECTION,
+    User::SECTION,
+    Limits::SECTION,
+    Policy::SECTION,
+    Retained::SECTION,
+    Sys::SECTION,
+];
+
+/// Every key.
+pub fn keys() -> impl Iterator<Item = &'static Key> {
+    SECTIONS.iter().flat_map(|section| section.keys)
+}
+
+/// The section of that name.
+pub(super) fn find_section(name: &str) -> Option<&'static Section> {
+    SECTIONS.iter().find(|section| section.name == name)
+}
+
+/// The key with that dotted path.
+#[must_use]
+pub fn find_key(path: &str) -> Option<&'static Key> {
+    let (section, name) = path.rsplit_once('.').unwrap_or(("", path));
+    find_section(section)?.key(name)
+}

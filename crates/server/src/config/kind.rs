@@ -1,0 +1,265 @@
+//! The types of keys: how a value is read, which range it has, and how both are described.
+
+use std::time::Duration;
+
+use super::units;
+use super::url::ListenUrl;
+use super::value::{Raw, Value};
+
+/// The type of a key with its unit and range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `true` or `false`.
+    Flag,
+    /// A whole number without a unit.
+    Count {
+        /// The least value.
+        min: u64,
+        /// The greatest value.
+        max: u64,
+    },
+    /// A number of bytes.
+    Bytes {
+        /// The least value, in bytes.
+        min: u64,
+        /// The greatest value, in bytes.
+        max: u64,
+    },
+    /// A span of time.
+    Duration {
+        /// The least value.
+        min: Duration,
+        /// The greatest value.
+        max: Duration,
+        /// Whether `never` is allowed too, which is read as [`Duration::MAX`].
+        never: bool,
+    },
+    /// Any text on one line, at most 65,535 bytes long (the longest string in MQTT).
+    Text,
+    /// The name of a user or zone: 1 to 255 bytes without `/`, `+`, `#`, `$` and control
+    /// characters.
+    Name,
+    /// An MQTT topic filter [MQTT-4.7].
+    Filter,
+    /// Origins of web pages, `scheme://host[:port]`.
+    Origins,
+    /// A listener's URL.
+    Url,
+    /// A file or folder. A relative path in the configuration file starts at that file's folder.
+    Path,
+    /// The permissions of a file, in octal.
+    Mode,
+    /// A path of an HTTP request, beginning with `/`.
+    HttpPath,
+    /// A password hash (argon2id, PHC string format); never shown.
+    Secret,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+impl Kind {
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// The reason, in words that follow the offending value.
+    pub(super) fn parse(&self, raw: &Raw) -> Result<Value, String> {
+        match self {
+            Self::Flag => parse_flag(raw).map(Value::Flag),
+            Self::Count { min, max } => {
+                let number = match raw {
+                    Raw::Words(text) => units::parse_count(text)?,
+                    Raw::Integer(number) => unsigned(*number)?,
+                    _ => return Err("this is not a number".to_owned()),
+                };
+                in_range(number, *min, *max).map(Value::Number)
+            }
+            Self::Bytes { min, max } => {
+                let bytes = match raw {
+                    Raw::Words(text) | Raw::Text(text) => units::parse_size(text)?,
+                    Raw::Integer(number) => unsigned(*number)?,
+                    _ => return Err("this is not a size".to_owned()),
+                };
+                in_range(bytes, *min, *max).map(Value::Number)
+            }
+            Self::Duration { min, max, never } => match raw {
+                Raw::Words(text) | Raw::Text(text) if *never && text.trim() == "never" => {
+                    Ok(Value::Duration(Duration::MAX))
+                }
+                Raw::Words(text) | Raw::Text(text) => {
+                    in_range(units::parse_duration(text)?, *min, *max).map(Value::Duration)
+                }
+                Raw::Integer(0) => in_range(Duration::ZERO, *min, *max).map(Value::Duration),
+                Raw::Integer(_) => Err("the unit is missing".to_owned()),
+                _ => Err("this is not a duration".to_owned()),
+            },
+            Self::Origins => parse_list(raw, check_origin).map(Value::List),
+            _ => self.parse_text(raw),
+        }
+    }
+
+    fn parse_text(&self, raw: &Raw) -> Result<Value, String> {
+        let (Raw::Words(text) | Raw::Text(text)) = raw else {
+            return Err("this is not a text".to_owned());
+        };
+        match self {
+            Self::Name => check_name(text)?,
+            Self::Filter => {
+                stentor_topic::validate_filter(text).map_err(|error| error.to_string())?;
+            }
+            Self::Url => return text.parse::<ListenUrl>().map(Value::Url),
+            Self::Mode => {
+                return match u64::from_str_radix(text, 8) {
+                    Ok(mode) if mode <= 0o777 => Ok(Value::Number(mode)),
+                    _ => Err("these are no permissions".to_owned()),
+                };
+            }
+            Self::HttpPath if !text.starts_with('/') || text.contains(['?', '#', ' ']) => {
+                return Err("this is no path of a URL".to_owned());
+            }
+            Self::Secret if !text.starts_with("$argon2id$") => {
+                return Err("this is no argon2id hash".to_owned());
+            }
+            Self::Choice(words) if !words.contains(&text.as_str()) => {
+                return Err("there is no such choice".to_owned());
+            }
+            Self::Path if text.is_empty() => return Err("the path is empty".to_owned()),
+            _ => {}
+        }
+        if text.len() > 65_535 || text.chars().any(char::is_control) {
+            return Err("the text is too long or has control characters".to_owned());
+        }
+        Ok(Value::Text(text.clone()))
+    }
+
+    /// What a value has to look like, range and example included: the remedy in a message.
+    #[must_use]
+    pub fn expects(&self) -> String {
+        match self {
+            Self::Flag => "true or false".to_owned(),
+            Self::Count { min, max } => format!("a whole number from {min} to {max}"),
+            Self::Bytes { min, max } => format!(
+                "a size from {} to {}: \"64KiB\", for example, or a number of bytes",
+                units::show_size(*min),
+                units::show_size(*max),
+            ),
+            Self::Duration { min, max, never } => format!(
+                "a duration from {} to {}, such as \"{}\"{}",
+                units::show_duration(*min),
+                units::show_duration(*max),
+                if *max < Duration::from_secs(1) {
+                    "250us"
+                } else {
+                    "1m30s"
+                },
+                if *never { ", or \"never\"" } else { "" },
+            ),
+            Self::Text => "a text on one line".to_owned(),
+            Self::Name => {
+                "a name of 1 to 255 bytes without / + # $ and control characters".to_owned()
+            }
+            Self::Filter => "an MQTT topic filter, such as \"sensors/+/raw/#\"".to_owned(),
+            Self::Origins => {
+                "a list of origins, such as [\"https://example.org\", \"http://localhost:3000\"]"
+                    .to_owned()
+            }
+            Self::Url => "mqtt://HOST:PORT, mqtts://HOST:PORT, ws://HOST:PORT, wss://HOST:PORT \
+                          or unix:PATH"
+                .to_owned(),
+            Self::Path => "a path".to_owned(),
+            Self::Mode => "permissions in octal between quotes, such as \"0660\"".to_owned(),
+            Self::HttpPath => "the path of a URL, such as \"/mqtt\"".to_owned(),
+            Self::Secret => "an argon2id hash in PHC format, \"$argon2id$v=19$m=…\"".to_owned(),
+            Self::Choice(words) => {
+                let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+                match quoted.split_last() {
+                    Some((last, [])) => last.clone(),
+                    Some((last, first)) => format!("{} or {last}", first.join(", ")),
+                    None => String::new(),
+                }
+            }
+        }
+    }
+
+    /// A default or example as it is written in TOML.
+    pub(super) fn toml(&self, text: &str) -> String {
+        match self {
+            Self::Flag | Self::Count { .. } => text.to_owned(),
+            Self::Bytes { .. } if text.bytes().all(|byte| byte.is_ascii_digit()) => text.to_owned(),
+            Self::Origins => {
+                let items = text
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|item| !item.is_empty());
+                let quoted: Vec<String> = items.map(|item| format!("{item:?}")).collect();
+                format!("[{}]", quoted.join(", "))
+            }
+            _ => format!("{text:?}"),
+        }
+    }
+}
+
+fn parse_flag(raw: &Raw) -> Result<bool, String> {
+    match raw {
+        Raw::Flag(flag) => Ok(*flag),
+        Raw::Words(text) => match text.to_lowercase().as_str() {
+            "true" | "yes" | "on" | "1" => Ok(true),
+            "false" | "no" | "off" | "0" => Ok(false),
+            _ => Err("this is neither true nor false".to_owned()),
+        },
+        _ => Err("this is neither true nor false".to_owned()),
+    }
+}
+
+fn parse_list(raw: &Raw, check: fn(&str) -> Result<(), String>) -> Result<Vec<String>, String> {
+    let items: Vec<String> = match raw {
+        Raw::Words(text) => text
+            .split(',')
+            .map(|item| item.trim().to_owned())
+            .filter(|i| !i.is_empty())
+            .collect(),
+        Raw::List(items) => {
+            let texts = items.iter().map(|item| match item {
+                Raw::Text(text) => Ok(text.clone()),
+                other => Err(format!("{} is not a text", other.show())),
+            });
+            texts.collect::<Result<_, _>>()?
+        }
+        _ => return Err("this is not a list".to_owned()),
+    };
+    items.iter().try_for_each(|item| check(item))?;
+    Ok(items)
+}
+
+fn unsigned(number: i64) -> Result<u64, String> {
+    u64::try_from(number).map_err(|_| "the number is negative".to_owned())
+}
+
+fn in_range<T: PartialOrd>(value: T, min: T, max: T) -> Result<T, String> {
+    if value < min {
+        Err("the value is too small".to_owned())
+    } else if value > max {
+        Err("the value is too large".to_owned())
+    } else {
+        Ok(value)
+    }
+}
+
+fn check_name(text: &str) -> Result<(), String> {
+    let forbidden = |c: char| c.is_control() || matches!(c, '/' | '+' | '#' | '$');
+    match text.chars().find(|c| forbidden(*c)) {
+        Some(c) => Err(format!("the name contains {c:?}")),
+        None if text.is_empty() => Err("the name is empty".to_owned()),
+        None if text.len() > 255 => Err("the name is too long".to_owned()),
+        None => Ok(()),
+    }
+}
+
+fn check_origin(text: &str) -> Result<(), String> {
+    let authority = text.split_once("://").map(|(_, authority)| authority);
+    match authority {
+        Some(host) if !host.is_empty() && !host.contains(['/', ' ', '?', '#']) => Ok(()),
+        _ => Err(format!(
+            "\"{text}\" is no origin (scheme://host or scheme://host:port)"
+        )),
+    }
+}

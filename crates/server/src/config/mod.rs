@@ -1,0 +1,169 @@
+//! The configuration: one table of keys, four sources, one immutable result.
+//!
+//! [`Config::load`] reads the file, the environment and the command line flags over the defaults
+//! (flag > environment > file > default) and returns plain data, or everything that is wrong with
+//! it. Nothing here touches the process: the environment, the flags and the reading of files are
+//! handed in with [`Sources`], and [`Sources::from_process`] is the one place that fetches them.
+//!
+//! The table ([`SECTIONS`], written down in `keys.rs`) gives each key its type, range, default,
+//! reload class, environment variable, flag and sentence. The sample file and the reference page
+//! are written from it ([`sample`], [`reference`]), and a test keeps them up to date. A reload
+//! calls [`Config::load`] again and asks [`diff`] what changed.
+
+mod check;
+mod diff;
+mod document;
+mod environment;
+mod generate;
+mod givens;
+mod keys;
+mod kind;
+mod problem;
+mod reader;
+mod secret;
+mod suggest;
+mod table;
+#[cfg(test)]
+mod tests;
+mod units;
+mod url;
+mod value;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use diff::{Change, Diff, diff};
+pub use generate::{reference, sample};
+pub use keys::{
+    Format, General, Level, Limits, Listener, Log, Overflow, Policy, Retained, SECTIONS, Sys, Tls,
+    User, find_key, keys,
+};
+pub use kind::Kind;
+pub use problem::{ConfigError, Origin, Problem};
+pub use secret::Secret;
+pub use table::{Fallback, Key, Reload, Section};
+pub use url::{ListenUrl, Scheme};
+
+use givens::Givens;
+
+/// The configuration of a server: plain data that nothing changes after it was loaded.
+///
+/// Values that follow from others are filled in: every listener has its `anonymous` and, if it is
+/// encrypted, its `certificate` and `key`; every user has a `password_hash`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The keys outside any section.
+    pub general: General,
+    /// The section `log`.
+    pub log: Log,
+    /// The entries of `listener`; the default ones if none is configured.
+    pub listeners: Vec<Listener>,
+    /// The section `tls`.
+    pub tls: Tls,
+    /// The entries of `user`.
+    pub users: Vec<User>,
+    /// The section `limits`.
+    pub limits: Limits,
+    /// The entries of `policy`; the first that matches a topic decides.
+    pub policies: Vec<Policy>,
+    /// The section `retained`.
+    pub retained: Retained,
+    /// The section `sys`.
+    pub sys: Sys,
+    /// The configuration file, if there is one.
+    pub file: Option<PathBuf>,
+    /// What is not wrong but probably not meant, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Reads a small text file.
+pub type ReadFile<'a> = Box<dyn Fn(&Path) -> io::Result<String> + Send + 'a>;
+
+/// Where a configuration comes from.
+pub struct Sources<'a> {
+    /// The configuration file, if there is one.
+    pub file: Option<PathBuf>,
+    /// The variables of the environment; those that do not begin with `STENTOR_` are passed over.
+    pub environment: Vec<(String, String)>,
+    /// The flags of the command line: the key's dotted path and the text. `listener.url` may
+    /// stand there several times.
+    pub flags: Vec<(String, String)>,
+    /// Reads a file: the configuration, and files with secrets that it names.
+    pub read_file: ReadFile<'a>,
+}
+
+impl Sources<'static> {
+    /// The sources of this process: its environment and the file system.
+    #[must_use]
+    pub fn from_process(file: Option<PathBuf>, flags: Vec<(String, String)>) -> Self {
+        let environment = std::env::vars_os().filter_map(|(name, value)| {
+            let name = name
+                .into_string()
+                .ok()
+                .filter(|name| name.starts_with("STENTOR_"))?;
+            Some((name, value.to_string_lossy().into_owned()))
+        });
+        Self {
+            file,
+            environment: environment.collect(),
+            flags,
+            read_file: Box::new(|path| std::fs::read_to_string(path)),
+        }
+    }
+}
+
+impl Config {
+    /// Loads a configuration from its sources, which stay usable for the next reload.
+    ///
+    /// # Errors
+    /// Everything that is wrong, each problem with its place and a remedy.
+    pub fn load(sources: &Sources<'_>) -> Result<Self, ConfigError> {
+        let mut givens = Givens::new();
+        let mut warnings = Vec::new();
+        if let Some(path) = &sources.file {
+            match (sources.read_file)(path) {
+                Ok(text) => document::read(path, &text, &mut givens),
+                Err(error) => {
+                    let message = format!("cannot read {}: {error}", path.display());
+                    givens.problem(Origin::Flag("config"), message);
+                }
+            }
+        }
+        let read_file = &*sources.read_file;
+        environment::read_listen_flags(&sources.flags, &mut givens);
+        environment::read(&sources.environment, read_file, &mut givens, &mut warnings);
+        environment::read_flags(&sources.flags, &mut givens);
+
+        let mut config = Self {
+            general: givens.read_one(&General::SECTION, General::read),
+            log: givens.read_one(&Log::SECTION, Log::read),
+            listeners: givens.read_all(&Listener::SECTION, Listener::read),
+            tls: givens.read_one(&Tls::SECTION, Tls::read),
+            users: givens.read_all(&User::SECTION, User::read),
+            limits: givens.read_one(&Limits::SECTION, Limits::read),
+            policies: givens.read_all(&Policy::SECTION, Policy::read),
+            retained: givens.read_one(&Retained::SECTION, Retained::read),
+            sys: givens.read_one(&Sys::SECTION, Sys::read),
+            file: sources.file.clone(),
+            warnings,
+        };
+        if givens.problems.is_empty() {
+            check::finish(&mut config, &mut givens, read_file);
+        }
+        let mut problems = givens.problems;
+        check::sort(&mut problems);
+        if problems.is_empty() {
+            Ok(config)
+        } else {
+            Err(ConfigError { problems })
+        }
+    }
+}
+
+impl Listener {
+    /// Clients may log in here without a user name.
+    #[must_use]
+    pub fn allows_anonymous(&self) -> bool {
+        self.anonymous.unwrap_or(false)
+    }
+}
