@@ -1,0 +1,61 @@
+# What a person or a pipeline runs. Everything here is plain cargo underneath.
+
+CARGO ?= cargo
+SOAK_SECONDS ?= 600
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test tools format lint doc tidy gen unit deny soak fuzz bench
+
+help: ## Show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+serve: ## Start a server on this machine: anybody here may log in, data in ./data
+	$(CARGO) run --release --package stentor-cli --bin stentor -- \
+		serve --allow-anonymous --data-dir data
+
+test: tools format lint doc tidy unit ## Everything that a change has to pass
+
+# The interoperability tests use other people's clients; the script fetches them once.
+tools:
+	@if [ -f tests/install-tools.sh ]; then bash tests/install-tools.sh; fi
+
+format:
+	$(CARGO) fmt --all --check
+
+lint:
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+doc:
+	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --workspace --no-deps
+
+tidy: ## Check the project's own rules (sizes, layers, links, …)
+	$(CARGO) xtask tidy
+
+gen: ## Write the generated documents anew
+	$(CARGO) xtask gen
+
+# The tests run the binary that this builds, in the same profile.
+unit:
+	$(CARGO) build --workspace
+	$(CARGO) test --workspace
+
+deny: ## Check licences, bans and sources of dependencies (needs cargo-deny)
+	$(CARGO) deny check licenses bans sources
+
+soak: fuzz ## Long fuzzing (SOAK_SECONDS per target) and kill tests
+	STENTOR_SOAK=1 $(CARGO) test --workspace
+
+# cargo-fuzz needs a nightly toolchain, which not every machine has.
+fuzz:
+	@if $(CARGO) +nightly fuzz --version >/dev/null 2>&1; then \
+		for target in $$(cd fuzz && $(CARGO) +nightly fuzz list); do \
+			echo "fuzzing $$target for $(SOAK_SECONDS) s"; \
+			(cd fuzz && $(CARGO) +nightly fuzz run "$$target" -- \
+				-max_total_time=$(SOAK_SECONDS)) || exit 1; \
+		done; \
+	else \
+		echo "skipping the fuzzers: they need a nightly toolchain and cargo-fuzz"; \
+	fi
+
+bench: ## A quick run of the benchmarks
+	$(CARGO) run --release --package stentor-cli --bin stentor -- bench suite --quick
