@@ -1,6 +1,7 @@
 //! From the body of a packet to a [`Packet`].
 
 mod connect;
+mod reasons;
 
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::packet::{
@@ -13,6 +14,11 @@ use crate::rules::{Place, validate};
 use crate::types::{QoS, Version};
 use crate::wire::Reader;
 pub use connect::connect_version;
+use reasons::{
+    is_client_auth_reason, is_client_disconnect_reason, is_publish_reason, is_release_reason,
+    is_server_auth_reason, is_server_disconnect_reason, is_suback_reason, is_suback_return_code,
+    is_unsuback_reason,
+};
 use stentor_topic::NameError;
 
 /// Which side sent the bytes: it decides which packets and properties are legal.
@@ -227,29 +233,6 @@ fn ack<'a>(
     })
 }
 
-const fn is_publish_reason(code: ReasonCode) -> bool {
-    use ReasonCode as R;
-    matches!(
-        code,
-        R::Success
-            | R::NoMatchingSubscribers
-            | R::UnspecifiedError
-            | R::ImplementationSpecificError
-            | R::NotAuthorized
-            | R::TopicNameInvalid
-            | R::PacketIdentifierInUse
-            | R::QuotaExceeded
-            | R::PayloadFormatInvalid
-    )
-}
-
-const fn is_release_reason(code: ReasonCode) -> bool {
-    matches!(
-        code,
-        ReasonCode::Success | ReasonCode::PacketIdentifierNotFound
-    )
-}
-
 fn subscribe<'a>(
     version: Version,
     from: Sender,
@@ -335,48 +318,6 @@ fn reasons(reader: Reader<'_>, allowed: fn(ReasonCode) -> bool) -> Result<&[u8],
     Ok(reasons)
 }
 
-/// [MQTT311-3.9.3-2]
-const fn is_suback_return_code(code: ReasonCode) -> bool {
-    use ReasonCode as R;
-    matches!(
-        code,
-        R::Success | R::GrantedQoS1 | R::GrantedQoS2 | R::UnspecifiedError
-    )
-}
-
-const fn is_suback_reason(code: ReasonCode) -> bool {
-    use ReasonCode as R;
-    matches!(
-        code,
-        R::Success
-            | R::GrantedQoS1
-            | R::GrantedQoS2
-            | R::UnspecifiedError
-            | R::ImplementationSpecificError
-            | R::NotAuthorized
-            | R::TopicFilterInvalid
-            | R::PacketIdentifierInUse
-            | R::QuotaExceeded
-            | R::SharedSubscriptionsNotSupported
-            | R::SubscriptionIdentifiersNotSupported
-            | R::WildcardSubscriptionsNotSupported
-    )
-}
-
-const fn is_unsuback_reason(code: ReasonCode) -> bool {
-    use ReasonCode as R;
-    matches!(
-        code,
-        R::Success
-            | R::NoSubscriptionExisted
-            | R::UnspecifiedError
-            | R::ImplementationSpecificError
-            | R::NotAuthorized
-            | R::TopicFilterInvalid
-            | R::PacketIdentifierInUse
-    )
-}
-
 /// In 5.0 the end of the packet may stand for "normal disconnection" and for "no properties".
 fn disconnect<'a>(
     version: Version,
@@ -396,56 +337,6 @@ fn disconnect<'a>(
     let reason = reason(reader.u8()?, allowed)?;
     let properties = trailing_properties(reader, Place::Disconnect, from)?;
     Ok(Disconnect { reason, properties })
-}
-
-/// [MQTT-3.14.2-1] and table 3-10: what either side may say.
-const fn is_disconnect_reason(code: ReasonCode) -> bool {
-    use ReasonCode as R;
-    matches!(
-        code,
-        R::Success
-            | R::UnspecifiedError
-            | R::MalformedPacket
-            | R::ProtocolError
-            | R::ImplementationSpecificError
-            | R::TopicNameInvalid
-            | R::ReceiveMaximumExceeded
-            | R::TopicAliasInvalid
-            | R::PacketTooLarge
-            | R::MessageRateTooHigh
-            | R::QuotaExceeded
-            | R::AdministrativeAction
-            | R::PayloadFormatInvalid
-    )
-}
-
-const fn is_client_disconnect_reason(code: ReasonCode) -> bool {
-    is_disconnect_reason(code) || matches!(code, ReasonCode::DisconnectWithWill)
-}
-
-/// `BadAuthenticationMethod` is missing in table 3-10 but section 2.4 lists it for DISCONNECT.
-const fn is_server_disconnect_reason(code: ReasonCode) -> bool {
-    use ReasonCode as R;
-    is_disconnect_reason(code)
-        || matches!(
-            code,
-            R::NotAuthorized
-                | R::ServerBusy
-                | R::ServerShuttingDown
-                | R::BadAuthenticationMethod
-                | R::KeepAliveTimeout
-                | R::SessionTakenOver
-                | R::TopicFilterInvalid
-                | R::RetainNotSupported
-                | R::QoSNotSupported
-                | R::UseAnotherServer
-                | R::ServerMoved
-                | R::SharedSubscriptionsNotSupported
-                | R::ConnectionRateExceeded
-                | R::MaximumConnectTime
-                | R::SubscriptionIdentifiersNotSupported
-                | R::WildcardSubscriptionsNotSupported
-        )
 }
 
 /// AUTH names its method [MQTT 5.0, section 3.15.2.2.2], except in the short form that stands for
@@ -468,18 +359,4 @@ fn auth<'a>(from: Sender, reader: &mut Reader<'a>) -> Result<Disconnect<'a>, Dec
         return Err(DecodeErrorKind::AuthMethodMissing.into());
     }
     Ok(Disconnect { reason, properties })
-}
-
-const fn is_client_auth_reason(code: ReasonCode) -> bool {
-    matches!(
-        code,
-        ReasonCode::ContinueAuthentication | ReasonCode::ReAuthenticate
-    )
-}
-
-const fn is_server_auth_reason(code: ReasonCode) -> bool {
-    matches!(
-        code,
-        ReasonCode::Success | ReasonCode::ContinueAuthentication
-    )
 }

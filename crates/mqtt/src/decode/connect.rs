@@ -1,5 +1,6 @@
 //! CONNECT and CONNACK.
 
+use super::reasons::is_connack_reason;
 use super::{Sender, properties, reason, topic_name};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::packet::{ConnAck, Connect, Will};
@@ -166,34 +167,4 @@ pub(super) fn connack<'a>(
 
 fn return_code(code: u8) -> Result<ReasonCode, DecodeError> {
     ReasonCode::from_connect_return_code(code).ok_or_else(|| DecodeErrorKind::ReasonUnknown.into())
-}
-
-/// [MQTT 5.0, table 3-1]
-const fn is_connack_reason(code: ReasonCode) -> bool {
-    use ReasonCode as R;
-    matches!(
-        code,
-        R::Success
-            | R::UnspecifiedError
-            | R::MalformedPacket
-            | R::ProtocolError
-            | R::ImplementationSpecificError
-            | R::UnsupportedProtocolVersion
-            | R::ClientIdentifierNotValid
-            | R::BadUserNameOrPassword
-            | R::NotAuthorized
-            | R::ServerUnavailable
-            | R::ServerBusy
-            | R::Banned
-            | R::BadAuthenticationMethod
-            | R::TopicNameInvalid
-            | R::PacketTooLarge
-            | R::QuotaExceeded
-            | R::PayloadFormatInvalid
-            | R::RetainNotSupported
-            | R::QoSNotSupported
-            | R::UseAnotherServer
-            | R::ServerMoved
-            | R::ConnectionRateExceeded
-    )
 }

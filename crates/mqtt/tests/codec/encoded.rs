@@ -39,7 +39,7 @@ fn deliveries() -> impl Strategy<Value = Delivery> {
     let subscriber = (0u8..3, any::<bool>(), any::<bool>(), 1u16.., 1u16..);
     (message, subscriber).prop_map(
         |((version, topic, payload, user, ids, expiry), (qos, retain, dup, packet_id, alias))| {
-            let qos = QoS::from_bits(qos).unwrap();
+            let qos = QoS::from_bits(qos).expect("below 3");
             let dup = dup && qos > QoS::AtMostOnce;
             Delivery {
                 version,
@@ -79,7 +79,7 @@ impl Delivery {
             subscription_ids: &self.ids,
             has_expiry: self.expiry.is_some(),
         };
-        EncodedPublish::new(self.version, &parts, self.has_packet_id()).unwrap()
+        EncodedPublish::new(self.version, &parts, self.has_packet_id()).expect("fits")
     }
 
     /// What goes into a copy: 3.x has no expiry.
@@ -113,7 +113,7 @@ impl Delivery {
             payload: &self.payload,
         });
         let mut out = Vec::new();
-        encode(self.version, &packet, &mut out).unwrap();
+        encode(self.version, &packet, &mut out).expect("fits");
         out
     }
 }
