@@ -1,0 +1,48 @@
+//! The load generator: packed clients on their own threads, each thread with its own poll and,
+//! where the system allows, its own descriptor table.
+
+pub(crate) mod crowd;
+pub(crate) mod publisher;
+pub(crate) mod receiver;
+pub(crate) mod shared;
+mod watermark;
+
+use std::thread::JoinHandle;
+
+use hdrhistogram::Histogram;
+use nix::sched::{CloneFlags, unshare};
+
+use crate::error::{BenchError, Doing};
+
+/// The longest latency that a histogram tells apart: one minute.
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
+
+/// A latency histogram in nanoseconds: microsecond resolution, three significant digits.
+pub(crate) fn histogram() -> Histogram<u64> {
+    // These bounds are valid, which is all that can go wrong; the default would be as good.
+    Histogram::new_with_bounds(1_000, LATENCY_NS_MAX, 3)
+        .unwrap_or_else(|_| unreachable!("constant bounds are valid"))
+}
+
+/// Starts a load thread with a descriptor table of its own: system calls get cheaper, and the
+/// descriptor limit applies to each thread alone. Where that is refused (containers), the threads
+/// share one table.
+pub(crate) fn spawn<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, BenchError> {
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(move || {
+            let _ = unshare(CloneFlags::CLONE_FILES);
+            work()
+        })
+        .doing("start a thread")
+}
+
+/// Waits for a load thread.
+pub(crate) fn join<T>(handle: JoinHandle<T>) -> Result<T, BenchError> {
+    handle
+        .join()
+        .map_err(|_| BenchError::server("a load thread panicked"))
+}

@@ -1,0 +1,314 @@
+//! Opens many connections at once: connect, log in, subscribe.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use mio::event::Event;
+use mio::{Events, Poll};
+
+use crate::clock::{as_ns, now_ns};
+use crate::error::{BenchError, Doing};
+use crate::link::{Endpoint, Link};
+use crate::wire::{self, Frame, Login, Version};
+
+/// One client of a crowd, ready to be used.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// Its connection, registered under its index.
+    pub(crate) link: Link,
+    /// Bytes that came after the acknowledgements.
+    pub(crate) carry: Vec<u8>,
+    /// QoS 1 and 2 messages that the server takes at once.
+    pub(crate) receive_maximum: u16,
+    /// From the first SYN to CONNACK.
+    pub(crate) login_ns: u64,
+}
+
+/// Which clients to open.
+#[derive(Clone, Copy)]
+pub(crate) struct Plan<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) login: &'a Login,
+    pub(crate) version: Version,
+    /// How many.
+    pub(crate) count: usize,
+    /// Index of the first among all threads' clients: source addresses follow from it.
+    pub(crate) first: usize,
+    /// How many may be on their way at once.
+    pub(crate) at_once: usize,
+    /// Gives up when nothing has happened for this long.
+    pub(crate) patience: Duration,
+    /// The client id of the nth.
+    pub(crate) client_id: &'a dyn Fn(usize) -> String,
+    /// The filter and QoS of the nth, if it subscribes.
+    pub(crate) filter: &'a dyn Fn(usize) -> Option<(String, u8)>,
+}
+
+/// What became of a crowd.
+#[derive(Debug, Default)]
+pub(crate) struct Crowd {
+    /// Those that made it, at the index that is their token.
+    pub(crate) clients: Vec<Option<Client>>,
+    /// How many did not.
+    pub(crate) failed: usize,
+    /// Why the first of them did not.
+    pub(crate) first_failure: Option<String>,
+}
+
+impl Crowd {
+    /// All clients, or the reason why one is missing.
+    pub(crate) fn complete(self) -> Result<Vec<Client>, BenchError> {
+        let wanted = self.clients.len();
+        let clients: Vec<Client> = self.clients.into_iter().flatten().collect();
+        if clients.len() == wanted {
+            return Ok(clients);
+        }
+        let why = self
+            .first_failure
+            .unwrap_or_else(|| "no reason known".into());
+        Err(BenchError::server(format!(
+            "{} of {wanted} connections failed: {why}",
+            wanted - clients.len()
+        )))
+    }
+}
+
+/// How far one connection has come.
+enum Stage {
+    Connecting,
+    ExpectConnAck,
+    ExpectSubAck,
+    Ready,
+}
+
+struct Entrant {
+    client: Client,
+    stage: Stage,
+    started_ns: u64,
+    /// What the socket did not take yet.
+    unsent: Vec<u8>,
+}
+
+/// Opens the crowd; token n of `poll` is the nth client.
+pub(crate) fn open(poll: &mut Poll, plan: &Plan<'_>) -> Result<Crowd, BenchError> {
+    let mut door = Door {
+        plan: *plan,
+        entrants: Vec::with_capacity(plan.count),
+        waiting: 0,
+        failures: VecDeque::new(),
+    };
+    let mut events = Events::with_capacity(1_024);
+    let mut last_ns = now_ns();
+    let mut settled = 0;
+    loop {
+        while door.entrants.len() < plan.count && door.waiting < plan.at_once {
+            door.begin(poll);
+        }
+        if door.waiting == 0 {
+            break;
+        }
+        match poll.poll(&mut events, Some(Duration::from_millis(100))) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            result => result.doing("wait for connections")?,
+        }
+        for event in &events {
+            door.advance(event);
+        }
+        let done = door.entrants.len() - door.waiting;
+        if done > settled || !events.is_empty() {
+            (settled, last_ns) = (done, now_ns());
+        } else if now_ns() - last_ns > as_ns(plan.patience) {
+            door.give_up();
+        }
+    }
+    let failed = door.failures.len();
+    let clients = door
+        .entrants
+        .into_iter()
+        .map(|entrant| entrant.map(|e| e.client))
+        .collect();
+    Ok(Crowd {
+        clients,
+        failed,
+        first_failure: door.failures.pop_front(),
+    })
+}
+
+struct Door<'a> {
+    plan: Plan<'a>,
+    entrants: Vec<Option<Entrant>>,
+    /// Begun, and neither ready nor failed.
+    waiting: usize,
+    failures: VecDeque<String>,
+}
+
+impl Door<'_> {
+    fn begin(&mut self, poll: &Poll) {
+        let index = self.entrants.len();
+        let started_ns = now_ns();
+        let source = self.plan.endpoint.source(self.plan.first + index);
+        let begun = Link::connect(self.plan.endpoint, source).and_then(|mut link| {
+            link.register(poll.registry(), index)?;
+            Ok(link)
+        });
+        match begun {
+            Ok(link) => {
+                let client = Client {
+                    link,
+                    carry: Vec::new(),
+                    receive_maximum: u16::MAX,
+                    login_ns: 0,
+                };
+                let stage = Stage::Connecting;
+                self.entrants.push(Some(Entrant {
+                    client,
+                    stage,
+                    started_ns,
+                    unsent: Vec::new(),
+                }));
+                self.waiting += 1;
+            }
+            Err(e) => {
+                self.entrants.push(None);
+                self.failures.push_back(format!("cannot connect: {e}"));
+            }
+        }
+    }
+
+    fn advance(&mut self, event: &Event) {
+        let index = event.token().0;
+        let Some(entrant) = self.entrants.get_mut(index).and_then(Option::as_mut) else {
+            return;
+        };
+        match entrant.advance(event, &self.plan, index) {
+            Ok(true) => self.waiting -= 1,
+            Ok(false) => {}
+            Err(reason) => {
+                if !matches!(entrant.stage, Stage::Ready) {
+                    self.waiting -= 1;
+                }
+                self.entrants[index] = None;
+                self.failures.push_back(reason);
+            }
+        }
+    }
+
+    fn give_up(&mut self) {
+        for slot in &mut self.entrants {
+            let stage = match slot {
+                Some(Entrant {
+                    stage: Stage::Connecting,
+                    ..
+                }) => "no connection",
+                Some(Entrant {
+                    stage: Stage::ExpectConnAck,
+                    ..
+                }) => "no CONNACK",
+                Some(Entrant {
+                    stage: Stage::ExpectSubAck,
+                    ..
+                }) => "no SUBACK",
+                Some(Entrant {
+                    stage: Stage::Ready,
+                    ..
+                })
+                | None => continue,
+            };
+            let seconds = self.plan.patience.as_secs();
+            self.failures
+                .push_back(format!("{stage} for {seconds} seconds"));
+            *slot = None;
+            self.waiting -= 1;
+        }
+    }
+}
+
+impl Entrant {
+    /// `true` when it has just become ready.
+    fn advance(&mut self, event: &Event, plan: &Plan<'_>, index: usize) -> Result<bool, String> {
+        if matches!(self.stage, Stage::Connecting) {
+            if !self
+                .client
+                .link
+                .is_connected()
+                .map_err(|e| format!("cannot connect: {e}"))?
+            {
+                return Ok(false);
+            }
+            self.client.link.set_nodelay();
+            let id = (plan.client_id)(index);
+            wire::push_connect(&mut self.unsent, plan.version, &id, plan.login);
+            self.stage = Stage::ExpectConnAck;
+        }
+        self.send()?;
+        if !event.is_readable() || !self.receive()? {
+            return Ok(false);
+        }
+        let was_ready = matches!(self.stage, Stage::Ready);
+        self.apply(plan, index)?;
+        self.send()?;
+        Ok(!was_ready && matches!(self.stage, Stage::Ready))
+    }
+
+    fn send(&mut self) -> Result<(), String> {
+        while !self.unsent.is_empty() {
+            match self.client.link.write(&self.unsent) {
+                Ok(sent) => drop(self.unsent.drain(..sent)),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) => return Err(format!("cannot send: {e}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what there is into the carry; `false` if there was nothing.
+    fn receive(&mut self) -> Result<bool, String> {
+        let mut chunk = [0; 4_096];
+        let mut any = false;
+        loop {
+            match self.client.link.read(&mut chunk) {
+                Ok(0) => return Err("the server closed the connection".into()),
+                Ok(read) => self.client.carry.extend_from_slice(&chunk[..read]),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(any),
+                Err(e) => return Err(format!("cannot receive: {e}")),
+            }
+            any = true;
+        }
+    }
+
+    fn apply(&mut self, plan: &Plan<'_>, index: usize) -> Result<(), String> {
+        while !matches!(self.stage, Stage::Ready) {
+            let (kind, body, end) = match wire::frame(&self.client.carry) {
+                Frame::Whole { first, body, end } => (first >> 4, body..end, end),
+                Frame::Partial => return Ok(()),
+                Frame::Malformed => return Err("the server sent a malformed packet".into()),
+            };
+            let body = &self.client.carry[body];
+            match (&self.stage, kind) {
+                (Stage::ExpectConnAck, wire::CONNACK) => {
+                    self.client.receive_maximum = wire::connack(body, plan.version)?;
+                    self.client.login_ns = now_ns() - self.started_ns;
+                    self.stage = Stage::Ready;
+                    if let Some((filter, qos)) = (plan.filter)(index) {
+                        wire::push_subscribe(&mut self.unsent, plan.version, 1, &filter, qos);
+                        self.stage = Stage::ExpectSubAck;
+                    }
+                }
+                (Stage::ExpectSubAck, wire::SUBACK) => {
+                    if body.last().is_none_or(|&code| code >= 0x80) {
+                        return Err("the server refused the subscription".into());
+                    }
+                    self.stage = Stage::Ready;
+                }
+                _ => {
+                    return Err(format!(
+                        "the server sent an unexpected packet of type {kind}"
+                    ));
+                }
+            }
+            self.client.carry.drain(..end);
+        }
+        Ok(())
+    }
+}

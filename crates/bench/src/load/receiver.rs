@@ -1,0 +1,373 @@
+//! A thread full of subscribers: reads much per wake-up, checks every message.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use mio::event::Event;
+use mio::{Events, Poll};
+
+use super::crowd::Client;
+use super::histogram;
+use super::shared::Shared;
+use super::watermark::Watermark;
+use crate::clock::{as_ns, now_ns};
+use crate::link::Link;
+use crate::sequence::{Arrival, Checker, Faults};
+use crate::stamp::Stamp;
+use crate::wire::{self, Frame, Version};
+
+const READ_BYTES: usize = 256 * 1_024;
+
+/// What is still on its way is waited for as long as something arrives, and this long after.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a receiver thread is told.
+#[derive(Debug)]
+pub(crate) struct Orders {
+    pub(crate) shared: Arc<Shared>,
+    /// Index of this thread.
+    pub(crate) receiver: usize,
+    /// Index of its first subscriber among all: subscriber n listens to publisher n mod publishers.
+    pub(crate) first: usize,
+    pub(crate) publishers: usize,
+    pub(crate) version: Version,
+    /// The most messages that a publisher keeps outstanding; 0 if nobody needs to know how far
+    /// the slowest subscriber is.
+    pub(crate) window_max: u64,
+}
+
+/// What a receiver thread has seen.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) latency: Histogram<u64>,
+    pub(crate) faults: Faults,
+    /// Connections that the server closed.
+    pub(crate) disconnected: u64,
+}
+
+struct Subscriber {
+    /// `None` once the server has closed it.
+    link: Option<Link>,
+    checker: Checker,
+    publisher: usize,
+    /// The front of an unfinished packet.
+    carry: Vec<u8>,
+    /// Acknowledgements that the kernel did not take yet.
+    unsent: Vec<u8>,
+}
+
+/// Receives until the publisher has finished and everything has come or nothing comes any more.
+pub(crate) fn run(mut poll: Poll, clients: Vec<Client>, orders: Orders) -> Received {
+    let mut receiver = Receiver::new(clients, orders);
+    let mut events = Events::with_capacity(1_024);
+    let mut last_ns = now_ns();
+    let mut last_delivered = 0;
+    receiver.take_leftovers();
+    loop {
+        match poll.poll(&mut events, Some(Duration::from_millis(20))) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            // Cannot happen with a valid poll; what is missing then counts as lost.
+            Err(_) => break,
+        }
+        receiver.begin_turn();
+        for event in &events {
+            receiver.on_event(event);
+        }
+        receiver.end_turn();
+        if receiver.tally.delivered != last_delivered {
+            (last_delivered, last_ns) = (receiver.tally.delivered, now_ns());
+        }
+        if receiver.orders.shared.is_finished() {
+            let waited = now_ns().saturating_sub(last_ns) > as_ns(GRACE);
+            if waited || (events.is_empty() && receiver.is_complete()) {
+                break;
+            }
+        }
+    }
+    receiver.finish()
+}
+
+/// What is counted while receiving.
+struct Tally {
+    latency: Histogram<u64>,
+    delivered: u64,
+    faults: Faults,
+    disconnected: u64,
+    /// Latency counts for messages meant to leave in this interval.
+    from_ns: u64,
+    to_ns: u64,
+}
+
+struct Receiver {
+    orders: Orders,
+    subscribers: Vec<Subscriber>,
+    /// Per publisher, when the window needs them.
+    marks: Vec<Watermark>,
+    /// Publishers whose mark moved in this turn.
+    moved: Vec<bool>,
+    tally: Tally,
+    scratch: Vec<u8>,
+    answers: Vec<u8>,
+}
+
+impl Receiver {
+    fn new(clients: Vec<Client>, orders: Orders) -> Self {
+        let publishers = orders.publishers;
+        let mut listeners = vec![0_u32; publishers];
+        let subscribers: Vec<Subscriber> = clients
+            .into_iter()
+            .enumerate()
+            .map(|(index, client)| {
+                let publisher = (orders.first + index) % publishers;
+                listeners[publisher] += 1;
+                Subscriber {
+                    link: Some(client.link),
+                    checker: Checker::default(),
+                    publisher,
+                    carry: client.carry,
+                    unsent: Vec::new(),
+                }
+            })
+            .collect();
+        let watched = if orders.window_max > 0 {
+            &listeners[..]
+        } else {
+            &[]
+        };
+        let marks: Vec<Watermark> = watched
+            .iter()
+            .map(|&count| Watermark::new(count, orders.window_max))
+            .collect();
+        for (publisher, mark) in marks.iter().enumerate() {
+            orders
+                .shared
+                .set_low(orders.receiver, publisher, mark.low());
+        }
+        Self {
+            subscribers,
+            moved: vec![false; marks.len()],
+            marks,
+            tally: Tally {
+                latency: histogram(),
+                delivered: 0,
+                faults: Faults::default(),
+                disconnected: 0,
+                from_ns: u64::MAX,
+                to_ns: u64::MAX,
+            },
+            scratch: vec![0; READ_BYTES],
+            answers: Vec::new(),
+            orders,
+        }
+    }
+
+    /// Messages that came together with the SUBACK are not announced by the poll again.
+    fn take_leftovers(&mut self) {
+        self.begin_turn();
+        for index in 0..self.subscribers.len() {
+            if !self.subscribers[index].carry.is_empty() {
+                self.read(index);
+            }
+        }
+        self.end_turn();
+    }
+
+    fn begin_turn(&mut self) {
+        (self.tally.from_ns, self.tally.to_ns) = self.orders.shared.interval();
+    }
+
+    fn end_turn(&mut self) {
+        let shared = &self.orders.shared;
+        let bad = self.tally.faults.total() + self.tally.disconnected;
+        shared.set_delivered(self.orders.receiver, self.tally.delivered, bad);
+        if !self.moved.contains(&true) {
+            return;
+        }
+        for (publisher, moved) in self.moved.iter_mut().enumerate() {
+            if std::mem::take(moved) {
+                shared.set_low(self.orders.receiver, publisher, self.marks[publisher].low());
+            }
+        }
+        shared.nudge_publisher();
+    }
+
+    fn on_event(&mut self, event: &Event) {
+        let index = event.token().0;
+        if event.is_writable() && !self.subscribers[index].unsent.is_empty() {
+            self.subscribers[index].send(&[]);
+        }
+        if event.is_readable() {
+            self.read(index);
+        }
+    }
+
+    /// Reads until the socket is drained.
+    fn read(&mut self, index: usize) {
+        let subscriber = &mut self.subscribers[index];
+        let before = subscriber.checker.next();
+        loop {
+            let Some(link) = &mut subscriber.link else {
+                return;
+            };
+            let kept = subscriber.carry.len();
+            if kept >= self.scratch.len() / 2 {
+                self.scratch.resize(kept * 4, 0);
+            }
+            self.scratch[..kept].copy_from_slice(&subscriber.carry);
+            let read = match link.read(&mut self.scratch[kept..]) {
+                Ok(0) => return self.hang_up(index, before),
+                Ok(read) => read,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return self.hang_up(index, before),
+            };
+            let filled = kept + read;
+            let input = &self.scratch[..filled];
+            // Fresh for each read: nothing that is in `input` was sent later than this bound.
+            let published = self.orders.shared.published(subscriber.publisher);
+            let used = self.tally.apply(
+                input,
+                subscriber.publisher,
+                published,
+                &mut subscriber.checker,
+                self.orders.version,
+                &mut self.answers,
+            );
+            let Some(used) = used else {
+                return self.hang_up(index, before);
+            };
+            subscriber.carry.clear();
+            subscriber.carry.extend_from_slice(&input[used..]);
+            if !self.answers.is_empty() {
+                subscriber.send(&self.answers);
+                self.answers.clear();
+            }
+            if filled < self.scratch.len() {
+                break;
+            }
+        }
+        let after = subscriber.checker.next();
+        if after != before && !self.marks.is_empty() {
+            self.marks[subscriber.publisher].advance(before, after);
+            self.moved[subscriber.publisher] = true;
+        }
+    }
+
+    /// `before` is what the watermark holds for this subscriber.
+    fn hang_up(&mut self, index: usize, before: u64) {
+        let subscriber = &mut self.subscribers[index];
+        if subscriber.link.take().is_none() {
+            return;
+        }
+        self.tally.disconnected += 1;
+        if let Some(mark) = self.marks.get_mut(subscriber.publisher) {
+            mark.remove(before);
+            self.moved[subscriber.publisher] = true;
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        let shared = &self.orders.shared;
+        self.subscribers.iter().all(|subscriber| {
+            subscriber.link.is_none()
+                || (subscriber.checker.next() >= shared.published(subscriber.publisher)
+                    && !subscriber.checker.has_gaps())
+        })
+    }
+
+    fn finish(mut self) -> Received {
+        for subscriber in &self.subscribers {
+            let published = self.orders.shared.published(subscriber.publisher);
+            self.tally.faults.lost += subscriber.checker.missing(published);
+        }
+        Received {
+            latency: self.tally.latency,
+            faults: self.tally.faults,
+            disconnected: self.tally.disconnected,
+        }
+    }
+}
+
+impl Tally {
+    /// Applies the whole packets of `input`; returns the bytes used, `None` if it is malformed.
+    fn apply(
+        &mut self,
+        input: &[u8],
+        publisher: usize,
+        published: u64,
+        checker: &mut Checker,
+        version: Version,
+        answers: &mut Vec<u8>,
+    ) -> Option<usize> {
+        let now = now_ns();
+        let mut at = 0;
+        loop {
+            let rest = &input[at..];
+            let (first, body) = match wire::frame(rest) {
+                Frame::Partial => return Some(at),
+                Frame::Malformed => return None,
+                Frame::Whole { first, body, end } => {
+                    at += end;
+                    (first, &rest[body..end])
+                }
+            };
+            match first >> 4 {
+                wire::PUBLISH => {
+                    let publish = wire::publish(first, body, version)?;
+                    match publish.qos {
+                        0 => {}
+                        1 => wire::push_ack(answers, wire::PUBACK, publish.packet_id),
+                        _ => wire::push_ack(answers, wire::PUBREC, publish.packet_id),
+                    }
+                    self.delivered += 1;
+                    self.check(publish.payload, publisher, published, checker, now);
+                }
+                wire::PUBREL => {
+                    wire::push_ack(answers, wire::PUBCOMP, wire::u16_at(body, 0)?);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[inline]
+    fn check(
+        &mut self,
+        payload: &[u8],
+        publisher: usize,
+        published: u64,
+        checker: &mut Checker,
+        now: u64,
+    ) {
+        let stamp = Stamp::read(payload)
+            .filter(|s| s.publisher as usize == publisher && s.sequence < published);
+        let Some(stamp) = stamp else {
+            self.faults.corrupt += 1;
+            return;
+        };
+        match checker.arrive(stamp.sequence) {
+            Arrival::InOrder | Arrival::Ahead => {}
+            Arrival::Late => self.faults.reordered += 1,
+            Arrival::Duplicate => self.faults.duplicated += 1,
+        }
+        if stamp.intended_ns >= self.from_ns && stamp.intended_ns < self.to_ns {
+            self.latency
+                .saturating_record(now.saturating_sub(stamp.intended_ns));
+        }
+    }
+}
+
+impl Subscriber {
+    /// Sends what is waiting, then `bytes`; keeps what the kernel does not take.
+    fn send(&mut self, bytes: &[u8]) {
+        let Some(link) = &mut self.link else { return };
+        self.unsent.extend_from_slice(bytes);
+        // An error shows at the next read.
+        if let Ok(sent) = link.write(&self.unsent) {
+            self.unsent.drain(..sent);
+        }
+    }
+}

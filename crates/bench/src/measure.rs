@@ -1,0 +1,156 @@
+//! What one measurement yields, the same for all workloads.
+
+use hdrhistogram::Histogram;
+
+use crate::sequence::Faults;
+
+/// What a number counts; decides how it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Events per second.
+    PerSecond,
+    /// Microseconds; shown as µs, ms or s.
+    Micros,
+    /// Bytes; shown as KiB and so on.
+    Bytes,
+    /// Hundredths.
+    Percent,
+    /// A plain number.
+    Count,
+}
+
+/// A name under which a figure is known in tables and JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Metric {
+    /// In JSON; the unit is its last word.
+    pub(crate) key: &'static str,
+    /// In tables.
+    pub(crate) label: &'static str,
+    pub(crate) unit: Unit,
+    /// Whether the ratio to the floor says something.
+    pub(crate) against_floor: bool,
+}
+
+impl Metric {
+    pub(crate) const fn new(key: &'static str, label: &'static str, unit: Unit) -> Self {
+        Self {
+            key,
+            label,
+            unit,
+            against_floor: false,
+        }
+    }
+
+    pub(crate) const fn against_floor(mut self) -> Self {
+        self.against_floor = true;
+        self
+    }
+}
+
+/// Whether a measurement may be believed, and what it says about the server.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Verdict {
+    /// Everything arrived once and in order.
+    Sound,
+    /// The generator could not do more: the server's figure is a lower bound.
+    GeneratorLimited(String),
+    /// Loss, duplicates, wrong order, lost connections, or too slow for the offered load.
+    Failed(String),
+}
+
+/// Counts over equal steps of time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Series {
+    pub(crate) step_s: f64,
+    pub(crate) counts: Vec<u64>,
+}
+
+/// One measurement of one server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leg {
+    /// `None` where a figure could not be had.
+    pub(crate) figures: Vec<(Metric, Option<f64>)>,
+    pub(crate) faults: Faults,
+    /// Connections and requests that failed.
+    pub(crate) failed: u64,
+    /// The offered load was not carried: how so.
+    pub(crate) behind: Option<String>,
+    /// The generator was the limit: how so.
+    pub(crate) limited: Option<String>,
+    pub(crate) series: Series,
+    /// In nanoseconds.
+    pub(crate) latency: Option<Histogram<u64>>,
+}
+
+impl Leg {
+    pub(crate) fn push(&mut self, metric: Metric, value: impl Into<Option<f64>>) {
+        self.figures.push((metric, value.into()));
+    }
+
+    pub(crate) fn figure(&self, key: &str) -> Option<f64> {
+        self.figures
+            .iter()
+            .find(|(metric, _)| metric.key == key)
+            .and_then(|(_, value)| *value)
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        let faults = self.faults;
+        let counts = [
+            (faults.lost, "lost"),
+            (faults.duplicated, "duplicated"),
+            (faults.reordered, "out of order"),
+            (faults.corrupt, "corrupt or foreign"),
+            (self.failed, "failed"),
+        ];
+        let wrong: Vec<String> = counts
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .chain(self.behind.clone())
+            .collect();
+        if !wrong.is_empty() {
+            return Verdict::Failed(wrong.join(", "));
+        }
+        self.limited
+            .clone()
+            .map_or(Verdict::Sound, Verdict::GeneratorLimited)
+    }
+}
+
+/// The median, 99th and 99.9th percentile and maximum, in microseconds.
+pub(crate) fn push_latency(leg: &mut Leg, latency: Histogram<u64>, metrics: &[(Metric, f64)]) {
+    for (metric, quantile) in metrics {
+        let value = latency.value_at_quantile(*quantile) as f64 / 1_000.0;
+        leg.push(*metric, (!latency.is_empty()).then_some(value));
+    }
+    leg.latency = Some(latency);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_name_what_is_wrong() {
+        let mut leg = Leg::default();
+        assert_eq!(leg.verdict(), Verdict::Sound);
+        leg.limited = Some("busy".into());
+        assert_eq!(leg.verdict(), Verdict::GeneratorLimited("busy".into()));
+        leg.faults.lost = 3;
+        leg.failed = 1;
+        assert_eq!(leg.verdict(), Verdict::Failed("3 lost, 1 failed".into()));
+        leg.behind = Some("only half".into());
+        assert_eq!(
+            leg.verdict(),
+            Verdict::Failed("3 lost, 1 failed, only half".into())
+        );
+    }
+
+    #[test]
+    fn a_failure_outranks_a_limited_generator() {
+        let failed = Verdict::Failed(String::new());
+        let limited = Verdict::GeneratorLimited(String::new());
+        assert!(failed > limited && limited > Verdict::Sound);
+    }
+}

@@ -1,0 +1,178 @@
+//! What a process costs: CPU time and resident memory, from /proc.
+
+use std::collections::HashMap;
+use std::fs;
+
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
+use nix::unistd::{SysconfVar, sysconf};
+
+/// CPU time and memory of a process and all of its children at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Usage {
+    /// User and system time of all threads so far, in seconds.
+    pub(crate) cpu_s: f64,
+    /// Resident memory (VmRSS), in bytes.
+    pub(crate) rss: u64,
+    /// Proportional share of resident memory, in bytes; 0 where it may not be read.
+    pub(crate) pss: u64,
+}
+
+/// What a process tree uses now; `None` if the process is gone or may not be looked at.
+pub(crate) fn usage(pid: u32) -> Option<Usage> {
+    let ticks_per_s = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100) as f64;
+    let mut total = Usage::default();
+    let mut found = false;
+    for pid in family(pid) {
+        let Some(stat) = Stat::read(pid) else {
+            continue;
+        };
+        found = true;
+        total.cpu_s += stat.ticks as f64 / ticks_per_s;
+        total.rss += proc_kib(pid, "status", "VmRSS:");
+        total.pss += proc_kib(pid, "smaps_rollup", "Pss:");
+    }
+    found.then_some(total)
+}
+
+/// CPU seconds of a process tree so far: cheaper than [`usage`], for the edges of a measurement.
+pub(crate) fn cpu_s(pid: u32) -> Option<f64> {
+    let ticks_per_s = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100) as f64;
+    let stats: Vec<Stat> = family(pid).into_iter().filter_map(Stat::read).collect();
+    (!stats.is_empty()).then(|| {
+        stats
+            .iter()
+            .map(|stat| stat.ticks as f64 / ticks_per_s)
+            .sum()
+    })
+}
+
+/// CPU seconds of this process so far, all threads.
+pub(crate) fn own_cpu_s() -> f64 {
+    getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
+        let seconds =
+            |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+        seconds(usage.user_time()) + seconds(usage.system_time())
+    })
+}
+
+/// CPU seconds of the calling thread so far.
+pub(crate) fn thread_cpu_s() -> f64 {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(0.0, |time| {
+        time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9
+    })
+}
+
+/// Allows as many descriptors as this user may have; returns the limit.
+pub(crate) fn raise_descriptor_limit() -> u64 {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return 1_024;
+    };
+    match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+        Ok(()) => hard,
+        Err(_) => soft,
+    }
+}
+
+/// SYNs and finished handshakes that listeners of this machine dropped since boot, because their
+/// backlog was full; `None` where the kernel does not say.
+pub(crate) fn listen_drops() -> Option<u64> {
+    let text = fs::read_to_string("/proc/net/netstat").ok()?;
+    parse_listen_drops(&text)
+}
+
+fn parse_listen_drops(text: &str) -> Option<u64> {
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let (names, values) = (lines.next()?, lines.next()?);
+    names
+        .split_whitespace()
+        .zip(values.split_whitespace())
+        .find(|(name, _)| *name == "ListenDrops")
+        .and_then(|(_, value)| value.parse().ok())
+}
+
+/// The fields of /proc/PID/stat that matter here.
+#[derive(Debug, PartialEq)]
+struct Stat {
+    parent: u32,
+    /// User plus system time of all threads, in clock ticks.
+    ticks: u64,
+}
+
+impl Stat {
+    fn read(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        // The name in parentheses may itself contain spaces and parentheses.
+        let (_, rest) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+        Some(Self {
+            parent: u32::try_from(number(1)?).ok()?,
+            ticks: number(11)? + number(12)?,
+        })
+    }
+}
+
+/// `pid` and all of its descendants.
+fn family(pid: u32) -> Vec<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let child = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        if let Some((child, stat)) = child.and_then(|child| Some((child, Stat::read(child)?))) {
+            children.entry(stat.parent).or_default().push(child);
+        }
+    }
+    let mut members = vec![pid];
+    let mut at = 0;
+    while at < members.len() {
+        members.extend(children.remove(&members[at]).unwrap_or_default());
+        at += 1;
+    }
+    members
+}
+
+fn proc_kib(pid: u32, file: &str, key: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    text.lines()
+        .find_map(|line| line.strip_prefix(key))
+        .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
+        .map_or(0, |kib| kib * 1_024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_is_read_past_strange_names() {
+        let text = "7 (a) b (c)) S 3 7 7 0 -1 0 1 0 0 0 120 30 9 9 20 0 2 0";
+        assert_eq!(
+            Stat::parse(text),
+            Some(Stat {
+                parent: 3,
+                ticks: 150
+            })
+        );
+        assert_eq!(Stat::parse("7 (x"), None);
+        assert_eq!(Stat::parse("7 (x) S 1"), None);
+    }
+
+    #[test]
+    fn this_process_uses_memory() {
+        let usage = usage(std::process::id()).unwrap();
+        assert!(usage.rss > 100_000, "{usage:?}");
+        assert_eq!(super::usage(u32::MAX), None);
+    }
+
+    #[test]
+    fn listen_drops_are_found_by_name() {
+        let text = "TcpExt: A ListenDrops B\nTcpExt: 1 42 3\nIpExt: A\nIpExt: 0\n";
+        assert_eq!(parse_listen_drops(text), Some(42));
+        assert_eq!(parse_listen_drops("IpExt: A\nIpExt: 0\n"), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! Numbers as people read them.
+
+use crate::measure::Unit;
+
+/// A figure with its unit.
+pub(crate) fn figure(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::PerSecond | Unit::Count => grouped(value),
+        Unit::Percent => format!("{value:.0} %"),
+        Unit::Micros => duration(value),
+        Unit::Bytes => bytes(value),
+    }
+}
+
+/// Whole numbers with commas; three digits at least.
+pub(crate) fn grouped(value: f64) -> String {
+    if value != 0.0 && value.abs() < 100.0 && value.fract() != 0.0 {
+        return format!("{value:.1}");
+    }
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    if value <= -0.5 {
+        text.push('-');
+    }
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn three_digits(value: f64) -> String {
+    if value < 10.0 {
+        format!("{value:.2}")
+    } else if value < 100.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
+    }
+}
+
+fn duration(micros: f64) -> String {
+    let (value, unit) = if micros < 1e3 {
+        (micros, "µs")
+    } else if micros < 1e6 {
+        (micros / 1e3, "ms")
+    } else {
+        (micros / 1e6, "s")
+    };
+    format!("{} {unit}", three_digits(value))
+}
+
+fn bytes(value: f64) -> String {
+    let (value, unit) = if value < 1_024.0 {
+        return format!("{value:.0} B");
+    } else if value < 1_048_576.0 {
+        (value / 1_024.0, "KiB")
+    } else {
+        (value / 1_048_576.0, "MiB")
+    };
+    format!("{} {unit}", three_digits(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_have_units() {
+        let cases = [
+            (105_000.4, Unit::PerSecond, "105,000"),
+            (999.0, Unit::Count, "999"),
+            (1_000.0, Unit::Count, "1,000"),
+            (1_234_567.0, Unit::Count, "1,234,567"),
+            (0.0, Unit::Count, "0"),
+            (-1_234.0, Unit::Count, "-1,234"),
+            (7.345, Unit::Micros, "7.34 µs"),
+            (12_345.0, Unit::Micros, "12.3 ms"),
+            (3.75e6, Unit::Micros, "3.75 s"),
+            (922.0, Unit::Bytes, "922 B"),
+            (1_740.0, Unit::Bytes, "1.70 KiB"),
+            (350_000_000.0, Unit::Bytes, "334 MiB"),
+            (45.3, Unit::Percent, "45 %"),
+        ];
+        for (value, unit, text) in cases {
+            assert_eq!(figure(value, unit), text);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The table for people.
+
+use std::fmt::Write;
+
+use super::number::{figure, grouped};
+use crate::measure::{Metric, Series, Verdict};
+use crate::runner::{Outcome, Results};
+use crate::stats::Spread;
+use crate::workload::Workload;
+
+/// Everything about one workload as text that ends with a newline.
+pub(crate) fn render(workload: &dyn Workload, results: &Results, pairs: u32) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "\n{}", workload.title());
+    let _ = writeln!(text, "medians of {pairs} interleaved pairs\n");
+    text.push_str(&align(&rows(workload, results)));
+    text.push_str(&ratios(results));
+    if let Some(published) = workload.published() {
+        for note in published.notes {
+            let _ = writeln!(text, "  {note}");
+        }
+    }
+    if let Some(leg) = results
+        .servers
+        .first()
+        .and_then(|server| server.sound_legs().last())
+    {
+        text.push_str(&series(&leg.series));
+    }
+    for outcome in results.floors.iter().chain(&results.servers) {
+        match outcome.verdict() {
+            Verdict::Sound => {}
+            Verdict::GeneratorLimited(why) => {
+                let _ = writeln!(
+                    text,
+                    "  {}: the generator was the limit: {why}",
+                    outcome.name
+                );
+            }
+            Verdict::Failed(why) => {
+                let _ = writeln!(text, "  {}: NOT SOUND: {why}", outcome.name);
+            }
+        }
+    }
+    text
+}
+
+/// The figures that any server has, in the order of the first that has some.
+pub(crate) fn metrics(results: &Results) -> Vec<Metric> {
+    let mut metrics: Vec<Metric> = Vec::new();
+    for outcome in results.servers.iter().chain(&results.floors) {
+        for (metric, _) in outcome.sound_legs().flat_map(|leg| &leg.figures) {
+            if !metrics.iter().any(|known| known.key == metric.key) {
+                metrics.push(*metric);
+            }
+        }
+    }
+    metrics
+}
+
+fn rows(workload: &dyn Workload, results: &Results) -> Vec<Vec<String>> {
+    let metrics = metrics(results);
+    let mut header = vec![String::new()];
+    header.extend(metrics.iter().map(|metric| metric.label.to_owned()));
+    header.push("lost".into());
+    let mut rows = vec![header];
+    if let Some(published) = workload.published() {
+        let mut row = vec![published.source.to_owned()];
+        row.extend(metrics.iter().map(|metric| {
+            let found = published.figures.iter().find(|(key, _)| *key == metric.key);
+            found.map_or_else(|| "–".into(), |(_, value)| figure(*value, metric.unit))
+        }));
+        row.push("0".into());
+        rows.push(row);
+    }
+    for outcome in results.floors.iter().chain(&results.servers) {
+        let mut row = vec![outcome.name.clone()];
+        row.extend(metrics.iter().map(|metric| {
+            let spread = outcome.spread(metric.key);
+            spread.map_or_else(|| "–".into(), |spread| figure(spread.median, metric.unit))
+        }));
+        let lost: u64 = outcome
+            .sound_legs()
+            .map(|leg| leg.faults.lost + leg.failed)
+            .sum();
+        row.push(grouped(lost as f64));
+        rows.push(row);
+    }
+    rows
+}
+
+/// First column to the left, the others to the right.
+fn align(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+    };
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| width(column).unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::from("  ");
+        for (column, cell) in row.iter().enumerate() {
+            let pad = " ".repeat(widths[column] - cell.chars().count());
+            if column == 0 {
+                line.push_str(&format!("{cell}{pad}"));
+            } else {
+                line.push_str(&format!("  {pad}{cell}"));
+            }
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn ratios(results: &Results) -> String {
+    let metrics: Vec<Metric> = metrics(results)
+        .into_iter()
+        .filter(|metric| metric.against_floor)
+        .collect();
+    let mut lines = Vec::new();
+    for server in &results.servers {
+        for floor in &results.floors {
+            for metric in &metrics {
+                if let Some(ratio) = server.ratio(floor, metric.key) {
+                    lines.push(vec![
+                        server.name.clone(),
+                        metric.label.to_owned(),
+                        times(&ratio),
+                        floor.name.clone(),
+                    ]);
+                }
+            }
+        }
+    }
+    lines.extend(rivals(results, &metrics));
+    if lines.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("\n");
+    for line in lines {
+        let _ = writeln!(
+            text,
+            "  {:<24} {:<16} {} {}",
+            line[0], line[1], line[2], line[3]
+        );
+    }
+    text
+}
+
+/// The measured server against each rival.
+fn rivals(results: &Results, metrics: &[Metric]) -> Vec<Vec<String>> {
+    let Some((own, rivals)) = results.servers.split_first() else {
+        return Vec::new();
+    };
+    let line = |rival: &Outcome, metric: &Metric| {
+        let ratio = own.ratio(rival, metric.key)?;
+        Some(vec![
+            own.name.clone(),
+            metric.label.to_owned(),
+            times(&ratio),
+            rival.name.clone(),
+        ])
+    };
+    rivals
+        .iter()
+        .flat_map(|rival| metrics.iter().filter_map(move |metric| line(rival, metric)))
+        .collect()
+}
+
+fn times(ratio: &Spread) -> String {
+    format!("{:.2} × ({:.2}–{:.2})", ratio.median, ratio.low, ratio.high)
+}
+
+/// The table that the originals printed.
+fn series(series: &Series) -> String {
+    if series.counts.len() < 2 {
+        return String::new();
+    }
+    let mut rows = vec![vec!["second".into(), "completed".into(), "total".into()]];
+    let mut total = 0;
+    for (index, count) in series.counts.iter().enumerate() {
+        total += count;
+        let from = index as f64 * series.step_s;
+        let digits = if series.step_s < 1.0 { 3 } else { 0 };
+        let name = format!("{from:.digits$}–{:.digits$}", from + series.step_s);
+        rows.push(vec![name, grouped(*count as f64), grouped(total as f64)]);
+    }
+    format!("\n{}", align(&rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_with_wide_letters() {
+        let rows = [
+            vec!["".into(), "µs".into()],
+            vec!["floor".into(), "1,000".into()],
+        ];
+        assert_eq!(align(&rows), "            µs\n  floor  1,000\n");
+    }
+
+    #[test]
+    fn the_series_adds_up() {
+        let text = series(&Series {
+            step_s: 1.0,
+            counts: vec![590, 24_683],
+        });
+        assert!(text.contains("1–2        24,683  25,273"), "{text}");
+        assert_eq!(series(&Series::default()), "");
+    }
+}

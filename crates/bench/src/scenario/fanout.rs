@@ -1,0 +1,330 @@
+//! A3, massive-connection messaging: a few publishers, thousands of subscribers.
+
+mod load;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::error::BenchError;
+use crate::floor::FloorKind;
+use crate::measure::{Leg, Metric, Unit, push_latency};
+use crate::progress::Progress;
+use crate::stamp::STAMP_LEN;
+use crate::target::{Needs, Running};
+use crate::wire::Version;
+use crate::workload::{Published, Workload};
+
+use load::{Load, Outcome};
+
+const DELIVERIES: Metric = Metric::new("deliveries_per_s", "deliveries/s", Unit::PerSecond);
+const CPU: Metric =
+    Metric::new("cpu_per_delivery_us", "CPU/delivery", Unit::Micros).against_floor();
+const P50: Metric = Metric::new("latency_p50_us", "p50", Unit::Micros);
+const P99: Metric = Metric::new("latency_p99_us", "p99", Unit::Micros).against_floor();
+const P999: Metric = Metric::new("latency_p999_us", "p99.9", Unit::Micros);
+const SERVER_CPU: Metric = Metric::new("server_cpu_percent", "CPU", Unit::Percent);
+const RSS: Metric = Metric::new("server_rss_bytes", "RSS", Unit::Bytes);
+const NETWORK: Metric = Metric::new("gigabit_share_percent", "of 1 Gbit/s", Unit::Percent);
+const GENERATOR: Metric = Metric::new(
+    "generator_cpu_per_delivery_us",
+    "generator/delivery",
+    Unit::Micros,
+);
+const WINDOW: Metric = Metric::new("window_messages", "window", Unit::Count);
+
+/// Bytes of all messages outstanding at the largest window: what the kernel's buffers hold.
+const OUTSTANDING_BYTES_MAX: usize = 512 * 1_024 * 1_024;
+/// Bytes outstanding per subscriber at the largest window.
+const BACKLOG_BYTES_MAX: usize = 512 * 1_024;
+/// Ethernet, IP and TCP headers of a small segment, as a share of a link would count them.
+const FRAME_BYTES: f64 = 78.0;
+
+/// How fast publishers publish.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Rate {
+    /// Messages per second and publisher, by the clock.
+    Paced(f64),
+    /// As fast as the slowest subscriber follows without loss.
+    Max,
+}
+
+impl std::str::FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "max" => Ok(Self::Max),
+            _ => match text.parse::<f64>() {
+                Ok(rate) if rate > 0.0 && rate <= 1e6 => Ok(Self::Paced(rate)),
+                _ => Err("a number of messages per second (at most 1,000,000), or max".into()),
+            },
+        }
+    }
+}
+
+/// The load.
+#[derive(Clone, Debug)]
+pub(crate) struct Fanout {
+    pub(crate) preset: &'static str,
+    pub(crate) publishers: usize,
+    pub(crate) subscribers: usize,
+    pub(crate) rate: Rate,
+    pub(crate) payload: usize,
+    pub(crate) qos: u8,
+    pub(crate) retain: bool,
+    pub(crate) version: Version,
+    pub(crate) warmup: Duration,
+    pub(crate) seconds: Duration,
+    /// Receiver threads.
+    pub(crate) workers: usize,
+    /// Messages outstanding per publisher at rate max; found by ramping if `None`.
+    pub(crate) window: Option<u64>,
+    pub(crate) published: Option<Published>,
+    /// Best windows found so far, by subject.
+    pub(crate) windows: HashMap<usize, u64>,
+}
+
+impl Fanout {
+    /// Refuses what makes no sense.
+    pub(crate) fn check(&self) -> Result<(), BenchError> {
+        if self.payload < STAMP_LEN {
+            let text = format!("--payload must be at least {STAMP_LEN}: each message is stamped");
+            return Err(BenchError::usage(text));
+        }
+        if self.publishers == 0 || self.subscribers < self.publishers {
+            return Err(BenchError::usage(
+                "each publisher needs at least one subscriber",
+            ));
+        }
+        Ok(())
+    }
+
+    fn window_max(&self) -> u64 {
+        let each = BACKLOG_BYTES_MAX / self.payload;
+        let all = OUTSTANDING_BYTES_MAX / self.payload / self.subscribers;
+        each.min(all).clamp(1, 8_192) as u64
+    }
+
+    fn load(&self) -> Load<'_> {
+        Load {
+            plan: self,
+            window_max: if self.rate == Rate::Max {
+                self.window_max()
+            } else {
+                0
+            },
+        }
+    }
+
+    fn subscribers_per_topic(&self) -> f64 {
+        self.subscribers as f64 / self.publishers as f64
+    }
+
+    /// Deliveries per second that the schedule demands.
+    fn offered(&self) -> Option<f64> {
+        match self.rate {
+            Rate::Paced(rate) => Some(rate * self.subscribers as f64),
+            Rate::Max => None,
+        }
+    }
+
+    fn evaluate(&self, outcome: Outcome) -> Leg {
+        let mut leg = Leg {
+            faults: outcome.faults,
+            failed: outcome.disconnected + outcome.unacknowledged,
+            series: outcome.series,
+            ..Leg::default()
+        };
+        let rate = outcome.deliveries as f64 / outcome.seconds;
+        let each = |cpu_s: f64| cpu_s * 1e6 / (outcome.deliveries.max(1)) as f64;
+        leg.push(DELIVERIES, rate);
+        if self.rate == Rate::Max {
+            leg.figures[0].0.against_floor = true;
+            leg.push(WINDOW, outcome.window as f64);
+        }
+        leg.push(CPU, outcome.server_cpu_s.map(each));
+        push_latency(
+            &mut leg,
+            outcome.latency,
+            &[(P50, 0.5), (P99, 0.99), (P999, 0.999)],
+        );
+        leg.push(
+            SERVER_CPU,
+            outcome
+                .server_cpu_s
+                .map(|cpu| cpu / outcome.seconds * 100.0),
+        );
+        leg.push(RSS, outcome.usage.map(|usage| usage.rss as f64));
+        leg.push(
+            NETWORK,
+            rate * (self.payload as f64 + FRAME_BYTES) * 8.0 / 1e9 * 100.0,
+        );
+        leg.push(GENERATOR, each(outcome.generator_cpu_s));
+        if let Some(offered) = self.offered().filter(|offered| rate < offered * 0.98) {
+            leg.behind = Some(format!(
+                "carried {:.0} % of the load",
+                rate / offered * 100.0
+            ));
+        }
+        let server_busy = outcome.server_cpu_s.unwrap_or(f64::MAX) / outcome.seconds;
+        let late_ms = outcome.lateness.value_at_quantile(0.99) as f64 / 1e6;
+        if outcome.busiest_thread > 0.97 && server_busy < 0.9 {
+            leg.limited = Some("a generator thread was busy all the time".into());
+        } else if self.rate != Rate::Max && late_ms > 50.0 {
+            leg.limited = Some(format!("1 % of messages left {late_ms:.0} ms late or more"));
+        }
+        leg
+    }
+}
+
+impl Workload for Fanout {
+    fn name(&self) -> &'static str {
+        "fanout"
+    }
+
+    fn title(&self) -> String {
+        let rate = match self.rate {
+            Rate::Paced(rate) => format!("{rate} msg/s"),
+            Rate::Max => "as fast as lossless".into(),
+        };
+        format!(
+            "{}: {} publishers × {rate} × {} B to {} subscribers ({:.0} per topic), QoS {}{}, MQTT {}",
+            self.preset,
+            self.publishers,
+            self.payload,
+            self.subscribers,
+            self.subscribers_per_topic(),
+            self.qos,
+            if self.retain { ", RETAIN" } else { "" },
+            self.version.as_str(),
+        )
+    }
+
+    fn parameters(&self) -> Map<String, Value> {
+        let rate = match self.rate {
+            Rate::Paced(rate) => json!(rate),
+            Rate::Max => json!("max"),
+        };
+        let value = json!({
+            "preset": self.preset,
+            "publishers": self.publishers,
+            "subscribers": self.subscribers,
+            "rate_per_publisher": rate,
+            "payload_bytes": self.payload,
+            "qos": self.qos,
+            "retain": self.retain,
+            "version": self.version.as_str(),
+            "warmup_seconds": self.warmup.as_secs_f64(),
+            "seconds": self.seconds.as_secs_f64(),
+            "workers": self.workers,
+            "window": self.window,
+        });
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    fn floors(&self) -> Vec<FloorKind> {
+        vec![if self.rate == Rate::Max {
+            FloorKind::Batch
+        } else {
+            FloorKind::Send
+        }]
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            connections: self.publishers + self.subscribers,
+            payload: self.payload,
+            version: self.version,
+        }
+    }
+
+    fn plan(&self) -> Vec<String> {
+        let mut plan = vec![
+            format!(
+                "open {} subscribers, one topic each, and wait for every SUBACK",
+                self.subscribers
+            ),
+            format!(
+                "open {} publishers, each on a topic of its own",
+                self.publishers
+            ),
+        ];
+        match self.rate {
+            Rate::Paced(rate) => plan.push(format!(
+                "publish {rate} messages/s per publisher by the clock: {:.0} deliveries/s",
+                rate * self.subscribers as f64
+            )),
+            Rate::Max => plan.push(format!(
+                "keep a window of messages outstanding per publisher until the slowest subscriber \
+                 has them; {}",
+                self.window.map_or_else(
+                    || format!("find the best window by ramping 1…{}", self.window_max()),
+                    |window| format!("window {window}")
+                )
+            )),
+        }
+        plan.push(format!(
+            "warm up {:.0} s, measure {:.0} s, wait for what is still on its way",
+            self.warmup.as_secs_f64(),
+            self.seconds.as_secs_f64()
+        ));
+        plan.push(
+            "check loss, duplicates and order by sequence numbers; latency from the intended \
+             send time"
+                .into(),
+        );
+        plan
+    }
+
+    fn published(&self) -> Option<Published> {
+        self.published.clone()
+    }
+
+    fn leg(
+        &mut self,
+        subject: usize,
+        running: &mut Running,
+        progress: &Progress,
+    ) -> Result<Leg, BenchError> {
+        if self.rate == Rate::Max && !self.windows.contains_key(&subject) {
+            let window = match self.window {
+                Some(window) => window.min(self.window_max()),
+                None => self.load().ramp(running, progress)?,
+            };
+            self.windows.insert(subject, window);
+        }
+        let window = self.windows.get(&subject).copied().unwrap_or(0);
+        let outcome = self.load().run(running, window, progress)?;
+        Ok(self.evaluate(outcome))
+    }
+}
+
+/// What ICE Technology published in 2005 for the two scenarios.
+pub(crate) fn published_ice(scenario: u8) -> Published {
+    let source = "iPush V2 (ICE, 2005)";
+    let notes = vec![
+        "published: one Pentium 4 at 3.0 GHz for the server, two more machines for the clients",
+    ];
+    let figures = if scenario == 1 {
+        vec![
+            ("deliveries_per_s", 30_000.0),
+            ("server_cpu_percent", 50.0),
+            ("server_rss_bytes", 287_960.0 * 1_024.0),
+            ("gigabit_share_percent", 26.0),
+        ]
+    } else {
+        vec![
+            ("deliveries_per_s", 105_000.0),
+            ("server_cpu_percent", 45.0),
+            ("server_rss_bytes", 342_172.0 * 1_024.0),
+            ("gigabit_share_percent", 13.0),
+        ]
+    };
+    Published {
+        source,
+        figures,
+        notes,
+    }
+}

@@ -1,0 +1,414 @@
+//! Drives one fan-out: opens the clients, sets the pace, reads the meters.
+
+use std::collections::HashMap;
+use std::fs;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use mio::Poll;
+
+use super::{Fanout, Rate};
+use crate::clock::{SECOND_NS, as_ns, now_ns, sleep_until_ns};
+use crate::error::{BenchError, Doing};
+use crate::load::crowd::{self, Client, Plan};
+use crate::load::publisher::{Press, Published, Schedule};
+use crate::load::receiver::{self, Orders, Received};
+use crate::load::shared::Shared;
+use crate::load::{histogram, join, spawn};
+use crate::measure::Series;
+use crate::process::{self, Usage};
+use crate::progress::Progress;
+use crate::scenario::run_id;
+use crate::sequence::Faults;
+use crate::target::Running;
+use crate::wire::PublishTemplate;
+
+/// Connections on their way at once: well below any listen backlog.
+const AT_ONCE: usize = 100;
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Each window of a ramp settles and is then measured this long.
+const RAMP_SETTLE: Duration = Duration::from_millis(300);
+const RAMP_MEASURE: Duration = Duration::from_millis(700);
+
+/// One fan-out to be driven.
+pub(super) struct Load<'a> {
+    pub(super) plan: &'a Fanout,
+    /// 0 when paced.
+    pub(super) window_max: u64,
+}
+
+/// What came of it.
+pub(super) struct Outcome {
+    /// Received within the measured interval.
+    pub(super) deliveries: u64,
+    pub(super) seconds: f64,
+    pub(super) window: u64,
+    pub(super) latency: Histogram<u64>,
+    pub(super) lateness: Histogram<u64>,
+    pub(super) faults: Faults,
+    pub(super) disconnected: u64,
+    pub(super) unacknowledged: u64,
+    pub(super) server_cpu_s: Option<f64>,
+    pub(super) generator_cpu_s: f64,
+    /// Share of the interval that the busiest generator thread was running.
+    pub(super) busiest_thread: f64,
+    pub(super) usage: Option<Usage>,
+    pub(super) series: Series,
+}
+
+/// The threads of one load.
+struct Threads {
+    shared: Arc<Shared>,
+    receivers: Vec<JoinHandle<Result<Received, BenchError>>>,
+    publisher: JoinHandle<Result<Published, BenchError>>,
+    /// Starts the publisher.
+    start: mpsc::Sender<Schedule>,
+}
+
+impl Load<'_> {
+    /// Measures once.
+    pub(super) fn run(
+        &self,
+        running: &mut Running,
+        window: u64,
+        progress: &Progress,
+    ) -> Result<Outcome, BenchError> {
+        progress.show("connecting");
+        let threads = self.open(running)?;
+        let plan = self.plan;
+        let start_ns = now_ns() + SECOND_NS / 20;
+        let from_ns = start_ns + as_ns(plan.warmup);
+        let to_ns = from_ns + as_ns(plan.seconds);
+        threads.shared.set_window(window);
+        threads.shared.set_interval(from_ns, to_ns);
+        threads.begin(start_ns, to_ns, plan.rate);
+        progress.show("warming up");
+        sleep_until_ns(from_ns);
+        let before = Meters::read(running, &threads.shared);
+        let counts = follow(&threads.shared, from_ns, to_ns, progress);
+        let after = Meters::read(running, &threads.shared);
+        let usage = running.usage();
+        progress.show("waiting for the last messages");
+        let ended = threads.end()?;
+        Ok(Outcome {
+            deliveries: after.delivered - before.delivered,
+            seconds: (after.at_ns - before.at_ns) as f64 / SECOND_NS as f64,
+            window,
+            latency: ended.latency,
+            lateness: ended.lateness,
+            faults: ended.faults,
+            disconnected: ended.disconnected,
+            unacknowledged: ended.unacknowledged,
+            server_cpu_s: after
+                .server_cpu_s
+                .zip(before.server_cpu_s)
+                .map(|(a, b)| a - b),
+            generator_cpu_s: after.own_cpu_s - before.own_cpu_s,
+            busiest_thread: after.busiest_since(&before),
+            usage,
+            series: Series {
+                step_s: 1.0,
+                counts,
+            },
+        })
+    }
+
+    /// Finds the window with the highest rate that loses nothing.
+    pub(super) fn ramp(
+        &self,
+        running: &mut Running,
+        progress: &Progress,
+    ) -> Result<u64, BenchError> {
+        let threads = self.open(running)?;
+        let shared = Arc::clone(&threads.shared);
+        shared.set_window(1);
+        threads.begin(now_ns(), u64::MAX, Rate::Max);
+        let (mut best_window, mut best_rate) = (1, 0.0);
+        let mut window = 1;
+        while window <= self.window_max && shared.faults() == 0 {
+            shared.set_window(window);
+            std::thread::sleep(RAMP_SETTLE);
+            let (count, begun_ns) = (shared.delivered(), now_ns());
+            std::thread::sleep(RAMP_MEASURE);
+            let seconds = (now_ns() - begun_ns) as f64 / SECOND_NS as f64;
+            let rate = (shared.delivered() - count) as f64 / seconds;
+            progress.show(&format!("ramping: window {window}, {rate:.0} deliveries/s"));
+            if shared.faults() > 0 || rate == 0.0 {
+                break;
+            }
+            if rate > best_rate {
+                (best_window, best_rate) = (window, rate);
+            } else if rate < best_rate * 0.8 {
+                break;
+            }
+            window *= 2;
+        }
+        threads.end()?;
+        Ok(best_window)
+    }
+
+    fn open(&self, running: &Running) -> Result<Threads, BenchError> {
+        let plan = self.plan;
+        let shared = Arc::new(Shared::new(plan.publishers, plan.workers));
+        let run = Arc::new(run_id());
+        let (ready, is_ready) = mpsc::channel();
+        let mut receivers = Vec::new();
+        for receiver in 0..plan.workers {
+            let first = plan.subscribers * receiver / plan.workers;
+            let end = plan.subscribers * (receiver + 1) / plan.workers;
+            let job = Opening {
+                plan: plan.clone(),
+                run: Arc::clone(&run),
+                login: running.login.clone(),
+                endpoint: running.endpoint.clone(),
+                first,
+                count: end - first,
+            };
+            let (shared, ready) = (Arc::clone(&shared), ready.clone());
+            let window_max = self.window_max;
+            receivers.push(spawn("receiver", move || {
+                let opened = job.subscribers();
+                let _ = ready.send(opened.is_ok());
+                let (poll, clients) = opened?;
+                let orders = Orders {
+                    shared,
+                    receiver,
+                    first: job.first,
+                    publishers: job.plan.publishers,
+                    version: job.plan.version,
+                    window_max,
+                };
+                Ok(receiver::run(poll, clients, orders))
+            })?);
+        }
+        let subscribed = (0..plan.workers).all(|_| is_ready.recv() == Ok(true));
+        let job = Opening {
+            plan: plan.clone(),
+            run,
+            login: running.login.clone(),
+            endpoint: running.endpoint.clone(),
+            first: plan.subscribers,
+            count: plan.publishers,
+        };
+        let (start, started) = mpsc::channel();
+        let publisher = {
+            let shared = Arc::clone(&shared);
+            spawn("publisher", move || job.publish(&shared, &started, &ready))?
+        };
+        let connected = is_ready.recv() == Ok(true);
+        let threads = Threads {
+            shared,
+            receivers,
+            publisher,
+            start,
+        };
+        if !subscribed || !connected {
+            threads.end()?;
+            return Err(BenchError::server("the clients did not all connect"));
+        }
+        Ok(threads)
+    }
+}
+
+/// What a load thread needs to open its clients.
+struct Opening {
+    plan: Fanout,
+    run: Arc<String>,
+    login: crate::wire::Login,
+    endpoint: crate::link::Endpoint,
+    first: usize,
+    count: usize,
+}
+
+impl Opening {
+    fn topic(&self, publisher: usize) -> String {
+        format!("bench/{}/{publisher}", self.run)
+    }
+
+    fn subscribers(&self) -> Result<(Poll, Vec<Client>), BenchError> {
+        let publishers = self.plan.publishers;
+        self.crowd("s", &|index| {
+            Some((self.topic((self.first + index) % publishers), self.plan.qos))
+        })
+    }
+
+    fn crowd(
+        &self,
+        role: &str,
+        filter: &dyn Fn(usize) -> Option<(String, u8)>,
+    ) -> Result<(Poll, Vec<Client>), BenchError> {
+        let mut poll = Poll::new().doing("open a poll")?;
+        let crowd = crowd::open(
+            &mut poll,
+            &Plan {
+                endpoint: &self.endpoint,
+                login: &self.login,
+                version: self.plan.version,
+                count: self.count,
+                first: self.first,
+                at_once: AT_ONCE,
+                patience: PATIENCE,
+                client_id: &|index| format!("{role}-{}-{}", self.run, self.first + index),
+                filter,
+            },
+        )?;
+        Ok((poll, crowd.complete()?))
+    }
+
+    fn publish(
+        &self,
+        shared: &Arc<Shared>,
+        started: &mpsc::Receiver<Schedule>,
+        ready: &mpsc::Sender<bool>,
+    ) -> Result<Published, BenchError> {
+        let opened = self.crowd("p", &|_| None);
+        let press = opened.map(|(_poll, clients)| {
+            Press::new(Arc::clone(shared), clients, self.plan.qos, |publisher| {
+                let topic = self.topic(publisher);
+                let plan = &self.plan;
+                PublishTemplate::new(plan.version, &topic, plan.qos, plan.retain, plan.payload)
+            })
+        });
+        let _ = ready.send(press.is_ok());
+        let press = match press {
+            Ok(press) => press,
+            Err(e) => {
+                shared.finish();
+                return Err(e);
+            }
+        };
+        match (started.recv(), self.plan.rate) {
+            (Ok(schedule), Rate::Paced(_)) => Ok(press.run_paced(&schedule)),
+            (Ok(schedule), Rate::Max) => {
+                sleep_until_ns(schedule.start_ns);
+                Ok(press.run_windowed())
+            }
+            (Err(_), _) => {
+                shared.finish();
+                Err(BenchError::server("the load was called off"))
+            }
+        }
+    }
+}
+
+/// All threads' results together.
+struct Ended {
+    latency: Histogram<u64>,
+    lateness: Histogram<u64>,
+    faults: Faults,
+    disconnected: u64,
+    unacknowledged: u64,
+}
+
+impl Threads {
+    fn begin(&self, start_ns: u64, end_ns: u64, rate: Rate) {
+        let rate = if let Rate::Paced(rate) = rate {
+            rate
+        } else {
+            1.0
+        };
+        // A publisher that could not connect says so when it is joined.
+        let _ = self.start.send(Schedule {
+            start_ns,
+            end_ns,
+            rate,
+        });
+    }
+
+    fn end(self) -> Result<Ended, BenchError> {
+        self.shared.stop();
+        drop(self.start);
+        let published = join(self.publisher)?;
+        let mut ended = Ended {
+            latency: histogram(),
+            lateness: histogram(),
+            faults: Faults::default(),
+            disconnected: 0,
+            unacknowledged: 0,
+        };
+        let mut failure = None;
+        for receiver in self.receivers {
+            match join(receiver)? {
+                Ok(received) => {
+                    ended.faults += received.faults;
+                    ended.disconnected += received.disconnected;
+                    // Both histograms have the same bounds.
+                    let _ = ended.latency.add(&received.latency);
+                }
+                Err(e) => failure = failure.or(Some(e)),
+            }
+        }
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        let published = published?;
+        ended.disconnected += published.disconnected;
+        ended.unacknowledged = published.unacknowledged;
+        let _ = ended.lateness.add(&published.lateness);
+        Ok(ended)
+    }
+}
+
+/// Waits for the end of the interval; returns the deliveries of each second.
+fn follow(shared: &Shared, from_ns: u64, to_ns: u64, progress: &Progress) -> Vec<u64> {
+    let mut counts = Vec::new();
+    let mut before = shared.delivered();
+    let mut next_ns = from_ns + SECOND_NS;
+    while next_ns <= to_ns {
+        sleep_until_ns(next_ns);
+        let now = shared.delivered();
+        counts.push(now - before);
+        progress.show(&format!(
+            "{} deliveries/s, {} s left",
+            now - before,
+            (to_ns - next_ns) / SECOND_NS
+        ));
+        before = now;
+        next_ns += SECOND_NS;
+    }
+    sleep_until_ns(to_ns);
+    counts
+}
+
+/// The meters at one moment.
+struct Meters {
+    at_ns: u64,
+    delivered: u64,
+    server_cpu_s: Option<f64>,
+    own_cpu_s: f64,
+    /// Nanoseconds on a processor, by thread of this process.
+    threads: HashMap<String, u64>,
+}
+
+impl Meters {
+    fn read(running: &Running, shared: &Shared) -> Self {
+        let threads = fs::read_dir("/proc/self/task")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| {
+                let text = fs::read_to_string(entry.path().join("schedstat")).ok()?;
+                let ran = text.split_whitespace().next()?.parse().ok()?;
+                Some((entry.file_name().to_string_lossy().into_owned(), ran))
+            })
+            .collect();
+        Self {
+            threads,
+            own_cpu_s: process::own_cpu_s(),
+            server_cpu_s: running.cpu_s(),
+            delivered: shared.delivered(),
+            at_ns: now_ns(),
+        }
+    }
+
+    fn busiest_since(&self, before: &Self) -> f64 {
+        let busiest = self
+            .threads
+            .iter()
+            .map(|(thread, ran)| ran - before.threads.get(thread).copied().unwrap_or(0))
+            .max();
+        busiest.unwrap_or(0) as f64 / (self.at_ns - before.at_ns).max(1) as f64
+    }
+}

@@ -1,0 +1,177 @@
+//! What a connection costs that does nothing: resident memory of the server, before and after.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use mio::Poll;
+use serde_json::{Map, Value, json};
+
+use super::run_id;
+use crate::clock::now_ns;
+use crate::error::{BenchError, Doing};
+use crate::floor::FloorKind;
+use crate::load::crowd::{self, Plan};
+use crate::load::{join, spawn};
+use crate::measure::{Leg, Metric, Unit};
+use crate::progress::Progress;
+use crate::target::{Needs, Running};
+use crate::wire::Version;
+use crate::workload::Workload;
+
+const RSS_EACH: Metric = Metric::new("rss_per_connection_bytes", "RSS/connection", Unit::Bytes);
+const PSS_EACH: Metric = Metric::new("pss_per_connection_bytes", "PSS/connection", Unit::Bytes);
+const BEFORE: Metric = Metric::new("rss_before_bytes", "RSS before", Unit::Bytes);
+const AFTER: Metric = Metric::new("rss_after_bytes", "RSS after", Unit::Bytes);
+const CONNECTS: Metric = Metric::new("connections_per_s", "connections/s", Unit::PerSecond);
+const CPU: Metric = Metric::new("cpu_per_connection_us", "CPU/connection", Unit::Micros);
+
+/// Connections per generator thread: below the descriptor limit of 20,000 with room to spare.
+pub(crate) const CONNECTIONS_PER_WORKER: usize = 15_000;
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Until the server has settled: freed its login buffers, run its timers.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// The load.
+#[derive(Clone, Debug)]
+pub(crate) struct Idle {
+    pub(crate) connections: usize,
+    pub(crate) at_once: usize,
+    pub(crate) version: Version,
+}
+
+impl Workload for Idle {
+    fn name(&self) -> &'static str {
+        "idle"
+    }
+
+    fn title(&self) -> String {
+        format!(
+            "idle: {} connections, each with a subscription of its own, MQTT {}",
+            self.connections,
+            self.version.as_str()
+        )
+    }
+
+    fn parameters(&self) -> Map<String, Value> {
+        let value = json!({
+            "connections": self.connections,
+            "at_once": self.at_once,
+            "version": self.version.as_str(),
+            "settle_seconds": SETTLE.as_secs_f64(),
+        });
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    fn floors(&self) -> Vec<FloorKind> {
+        vec![FloorKind::Send]
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            connections: self.connections,
+            payload: 0,
+            version: self.version,
+        }
+    }
+
+    fn plan(&self) -> Vec<String> {
+        vec![
+            "read the resident memory of the server that has just started".into(),
+            format!(
+                "open {} connections, {} on their way at once, each subscribed to one topic of its \
+                 own, from as many loopback addresses as ports demand",
+                self.connections, self.at_once
+            ),
+            format!("wait {} s, read the memory again, divide", SETTLE.as_secs()),
+        ]
+    }
+
+    fn leg(
+        &mut self,
+        _subject: usize,
+        running: &mut Running,
+        progress: &Progress,
+    ) -> Result<Leg, BenchError> {
+        std::thread::sleep(Duration::from_millis(200));
+        let before = running.usage();
+        progress.show("connecting");
+        let begun_ns = now_ns();
+        let crowds = self.open(running)?;
+        let opened_s = (now_ns() - begun_ns) as f64 / 1e9;
+        progress.show("settling");
+        std::thread::sleep(SETTLE);
+        let after = running.usage();
+        let mut leg = Leg::default();
+        let mut reasons = Vec::new();
+        for crowd in crowds {
+            // The connections end here, after the memory was read.
+            let (_release, handle) = crowd;
+            drop(_release);
+            let (failed, reason) = join(handle)??;
+            leg.failed += failed;
+            reasons.extend(reason);
+        }
+        if leg.failed > 0 {
+            leg.behind = reasons.into_iter().next();
+        }
+        let count = (self.connections as u64 - leg.failed).max(1) as f64;
+        let each = |after: u64, before: u64| after.saturating_sub(before) as f64 / count;
+        let both = before.zip(after);
+        leg.push(RSS_EACH, both.map(|(b, a)| each(a.rss, b.rss)));
+        leg.push(PSS_EACH, both.map(|(b, a)| each(a.pss, b.pss)));
+        leg.push(BEFORE, before.map(|b| b.rss as f64));
+        leg.push(AFTER, after.map(|a| a.rss as f64));
+        leg.push(CONNECTS, count / opened_s);
+        leg.push(CPU, both.map(|(b, a)| (a.cpu_s - b.cpu_s) * 1e6 / count));
+        Ok(leg)
+    }
+}
+
+/// A thread that holds connections open until its sender is dropped, and then says how many could
+/// not be opened, and why.
+type Holder = (
+    mpsc::Sender<()>,
+    std::thread::JoinHandle<Result<(u64, Option<String>), BenchError>>,
+);
+
+impl Idle {
+    /// Opens all connections, several threads one after another so that `at_once` holds for all.
+    fn open(&self, running: &Running) -> Result<Vec<Holder>, BenchError> {
+        let run = run_id();
+        let mut holders = Vec::new();
+        let mut first = 0;
+        while first < self.connections {
+            let count = (self.connections - first).min(CONNECTIONS_PER_WORKER);
+            let (plan, run) = (self.clone(), run.clone());
+            let (login, endpoint) = (running.login.clone(), running.endpoint.clone());
+            let (release, released) = mpsc::channel::<()>();
+            let (ready, is_ready) = mpsc::channel();
+            let handle = spawn("holder", move || {
+                let mut poll = Poll::new().doing("open a poll")?;
+                let crowd = crowd::open(
+                    &mut poll,
+                    &Plan {
+                        endpoint: &endpoint,
+                        login: &login,
+                        version: plan.version,
+                        count,
+                        first,
+                        at_once: plan.at_once,
+                        patience: PATIENCE,
+                        client_id: &|index| format!("i-{run}-{}", first + index),
+                        filter: &|index| Some((format!("bench/{run}/{}", first + index), 0)),
+                    },
+                );
+                let _ = ready.send(());
+                let crowd = crowd?;
+                // An error means: released.
+                let _ = released.recv();
+                Ok((crowd.failed as u64, crowd.first_failure))
+            })?;
+            let _ = is_ready.recv();
+            holders.push((release, handle));
+            first += count;
+        }
+        Ok(holders)
+    }
+}

@@ -1,0 +1,393 @@
+//! A2, subscription handling: users log in, then each fires its subscriptions at once.
+
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use mio::{Events, Poll};
+use serde_json::{Map, Value, json};
+
+use super::run_id;
+use crate::clock::{SECOND_NS, as_ns, now_ns};
+use crate::error::{BenchError, Doing};
+use crate::floor::FloorKind;
+use crate::load::crowd::{self, Client, Plan};
+use crate::load::{histogram, join, spawn};
+use crate::measure::{Leg, Metric, Series, Unit, push_latency};
+use crate::progress::Progress;
+use crate::target::{Needs, Running};
+use crate::wire::{self, Frame, Version};
+use crate::workload::{Published, Workload};
+
+const RATE: Metric =
+    Metric::new("subscriptions_per_s", "subscriptions/s", Unit::PerSecond).against_floor();
+const TOTAL: Metric = Metric::new("duration_us", "all in", Unit::Micros);
+const P50: Metric = Metric::new("latency_p50_us", "p50", Unit::Micros);
+const P99: Metric = Metric::new("latency_p99_us", "p99", Unit::Micros);
+const CPU: Metric = Metric::new("cpu_per_subscription_us", "CPU/subscription", Unit::Micros);
+const RSS: Metric = Metric::new("server_rss_bytes", "RSS", Unit::Bytes);
+const GENERATOR: Metric = Metric::new("generator_cpu_percent", "generator CPU", Unit::Percent);
+
+const PATIENCE: Duration = Duration::from_secs(15);
+/// The published table has seconds; this machine needs a finer one.
+const BINS_MAX: usize = 20;
+
+/// The load.
+#[derive(Clone, Debug)]
+pub(crate) struct Subscribe {
+    pub(crate) users: usize,
+    /// Subscriptions of each user; at most 65,535, so that every packet id is used once.
+    pub(crate) subscriptions: u16,
+    /// All users subscribe to the same topics instead of different ones.
+    pub(crate) shared_topics: bool,
+    pub(crate) qos: u8,
+    pub(crate) version: Version,
+}
+
+impl Subscribe {
+    fn total(&self) -> u64 {
+        self.users as u64 * u64::from(self.subscriptions)
+    }
+
+    /// Everything one user sends.
+    fn packets(&self, run: &str, user: usize) -> Vec<u8> {
+        let mut packets = Vec::new();
+        for index in 1..=self.subscriptions {
+            let filter = if self.shared_topics {
+                format!("bench/{run}/{index}")
+            } else {
+                format!("bench/{run}/{user}/{index}")
+            };
+            wire::push_subscribe(&mut packets, self.version, index, &filter, self.qos);
+        }
+        packets
+    }
+}
+
+impl Workload for Subscribe {
+    fn name(&self) -> &'static str {
+        "subscribe"
+    }
+
+    fn title(&self) -> String {
+        format!(
+            "ice-subscribe: {} users × {} subscriptions at once, topics {}, MQTT {}",
+            self.users,
+            self.subscriptions,
+            if self.shared_topics {
+                "shared by all users"
+            } else {
+                "all different"
+            },
+            self.version.as_str()
+        )
+    }
+
+    fn parameters(&self) -> Map<String, Value> {
+        let value = json!({
+            "users": self.users,
+            "subscriptions_per_user": self.subscriptions,
+            "topics": if self.shared_topics { "shared" } else { "distinct" },
+            "qos": self.qos,
+            "version": self.version.as_str(),
+        });
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    fn floors(&self) -> Vec<FloorKind> {
+        vec![FloorKind::Acknowledge, FloorKind::Keep]
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            connections: self.users,
+            payload: 0,
+            version: self.version,
+        }
+    }
+
+    fn plan(&self) -> Vec<String> {
+        vec![
+            format!("log {} users in and wait until all are", self.users),
+            format!(
+                "each sends {} SUBSCRIBE packets of one filter at once: {} in all",
+                self.subscriptions,
+                self.total()
+            ),
+            "one is complete when its own SUBACK has arrived; latency from the common start".into(),
+        ]
+    }
+
+    fn published(&self) -> Option<Published> {
+        Some(Published {
+            source: "iPush V2 (ICE, 2005)",
+            figures: vec![("subscriptions_per_s", 28_377.0), ("duration_us", 3.75e6)],
+            notes: vec![
+                "published, second by second: 590 | 24,683 | 31,542 | 28,905 | 14,280; \
+                 100,000 in 3.5–4 s, none failed",
+            ],
+        })
+    }
+
+    fn leg(
+        &mut self,
+        _subject: usize,
+        running: &mut Running,
+        progress: &Progress,
+    ) -> Result<Leg, BenchError> {
+        progress.show("logging in");
+        let (plan, login, endpoint) = (
+            self.clone(),
+            running.login.clone(),
+            running.endpoint.clone(),
+        );
+        let run = run_id();
+        let cpu = {
+            let pid_cpu = running.cpu_s();
+            move |running: &Running| running.cpu_s().zip(pid_cpu).map(|(a, b)| a - b)
+        };
+        let storm = join(spawn("subscribers", move || {
+            let mut poll = Poll::new().doing("open a poll")?;
+            let crowd = crowd::open(
+                &mut poll,
+                &Plan {
+                    endpoint: &endpoint,
+                    login: &login,
+                    version: plan.version,
+                    count: plan.users,
+                    first: 0,
+                    at_once: 100,
+                    patience: PATIENCE,
+                    client_id: &|index| format!("u-{run}-{index}"),
+                    filter: &|_| None,
+                },
+            )?;
+            let packets = (0..plan.users).map(|user| plan.packets(&run, user));
+            Storm::new(crowd.complete()?, packets, plan.subscriptions).run(&mut poll)
+        })?)??;
+        Ok(self.evaluate(storm, cpu(running), running))
+    }
+}
+
+impl Subscribe {
+    fn evaluate(&self, storm: Outcome, server_cpu_s: Option<f64>, running: &Running) -> Leg {
+        let total = self.total();
+        let seconds = storm.duration_ns as f64 / SECOND_NS as f64;
+        let mut leg = Leg {
+            failed: total - storm.completed,
+            ..Leg::default()
+        };
+        leg.push(RATE, storm.completed as f64 / seconds);
+        leg.push(TOTAL, seconds * 1e6);
+        let mut latency = histogram();
+        for &at_ns in &storm.completed_ns {
+            latency.saturating_record(at_ns);
+        }
+        push_latency(&mut leg, latency, &[(P50, 0.5), (P99, 0.99)]);
+        // Logins included: too short for the kernel's clock ticks otherwise.
+        leg.push(CPU, server_cpu_s.map(|cpu| cpu * 1e6 / total as f64));
+        leg.push(RSS, running.usage().map(|usage| usage.rss as f64));
+        leg.push(GENERATOR, storm.generator_cpu_s / seconds * 100.0);
+        leg.series = series(&storm);
+        leg
+    }
+}
+
+/// The published table, with steps of whole seconds or, if it is all over by then, of a round
+/// fraction.
+fn series(storm: &Outcome) -> Series {
+    let mut step_ns = 1_000_000;
+    for factor in [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000] {
+        step_ns = factor * 1_000_000;
+        if storm.duration_ns.div_ceil(step_ns) <= BINS_MAX as u64 {
+            break;
+        }
+    }
+    let bins = storm.duration_ns / step_ns + 1;
+    let mut counts = vec![0; usize::try_from(bins).unwrap_or(0)];
+    for at_ns in &storm.completed_ns {
+        let bin = usize::try_from(at_ns / step_ns).unwrap_or(usize::MAX);
+        if let Some(count) = counts.get_mut(bin) {
+            *count += 1;
+        }
+    }
+    Series {
+        step_s: step_ns as f64 / SECOND_NS as f64,
+        counts,
+    }
+}
+
+/// What came of the storm.
+struct Outcome {
+    completed: u64,
+    /// From the common start, one for each acknowledgement.
+    completed_ns: Vec<u64>,
+    duration_ns: u64,
+    generator_cpu_s: f64,
+}
+
+struct User {
+    client: Client,
+    packets: Vec<u8>,
+    sent: usize,
+    /// By packet id: still to be acknowledged.
+    open: Vec<bool>,
+}
+
+struct Storm {
+    users: Vec<User>,
+    completed_ns: Vec<u64>,
+    failed: u64,
+    total: u64,
+    scratch: Vec<u8>,
+}
+
+impl Storm {
+    fn new(
+        clients: Vec<Client>,
+        packets: impl Iterator<Item = Vec<u8>>,
+        subscriptions: u16,
+    ) -> Self {
+        let users: Vec<User> = clients
+            .into_iter()
+            .zip(packets)
+            .map(|(client, packets)| {
+                let open = vec![true; usize::from(subscriptions) + 1];
+                User {
+                    client,
+                    packets,
+                    sent: 0,
+                    open,
+                }
+            })
+            .collect();
+        let total = users.len() as u64 * u64::from(subscriptions);
+        let completed_ns = Vec::with_capacity(usize::try_from(total).unwrap_or(0));
+        Self {
+            users,
+            completed_ns,
+            failed: 0,
+            total,
+            scratch: vec![0; 64 * 1_024],
+        }
+    }
+
+    fn run(mut self, poll: &mut Poll) -> Result<Outcome, BenchError> {
+        let mut events = Events::with_capacity(1_024);
+        let cpu_before = crate::process::thread_cpu_s();
+        let start_ns = now_ns();
+        let mut last_ns = start_ns;
+        for user in &mut self.users {
+            user.send();
+        }
+        while (self.completed_ns.len() as u64) + self.failed < self.total {
+            match poll.poll(&mut events, Some(Duration::from_millis(100))) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                result => result.doing("wait for acknowledgements")?,
+            }
+            let before = self.completed_ns.len();
+            for event in &events {
+                let index = event.token().0;
+                if event.is_writable() {
+                    self.users[index].send();
+                }
+                if event.is_readable() && !self.receive(index, start_ns) {
+                    return Ok(self.finish(last_ns - start_ns, cpu_before));
+                }
+            }
+            if self.completed_ns.len() > before {
+                last_ns = now_ns();
+            } else if now_ns() - last_ns > as_ns(PATIENCE) {
+                break;
+            }
+        }
+        Ok(self.finish(last_ns - start_ns, cpu_before))
+    }
+
+    fn finish(self, duration_ns: u64, cpu_before: f64) -> Outcome {
+        Outcome {
+            completed: self.completed_ns.len() as u64,
+            completed_ns: self.completed_ns,
+            duration_ns: duration_ns.max(1),
+            generator_cpu_s: crate::process::thread_cpu_s() - cpu_before,
+        }
+    }
+
+    /// `false` if the server has hung up or sent nonsense.
+    fn receive(&mut self, index: usize, start_ns: u64) -> bool {
+        loop {
+            let user = &mut self.users[index];
+            let kept = user.client.carry.len();
+            self.scratch[..kept].copy_from_slice(&user.client.carry);
+            let read = match user.client.link.read(&mut self.scratch[kept..]) {
+                Ok(0) => return false,
+                Ok(read) => read,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return false,
+            };
+            let since_start = now_ns() - start_ns;
+            let input = &self.scratch[..kept + read];
+            let mut at = 0;
+            loop {
+                let (kind, body, end) = match wire::frame(&input[at..]) {
+                    Frame::Whole { first, body, end } => (first >> 4, at + body, at + end),
+                    Frame::Partial => break,
+                    Frame::Malformed => return false,
+                };
+                if kind == wire::SUBACK {
+                    match user.acknowledge(&input[body..end]) {
+                        Some(true) => self.completed_ns.push(since_start),
+                        Some(false) => self.failed += 1,
+                        None => return false,
+                    }
+                }
+                at = end;
+            }
+            user.client.carry.clear();
+            user.client.carry.extend_from_slice(&input[at..]);
+            if kept + read < self.scratch.len() {
+                return true;
+            }
+        }
+    }
+}
+
+impl User {
+    fn send(&mut self) {
+        while self.sent < self.packets.len() {
+            match self.client.link.write(&self.packets[self.sent..]) {
+                Ok(sent) => self.sent += sent,
+                // A broken connection shows at the next read.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Whether the subscription was granted; `None` if nobody asked for it.
+    fn acknowledge(&mut self, body: &[u8]) -> Option<bool> {
+        let id = usize::from(wire::u16_at(body, 0)?);
+        if id == 0 || !std::mem::take(self.open.get_mut(id)?) {
+            return None;
+        }
+        Some(*body.last()? < 0x80)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_series_has_round_steps_and_holds_everything() {
+        let storm = Outcome {
+            completed: 3,
+            completed_ns: vec![1, 29_999_999, 30_000_000],
+            duration_ns: 30_000_000,
+            generator_cpu_s: 0.0,
+        };
+        let series = series(&storm);
+        assert!((series.step_s - 0.002).abs() < 1e-9);
+        assert_eq!(series.counts.iter().sum::<u64>(), 3);
+        assert_eq!(series.counts.len(), 16);
+    }
+}

@@ -1,0 +1,197 @@
+//! Whom to measure: the floor, our own server, a rival started for the purpose, or a server that
+//! runs already.
+
+mod launch;
+mod mosquitto;
+mod rumqttd;
+
+use std::path::PathBuf;
+
+use stentor_client::Url;
+
+use crate::error::{BenchError, Doing};
+use crate::floor::FloorKind;
+use crate::link::Endpoint;
+use crate::process::{self, Usage};
+use crate::wire::{Login, Version};
+
+use launch::Child;
+
+/// Something that can be measured.
+#[derive(Clone, Debug)]
+pub(crate) enum Subject {
+    /// The bare program of the same system calls.
+    Floor(FloorKind),
+    /// This project's server, started for each measurement.
+    Own {
+        /// The binary; this program itself if `None`.
+        binary: Option<PathBuf>,
+        /// Number of shards; the server's default if `None`.
+        shards: Option<u16>,
+    },
+    /// A server that runs already.
+    Url {
+        /// Its address.
+        url: Url,
+        /// Its process, to measure CPU and memory.
+        pid: Option<u32>,
+    },
+    /// mosquitto from the PATH, with its queues opened wide.
+    Mosquitto,
+    /// rumqttd from the PATH or Cargo's folder.
+    Rumqttd,
+}
+
+/// What a measurement will ask of a server, for the limits in its configuration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needs {
+    /// Connections at once.
+    pub(crate) connections: usize,
+    /// Bytes of the largest payload.
+    pub(crate) payload: usize,
+    /// Some servers have a port for each version.
+    pub(crate) version: Version,
+}
+
+impl Subject {
+    /// Reads `--against`: a rival's name or an address.
+    pub(crate) fn parse_rival(text: &str) -> Result<Self, String> {
+        match text {
+            "mosquitto" => Ok(Self::Mosquitto),
+            "rumqttd" => Ok(Self::Rumqttd),
+            "stentor" => Ok(Self::Own {
+                binary: None,
+                shards: None,
+            }),
+            _ => match text.parse() {
+                Ok(url) => Ok(Self::Url { url, pid: None }),
+                Err(e) => Err(format!(
+                    "neither mosquitto, rumqttd, stentor nor an address: {e}"
+                )),
+            },
+        }
+    }
+
+    /// As shown in tables.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Floor(kind) => format!("floor ({})", kind.as_str()),
+            Self::Own { shards: None, .. } => "stentor".into(),
+            Self::Own {
+                shards: Some(shards),
+                ..
+            } => format!("stentor ({shards} shards)"),
+            Self::Url { url, .. } => url.to_string(),
+            Self::Mosquitto => "mosquitto".into(),
+            Self::Rumqttd => "rumqttd".into(),
+        }
+    }
+
+    /// What `--explain` says about how it is started.
+    pub(crate) fn explain(&self) -> String {
+        match self {
+            Self::Floor(_) => "this program as a process of its own, canned answers".into(),
+            Self::Own { binary, .. } => format!(
+                "{} serve, on a free loopback port with a temporary folder",
+                binary
+                    .as_ref()
+                    .map_or_else(|| "this program".into(), |b| b.display().to_string())
+            ),
+            Self::Url { pid: None, .. } => "already running; CPU and memory unknown".into(),
+            Self::Url { pid: Some(pid), .. } => format!("already running as process {pid}"),
+            Self::Mosquitto => "mosquitto from the PATH, queues unlimited, no persistence".into(),
+            Self::Rumqttd => "rumqttd from the PATH or ~/.cargo/bin, limits raised".into(),
+        }
+    }
+
+    /// Starts it (or resolves its address) and waits until it accepts connections.
+    pub(crate) fn start(&self, needs: &Needs) -> Result<Running, BenchError> {
+        match self {
+            Self::Floor(kind) => launch::floor(*kind),
+            Self::Own { binary, shards } => launch::own(binary.as_deref(), *shards, needs),
+            Self::Url { url, pid } => Ok(Running {
+                endpoint: Endpoint::resolve(url)?,
+                login: Login {
+                    username: url.username.clone(),
+                    password: url.password.clone(),
+                },
+                pid: *pid,
+                child: None,
+            }),
+            Self::Mosquitto => mosquitto::start(),
+            Self::Rumqttd => rumqttd::start(needs),
+        }
+    }
+}
+
+/// A server that accepts connections. Dropping it ends what was started.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// Where to connect.
+    pub(crate) endpoint: Endpoint,
+    /// Name and password, if it wants any.
+    pub(crate) login: Login,
+    pid: Option<u32>,
+    child: Option<Child>,
+}
+
+impl Running {
+    fn started(child: Child, url: &Url) -> Result<Self, BenchError> {
+        Ok(Self {
+            endpoint: Endpoint::resolve(url)?,
+            login: Login::default(),
+            pid: Some(child.pid()),
+            child: Some(child),
+        })
+    }
+
+    /// CPU seconds so far; `None` if its process is unknown.
+    pub(crate) fn cpu_s(&self) -> Option<f64> {
+        self.pid.and_then(process::cpu_s)
+    }
+
+    /// CPU and memory now; `None` if its process is unknown.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        self.pid.and_then(process::usage)
+    }
+
+    /// Says so if the server that was started here has died.
+    pub(crate) fn check_alive(&mut self) -> Result<(), BenchError> {
+        match &mut self.child {
+            Some(child) => child.check_alive(),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A loopback port that nobody uses right now, for servers that cannot pick one themselves.
+fn free_port() -> Result<u16, BenchError> {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).doing("find a free port")?;
+    Ok(listener.local_addr().doing("find a free port")?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rivals_are_names_or_addresses() {
+        assert!(matches!(
+            Subject::parse_rival("mosquitto"),
+            Ok(Subject::Mosquitto)
+        ));
+        assert!(matches!(
+            Subject::parse_rival("rumqttd"),
+            Ok(Subject::Rumqttd)
+        ));
+        assert!(matches!(
+            Subject::parse_rival("mqtt://h:9"),
+            Ok(Subject::Url { .. })
+        ));
+        assert!(
+            Subject::parse_rival("http://h")
+                .unwrap_err()
+                .contains("mosquitto")
+        );
+    }
+}

@@ -1,0 +1,403 @@
+//! The generator's own packed MQTT: builds the few packets that it sends and splits what it
+//! receives, without an allocation per message. Deliberately not the server's codec, so that both
+//! cannot share a mistake.
+
+use clap::ValueEnum;
+
+/// CONNACK, as the high half of the first byte.
+pub(crate) const CONNACK: u8 = 2;
+/// PUBLISH.
+pub(crate) const PUBLISH: u8 = 3;
+/// PUBACK.
+pub(crate) const PUBACK: u8 = 4;
+/// PUBREC.
+pub(crate) const PUBREC: u8 = 5;
+/// PUBREL.
+pub(crate) const PUBREL: u8 = 6;
+/// PUBCOMP.
+pub(crate) const PUBCOMP: u8 = 7;
+/// SUBSCRIBE.
+pub(crate) const SUBSCRIBE: u8 = 8;
+/// SUBACK.
+pub(crate) const SUBACK: u8 = 9;
+/// PINGREQ.
+pub(crate) const PINGREQ: u8 = 12;
+/// DISCONNECT.
+pub(crate) const DISCONNECT: u8 = 14;
+
+/// The protocol version that the generator speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Version {
+    /// MQTT 3.1.1.
+    #[value(name = "3.1.1", alias = "4", alias = "311")]
+    V311,
+    /// MQTT 5.0.
+    #[value(name = "5", alias = "5.0")]
+    V5,
+}
+
+impl Version {
+    pub(crate) fn is_v5(self) -> bool {
+        self == Self::V5
+    }
+
+    /// As users write it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::V311 => "3.1.1",
+            Self::V5 => "5",
+        }
+    }
+}
+
+/// Who logs in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Login {
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
+}
+
+/// What the front of a buffer holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Frame {
+    /// A whole packet: its first byte, where its body begins, and where it ends.
+    Whole { first: u8, body: usize, end: usize },
+    /// More bytes are needed.
+    Partial,
+    /// A remaining length of more than four bytes [MQTT-1.5.5-1].
+    Malformed,
+}
+
+/// Looks at the front of `input`.
+#[inline]
+pub(crate) fn frame(input: &[u8]) -> Frame {
+    let (mut length, mut at) = (0_usize, 1_usize);
+    loop {
+        let Some(&byte) = input.get(at) else {
+            return Frame::Partial;
+        };
+        length |= usize::from(byte & 0x7f) << (7 * (at - 1));
+        at += 1;
+        if byte & 0x80 == 0 {
+            break;
+        }
+        if at > 4 {
+            return Frame::Malformed;
+        }
+    }
+    if input.len() - at < length {
+        return Frame::Partial;
+    }
+    Frame::Whole {
+        first: input[0],
+        body: at,
+        end: at + length,
+    }
+}
+
+/// The two-byte number at `at`; `None` past the end.
+#[inline]
+pub(crate) fn u16_at(body: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes([*body.get(at)?, *body.get(at + 1)?]))
+}
+
+/// The parts of a PUBLISH packet that the generator looks at.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Publish<'a> {
+    pub(crate) qos: u8,
+    pub(crate) topic: &'a [u8],
+    /// 0 at QoS 0.
+    pub(crate) packet_id: u16,
+    pub(crate) payload: &'a [u8],
+}
+
+/// Takes the body of a PUBLISH packet apart; `None` if it is malformed.
+#[inline]
+pub(crate) fn publish(first: u8, body: &[u8], version: Version) -> Option<Publish<'_>> {
+    let qos = first >> 1 & 3;
+    let mut at = 2 + usize::from(u16_at(body, 0)?);
+    let topic = body.get(2..at)?;
+    let mut packet_id = 0;
+    if qos > 0 {
+        packet_id = u16_at(body, at)?;
+        at += 2;
+    }
+    if version.is_v5() {
+        let (length, taken) = varint(body.get(at..)?)?;
+        at += taken + length;
+    }
+    Some(Publish {
+        qos,
+        topic,
+        packet_id,
+        payload: body.get(at..)?,
+    })
+}
+
+/// A variable byte integer and the bytes it takes; `None` if it does not end within four.
+pub(crate) fn varint(input: &[u8]) -> Option<(usize, usize)> {
+    let mut value = 0;
+    for (at, &byte) in input.iter().take(4).enumerate() {
+        value |= usize::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            return Some((value, at + 1));
+        }
+    }
+    None
+}
+
+fn push_varint(out: &mut Vec<u8>, mut value: usize) {
+    loop {
+        let byte = (value & 0x7f) as u8;
+        value >>= 7;
+        if value == 0 {
+            out.push(byte);
+            return;
+        }
+        out.push(byte | 0x80);
+    }
+}
+
+fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    // Topics, client ids, names and passwords of a benchmark are far below 65,535 bytes; a longer
+    // one is cut, and the server refuses the packet.
+    let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(&bytes[..usize::from(length)]);
+}
+
+fn push_packet(out: &mut Vec<u8>, first: u8, body: &[u8]) {
+    out.push(first);
+    push_varint(out, body.len());
+    out.extend_from_slice(body);
+}
+
+/// Appends a CONNECT with clean start and keep-alive off.
+pub(crate) fn push_connect(out: &mut Vec<u8>, version: Version, client_id: &str, login: &Login) {
+    let mut flags = 0x02;
+    flags |= if login.username.is_some() { 0x80 } else { 0 };
+    flags |= if login.password.is_some() { 0x40 } else { 0 };
+    let level = if version.is_v5() { 5 } else { 4 };
+    let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', level, flags, 0, 0];
+    if version.is_v5() {
+        body.push(0);
+    }
+    push_bytes(&mut body, client_id.as_bytes());
+    for field in [&login.username, &login.password].into_iter().flatten() {
+        push_bytes(&mut body, field.as_bytes());
+    }
+    push_packet(out, 0x10, &body);
+}
+
+/// Appends a SUBSCRIBE with one filter.
+pub(crate) fn push_subscribe(
+    out: &mut Vec<u8>,
+    version: Version,
+    packet_id: u16,
+    filter: &str,
+    qos: u8,
+) {
+    let properties = usize::from(version.is_v5());
+    out.push(SUBSCRIBE << 4 | 2);
+    push_varint(out, 2 + properties + 2 + filter.len() + 1);
+    out.extend_from_slice(&packet_id.to_be_bytes());
+    out.extend_from_slice(&[0][..properties]);
+    push_bytes(out, filter.as_bytes());
+    out.push(qos);
+}
+
+/// Appends a four-byte acknowledgement; PUBREL has its reserved bits set [MQTT-3.6.1-1].
+#[inline]
+pub(crate) fn push_ack(out: &mut Vec<u8>, kind: u8, packet_id: u16) {
+    let first = kind << 4 | if kind == PUBREL { 2 } else { 0 };
+    let [high, low] = packet_id.to_be_bytes();
+    out.extend_from_slice(&[first, 2, high, low]);
+}
+
+/// A PUBLISH packet made once and patched per message.
+#[derive(Clone, Debug)]
+pub(crate) struct PublishTemplate {
+    bytes: Vec<u8>,
+    packet_id_at: Option<usize>,
+    payload_at: usize,
+}
+
+impl PublishTemplate {
+    /// A message of `payload_len` bytes of filler.
+    pub(crate) fn new(
+        version: Version,
+        topic: &str,
+        qos: u8,
+        retain: bool,
+        payload_len: usize,
+    ) -> Self {
+        let mut body = Vec::with_capacity(topic.len() + 8 + payload_len);
+        push_bytes(&mut body, topic.as_bytes());
+        let id_at = body.len();
+        if qos > 0 {
+            body.extend_from_slice(&[0, 0]);
+        }
+        if version.is_v5() {
+            body.push(0);
+        }
+        let payload_from_end = payload_len;
+        body.resize(body.len() + payload_len, b'.');
+        let mut bytes = Vec::new();
+        push_packet(
+            &mut bytes,
+            PUBLISH << 4 | qos << 1 | u8::from(retain),
+            &body,
+        );
+        let body_at = bytes.len() - body.len();
+        Self {
+            packet_id_at: (qos > 0).then_some(body_at + id_at),
+            payload_at: bytes.len() - payload_from_end,
+            bytes,
+        }
+    }
+
+    /// Appends one message; `fill` writes the payload.
+    #[inline]
+    pub(crate) fn push(&self, out: &mut Vec<u8>, packet_id: u16, fill: impl FnOnce(&mut [u8])) {
+        let start = out.len();
+        out.extend_from_slice(&self.bytes);
+        if let Some(at) = self.packet_id_at {
+            out[start + at..start + at + 2].copy_from_slice(&packet_id.to_be_bytes());
+        }
+        fill(&mut out[start + self.payload_at..]);
+    }
+}
+
+/// Whether a CONNACK's body accepts, and the Receive Maximum it grants (65,535 in 3.1.1).
+pub(crate) fn connack(body: &[u8], version: Version) -> Result<u16, String> {
+    match body.get(1) {
+        Some(0) => {}
+        Some(code) => {
+            return Err(format!(
+                "the server refused the login with code 0x{code:02x}"
+            ));
+        }
+        None => return Err("the server sent a malformed CONNACK".into()),
+    }
+    if !version.is_v5() {
+        return Ok(u16::MAX);
+    }
+    let properties = body
+        .get(2..)
+        .and_then(|rest| varint(rest).and_then(|(len, taken)| rest.get(taken..taken + len)));
+    Ok(properties.and_then(receive_maximum).unwrap_or(u16::MAX))
+}
+
+/// Finds Receive Maximum (0x21) among a CONNACK's properties [MQTT-3.2.2-18].
+fn receive_maximum(mut properties: &[u8]) -> Option<u16> {
+    while let Some((&id, rest)) = properties.split_first() {
+        let size = match id {
+            0x21 => return u16_at(rest, 0),
+            0x11 | 0x27 => 4,
+            0x13 | 0x22 => 2,
+            0x24 | 0x25 | 0x28 | 0x29 | 0x2a => 1,
+            0x12 | 0x15 | 0x16 | 0x1a | 0x1c | 0x1f => 2 + usize::from(u16_at(rest, 0)?),
+            0x26 => {
+                let name = 2 + usize::from(u16_at(rest, 0)?);
+                name + 2 + usize::from(u16_at(rest, name)?)
+            }
+            _ => return None,
+        };
+        properties = rest.get(size..)?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_split_at_any_boundary() {
+        let mut bytes = Vec::new();
+        push_packet(&mut bytes, 0x30, &[7; 200]);
+        for cut in 0..bytes.len() {
+            assert_eq!(frame(&bytes[..cut]), Frame::Partial, "{cut}");
+        }
+        assert_eq!(
+            frame(&bytes),
+            Frame::Whole {
+                first: 0x30,
+                body: 3,
+                end: 203
+            }
+        );
+        assert_eq!(
+            frame(&[0x30, 0xff, 0xff, 0xff, 0xff, 0x01]),
+            Frame::Malformed
+        );
+        assert_eq!(
+            frame(&[0xd0, 0]),
+            Frame::Whole {
+                first: 0xd0,
+                body: 2,
+                end: 2
+            }
+        );
+    }
+
+    #[test]
+    fn published_messages_come_apart_again() {
+        for version in [Version::V311, Version::V5] {
+            for qos in 0..3 {
+                let template = PublishTemplate::new(version, "a/b", qos, false, 30);
+                let mut bytes = Vec::new();
+                template.push(&mut bytes, 0x1234, |payload| {
+                    payload[..2].copy_from_slice(b"hi")
+                });
+                let Frame::Whole { first, body, end } = frame(&bytes) else {
+                    panic!("partial")
+                };
+                let publish = publish(first, &bytes[body..end], version).unwrap();
+                assert_eq!((publish.qos, publish.topic), (qos, &b"a/b"[..]));
+                assert_eq!(publish.packet_id, if qos > 0 { 0x1234 } else { 0 });
+                assert_eq!(
+                    (publish.payload.len(), &publish.payload[..3]),
+                    (30, &b"hi."[..])
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn truncated_publishes_are_malformed() {
+        assert_eq!(publish(0x30, &[0, 5, b'a'], Version::V311), None);
+        assert_eq!(publish(0x32, &[0, 1, b'a', 0], Version::V311), None);
+        assert_eq!(publish(0x30, &[0, 1, b'a'], Version::V5), None);
+    }
+
+    #[test]
+    fn receive_maximum_is_found_among_other_properties() {
+        let body = [0, 0, 11, 0x24, 1, 0x26, 0, 1, b'k', 0, 0, 0x21, 0, 20];
+        assert_eq!(connack(&body, Version::V5), Ok(20));
+        assert_eq!(connack(&[0, 0, 0], Version::V5), Ok(u16::MAX));
+        assert_eq!(connack(&[0, 0], Version::V311), Ok(u16::MAX));
+        assert!(connack(&[0, 5], Version::V311).is_err());
+        assert!(connack(&[], Version::V311).is_err());
+    }
+
+    #[test]
+    fn connect_and_subscribe_are_laid_out_as_specified() {
+        let mut out = Vec::new();
+        let login = Login {
+            username: Some("u".into()),
+            password: Some("p".into()),
+        };
+        push_connect(&mut out, Version::V311, "c", &login);
+        assert_eq!(
+            out,
+            b"\x10\x13\x00\x04MQTT\x04\xc2\x00\x00\x00\x01c\x00\x01u\x00\x01p"
+        );
+        out.clear();
+        push_subscribe(&mut out, Version::V5, 9, "t", 1);
+        assert_eq!(out, b"\x82\x07\x00\x09\x00\x00\x01t\x01");
+        out.clear();
+        push_ack(&mut out, PUBREL, 258);
+        assert_eq!(out, b"\x62\x02\x01\x02");
+    }
+}
