@@ -1,0 +1,190 @@
+//! The log: lines on standard error, for people or for programs, and the means to write a line
+//! that repeats only so often.
+//!
+//! Shards do not write; they hand events to the log thread, which uses `tracing` like every other
+//! thread of the control plane. Nothing is logged per message.
+
+mod limit;
+
+use std::io::{self, IsTerminal};
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, fmt, reload};
+
+use crate::config::{Format, Level, Log};
+
+pub use limit::{Admission, FirstTimes, RateLimit};
+
+/// The installed log, whose level a reload changes.
+#[derive(Debug, Clone)]
+pub struct Logger {
+    level: reload::Handle<LevelFilter, Registry>,
+}
+
+impl Logger {
+    /// Installs the log for the whole process.
+    ///
+    /// # Errors
+    /// When the process has one already.
+    pub fn install(config: &Log) -> Result<Self, String> {
+        let journal = std::env::var_os("JOURNAL_STREAM").is_some();
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let style = Style::choose(config.format, io::stderr().is_terminal(), no_color, journal);
+        let (level, handle) = reload::Layer::new(filter(config.level));
+        let lines = style.layer(io::stderr).with_filter(level);
+        let installed = Registry::default().with(lines).try_init();
+        installed.map_err(|error| error.to_string())?;
+        Ok(Self { level: handle })
+    }
+
+    /// Changes the least important lines that are written, at once.
+    pub fn set_level(&self, level: Level) {
+        // This fails only when the log is gone, and then there is nobody to tell.
+        let _ = self.level.reload(filter(level));
+    }
+}
+
+const fn filter(level: Level) -> LevelFilter {
+    match level {
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    }
+}
+
+/// How lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// For people. The journal of systemd stamps the time itself.
+    Human { color: bool, time: bool },
+    /// One JSON object per line.
+    Json,
+}
+
+impl Style {
+    const fn choose(format: Format, terminal: bool, no_color: bool, journal: bool) -> Self {
+        match format {
+            Format::Json => Self::Json,
+            Format::Human => Self::Human {
+                color: false,
+                time: true,
+            },
+            Format::Auto => Self::Human {
+                color: terminal && !no_color,
+                time: terminal || !journal,
+            },
+        }
+    }
+
+    fn layer<W>(self, writer: W) -> Box<dyn Layer<Registry> + Send + Sync>
+    where
+        W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+    {
+        let lines = fmt::layer().with_writer(writer);
+        match self {
+            Self::Json => lines
+                .json()
+                .flatten_event(true)
+                .with_current_span(false)
+                .boxed(),
+            Self::Human { color, time: true } => {
+                lines.compact().with_target(false).with_ansi(color).boxed()
+            }
+            Self::Human { color, time: false } => lines
+                .compact()
+                .with_target(false)
+                .with_ansi(color)
+                .without_time()
+                .boxed(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Buffer {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0
+                .lock()
+                .expect("not poisoned")
+                .extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(style: Style, log: impl FnOnce()) -> String {
+        let buffer = Buffer::default();
+        let writer = buffer.clone();
+        let layer = style.layer(move || writer.clone());
+        tracing::subscriber::with_default(Registry::default().with(layer), log);
+        let bytes = buffer.0.lock().expect("not poisoned").clone();
+        String::from_utf8(bytes).expect("the log is UTF-8")
+    }
+
+    #[test]
+    fn the_style_follows_format_terminal_and_environment() {
+        let human = |color, time| Style::Human { color, time };
+        for (format, terminal, no_color, journal, style) in [
+            (Format::Auto, true, false, false, human(true, true)),
+            (Format::Auto, true, true, false, human(false, true)),
+            (Format::Auto, true, false, true, human(true, true)),
+            (Format::Auto, false, false, false, human(false, true)),
+            (Format::Auto, false, false, true, human(false, false)),
+            (Format::Human, true, false, true, human(false, true)),
+            (Format::Json, true, false, true, Style::Json),
+        ] {
+            assert_eq!(Style::choose(format, terminal, no_color, journal), style);
+        }
+    }
+
+    #[test]
+    fn json_lines_are_objects_with_the_fields_on_top() {
+        let text = written(Style::Json, || tracing::info!(client = "c1", "connected"));
+        let line: serde_json::Value = serde_json::from_str(text.trim()).expect("one object");
+        assert_eq!(line["client"], "c1");
+        assert_eq!(line["message"], "connected");
+        assert_eq!(line["level"], "INFO");
+    }
+
+    #[test]
+    fn human_lines_are_plain_without_color() {
+        let text = written(
+            Style::Human {
+                color: false,
+                time: false,
+            },
+            || {
+                tracing::warn!(port = 1883, "taken");
+            },
+        );
+        assert_eq!(text.trim(), "WARN taken port=1883");
+    }
+
+    #[test]
+    fn color_is_there_on_request() {
+        let text = written(
+            Style::Human {
+                color: true,
+                time: false,
+            },
+            || tracing::error!("x"),
+        );
+        assert!(text.contains('\u{1b}'), "{text:?}");
+    }
+}
