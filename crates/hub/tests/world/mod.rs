@@ -42,6 +42,8 @@ pub struct World {
     pub clients: Vec<Client>,
     next_link: u32,
     pub events: Vec<Event>,
+    /// Nothing moves by itself: the test delivers and flushes in the order that it likes.
+    pub paused: bool,
 }
 
 /// A client as the test sees it.
@@ -135,6 +137,7 @@ impl World {
             clients: Vec::new(),
             next_link: 0,
             events: Vec::new(),
+            paused: false,
         }
     }
 
@@ -378,7 +381,10 @@ impl World {
 
     /// Delivers everything that is under way and flushes until nothing moves.
     pub fn settle(&mut self) {
-        loop {
+        for shard in 0..self.hubs.len() {
+            self.collect(u8::try_from(shard).unwrap());
+        }
+        while !self.paused {
             let mut moved = false;
             for shard in 0..self.hubs.len() {
                 self.collect(u8::try_from(shard).unwrap());
