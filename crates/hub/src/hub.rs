@@ -84,7 +84,7 @@ impl Hub {
             shards,
             settings,
             retained: shared.retained,
-            interest: Interest::new(shared.interest, hasher.clone(), shard.0),
+            interest: Interest::new(shared.interest, hasher.clone(), shard.0, shards),
             index: Index::new(hasher.clone()),
             sessions: Sessions::new(hasher.clone()),
             shares: Shares::default(),

@@ -52,7 +52,15 @@ impl InterestTable {
 
 /// One shard's half: how many subscriptions hold each bit up.
 #[derive(Debug)]
-pub(crate) struct Interest {
+pub(crate) enum Interest {
+    /// There is no other shard that could ask.
+    Alone,
+    /// Other shards publish too.
+    Shared(Counts),
+}
+
+#[derive(Debug)]
+pub(crate) struct Counts {
     table: Arc<InterestTable>,
     hasher: TopicHasher,
     bit: u64,
@@ -60,38 +68,60 @@ pub(crate) struct Interest {
 }
 
 impl Interest {
-    pub(crate) fn new(table: Arc<InterestTable>, hasher: TopicHasher, shard: u8) -> Self {
-        Self {
+    pub(crate) fn new(
+        table: Arc<InterestTable>,
+        hasher: TopicHasher,
+        shard: u8,
+        shards: u8,
+    ) -> Self {
+        if shards == 1 {
+            return Self::Alone;
+        }
+        let counts = alloc::vec![0; BUCKETS].into();
+        Self::Shared(Counts {
             table,
             hasher,
             bit: 1 << shard,
-            counts: alloc::vec![0; BUCKETS].into(),
-        }
+            counts,
+        })
     }
 
     /// A subscription is about to be acknowledged.
     pub(crate) fn raise(&mut self, zone: Zone, filter: &str) {
-        let hash = self.hasher.interest(zone, filter);
-        let count = &mut self.counts[hash as usize & (BUCKETS - 1)];
-        *count += 1;
-        if *count == 1 {
-            self.table.mask(hash).fetch_or(self.bit, Ordering::SeqCst);
+        if let Self::Shared(counts) = self {
+            let hash = counts.hasher.interest(zone, filter);
+            let count = &mut counts.counts[hash as usize & (BUCKETS - 1)];
+            *count += 1;
+            if *count == 1 {
+                counts
+                    .table
+                    .mask(hash)
+                    .fetch_or(counts.bit, Ordering::SeqCst);
+            }
         }
     }
 
     /// A subscription is gone.
     pub(crate) fn lower(&mut self, zone: Zone, filter: &str) {
-        let hash = self.hasher.interest(zone, filter);
-        let count = &mut self.counts[hash as usize & (BUCKETS - 1)];
-        debug_assert!(*count > 0, "interest lowered more often than raised");
-        *count = count.saturating_sub(1);
-        if *count == 0 {
-            self.table.mask(hash).fetch_and(!self.bit, Ordering::SeqCst);
+        if let Self::Shared(counts) = self {
+            let hash = counts.hasher.interest(zone, filter);
+            let count = &mut counts.counts[hash as usize & (BUCKETS - 1)];
+            debug_assert!(*count > 0, "interest lowered more often than raised");
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                counts
+                    .table
+                    .mask(hash)
+                    .fetch_and(!counts.bit, Ordering::SeqCst);
+            }
         }
     }
 
     /// The other shards that may have a subscriber.
     pub(crate) fn others(&self, zone: Zone, topic: &str) -> u64 {
-        self.table.shards(&self.hasher, zone, topic) & !self.bit
+        match self {
+            Self::Alone => 0,
+            Self::Shared(counts) => counts.table.shards(&counts.hasher, zone, topic) & !counts.bit,
+        }
     }
 }

@@ -109,9 +109,6 @@ impl Hub {
         for share in shares {
             self.deliver_shared(now, share, message);
         }
-        if self.shards == 1 {
-            return;
-        }
         let mut others = self.interest.others(message.zone, message.topic());
         while others != 0 {
             let shard = others.trailing_zeros();

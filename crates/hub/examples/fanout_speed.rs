@@ -1,0 +1,129 @@
+//! What a delivery costs in the hub alone: matching, queueing and gathering, without a socket.
+//!
+//! `cargo run --release -p stentor-hub --example fanout_speed`
+
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use stentor_hub::{
+    Hub, Identity, InterestTable, LinkId, Rights, SessionKey, Settings, ShardId, Shared,
+};
+use stentor_mqtt::{
+    Connect, Packet, PacketId, Properties, Publish, QoS, Subscribe, SubscribeFilterBuf,
+    SubscribeOptions, Version, encode,
+};
+use stentor_retained::{Bounds, MemoryStore};
+use stentor_session::{Batch, ConnectRequest, Tick};
+use stentor_topic::{TopicHasher, Zone};
+
+struct Everything;
+
+impl Rights for Everything {
+    fn may_publish(&self, _: &str) -> bool {
+        true
+    }
+    fn may_subscribe(&self, _: &str) -> bool {
+        true
+    }
+}
+
+const TOPICS: usize = 5;
+const SUBSCRIBERS: usize = 3_000;
+const VERSION: Version = Version::V311;
+
+fn connect(hub: &mut Hub, number: usize) -> SessionKey {
+    let id = format!("client-{number}");
+    let request = ConnectRequest::new(&Connect {
+        version: VERSION,
+        bridge: false,
+        clean_start: true,
+        keep_alive_secs: 60,
+        client_id: &id,
+        will: None,
+        username: None,
+        password: None,
+        properties: Properties::EMPTY,
+    });
+    let (user, rights) = (None, Arc::new(Everything));
+    let identity = Arc::new(Identity {
+        user,
+        zone: Zone(0),
+        rights,
+    });
+    hub.connect(Tick::ZERO, LinkId(number as u32), request, identity)
+}
+
+fn subscribe(hub: &mut Hub, key: SessionKey, filter: &str) {
+    let mut filters = SubscribeFilterBuf::new(VERSION);
+    filters
+        .push(filter, SubscribeOptions::default())
+        .expect("a valid filter");
+    let packet = Packet::Subscribe(Subscribe {
+        packet_id: PacketId::new(1).expect("not zero"),
+        properties: Properties::EMPTY,
+        filters: filters.as_filters(),
+    });
+    let mut bytes = Vec::new();
+    encode(VERSION, &packet, &mut bytes).expect("a small packet");
+    hub.receive(Tick::ZERO, key, &bytes);
+}
+
+fn flush(hub: &mut Hub, batch: &mut Batch, dirty: &mut Vec<SessionKey>) -> usize {
+    std::mem::swap(&mut hub.effects().dirty, dirty);
+    let mut bytes = 0;
+    for key in dirty.drain(..) {
+        hub.transmit(Tick::ZERO, key, batch);
+        bytes += batch.len();
+        hub.transmitted(Tick::ZERO, key, batch, batch.len());
+    }
+    hub.effects().events.clear();
+    bytes
+}
+
+fn main() {
+    let hasher = TopicHasher::new(1);
+    let shared = Shared {
+        interest: Arc::new(InterestTable::new()),
+        retained: Arc::new(MemoryStore::new(hasher.clone(), Bounds::default())),
+    };
+    let mut hub = Hub::new(ShardId(0), 1, hasher, shared, Arc::new(Settings::default()));
+    let (mut batch, mut dirty) = (Batch::new(), Vec::new());
+    let started = Instant::now();
+    for number in 0..SUBSCRIBERS {
+        let key = connect(&mut hub, number);
+        subscribe(&mut hub, key, &format!("topic/{}", number % TOPICS));
+    }
+    flush(&mut hub, &mut batch, &mut dirty);
+    let each = started.elapsed().as_nanos() as f64 / SUBSCRIBERS as f64;
+    println!("connect and subscribe: {each:.0} ns each");
+    let publisher = connect(&mut hub, SUBSCRIBERS);
+    for (payload, per_turn) in [(100, 1), (100, 10), (100, 100), (1_000, 1), (1_000, 20)] {
+        let mut bytes = Vec::new();
+        let payload_bytes = vec![b'x'; payload];
+        for turn in 0..per_turn {
+            let topic = format!("topic/{}", turn % TOPICS);
+            let publish = Publish {
+                dup: false,
+                qos: QoS::AtMostOnce,
+                retain: false,
+                topic: &topic,
+                packet_id: None,
+                properties: Properties::EMPTY,
+                payload: &payload_bytes,
+            };
+            encode(VERSION, &Packet::Publish(publish), &mut bytes).expect("a small packet");
+        }
+        let turns = 3_000_000 / (per_turn * SUBSCRIBERS / TOPICS);
+        let started = Instant::now();
+        let mut out = 0;
+        for _ in 0..turns {
+            hub.receive(Tick::ZERO, publisher, &bytes);
+            out += flush(&mut hub, &mut batch, &mut dirty);
+        }
+        let deliveries = turns * per_turn * SUBSCRIBERS / TOPICS;
+        let each = started.elapsed().as_nanos() as f64 / deliveries as f64;
+        println!("{payload} B, {per_turn} per turn: {each:.1} ns per delivery ({out} bytes)");
+    }
+}
