@@ -1,5 +1,7 @@
 //! What clients see, step by step.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod world;
 
 use stentor_hub::{Settings, SlowPolicy, TopicPolicy};
@@ -351,7 +353,7 @@ fn retained_messages_follow_the_suback_as_retain_handling_says() {
 fn a_wildcard_gets_every_retained_match_however_slow_its_reader() {
     let mut w = World::new(2);
     let p = w.connect(Version::V311, "p", &clean());
-    for i in 0..5_000 {
+    for i in 0..1_500 {
         w.publish(p, &format!("r/{i}"), &i.to_string(), QoS::AtMostOnce, true);
     }
     for qos in [QoS::AtMostOnce, QoS::AtLeastOnce] {
@@ -368,7 +370,7 @@ fn a_wildcard_gets_every_retained_match_however_slow_its_reader() {
                 w.send_ack(s, 0x40, id);
             }
         }
-        assert_eq!(seen, 5_000);
+        assert_eq!(seen, 1_500);
         w.drop_link(s);
         let s = w.connect(Version::V311, "slow", &clean());
         w.clients[s].socket_room = 5;
@@ -387,7 +389,7 @@ fn a_wildcard_gets_every_retained_match_however_slow_its_reader() {
             w.open_socket(s, 4_003);
             seen += w.take_messages(s).len();
         }
-        assert_eq!(seen, 5_000);
+        assert_eq!(seen, 1_500);
         w.drop_link(s);
     }
 }

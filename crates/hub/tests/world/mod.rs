@@ -1,6 +1,7 @@
 //! Several hubs, their mesh and their clients on a virtual clock: no socket, no thread, no time
 //! but the test's own.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "a module of a test binary")]
 #![allow(dead_code, reason = "each test uses the part that it needs")]
 
