@@ -7,7 +7,7 @@ use crate::key::SessionKey;
 use crate::sessions::{Flushing, Link};
 
 /// What one flush writes at most, so that no client holds up the others.
-const FLUSH_BYTES: usize = 256 * 1024;
+const FLUSH_BYTES: usize = 64 * 1024;
 
 impl Hub {
     /// Gathers what waits for a client, up to a budget, for one write. Nothing else may be asked
