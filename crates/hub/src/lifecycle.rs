@@ -95,11 +95,11 @@ impl Hub {
             if let Some(session) = self.sessions.get_mut(key)
                 && let Link::Live(live) = &mut session.link
             {
-                let queued = live.output.as_ref().map_or(0, |output| output.len()) as u64;
-                self.stats.publishes_dropped += queued;
-                self.losses.record_many(LossCause::Disconnect, queued);
-                if let Some(output) = live.output.take() {
-                    self.outbox.recycle(output);
+                if let Some(output) = &mut live.output {
+                    let queued = output.len() as u64;
+                    output.abandon();
+                    self.stats.publishes_dropped += queued;
+                    self.losses.record_many(LossCause::Disconnect, queued);
                 }
                 self.close(now, key, CloseReason::Limit(limit));
             }

@@ -134,8 +134,9 @@ impl Hub {
             .for_each_match(message.zone, topic, hash, |id, found| {
                 filters.push((id, found));
             });
-        let mut shares = SmallVec::new();
         let mut parcel = Parcel::new(message);
+        let shard = self.shard;
+        let lists = filters.iter().map(|(_, subscribers)| *subscribers);
         let mut counter = Counter {
             sessions: &mut self.sessions,
             outbox: &mut self.outbox,
@@ -145,24 +146,7 @@ impl Hub {
             overrun: &mut self.overrun,
             events: &mut self.effects.events,
         };
-        if let [(_, subscribers)] = filters.as_slice() {
-            for subscriber in *subscribers {
-                if let Some(share) = as_share(*subscriber) {
-                    shares.push(share);
-                } else {
-                    let options = Options::from_bits(subscriber.options);
-                    counter.serve(&mut parcel, self.shard, subscriber.session, options);
-                }
-            }
-        } else if !filters.is_empty() {
-            let lists = filters.iter().map(|(_, subscribers)| *subscribers);
-            let (merged, found) = merge(lists, message, &counter, self.shard);
-            shares = found;
-            for (slot, terms) in merged {
-                counter.hand_over(&mut parcel, slot, &terms);
-            }
-        }
-        shares
+        counter.serve_all(&mut parcel, shard, lists)
     }
 }
 
@@ -177,67 +161,123 @@ pub(crate) struct Counter<'h> {
     pub(crate) events: &'h mut Vec<crate::effects::Event>,
 }
 
+/// One of several subscriptions that match a message.
+struct Match {
+    slot: u32,
+    options: Options,
+    /// Whether its session has been served.
+    served: bool,
+}
+
 impl Counter<'_> {
-    /// One subscription of one session.
+    /// Serves the subscribers in all lists, each session once; returns the shared subscriptions.
+    ///
+    /// Usually one list is long and the others are few dashboards with wide filters. So the
+    /// longest is walked as it is, and only the others are sorted and looked up.
+    fn serve_all<'s>(
+        &mut self,
+        parcel: &mut Parcel<'_>,
+        shard: ShardId,
+        lists: impl Iterator<Item = &'s [Subscriber]> + Clone,
+    ) -> SmallVec<[u32; 2]> {
+        let mut shares = SmallVec::new();
+        let Some((longest, list)) = lists
+            .clone()
+            .enumerate()
+            .max_by_key(|(_, subscribers)| subscribers.len())
+        else {
+            return shares;
+        };
+        let others = lists.enumerate().filter(|(at, _)| *at != longest);
+        let mut others = collect(others.flat_map(|(_, subscribers)| subscribers), &mut shares);
+        for subscriber in list {
+            if let Some(share) = as_share(*subscriber) {
+                shares.push(share);
+                continue;
+            }
+            let options = Options::from_bits(subscriber.options);
+            let slot = subscriber.session;
+            let first = others.partition_point(|other| other.slot < slot);
+            if others.get(first).is_none_or(|other| other.slot != slot) {
+                self.serve(parcel, shard, slot, &[options]);
+                continue;
+            }
+            let same = others[first..]
+                .iter_mut()
+                .take_while(|other| other.slot == slot);
+            let mut all: SmallVec<[Options; 4]> = SmallVec::from_slice(&[options]);
+            all.extend(same.map(|other| {
+                other.served = true;
+                other.options
+            }));
+            self.serve(parcel, shard, slot, &all);
+        }
+        for same in others
+            .chunk_by(|a, b| a.slot == b.slot)
+            .filter(|same| !same[0].served)
+        {
+            let all: SmallVec<[Options; 4]> = same.iter().map(|other| other.options).collect();
+            self.serve(parcel, shard, same[0].slot, &all);
+        }
+        shares
+    }
+
+    /// All matching subscriptions of one session: it gets one copy, at the highest of their QoS
+    /// [MQTT-3.3.4-2], with all their identifiers [MQTT-3.3.4-4].
     #[inline]
-    fn serve(&mut self, parcel: &mut Parcel<'_>, shard: ShardId, slot: u32, options: Options) {
-        if options.no_local() && is_own(self.sessions.at(slot), shard, parcel.message) {
-            return;
-        }
-        let id = [options.id()];
-        let ids = if id == [0] { &[][..] } else { &id[..] };
-        self.hand_over(parcel, slot, &Terms::new(parcel.message, options, ids, 0));
-    }
-}
-
-/// Whether a message was published by this session.
-fn is_own(session: Option<&Session>, shard: ShardId, message: &Message) -> bool {
-    session.is_some_and(|s| crate::publish::publisher(shard, s.generation) == message.publisher)
-}
-
-type Merged = Vec<(u32, Terms)>;
-
-/// Where several subscriptions of one session match, it gets one copy, at the highest of their
-/// QoS [MQTT-3.3.4-2], with all their identifiers [MQTT-3.3.4-4].
-fn merge<'s>(
-    lists: impl Iterator<Item = &'s [Subscriber]>,
-    message: &Message,
-    counter: &Counter<'_>,
-    shard: ShardId,
-) -> (Merged, SmallVec<[u32; 2]>) {
-    let mut shares = SmallVec::new();
-    let mut all: Vec<(u32, Options)> = Vec::new();
-    for subscriber in lists.flatten() {
-        match as_share(*subscriber) {
-            Some(share) => shares.push(share),
-            None => all.push((subscriber.session, Options::from_bits(subscriber.options))),
-        }
-    }
-    all.sort_unstable_by_key(|(slot, _)| *slot);
-    let mut merged = Vec::with_capacity(all.len());
-    for group in all.chunk_by(|a, b| a.0 == b.0) {
-        let slot = group[0].0;
-        let mut ids: SmallVec<[u32; 4]> = SmallVec::new();
+    fn serve(&mut self, parcel: &mut Parcel<'_>, shard: ShardId, slot: u32, all: &[Options]) {
         let mut best: Option<Options> = None;
-        let mut as_published = false;
-        for (_, options) in group {
-            if options.no_local() && is_own(counter.sessions.at(slot), shard, message) {
+        let mut retain = false;
+        let mut ids: SmallVec<[u32; 1]> = SmallVec::new();
+        for options in all {
+            if options.no_local() && is_own(self.sessions.at(slot), shard, parcel.message) {
                 continue;
             }
             if options.id() != 0 {
                 ids.push(options.id());
             }
-            as_published |= options.retain_as_published();
-            best = Some(best.map_or(
-                *options,
-                |b| if options.qos() > b.qos() { *options } else { b },
-            ));
+            retain |= options.retain_as_published() && parcel.message.retain;
+            if best.is_none_or(|best| options.qos() > best.qos()) {
+                best = Some(*options);
+            }
         }
         if let Some(options) = best {
-            let mut terms = Terms::new(message, options, &ids, 0);
-            terms.retain = as_published && message.retain;
-            merged.push((slot, terms));
+            let qos = parcel.message.qos.min(options.qos());
+            self.hand_over(
+                parcel,
+                slot,
+                &Terms {
+                    qos,
+                    retain,
+                    ids,
+                    share: 0,
+                },
+            );
         }
     }
-    (merged, shares)
+}
+
+/// Sorts subscribers by session; shared subscriptions go to `shares`.
+fn collect<'s>(
+    subscribers: impl Iterator<Item = &'s Subscriber>,
+    shares: &mut SmallVec<[u32; 2]>,
+) -> Vec<Match> {
+    let mut matches = Vec::new();
+    for subscriber in subscribers {
+        match as_share(*subscriber) {
+            Some(share) => shares.push(share),
+            None => matches.push(Match {
+                slot: subscriber.session,
+                options: Options::from_bits(subscriber.options),
+                served: false,
+            }),
+        }
+    }
+    matches.sort_unstable_by_key(|found: &Match| found.slot);
+    matches
+}
+
+/// Whether a message was published by this session.
+fn is_own(session: Option<&Session>, shard: ShardId, message: &Message) -> bool {
+    session.is_some_and(|s| crate::publish::publisher(shard, s.generation) == message.publisher)
 }

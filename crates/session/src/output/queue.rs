@@ -177,6 +177,14 @@ impl Output {
         Flush::Blocked
     }
 
+    /// Drops everything that was not begun, control packets too: what follows is a farewell. The
+    /// rest of a packet that was begun stays, so that the stream stays whole.
+    pub fn abandon(&mut self) {
+        self.entries.clear();
+        self.control.clear();
+        self.publish_bytes = 0;
+    }
+
     fn forget(&mut self, entries: usize) {
         let mut control = 0;
         for entry in self.entries.drain(..entries) {
