@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Installs the clients of other projects that the black-box tests use. It may be run again and
+# again: what is there already is left alone, and then this takes no time.
+set -eu
+
+here="$(cd "$(dirname "$0")" && pwd)"
+tools="${XDG_CACHE_HOME:-$HOME/.cache}/stentor/tools"
+PATH="$PATH:/usr/sbin:/usr/local/sbin"
+paho=2.2.0
+
+packages=()
+add() { # add COMMAND PACKAGE...: the packages are wanted if the command is missing
+    command -v "$1" >/dev/null 2>&1 || packages+=("${@:2}")
+}
+add mosquitto mosquitto
+add mosquitto_pub mosquitto-clients
+add node nodejs
+add npm npm
+add python3 python3 python3-venv
+if command -v python3 >/dev/null 2>&1 && ! python3 -c 'import ensurepip' 2>/dev/null; then
+    packages+=(python3-venv)
+fi
+
+if [ "${#packages[@]}" -gt 0 ]; then
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+        echo "install-tools: please install ${packages[*]}" >&2
+        exit 1
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    # A freshly installed broker must not start and take port 1883.
+    RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+fi
+
+if ! "$tools/python/bin/python" -c "
+import importlib.metadata as m, sys
+sys.exit(m.version('paho-mqtt') != '$paho')" 2>/dev/null; then
+    mkdir -p "$tools"
+    python3 -m venv --clear "$tools/python"
+    "$tools/python/bin/python" -m pip install --quiet --disable-pip-version-check "paho-mqtt==$paho"
+fi
+
+# The lock file that npm leaves inside node_modules is older than ours exactly if ours has changed.
+if [ ! "$here/js/node_modules/.package-lock.json" -nt "$here/js/package-lock.json" ]; then
+    (cd "$here/js" && npm ci --no-audit --no-fund --ignore-scripts --loglevel=error >/dev/null)
+    touch "$here/js/node_modules/.package-lock.json"
+fi

@@ -1,0 +1,422 @@
+//! A running `stentor serve` with a data folder of its own.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::Instant;
+
+use nix::sys::signal::{Signal, kill};
+use tempfile::TempDir;
+
+use crate::process::{self, Finished};
+use crate::{DEADLINE, Raw, Version};
+
+/// The built binary: `target/<profile>/stentor` beside the folder of the test's own executable.
+///
+/// # Panics
+/// If it has not been built.
+#[must_use]
+pub fn binary() -> PathBuf {
+    let test = env::current_exe().expect("a test knows its own path");
+    let profile = test.parent().and_then(Path::parent).expect("tests run from target/<profile>/deps");
+    let binary = profile.join("stentor");
+    assert!(
+        binary.exists(),
+        "there is no {}: build it first with `cargo build --workspace` (`make test` does)",
+        binary.display()
+    );
+    binary
+}
+
+/// The `stentor` command with an environment that configures nothing.
+#[must_use]
+pub fn stentor() -> Command {
+    let mut command = Command::new(binary());
+    for (name, _) in env::vars_os() {
+        if name.to_string_lossy().starts_with("STENTOR_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// What a server is started with.
+#[derive(Debug)]
+pub struct Plan {
+    folder: TempDir,
+    args: Vec<String>,
+    listeners: usize,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Plan {
+    /// No listeners yet, and an empty data folder.
+    ///
+    /// # Panics
+    /// If there is no room for temporary folders.
+    #[must_use]
+    pub fn new() -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("stentor-test-")
+            .tempdir()
+            .expect("a temporary folder can be made");
+        Self { folder, args: Vec::new(), listeners: 0 }
+    }
+
+    /// The test's own folder; the data folder lies in it.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The folder that the server gets for its data.
+    #[must_use]
+    pub fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Adds a listener.
+    #[must_use]
+    pub fn listen(mut self, url: &str) -> Self {
+        self.listeners += 1;
+        self.arg("--listen").arg(url)
+    }
+
+    /// Adds a TCP listener on a free port of 127.0.0.1.
+    #[must_use]
+    pub fn tcp(self) -> Self {
+        self.listen("mqtt://127.0.0.1:0")
+    }
+
+    /// Lets everybody on this machine in.
+    #[must_use]
+    pub fn anonymous(self) -> Self {
+        self.arg("--allow-anonymous")
+    }
+
+    /// Adds one argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_string_lossy().into_owned());
+        self
+    }
+
+    /// Gives the server a configuration file, see [`Server::reconfigure`].
+    ///
+    /// # Panics
+    /// If the file cannot be written.
+    #[must_use]
+    pub fn config(mut self, text: &str) -> Self {
+        self.listeners += text.matches("[[listener]]").count();
+        let path = self.folder.path().join("stentor.toml");
+        fs::write(&path, text).expect("a configuration file can be written");
+        self.arg("--config").arg(path)
+    }
+
+    /// Makes an authority and gives the server its certificate for all encrypted listeners.
+    #[must_use]
+    pub fn certificates(self) -> (Self, crate::Certificates) {
+        let certificates = crate::Certificates::new(self.folder.path());
+        let plan = self
+            .arg("--tls-certificate")
+            .arg(certificates.certificate())
+            .arg("--tls-key")
+            .arg(certificates.key());
+        (plan, certificates)
+    }
+
+    /// The command that would start the server.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        let mut command = stentor();
+        command.arg("serve").arg("--data-dir").arg(self.data_dir()).args(&self.args);
+        command
+    }
+
+    /// Starts the server and waits until every listener is open.
+    ///
+    /// # Panics
+    /// If it does not say so in time.
+    #[track_caller]
+    pub fn start(self) -> Server {
+        Server::start(self)
+    }
+
+    /// Starts a server that has to refuse to start, and returns what it says.
+    ///
+    /// # Panics
+    /// If it starts, or opens any listener.
+    #[track_caller]
+    pub fn refused(&self) -> Finished {
+        let finished = process::run(&mut self.command());
+        assert!(!finished.status.success(), "the server was to refuse: {finished}");
+        assert_eq!(finished.stdout, "", "nothing is to listen when the start is refused");
+        finished
+    }
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    text: Mutex<String>,
+    grown: Condvar,
+}
+
+impl Log {
+    fn lock(&self) -> MutexGuard<'_, String> {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A running server. Dropping it sends SIGTERM and asserts that it ends with exit code 0; if the
+/// test has failed already, its log is printed instead.
+#[derive(Debug)]
+pub struct Server {
+    plan: Plan,
+    child: Option<Child>,
+    urls: Vec<String>,
+    log: Arc<Log>,
+}
+
+impl Server {
+    /// A server on one TCP port that lets everybody in.
+    #[must_use]
+    #[track_caller]
+    pub fn open() -> Self {
+        Plan::new().tcp().anonymous().start()
+    }
+
+    #[track_caller]
+    fn start(plan: Plan) -> Self {
+        let mut child = plan
+            .command()
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("stentor starts");
+        let log = Arc::new(Log::default());
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let copy = Arc::clone(&log);
+        thread::spawn(move || {
+            for line in BufReader::new(stderr.expect("standard error is captured")).split(b'\n') {
+                let Ok(line) = line else { break };
+                let mut text = copy.lock();
+                text.push_str(&String::from_utf8_lossy(&line));
+                text.push('\n');
+                copy.grown.notify_all();
+            }
+        });
+        let (lines, opened) = mpsc::channel();
+        thread::spawn(move || {
+            let stdout = BufReader::new(stdout.expect("standard output is captured"));
+            for line in stdout.lines().map_while(Result::ok) {
+                // Nobody listens any more once all listeners are open.
+                let _ = lines.send(line);
+            }
+        });
+        let mut server = Self { plan, child: Some(child), urls: Vec::new(), log };
+        let end = Instant::now() + DEADLINE;
+        while server.urls.len() < server.plan.listeners {
+            match opened.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) => match line.strip_prefix("listening ") {
+                    Some(url) => server.urls.push(url.to_owned()),
+                    None => panic!("unexpected line on standard output: {line}"),
+                },
+                Err(error) => panic!("the server did not open its listeners: {error}"),
+            }
+        }
+        server
+    }
+
+    /// The URLs it listens on, in the order of its listeners.
+    #[must_use]
+    pub fn urls(&self) -> &[String] {
+        &self.urls
+    }
+
+    /// The first URL with that scheme, for example `wss`.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    #[track_caller]
+    pub fn url(&self, scheme: &str) -> &str {
+        self.urls
+            .iter()
+            .find(|url| url.split(':').next() == Some(scheme))
+            .unwrap_or_else(|| panic!("the server listens on {:?}, not on {scheme}", self.urls))
+    }
+
+    /// `HOST:PORT` of the first listener with that scheme.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    #[track_caller]
+    pub fn address(&self, scheme: &str) -> String {
+        let url = self.url(scheme);
+        let (_, rest) = url.split_once("://").expect("the URL has an authority");
+        rest.split('/').next().unwrap_or_default().to_owned()
+    }
+
+    /// The port of the first listener with that scheme.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    #[track_caller]
+    pub fn port(&self, scheme: &str) -> String {
+        let address = self.address(scheme);
+        address.rsplit(':').next().expect("the URL names its port").to_owned()
+    }
+
+    /// A connection to the first TCP listener, with nothing sent yet.
+    #[must_use]
+    #[track_caller]
+    pub fn dial(&self) -> Raw {
+        Raw::tcp(&self.address("mqtt"))
+    }
+
+    /// A client that is logged in at the first TCP listener with a clean session.
+    #[must_use]
+    #[track_caller]
+    pub fn client(&self, version: Version, client_id: &str) -> Raw {
+        let mut client = self.dial();
+        client.login(version, client_id, true);
+        client
+    }
+
+    /// The test's own folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.plan.folder()
+    }
+
+    /// The server's data folder.
+    #[must_use]
+    pub fn data_dir(&self) -> PathBuf {
+        self.plan.data_dir()
+    }
+
+    /// The server's process id.
+    ///
+    /// # Panics
+    /// If it has been stopped.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        process::pid_of(self.child.as_ref().expect("the server runs")).as_raw()
+    }
+
+    /// Sends the server a signal.
+    ///
+    /// # Panics
+    /// If it has ended.
+    #[track_caller]
+    pub fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().expect("the server runs");
+        kill(process::pid_of(child), signal).expect("a signal can be sent");
+    }
+
+    /// Writes the configuration file anew without telling the server.
+    ///
+    /// # Panics
+    /// If the file cannot be written.
+    pub fn reconfigure(&self, text: &str) {
+        // A rename, as careful editors do it, so that the server never reads half a file.
+        let path = self.folder().join("stentor.toml");
+        let draft = self.folder().join("stentor.toml.new");
+        fs::write(&draft, text).expect("a configuration file can be written");
+        fs::rename(draft, path).expect("a configuration file can be replaced");
+    }
+
+    /// Everything that the server has logged up to now.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.log.lock().clone()
+    }
+
+    /// Waits until the log contains a text past that many bytes, and returns the log.
+    ///
+    /// # Panics
+    /// If the text does not come in time.
+    #[track_caller]
+    pub fn wait_log(&self, from: usize, text: &str) -> String {
+        let end = Instant::now() + DEADLINE;
+        let mut log = self.log.lock();
+        while !log.get(from..).is_some_and(|new| new.contains(text)) {
+            let left = end.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "the log never said {text:?}");
+            log = self.log.grown.wait_timeout(log, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        log.clone()
+    }
+
+    /// Runs a `stentor` command against this server's control socket.
+    #[track_caller]
+    pub fn control(&self, args: &[&str]) -> Finished {
+        let mut command = stentor();
+        command.args(args).arg("--data-dir").arg(self.data_dir());
+        process::run(&mut command)
+    }
+
+    /// The answer to a `stentor … --json` command.
+    ///
+    /// # Panics
+    /// If the command fails or its answer is no JSON.
+    #[track_caller]
+    pub fn json(&self, args: &[&str]) -> serde_json::Value {
+        let args: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
+        let text = self.control(&args).success();
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("no JSON ({error}): {text}"))
+    }
+
+    /// Stops the server with SIGTERM and returns how it ended.
+    ///
+    /// # Panics
+    /// If it does not end in time.
+    #[track_caller]
+    pub fn stop(&mut self) -> ExitStatus {
+        self.signal(Signal::SIGTERM);
+        self.ended()
+    }
+
+    /// Waits for a server that has been told to stop in some other way.
+    ///
+    /// # Panics
+    /// If it does not end in time.
+    #[track_caller]
+    pub fn ended(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("the server runs");
+        let (status, in_time) = process::wait(&mut child, DEADLINE);
+        assert!(in_time, "the server did not stop within {DEADLINE:?}:\n{}", self.log());
+        status
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            if let Some(mut child) = self.child.take() {
+                // An error means that it has ended already.
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            eprintln!("--- log of the server\n{}", self.log());
+            return;
+        }
+        if self.child.is_some() {
+            let status = self.stop();
+            assert!(status.success(), "the server ended with {status}:\n{}", self.log());
+        }
+    }
+}

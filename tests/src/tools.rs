@@ -1,0 +1,72 @@
+//! Other people's programs, as `tests/install-tools.sh` installs them.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const REMEDY: &str = "run tests/install-tools.sh once (`make tools`)";
+
+/// The folder of the tests in the source tree.
+#[must_use]
+pub fn folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The project's folder.
+///
+/// # Panics
+/// Never: this package lies in a folder of the project.
+#[must_use]
+pub fn project() -> &'static Path {
+    folder().parent().expect("the tests lie in the project")
+}
+
+/// A program that runs one of the scripts in `tests/python` with paho.
+///
+/// # Panics
+/// If the tools are not installed.
+#[must_use]
+pub fn python(script: &str) -> Command {
+    let python = cache().join("python/bin/python");
+    assert!(python.exists(), "there is no {}: {REMEDY}", python.display());
+    let mut command = Command::new(python);
+    // Bytecode of the scripts would litter the source tree.
+    command.env("PYTHONDONTWRITEBYTECODE", "1").arg(folder().join("python").join(script));
+    command
+}
+
+/// A program that runs one of the scripts in `tests/js` with MQTT.js.
+///
+/// # Panics
+/// If the tools are not installed.
+#[must_use]
+pub fn node(script: &str) -> Command {
+    let modules = folder().join("js/node_modules/mqtt");
+    assert!(modules.exists(), "there is no {}: {REMEDY}", modules.display());
+    let mut command = Command::new("node");
+    command.arg(folder().join("js").join(script));
+    command
+}
+
+/// A program of the mosquitto project. Debian keeps the broker in a folder that is only on the
+/// administrator's path, so that folder is searched too.
+///
+/// # Panics
+/// If it is not installed.
+#[must_use]
+pub fn mosquitto(name: &str) -> Command {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])
+        .map(|folder| folder.join(name))
+        .find(|program| program.exists());
+    Command::new(found.unwrap_or_else(|| panic!("there is no {name}: {REMEDY}")))
+}
+
+fn cache() -> PathBuf {
+    env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))
+        .expect("XDG_CACHE_HOME or HOME is set")
+        .join("stentor/tools")
+}
