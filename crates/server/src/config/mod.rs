@@ -7,7 +7,7 @@
 //!
 //! The table ([`SECTIONS`], written down in `keys.rs`) gives each key its type, range, default,
 //! reload class, environment variable, flag and sentence. The sample file and the reference page
-//! are written from it ([`sample`], [`reference`]), and a test keeps them up to date. A reload
+//! are written from it ([`sample()`], [`reference()`]), and a test keeps them up to date. A reload
 //! calls [`Config::load`] again and asks [`diff`] what changed.
 
 mod check;
