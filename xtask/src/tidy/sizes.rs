@@ -104,13 +104,13 @@ pub(crate) fn line_widths(tree: &Tree) -> Vec<Finding> {
     for (path, text) in tree.texts_with(CODE) {
         for (index, line) in text.lines().enumerate() {
             let columns = line.chars().count();
-            let text = line.trim_start_matches(['/', '!', '#', '*', '"', ' ']);
-            let has_long_text = text
+            let content = line.trim_start_matches(['/', '!', '#', '*', '"', ' ']);
+            let has_long_text = line
                 .split('"')
                 .skip(1)
                 .step_by(2)
                 .any(|text| text.len() > 40);
-            if columns > LINE_COLUMNS_MAX && text.contains(' ') && !has_long_text {
+            if columns > LINE_COLUMNS_MAX && content.contains(' ') && !has_long_text {
                 let message = format!("{columns} columns; at most {LINE_COLUMNS_MAX}");
                 findings.push(Finding::new(path, index + 1, message));
             }
