@@ -50,8 +50,13 @@ fuzz:
 	@if $(CARGO) +nightly fuzz --version >/dev/null 2>&1; then \
 		for target in $$(cd fuzz && $(CARGO) +nightly fuzz list); do \
 			echo "fuzzing $$target for $(SOAK_SECONDS) s"; \
-			(cd fuzz && $(CARGO) +nightly fuzz run "$$target" -- \
-				-max_total_time=$(SOAK_SECONDS)) || exit 1; \
+			if (cd fuzz && $(CARGO) +nightly fuzz run "$$target" -- \
+				-max_total_time=$(SOAK_SECONDS)); then found=no; else found=yes; fi; \
+			case "$$target,$$found" in \
+				*canary*,no) echo "$$target found nothing: the fuzzers are blind"; exit 1;; \
+				*canary*,yes | *,no) ;; \
+				*) exit 1;; \
+			esac; \
 		done; \
 	else \
 		echo "skipping the fuzzers: they need a nightly toolchain and cargo-fuzz"; \
