@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 use stentor_mqtt::{
-    Packet, Properties, ReasonCode, RetainHandling, SubAck, Subscribe, SubscribeOptions,
+    Packet, Properties, QoS, ReasonCode, RetainHandling, SubAck, Subscribe, SubscribeOptions,
     Unsubscribe,
 };
 use stentor_session::{CloseReason, Tick, Violation};
-use stentor_topic::{FilterId, Subscriber, Subscription, levels};
+use stentor_topic::{FilterId, Subscriber, Subscription, Zone, levels};
 
 use crate::effects::Event;
 use crate::hub::Hub;
@@ -31,6 +31,15 @@ pub(crate) enum SubscriptionRef {
 struct Granted {
     reason: ReasonCode,
     snapshot: Option<Snapshot>,
+}
+
+/// How a SUBACK says which QoS was granted.
+const fn granted_reason(qos: QoS) -> ReasonCode {
+    match qos {
+        QoS::AtMostOnce => ReasonCode::Success,
+        QoS::AtLeastOnce => ReasonCode::GrantedQoS1,
+        QoS::ExactlyOnce => ReasonCode::GrantedQoS2,
+    }
 }
 
 impl Hub {
@@ -113,56 +122,73 @@ impl Hub {
             return refuse(ReasonCode::NotAuthorized);
         }
         let zone = session.zone();
-        let is_full = session.subscriptions.len() >= self.settings.subscriptions_max;
         let granted = Options::new(options, id);
-        let reason = match granted.qos() {
-            stentor_mqtt::QoS::AtMostOnce => ReasonCode::Success,
-            stentor_mqtt::QoS::AtLeastOnce => ReasonCode::GrantedQoS1,
-            stentor_mqtt::QoS::ExactlyOnce => ReasonCode::GrantedQoS2,
+        let known = match share {
+            Some(group) => self
+                .shares
+                .find(zone, group, filter)
+                .map(SubscriptionRef::Share),
+            None => self.index.find(zone, filter).map(SubscriptionRef::Filter),
         };
-        if let Some(group) = share {
-            let known = self.shares.find(zone, group, filter);
-            let is_member = known.is_some_and(|slot| {
-                session
-                    .subscriptions
-                    .contains(&SubscriptionRef::Share(slot))
-            });
-            if is_full && !is_member {
-                return refuse(ReasonCode::QuotaExceeded);
-            }
-            self.join_share(key, zone, group, filter, granted);
-            return refuse(reason);
-        }
-        if is_full && !self.is_subscribed(key, zone, filter) {
+        let is_full = session.subscriptions.len() >= self.settings.subscriptions_max;
+        if is_full && !known.is_some_and(|known| self.is_subscribed(key, known)) {
             return refuse(ReasonCode::QuotaExceeded);
         }
+        let is_new = match share {
+            Some(group) => {
+                self.join_share(key, zone, group, filter, granted);
+                false
+            }
+            None => self.add_subscription(key, zone, filter, granted),
+        };
+        let wants_retained = match options.retain_handling {
+            _ if share.is_some() => false,
+            RetainHandling::Send => true,
+            RetainHandling::SendIfNew => is_new,
+            RetainHandling::DoNotSend => false,
+        };
+        let snapshot = wants_retained.then(|| Snapshot::new(filter, granted, self.retained.mark()));
+        Ok(Granted {
+            reason: granted_reason(granted.qos()),
+            snapshot,
+        })
+    }
+
+    /// Puts an ordinary subscription into the index; returns whether it is new. Interest is
+    /// raised before the SUBACK is queued.
+    fn add_subscription(
+        &mut self,
+        key: SessionKey,
+        zone: Zone,
+        filter: &str,
+        granted: Options,
+    ) -> bool {
         let subscriber = Subscriber {
             session: key.slot,
             options: granted.bits(),
         };
         let inserted = self.index.insert(zone, filter, subscriber);
-        if inserted.previous.is_none() {
-            self.interest.raise(zone, filter);
-            self.stats.subscriptions += 1;
-            if let Some(session) = self.sessions.get_mut(key) {
-                session
-                    .subscriptions
-                    .push(SubscriptionRef::Filter(inserted.id));
-            }
+        if inserted.previous.is_some() {
+            return false;
         }
-        let wants_retained = match options.retain_handling {
-            RetainHandling::Send => true,
-            RetainHandling::SendIfNew => inserted.previous.is_none(),
-            RetainHandling::DoNotSend => false,
-        };
-        let snapshot = wants_retained.then(|| Snapshot::new(filter, granted, self.retained.mark()));
-        Ok(Granted { reason, snapshot })
+        self.interest.raise(zone, filter);
+        self.stats.subscriptions += 1;
+        if let Some(session) = self.sessions.get_mut(key) {
+            session
+                .subscriptions
+                .push(SubscriptionRef::Filter(inserted.id));
+        }
+        true
     }
 
-    fn is_subscribed(&self, key: SessionKey, zone: stentor_topic::Zone, filter: &str) -> bool {
-        self.index
-            .find(zone, filter)
-            .is_some_and(|id| self.index.options(id, key.slot).is_some())
+    fn is_subscribed(&self, key: SessionKey, subscription: SubscriptionRef) -> bool {
+        match subscription {
+            SubscriptionRef::Filter(id) => self.index.options(id, key.slot).is_some(),
+            SubscriptionRef::Share(_) => self
+                .sessions
+                .get(key)
+                .is_some_and(|session| session.subscriptions.contains(&subscription)),
+        }
     }
 
     pub(crate) fn on_unsubscribe(&mut self, key: SessionKey, unsubscribe: &Unsubscribe<'_>) {
@@ -197,14 +223,10 @@ impl Hub {
             Some(group) => self
                 .shares
                 .find(zone, group, filter)
-                .map(SubscriptionRef::Share)
-                .filter(|known| session.subscriptions.contains(known)),
-            None => self
-                .index
-                .find(zone, filter)
-                .filter(|id| self.index.options(*id, key.slot).is_some())
-                .map(SubscriptionRef::Filter),
+                .map(SubscriptionRef::Share),
+            None => self.index.find(zone, filter).map(SubscriptionRef::Filter),
         };
+        let found = found.filter(|found| self.is_subscribed(key, *found));
         let Some(found) = found else {
             return ReasonCode::NoSubscriptionExisted;
         };
