@@ -451,3 +451,14 @@ fn parse_close(payload: &[u8]) -> Result<(Option<CloseCode>, &str), FrameError> 
     let reason = core::str::from_utf8(reason).map_err(|_| FrameError::CloseReason)?;
     Ok((Some(code), reason))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every WebSocket connection has one.
+    #[test]
+    fn decoders_are_small() {
+        assert!(size_of::<Decoder>() <= 40, "{}", size_of::<Decoder>());
+    }
+}
