@@ -1,5 +1,33 @@
 //! The Stentor server: the I/O around the hubs.
+//!
+//! [`run`] makes a server out of a [`config::Config`] and runs it until it is told to stop. The
+//! rest is inside, in the order of the way of a message:
+//!
+//! - `listener` opens the places where clients arrive;
+//! - `shard` is a thread with a poll loop, its connections and its hub;
+//! - `transport` is what lies between a socket and MQTT: TLS, WebSocket;
+//! - `mesh` carries messages between shards, `inbox` sockets, `fdtable` keeps descriptors apart;
+//! - `telemetry` tells what happens, `control` is the administrator's way in;
+//! - `lifecycle` starts, reloads and stops it all.
 
+mod admission;
+mod backplane;
+mod clock;
 pub mod config;
-pub mod listener;
+mod control;
+mod data_dir;
+mod error;
+mod fdtable;
+mod inbox;
+mod lifecycle;
+mod listener;
 pub mod log;
+mod mesh;
+mod peer;
+mod priority;
+mod shard;
+mod telemetry;
+mod transport;
+
+pub use error::ServerError;
+pub use lifecycle::run;

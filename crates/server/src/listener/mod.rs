@@ -1,5 +1,31 @@
-//! Where clients arrive: URLs, and the sockets that are bound to them.
+//! Where clients arrive.
+//!
+//! Sockets are bound on the main thread: before the shards leave its descriptor table at the
+//! start, and passed to them later on a reload. A TCP listener is one socket per shard, between
+//! which the kernel spreads the connections; a Unix socket is one, which all shards accept from.
 
-mod url;
+mod bind;
+mod port;
+mod unix;
 
-pub use url::{ListenerUrl, ListenerUrlError, Scheme};
+pub(crate) use bind::{Bound, bind, is_unavailable};
+pub(crate) use port::{Port, Rules, WebRules};
+pub(crate) use unix::remove as remove_unix;
+
+/// A listener entry with nothing but defaults.
+#[cfg(test)]
+fn configured() -> crate::config::Listener {
+    crate::config::Listener {
+        url: crate::config::ListenUrl::default(),
+        anonymous: None,
+        certificate: None,
+        key: None,
+        path: None,
+        allowed_origins: Vec::new(),
+        owner: None,
+        group: None,
+        mode: 0o660,
+        max_connections: 0,
+        server_reference: None,
+    }
+}

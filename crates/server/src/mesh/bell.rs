@@ -1,7 +1,7 @@
 //! Waking a shard that sleeps.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use mio::unix::SourceFd;
@@ -71,5 +71,11 @@ impl Bell {
 impl AsRawFd for Bell {
     fn as_raw_fd(&self) -> RawFd {
         self.event.as_fd().as_raw_fd()
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
     }
 }

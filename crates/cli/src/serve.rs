@@ -1,0 +1,85 @@
+//! `stentor serve`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use stentor_server::config::{Config, Sources};
+use stentor_server::log::Logger;
+
+/// Runs a server. Every flag is a key of the configuration file, and wins over it.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG")]
+    config: Option<PathBuf>,
+    /// The folder for everything that the server keeps.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// Where to listen: mqtt://HOST:PORT, mqtts://, ws://, wss:// or unix:PATH; port 0 picks a
+    /// free one. May be given several times.
+    #[arg(long, value_name = "URL")]
+    listen: Vec<String>,
+    /// Threads that carry connections; 0 takes one per processor.
+    #[arg(long, value_name = "N")]
+    shards: Option<String>,
+    /// Let clients in without a user name, on listeners that only this machine can reach.
+    #[arg(long)]
+    allow_anonymous: bool,
+    /// The least important lines of the log: error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// The shape of log lines: auto, human or json.
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+    /// The certificate chain of encrypted listeners, a PEM file.
+    #[arg(long, value_name = "FILE")]
+    tls_certificate: Option<String>,
+    /// The key of the certificate, a PEM file.
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<String>,
+}
+
+/// The exit code for a configuration that is wrong: `EX_CONFIG`.
+const EXIT_CONFIG: u8 = 78;
+
+impl Serve {
+    /// Runs until the server is told to stop.
+    pub(crate) fn run(self) -> ExitCode {
+        let sources = Sources::from_process(self.config.clone(), self.flags());
+        let config = match Config::load(&sources) {
+            Ok(config) => config,
+            Err(error) => return fail(&error.to_string(), EXIT_CONFIG),
+        };
+        let logger = match Logger::install(&config.log) {
+            Ok(logger) => logger,
+            Err(error) => return fail(&error, EXIT_CONFIG),
+        };
+        match stentor_server::run(config, sources, logger) {
+            Ok(code) => code,
+            Err(error) => fail(&error.to_string(), error.exit_code()),
+        }
+    }
+
+    /// The flags as the configuration names its keys.
+    fn flags(self) -> Vec<(String, String)> {
+        let single = [
+            ("data_dir", self.data_dir),
+            ("shards", self.shards),
+            ("allow_anonymous", self.allow_anonymous.then(|| "true".to_owned())),
+            ("log.level", self.log_level),
+            ("log.format", self.log_format),
+            ("tls.certificate", self.tls_certificate),
+            ("tls.key", self.tls_key),
+        ];
+        let single =
+            single.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        let listen = self.listen.into_iter().map(|url| ("listener.url".to_owned(), url));
+        single.chain(listen).collect()
+    }
+}
+
+fn fail(message: &str, code: u8) -> ExitCode {
+    eprintln!("stentor: {message}");
+    ExitCode::from(code)
+}

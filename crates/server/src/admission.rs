@@ -1,0 +1,215 @@
+//! How many connections may be there, and how fast they may come.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use stentor_session::{Limit, Tick};
+
+use crate::config::Limits;
+use crate::listener::Port;
+use crate::peer::Peer;
+
+/// Counts the connections of the whole server. Shards ask once per connection, never per message.
+#[derive(Debug, Default)]
+pub(crate) struct Admission {
+    /// Limits; 0 is none. Replaced on reload.
+    connections_max: AtomicU64,
+    per_address_max: AtomicU32,
+    rate_per_sec: AtomicU32,
+    connections: AtomicU64,
+    /// Only filled while there is a limit per address.
+    addresses: Mutex<HashMap<IpAddr, u32>>,
+    bucket: Mutex<Bucket>,
+}
+
+/// Lets a second's worth of connections through at once, then so many per second.
+#[derive(Debug, Default)]
+struct Bucket {
+    /// Connections that may come now, in millionths: one is added per second and unit of rate.
+    micro_tokens: u64,
+    filled_at: Tick,
+}
+
+/// The right of one connection to be there. Dropping it gives the place back.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    admission: Arc<Admission>,
+    port: Arc<Port>,
+    address: Option<Box<IpAddr>>,
+}
+
+/// A map of counters is whole after any panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Admission {
+    /// Takes other limits; who is there stays.
+    pub(crate) fn reconfigure(&self, limits: &Limits) {
+        self.connections_max.store(limits.connections, Ordering::Relaxed);
+        self.per_address_max.store(limits.connections_per_address, Ordering::Relaxed);
+        self.rate_per_sec.store(limits.connection_rate, Ordering::Relaxed);
+    }
+
+    /// Connections now.
+    pub(crate) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Admits a connection or names the limit that it meets.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        now: Tick,
+        port: &Arc<Port>,
+        peer: Peer,
+    ) -> Result<Permit, Limit> {
+        self.pass_rate(now)?;
+        let max = self.connections_max.load(Ordering::Relaxed);
+        count_up(&self.connections, max).ok_or(Limit::Connections)?;
+        if count_up(&port.connections, port.rules.load().connections_max).is_none() {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
+            return Err(Limit::Connections);
+        }
+        let (admission, port) = (Arc::clone(self), Arc::clone(port));
+        let mut permit = Permit { admission, port, address: None };
+        permit.address = self.hold_address(peer)?.map(Box::new);
+        Ok(permit)
+    }
+
+    fn hold_address(&self, peer: Peer) -> Result<Option<IpAddr>, Limit> {
+        let max = self.per_address_max.load(Ordering::Relaxed);
+        let (Some(address), true) = (peer.address(), max > 0) else {
+            return Ok(None);
+        };
+        let mut addresses = lock(&self.addresses);
+        let count = addresses.entry(address).or_insert(0);
+        if *count >= max {
+            return Err(Limit::ConnectionsPerAddress);
+        }
+        *count += 1;
+        Ok(Some(address))
+    }
+
+    fn pass_rate(&self, now: Tick) -> Result<(), Limit> {
+        const ONE: u64 = 1_000_000;
+        let rate = u64::from(self.rate_per_sec.load(Ordering::Relaxed));
+        if rate == 0 {
+            return Ok(());
+        }
+        let mut bucket = lock(&self.bucket);
+        let elapsed = now.as_micros().saturating_sub(bucket.filled_at.as_micros());
+        let full = rate * ONE;
+        let added = elapsed.saturating_mul(rate);
+        bucket.micro_tokens = bucket.micro_tokens.saturating_add(added).min(full);
+        bucket.filled_at = bucket.filled_at.max(now);
+        bucket.micro_tokens =
+            bucket.micro_tokens.checked_sub(ONE).ok_or(Limit::ConnectionRate)?;
+        Ok(())
+    }
+}
+
+/// Counts up unless the limit is reached; 0 is no limit.
+fn count_up(counter: &AtomicU64, max: u64) -> Option<()> {
+    counter
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+            (max == 0 || count < max).then_some(count + 1)
+        })
+        .ok()
+        .map(|_| ())
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.admission.connections.fetch_sub(1, Ordering::Relaxed);
+        self.port.connections.fetch_sub(1, Ordering::Relaxed);
+        if let Some(address) = self.address.take() {
+            let mut addresses = lock(&self.admission.addresses);
+            if let Some(count) = addresses.get_mut(&*address) {
+                *count -= 1;
+                if *count == 0 {
+                    addresses.remove(&*address);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admission(connections: u64, per_address: u32, rate: u32) -> Arc<Admission> {
+        let admission = Admission::default();
+        admission.connections_max.store(connections, Ordering::Relaxed);
+        admission.per_address_max.store(per_address, Ordering::Relaxed);
+        admission.rate_per_sec.store(rate, Ordering::Relaxed);
+        Arc::new(admission)
+    }
+
+    fn from(last: u8) -> Peer {
+        Peer::V4([192, 0, 2, last], 1)
+    }
+
+    #[test]
+    fn places_are_given_back() {
+        let admission = admission(2, 0, 0);
+        let port = Arc::new(Port::for_tests(0));
+        let first = admission.admit(Tick::ZERO, &port, from(1)).unwrap();
+        let second = admission.admit(Tick::ZERO, &port, from(1)).unwrap();
+        let refused = admission.admit(Tick::ZERO, &port, from(1));
+        assert!(matches!(refused, Err(Limit::Connections)));
+        drop(first);
+        let third = admission.admit(Tick::ZERO, &port, from(1)).unwrap();
+        drop((second, third));
+        assert_eq!(admission.connections(), 0);
+        assert_eq!(port.connections.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_listener_has_a_limit_of_its_own() {
+        let admission = admission(0, 0, 0);
+        let narrow = Arc::new(Port::for_tests(1));
+        let _held = admission.admit(Tick::ZERO, &narrow, from(1)).unwrap();
+        let refused = admission.admit(Tick::ZERO, &narrow, from(2));
+        assert!(matches!(refused, Err(Limit::Connections)));
+        assert_eq!(narrow.connections.load(Ordering::Relaxed), 1);
+        assert_eq!(admission.connections(), 1);
+    }
+
+    #[test]
+    fn an_address_is_counted_while_it_is_limited() {
+        let admission = admission(0, 1, 0);
+        let port = Arc::new(Port::for_tests(0));
+        let held = admission.admit(Tick::ZERO, &port, from(1)).unwrap();
+        let refused = admission.admit(Tick::ZERO, &port, from(1));
+        assert!(matches!(refused, Err(Limit::ConnectionsPerAddress)));
+        let _other = admission.admit(Tick::ZERO, &port, from(2)).unwrap();
+        let _local = admission.admit(Tick::ZERO, &port, Peer::Unix { uid: 0, pid: 0 }).unwrap();
+        let _local = admission.admit(Tick::ZERO, &port, Peer::Unix { uid: 0, pid: 0 }).unwrap();
+        drop(held);
+        assert_eq!(lock(&admission.addresses).len(), 1);
+        let _again = admission.admit(Tick::ZERO, &port, from(1)).unwrap();
+    }
+
+    #[test]
+    fn the_rate_lets_a_second_through_at_once_and_then_paces() {
+        let admission = admission(0, 0, 10);
+        let port = Arc::new(Port::for_tests(0));
+        let mut admitted = 0;
+        let mut try_at = |ms| {
+            if admission.admit(Tick::from_millis(ms), &port, from(1)).is_ok() {
+                admitted += 1;
+            }
+            admitted
+        };
+        for _ in 0..30 {
+            try_at(10_000);
+        }
+        assert_eq!(try_at(10_000), 10);
+        assert_eq!(try_at(10_050), 10);
+        assert_eq!(try_at(10_100), 11);
+        assert_eq!(try_at(10_100), 11);
+    }
+}

@@ -1,0 +1,76 @@
+//! What all shards and the control plane share: the ways to each shard, and the counters.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nix::errno::Errno;
+use stentor_auth::Authenticator;
+use stentor_retained::MemoryStore;
+use stentor_topic::TopicHasher;
+
+use crate::admission::Admission;
+use crate::clock::Clock;
+use crate::inbox::{Slot, Tickets};
+use crate::mesh::Lane;
+use crate::shard::{Incoming, Letter};
+use crate::telemetry::Journal;
+
+/// Made once at the start, before the shards leave the main thread's descriptor table.
+pub(crate) struct Backplane {
+    /// The clock that every `Tick` comes from.
+    pub(crate) clock: Clock,
+    /// The hash that decides homes and interest.
+    pub(crate) hasher: TopicHasher,
+    /// Decides who may log in.
+    pub(crate) authenticator: Arc<dyn Authenticator>,
+    /// Counts and limits connections.
+    pub(crate) admission: Arc<Admission>,
+    /// The retained messages.
+    pub(crate) retained: Arc<MemoryStore>,
+    /// Where events are told.
+    pub(crate) journal: Journal,
+    /// The ways to each shard.
+    pub(crate) shards: Vec<Way>,
+    /// How many connections each shard has descriptors for.
+    pub(crate) capacity: usize,
+    /// For what the control plane sends through the inboxes.
+    pub(crate) tickets: Mutex<Tickets>,
+}
+
+/// The ways to one shard.
+pub(crate) struct Way {
+    /// For letters.
+    pub(crate) lane: Lane<Letter>,
+    /// For descriptors.
+    pub(crate) slot: Slot,
+    /// How many connections it holds.
+    pub(crate) load: AtomicUsize,
+}
+
+impl Backplane {
+    /// How many shards there are.
+    pub(crate) fn shard_count(&self) -> u8 {
+        // At most `SHARDS_MAX`.
+        u8::try_from(self.shards.len()).unwrap_or(u8::MAX)
+    }
+
+    /// Sends a descriptor with its state to a shard. For threads that may wait.
+    ///
+    /// # Errors
+    /// When the shard does not take it.
+    pub(crate) fn send(&self, shard: usize, incoming: Incoming, fd: OwnedFd) -> Result<(), Errno> {
+        let ticket = self.tickets.lock().unwrap_or_else(PoisonError::into_inner).deal();
+        let way = self.shards.get(shard).ok_or(Errno::EINVAL)?;
+        way.lane.push(Letter::Incoming(ticket, incoming));
+        way.slot.send_waiting(ticket, fd)
+    }
+
+    /// Puts a letter into a shard's lane.
+    pub(crate) fn post(&self, shard: usize, letter: Letter) {
+        match self.shards.get(shard) {
+            Some(way) => way.lane.push(letter),
+            None => debug_assert!(false, "there is no shard {shard}"),
+        }
+    }
+}

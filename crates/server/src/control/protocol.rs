@@ -1,0 +1,93 @@
+//! Requests and answers of the control socket.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The version of the protocol. Verbs and keys may be added to it; what is there keeps its meaning.
+pub(super) const VERSION: u32 = 1;
+
+/// One request. Keys that a verb does not know are ignored.
+#[derive(Debug, Deserialize)]
+pub(super) struct Request {
+    /// The version that the client speaks.
+    pub(super) v: u32,
+    /// What is asked for.
+    pub(super) verb: String,
+    /// For `clients.show` and `clients.kick`.
+    #[serde(default)]
+    pub(super) client_id: Option<String>,
+    /// The number of a zone; 0 if it is not given.
+    #[serde(default)]
+    pub(super) zone: u32,
+    /// For `clients.kick`: whether the session ends too.
+    #[serde(default)]
+    pub(super) end_session: bool,
+    /// For `clients.ls` and `topics`: only what contains this text.
+    #[serde(default)]
+    pub(super) containing: String,
+    /// For `clients.ls` and `topics`: at most so many per shard.
+    #[serde(default)]
+    pub(super) limit: Option<usize>,
+}
+
+/// Why a request failed: a code for programs, a sentence for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Failure {
+    /// `bad-request`, `unknown-verb`, `version`, `not-found`, `reload-failed` or `unavailable`.
+    pub(super) code: &'static str,
+    /// A sentence with a remedy.
+    pub(super) message: String,
+}
+
+impl Failure {
+    pub(super) fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+/// What a verb answers.
+pub(super) type Answer = Result<Value, Failure>;
+
+/// The line that carries an answer, with its end.
+pub(super) fn line(answer: &Answer) -> String {
+    let object = match answer {
+        Ok(value) => json!({ "v": VERSION, "ok": value }),
+        Err(failure) => json!({ "v": VERSION, "error": failure }),
+    };
+    format!("{object}\n")
+}
+
+/// Reads a request.
+pub(super) fn parse(line: &[u8]) -> Result<Request, Failure> {
+    let request: Request = serde_json::from_slice(line).map_err(|error| {
+        let example = r#"{"v":1,"verb":"status"}"#;
+        Failure::new("bad-request", format!("{error}; a request looks like {example}"))
+    })?;
+    if request.v != VERSION {
+        let message = format!(
+            "this server speaks version {VERSION} of the control protocol, not {}; use the \
+             `stentor` command of the same release",
+            request.v
+        );
+        return Err(Failure::new("version", message));
+    }
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_read_and_answers_written() {
+        let request = parse(br#"{"v":1,"verb":"clients.kick","client_id":"a","new":1}"#).unwrap();
+        assert_eq!((request.verb.as_str(), request.client_id.as_deref()), ("clients.kick", Some("a")));
+        assert_eq!((request.zone, request.end_session, request.limit), (0, false, None));
+        assert_eq!(parse(br#"{"v":2,"verb":"status"}"#).unwrap_err().code, "version");
+        assert_eq!(parse(b"status").unwrap_err().code, "bad-request");
+        assert_eq!(line(&Ok(json!({}))), "{\"ok\":{},\"v\":1}\n");
+        let failure = Failure::new("not-found", "there is no \"a\"");
+        let text = line(&Err(failure));
+        assert!(text.contains(r#""code":"not-found""#) && text.ends_with("}\n"), "{text}");
+    }
+}

@@ -1,0 +1,227 @@
+//! Serving the control socket.
+
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use serde_json::json;
+use tracing::warn;
+
+use super::Desk;
+use super::protocol::{Answer, Failure, Request, line, parse};
+use super::{clients, status, topics};
+use crate::lifecycle::Command;
+use crate::peer::Peer;
+use crate::shard::{Incoming, Purpose, Traveller, unix_peer};
+use crate::transport::Transport;
+
+/// Connections served at a time; one more is closed at once.
+const CONNECTIONS_MAX: usize = 32;
+
+/// The longest request line, in bytes.
+const REQUEST_BYTES_MAX: usize = 64 * 1024;
+
+/// How long a connection may be silent.
+const SILENCE_MAX: Duration = Duration::from_secs(300);
+
+/// How long a reload may take.
+const RELOAD_TIME: Duration = Duration::from_secs(60);
+
+/// Starts the thread that accepts.
+pub(super) fn start(listener: UnixListener, desk: Arc<Desk>) -> io::Result<()> {
+    let connections = Arc::new(AtomicUsize::new(0));
+    std::thread::Builder::new().name("control".into()).spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else {
+                // No descriptor or memory is left; do not turn in circles.
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            };
+            if connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX || !is_administrator(&stream) {
+                continue;
+            }
+            connections.fetch_add(1, Ordering::Relaxed);
+            let (desk, count) = (Arc::clone(&desk), Arc::clone(&connections));
+            let thread = std::thread::Builder::new().name("control-client".into());
+            let spawned = thread.spawn(move || {
+                desk.serve(stream);
+                count.fetch_sub(1, Ordering::Relaxed);
+            });
+            if spawned.is_err() {
+                connections.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Whether the other end is the server's own user, or root.
+fn is_administrator(stream: &UnixStream) -> bool {
+    let own = nix::unistd::geteuid().as_raw();
+    let Peer::Unix { uid, .. } = unix_peer(stream) else {
+        return false;
+    };
+    let allowed = uid == own || uid == 0;
+    if !allowed {
+        warn!(uid, "somebody who is not the server's user tried the control socket");
+    }
+    allowed
+}
+
+/// What to do with a connection after a request.
+enum Next {
+    /// Answer and go on.
+    Answer(Answer),
+    /// Answer; the connection speaks MQTT from then on.
+    Mqtt,
+}
+
+impl Desk {
+    fn serve(&self, mut stream: UnixStream) {
+        let limits = stream
+            .set_read_timeout(Some(SILENCE_MAX))
+            .and_then(|()| stream.set_write_timeout(Some(SILENCE_MAX)));
+        if limits.is_err() {
+            return;
+        }
+        let mut buffer = Vec::new();
+        loop {
+            match read_line(&mut stream, &mut buffer) {
+                Ok(Some(request)) => match self.handle(&request) {
+                    Next::Answer(answer) => {
+                        if stream.write_all(line(&answer).as_bytes()).is_err() {
+                            return;
+                        }
+                    }
+                    Next::Mqtt => return self.hand_to_shard(stream, buffer),
+                },
+                // The end, a broken connection, or silence.
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    fn handle(&self, request: &[u8]) -> Next {
+        let request = match parse(request) {
+            Ok(request) => request,
+            Err(failure) => return Next::Answer(Err(failure)),
+        };
+        Next::Answer(match request.verb.as_str() {
+            "mqtt" => return Next::Mqtt,
+            "status" => Ok(status::status(&self.backplane, &self.last_reload)),
+            "clients.ls" => Ok(clients::list(&self.backplane, &request)),
+            "clients.show" => clients::show(&self.backplane, &request),
+            "clients.kick" => clients::kick(&self.backplane, &request),
+            "topics" => Ok(topics::topics(&self.backplane, &request)),
+            "reload" => self.reload(),
+            "stop" => self.stop(),
+            verb => Err(unknown(verb)),
+        })
+    }
+
+    fn reload(&self) -> Answer {
+        let (sender, result) = channel();
+        self.command(Command::Reload("stentor reload", Some(sender)))?;
+        match result.recv_timeout(RELOAD_TIME) {
+            Ok(Ok(reloaded)) => {
+                Ok(json!({ "changed": reloaded.changed, "waiting": reloaded.waiting }))
+            }
+            Ok(Err(reason)) => Err(Failure::new("reload-failed", reason)),
+            Err(_) => Err(Failure::new("unavailable", "the server does not answer; see its log")),
+        }
+    }
+
+    fn stop(&self) -> Answer {
+        self.command(Command::Stop("stentor stop"))?;
+        Ok(json!({}))
+    }
+
+    fn command(&self, command: Command) -> Result<(), Failure> {
+        let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        commands.send(command).map_err(|_| Failure::new("unavailable", "the server is stopping"))
+    }
+
+    /// Makes the connection an MQTT connection of the administrator.
+    fn hand_to_shard(&self, mut stream: UnixStream, unread: Vec<u8>) {
+        let ready = stream
+            .write_all(line(&Ok(json!({}))).as_bytes())
+            .and_then(|()| stream.set_nonblocking(true));
+        if ready.is_err() {
+            return;
+        }
+        let traveller = Traveller {
+            transport: Transport::Plain,
+            unread,
+            peer: unix_peer(&stream),
+            port: Arc::clone(&self.port),
+            // An administrator gets in when nobody else does.
+            permit: None,
+            purpose: Purpose::Administrate,
+        };
+        let incoming = Incoming::Connection(Box::new(traveller));
+        // The shard with the least to do.
+        let loads = self.backplane.shards.iter().map(|way| way.load.load(Ordering::Relaxed));
+        let shard = loads.enumerate().min_by_key(|(_, load)| *load).map_or(0, |(shard, _)| shard);
+        if let Err(errno) = self.backplane.send(shard, incoming, OwnedFd::from(stream)) {
+            warn!(%errno, "an administrator's connection found no room");
+        }
+    }
+}
+
+fn unknown(verb: &str) -> Failure {
+    let message = format!(
+        "there is no verb \"{verb}\"; there are status, clients.ls, clients.show, clients.kick, \
+         topics, reload, stop and mqtt"
+    );
+    Failure::new("unknown-verb", message)
+}
+
+/// Reads up to the next line feed; what follows it stays in the buffer. `None` at the end.
+fn read_line(stream: &mut UnixStream, buffer: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+    loop {
+        if let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+            let rest = buffer.split_off(end + 1);
+            return Ok(Some(std::mem::replace(buffer, rest)));
+        }
+        if buffer.len() > REQUEST_BYTES_MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut chunk = [0; 4096];
+        match stream.read(&mut chunk)? {
+            0 => return Ok(None),
+            len => buffer.extend_from_slice(&chunk[..len]),
+        }
+    }
+}
+
+/// How many entries of each shard an answer has, unless the request says otherwise.
+pub(super) fn limit(request: &Request) -> usize {
+    const USUAL: usize = 1_000;
+    const MAX: usize = 1_000_000;
+    request.limit.unwrap_or(USUAL).min(MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_in_any_pieces_and_the_rest_is_kept() {
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        let writer = std::thread::spawn(move || {
+            for piece in [&b"{\"v\""[..], b":1}\n{\"v", b"\":2}\n\x10\x0c"] {
+                theirs.write_all(piece).unwrap();
+            }
+        });
+        let mut buffer = Vec::new();
+        assert_eq!(read_line(&mut ours, &mut buffer).unwrap().unwrap(), b"{\"v\":1}\n");
+        assert_eq!(read_line(&mut ours, &mut buffer).unwrap().unwrap(), b"{\"v\":2}\n");
+        writer.join().unwrap();
+        assert!(read_line(&mut ours, &mut buffer).unwrap().is_none());
+        assert_eq!(buffer, b"\x10\x0c", "what belongs to MQTT is not lost");
+    }
+}

@@ -1,0 +1,64 @@
+//! The verb `topics`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use stentor_hub::{Cursor, Retained, Walk};
+use stentor_topic::Zone;
+
+use super::protocol::Request;
+use super::serve::limit;
+use crate::backplane::Backplane;
+use crate::shard::Inquiry;
+use crate::telemetry::collect::ask_all;
+
+/// Topics visited in one step over the store, under whose locks nobody should wait long.
+const VISITS: usize = 1_000;
+
+/// Subscribed filters with their subscribers, and topics that hold a retained message.
+pub(super) fn topics(backplane: &Backplane, request: &Request) -> Value {
+    let at_most = limit(request);
+    let mut filters: BTreeMap<(Zone, String), usize> = BTreeMap::new();
+    let answers = ask_all(backplane, |answer| Inquiry::Filters {
+        containing: request.containing.clone(),
+        at_most,
+        answer,
+    });
+    for (zone, filter, subscribers) in answers.into_iter().flatten() {
+        *filters.entry((zone, filter)).or_default() += subscribers;
+    }
+    let listed: Vec<Value> = filters
+        .iter()
+        .take(at_most)
+        .map(|((zone, filter), subscribers)| {
+            json!({ "zone": zone.get(), "filter": filter, "subscribers": subscribers })
+        })
+        .collect();
+    json!({
+        "filters": listed,
+        "retained": retained(backplane, request, at_most),
+        "truncated": filters.len() > at_most,
+    })
+}
+
+/// Topics with a retained message, in one zone, without those of the server itself unless they
+/// are asked for.
+fn retained(backplane: &Backplane, request: &Request, at_most: usize) -> Vec<Value> {
+    let pattern = if request.containing.starts_with("$SYS") { "$SYS/#" } else { "#" };
+    let scope = (backplane.retained.mark(), backplane.clock.now());
+    let (mut cursor, mut found, mut topics) = (Cursor::default(), Vec::new(), Vec::new());
+    loop {
+        let zone = Zone(request.zone);
+        let walk = backplane.retained.walk(zone, pattern, scope, &mut cursor, VISITS, &mut found);
+        topics.extend(
+            found
+                .drain(..)
+                .filter(|message| message.topic().contains(&request.containing))
+                .map(|message| json!({ "topic": message.topic(), "bytes": message.payload().len() })),
+        );
+        if walk == Walk::Done || topics.len() >= at_most {
+            topics.truncate(at_most);
+            return topics;
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Why the server does not start.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::config::ListenUrl;
+
+/// Why the server did not start: one sentence with its remedy, and an exit code.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// Another program listens there.
+    #[error(
+        "{url} is taken: another program listens there; stop it, or choose another port with \
+         --listen"
+    )]
+    PortTaken {
+        /// The listener.
+        url: ListenUrl,
+    },
+    /// A port below 1024 without the right to it.
+    #[error(
+        "{url} may not be opened: ports below 1024 need the capability CAP_NET_BIND_SERVICE; grant \
+         it or choose a higher port"
+    )]
+    PortForbidden {
+        /// The listener.
+        url: ListenUrl,
+    },
+    /// No address of this machine.
+    #[error("{url} cannot be opened: {error}; check that the host is an address of this machine")]
+    Bind {
+        /// The listener.
+        url: ListenUrl,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A Unix socket that another server listens on.
+    #[error("{url} is taken: a running program listens there; stop it, or choose another path")]
+    SocketTaken {
+        /// The listener.
+        url: ListenUrl,
+    },
+    /// Something other than a socket at the path of a Unix socket.
+    #[error("{} is there already and no socket; remove it, or choose another path", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Owner, group or mode of a Unix socket.
+    #[error("the owner or permissions of {} cannot be set: {reason}", path.display())]
+    SocketOwner {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong, with a remedy.
+        reason: String,
+    },
+    /// A certificate or key that cannot be used.
+    #[error("the certificate of {url} cannot be used: {reason}")]
+    Certificate {
+        /// The listener.
+        url: ListenUrl,
+        /// What is wrong, with a remedy.
+        reason: String,
+    },
+    /// The data folder cannot be made or written.
+    #[error(
+        "the data folder {} cannot be used: {error}; make it writable for this user, or choose \
+         another with --data-dir",
+        path.display()
+    )]
+    DataDir {
+        /// The folder.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A second server on the same folder.
+    #[error(
+        "a server is running on the data folder {} already; stop it with `stentor stop`, or choose \
+         another folder with --data-dir",
+        path.display()
+    )]
+    DataDirInUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A user that cannot be loaded.
+    #[error("{0}")]
+    Users(#[from] stentor_auth::UserListError),
+    /// The system gives no thread, descriptor or the like.
+    #[error("{what} failed: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+impl ServerError {
+    /// The exit code of the process, in the manner of `sysexits.h`: 69 a place is taken, 71 the
+    /// system refuses, 73 the data folder cannot be used, 75 another server runs on it, 77 not
+    /// permitted, 78 the configuration is wrong. Scripts may rely on them.
+    #[must_use]
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::PortTaken { .. } | Self::SocketTaken { .. } => 69,
+            Self::System { .. } => 71,
+            Self::DataDir { .. } => 73,
+            Self::DataDirInUse { .. } => 75,
+            Self::PortForbidden { .. } | Self::SocketOwner { .. } => 77,
+            Self::Bind { .. }
+            | Self::NotASocket { .. }
+            | Self::Certificate { .. }
+            | Self::Users(_) => 78,
+        }
+    }
+
+    /// A failure of the system itself.
+    pub(crate) fn system(what: &'static str, error: impl Into<io::Error>) -> Self {
+        Self::System { what, error: error.into() }
+    }
+}

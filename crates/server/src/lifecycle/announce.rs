@@ -1,0 +1,66 @@
+//! What the operator learns at the start.
+
+use std::io::Write;
+
+use tracing::{info, warn};
+
+use super::doors::Doors;
+use super::start::Shards;
+use crate::config::Config;
+use crate::data_dir::DataDir;
+use crate::fdtable::Table;
+use crate::listener::Port;
+
+/// Says what is open, who may log in, and how to open it up; then prints the lines that scripts
+/// wait for.
+pub(super) fn started(config: &Config, data_dir: &DataDir, doors: &Doors, shards: &Shards) {
+    for warning in &config.warnings {
+        warn!("{warning}");
+    }
+    let tables = match shards.table {
+        Table::Private => "private",
+        Table::Shared => "shared",
+    };
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        shards = shards.len(),
+        connections_per_shard = shards.capacity,
+        descriptor_tables = tables,
+        data_dir = %data_dir.path().display(),
+        "started"
+    );
+    let mut is_open = false;
+    let mut is_remote = false;
+    for door in &doors.0 {
+        is_remote |= !door.configured.is_local();
+        for port in &door.ports {
+            let anonymous = port.rules.load().anonymous;
+            is_open |= anonymous;
+            let who = if anonymous { "anybody" } else { "users of the configuration" };
+            info!("listening on {}: {who} may log in", port.url);
+        }
+    }
+    if !is_open && config.users.is_empty() {
+        warn!(
+            "nobody can log in: there are no users; add a [[user]] to the configuration, or start \
+             with --allow-anonymous to let every program on this machine in"
+        );
+    }
+    if !is_remote {
+        info!(
+            "only this machine can connect; to open the server to the network, add a listener \
+             such as --listen mqtts://0.0.0.0:8883"
+        );
+    }
+    print(doors.ports().map(|port| &**port));
+}
+
+/// One line per listener on standard output: what scripts wait for.
+pub(super) fn print<'a>(ports: impl Iterator<Item = &'a Port>) {
+    let mut out = std::io::stdout().lock();
+    for port in ports {
+        // Nobody may be reading.
+        let _ = writeln!(out, "listening {}", port.url);
+    }
+    let _ = out.flush();
+}

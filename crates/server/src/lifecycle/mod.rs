@@ -1,0 +1,173 @@
+//! From the start of the server to its end.
+//!
+//! The main thread makes everything that several threads name, starts the shards, and then
+//! supervises: it waits for commands from signals, the control socket, the watch on the
+//! configuration file, and shards that end unexpectedly.
+
+mod announce;
+mod doors;
+mod reload;
+mod signals;
+mod start;
+mod systemd;
+mod watch;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use stentor_session::Tick;
+use tracing::{error, info, warn};
+
+use crate::backplane::Backplane;
+use crate::config::{Config, Sources};
+use crate::control::Control;
+use crate::data_dir::DataDir;
+use crate::error::ServerError;
+use crate::log::Logger;
+use crate::shard::Letter;
+use crate::telemetry::sys;
+use reload::Reloader;
+pub(crate) use reload::ReloadResult;
+use start::Shards;
+use systemd::Systemd;
+
+/// What the main thread is asked to do.
+pub(crate) enum Command {
+    /// Stop; the text says who asked.
+    Stop(&'static str),
+    /// Read the configuration again; the answer goes to whoever waits for it.
+    Reload(&'static str, Option<Sender<ReloadResult>>),
+    /// A shard has ended by a panic.
+    ShardFailed(usize),
+}
+
+/// How much longer than the clients' time the shards get to end.
+const END_TIME: Duration = Duration::from_secs(2);
+
+/// How long the main thread waits for commands without a watchdog.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Runs a server until it is told to stop. Prints a line `listening URL` for each listener once
+/// all are open. `sources` are where `config` came from, for reloads.
+///
+/// # Errors
+/// When the server cannot start; nothing is left half started.
+pub fn run(
+    config: Config,
+    sources: Sources<'static>,
+    logger: Logger,
+) -> Result<ExitCode, ServerError> {
+    let signals = signals::block().map_err(|error| ServerError::system("blocking signals", error))?;
+    let data_dir = DataDir::open(&config.general.data_dir)?;
+    let started = start::start(&config)?;
+    let start::Started { backplane, users, doors, shards } = started;
+    let (commands, inbox) = channel();
+    shards.watch(&commands);
+    let control = Control::start(&data_dir, &backplane, &commands)?;
+    let (intervals, new_intervals) = channel();
+    let sys_plane = Arc::clone(&backplane);
+    let interval = config.sys.interval;
+    spawn("sys", move || sys::run(&sys_plane, interval, &new_intervals))?;
+    signals.start(commands.clone())?;
+    announce::started(&config, &data_dir, &doors, &shards);
+    let watch = config.file.as_deref().and_then(|file| watch::start(file, &commands));
+    let mut supervisor = Supervisor {
+        reloader: Reloader { config, sources, logger, users, doors, intervals },
+        backplane,
+        systemd: Systemd::from_environment(),
+        control,
+    };
+    supervisor.systemd.ready();
+    let end = supervisor.supervise(&inbox);
+    drop(watch);
+    Ok(supervisor.end(shards, end))
+}
+
+/// Starts a named thread.
+fn spawn(name: &'static str, run: impl FnOnce() + Send + 'static) -> Result<(), ServerError> {
+    match std::thread::Builder::new().name(name.into()).spawn(run) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(ServerError::system("starting a thread", error)),
+    }
+}
+
+/// The main thread, while the server runs.
+struct Supervisor {
+    reloader: Reloader,
+    backplane: Arc<Backplane>,
+    systemd: Systemd,
+    control: Control,
+}
+
+/// Why the server ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// It was asked to.
+    Asked,
+    /// A part of it failed.
+    Failed,
+}
+
+impl Supervisor {
+    fn supervise(&mut self, commands: &Receiver<Command>) -> End {
+        loop {
+            let wait = self.systemd.watchdog_interval().unwrap_or(LONG);
+            match commands.recv_timeout(wait) {
+                Ok(Command::Stop(who)) => {
+                    info!("stopping: {who}");
+                    return End::Asked;
+                }
+                Ok(Command::Reload(who, answer)) => self.reload(who, answer),
+                Ok(Command::ShardFailed(shard)) => {
+                    error!(shard, "a shard failed; this is a bug of the server, which ends now");
+                    return End::Failed;
+                }
+                Err(RecvTimeoutError::Timeout) => self.systemd.feed_watchdog(&self.backplane),
+                // The threads that hold the sending ends do not end.
+                Err(RecvTimeoutError::Disconnected) => return End::Failed,
+            }
+        }
+    }
+
+    fn reload(&mut self, who: &'static str, answer: Option<Sender<ReloadResult>>) {
+        self.systemd.reloading();
+        let result = self.reloader.reload(&self.backplane);
+        match &result {
+            Ok(reloaded) => reloaded.log(who),
+            Err(reason) => {
+                warn!("the configuration was not reloaded ({who}); the old one stays: {reason}");
+            }
+        }
+        self.control.note_reload(who, &result);
+        if let Some(answer) = answer {
+            // Whoever asked may have gone.
+            let _ = answer.send(result);
+        }
+        self.systemd.ready();
+    }
+
+    /// Tells the clients, gives them a moment, and ends.
+    fn end(self, shards: Shards, end: End) -> ExitCode {
+        self.systemd.stopping();
+        let time = self.reloader.config.general.shutdown_timeout;
+        let deadline: Tick = self.backplane.clock.now().after(time);
+        for shard in 0..self.backplane.shards.len() {
+            self.backplane.post(shard, Letter::Stop(deadline));
+        }
+        let in_time = shards.join(Instant::now() + time + END_TIME);
+        if !in_time {
+            warn!("a shard did not end in time");
+        }
+        self.reloader.doors.remove_files();
+        self.control.end();
+        self.backplane.journal.flush();
+        info!("stopped");
+        match end {
+            End::Asked => ExitCode::SUCCESS,
+            // EX_SOFTWARE
+            End::Failed => ExitCode::from(70),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Taking a changed configuration over without dropping a connection.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use stentor_auth::UserList;
+use tracing::{info, warn};
+
+use super::announce;
+use super::doors::{self, Door, Doors, Opened};
+use super::start::users;
+use crate::backplane::Backplane;
+use crate::config::{Config, Diff, Reload, Sources, diff};
+use crate::error::ServerError;
+use crate::listener::{Port, Rules};
+use crate::log::Logger;
+use crate::shard::{Incoming, Letter, Policy};
+
+/// What a reload came to, or why the old configuration stays.
+pub(crate) type ReloadResult = Result<Reloaded, String>;
+
+/// A reload that was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reloaded {
+    /// Keys that hold now.
+    pub(crate) changed: Vec<String>,
+    /// Keys whose new value waits for a restart.
+    pub(crate) waiting: Vec<String>,
+}
+
+impl Reloaded {
+    /// Says in the log what was done.
+    pub(super) fn log(&self, who: &str) {
+        if self.changed.is_empty() && self.waiting.is_empty() {
+            info!("configuration reloaded ({who}): nothing has changed");
+        } else {
+            info!("configuration reloaded ({who}): {}", self.changed.join(", "));
+        }
+        if !self.waiting.is_empty() {
+            warn!("these keys hold after a restart only: {}", self.waiting.join(", "));
+        }
+    }
+}
+
+/// What a reload changes, and from what.
+pub(super) struct Reloader {
+    pub(super) config: Config,
+    pub(super) sources: Sources<'static>,
+    pub(super) logger: Logger,
+    pub(super) users: Arc<UserList>,
+    pub(super) doors: Doors,
+    /// To the thread that publishes `$SYS`.
+    pub(super) intervals: Sender<Duration>,
+}
+
+/// Everything that can fail, done before anything is changed.
+struct Prepared {
+    /// New rules for a door that stays open.
+    rules: Vec<(usize, Vec<Rules>)>,
+    opened: Vec<(Door, Vec<Opened>)>,
+    closed: Vec<usize>,
+}
+
+impl Reloader {
+    /// Loads the configuration again and takes it over, all or nothing.
+    pub(super) fn reload(&mut self, backplane: &Backplane) -> ReloadResult {
+        let new = Config::load(&self.sources).map_err(|error| error.to_string())?;
+        let diff = diff(&self.config, &new);
+        let prepared = self
+            .prepare(&new, &diff, backplane.shard_count())
+            .map_err(|error| error.to_string())?;
+        // All or nothing as well. What was opened closes by itself if this fails.
+        self.users.replace(&users(&new)).map_err(|error| error.to_string())?;
+        self.apply(&new, prepared, backplane);
+        let label = |reload: bool| {
+            let wanted = diff.changes.iter().filter(move |change| {
+                (change.reload == Reload::Restart) != reload
+            });
+            wanted.map(|change| change.path.clone()).collect()
+        };
+        let reloaded = Reloaded { changed: label(true), waiting: label(false) };
+        self.config = new;
+        Ok(reloaded)
+    }
+
+    fn prepare(&self, new: &Config, diff: &Diff, shards: u8) -> Result<Prepared, ServerError> {
+        let mut prepared = Prepared { rules: Vec::new(), opened: Vec::new(), closed: Vec::new() };
+        // Certificates are read again even where no key has changed.
+        for (_, to) in &diff.listeners_kept {
+            let listener = &new.listeners[*to];
+            let certificate = doors::certificate(listener)?;
+            for (index, door) in self.doors.0.iter().enumerate() {
+                if door.configured == listener.url {
+                    let rules = |port: &Arc<Port>| {
+                        Rules::of(listener, &port.url, certificate.clone())
+                    };
+                    prepared.rules.push((index, door.ports.iter().map(rules).collect()));
+                }
+            }
+        }
+        for index in &diff.listeners_removed {
+            let url = &self.config.listeners[*index].url;
+            let place = self.doors.0.iter().position(|door| door.configured == *url);
+            prepared.closed.extend(place.filter(|_| url.unix_path().is_none()));
+        }
+        for index in &diff.listeners_added {
+            let listener = &new.listeners[*index];
+            // A Unix socket waits for a restart: all shards inherit it from the main thread.
+            if listener.url.unix_path().is_none() {
+                prepared.opened.push(doors::open(listener, shards)?);
+            }
+        }
+        Ok(prepared)
+    }
+
+    fn apply(&mut self, new: &Config, prepared: Prepared, backplane: &Backplane) {
+        for (index, rules) in prepared.rules {
+            for (port, rules) in self.doors.0[index].ports.iter().zip(rules) {
+                port.rules.store(Arc::new(rules));
+            }
+        }
+        backplane.admission.reconfigure(&new.limits);
+        let policy = Arc::new(Policy::of(new));
+        for shard in 0..backplane.shards.len() {
+            backplane.post(shard, Letter::Configure(Arc::clone(&policy)));
+        }
+        self.close(prepared.closed, backplane);
+        for (door, opened) in prepared.opened {
+            for (port, sockets) in opened {
+                hand_over(backplane, &port, sockets);
+            }
+            announce::print(door.ports.iter().map(|port| &**port));
+            self.doors.0.push(door);
+        }
+        self.logger.set_level(new.log.level);
+        // The thread lives as long as this sender.
+        let _ = self.intervals.send(new.sys.interval);
+    }
+
+    fn close(&mut self, mut indexes: Vec<usize>, backplane: &Backplane) {
+        indexes.sort_unstable();
+        for index in indexes.into_iter().rev() {
+            let door = self.doors.0.remove(index);
+            for port in door.ports {
+                for shard in 0..backplane.shards.len() {
+                    backplane.post(shard, Letter::Unlisten(Arc::clone(&port)));
+                }
+                info!("closed {}", port.url);
+            }
+        }
+    }
+}
+
+
+/// Gives each shard its socket of a new listener.
+fn hand_over(
+    backplane: &Backplane,
+    port: &Arc<Port>,
+    sockets: Vec<std::os::fd::OwnedFd>,
+) {
+    for (shard, socket) in sockets.into_iter().enumerate() {
+        let incoming = Incoming::Listener(Arc::clone(port));
+        if let Err(errno) = backplane.send(shard, incoming, socket) {
+            warn!("shard {shard} did not take the new listener {}: {errno}", port.url);
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Making everything, in the order that private descriptor tables ask for.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use mio::Poll;
+use stentor_auth::{Pool, PoolOptions, User, UserList};
+use stentor_hub::{InterestTable, SHARDS_MAX, Shared};
+use stentor_retained::{Bounds, MemoryStore};
+use stentor_topic::TopicHasher;
+use tracing::warn;
+
+use super::Command;
+use super::doors::{Doors, Opened};
+use crate::admission::Admission;
+use crate::backplane::{Backplane, Way};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::error::ServerError;
+use crate::fdtable::{self, Table};
+use crate::inbox::{self, Inbox, Tickets};
+use crate::mesh::{self, Bell, Lane};
+use crate::shard::{Equipment, Policy, REFUSALS_AT_ONCE, Shard};
+use crate::telemetry::Journal;
+
+/// Log-ins that may wait for their answer.
+const LOGINS_WAITING_MAX: usize = 20_000;
+
+/// Descriptors kept free in each table: for connections between accept and home, and for the
+/// rest of the process.
+const RESERVE: u64 = 512;
+
+/// A server whose shards serve.
+pub(super) struct Started {
+    pub(super) backplane: Arc<Backplane>,
+    pub(super) users: Arc<UserList>,
+    pub(super) doors: Doors,
+    pub(super) shards: Shards,
+}
+
+/// The shards' threads.
+pub(super) struct Shards {
+    threads: Vec<JoinHandle<()>>,
+    /// Where a thread that fails says so; set once the supervisor is there.
+    failures: Arc<Mutex<Option<Sender<Command>>>>,
+    pub(super) table: Table,
+    /// Connections per shard.
+    pub(super) capacity: usize,
+}
+
+/// The users of a configuration.
+pub(super) fn users(config: &Config) -> Vec<User> {
+    config
+        .users
+        .iter()
+        .map(|user| User {
+            name: user.name.clone(),
+            zone: user.zone.clone(),
+            password_hash: user
+                .password_hash
+                .as_ref()
+                .map(|hash| hash.reveal().to_owned())
+                .unwrap_or_default(),
+            admin: user.admin,
+        })
+        .collect()
+}
+
+/// How many shards a configuration asks for.
+fn shard_count(config: &Config) -> u8 {
+    let count = match config.general.shards {
+        0 => std::thread::available_parallelism().map_or(1, |count| count.get().min(64) as u8),
+        count => count,
+    };
+    count.clamp(1, SHARDS_MAX)
+}
+
+/// Opens everything and starts the shards.
+///
+/// # Errors
+/// When something cannot be had; what was opened is closed again.
+pub(super) fn start(config: &Config) -> Result<Started, ServerError> {
+    let count = shard_count(config);
+    let limit = fdtable::raise_limit();
+    let table = fdtable::probe();
+    let capacity = capacity(limit, table, count, config.listeners.len());
+    let journal = Journal::new();
+    journal.start().map_err(|error| ServerError::system("starting the log thread", error))?;
+    let options = PoolOptions {
+        threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        waiting_max: LOGINS_WAITING_MAX,
+        at_start: crate::priority::lower,
+    };
+    let pool = Pool::start(options)
+        .map_err(|error| ServerError::system("starting the login threads", error))?;
+    let users = Arc::new(UserList::new(&users(config), pool)?);
+    let (doors, opened) = Doors::open(&config.listeners, count)?;
+    let result = start_shards(config, count, (table, capacity), journal, &users, opened);
+    match result {
+        Ok((backplane, shards)) => Ok(Started { backplane, users, doors, shards }),
+        Err(error) => {
+            doors.remove_files();
+            Err(ServerError::system("starting the shards", error))
+        }
+    }
+}
+
+/// How many connections each shard can hold, so that descriptors remain for everything else.
+fn capacity(limit: u64, table: Table, shards: u8, listeners: usize) -> usize {
+    let own = 2 * u64::from(shards) + listeners as u64 + 16 + REFUSALS_AT_ONCE as u64;
+    let reserve = RESERVE.min(limit / 8) + own;
+    let per_shard = match table {
+        Table::Private => limit.saturating_sub(reserve),
+        Table::Shared => {
+            warn!(
+                limit,
+                "this system refuses private descriptor tables (a container profile may block \
+                 unshare): all shards together can hold as many connections as one process may \
+                 open files"
+            );
+            limit.saturating_sub(reserve * u64::from(shards)) / u64::from(shards)
+        }
+    };
+    usize::try_from(per_shard).unwrap_or(usize::MAX).max(1)
+}
+
+/// What the main thread makes for each shard before any of them leaves its table.
+struct Made {
+    polls: Vec<Poll>,
+    bells: Vec<Arc<Bell>>,
+    inboxes: Vec<Inbox>,
+    slots: Vec<inbox::Slot>,
+}
+
+impl Made {
+    fn new(count: u8) -> io::Result<Self> {
+        let mut made = Self {
+            polls: Vec::new(),
+            bells: Vec::new(),
+            inboxes: Vec::new(),
+            slots: Vec::new(),
+        };
+        for _ in 0..count {
+            made.polls.push(Poll::new()?);
+            made.bells.push(Arc::new(Bell::new()?));
+            let (slot, inbox) = inbox::open()?;
+            made.slots.push(slot);
+            made.inboxes.push(inbox);
+        }
+        Ok(made)
+    }
+
+    /// What every shard keeps in its table.
+    fn common(&self) -> Vec<RawFd> {
+        let bells = self.bells.iter().map(|bell| bell.as_raw_fd());
+        bells.chain(self.slots.iter().map(AsRawFd::as_raw_fd)).collect()
+    }
+}
+
+fn start_shards(
+    config: &Config,
+    count: u8,
+    (table, capacity): (Table, usize),
+    journal: Journal,
+    users: &Arc<UserList>,
+    opened: Vec<Opened>,
+) -> io::Result<(Arc<Backplane>, Shards)> {
+    let made = Made::new(count)?;
+    let common = made.common();
+    let Made { polls, bells, inboxes, slots } = made;
+    let meshes = mesh::build(&bells, mesh::RING_ITEMS);
+    let hasher = TopicHasher::new(random());
+    let bounds =
+        Bounds { messages_max: config.retained.messages, bytes_max: config.retained.bytes };
+    let retained = Arc::new(MemoryStore::new(hasher.clone(), bounds));
+    let admission = Arc::new(Admission::default());
+    admission.reconfigure(&config.limits);
+    let ways = bells.iter().zip(slots).map(|(bell, slot)| Way {
+        lane: Lane::new(Arc::clone(bell)),
+        slot,
+        load: AtomicUsize::new(0),
+    });
+    let backplane = Arc::new(Backplane {
+        clock: Clock::start(),
+        hasher,
+        authenticator: Arc::clone(users) as Arc<dyn stentor_auth::Authenticator>,
+        admission,
+        retained: Arc::clone(&retained),
+        journal,
+        shards: ways.collect(),
+        capacity,
+        // No shard has this number.
+        tickets: Mutex::new(Tickets::of(u8::MAX)),
+    });
+    let interest = Arc::new(InterestTable::new());
+    let policy = Arc::new(Policy::of(config));
+    let mut listeners = per_shard(opened, count);
+    let mut shards = Shards {
+        threads: Vec::new(),
+        failures: Arc::new(Mutex::new(None)),
+        table,
+        capacity,
+    };
+    let (confirm, confirmed) = channel();
+    let mut moved = Vec::new();
+    for (id, (((poll, bell), inbox), mesh)) in
+        polls.into_iter().zip(bells).zip(inboxes).zip(meshes).enumerate()
+    {
+        let shared = Shared { interest: Arc::clone(&interest), retained: retained.clone() };
+        let listeners = listeners.next().unwrap_or_default();
+        let equipment = Equipment {
+            id,
+            poll,
+            bell,
+            inbox,
+            mesh,
+            listeners,
+            shared,
+            policy: Arc::clone(&policy),
+            backplane: Arc::clone(&backplane),
+        };
+        let own = equipment.descriptors();
+        moved.extend(&own);
+        let keep: Vec<RawFd> = own.into_iter().chain(common.iter().copied()).collect();
+        shards.spawn(equipment, keep, confirm.clone())?;
+    }
+    drop(confirm);
+    await_all(&confirmed, count)?;
+    if table == Table::Private {
+        // Every shard has its own copies now; these would keep closed listeners open.
+        fdtable::close_moved(&moved);
+    }
+    Ok((backplane, shards))
+}
+
+/// Deals the sockets of each port out, one per shard.
+fn per_shard(
+    opened: Vec<Opened>,
+    count: u8,
+) -> impl Iterator<Item = Vec<(Arc<crate::listener::Port>, std::os::fd::OwnedFd)>> {
+    let mut dealt: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
+    for (port, sockets) in opened {
+        for (shard, socket) in dealt.iter_mut().zip(sockets) {
+            shard.push((Arc::clone(&port), socket));
+        }
+    }
+    dealt.into_iter()
+}
+
+/// Waits until each shard has said that it serves.
+fn await_all(confirmed: &Receiver<io::Result<()>>, count: u8) -> io::Result<()> {
+    for _ in 0..count {
+        match confirmed.recv() {
+            Ok(result) => result?,
+            Err(_) => return Err(io::Error::other("a shard ended before it served")),
+        }
+    }
+    Ok(())
+}
+
+/// A number that nobody can foresee: the standard library seeds its hash maps with one.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish()
+}
+
+impl Shards {
+    fn spawn(
+        &mut self,
+        equipment: Equipment,
+        keep: Vec<RawFd>,
+        confirm: Sender<io::Result<()>>,
+    ) -> io::Result<()> {
+        let (table, failures) = (self.table, Arc::clone(&self.failures));
+        let id = equipment.id;
+        let thread = std::thread::Builder::new().name(format!("shard-{id}")).spawn(move || {
+            let run = || {
+                if table == Table::Private
+                    && let Err(errno) = fdtable::make_private(&keep)
+                {
+                    return confirm.send(Err(errno.into())).unwrap_or_default();
+                }
+                match Shard::new(equipment) {
+                    Err(error) => confirm.send(Err(error)).unwrap_or_default(),
+                    Ok(shard) => {
+                        confirm.send(Ok(())).unwrap_or_default();
+                        drop(confirm);
+                        shard.run();
+                    }
+                }
+            };
+            if catch_unwind(AssertUnwindSafe(run)).is_err() {
+                let failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(commands) = &*failures {
+                    // The supervisor outlives the shards.
+                    let _ = commands.send(Command::ShardFailed(id));
+                }
+            }
+        })?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Tells the supervisor when a shard fails from now on.
+    pub(super) fn watch(&self, commands: &Sender<Command>) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        *failures = Some(commands.clone());
+    }
+
+    /// How many there are.
+    pub(super) const fn len(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Waits for all shards to end, until a deadline; whether they all did.
+    pub(super) fn join(self, deadline: Instant) -> bool {
+        const STEP: Duration = Duration::from_millis(5);
+        for thread in self.threads {
+            while !thread.is_finished() {
+                if Instant::now() >= deadline {
+                    return false;
+                }
+                std::thread::sleep(STEP);
+            }
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+        true
+    }
+}

@@ -1,0 +1,94 @@
+//! A listener as the shards know it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use arc_swap::ArcSwap;
+
+use crate::config::{ListenUrl, Listener, Scheme};
+use crate::transport::Certificate;
+
+/// One open listener. Shared by all shards and by the connections that came through it; lives as
+/// long as the last of them.
+#[derive(Debug)]
+pub(crate) struct Port {
+    /// The URL with the real port.
+    pub(crate) url: ListenUrl,
+    /// What may change on reload; connections use what holds when they arrive.
+    pub(crate) rules: ArcSwap<Rules>,
+    /// Connections now.
+    pub(crate) connections: AtomicU64,
+}
+
+/// What a listener asks of those who arrive.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    /// Whether clients may come without a name.
+    pub(crate) anonymous: bool,
+    /// Connections at a time; 0 for no limit.
+    pub(crate) connections_max: u64,
+    /// For an encrypted listener.
+    pub(crate) certificate: Option<Certificate>,
+    /// For a WebSocket listener.
+    pub(crate) web: Option<Arc<WebRules>>,
+}
+
+/// Which WebSocket requests are let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WebRules {
+    /// The one path that is served; `None`: any.
+    pub(crate) path: Option<String>,
+    /// Origins of pages that may connect, besides the server's own.
+    pub(crate) allowed_origins: Vec<String>,
+    /// Whether the listener is reachable from this machine only: then any localhost origin may.
+    pub(crate) is_local: bool,
+    /// What the answer to a plain GET says.
+    pub(crate) url: String,
+}
+
+impl Rules {
+    /// The rules of a configured listener, whose certificate was loaded already.
+    pub(crate) fn of(listener: &Listener, url: &ListenUrl, certificate: Option<Certificate>) -> Self {
+        let web = url.is_websocket().then(|| {
+            Arc::new(WebRules {
+                path: listener.path.clone(),
+                allowed_origins: listener.allowed_origins.clone(),
+                is_local: url.is_local(),
+                url: url.to_string(),
+            })
+        });
+        Self {
+            anonymous: listener.anonymous.unwrap_or(false),
+            connections_max: listener.max_connections,
+            certificate,
+            web,
+        }
+    }
+}
+
+impl Port {
+    /// A listener that was opened.
+    pub(crate) fn new(url: ListenUrl, rules: Rules) -> Self {
+        Self { url, rules: ArcSwap::from_pointee(rules), connections: AtomicU64::new(0) }
+    }
+
+    /// The entrance for this machine's administrator, behind the control socket.
+    pub(crate) fn control() -> Self {
+        let url = ListenUrl::Unix("control.sock".into());
+        Self::new(url, Rules { anonymous: false, connections_max: 0, certificate: None, web: None })
+    }
+
+    /// What is spoken; `None` for plain MQTT on a Unix socket.
+    pub(crate) const fn scheme(&self) -> Option<Scheme> {
+        match self.url {
+            ListenUrl::Net { scheme, .. } => Some(scheme),
+            ListenUrl::Unix(_) => None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests(connections_max: u64) -> Self {
+        let rules = Rules { anonymous: true, connections_max, certificate: None, web: None };
+        Self::new(ListenUrl::default(), rules)
+    }
+}

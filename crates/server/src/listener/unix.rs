@@ -1,0 +1,135 @@
+//! Unix socket listeners.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use nix::unistd::{Gid, Group, Uid, User, chown};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::config::{ListenUrl, Listener};
+use crate::error::ServerError;
+
+/// Opens a Unix socket with its owner, group and mode. A socket file that a dead server left is
+/// replaced; that of a running one is not.
+///
+/// # Errors
+/// When the path is taken or cannot be used.
+pub(super) fn bind(listener: &Listener, path: &Path) -> Result<OwnedFd, ServerError> {
+    let url = listener.url.clone();
+    let fail = |error| ServerError::Bind { url: listener.url.clone(), error };
+    clear(path, &url)?;
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = Socket::new(Domain::UNIX, kind, None).map_err(fail)?;
+    let address = SockAddr::unix(path).map_err(fail)?;
+    socket.bind(&address).map_err(fail)?;
+    // Nobody can connect before `listen`, so the permissions are in place in time.
+    fs::set_permissions(path, fs::Permissions::from_mode(listener.mode)).map_err(|error| {
+        let (path, reason) = (path.to_owned(), error.to_string());
+        ServerError::SocketOwner { path, reason }
+    })?;
+    set_owner(listener, path)?;
+    socket.listen(super::bind::BACKLOG).map_err(fail)?;
+    Ok(socket.into())
+}
+
+/// Removes a socket file that nobody listens on.
+fn clear(path: &Path, url: &ListenUrl) -> Result<(), ServerError> {
+    let Ok(metadata) = fs::symlink_metadata(path) else {
+        return Ok(());
+    };
+    if !metadata.file_type().is_socket() {
+        return Err(ServerError::NotASocket { path: path.to_owned() });
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(|error| ServerError::Bind { url: url.clone(), error })
+        }
+        _ => Err(ServerError::SocketTaken { url: url.clone() }),
+    }
+}
+
+fn set_owner(listener: &Listener, path: &Path) -> Result<(), ServerError> {
+    let fail = |reason: String| ServerError::SocketOwner { path: path.to_owned(), reason };
+    let owner = listener.owner.as_deref().map(find_user).transpose().map_err(fail)?;
+    let group = listener.group.as_deref().map(find_group).transpose().map_err(fail)?;
+    if owner.is_none() && group.is_none() {
+        return Ok(());
+    }
+    chown(path, owner, group).map_err(|errno| {
+        fail(format!(
+            "{}; only root can give a file away, and a group must be one of this user's",
+            errno.desc()
+        ))
+    })
+}
+
+/// A user by name or number.
+fn find_user(name: &str) -> Result<Uid, String> {
+    if let Ok(number) = name.parse() {
+        return Ok(Uid::from_raw(number));
+    }
+    match User::from_name(name) {
+        Ok(Some(user)) => Ok(user.uid),
+        _ => Err(format!("there is no user {name} on this machine; correct `owner`")),
+    }
+}
+
+/// A group by name or number.
+fn find_group(name: &str) -> Result<Gid, String> {
+    if let Ok(number) = name.parse() {
+        return Ok(Gid::from_raw(number));
+    }
+    match Group::from_name(name) {
+        Ok(Some(group)) => Ok(group.gid),
+        _ => Err(format!("there is no group {name} on this machine; correct `group`")),
+    }
+}
+
+/// Removes the file of a listener that is closed.
+pub(crate) fn remove(path: &Path) {
+    // If it is gone already, that is what was wanted.
+    let _ = fs::remove_file(path);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    fn listener(path: &Path) -> Listener {
+        Listener { url: ListenUrl::Unix(path.to_owned()), ..crate::listener::configured() }
+    }
+
+    #[test]
+    fn a_dead_servers_file_is_replaced_and_a_live_ones_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stentor.sock");
+        let listener = Listener { mode: 0o600, ..listener(&path) };
+        drop(UnixListener::bind(&path).unwrap());
+        let live = bind(&listener, &path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(matches!(bind(&listener, &path), Err(ServerError::SocketTaken { .. })));
+        drop(live);
+        bind(&listener, &path).unwrap();
+    }
+
+    #[test]
+    fn other_files_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notes.txt");
+        fs::write(&path, "precious").unwrap();
+        assert!(matches!(bind(&listener(&path), &path), Err(ServerError::NotASocket { .. })));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[test]
+    fn owners_are_names_or_numbers() {
+        assert_eq!(find_user("root").unwrap().as_raw(), 0);
+        assert_eq!(find_user("4711").unwrap().as_raw(), 4711);
+        assert!(find_group("no such group").unwrap_err().contains("correct `group`"));
+    }
+}

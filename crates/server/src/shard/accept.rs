@@ -1,0 +1,273 @@
+//! New connections.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::event::Source;
+use mio::net::{TcpListener, UnixListener};
+use mio::{Interest, Token};
+use nix::errno::Errno;
+use nix::sys::socket::{getsockopt, sockopt};
+use stentor_session::{CloseReason, Limit};
+
+use super::link::{Entrance, Link, LinkKey, Phase, Reading, Stream};
+use super::{FIRST_LISTENER, Shard};
+use crate::listener::Port;
+use crate::peer::Peer;
+use crate::telemetry::Entry;
+use crate::transport::Transport;
+
+/// Connections accepted from one listener in a turn.
+const ACCEPTS: usize = 128;
+
+/// Descriptors beyond the shard's capacity that are used to refuse politely.
+pub(crate) const REFUSALS_AT_ONCE: usize = 32;
+
+/// How long somebody who is going to be refused may take to say what protocol to refuse him in.
+const REFUSAL_TIME: Duration = Duration::from_secs(2);
+
+/// A listener of this shard.
+pub(super) struct Listening {
+    port: Arc<Port>,
+    socket: ListeningSocket,
+}
+
+enum ListeningSocket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// What accepting came to.
+enum Accepted {
+    Connection(OwnedFd, Peer),
+    /// Nobody is waiting.
+    Nobody,
+    /// Somebody gave up waiting.
+    Aborted,
+    /// No descriptor or memory is left.
+    NoRoom,
+}
+
+impl ListeningSocket {
+    fn source(&mut self) -> &mut dyn Source {
+        match self {
+            Self::Tcp(listener) => listener,
+            Self::Unix(listener) => listener,
+        }
+    }
+
+    fn accept(&self) -> Accepted {
+        let result = match self {
+            Self::Tcp(listener) => {
+                listener.accept().map(|(stream, peer)| (OwnedFd::from(stream), Peer::from(peer)))
+            }
+            Self::Unix(listener) => listener.accept().map(|(stream, _)| {
+                let peer = unix_peer(&stream);
+                (OwnedFd::from(stream), peer)
+            }),
+        };
+        match result {
+            Ok((fd, peer)) => Accepted::Connection(fd, peer),
+            Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::EAGAIN) => Accepted::Nobody,
+                Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => {
+                    Accepted::NoRoom
+                }
+                _ => Accepted::Aborted,
+            },
+        }
+    }
+}
+
+/// The user and process at the other end of a Unix socket.
+pub(crate) fn unix_peer(stream: &impl std::os::fd::AsFd) -> Peer {
+    match getsockopt(stream, sockopt::PeerCredentials) {
+        Ok(credentials) => Peer::Unix {
+            uid: credentials.uid(),
+            pid: u32::try_from(credentials.pid()).unwrap_or(0),
+        },
+        Err(_) => Peer::Unix { uid: u32::MAX, pid: 0 },
+    }
+}
+
+impl Shard {
+    /// Watches a listener.
+    pub(super) fn listen(&mut self, port: Arc<Port>, socket: OwnedFd) -> io::Result<()> {
+        let mut socket = match port.scheme() {
+            Some(_) => ListeningSocket::Tcp(TcpListener::from(socket)),
+            None => ListeningSocket::Unix(UnixListener::from(socket)),
+        };
+        let entry = self.listeners.vacant_entry();
+        let index = entry.key();
+        let token = Token(FIRST_LISTENER + index);
+        socket.source().register(self.poll.registry(), token, Interest::READABLE)?;
+        entry.insert(Listening { port, socket });
+        // Who came before the registration may not be announced again.
+        self.accepting.push(index);
+        Ok(())
+    }
+
+    /// Closes a listener; connections that came through it stay.
+    pub(super) fn unlisten(&mut self, port: &Arc<Port>) {
+        self.listeners.retain(|_, listening| !Arc::ptr_eq(&listening.port, port));
+    }
+
+    /// Keeps a descriptor back for when there is no other.
+    pub(super) fn keep_spare(&mut self) {
+        if self.spare.is_none() {
+            // Any descriptor will do; nobody uses it.
+            self.spare = nix::unistd::dup(&*self.bell).ok();
+        }
+    }
+
+    /// Accepts from each listener that has somebody waiting, a budget each.
+    pub(super) fn accept_all(&mut self) {
+        let mut accepting = std::mem::take(&mut self.accepting);
+        accepting.sort_unstable();
+        accepting.dedup();
+        accepting.retain(|index| self.accept_some(*index, ACCEPTS) == More::Maybe);
+        accepting.append(&mut self.accepting);
+        self.accepting = accepting;
+    }
+
+    fn accept_some(&mut self, index: usize, budget: usize) -> More {
+        for _ in 0..budget {
+            let Some(listening) = self.listeners.get(index) else {
+                return More::No;
+            };
+            match listening.socket.accept() {
+                Accepted::Connection(fd, peer) => {
+                    let port = Arc::clone(&listening.port);
+                    self.greet(port, fd, peer);
+                }
+                Accepted::Nobody => return More::No,
+                Accepted::Aborted => {}
+                Accepted::NoRoom => {
+                    self.shed(index);
+                    return More::Maybe;
+                }
+            }
+        }
+        More::Maybe
+    }
+
+    /// With no descriptor left, closes one waiting connection at once: it learns that it is not
+    /// served instead of hanging.
+    fn shed(&mut self, index: usize) {
+        drop(self.spare.take());
+        if let Some(listening) = self.listeners.get(index)
+            && let Accepted::Connection(fd, _) = listening.socket.accept()
+        {
+            drop(fd);
+            self.figures.refused += 1;
+        }
+        self.keep_spare();
+        let what = "a connection was closed: no file descriptor is left; raise the limit on open \
+                    files (LimitNOFILE) or --shards";
+        self.backplane.journal.note(Entry::Shed { what });
+        self.backplane.journal.wake();
+    }
+
+    /// Takes a connection in, to be served or to be refused.
+    fn greet(&mut self, port: Arc<Port>, fd: OwnedFd, peer: Peer) {
+        let capacity = self.backplane.capacity;
+        let admitted = if self.links.len() >= capacity {
+            Err(Limit::Connections)
+        } else {
+            self.backplane.admission.admit(self.now, &port, peer)
+        };
+        let (entrance, permit, time) = match admitted {
+            Ok(permit) if self.is_serving() => {
+                (Entrance::Login, Some(permit), self.policy.login_timeout)
+            }
+            Ok(_) => (Entrance::Stopping, None, REFUSAL_TIME),
+            Err(limit) => (Entrance::Refused(limit), None, REFUSAL_TIME),
+        };
+        if permit.is_none() && self.links.len() >= capacity + REFUSALS_AT_ONCE {
+            // Too many already to be polite.
+            self.figures.refused += 1;
+            return;
+        }
+        let Ok(transport) = Transport::accept(&port) else {
+            return;
+        };
+        let phase = Phase::ExpectConnect(entrance);
+        self.add(Link::new(fd, phase, transport, peer, port, permit), time);
+    }
+
+    /// Adds a connection that has a time to get on.
+    pub(super) fn add(&mut self, link: Link, time: Duration) -> Option<u32> {
+        let index = self.insert(link)?;
+        let serial = self.links[index as usize].serial;
+        self.timers.insert(self.now.after(time), LinkKey { index, serial });
+        Some(index)
+    }
+
+    const fn is_serving(&self) -> bool {
+        matches!(self.stage, super::Stage::Serving)
+    }
+
+    /// Accepts everybody who is waiting, to be told that the server stops, and closes the doors.
+    pub(super) fn accept_last(&mut self) {
+        let indexes: Vec<usize> = self.listeners.iter().map(|(index, _)| index).collect();
+        for index in indexes {
+            self.accept_some(index, usize::from(u16::MAX));
+        }
+        self.listeners.clear();
+        self.accepting.clear();
+    }
+
+    /// Refuses everybody who has not logged in yet.
+    pub(super) fn turn_away_unfinished(&mut self) {
+        let mut waiting = Vec::new();
+        for (index, link) in &mut self.links {
+            match &mut link.phase {
+                Phase::ExpectConnect(entrance) => *entrance = Entrance::Stopping,
+                Phase::Authenticating(_) => waiting.push(index as u32),
+                Phase::Live(_) | Phase::Draining(_) | Phase::Gone => {}
+            }
+            if matches!(link.phase, Phase::ExpectConnect(_)) {
+                let key = LinkKey { index: index as u32, serial: link.serial };
+                self.timers.insert(self.now.after(REFUSAL_TIME / 4), key);
+            }
+        }
+        for index in waiting {
+            self.refuse_waiting(index, CloseReason::Local(stentor_session::Local::ShuttingDown));
+        }
+    }
+}
+
+/// Whether somebody else may be waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum More {
+    Maybe,
+    No,
+}
+
+impl Link {
+    /// A connection that nothing was read from.
+    pub(super) fn new(
+        fd: OwnedFd,
+        phase: Phase,
+        transport: Transport,
+        peer: Peer,
+        port: Arc<Port>,
+        permit: Option<crate::admission::Permit>,
+    ) -> Self {
+        debug_assert!(fd.as_raw_fd() >= 0);
+        Self {
+            fd,
+            serial: 0,
+            phase,
+            reading: Reading::Waiting,
+            stream: Stream::Open,
+            transport,
+            tail: Vec::new(),
+            peer,
+            port,
+            permit,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The ends of connections.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use nix::sys::socket::{Shutdown, shutdown};
+use stentor_hub::LinkId;
+use stentor_session::{CloseReason, Flush, Output, Remote, Timer};
+
+use super::Shard;
+use super::flush::{Broken, write_batch};
+use super::link::{LinkKey, Phase};
+use super::Stage;
+
+/// How long a peer may take to read its farewell and close its side.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// The same while the server stops.
+const STOP_TIME: Duration = Duration::from_millis(500);
+
+/// What a farewell gathers at a time.
+const FAREWELL_BYTES: usize = 256 * 1024;
+
+impl Shard {
+    /// Parts with what the hub has let go.
+    pub(super) fn close_all(&mut self) {
+        let mut closing = std::mem::take(&mut self.hub.effects().closing);
+        for closing in closing.drain(..) {
+            match closing.reason {
+                // It is not there to be told anything.
+                CloseReason::Remote(Remote::Closed | Remote::Reset) => {
+                    self.hub.recycle(closing.farewell);
+                    self.bury(closing.link.0);
+                }
+                _ => self.part(closing.link.0, Some(closing.farewell)),
+            }
+        }
+        let effects = self.hub.effects();
+        if effects.closing.is_empty() {
+            effects.closing = closing;
+        }
+    }
+
+    /// The peer is gone.
+    pub(super) fn lost(&mut self, index: u32, how: Remote) {
+        if let Some(key) = self.links.get(index as usize).and_then(|link| link.session()) {
+            self.hub.disconnected(self.now, key, LinkId(index), CloseReason::Remote(how));
+            self.forward();
+        }
+        self.bury(index);
+    }
+
+    /// Gives a slot free at the end of this turn.
+    fn bury(&mut self, index: u32) {
+        if let Some(link) = self.links.get_mut(index as usize)
+            && !matches!(link.phase, Phase::Gone)
+        {
+            link.phase = Phase::Gone;
+            link.tail = Vec::new();
+            self.gone.push(index);
+        }
+    }
+
+    /// Parts with a connection: writes the farewell as far as the socket takes it, closes this
+    /// side, and gives the peer a moment to read it all and close its own.
+    pub(super) fn part(&mut self, index: u32, farewell: Option<Box<Output>>) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        if matches!(link.phase, Phase::Draining(_) | Phase::Gone) {
+            return;
+        }
+        link.tail = Vec::new();
+        // Its place is free for another: what is left is only politeness.
+        link.permit = None;
+        link.phase = Phase::Draining(Some(farewell.unwrap_or_default()));
+        let deadline = match self.stage {
+            Stage::Serving => self.now.after(DRAIN_TIME),
+            Stage::Stopping(deadline) => deadline,
+        };
+        self.timers.insert(deadline, LinkKey { index, serial: link.serial });
+        self.drain(index);
+    }
+
+    /// Goes on writing a farewell; when all of it is written, closes this side.
+    pub(super) fn drain(&mut self, index: u32) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        let Phase::Draining(farewell) = &mut link.phase else {
+            return;
+        };
+        let Some(mut output) = farewell.take() else {
+            return;
+        };
+        let is_plain = link.transport.is_plain();
+        loop {
+            if !is_plain && !link.transport.pending().is_empty() {
+                match super::flush::write(link.fd.as_fd(), link.transport.pending()) {
+                    Ok(written) => link.transport.forget(written),
+                    Err(Broken) => return self.bury(index),
+                }
+                if !link.transport.pending().is_empty() {
+                    *farewell = Some(output);
+                    return;
+                }
+            }
+            if output.is_empty() {
+                break;
+            }
+            output.gather(self.now, None, FAREWELL_BYTES, &mut self.batch);
+            let written = if is_plain {
+                match write_batch(link.fd.as_fd(), &self.batch) {
+                    Ok(written) => written,
+                    Err(Broken) => return self.bury(index),
+                }
+            } else {
+                link.transport.send(&self.batch);
+                self.batch.len()
+            };
+            self.figures.bytes_sent += written as u64;
+            if output.written(&self.batch, written) == Flush::Blocked {
+                *farewell = Some(output);
+                return;
+            }
+        }
+        self.hub.recycle(output);
+        self.finish_writing(index);
+    }
+
+    /// Closes this side of a connection whose farewell is written.
+    fn finish_writing(&mut self, index: u32) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        link.transport.close();
+        // A closing alert that finds no room is no loss.
+        let _ = super::flush::write(link.fd.as_fd(), link.transport.pending());
+        if shutdown(link.fd.as_raw_fd(), Shutdown::Write).is_err() {
+            return self.bury(index);
+        }
+        if let Stage::Stopping(_) = self.stage {
+            // It has its farewell: a server that stops does not wait long for it to be read.
+            let key = LinkKey { index, serial: link.serial };
+            self.timers.insert(self.now.after(STOP_TIME), key);
+        }
+        self.list(index);
+    }
+
+    /// The time of a connection is over: for logging in, or for closing.
+    pub(super) fn expire(&mut self, key: LinkKey) {
+        let Some(link) = self.links.get(key.index as usize) else {
+            return;
+        };
+        if link.serial != key.serial {
+            return;
+        }
+        match link.phase {
+            Phase::ExpectConnect(_) | Phase::Authenticating(_) => {
+                let reason = CloseReason::Timeout(Timer::Login);
+                self.note_refusal(key.index, (None, ""), reason);
+                self.bury(key.index);
+            }
+            Phase::Draining(_) => self.bury(key.index),
+            Phase::Live(_) | Phase::Gone => {}
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Output to connections: one write for each that has any, per turn.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, send};
+use nix::sys::uio::writev;
+use stentor_hub::SessionKey;
+use stentor_session::{Batch, Remote};
+
+use super::Shard;
+use super::link::Phase;
+
+/// Pieces handed to one vectored write.
+const PIECES: usize = 64;
+
+/// One flush in so many is timed.
+const SAMPLE: u64 = 8;
+
+/// What a write came to: how many bytes went, or that the connection is broken.
+type Written = Result<usize, Broken>;
+
+/// The connection is of no use any more.
+#[derive(Debug)]
+pub(super) struct Broken;
+
+/// Writes some bytes; fewer, or none, when the socket is full.
+pub(super) fn write(fd: BorrowedFd<'_>, bytes: &[u8]) -> Written {
+    loop {
+        match send(fd.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL) {
+            Ok(written) => return Ok(written),
+            Err(Errno::EINTR) => {}
+            // ENOBUFS and ENOMEM pass; whatever else it is does not.
+            Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) => return Ok(0),
+            Err(_) => return Err(Broken),
+        }
+    }
+}
+
+/// Writes a batch: with a plain `send` when it lies in one piece.
+#[inline]
+pub(super) fn write_batch(fd: BorrowedFd<'_>, batch: &Batch) -> Written {
+    match batch.as_contiguous() {
+        Some([]) => Ok(0),
+        Some(bytes) => write(fd, bytes),
+        None => write_pieces(fd, batch),
+    }
+}
+
+fn write_pieces(fd: BorrowedFd<'_>, batch: &Batch) -> Written {
+    let mut pieces = batch.slices().filter(|piece| !piece.is_empty());
+    let mut total = 0;
+    loop {
+        let mut slices = [IoSlice::new(&[]); PIECES];
+        let mut count = 0;
+        let mut len = 0;
+        for (place, piece) in slices.iter_mut().zip(pieces.by_ref()) {
+            *place = IoSlice::new(piece);
+            len += piece.len();
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(total);
+        }
+        match writev(fd, &slices[..count]) {
+            Ok(written) => {
+                total += written;
+                if written < len {
+                    return Ok(total);
+                }
+            }
+            Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM | Errno::EINTR) => return Ok(total),
+            Err(_) => return Err(Broken),
+        }
+    }
+}
+
+impl Shard {
+    /// Writes what transports have pending, then flushes each dirty session once.
+    pub(super) fn flush_all(&mut self) {
+        let mut pending = std::mem::take(&mut self.pending);
+        for index in pending.drain(..) {
+            self.write_pending(index);
+        }
+        self.pending = pending;
+        std::mem::swap(&mut self.dirty, &mut self.hub.effects().dirty);
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for key in dirty.drain(..) {
+            self.flush(key);
+        }
+        self.dirty = dirty;
+    }
+
+    fn flush(&mut self, key: SessionKey) {
+        let index = self.link_of.get(key.slot as usize).copied().unwrap_or(u32::MAX);
+        let link = match self.links.get_mut(index as usize) {
+            Some(link) if link.session() == Some(key) => link,
+            // Its connection was closed after it got output.
+            _ => return,
+        };
+        self.hub.transmit(self.now, key, &mut self.batch);
+        let is_plain = link.transport.is_plain();
+        let written = if is_plain {
+            write_batch(link.fd.as_fd(), &self.batch)
+        } else if link.transport.pending().is_empty() {
+            link.transport.send(&self.batch);
+            Ok(self.batch.len())
+        } else {
+            // What was wrapped before goes out first.
+            Ok(0)
+        };
+        let Ok(written) = written else {
+            self.hub.transmitted(self.now, key, &self.batch, 0);
+            return self.lost(index, Remote::Reset);
+        };
+        self.figures.bytes_sent += written as u64;
+        self.hub.transmitted(self.now, key, &self.batch, written);
+        if !is_plain {
+            self.write_pending(index);
+        }
+        self.sample_latency();
+    }
+
+    #[inline]
+    fn sample_latency(&mut self) {
+        self.figures.flushes += 1;
+        if self.figures.flushes.is_multiple_of(SAMPLE)
+            && let Some(oldest) = self.batch.oldest()
+        {
+            let latency = self.backplane.clock.now().since(oldest);
+            // A latency of 584,000 years is none.
+            self.figures.latency.record(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// Writes what a transport has pending; goes on with its session when all is gone.
+    pub(super) fn write_pending(&mut self, index: u32) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        let pending = link.transport.pending();
+        if pending.is_empty() || matches!(link.phase, Phase::Gone) {
+            return;
+        }
+        match write(link.fd.as_fd(), pending) {
+            Ok(written) => {
+                link.transport.forget(written);
+                if link.transport.pending().is_empty()
+                    && let Some(key) = link.session()
+                {
+                    self.hub.writable(key);
+                }
+            }
+            Err(Broken) => self.lost(index, Remote::Reset),
+        }
+    }
+
+    /// The poll says that a socket takes bytes again.
+    pub(super) fn writable(&mut self, index: u32) {
+        let Some(link) = self.links.get(index as usize) else {
+            return;
+        };
+        if !link.transport.pending().is_empty() {
+            self.write_pending(index);
+        } else if let Some(key) = link.session() {
+            self.hub.writable(key);
+        }
+        if let Some(link) = self.links.get(index as usize)
+            && matches!(link.phase, Phase::Draining(Some(_)))
+        {
+            self.drain(index);
+        }
+    }
+}

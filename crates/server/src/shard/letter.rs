@@ -1,0 +1,92 @@
+//! What a shard's lane carries.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use stentor_auth::Decision;
+use stentor_hub::{ClientInfo, ControlItem, Identity};
+use stentor_session::{ConnectRequest, Tick};
+use stentor_topic::Zone;
+
+use super::Policy;
+use super::link::LinkKey;
+use crate::admission::Permit;
+use crate::inbox::Ticket;
+use crate::listener::Port;
+use crate::peer::Peer;
+use crate::telemetry::ShardReport;
+use crate::transport::Transport;
+
+/// Something rare for a shard: answers, arrivals, commands.
+pub(crate) enum Letter {
+    /// For its hub, before anything that it reads afterwards.
+    Hub(ControlItem),
+    /// The state of something whose descriptor comes through the inbox.
+    Incoming(Ticket, Incoming),
+    /// The authenticator has decided.
+    Login(LinkKey, Decision),
+    /// Other limits and policies.
+    Configure(Arc<Policy>),
+    /// Close this listener; its connections stay.
+    Unlisten(Arc<Port>),
+    /// A question of the control plane.
+    Inquiry(Inquiry),
+    /// Close everything and end, at this time at the latest.
+    Stop(Tick),
+}
+
+/// What travels: the state beside a descriptor.
+pub(crate) enum Incoming {
+    /// A connection whose home is the receiving shard.
+    Connection(Box<Traveller>),
+    /// A listener that was opened on reload.
+    Listener(Arc<Port>),
+}
+
+/// A connection on its way to another shard.
+pub(crate) struct Traveller {
+    pub(crate) transport: Transport,
+    /// Bytes that were read and not applied.
+    pub(crate) unread: Vec<u8>,
+    pub(crate) peer: Peer,
+    pub(crate) port: Arc<Port>,
+    pub(crate) permit: Option<Permit>,
+    pub(crate) purpose: Purpose,
+}
+
+/// Why a connection travels.
+pub(crate) enum Purpose {
+    /// It was let in and this is its session's home.
+    Connect(Box<ConnectRequest>, Arc<Identity>),
+    /// It comes from the control socket, as administrator, before its CONNECT.
+    Administrate,
+}
+
+/// A question of the control plane. Whoever asks waits with a time limit; an answer that nobody
+/// waits for any more is dropped.
+pub(crate) enum Inquiry {
+    /// Counters, depths and latencies.
+    Report(Sender<ShardReport>),
+    /// Sessions whose client id contains a text, at most so many.
+    Clients { containing: String, at_most: usize, answer: Sender<Vec<ClientEntry>> },
+    /// One session with its subscriptions.
+    Client { zone: Zone, client_id: String, answer: Sender<Option<(ClientEntry, Vec<Arc<str>>)>> },
+    /// Close a client's connection, and its session too if asked; answers whether there was one.
+    Kick { zone: Zone, client_id: String, end_session: bool, answer: Sender<bool> },
+    /// Subscribed filters that contain a text, with the number of subscribers, at most so many.
+    Filters { containing: String, at_most: usize, answer: Sender<Vec<(Zone, String, usize)>> },
+    /// Whether the shard is alive.
+    Pulse(Sender<()>),
+}
+
+/// A session as a shard sees it.
+pub(crate) struct ClientEntry {
+    /// What the hub knows.
+    pub(crate) info: ClientInfo,
+    /// Where its connection comes from, and through which listener.
+    pub(crate) origin: Option<(Peer, String)>,
+}
+
+/// A descriptor with what it is for.
+pub(super) type Arrived = (Incoming, OwnedFd);

@@ -1,0 +1,108 @@
+//! One connection, as its shard keeps it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use stentor_hub::SessionKey;
+use stentor_session::{ConnectRequest, Limit, Output};
+
+use crate::admission::Permit;
+use crate::listener::Port;
+use crate::peer::Peer;
+use crate::transport::Transport;
+
+/// One connection. Kept small, since most are idle: what is not always there is boxed or empty.
+pub(super) struct Link {
+    /// The socket. Means something in this shard's descriptor table only.
+    pub(super) fd: OwnedFd,
+    /// Tells this connection from earlier ones in the same slot.
+    pub(super) serial: u32,
+    pub(super) phase: Phase,
+    pub(super) reading: Reading,
+    pub(super) stream: Stream,
+    pub(super) transport: Transport,
+    /// The bytes of an unfinished packet, or what came after CONNECT before it was answered.
+    pub(super) tail: Vec<u8>,
+    pub(super) peer: Peer,
+    /// The listener it came through.
+    pub(super) port: Arc<Port>,
+    /// Its place among the connections; a connection that is only refused has none.
+    pub(super) permit: Option<Permit>,
+}
+
+/// Where a connection stands.
+pub(super) enum Phase {
+    /// CONNECT has not arrived whole, or the layers below MQTT are still shaking hands.
+    ExpectConnect(Entrance),
+    /// CONNECT waits for the answer of the authenticator; nothing is read meanwhile.
+    Authenticating(Box<ConnectRequest>),
+    /// It carries a session.
+    Live(SessionKey),
+    /// The server has closed it: last bytes go out, and what arrives is thrown away until the
+    /// peer closes too, so that a reset does not destroy what it has not read yet.
+    Draining(Option<Box<Output>>),
+    /// Over; the slot is free after this turn.
+    Gone,
+}
+
+/// How a connection that has not logged in yet will be received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entrance {
+    /// By the authenticator.
+    Login,
+    /// As administrator: it came through the control socket.
+    Administrator,
+    /// With a refusal: a limit was reached when it arrived.
+    Refused(Limit),
+    /// With a refusal: the server stops.
+    Stopping,
+}
+
+/// Whether the shard is going to read from a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// When the poll says that there is something.
+    Waiting,
+    /// It is listed for the next round of reads.
+    Listed,
+    /// Not before another shard has taken what this connection published.
+    Stalled,
+}
+
+/// What is known of the peer's half of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    /// More may come; a short read means that nothing is left for now.
+    Open,
+    /// The peer has closed it: read on to the end, for the poll will not say so again.
+    Ended,
+}
+
+/// Names a connection for as long as it exists, for answers and timers that come later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LinkKey {
+    /// The slot.
+    pub(super) index: u32,
+    pub(super) serial: u32,
+}
+
+impl Link {
+    /// The session that it carries.
+    pub(super) const fn session(&self) -> Option<SessionKey> {
+        match self.phase {
+            Phase::Live(key) => Some(key),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A part of the memory that an idle connection costs.
+    #[test]
+    fn is_small() {
+        assert!(size_of::<Link>() <= 128, "{}", size_of::<Link>());
+    }
+}

@@ -1,0 +1,195 @@
+//! From CONNECT to a session.
+
+use std::sync::Arc;
+
+use stentor_auth::{Admin, Begun, Decision, LoginRequest, Refusal};
+use stentor_hub::{Identity, LinkId, home_shard};
+use stentor_mqtt::{ReasonCode, Version};
+use stentor_session::{
+    CloseReason, ConnectRequest, Denied, Limit, Local, Output, read_connect, refusal,
+};
+use stentor_topic::Zone;
+
+use super::letter::{Letter, Purpose};
+use super::link::{Entrance, LinkKey, Phase};
+use super::Shard;
+
+impl Shard {
+    /// Looks for a whole CONNECT in what a link has sent.
+    pub(super) fn expect_connect(&mut self, index: u32) {
+        let max = self.policy.connect_bytes_max;
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        let Phase::ExpectConnect(entrance) = link.phase else {
+            return;
+        };
+        match read_connect(&link.tail, max) {
+            Ok(None) => {}
+            Ok(Some((request, consumed))) => {
+                link.tail.drain(..consumed);
+                self.log_in(index, entrance, Box::new(request));
+            }
+            Err(reason) => {
+                let answer = malformed_answer(&link.tail, reason);
+                self.note_refusal(index, (None, ""), reason);
+                self.part(index, answer);
+            }
+        }
+    }
+
+    fn log_in(&mut self, index: u32, entrance: Entrance, request: Box<ConnectRequest>) {
+        // 3.x: without a client id there is nothing to keep a session by [MQTT-3.1.3-8].
+        let nameless = request.client_id.is_empty()
+            && (request.version == Version::V31
+                || (request.version == Version::V311 && !request.clean_start));
+        if nameless {
+            return self.refuse(index, &request, CloseReason::Denied(Denied::ClientId));
+        }
+        match entrance {
+            Entrance::Refused(limit) => self.refuse(index, &request, CloseReason::Limit(limit)),
+            Entrance::Stopping => {
+                self.refuse(index, &request, CloseReason::Local(Local::ShuttingDown));
+            }
+            Entrance::Administrator => {
+                let user = Some("admin".into());
+                let rights = Arc::new(Admin);
+                self.enter(index, request, Arc::new(Identity { user, zone: Zone::DEFAULT, rights }));
+            }
+            Entrance::Login => self.authenticate(index, request),
+        }
+    }
+
+    fn authenticate(&mut self, index: u32, mut request: Box<ConnectRequest>) {
+        let link = &mut self.links[index as usize];
+        let key = LinkKey { index, serial: link.serial };
+        let login = LoginRequest {
+            username: request.username.clone(),
+            password: request.password.take(),
+            anonymous: link.port.rules.load().anonymous,
+            method: request.authentication_method.clone(),
+        };
+        let (backplane, shard) = (Arc::clone(&self.backplane), self.id);
+        let answer = Box::new(move |decision| {
+            backplane.post(shard, Letter::Login(key, decision));
+        });
+        match self.backplane.authenticator.begin(login, answer) {
+            Begun::Pending => link.phase = Phase::Authenticating(request),
+            Begun::Decided(Decision::Accepted(identity)) => self.enter(index, request, identity),
+            Begun::Decided(Decision::Refused(why)) => self.refuse(index, &request, reason_of(why)),
+        }
+    }
+
+    /// The authenticator has answered.
+    pub(super) fn decided(&mut self, key: LinkKey, decision: Decision) {
+        let Some(link) = self.links.get_mut(key.index as usize) else {
+            return;
+        };
+        // The connection may be gone, and its slot another's.
+        if link.serial != key.serial || !matches!(link.phase, Phase::Authenticating(_)) {
+            return;
+        }
+        let expect = Phase::ExpectConnect(Entrance::Login);
+        let Phase::Authenticating(request) = std::mem::replace(&mut link.phase, expect) else {
+            return;
+        };
+        match decision {
+            Decision::Accepted(identity) => self.enter(key.index, request, identity),
+            Decision::Refused(why) => self.refuse(key.index, &request, reason_of(why)),
+        }
+    }
+
+    /// Refuses a connection that waits for the authenticator.
+    pub(super) fn refuse_waiting(&mut self, index: u32, reason: CloseReason) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        let expect = Phase::ExpectConnect(Entrance::Stopping);
+        if let Phase::Authenticating(request) = std::mem::replace(&mut link.phase, expect) {
+            self.refuse(index, &request, reason);
+        }
+    }
+
+    /// Lets a client in: here, if this is the home of its client id, or there.
+    pub(super) fn enter(
+        &mut self,
+        index: u32,
+        request: Box<ConnectRequest>,
+        identity: Arc<Identity>,
+    ) {
+        let home = if request.client_id.is_empty() {
+            // The hub assigns an id whose home is here.
+            self.id
+        } else {
+            let shards = self.backplane.shard_count();
+            let hasher = &self.backplane.hasher;
+            usize::from(home_shard(hasher, identity.zone, &request.client_id, shards).0)
+        };
+        if home != self.id {
+            if !self.has_room(home) {
+                let limit = CloseReason::Limit(Limit::Connections);
+                return self.refuse(index, &request, limit);
+            }
+            return self.send_home(index, home, Purpose::Connect(request, identity));
+        }
+        let key = self.hub.connect(self.now, LinkId(index), *request, identity);
+        self.forward();
+        let slot = key.slot as usize;
+        if self.link_of.len() <= slot {
+            self.link_of.resize(slot + 1, u32::MAX);
+        }
+        self.link_of[slot] = index;
+        self.links[index as usize].phase = Phase::Live(key);
+        let link = &mut self.links[index as usize];
+        if link.tail.is_empty() {
+            // An idle connection keeps no buffer.
+            link.tail = Vec::new();
+        } else {
+            self.apply_tail(index);
+        }
+        // While it waited, the poll may have said that there is more, and nobody listened.
+        self.list(index);
+    }
+
+    /// Answers CONNECT with a refusal and closes.
+    pub(super) fn refuse(&mut self, index: u32, request: &ConnectRequest, reason: CloseReason) {
+        let who = (request.username.as_deref(), &*request.client_id);
+        self.note_refusal(index, who, reason);
+        let code = match reason {
+            // CONNACK has no code for this one.
+            CloseReason::Local(Local::ShuttingDown) => Some(ReasonCode::ServerUnavailable),
+            reason => reason.reason_code(),
+        };
+        let answer = code.map(|code| farewell(&refusal(request.version, code, None)));
+        self.part(index, answer);
+    }
+}
+
+/// The answer to a CONNECT that cannot be read; `None` to what is no CONNECT at all.
+fn malformed_answer(input: &[u8], reason: CloseReason) -> Option<Box<Output>> {
+    if !matches!(reason, CloseReason::Malformed(_)) {
+        return None;
+    }
+    let frame = stentor_mqtt::frame(input, u32::MAX).ok().flatten()?;
+    // A level that is not known is refused in the version that has a code for it and that
+    // everybody understands [MQTT-3.1.2-2].
+    let version =
+        stentor_mqtt::connect_version(input.get(frame.header_len..)?).unwrap_or(Version::V311);
+    Some(farewell(&refusal(version, reason.reason_code()?, None)))
+}
+
+/// Bytes to be written before a connection is closed.
+fn farewell(bytes: &[u8]) -> Box<Output> {
+    let mut output = Box::<Output>::default();
+    output.push_control(bytes);
+    output
+}
+
+const fn reason_of(refusal: Refusal) -> CloseReason {
+    match refusal {
+        Refusal::Credentials => CloseReason::Denied(Denied::Credentials),
+        Refusal::LoginRequired => CloseReason::Denied(Denied::Anonymous),
+        Refusal::Method => CloseReason::Denied(Denied::AuthMethod),
+        Refusal::Busy => CloseReason::Limit(Limit::LoginQueue),
+    }
+}

@@ -1,0 +1,510 @@
+//! A shard: a thread that owns everything it touches.
+//!
+//! It has a poll, listeners, connections, and a hub with the sessions whose home it is. One turn of
+//! its loop: wait; apply what other threads left; accept; read what is ready, with a budget per
+//! connection; flush each connection that has output once; close what is over; fire timers. Under
+//! load turns get longer and one write carries many messages, so batching adapts by itself and
+//! costs no latency when there is little to do.
+//!
+//! **Invariants.** A shard never blocks but in its poll, takes no lock on the way of a message,
+//! and writes no files. Descriptors come from its own accept or its inbox. A slot is given free at
+//! the end of the turn only, so that what happens earlier in the turn never meets a stranger in it.
+//! Before the bytes of a read are applied, the lane is looked at: what another shard announced
+//! before a client could know of it is then known here too.
+
+mod accept;
+mod close;
+mod flush;
+mod inquiry;
+mod letter;
+mod link;
+mod login;
+mod policy;
+mod read;
+mod scratch;
+mod travel;
+
+pub(crate) use letter::{ClientEntry, Incoming, Inquiry, Letter, Purpose, Traveller};
+pub(crate) use accept::{REFUSALS_AT_ONCE, unix_peer};
+pub(crate) use policy::Policy;
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use slab::Slab;
+use stentor_hub::{Hub, MeshItem, SessionKey, ShardId, Shared};
+use stentor_session::{Batch, CloseReason, Tick, Wheel};
+
+use crate::backplane::Backplane;
+use crate::inbox::{Arrivals, Outbox, Tickets};
+use crate::listener::Port;
+use crate::mesh::{Bell, Mesh, OVERFLOW_ITEMS_MAX};
+use crate::telemetry::{Entry, Histogram};
+use accept::Listening;
+use link::{Link, LinkKey, Phase, Reading, Stream};
+use scratch::Scratch;
+
+/// Tokens above the slots of connections, which are 32 bits wide.
+const BELL: Token = Token(usize::MAX - 1);
+const INBOX: Token = Token(usize::MAX - 2);
+const FIRST_LISTENER: usize = 1 << 40;
+
+/// Events taken from the poll at a time.
+const EVENTS: usize = 1024;
+
+/// How soon something that could not be done for want of room is tried again.
+const RETRY: Duration = Duration::from_millis(5);
+
+/// What the main thread makes for a shard before the shards leave its descriptor table.
+pub(crate) struct Equipment {
+    /// The shard's number.
+    pub(crate) id: usize,
+    pub(crate) poll: Poll,
+    pub(crate) bell: Arc<Bell>,
+    pub(crate) inbox: crate::inbox::Inbox,
+    pub(crate) mesh: Mesh<MeshItem>,
+    pub(crate) listeners: Vec<(Arc<Port>, OwnedFd)>,
+    /// What its hub shares with those of other shards; the hub itself never leaves its thread.
+    pub(crate) shared: Shared,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) backplane: Arc<Backplane>,
+}
+
+/// See the module.
+pub(crate) struct Shard {
+    id: usize,
+    backplane: Arc<Backplane>,
+    policy: Arc<Policy>,
+    poll: Poll,
+    bell: Arc<Bell>,
+    hub: Hub,
+    mesh: Mesh<MeshItem>,
+    links: Slab<Link>,
+    serials: u32,
+    /// The link of each session that has one, by the session's slot.
+    link_of: Vec<u32>,
+    listeners: Slab<Listening>,
+    /// Listeners with connections to accept.
+    accepting: Vec<usize>,
+    arrivals: Arrivals<Incoming>,
+    outbox: Outbox,
+    tickets: Tickets,
+    timers: Wheel<LinkKey>,
+    /// Links with bytes to read.
+    readable: Vec<u32>,
+    /// For each shard, the links that are not read until it has caught up.
+    stalled: Vec<Vec<u32>>,
+    /// Links whose transport has bytes to write.
+    pending: Vec<u32>,
+    dirty: Vec<SessionKey>,
+    /// Links whose slot is free after this turn.
+    gone: Vec<u32>,
+    letters: Vec<Letter>,
+    scratch: Scratch,
+    batch: Batch,
+    now: Tick,
+    stage: Stage,
+    /// A descriptor to give up when there is no other, so that a connection can be accepted and
+    /// closed instead of being left hanging.
+    spare: Option<OwnedFd>,
+    napped: Nap,
+    figures: Figures,
+}
+
+/// Whether a shard is there for clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Serving,
+    /// It closes everything and ends when that is done, or at this time.
+    Stopping(Tick),
+}
+
+/// Whether output has been held back to be sent in larger pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Nap {
+    Due,
+    Taken,
+}
+
+/// What the shard itself counts.
+#[derive(Debug, Default)]
+struct Figures {
+    refused: u64,
+    bytes_received: u64,
+    bytes_sent: u64,
+    turns: u64,
+    flushes: u64,
+    latency: Histogram,
+}
+
+impl Shard {
+    /// A shard that serves nothing yet. To be called on its own thread, in its own descriptor
+    /// table.
+    ///
+    /// # Errors
+    /// When the poll does not take what it has to watch.
+    pub(crate) fn new(equipment: Equipment) -> std::io::Result<Self> {
+        let Equipment { id, poll, bell, inbox, mesh, listeners, shared, policy, backplane } =
+            equipment;
+        let arrivals = Arrivals::new(inbox);
+        bell.register(poll.registry(), BELL)?;
+        let registry = poll.registry();
+        registry.register(&mut SourceFd(&arrivals.as_raw_fd()), INBOX, Interest::READABLE)?;
+        let slots = backplane.shards.iter().map(|way| way.slot.clone()).collect();
+        let count = backplane.shards.len();
+        // There are at most 64 shards.
+        let number = u8::try_from(id).unwrap_or(u8::MAX);
+        let hub = Hub::new(
+            ShardId(number),
+            backplane.shard_count(),
+            backplane.hasher.clone(),
+            shared,
+            Arc::clone(&policy.hub),
+        );
+        let mut shard = Self {
+            id,
+            policy,
+            poll,
+            bell,
+            hub,
+            mesh,
+            links: Slab::new(),
+            serials: 0,
+            link_of: Vec::new(),
+            listeners: Slab::new(),
+            accepting: Vec::new(),
+            arrivals,
+            outbox: Outbox::new(slots),
+            tickets: Tickets::of(number),
+            timers: Wheel::new(backplane.clock.now()),
+            readable: Vec::new(),
+            stalled: vec![Vec::new(); count],
+            pending: Vec::new(),
+            dirty: Vec::new(),
+            gone: Vec::new(),
+            letters: Vec::new(),
+            scratch: Scratch::new(),
+            batch: Batch::new(),
+            now: backplane.clock.now(),
+            stage: Stage::Serving,
+            spare: None,
+            napped: Nap::Due,
+            figures: Figures::default(),
+            backplane,
+        };
+        for (port, socket) in listeners {
+            shard.listen(port, socket)?;
+        }
+        shard.keep_spare();
+        Ok(shard)
+    }
+
+    /// Runs until the server stops.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS);
+        while !self.is_finished() {
+            self.turn(&mut events);
+        }
+        self.tell();
+    }
+
+    fn is_finished(&self) -> bool {
+        match self.stage {
+            Stage::Serving => false,
+            Stage::Stopping(deadline) => self.links.is_empty() || self.now >= deadline,
+        }
+    }
+
+    fn turn(&mut self, events: &mut Events) {
+        self.wait(events);
+        self.now = self.backplane.clock.now();
+        self.figures.turns += 1;
+        self.open_letters();
+        self.drain_mesh();
+        self.take_events(events);
+        self.accept_all();
+        self.read_all();
+        self.mesh.ring_bells();
+        if self.may_flush() {
+            self.flush_all();
+        }
+        self.advance();
+        self.close_all();
+        self.mesh.ring_bells();
+        self.outbox.flush();
+        self.tell();
+        self.free();
+    }
+
+    /// Waits for events, unless there is something to do.
+    fn wait(&mut self, events: &mut Events) {
+        let timeout = self.timeout();
+        let sleeps = timeout != Some(Duration::ZERO)
+            && self.bell.begin_sleep(|| {
+                !self.mesh.has_inward() && !self.lane_is_pending()
+            });
+        let timeout = if sleeps { timeout } else { Some(Duration::ZERO) };
+        if self.poll.poll(events, timeout).is_err() {
+            // Interrupted: signals are blocked here, but a debugger or a freezer can do it too.
+            events.clear();
+        }
+        if sleeps {
+            self.bell.end_sleep();
+        }
+    }
+
+    fn lane_is_pending(&self) -> bool {
+        self.backplane.shards[self.id].lane.is_pending()
+    }
+
+    /// How long the poll may wait; `None` for ever.
+    fn timeout(&mut self) -> Option<Duration> {
+        let reads = !self.readable.is_empty() && self.mesh.overflowed() <= OVERFLOW_ITEMS_MAX;
+        let flushes = !self.hub.effects().dirty.is_empty();
+        if reads || flushes || !self.pending.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let mut timeout = None;
+        if self.mesh.overflowed() > 0 || !self.outbox.is_empty() || !self.accepting.is_empty() {
+            timeout = Some(RETRY);
+        }
+        let stop = match self.stage {
+            Stage::Serving => None,
+            Stage::Stopping(deadline) => Some(deadline),
+        };
+        let deadlines = [self.hub.next_deadline(), self.timers.next(), stop];
+        let now = self.backplane.clock.now();
+        deadlines
+            .into_iter()
+            .flatten()
+            .map(|deadline| deadline.since(now))
+            .chain(timeout)
+            .min()
+    }
+
+    fn open_letters(&mut self) {
+        let mut letters = std::mem::take(&mut self.letters);
+        self.backplane.shards[self.id].lane.take(&mut letters);
+        for letter in letters.drain(..) {
+            self.open(letter);
+        }
+        self.letters = letters;
+    }
+
+    fn open(&mut self, letter: Letter) {
+        match letter {
+            Letter::Hub(item) => {
+                self.hub.control(self.now, item);
+                self.forward();
+            }
+            Letter::Incoming(ticket, incoming) => {
+                if let Some((incoming, fd)) = self.arrivals.expect(ticket, incoming) {
+                    self.take_in(incoming, fd);
+                }
+            }
+            Letter::Login(key, decision) => self.decided(key, decision),
+            Letter::Configure(policy) => {
+                self.hub.reconfigure(Arc::clone(&policy.hub));
+                self.policy = policy;
+            }
+            Letter::Unlisten(port) => self.unlisten(&port),
+            Letter::Inquiry(inquiry) => self.answer(inquiry),
+            Letter::Stop(deadline) => self.stop(deadline),
+        }
+    }
+
+    fn drain_mesh(&mut self) {
+        let (hub, now) = (&mut self.hub, self.now);
+        self.mesh.drain(|item| hub.apply(now, item));
+        self.forward();
+        let (stalled, readable, links) = (&mut self.stalled, &mut self.readable, &mut self.links);
+        self.mesh.refill(|peer| {
+            for index in stalled[peer].drain(..) {
+                if let Some(link) = links.get_mut(index as usize)
+                    && link.reading == Reading::Stalled
+                {
+                    link.reading = Reading::Listed;
+                    readable.push(index);
+                }
+            }
+        });
+    }
+
+    /// Sends on what the last call to the hub left for other shards. Returns the last shard that
+    /// is behind.
+    fn forward(&mut self) -> Option<usize> {
+        let effects = self.hub.effects();
+        for (to, item) in effects.lanes.drain(..) {
+            self.backplane.post(usize::from(to.0), Letter::Hub(item));
+        }
+        let mut behind = None;
+        for (to, item) in effects.mesh.drain(..) {
+            let to = usize::from(to.0);
+            if self.mesh.push(to, item) == crate::mesh::Pushed::Overflowed {
+                behind = Some(to);
+            }
+        }
+        behind
+    }
+
+    fn take_events(&mut self, events: &Events) {
+        for event in events {
+            match event.token() {
+                BELL => {}
+                INBOX => self.receive_arrivals(),
+                Token(token) if token >= FIRST_LISTENER => {
+                    self.accepting.push(token - FIRST_LISTENER);
+                }
+                Token(index) => {
+                    // Tokens of links are slots of 32 bits.
+                    let index = index as u32;
+                    if event.is_writable() {
+                        self.writable(index);
+                    }
+                    if event.is_read_closed()
+                        && let Some(link) = self.links.get_mut(index as usize)
+                    {
+                        link.stream = Stream::Ended;
+                    }
+                    if event.is_readable() || event.is_read_closed() || event.is_error() {
+                        self.list(index);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lists a link for the next round of reads.
+    fn list(&mut self, index: u32) {
+        if let Some(link) = self.links.get_mut(index as usize)
+            && link.reading == Reading::Waiting
+        {
+            link.reading = Reading::Listed;
+            self.readable.push(index);
+        }
+    }
+
+    /// Whether output goes out in this turn, or is held back for more.
+    fn may_flush(&mut self) -> bool {
+        let coalesce = self.policy.coalesce;
+        if coalesce.is_zero() || self.stage != Stage::Serving {
+            return true;
+        }
+        match self.napped {
+            Nap::Due if !self.hub.effects().dirty.is_empty() => {
+                // Shorter than the poll could be told to wait. What arrives meanwhile is read in
+                // the next turn and goes out together.
+                std::thread::sleep(coalesce);
+                self.napped = Nap::Taken;
+                false
+            }
+            Nap::Due => true,
+            Nap::Taken => {
+                self.napped = Nap::Due;
+                true
+            }
+        }
+    }
+
+    fn advance(&mut self) {
+        self.hub.advance(self.now);
+        self.forward();
+        let mut due = Vec::new();
+        self.timers.advance(self.now, |key| due.push(key));
+        for key in due {
+            self.expire(key);
+        }
+    }
+
+    /// Leaves the events of this turn for the log.
+    fn tell(&mut self) {
+        let events = &mut self.hub.effects().events;
+        if events.is_empty() {
+            return;
+        }
+        for event in events.drain(..) {
+            let peer = match &event {
+                stentor_hub::Event::Connected { link, .. }
+                | stentor_hub::Event::Disconnected { link, .. } => {
+                    self.links.get(link.0 as usize).map(|link| link.peer)
+                }
+                _ => None,
+            };
+            self.backplane.journal.note(Entry::Session(event, peer));
+        }
+        self.backplane.journal.wake();
+    }
+
+    /// Notes that a connection was not let in.
+    fn note_refusal(&mut self, index: u32, who: (Option<&str>, &str), reason: CloseReason) {
+        self.figures.refused += 1;
+        if let Some(link) = self.links.get(index as usize) {
+            self.backplane.journal.note(Entry::Refused {
+                peer: link.peer,
+                port: Arc::clone(&link.port),
+                user: who.0.map(Into::into),
+                client_id: who.1.into(),
+                reason,
+            });
+            self.backplane.journal.wake();
+        }
+    }
+
+    /// Adds a connection and watches it. Returns its slot.
+    fn insert(&mut self, mut link: Link) -> Option<u32> {
+        self.serials = self.serials.wrapping_add(1);
+        link.serial = self.serials;
+        let entry = self.links.vacant_entry();
+        let index = u32::try_from(entry.key()).ok()?;
+        let (token, interest) = (Token(entry.key()), Interest::READABLE | Interest::WRITABLE);
+        let fd = link.fd.as_raw_fd();
+        self.poll.registry().register(&mut SourceFd(&fd), token, interest).ok()?;
+        entry.insert(link);
+        self.backplane.shards[self.id].load.fetch_add(1, Ordering::Relaxed);
+        Some(index)
+    }
+
+    /// Gives the slots of this turn's closed connections free.
+    fn free(&mut self) {
+        for index in self.gone.drain(..) {
+            // Closing the descriptor takes it out of the poll.
+            if self.links.try_remove(index as usize).is_some() {
+                self.backplane.shards[self.id].load.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Begins to stop: answers who is waiting at the door, tells the clients, closes.
+    fn stop(&mut self, deadline: Tick) {
+        if self.stage != Stage::Serving {
+            return;
+        }
+        self.stage = Stage::Stopping(deadline);
+        self.accept_last();
+        self.hub.shut_down(self.now);
+        self.forward();
+        self.turn_away_unfinished();
+    }
+}
+
+impl Phase {
+    /// Whether bytes are wanted from the socket.
+    const fn reads(&self) -> bool {
+        match self {
+            Self::ExpectConnect(_) | Self::Live(_) | Self::Draining(_) => true,
+            Self::Authenticating(_) | Self::Gone => false,
+        }
+    }
+}
+
+impl Equipment {
+    /// What belongs to this shard alone: kept in its table, and closed in the main thread's.
+    pub(crate) fn descriptors(&self) -> Vec<std::os::fd::RawFd> {
+        let own = [self.poll.as_raw_fd(), self.inbox.as_raw_fd()];
+        own.into_iter().chain(self.listeners.iter().map(|(_, socket)| socket.as_raw_fd())).collect()
+    }
+}

@@ -1,0 +1,72 @@
+//! What a shard needs of the configuration. Replaced as a whole on reload.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stentor_hub::{Settings, SlowPolicy, TopicPolicy};
+
+use crate::config::{Config, Overflow};
+
+/// CONNECT is no larger than this, whatever other packets may be: who has not logged in yet gets
+/// little memory. Every field at its longest takes a third of it.
+const CONNECT_BYTES_MAX: u32 = 1 << 20;
+
+/// Limits and policies of a shard.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    /// Those of its hub.
+    pub(crate) hub: Arc<Settings>,
+    /// From connecting to being logged in.
+    pub(super) login_timeout: Duration,
+    /// How long output is held back.
+    pub(super) coalesce: Duration,
+    /// The largest CONNECT, in bytes.
+    pub(super) connect_bytes_max: u32,
+}
+
+impl Policy {
+    /// The policy of a configuration.
+    pub(crate) fn of(config: &Config) -> Self {
+        Self {
+            hub: Arc::new(hub_settings(config)),
+            login_timeout: config.limits.login_timeout,
+            coalesce: config.general.coalesce,
+            connect_bytes_max: config.limits.packet_bytes.min(CONNECT_BYTES_MAX),
+        }
+    }
+}
+
+const fn slow_policy(overflow: Overflow) -> SlowPolicy {
+    match overflow {
+        Overflow::DropNewest => SlowPolicy::DropNewest,
+        Overflow::DropOldest => SlowPolicy::DropOldest,
+        Overflow::Disconnect => SlowPolicy::Disconnect,
+    }
+}
+
+fn hub_settings(config: &Config) -> Settings {
+    let limits = &config.limits;
+    let policies = config.policies.iter().map(|policy| TopicPolicy {
+        filter: policy.filter.clone(),
+        qos0: slow_policy(policy.qos0),
+        qos1: slow_policy(policy.qos1),
+    });
+    Settings {
+        packet_bytes_max: limits.packet_bytes,
+        receive_maximum: limits.receive_maximum,
+        in_flight_max: limits.inflight,
+        topic_alias_maximum: limits.topic_alias_maximum,
+        queue_bytes_max: usize::try_from(limits.queue_bytes).unwrap_or(usize::MAX),
+        queue_messages_max: limits.queue_messages as usize,
+        subscriptions_max: limits.subscriptions_per_client as usize,
+        topic_levels_max: usize::from(limits.topic_levels),
+        // The configuration keeps "never" apart from the longest finite time.
+        session_expiry_max_secs: u32::try_from(limits.session_expiry_max.as_secs())
+            .unwrap_or(u32::MAX),
+        // At most 65,535 by the table of keys.
+        keep_alive_max_secs: u16::try_from(limits.keep_alive_max.as_secs()).unwrap_or(u16::MAX),
+        response_information: config.general.response_information.clone(),
+        policies: policies.collect(),
+        ..Settings::default()
+    }
+}

@@ -1,0 +1,180 @@
+//! Bytes from connections.
+
+use std::os::fd::AsRawFd;
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
+use stentor_hub::SessionKey;
+use stentor_session::{CloseReason, Remote};
+
+use super::link::{Phase, Reading, Stream};
+use super::scratch::HEADROOM;
+use super::Shard;
+use crate::mesh::OVERFLOW_ITEMS_MAX;
+
+impl Shard {
+    /// Reads once from each listed link.
+    pub(super) fn read_all(&mut self) {
+        let mut listed = std::mem::take(&mut self.readable);
+        for index in listed.drain(..) {
+            if self.mesh.overflowed() > OVERFLOW_ITEMS_MAX {
+                // Too much waits for other shards: nothing is read until some of it is gone.
+                self.readable.push(index);
+            } else {
+                self.read(index);
+            }
+        }
+        // The links that have more were listed meanwhile; keep the larger allocation.
+        listed.append(&mut self.readable);
+        self.readable = listed;
+    }
+
+    fn read(&mut self, index: u32) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        if link.reading != Reading::Listed {
+            return;
+        }
+        link.reading = Reading::Waiting;
+        if !link.phase.reads() {
+            return;
+        }
+        let space = self.scratch.space();
+        let capacity = space.len();
+        match recv(link.fd.as_raw_fd(), space, MsgFlags::empty()) {
+            Ok(0) => self.lost(index, Remote::Closed),
+            Ok(len) => {
+                self.figures.bytes_received += len as u64;
+                // A short read means that the socket is empty: no need to ask again.
+                let may_have_more = len == capacity || link.stream == Stream::Ended;
+                // What another shard announced before these bytes were sent must be known before
+                // they are applied.
+                if self.lane_is_pending() {
+                    self.open_letters();
+                }
+                self.take(index, len);
+                if may_have_more {
+                    self.list(index);
+                }
+            }
+            Err(Errno::EAGAIN) => {}
+            Err(Errno::EINTR) => self.list(index),
+            Err(_) => self.lost(index, Remote::Reset),
+        }
+    }
+
+    /// Takes the bytes that are in the scratch buffer.
+    fn take(&mut self, index: u32, len: usize) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        if link.transport.is_plain() {
+            match &link.phase {
+                Phase::Live(key) => {
+                    let key = *key;
+                    self.apply_plain(index, key, len);
+                }
+                Phase::ExpectConnect(_) | Phase::Authenticating(_) => {
+                    link.tail.extend_from_slice(self.scratch.read(len));
+                    self.expect_connect(index);
+                }
+                Phase::Draining(_) | Phase::Gone => {}
+            }
+            return;
+        }
+        let (input, unwrapped) = self.scratch.read_mut(len);
+        unwrapped.clear();
+        let received = link.transport.receive(input, unwrapped);
+        if !link.transport.pending().is_empty() {
+            self.pending.push(index);
+        }
+        let phase_takes = !matches!(link.phase, Phase::Draining(_) | Phase::Gone);
+        let serial = link.serial;
+        if phase_takes && !unwrapped.is_empty() {
+            link.tail.extend_from_slice(unwrapped);
+            self.apply_tail(index);
+        }
+        // The connection may have gone home meanwhile; what is broken will show there too.
+        if let Err(reason) = received
+            && self.links.get(index as usize).is_some_and(|link| link.serial == serial)
+        {
+            self.broken(index, reason);
+        }
+    }
+
+    /// Applies what was read from a plain connection, without copying it where it is whole.
+    fn apply_plain(&mut self, index: u32, key: SessionKey, len: usize) {
+        if !self.holds(index, key) {
+            return;
+        }
+        let link = &mut self.links[index as usize];
+        if link.tail.len() > HEADROOM {
+            link.tail.extend_from_slice(self.scratch.read(len));
+            return self.apply_tail(index);
+        }
+        let mut tail = std::mem::take(&mut link.tail);
+        let input = self.scratch.joined(&tail, len);
+        let consumed = self.hub.receive(self.now, key, input);
+        if let Some(rest) = input.get(consumed..).filter(|rest| !rest.is_empty()) {
+            tail.clear();
+            tail.extend_from_slice(rest);
+            self.links[index as usize].tail = tail;
+        }
+        self.after_receive(index);
+    }
+
+    /// Applies what has been collected of a connection.
+    pub(super) fn apply_tail(&mut self, index: u32) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        match &link.phase {
+            Phase::Live(key) => {
+                let key = *key;
+                if self.link_of.get(key.slot as usize) != Some(&index) {
+                    return;
+                }
+                let consumed = self.hub.receive(self.now, key, &link.tail);
+                link.tail.drain(..consumed);
+                if link.tail.is_empty() {
+                    link.tail = Vec::new();
+                }
+                self.after_receive(index);
+            }
+            Phase::ExpectConnect(_) => self.expect_connect(index),
+            Phase::Authenticating(_) => {}
+            Phase::Draining(_) | Phase::Gone => link.tail = Vec::new(),
+        }
+    }
+
+    /// Whether a session's connection is this one: another may have taken it over in this turn,
+    /// and what the old one sent must not count as the new one's.
+    fn holds(&self, index: u32, key: SessionKey) -> bool {
+        self.link_of.get(key.slot as usize) == Some(&index)
+    }
+
+    /// Sends on what the bytes of a link caused; if a shard cannot keep up, the link waits for it.
+    fn after_receive(&mut self, index: u32) {
+        if let Some(behind) = self.forward() {
+            self.links[index as usize].reading = Reading::Stalled;
+            self.stalled[behind].push(index);
+        }
+    }
+
+    /// The layers below MQTT failed.
+    fn broken(&mut self, index: u32, reason: CloseReason) {
+        match self.links.get(index as usize).map(|link| link.session()) {
+            Some(Some(key)) => {
+                let link = stentor_hub::LinkId(index);
+                self.hub.disconnected(self.now, key, link, reason);
+                self.forward();
+            }
+            Some(None) if reason != CloseReason::Remote(Remote::Closed) => {
+                self.note_refusal(index, (None, ""), reason);
+            }
+            _ => {}
+        }
+        self.part(index, None);
+    }
+}

@@ -1,0 +1,94 @@
+//! Asking all shards.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use super::ShardReport;
+use crate::backplane::Backplane;
+use crate::shard::{Inquiry, Letter};
+
+/// How long anybody waits for a shard's answer.
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(2);
+
+/// Asks every shard the same question and collects the answers that come in time, in no
+/// particular order.
+pub(crate) fn ask_all<T>(
+    backplane: &Backplane,
+    mut question: impl FnMut(Sender<T>) -> Inquiry,
+) -> Vec<T> {
+    let (sender, answers) = channel();
+    let count = backplane.shards.len();
+    for shard in 0..count {
+        backplane.post(shard, Letter::Inquiry(question(sender.clone())));
+    }
+    drop(sender);
+    receive(&answers, count)
+}
+
+/// Asks one shard.
+pub(crate) fn ask_one<T>(
+    backplane: &Backplane,
+    shard: usize,
+    question: impl FnOnce(Sender<T>) -> Inquiry,
+) -> Option<T> {
+    let (sender, answers) = channel();
+    backplane.post(shard, Letter::Inquiry(question(sender)));
+    receive(&answers, 1).pop()
+}
+
+fn receive<T>(answers: &Receiver<T>, count: usize) -> Vec<T> {
+    let deadline = Instant::now() + ANSWER_TIME;
+    let next = |_| {
+        let left = deadline.saturating_duration_since(Instant::now());
+        answers.recv_timeout(left).ok()
+    };
+    (0..count).map_while(next).collect()
+}
+
+/// The reports of all shards that answer in time, in order.
+pub(crate) fn reports(backplane: &Backplane) -> Vec<ShardReport> {
+    let mut reports = ask_all(backplane, Inquiry::Report);
+    reports.sort_by_key(|report| report.shard);
+    reports
+}
+
+/// The sum of the shards' figures; its `shard` means nothing.
+pub(crate) fn total(reports: &[ShardReport]) -> ShardReport {
+    let mut sum = ShardReport::default();
+    for report in reports {
+        add_stats(&mut sum, report);
+        sum.links += report.links;
+        sum.refused += report.refused;
+        sum.bytes_received += report.bytes_received;
+        sum.bytes_sent += report.bytes_sent;
+        sum.turns += report.turns;
+        sum.mesh_inward += report.mesh_inward;
+        sum.mesh_overflowed += report.mesh_overflowed;
+        sum.stalled += report.stalled;
+        sum.travelling += report.travelling;
+        sum.latency.add(&report.latency);
+        for (cause, count) in &report.losses.causes {
+            *sum.losses.causes.entry(cause).or_default() += count;
+        }
+        sum.losses.worst.extend(report.losses.worst.iter().cloned());
+    }
+    sum.losses.worst.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.cmp(b)));
+    sum
+}
+
+fn add_stats(sum: &mut ShardReport, report: &ShardReport) {
+    let (sum, more) = (&mut sum.stats, &report.stats);
+    sum.connected += more.connected;
+    sum.sessions += more.sessions;
+    sum.subscriptions += more.subscriptions;
+    sum.connects += more.connects;
+    sum.packets_received += more.packets_received;
+    sum.publishes_received += more.publishes_received;
+    sum.publish_bytes_received += more.publish_bytes_received;
+    sum.publishes_sent += more.publishes_sent;
+    sum.publish_bytes_sent += more.publish_bytes_sent;
+    sum.publishes_dropped += more.publishes_dropped;
+    sum.denied += more.denied;
+    sum.expired += more.expired;
+    sum.bugs += more.bugs;
+}

@@ -1,0 +1,130 @@
+//! Latency histograms that cost a few instructions per value.
+
+use serde::Serialize;
+
+/// Each power of two is divided into this many buckets, so a value is off by at most 1/16.
+const SUB_BITS: u32 = 4;
+const SUBS: usize = 1 << SUB_BITS;
+/// Values up to 2^36 µs, 19 hours; what is above counts as that.
+const POWERS: usize = 36 - SUB_BITS as usize + 1;
+
+/// A log-linear histogram of microseconds. Belongs to one thread; others see a [`Snapshot`].
+#[derive(Debug, Clone)]
+pub(crate) struct Histogram {
+    buckets: Box<[u64; POWERS * SUBS]>,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: Box::new([0; POWERS * SUBS]) }
+    }
+}
+
+/// The bucket of a value: linear below 16, then 16 per power of two.
+fn bucket_of(micros: u64) -> usize {
+    let bits = u64::BITS - micros.leading_zeros();
+    if bits <= SUB_BITS {
+        return micros as usize;
+    }
+    let shift = bits - SUB_BITS - 1;
+    let power = shift as usize + 1;
+    let sub = (micros >> shift) as usize & (SUBS - 1);
+    (power * SUBS + sub).min(POWERS * SUBS - 1)
+}
+
+/// The largest value that falls into a bucket.
+const fn upper_of(bucket: usize) -> u64 {
+    let (power, sub) = (bucket / SUBS, (bucket % SUBS) as u64);
+    if power == 0 {
+        return sub;
+    }
+    let shift = power as u32 - 1;
+    ((SUBS as u64 + sub + 1) << shift) - 1
+}
+
+impl Histogram {
+    /// Counts a value.
+    #[inline]
+    pub(crate) fn record(&mut self, micros: u64) {
+        self.buckets[bucket_of(micros)] += 1;
+    }
+
+    /// Adds the counts of another.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (count, more) in self.buckets.iter_mut().zip(other.buckets.iter()) {
+            *count += more;
+        }
+    }
+
+    /// The values below which that many per mille lie; 0 without values.
+    pub(crate) fn quantile(&self, per_mille: u64) -> u64 {
+        let total: u64 = self.buckets.iter().sum();
+        let rank = (total * per_mille).div_ceil(1000).max(1);
+        let mut seen = 0;
+        for (bucket, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= rank {
+                return upper_of(bucket);
+            }
+        }
+        0
+    }
+
+    /// The figures for people.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            samples: self.buckets.iter().sum(),
+            p50_micros: self.quantile(500),
+            p90_micros: self.quantile(900),
+            p99_micros: self.quantile(990),
+            p999_micros: self.quantile(999),
+            max_micros: self.quantile(1000),
+        }
+    }
+}
+
+/// The quantiles of a histogram, in microseconds, each at most 1/16 too high.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct Snapshot {
+    pub(crate) samples: u64,
+    pub(crate) p50_micros: u64,
+    pub(crate) p90_micros: u64,
+    pub(crate) p99_micros: u64,
+    pub(crate) p999_micros: u64,
+    pub(crate) max_micros: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_in_order_and_close() {
+        let mut last = 0;
+        for micros in (0..5_000).chain((13..36).map(|bits| (1 << bits) + 12_345)) {
+            let bucket = bucket_of(micros);
+            assert!(bucket >= last, "{micros}");
+            last = bucket;
+            let upper = upper_of(bucket);
+            assert!(upper >= micros && upper - micros <= micros / 16 + 1, "{micros}: {upper}");
+        }
+        assert_eq!(bucket_of(u64::MAX), POWERS * SUBS - 1);
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_values() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.snapshot().max_micros, 0);
+        for micros in 1..=10 {
+            histogram.record(micros);
+        }
+        assert_eq!(histogram.quantile(500), 5);
+        assert_eq!(histogram.quantile(1000), 10);
+        let mut other = Histogram::default();
+        other.record(1_000_000);
+        histogram.add(&other);
+        let snapshot = histogram.snapshot();
+        assert_eq!(snapshot.samples, 11);
+        assert!((1_000_000..1_070_000).contains(&snapshot.max_micros));
+    }
+}

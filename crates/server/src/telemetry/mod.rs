@@ -1,0 +1,12 @@
+//! What the server tells about itself: the log, `$SYS` topics, and reports for the control plane.
+
+pub(crate) mod collect;
+mod histogram;
+mod journal;
+mod load;
+mod report;
+pub(crate) mod sys;
+
+pub(crate) use histogram::Histogram;
+pub(crate) use journal::{Entry, Journal};
+pub(crate) use report::{LossReport, ShardReport};

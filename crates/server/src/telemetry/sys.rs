@@ -1,0 +1,123 @@
+//! The server's figures as retained messages below `$SYS/`, under mosquitto's names.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use stentor_hub::{ControlItem, Retained};
+use stentor_mqtt::QoS;
+use stentor_session::{Message, MessageParts, Publisher, Tick};
+use stentor_topic::Zone;
+
+use super::collect::{reports, total};
+use super::load::Loads;
+use super::report::ShardReport;
+use crate::backplane::Backplane;
+use crate::shard::Letter;
+
+/// How soon after the start the figures are published for the first time.
+const FIRST: Duration = Duration::from_millis(200);
+
+/// Publishes the figures at an interval until the sender of intervals is gone. Zero turns them
+/// off.
+pub(crate) fn run(backplane: &Backplane, interval: Duration, intervals: &Receiver<Duration>) {
+    let mut topics = SysTopics::default();
+    let mut interval = interval;
+    let mut wait = FIRST;
+    loop {
+        let received = if interval.is_zero() {
+            intervals.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            intervals.recv_timeout(wait.min(interval))
+        };
+        match received {
+            Ok(new) => interval = new,
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => topics.publish(backplane, interval),
+        }
+        wait = interval;
+    }
+}
+
+/// What was published last, so that only changes are published again.
+#[derive(Debug, Default)]
+pub(crate) struct SysTopics {
+    last: HashMap<String, String>,
+    loads: Loads,
+    clients_max: u64,
+    published_at: Tick,
+}
+
+impl SysTopics {
+    /// Asks the shards and publishes what has changed.
+    pub(crate) fn publish(&mut self, backplane: &Backplane, interval: Duration) {
+        let now = backplane.clock.now();
+        let sum = total(&reports(backplane));
+        let elapsed =
+            if self.published_at == Tick::ZERO { interval } else { now.since(self.published_at) };
+        self.published_at = now;
+        self.clients_max = self.clients_max.max(sum.stats.connected);
+        let mut figures = self.figures(backplane, &sum, now);
+        self.loads.update(&sum, elapsed, &mut figures);
+        for (name, value) in figures {
+            self.publish_figure(backplane, now, name, value);
+        }
+    }
+
+    fn figures(
+        &self,
+        backplane: &Backplane,
+        sum: &ShardReport,
+        now: Tick,
+    ) -> Vec<(String, String)> {
+        let stats = &sum.stats;
+        let away = stats.sessions.saturating_sub(stats.connected);
+        let counts = [
+            ("clients/total", stats.sessions),
+            ("clients/maximum", self.clients_max),
+            ("clients/inactive", away),
+            ("clients/disconnected", away),
+            ("clients/active", stats.connected),
+            ("clients/connected", stats.connected),
+            ("clients/expired", stats.expired),
+            ("messages/received", stats.packets_received),
+            ("messages/sent", stats.publishes_sent),
+            ("publish/messages/received", stats.publishes_received),
+            ("publish/messages/sent", stats.publishes_sent),
+            ("publish/messages/dropped", stats.publishes_dropped),
+            ("publish/bytes/received", stats.publish_bytes_received),
+            ("publish/bytes/sent", stats.publish_bytes_sent),
+            ("bytes/received", sum.bytes_received),
+            ("bytes/sent", sum.bytes_sent),
+            ("subscriptions/count", stats.subscriptions),
+            ("retained messages/count", backplane.retained.count()),
+            ("store/messages/count", backplane.retained.count()),
+            ("store/messages/bytes", backplane.retained.bytes()),
+        ];
+        let mut figures: Vec<(String, String)> =
+            counts.iter().map(|(name, count)| ((*name).to_owned(), count.to_string())).collect();
+        let version = concat!("stentor version ", env!("CARGO_PKG_VERSION"));
+        figures.push(("version".to_owned(), version.to_owned()));
+        figures.push(("uptime".to_owned(), format!("{} seconds", now.as_secs())));
+        figures
+    }
+
+    fn publish_figure(&mut self, backplane: &Backplane, now: Tick, name: String, value: String) {
+        if self.last.get(&name) == Some(&value) {
+            return;
+        }
+        let topic = format!("$SYS/broker/{name}");
+        let parts = MessageParts {
+            topic: &topic,
+            properties: &[],
+            payload: value.as_bytes(),
+            qos: QoS::AtMostOnce,
+            retain: true,
+            expiry_secs: None,
+        };
+        let message = Message::new(Zone::DEFAULT, Publisher::SERVER, now, &parts);
+        backplane.post(0, Letter::Hub(ControlItem::Publish(Arc::new(message))));
+        self.last.insert(name, value);
+    }
+}

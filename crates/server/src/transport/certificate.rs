@@ -1,0 +1,105 @@
+//! Certificates of encrypted listeners.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls_pki_types::pem::{Error as PemError, PemObject};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+/// A certificate chain with its key, ready for handshakes. Connections keep what they began with;
+/// a reload gives the next ones another.
+#[derive(Clone)]
+pub(crate) struct Certificate(Arc<ServerConfig>);
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Certificate")
+    }
+}
+
+impl Certificate {
+    /// Reads a chain and its key from PEM files.
+    ///
+    /// # Errors
+    /// A sentence that names the file, what is wrong and what to do.
+    pub(crate) fn load(certificate: &Path, key: &Path) -> Result<Self, String> {
+        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
+            .and_then(Iterator::collect)
+            .map_err(|error| unreadable(certificate, &error))?;
+        if chain.is_empty() {
+            return Err(format!(
+                "{} holds no certificate; it must be a PEM file with BEGIN CERTIFICATE",
+                certificate.display()
+            ));
+        }
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| match error {
+            PemError::NoItemsFound => format!(
+                "{} holds no private key; it must be a PEM file with BEGIN PRIVATE KEY",
+                key.display()
+            ),
+            error => unreadable(key, &error),
+        })?;
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_no_client_auth()
+            .with_single_cert(chain, private)
+            .map_err(|error| {
+                format!(
+                    "{} and {} do not fit together ({error}); give the key that the certificate \
+                     was made with",
+                    certificate.display(),
+                    key.display()
+                )
+            })?;
+        Ok(Self(Arc::new(config)))
+    }
+
+    pub(super) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.0)
+    }
+}
+
+fn unreadable(path: &Path, error: &PemError) -> String {
+    match error {
+        PemError::Io(error) => {
+            format!("cannot read {}: {error}; check the path and its permissions", path.display())
+        }
+        error => format!("{} is no valid PEM file ({error:?})", path.display()),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A certificate for `localhost`, made for one test: (folder, chain file, key file).
+    pub(crate) fn files() -> (tempfile::TempDir, std::path::PathBuf, std::path::PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (chain, key) = (folder.path().join("server.crt"), folder.path().join("server.key"));
+        std::fs::write(&chain, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        (folder, chain, key)
+    }
+
+    #[test]
+    fn says_which_file_is_wrong() {
+        let (folder, chain, key) = files();
+        assert!(Certificate::load(&chain, &key).is_ok());
+        let missing = folder.path().join("missing");
+        let error = Certificate::load(&missing, &key).unwrap_err();
+        assert!(error.contains("cannot read") && error.contains("missing"), "{error}");
+        let error = Certificate::load(&key, &key).unwrap_err();
+        assert!(error.contains("holds no certificate"), "{error}");
+        let error = Certificate::load(&chain, &chain).unwrap_err();
+        assert!(error.contains("holds no private key"), "{error}");
+        let (_other_folder, _, other_key) = files();
+        let error = Certificate::load(&chain, &other_key).unwrap_err();
+        assert!(error.contains("do not fit together"), "{error}");
+    }
+}

@@ -1,0 +1,198 @@
+//! What lies between a socket and MQTT: nothing, TLS, WebSocket, or both.
+//!
+//! A transport is bytes in and bytes out, and knows no socket: what arrived goes through
+//! [`Transport::receive`] and comes out as MQTT, MQTT goes through [`Transport::send`] and comes
+//! out as [`Transport::pending`] bytes. A plain connection has no transport state and its bytes
+//! are not touched.
+
+mod certificate;
+mod tls;
+mod websocket;
+
+pub(crate) use certificate::Certificate;
+
+use std::sync::Arc;
+
+use stentor_session::{Batch, CloseReason};
+
+use crate::listener::Port;
+use tls::Tls;
+use websocket::WebSocket;
+
+/// The layers between one connection's socket and MQTT. Only what a connection has takes memory.
+#[derive(Debug)]
+pub(crate) enum Transport {
+    /// MQTT directly on the socket.
+    Plain,
+    /// MQTT over TLS.
+    Tls(Box<Tls>),
+    /// MQTT in WebSocket frames.
+    WebSocket(Box<WebSocket>),
+    /// MQTT in WebSocket frames over TLS.
+    SecureWebSocket(Box<(Tls, WebSocket)>),
+}
+
+impl Transport {
+    /// The transport of a connection that arrives now at this listener.
+    ///
+    /// # Errors
+    /// When TLS refuses the listener's configuration: a bug, since it was checked at the start.
+    pub(crate) fn accept(port: &Port) -> Result<Self, CloseReason> {
+        let rules = port.rules.load();
+        let tls = rules.certificate.as_ref().map(Tls::accept).transpose()?;
+        let web = rules.web.as_ref().map(|web| WebSocket::accept(Arc::clone(web)));
+        Ok(match (tls, web) {
+            (None, None) => Self::Plain,
+            (Some(tls), None) => Self::Tls(Box::new(tls)),
+            (None, Some(web)) => Self::WebSocket(Box::new(web)),
+            (Some(tls), Some(web)) => Self::SecureWebSocket(Box::new((tls, web))),
+        })
+    }
+
+    /// Whether bytes pass untouched.
+    #[inline]
+    pub(crate) const fn is_plain(&self) -> bool {
+        matches!(self, Self::Plain)
+    }
+
+    /// Takes bytes from the socket and appends the MQTT bytes in them to `mqtt`; the input is
+    /// unmasked in place. There may be
+    /// [`Transport::pending`] bytes afterwards: handshakes, answers, alerts.
+    ///
+    /// # Errors
+    /// When the layers below MQTT are broken or refused; what is pending is still to be written.
+    pub(crate) fn receive(
+        &mut self,
+        input: &mut [u8],
+        mqtt: &mut Vec<u8>,
+    ) -> Result<(), CloseReason> {
+        match self {
+            Self::Plain => {
+                mqtt.extend_from_slice(input);
+                Ok(())
+            }
+            Self::Tls(tls) => tls.receive(input, mqtt),
+            Self::WebSocket(web) => web.receive(input, mqtt),
+            Self::SecureWebSocket(layers) => {
+                let (tls, web) = &mut **layers;
+                let mut frames = Vec::new();
+                let received = tls.receive(input, &mut frames);
+                let unwrapped = web.receive(&mut frames, mqtt);
+                tls.send([web.pending()]);
+                web.forget(web.pending().len());
+                received.and(unwrapped)
+            }
+        }
+    }
+
+    /// Wraps the bytes of a batch; they wait in [`Transport::pending`]. Not for a plain
+    /// connection, whose batch is written as it is.
+    pub(crate) fn send(&mut self, batch: &Batch) {
+        match self {
+            Self::Plain => debug_assert!(false, "a plain connection has nothing to wrap"),
+            Self::Tls(tls) => tls.send(batch.slices()),
+            Self::WebSocket(web) => web.send(batch),
+            Self::SecureWebSocket(layers) => {
+                let (tls, web) = &mut **layers;
+                web.send(batch);
+                tls.send([web.pending()]);
+                web.forget(web.pending().len());
+            }
+        }
+    }
+
+    /// Says goodbye in each layer's own way.
+    pub(crate) fn close(&mut self) {
+        match self {
+            Self::Plain => {}
+            Self::Tls(tls) => tls.close(),
+            Self::WebSocket(web) => web.close(),
+            Self::SecureWebSocket(layers) => {
+                let (tls, web) = &mut **layers;
+                web.close();
+                tls.send([web.pending()]);
+                web.forget(web.pending().len());
+                tls.close();
+            }
+        }
+    }
+
+    /// Bytes that wait for the socket.
+    pub(crate) fn pending(&self) -> &[u8] {
+        match self {
+            Self::Plain => &[],
+            Self::Tls(tls) => tls.pending(),
+            Self::WebSocket(web) => web.pending(),
+            Self::SecureWebSocket(layers) => layers.0.pending(),
+        }
+    }
+
+    /// Forgets the first `written` pending bytes.
+    pub(crate) fn forget(&mut self, written: usize) {
+        match self {
+            Self::Plain => {}
+            Self::Tls(tls) => tls.forget(written),
+            Self::WebSocket(web) => web.forget(written),
+            Self::SecureWebSocket(layers) => layers.0.forget(written),
+        }
+    }
+}
+
+/// Bytes on their way out, forgotten from the front as they are written. Holds no memory while it
+/// holds no bytes.
+#[derive(Debug, Default)]
+struct Pending {
+    bytes: Vec<u8>,
+    from: usize,
+}
+
+impl Pending {
+    const fn new() -> Self {
+        Self { bytes: Vec::new(), from: 0 }
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        self.bytes.get(self.from..).unwrap_or_default()
+    }
+
+    /// Where to append more.
+    fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        if self.from > 0 {
+            self.bytes.drain(..self.from);
+            self.from = 0;
+        }
+        &mut self.bytes
+    }
+
+    fn forget(&mut self, written: usize) {
+        self.from += written;
+        if self.from >= self.bytes.len() {
+            *self = Self::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pending_bytes_are_forgotten_from_the_front() {
+        let mut pending = Pending::default();
+        pending.bytes_mut().extend_from_slice(b"abcdef");
+        pending.forget(2);
+        assert_eq!(pending.as_slice(), b"cdef");
+        pending.bytes_mut().extend_from_slice(b"gh");
+        assert_eq!(pending.as_slice(), b"cdefgh");
+        pending.forget(6);
+        assert!(pending.as_slice().is_empty());
+        assert_eq!(pending.bytes.capacity(), 0);
+    }
+
+    #[test]
+    fn a_plain_connection_costs_no_allocation() {
+        assert_eq!(size_of::<Transport>(), 16);
+        let transport = Transport::accept(&Port::for_tests(0)).unwrap();
+        assert!(transport.is_plain());
+    }
+}

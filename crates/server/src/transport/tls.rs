@@ -1,0 +1,179 @@
+//! TLS: rustls between socket bytes and the layer above.
+
+use std::fmt;
+use std::io::{Read, Write};
+
+use rustls::ServerConnection;
+use stentor_session::{CloseReason, Violation};
+
+use super::{Certificate, Pending};
+
+/// One connection's TLS state. The size of what waits inside is bounded by what one read brings
+/// and one batch holds, since both are emptied right away.
+pub(crate) struct Tls {
+    connection: ServerConnection,
+    pending: Pending,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("pending", &self.pending).finish_non_exhaustive()
+    }
+}
+
+const BROKEN: CloseReason = CloseReason::Violation(Violation::Tls);
+
+impl Tls {
+    /// The server's side of a handshake that has not begun.
+    ///
+    /// # Errors
+    /// When rustls refuses the configuration.
+    pub(super) fn accept(certificate: &Certificate) -> Result<Self, CloseReason> {
+        let mut connection = ServerConnection::new(certificate.config())
+            .map_err(|_| CloseReason::Bug("TLS configuration refused"))?;
+        // Batches are bounded by the hub; a bound here would cut them in two.
+        connection.set_buffer_limit(None);
+        Ok(Self { connection, pending: Pending::default() })
+    }
+
+    /// Takes records and appends what they hold to `plain`.
+    ///
+    /// # Errors
+    /// When the handshake fails or a record is broken; an alert is pending then.
+    pub(super) fn receive(
+        &mut self,
+        mut input: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> Result<(), CloseReason> {
+        let mut result = Ok(());
+        while !input.is_empty() && result.is_ok() {
+            // Reading from a slice cannot fail; refusing it means that a buffer is full.
+            if !matches!(self.connection.read_tls(&mut input), Ok(1..)) {
+                result = Err(BROKEN);
+                break;
+            }
+            match self.connection.process_new_packets() {
+                Ok(state) => {
+                    let start = plain.len();
+                    plain.resize(start + state.plaintext_bytes_to_read(), 0);
+                    if self.connection.reader().read_exact(&mut plain[start..]).is_err() {
+                        result = Err(BROKEN);
+                    }
+                }
+                Err(_) => result = Err(BROKEN),
+            }
+        }
+        self.collect();
+        result
+    }
+
+    /// Encrypts bytes. Before the end of the handshake they wait inside.
+    pub(super) fn send<'a>(&mut self, pieces: impl IntoIterator<Item = &'a [u8]>) {
+        for piece in pieces {
+            // Writing into memory without a bound does not fail.
+            let _ = self.connection.writer().write_all(piece);
+        }
+        self.collect();
+    }
+
+    /// Says that nothing more comes.
+    pub(super) fn close(&mut self) {
+        self.connection.send_close_notify();
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        while self.connection.wants_write() {
+            if self.connection.write_tls(self.pending.bytes_mut()).is_err() {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn pending(&self) -> &[u8] {
+        self.pending.as_slice()
+    }
+
+    pub(super) fn forget(&mut self, written: usize) {
+        self.pending.forget(written);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::certificate::tests::files;
+    use rustls::crypto::aws_lc_rs;
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::{ClientConfig, ClientConnection, RootCertStore};
+    use std::sync::Arc;
+
+    fn pair() -> (ClientConnection, Tls) {
+        let (_folder, chain, key) = files();
+        let server = Tls::accept(&Certificate::load(&chain, &key).unwrap()).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(&chain).unwrap()).unwrap();
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = "localhost".try_into().unwrap();
+        (ClientConnection::new(Arc::new(config), name).unwrap(), server)
+    }
+
+    /// Carries bytes both ways, `step` at a time, until nobody has any.
+    fn exchange(client: &mut ClientConnection, server: &mut Tls, step: usize) -> (Vec<u8>, Vec<u8>) {
+        let mut plain = Vec::new();
+        let mut decrypted = Vec::new();
+        loop {
+            let mut to_server = Vec::new();
+            while client.wants_write() {
+                client.write_tls(&mut to_server).unwrap();
+            }
+            for piece in to_server.chunks(step) {
+                server.receive(piece, &mut plain).unwrap();
+            }
+            let mut to_client = server.pending();
+            let len = to_client.len();
+            while !to_client.is_empty() {
+                client.read_tls(&mut to_client).unwrap();
+                let len = client.process_new_packets().unwrap().plaintext_bytes_to_read();
+                let start = decrypted.len();
+                decrypted.resize(start + len, 0);
+                client.reader().read_exact(&mut decrypted[start..]).unwrap();
+            }
+            server.forget(len);
+            if to_server.is_empty() && len == 0 {
+                return (plain, decrypted);
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_pass_both_ways_in_any_pieces() {
+        for step in [1, 7, 100_000] {
+            let (mut client, mut server) = pair();
+            let message: Vec<u8> = (0..100_000_u32).map(|i| i as u8).collect();
+            exchange(&mut client, &mut server, step);
+            client.set_buffer_limit(None);
+            client.writer().write_all(&message).unwrap();
+            assert!(exchange(&mut client, &mut server, step).0 == message);
+            server.send([&message[..60_000], &message[60_000..]]);
+            assert!(exchange(&mut client, &mut server, step).1 == message);
+            assert!(server.pending().is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_no_tls_is_answered_with_an_alert() {
+        let (_, mut server) = pair();
+        let mut plain = Vec::new();
+        let connect = b"\x10\x0c\0\x04MQTT\x04\x02\0\x3c\0\0";
+        assert_eq!(server.receive(connect, &mut plain), Err(BROKEN));
+        assert!(plain.is_empty());
+        assert_eq!(server.pending().first(), Some(&0x15));
+    }
+}
