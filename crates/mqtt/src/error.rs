@@ -4,7 +4,10 @@ use crate::reason::ReasonCode;
 use core::fmt;
 
 macro_rules! decode_error_kinds {
-    ($( $(#[doc = $doc:literal])+ $name:ident: $reason:ident, $requirement:literal, $text:literal; )+) => {
+    ($(
+        $(#[doc = $doc:literal])+
+        $name:ident: $reason:ident, $requirement:literal, $text:literal;
+    )+) => {
         /// What exactly is wrong, one variant for each rule.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum DecodeErrorKind {
@@ -34,11 +37,14 @@ decode_error_kinds! {
     /// DUP on a QoS 0 message.
     DupWithoutQoS: MalformedPacket, "MQTT-3.3.1-2", "DUP is set on a QoS 0 PUBLISH";
     /// A length of more than four bytes.
-    VarIntTooLong: MalformedPacket, "MQTT5 1.5.5", "a variable byte integer has more than four bytes";
+    VarIntTooLong: MalformedPacket, "MQTT5 1.5.5",
+        "a variable byte integer has more than four bytes";
     /// A number in more bytes than it needs.
-    VarIntNotMinimal: MalformedPacket, "MQTT-1.5.5-1", "a variable byte integer has more bytes than it needs";
+    VarIntNotMinimal: MalformedPacket, "MQTT-1.5.5-1",
+        "a variable byte integer has more bytes than it needs";
     /// Over the receiver's limit.
-    PacketTooLarge: PacketTooLarge, "MQTT-3.2.2-15", "the packet is larger than the receiver allows";
+    PacketTooLarge: PacketTooLarge, "MQTT-3.2.2-15",
+        "the packet is larger than the receiver allows";
     /// Only the other side sends this packet, or not in this version.
     PacketNotExpected: ProtocolError, "MQTT5 2.1.2", "this side may not send this type of packet";
     /// A field reaches beyond the end.
@@ -54,7 +60,8 @@ decode_error_kinds! {
     /// Neither `MQTT` nor `MQIsdp`.
     ProtocolName: UnsupportedProtocolVersion, "MQTT-3.1.2-1", "the protocol name is not MQTT";
     /// A level that is not 3 (`MQIsdp`), 4 or 5, the bridge bit of 3 and 4 apart.
-    ProtocolLevel: UnsupportedProtocolVersion, "MQTT-3.1.2-2", "the protocol version is not supported";
+    ProtocolLevel: UnsupportedProtocolVersion, "MQTT-3.1.2-2",
+        "the protocol version is not supported";
     /// Bit 0 of the connect flags.
     ConnectFlagReserved: MalformedPacket, "MQTT-3.1.2-3", "the reserved connect flag is set";
     /// A will QoS without a will.
@@ -62,9 +69,11 @@ decode_error_kinds! {
     /// Will QoS 3.
     WillQoSReserved: MalformedPacket, "MQTT-3.1.2-12", "both will QoS bits are set";
     /// Will retain without a will.
-    WillRetainWithoutWill: MalformedPacket, "MQTT-3.1.2-13", "will retain is set but there is no will";
+    WillRetainWithoutWill: MalformedPacket, "MQTT-3.1.2-13",
+        "will retain is set but there is no will";
     /// 3.x allows a password only with a user name.
-    PasswordWithoutUserName: MalformedPacket, "MQTT311-3.1.2-22", "there is a password but no user name";
+    PasswordWithoutUserName: MalformedPacket, "MQTT311-3.1.2-22",
+        "there is a password but no user name";
     /// 3.1 never, 3.1.1 only with clean session.
     ClientIdEmpty: ClientIdentifierNotValid, "MQTT311-3.1.3-8", "the client identifier is empty";
     /// Bits 7 to 1 of the acknowledge flags.
@@ -88,7 +97,8 @@ decode_error_kinds! {
     /// A filter of no characters.
     FilterEmpty: MalformedPacket, "MQTT-4.7.3-1", "a topic filter is empty";
     /// Reserved bits of the subscription options.
-    SubscribeOptionsReserved: MalformedPacket, "MQTT-3.8.3-5", "reserved subscription options are set";
+    SubscribeOptionsReserved: MalformedPacket, "MQTT-3.8.3-5",
+        "reserved subscription options are set";
     /// Both QoS bits of the subscription options.
     SubscribeQoSReserved: ProtocolError, "MQTT5 3.8.3.1", "both QoS bits of a subscription are set";
     /// Retain handling 3.
@@ -108,11 +118,14 @@ decode_error_kinds! {
     /// Wildcards in a response topic, or nothing in it.
     ResponseTopicInvalid: ProtocolError, "MQTT-3.3.2-14", "the response topic is not a topic name";
     /// Only servers attach subscription identifiers to messages.
-    SubscriptionIdFromClient: ProtocolError, "MQTT-3.3.4-6", "a client's PUBLISH has a subscription identifier";
+    SubscriptionIdFromClient: ProtocolError, "MQTT-3.3.4-6",
+        "a client's PUBLISH has a subscription identifier";
     /// Only clients change the session expiry interval.
-    SessionExpiryFromServer: ProtocolError, "MQTT-3.14.2-2", "a server's DISCONNECT has a session expiry interval";
+    SessionExpiryFromServer: ProtocolError, "MQTT-3.14.2-2",
+        "a server's DISCONNECT has a session expiry interval";
     /// Only servers send clients elsewhere.
-    ServerReferenceFromClient: ProtocolError, "MQTT5 3.14.2.2.5", "a client's DISCONNECT has a server reference";
+    ServerReferenceFromClient: ProtocolError, "MQTT5 3.14.2.2.5",
+        "a client's DISCONNECT has a server reference";
     /// Authentication data without a method, or an AUTH packet without one.
     AuthMethodMissing: ProtocolError, "MQTT5 3.1.2.11.10", "the authentication method is missing";
 }

@@ -76,7 +76,7 @@ pub fn frame_header(input: &[u8], packet_bytes_max: u32) -> Result<Option<Frame>
 }
 
 /// Refuses first bytes that no version allows [MQTT-2.1.3-1]. MQTT 3.1 sets DUP when it repeats
-/// PUBREL, SUBSCRIBE or UNSUBSCRIBE; `decode`, which knows the version, refuses that for the others.
+/// PUBREL, SUBSCRIBE or UNSUBSCRIBE; `decode`, which knows the version, refuses that for others.
 #[inline]
 fn check_first(first: u8) -> Result<(), DecodeError> {
     let flags = first & 0x0F;

@@ -391,7 +391,7 @@ fn malformed_connects() {
             R::MalformedPacket,
         ),
         bad(
-            "4.7.1-1 will topic with a wildcard",
+            "4.7.0-1 will topic with a wildcard",
             ALL,
             Client,
             &hex!("10 13 0004 4d515454 04 06 003c 0001 61 0001 23 0001 70"),

@@ -156,7 +156,8 @@ proptest! {
         let encoded = delivery.encoded();
         let (packet_id, expiry) = delivery.patches();
         let mut out = vec![0xEE];
-        encoded.append_head_aliased(&mut out, delivery.first(), packet_id, expiry, delivery.alias, with_topic);
+        let first = delivery.first();
+        encoded.append_head_aliased(&mut out, first, packet_id, expiry, delivery.alias, with_topic);
         out.extend_from_slice(encoded.payload());
         prop_assert_eq!(hex(&out[1..]), hex(&delivery.expected(Some(delivery.alias), with_topic)));
         prop_assert_eq!(encoded.aliased_len(with_topic), out.len() - 1);

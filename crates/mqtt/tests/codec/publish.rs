@@ -78,7 +78,7 @@ fn publish_of_each_qos() {
     );
 }
 
-/// [MQTT5 3.3.3] A payload may be empty, a topic may be `/`, and one character has up to four bytes.
+/// [MQTT5 3.3.3] Empty payload, topic `/`, characters of four bytes.
 #[test]
 fn publish_at_the_edges() {
     for &version in V3 {
@@ -106,7 +106,8 @@ fn publish_at_the_edges() {
 #[test]
 fn publish_with_properties() {
     let client = hex!(
-        "32 24 0001 74 0001 1a 01 01 02 0000000a 23 0005 08 0001 72 09 0002 abcd 26 0001 6b 0001 76 78797a 00"
+        "32 24 0001 74 0001 1a 01 01 02 0000000a 23 0005 08 0001 72
+         09 0002 abcd 26 0001 6b 0001 76 78797a 00"
     );
     let packet = Packet::Publish(Publish {
         qos: QoS::AtLeastOnce,

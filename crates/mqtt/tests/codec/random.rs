@@ -42,7 +42,12 @@ proptest! {
 
     /// Neither panics; what is accepted comes back from its own encoding.
     #[test]
-    fn decode_never_panics(version in versions(), from in senders(), first in any::<u8>(), body in bytes()) {
+    fn decode_never_panics(
+        version in versions(),
+        from in senders(),
+        first in any::<u8>(),
+        body in bytes(),
+    ) {
         if let Ok(packet) = decode(version, from, first, &body) {
             touch(&packet);
             let version = match &packet {
@@ -52,13 +57,17 @@ proptest! {
             let mut again = Vec::new();
             encode(version, &packet, &mut again).unwrap();
             let found = frame(&again, u32::MAX).unwrap().unwrap();
-            prop_assert_eq!(decode(version, from, found.first, &again[found.header_len..]), Ok(packet));
+            let body = &again[found.header_len..];
+            prop_assert_eq!(decode(version, from, found.first, body), Ok(packet));
         }
     }
 
     /// The answer to a prefix is "more", or it is final.
     #[test]
-    fn frame_of_a_prefix_never_changes_its_mind(input in bytes(), max in prop_oneof![Just(u32::MAX), 0u32..90]) {
+    fn frame_of_a_prefix_never_changes_its_mind(
+        input in bytes(),
+        max in prop_oneof![Just(u32::MAX), 0u32..90],
+    ) {
         let whole = frame(&input, max);
         for len in 0..input.len() {
             match frame(&input[..len], max) {

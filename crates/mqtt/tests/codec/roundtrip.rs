@@ -22,6 +22,14 @@ fn qos() -> impl Strategy<Value = QoS> {
     ]
 }
 
+fn handling() -> impl Strategy<Value = RetainHandling> {
+    prop_oneof![
+        Just(RetainHandling::Send),
+        Just(RetainHandling::SendIfNew),
+        Just(RetainHandling::DoNotSend)
+    ]
+}
+
 fn text() -> impl Strategy<Value = String> {
     "[^\0]{0,20}"
 }
@@ -98,7 +106,12 @@ proptest! {
     }
 
     #[test]
-    fn connack(version in versions(), present in any::<bool>(), code in 0u8..6, properties in properties(|buf| buf.push(Property::ServerKeepAlive(9)))) {
+    fn connack(
+        version in versions(),
+        present in any::<bool>(),
+        code in 0u8..6,
+        properties in properties(|buf| buf.push(Property::ServerKeepAlive(9))),
+    ) {
         let packet = Packet::ConnAck(ConnAck {
             session_present: present && code == 0 && version != Version::V31,
             reason: ReasonCode::from_connect_return_code(code).unwrap(),
@@ -131,9 +144,18 @@ proptest! {
     }
 
     #[test]
-    fn acks(version in versions(), which in 0usize..4, failed in any::<bool>(), packet_id in 1u16.., properties in properties(|buf| buf.push(Property::ReasonString("x")))) {
+    fn acks(
+        version in versions(),
+        which in 0usize..4,
+        failed in any::<bool>(),
+        packet_id in 1u16..,
+        properties in properties(|buf| buf.push(Property::ReasonString("x"))),
+    ) {
         let variant = [Packet::PubAck, Packet::PubRec, Packet::PubRel, Packet::PubComp][which];
-        let failure = if which < 2 { ReasonCode::QuotaExceeded } else { ReasonCode::PacketIdentifierNotFound };
+        let failure = match which {
+            0 | 1 => ReasonCode::QuotaExceeded,
+            _ => ReasonCode::PacketIdentifierNotFound,
+        };
         let packet = variant(Ack {
             packet_id: id(packet_id),
             reason: if failed && version.is_v5() { failure } else { ReasonCode::Success },
@@ -147,17 +169,16 @@ proptest! {
     fn subscribe(
         version in versions(),
         packet_id in 1u16..,
-        filters in vec(("[^\0$]{1,20}", qos(), any::<(bool, bool)>(), 0u8..3), 1..5),
+        filters in vec(("[^\0$]{1,20}", qos(), any::<(bool, bool)>(), handling()), 1..5),
         properties in properties(|buf| buf.push(Property::SubscriptionIdentifier(9))),
     ) {
         let mut buf = SubscribeFilterBuf::new(version);
         for (filter, qos, (no_local, retain_as_published), handling) in &filters {
-            let handling = [RetainHandling::Send, RetainHandling::SendIfNew, RetainHandling::DoNotSend][usize::from(*handling)];
             let options = SubscribeOptions {
                 qos: *qos,
                 no_local: *no_local,
                 retain_as_published: *retain_as_published,
-                retain_handling: handling,
+                retain_handling: *handling,
             };
             buf.push(filter, options).unwrap();
         }
@@ -173,7 +194,12 @@ proptest! {
     }
 
     #[test]
-    fn unsubscribe(version in versions(), packet_id in 1u16.., filters in vec("[^\0]{1,20}", 1..5), properties in properties(|_| ())) {
+    fn unsubscribe(
+        version in versions(),
+        packet_id in 1u16..,
+        filters in vec("[^\0]{1,20}", 1..5),
+        properties in properties(|_| ()),
+    ) {
         let mut buf = UnsubscribeFilterBuf::new();
         for filter in &filters {
             buf.push(filter).unwrap();
@@ -188,7 +214,12 @@ proptest! {
     }
 
     #[test]
-    fn suback(version in versions(), packet_id in 1u16.., reasons in vec(prop_oneof![0u8..3, Just(0x80)], 1..9), properties in properties(|buf| buf.push(Property::ReasonString("x")))) {
+    fn suback(
+        version in versions(),
+        packet_id in 1u16..,
+        reasons in vec(prop_oneof![0u8..3, Just(0x80)], 1..9),
+        properties in properties(|buf| buf.push(Property::ReasonString("x"))),
+    ) {
         let packet = Packet::SubAck(SubAck {
             packet_id: id(packet_id),
             properties: of_version(version, &properties),
@@ -198,7 +229,11 @@ proptest! {
     }
 
     #[test]
-    fn unsuback(version in versions(), packet_id in 1u16.., reasons in vec(prop_oneof![Just(0u8), Just(0x11), Just(0x8F)], 1..9)) {
+    fn unsuback(
+        version in versions(),
+        packet_id in 1u16..,
+        reasons in vec(prop_oneof![Just(0u8), Just(0x11), Just(0x8F)], 1..9),
+    ) {
         let packet = Packet::UnsubAck(SubAck {
             packet_id: id(packet_id),
             properties: stentor_mqtt::Properties::EMPTY,
@@ -208,14 +243,23 @@ proptest! {
     }
 
     #[test]
-    fn disconnect_and_auth(properties in properties(|buf| buf.push(Property::ReasonString("x"))), data in vec(any::<u8>(), 0..40)) {
-        let packet = Packet::Disconnect(Disconnect { reason: ReasonCode::QuotaExceeded, properties: properties.as_properties() });
+    fn disconnect_and_auth(
+        properties in properties(|buf| buf.push(Property::ReasonString("x"))),
+        data in vec(any::<u8>(), 0..40),
+    ) {
+        let packet = Packet::Disconnect(Disconnect {
+            reason: ReasonCode::QuotaExceeded,
+            properties: properties.as_properties(),
+        });
         check(Version::V5, Client, &packet);
         check(Version::V5, Server, &packet);
         let mut with_method = properties.clone();
         with_method.push(Property::AuthenticationMethod("m"));
         with_method.push(Property::AuthenticationData(&data));
-        let packet = Packet::Auth(Disconnect { reason: ReasonCode::ContinueAuthentication, properties: with_method.as_properties() });
+        let packet = Packet::Auth(Disconnect {
+            reason: ReasonCode::ContinueAuthentication,
+            properties: with_method.as_properties(),
+        });
         check(Version::V5, Client, &packet);
         check(Version::V5, Server, &packet);
     }
