@@ -13,8 +13,8 @@ use crate::{Zone, literal_prefix};
 ///
 /// Text enters the hash in blocks of 16 bytes from the left, and what remains of the last block
 /// enters with its length. So the hash of every prefix of a text falls out of one pass over it: the
-/// state after the prefix's full blocks, plus one step for the rest. (A plain string hash would have
-/// to start again for each prefix, which a name of 65,535 slashes turns into seconds.)
+/// state after the prefix's full blocks, plus one step for the rest. (A plain string hash would
+/// have to start again for each prefix, which a name of 65,535 slashes turns into seconds.)
 ///
 /// The seed is a secret: who knows it can make topics collide. Servers draw it at random at start
 /// and hand the same one to every shard.
@@ -68,8 +68,8 @@ impl TopicHasher {
     /// Calls `visit` with the hash of each proper literal prefix of a name, shortest first, and
     /// returns the hash of the whole name.
     ///
-    /// The visited prefixes are `""` and the text before each slash: every [`literal_prefix`] that a
-    /// filter matching the name can have, except the whole name, which is the returned hash (an
+    /// The visited prefixes are `""` and the text before each slash: every [`literal_prefix`] that
+    /// a filter matching the name can have, except the whole name, which is the returned hash (an
     /// exact filter, or `a/b/#` for the name `a/b`). A name that begins with `$` is not looked up
     /// under `""`, since no filter that begins with a wildcard matches it [MQTT-4.7.2-1].
     ///

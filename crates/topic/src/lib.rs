@@ -1,7 +1,7 @@
 //! Topic names, topic filters and the matching index of a shard.
 //!
-//! - [`validate_name`], [`validate_filter`] and [`Subscription::parse`] apply MQTT's rules for topics
-//!   (section 4.7 of both specifications, and 4.8.2 of version 5 for shared subscriptions).
+//! - [`validate_name`], [`validate_filter`] and [`Subscription::parse`] apply MQTT's rules for
+//!   topics (section 4.7 of both specifications, and 4.8.2 of version 5 for shared subscriptions).
 //! - [`matches()`] compares one filter with one name, without any state: for policies and as the
 //!   reference that the index is tested against.
 //! - [`TopicHasher`] gives the hash that the index, the interest table and other shards agree on.

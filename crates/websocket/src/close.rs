@@ -24,8 +24,8 @@ impl CloseCode {
     /// 1013: the server has too much to do; later, please.
     pub const TRY_AGAIN_LATER: Self = Self(1013);
 
-    /// The code with this number, if one may send it: 1000 to 1003, 1007 to 1014 (as registered), and
-    /// 3000 to 4999. The numbers between have meanings that never travel in a frame.
+    /// The code with this number, if one may send it: 1000 to 1003, 1007 to 1014 (as registered),
+    /// and 3000 to 4999. The numbers between have meanings that never travel in a frame.
     #[must_use]
     pub const fn new(number: u16) -> Option<Self> {
         match number {

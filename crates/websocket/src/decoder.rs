@@ -116,8 +116,8 @@ pub struct Step<'a> {
 
 /// Takes frames apart, in place.
 ///
-/// Keeps the state between calls: where in a frame and in a message the stream is, up to 13 bytes of
-/// a header, and up to 125 bytes of a control frame that was cut in two. Payload is never kept:
+/// Keeps the state between calls: where in a frame and in a message the stream is, up to 13 bytes
+/// of a header, and up to 125 bytes of a control frame that was cut in two. Payload is never kept:
 /// it is handed out as it arrives, in as many pieces as it takes.
 ///
 /// Call [`Decoder::decode`] with what arrived, then with the rest, until it says
@@ -282,8 +282,8 @@ impl Decoder {
         }
     }
 
-    /// Goes into the frame behind a header. For a control frame that is whole in `rest`, unmasks its
-    /// payload, goes behind it and returns it with its length.
+    /// Goes into the frame behind a header. For a control frame that is whole in `rest`, unmasks
+    /// its payload, goes behind it and returns it with its length.
     fn enter(
         &mut self,
         header: Header,

@@ -65,8 +65,8 @@ pub fn frame_header(payload_bytes: u64, opcode: Opcode, mask: Option<[u8; 4]>) -
 
 /// Appends a close frame.
 ///
-/// Without a code the frame is empty: the answer to an empty one. The reason is for people who debug,
-/// and is cut at 123 bytes.
+/// Without a code the frame is empty: the answer to an empty one. The reason is for people who
+/// debug, and is cut at 123 bytes.
 pub fn encode_close(
     code: Option<CloseCode>,
     reason: &str,

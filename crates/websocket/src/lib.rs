@@ -1,10 +1,11 @@
-//! WebSocket, RFC 6455, without I/O: the HTTP upgrade and the frames, for servers and clients of MQTT.
+//! WebSocket, RFC 6455, without I/O: the HTTP upgrade and the frames, for servers and clients of
+//! MQTT.
 //!
-//! - [`parse_request`] reads the head of a request; [`response_accept`] and [`response_refuse`] write
-//!   the answer. What is accepted is the server's decision, for which there are [`origin_allowed`]
-//!   and [`choose_subprotocol`].
-//! - [`Decoder`] takes the bytes that arrive after the upgrade, unmasks them where they lie and says
-//!   which of them are payload.
+//! - [`parse_request`] reads the head of a request; [`response_accept`] and [`response_refuse`]
+//!   write the answer. What is accepted is the server's decision, for which there are
+//!   [`origin_allowed`] and [`choose_subprotocol`].
+//! - [`Decoder`] takes the bytes that arrive after the upgrade, unmasks them where they lie and
+//!   says which of them are payload.
 //! - [`frame_header`], [`encode_close`], [`encode_ping`] and [`encode_pong`] write frames.
 //! - [`client_request`] and [`parse_response`] are the upgrade from the client's side.
 //!

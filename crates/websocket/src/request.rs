@@ -121,8 +121,8 @@ impl UpgradeError {
 /// Cost: one pass over the head per call, which the limits bound. Nothing is kept between calls.
 ///
 /// # Errors
-/// The first thing wrong with it; bytes that cannot become a request are refused as soon as they are
-/// there. See [`UpgradeError`].
+/// The first thing wrong with it; bytes that cannot become a request are refused as soon as they
+/// are there. See [`UpgradeError`].
 pub fn parse_request(
     input: &[u8],
     limits: Limits,

@@ -297,6 +297,9 @@ fn control_frames_are_encoded() {
     );
 }
 
+/// First bytes of binary frames, of their continuations, and of control frames.
+const USUAL_FIRST_BYTES: &[u8] = &[0x82, 0x02, 0x00, 0x80, 0x88, 0x89, 0x8a];
+
 /// A frame to encode.
 #[derive(Clone, Debug)]
 enum Frame {
@@ -385,7 +388,7 @@ proptest! {
         parts in proptest::collection::vec(
             (
                 prop_oneof![
-                    6 => proptest::sample::select(&[0x82u8, 0x02, 0x00, 0x80, 0x88, 0x89, 0x8a][..]),
+                    6 => proptest::sample::select(USUAL_FIRST_BYTES),
                     1 => any::<u8>(),
                 ],
                 prop_oneof![

@@ -539,7 +539,8 @@ fn a_client_sends_no_broken_lines() {
 }
 
 proptest! {
-    /// Any bytes, and any changes to a good request: no panic, and more bytes never undo an outcome.
+    /// Any bytes, and any changes to a good request: no panic, and more bytes never undo an
+    /// outcome.
     #[test]
     fn any_bytes(
         noise in proptest::collection::vec(any::<u8>(), 0..60),
