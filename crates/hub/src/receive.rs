@@ -50,7 +50,10 @@ impl Hub {
             };
             consumed += frame.total_len;
             self.stats.packets_received += 1;
-            let result = match decode(version, Sender::Client, frame.first, body) {
+            let packet = frame
+                .check(version)
+                .and_then(|()| decode(version, Sender::Client, frame.first, body));
+            let result = match packet {
                 Ok(packet) => self.on_packet(now, key, &packet),
                 Err(error) => Err(malformed(error)),
             };
