@@ -48,9 +48,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Admission {
     /// Takes other limits; who is there stays.
     pub(crate) fn reconfigure(&self, limits: &Limits) {
-        self.connections_max.store(limits.connections, Ordering::Relaxed);
-        self.per_address_max.store(limits.connections_per_address, Ordering::Relaxed);
-        self.rate_per_sec.store(limits.connection_rate, Ordering::Relaxed);
+        self.connections_max
+            .store(limits.connections, Ordering::Relaxed);
+        self.per_address_max
+            .store(limits.connections_per_address, Ordering::Relaxed);
+        self.rate_per_sec
+            .store(limits.connection_rate, Ordering::Relaxed);
     }
 
     /// Connections now.
@@ -73,7 +76,11 @@ impl Admission {
             return Err(Limit::Connections);
         }
         let (admission, port) = (Arc::clone(self), Arc::clone(port));
-        let mut permit = Permit { admission, port, address: None };
+        let mut permit = Permit {
+            admission,
+            port,
+            address: None,
+        };
         permit.address = self.hold_address(peer)?.map(Box::new);
         Ok(permit)
     }
@@ -104,8 +111,10 @@ impl Admission {
         let added = elapsed.saturating_mul(rate);
         bucket.micro_tokens = bucket.micro_tokens.saturating_add(added).min(full);
         bucket.filled_at = bucket.filled_at.max(now);
-        bucket.micro_tokens =
-            bucket.micro_tokens.checked_sub(ONE).ok_or(Limit::ConnectionRate)?;
+        bucket.micro_tokens = bucket
+            .micro_tokens
+            .checked_sub(ONE)
+            .ok_or(Limit::ConnectionRate)?;
         Ok(())
     }
 }
@@ -142,8 +151,12 @@ mod tests {
 
     fn admission(connections: u64, per_address: u32, rate: u32) -> Arc<Admission> {
         let admission = Admission::default();
-        admission.connections_max.store(connections, Ordering::Relaxed);
-        admission.per_address_max.store(per_address, Ordering::Relaxed);
+        admission
+            .connections_max
+            .store(connections, Ordering::Relaxed);
+        admission
+            .per_address_max
+            .store(per_address, Ordering::Relaxed);
         admission.rate_per_sec.store(rate, Ordering::Relaxed);
         Arc::new(admission)
     }
@@ -186,8 +199,12 @@ mod tests {
         let refused = admission.admit(Tick::ZERO, &port, from(1));
         assert!(matches!(refused, Err(Limit::ConnectionsPerAddress)));
         let _other = admission.admit(Tick::ZERO, &port, from(2)).unwrap();
-        let _local = admission.admit(Tick::ZERO, &port, Peer::Unix { uid: 0, pid: 0 }).unwrap();
-        let _local = admission.admit(Tick::ZERO, &port, Peer::Unix { uid: 0, pid: 0 }).unwrap();
+        let _local = admission
+            .admit(Tick::ZERO, &port, Peer::Unix { uid: 0, pid: 0 })
+            .unwrap();
+        let _local = admission
+            .admit(Tick::ZERO, &port, Peer::Unix { uid: 0, pid: 0 })
+            .unwrap();
         drop(held);
         assert_eq!(lock(&admission.addresses).len(), 1);
         let _again = admission.admit(Tick::ZERO, &port, from(1)).unwrap();
@@ -199,7 +216,10 @@ mod tests {
         let port = Arc::new(Port::for_tests(0));
         let mut admitted = 0;
         let mut try_at = |ms| {
-            if admission.admit(Tick::from_millis(ms), &port, from(1)).is_ok() {
+            if admission
+                .admit(Tick::from_millis(ms), &port, from(1))
+                .is_ok()
+            {
                 admitted += 1;
             }
             admitted

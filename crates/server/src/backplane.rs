@@ -60,7 +60,11 @@ impl Backplane {
     /// # Errors
     /// When the shard does not take it.
     pub(crate) fn send(&self, shard: usize, incoming: Incoming, fd: OwnedFd) -> Result<(), Errno> {
-        let ticket = self.tickets.lock().unwrap_or_else(PoisonError::into_inner).deal();
+        let ticket = self
+            .tickets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .deal();
         let way = self.shards.get(shard).ok_or(Errno::EINVAL)?;
         way.lane.push(Letter::Incoming(ticket, incoming));
         way.slot.send_waiting(ticket, fd)

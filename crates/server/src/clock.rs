@@ -14,7 +14,10 @@ pub(crate) struct Clock {
 impl Clock {
     /// A clock that starts now.
     pub(crate) fn start() -> Self {
-        Self { origin: Instant::now(), started_at: SystemTime::now() }
+        Self {
+            origin: Instant::now(),
+            started_at: SystemTime::now(),
+        }
     }
 
     /// Now.
@@ -27,6 +30,8 @@ impl Clock {
 
     /// Seconds since 1970 at the start.
     pub(crate) fn started_at_secs(&self) -> u64 {
-        self.started_at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+        self.started_at
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs())
     }
 }

@@ -29,8 +29,15 @@ impl DataDir {
     /// # Errors
     /// When it cannot be written, or another server runs on it.
     pub(crate) fn open(path: &Path) -> Result<Self, ServerError> {
-        let fail = |error| ServerError::DataDir { path: path.to_owned(), error };
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(fail)?;
+        let fail = |error| ServerError::DataDir {
+            path: path.to_owned(),
+            error,
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(fail)?;
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -41,12 +48,16 @@ impl DataDir {
         let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => lock,
             Err((_, Errno::EWOULDBLOCK)) => {
-                return Err(ServerError::DataDirInUse { path: path.to_owned() });
+                return Err(ServerError::DataDirInUse {
+                    path: path.to_owned(),
+                });
             }
             Err((_, errno)) => return Err(fail(errno.into())),
         };
         // For people; nothing reads it.
-        lock.set_len(0).and_then(|()| writeln!(&*lock, "{}", std::process::id())).map_err(fail)?;
+        lock.set_len(0)
+            .and_then(|()| writeln!(&*lock, "{}", std::process::id()))
+            .map_err(fail)?;
         // Absolute, so that log lines make sense wherever the server was started.
         let path = fs::canonicalize(path).map_err(fail)?;
         Ok(Self { path, _lock: lock })
@@ -65,7 +76,10 @@ impl DataDir {
 
 /// A failure to make something in the data folder.
 pub(crate) fn failure(path: &Path, error: io::Error) -> ServerError {
-    ServerError::DataDir { path: path.to_owned(), error }
+    ServerError::DataDir {
+        path: path.to_owned(),
+        error,
+    }
 }
 
 #[cfg(test)]
@@ -77,7 +91,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/data");
         let held = DataDir::open(&path).unwrap();
-        assert!(matches!(DataDir::open(&path), Err(ServerError::DataDirInUse { .. })));
+        assert!(matches!(
+            DataDir::open(&path),
+            Err(ServerError::DataDirInUse { .. })
+        ));
         drop(held);
         DataDir::open(&path).unwrap();
     }

@@ -118,6 +118,9 @@ impl ServerError {
 
     /// A failure of the system itself.
     pub(crate) fn system(what: &'static str, error: impl Into<io::Error>) -> Self {
-        Self::System { what, error: error.into() }
+        Self::System {
+            what,
+            error: error.into(),
+        }
     }
 }

@@ -64,7 +64,10 @@ mod tests {
         }
         let mapped: SocketAddr = "[::ffff:192.0.2.1]:5".parse().unwrap();
         assert_eq!(Peer::from(mapped).to_string(), "192.0.2.1:5");
-        assert_eq!(Peer::Unix { uid: 7, pid: 9 }.to_string(), "unix uid 7 pid 9");
+        assert_eq!(
+            Peer::Unix { uid: 7, pid: 9 }.to_string(),
+            "unix uid 7 pid 9"
+        );
         assert!(size_of::<Peer>() <= 20);
     }
 }

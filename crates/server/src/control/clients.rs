@@ -15,8 +15,10 @@ use crate::telemetry::collect::{ask_all, ask_one};
 /// Sessions whose client id contains a text, by client id.
 pub(super) fn list(backplane: &Backplane, request: &Request) -> Value {
     let at_most = limit(request);
-    let mut entries: Vec<ClientEntry> = ask_all(backplane, |answer| {
-        Inquiry::Clients { containing: request.containing.clone(), at_most, answer }
+    let mut entries: Vec<ClientEntry> = ask_all(backplane, |answer| Inquiry::Clients {
+        containing: request.containing.clone(),
+        at_most,
+        answer,
     })
     .into_iter()
     .flatten()
@@ -24,8 +26,11 @@ pub(super) fn list(backplane: &Backplane, request: &Request) -> Value {
     entries.sort_by(|a, b| a.info.client_id.cmp(&b.info.client_id));
     let now = backplane.clock.now();
     let truncated = entries.len() > at_most;
-    let clients: Vec<Value> =
-        entries.iter().take(at_most).map(|entry| describe(entry, now)).collect();
+    let clients: Vec<Value> = entries
+        .iter()
+        .take(at_most)
+        .map(|entry| describe(entry, now))
+        .collect();
     json!({ "clients": clients, "truncated": truncated })
 }
 
@@ -33,7 +38,11 @@ pub(super) fn list(backplane: &Backplane, request: &Request) -> Value {
 pub(super) fn show(backplane: &Backplane, request: &Request) -> Answer {
     let (zone, client_id) = named(request)?;
     let found = ask_one(backplane, home(backplane, zone, &client_id), |answer| {
-        Inquiry::Client { zone, client_id: client_id.clone(), answer }
+        Inquiry::Client {
+            zone,
+            client_id: client_id.clone(),
+            answer,
+        }
     });
     match found {
         Some(Some((entry, subscriptions))) => {
@@ -54,7 +63,12 @@ pub(super) fn kick(backplane: &Backplane, request: &Request) -> Answer {
     let (zone, client_id) = named(request)?;
     let end_session = request.end_session;
     let found = ask_one(backplane, home(backplane, zone, &client_id), |answer| {
-        Inquiry::Kick { zone, client_id: client_id.clone(), end_session, answer }
+        Inquiry::Kick {
+            zone,
+            client_id: client_id.clone(),
+            end_session,
+            answer,
+        }
     });
     match found {
         Some(true) => Ok(json!({})),
@@ -66,7 +80,10 @@ pub(super) fn kick(backplane: &Backplane, request: &Request) -> Answer {
 fn named(request: &Request) -> Result<(Zone, String), Failure> {
     match &request.client_id {
         Some(client_id) => Ok((Zone(request.zone), client_id.clone())),
-        None => Err(Failure::new("bad-request", "this verb needs a \"client_id\"")),
+        None => Err(Failure::new(
+            "bad-request",
+            "this verb needs a \"client_id\"",
+        )),
     }
 }
 
@@ -83,7 +100,10 @@ fn missing(client_id: &str) -> Failure {
 }
 
 fn silent() -> Failure {
-    Failure::new("unavailable", "the shard of this client does not answer; see the server's log")
+    Failure::new(
+        "unavailable",
+        "the shard of this client does not answer; see the server's log",
+    )
 }
 
 fn describe(entry: &ClientEntry, now: Tick) -> Value {

@@ -76,7 +76,10 @@ impl Control {
 
     /// Remembers what a reload came to, for `status`.
     pub(crate) fn note_reload(&self, who: &'static str, result: &ReloadResult) {
-        let mut last = self.last_reload.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self
+            .last_reload
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *last = Some((who, result.clone()));
     }
 

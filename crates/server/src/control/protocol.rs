@@ -41,7 +41,10 @@ pub(super) struct Failure {
 
 impl Failure {
     pub(super) fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self {
+            code,
+            message: message.into(),
+        }
     }
 }
 
@@ -61,7 +64,10 @@ pub(super) fn line(answer: &Answer) -> String {
 pub(super) fn parse(line: &[u8]) -> Result<Request, Failure> {
     let request: Request = serde_json::from_slice(line).map_err(|error| {
         let example = r#"{"v":1,"verb":"status"}"#;
-        Failure::new("bad-request", format!("{error}; a request looks like {example}"))
+        Failure::new(
+            "bad-request",
+            format!("{error}; a request looks like {example}"),
+        )
     })?;
     if request.v != VERSION {
         let message = format!(
@@ -81,13 +87,25 @@ mod tests {
     #[test]
     fn requests_are_read_and_answers_written() {
         let request = parse(br#"{"v":1,"verb":"clients.kick","client_id":"a","new":1}"#).unwrap();
-        assert_eq!((request.verb.as_str(), request.client_id.as_deref()), ("clients.kick", Some("a")));
-        assert_eq!((request.zone, request.end_session, request.limit), (0, false, None));
-        assert_eq!(parse(br#"{"v":2,"verb":"status"}"#).unwrap_err().code, "version");
+        assert_eq!(
+            (request.verb.as_str(), request.client_id.as_deref()),
+            ("clients.kick", Some("a"))
+        );
+        assert_eq!(
+            (request.zone, request.end_session, request.limit),
+            (0, false, None)
+        );
+        assert_eq!(
+            parse(br#"{"v":2,"verb":"status"}"#).unwrap_err().code,
+            "version"
+        );
         assert_eq!(parse(b"status").unwrap_err().code, "bad-request");
         assert_eq!(line(&Ok(json!({}))), "{\"ok\":{},\"v\":1}\n");
         let failure = Failure::new("not-found", "there is no \"a\"");
         let text = line(&Err(failure));
-        assert!(text.contains(r#""code":"not-found""#) && text.ends_with("}\n"), "{text}");
+        assert!(
+            text.contains(r#""code":"not-found""#) && text.ends_with("}\n"),
+            "{text}"
+        );
     }
 }

@@ -34,28 +34,32 @@ const RELOAD_TIME: Duration = Duration::from_secs(60);
 /// Starts the thread that accepts.
 pub(super) fn start(listener: UnixListener, desk: Arc<Desk>) -> io::Result<()> {
     let connections = Arc::new(AtomicUsize::new(0));
-    std::thread::Builder::new().name("control".into()).spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(stream) = stream else {
-                // No descriptor or memory is left; do not turn in circles.
-                std::thread::sleep(Duration::from_millis(100));
-                continue;
-            };
-            if connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX || !is_administrator(&stream) {
-                continue;
+    std::thread::Builder::new()
+        .name("control".into())
+        .spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else {
+                    // No descriptor or memory is left; do not turn in circles.
+                    std::thread::sleep(Duration::from_millis(100));
+                    continue;
+                };
+                if connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX
+                    || !is_administrator(&stream)
+                {
+                    continue;
+                }
+                connections.fetch_add(1, Ordering::Relaxed);
+                let (desk, count) = (Arc::clone(&desk), Arc::clone(&connections));
+                let thread = std::thread::Builder::new().name("control-client".into());
+                let spawned = thread.spawn(move || {
+                    desk.serve(stream);
+                    count.fetch_sub(1, Ordering::Relaxed);
+                });
+                if spawned.is_err() {
+                    connections.fetch_sub(1, Ordering::Relaxed);
+                }
             }
-            connections.fetch_add(1, Ordering::Relaxed);
-            let (desk, count) = (Arc::clone(&desk), Arc::clone(&connections));
-            let thread = std::thread::Builder::new().name("control-client".into());
-            let spawned = thread.spawn(move || {
-                desk.serve(stream);
-                count.fetch_sub(1, Ordering::Relaxed);
-            });
-            if spawned.is_err() {
-                connections.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-    })?;
+        })?;
     Ok(())
 }
 
@@ -67,7 +71,10 @@ fn is_administrator(stream: &UnixStream) -> bool {
     };
     let allowed = uid == own || uid == 0;
     if !allowed {
-        warn!(uid, "somebody who is not the server's user tried the control socket");
+        warn!(
+            uid,
+            "somebody who is not the server's user tried the control socket"
+        );
     }
     allowed
 }
@@ -131,7 +138,10 @@ impl Desk {
                 Ok(json!({ "changed": reloaded.changed, "waiting": reloaded.waiting }))
             }
             Ok(Err(reason)) => Err(Failure::new("reload-failed", reason)),
-            Err(_) => Err(Failure::new("unavailable", "the server does not answer; see its log")),
+            Err(_) => Err(Failure::new(
+                "unavailable",
+                "the server does not answer; see its log",
+            )),
         }
     }
 
@@ -142,7 +152,9 @@ impl Desk {
 
     fn command(&self, command: Command) -> Result<(), Failure> {
         let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
-        commands.send(command).map_err(|_| Failure::new("unavailable", "the server is stopping"))
+        commands
+            .send(command)
+            .map_err(|_| Failure::new("unavailable", "the server is stopping"))
     }
 
     /// Makes the connection an MQTT connection of the administrator.
@@ -164,8 +176,15 @@ impl Desk {
         };
         let incoming = Incoming::Connection(Box::new(traveller));
         // The shard with the least to do.
-        let loads = self.backplane.shards.iter().map(|way| way.load.load(Ordering::Relaxed));
-        let shard = loads.enumerate().min_by_key(|(_, load)| *load).map_or(0, |(shard, _)| shard);
+        let loads = self
+            .backplane
+            .shards
+            .iter()
+            .map(|way| way.load.load(Ordering::Relaxed));
+        let shard = loads
+            .enumerate()
+            .min_by_key(|(_, load)| *load)
+            .map_or(0, |(shard, _)| shard);
         if let Err(errno) = self.backplane.send(shard, incoming, OwnedFd::from(stream)) {
             warn!(%errno, "an administrator's connection found no room");
         }
@@ -218,8 +237,14 @@ mod tests {
             }
         });
         let mut buffer = Vec::new();
-        assert_eq!(read_line(&mut ours, &mut buffer).unwrap().unwrap(), b"{\"v\":1}\n");
-        assert_eq!(read_line(&mut ours, &mut buffer).unwrap().unwrap(), b"{\"v\":2}\n");
+        assert_eq!(
+            read_line(&mut ours, &mut buffer).unwrap().unwrap(),
+            b"{\"v\":1}\n"
+        );
+        assert_eq!(
+            read_line(&mut ours, &mut buffer).unwrap().unwrap(),
+            b"{\"v\":2}\n"
+        );
         writer.join().unwrap();
         assert!(read_line(&mut ours, &mut buffer).unwrap().is_none());
         assert_eq!(buffer, b"\x10\x0c", "what belongs to MQTT is not lost");

@@ -44,17 +44,25 @@ pub(super) fn topics(backplane: &Backplane, request: &Request) -> Value {
 /// Topics with a retained message, in one zone, without those of the server itself unless they
 /// are asked for.
 fn retained(backplane: &Backplane, request: &Request, at_most: usize) -> Vec<Value> {
-    let pattern = if request.containing.starts_with("$SYS") { "$SYS/#" } else { "#" };
+    let pattern = if request.containing.starts_with("$SYS") {
+        "$SYS/#"
+    } else {
+        "#"
+    };
     let scope = (backplane.retained.mark(), backplane.clock.now());
     let (mut cursor, mut found, mut topics) = (Cursor::default(), Vec::new(), Vec::new());
     loop {
         let zone = Zone(request.zone);
-        let walk = backplane.retained.walk(zone, pattern, scope, &mut cursor, VISITS, &mut found);
+        let walk = backplane
+            .retained
+            .walk(zone, pattern, scope, &mut cursor, VISITS, &mut found);
         topics.extend(
             found
                 .drain(..)
                 .filter(|message| message.topic().contains(&request.containing))
-                .map(|message| json!({ "topic": message.topic(), "bytes": message.payload().len() })),
+                .map(
+                    |message| json!({ "topic": message.topic(), "bytes": message.payload().len() }),
+                ),
         );
         if walk == Walk::Done || topics.len() >= at_most {
             topics.truncate(at_most);

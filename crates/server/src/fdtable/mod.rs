@@ -77,7 +77,10 @@ pub(crate) fn close_moved(moved: &[RawFd]) {
 /// Nothing in the calling thread's table other than `keep` and the standard streams may be owned
 /// by a value that this thread, or a thread that shares its table, still uses.
 unsafe fn close_all_but(keep: &[RawFd]) {
-    let mut keep: Vec<u32> = keep.iter().filter_map(|fd| u32::try_from(*fd).ok()).collect();
+    let mut keep: Vec<u32> = keep
+        .iter()
+        .filter_map(|fd| u32::try_from(*fd).ok())
+        .collect();
     keep.extend([0, 1, 2]);
     keep.sort_unstable();
     let mut from = 0;
@@ -115,14 +118,21 @@ pub(crate) fn open_descriptors(directory: &str) -> Vec<RawFd> {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return Vec::new();
     };
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
 /// Raises the limit on open descriptors to what this process may have, and returns it.
 pub(crate) fn raise_limit() -> u64 {
     match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok((soft, hard)) if soft < hard => {
-            if setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft }
+            if setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() {
+                hard
+            } else {
+                soft
+            }
         }
         Ok((soft, _)) => soft,
         Err(_) => 1024,
@@ -170,7 +180,9 @@ mod tests {
         for _ in 0..2 {
             let mut expected = vec![0, 1, 2, keep[0]];
             // A test runner may have closed its standard input.
-            expected.retain(|fd| *fd > 2 || descriptors_of(nix::unistd::gettid().as_raw()).contains(fd));
+            expected.retain(|fd| {
+                *fd > 2 || descriptors_of(nix::unistd::gettid().as_raw()).contains(fd)
+            });
             assert_eq!(descriptors_of(tid_of.recv().unwrap()), expected);
         }
         barrier.wait();

@@ -37,7 +37,11 @@ pub(crate) fn send(
 ) -> Result<(), Errno> {
     let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
     let control = [ControlMessage::ScmRights(&raw)];
-    let control = if raw.is_empty() { &control[..0] } else { &control[..] };
+    let control = if raw.is_empty() {
+        &control[..0]
+    } else {
+        &control[..]
+    };
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
     let parts = [IoSlice::new(payload)];
     sendmsg::<()>(socket.as_raw_fd(), &parts, control, flags, None).map(|_| ())
@@ -56,7 +60,10 @@ pub(crate) fn receive(
 ) -> Result<usize, Errno> {
     // In 64-bit words, so that it is aligned for a header.
     let mut control = [0_u64; CONTROL_WORDS];
-    let mut part = libc::iovec { iov_base: payload.as_mut_ptr().cast(), iov_len: payload.len() };
+    let mut part = libc::iovec {
+        iov_base: payload.as_mut_ptr().cast(),
+        iov_len: payload.len(),
+    };
     // SAFETY: all zeroes is a valid header: null pointers with zero lengths.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_iov = &raw mut part;
@@ -84,8 +91,13 @@ unsafe fn take_descriptors(header: &libc::msghdr, descriptors: &mut Vec<OwnedFd>
     let mut entry = unsafe { libc::CMSG_FIRSTHDR(header) };
     while !entry.is_null() {
         // SAFETY: `CMSG_FIRSTHDR` and `CMSG_NXTHDR` return null or a whole entry.
-        let (level, kind, len) =
-            unsafe { ((*entry).cmsg_level, (*entry).cmsg_type, (*entry).cmsg_len as usize) };
+        let (level, kind, len) = unsafe {
+            (
+                (*entry).cmsg_level,
+                (*entry).cmsg_type,
+                (*entry).cmsg_len as usize,
+            )
+        };
         if level == libc::SOL_SOCKET && kind == libc::SCM_RIGHTS {
             // SAFETY: an entry's data follows its header; `CMSG_LEN` only adds.
             let (data, empty) = unsafe { (libc::CMSG_DATA(entry), libc::CMSG_LEN(0) as usize) };
@@ -115,7 +127,9 @@ mod tests {
     #[test]
     fn a_batch_arrives_whole_and_in_order() {
         let (sender, receiver) = pair().unwrap();
-        let pairs: Vec<_> = (0..DESCRIPTORS_MAX).map(|_| UnixStream::pair().unwrap()).collect();
+        let pairs: Vec<_> = (0..DESCRIPTORS_MAX)
+            .map(|_| UnixStream::pair().unwrap())
+            .collect();
         let ours: Vec<_> = pairs.iter().map(|(ours, _)| ours.as_fd()).collect();
         send(sender.as_fd(), b"tickets", &ours).unwrap();
         drop(ours);
@@ -126,7 +140,9 @@ mod tests {
         assert_eq!(descriptors.len(), DESCRIPTORS_MAX);
         for (index, (descriptor, (_, mut theirs))) in descriptors.into_iter().zip(pairs).enumerate()
         {
-            UnixStream::from(descriptor).write_all(&[index as u8]).unwrap();
+            UnixStream::from(descriptor)
+                .write_all(&[index as u8])
+                .unwrap();
             let mut byte = [0];
             theirs.read_exact(&mut byte).unwrap();
             assert_eq!(byte[0], index as u8);
@@ -151,7 +167,10 @@ mod tests {
         }
         assert_eq!(send(sender.as_fd(), &[7; 1024], &[]), Err(Errno::EAGAIN));
         for _ in 0..sent {
-            assert_eq!(receive(receiver.as_fd(), &mut [0; 2048], &mut Vec::new()), Ok(1024));
+            assert_eq!(
+                receive(receiver.as_fd(), &mut [0; 2048], &mut Vec::new()),
+                Ok(1024)
+            );
         }
         assert_eq!(send(sender.as_fd(), &[7; 1024], &[]), Ok(()));
     }

@@ -28,7 +28,11 @@ pub(crate) enum Received<T> {
 impl<T> Arrivals<T> {
     /// Nothing has arrived yet.
     pub(crate) fn new(inbox: Inbox) -> Self {
-        Self { inbox, expected: HashMap::new(), early: HashMap::new() }
+        Self {
+            inbox,
+            expected: HashMap::new(),
+            early: HashMap::new(),
+        }
     }
 
     /// The descriptor to register for reading.
@@ -55,8 +59,7 @@ impl<T> Arrivals<T> {
         let mut payload = [0; DESCRIPTORS_MAX * size_of::<Ticket>()];
         let mut descriptors = Vec::new();
         // An error is EAGAIN; anything else repeats at the next event.
-        while let Ok(len) = passing::receive(self.inbox.0.as_fd(), &mut payload, &mut descriptors)
-        {
+        while let Ok(len) = passing::receive(self.inbox.0.as_fd(), &mut payload, &mut descriptors) {
             if len == 0 {
                 return;
             }

@@ -31,7 +31,9 @@ pub(crate) struct Tickets {
 impl Tickets {
     /// The tickets of one sender: a shard's number, or 255 for the control plane.
     pub(crate) const fn of(sender: u8) -> Self {
-        Self { next: (sender as u64) << 56 }
+        Self {
+            next: (sender as u64) << 56,
+        }
     }
 
     /// A ticket that was not dealt before.
@@ -124,7 +126,9 @@ mod tests {
             Received::Lost(_) => panic!("nothing was lost"),
         });
         assert_eq!(met, ["early"]);
-        let (state, _fd) = arrivals.expect(late, "late").expect("its descriptor is here");
+        let (state, _fd) = arrivals
+            .expect(late, "late")
+            .expect("its descriptor is here");
         assert_eq!(state, "late");
         assert!(arrivals.expect(lost, "lost").is_none());
         assert_eq!(arrivals.waiting(), 1);

@@ -24,7 +24,13 @@ struct Peer {
 impl Outbox {
     /// An outbox to these inboxes, numbered as the shards are.
     pub(crate) fn new(slots: Vec<Slot>) -> Self {
-        let peers = slots.into_iter().map(|slot| Peer { slot, queue: VecDeque::new() }).collect();
+        let peers = slots
+            .into_iter()
+            .map(|slot| Peer {
+                slot,
+                queue: VecDeque::new(),
+            })
+            .collect();
         Self { peers }
     }
 

@@ -36,7 +36,11 @@ pub(super) fn started(config: &Config, data_dir: &DataDir, doors: &Doors, shards
         for port in &door.ports {
             let anonymous = port.rules.load().anonymous;
             is_open |= anonymous;
-            let who = if anonymous { "anybody" } else { "users of the configuration" };
+            let who = if anonymous {
+                "anybody"
+            } else {
+                "users of the configuration"
+            };
             info!("listening on {}: {who} may log in", port.url);
         }
     }

@@ -35,8 +35,9 @@ pub(super) fn certificate(listener: &Listener) -> Result<Option<Certificate>, Se
     match (&listener.certificate, &listener.key) {
         (Some(certificate), Some(key)) if listener.url.is_tls() => {
             let loaded = Certificate::load(certificate, key);
-            loaded.map(Some).map_err(|reason| {
-                ServerError::Certificate { url: listener.url.clone(), reason }
+            loaded.map(Some).map_err(|reason| ServerError::Certificate {
+                url: listener.url.clone(),
+                reason,
             })
         }
         _ => Ok(None),
@@ -55,7 +56,13 @@ pub(super) fn open(listener: &Listener, shards: u8) -> Result<(Door, Vec<Opened>
         opened.push((Arc::new(Port::new(url, rules)), sockets));
     }
     let ports = opened.iter().map(|(port, _)| Arc::clone(port)).collect();
-    Ok((Door { configured: listener.url.clone(), ports }, opened))
+    Ok((
+        Door {
+            configured: listener.url.clone(),
+            ports,
+        },
+        opened,
+    ))
 }
 
 impl Doors {

@@ -28,8 +28,8 @@ use crate::error::ServerError;
 use crate::log::Logger;
 use crate::shard::Letter;
 use crate::telemetry::sys;
-use reload::Reloader;
 pub(crate) use reload::ReloadResult;
+use reload::Reloader;
 use start::Shards;
 use systemd::Systemd;
 
@@ -59,22 +59,40 @@ pub fn run(
     sources: Sources<'static>,
     logger: Logger,
 ) -> Result<ExitCode, ServerError> {
-    let signals = signals::block().map_err(|error| ServerError::system("blocking signals", error))?;
+    let signals =
+        signals::block().map_err(|error| ServerError::system("blocking signals", error))?;
     let data_dir = DataDir::open(&config.general.data_dir)?;
     let started = start::start(&config)?;
-    let start::Started { backplane, users, doors, shards } = started;
+    let start::Started {
+        backplane,
+        users,
+        doors,
+        shards,
+    } = started;
     let (commands, inbox) = channel();
     shards.watch(&commands);
     let control = Control::start(&data_dir, &backplane, &commands)?;
     let (intervals, new_intervals) = channel();
     let sys_plane = Arc::clone(&backplane);
     let interval = config.sys.interval;
-    spawn("sys", move || sys::run(&sys_plane, interval, &new_intervals))?;
+    spawn("sys", move || {
+        sys::run(&sys_plane, interval, &new_intervals)
+    })?;
     signals.start(commands.clone())?;
     announce::started(&config, &data_dir, &doors, &shards);
-    let watch = config.file.as_deref().and_then(|file| watch::start(file, &commands));
+    let watch = config
+        .file
+        .as_deref()
+        .and_then(|file| watch::start(file, &commands));
     let mut supervisor = Supervisor {
-        reloader: Reloader { config, sources, logger, users, doors, intervals },
+        reloader: Reloader {
+            config,
+            sources,
+            logger,
+            users,
+            doors,
+            intervals,
+        },
         backplane,
         systemd: Systemd::from_environment(),
         control,
@@ -121,7 +139,10 @@ impl Supervisor {
                 }
                 Ok(Command::Reload(who, answer)) => self.reload(who, answer),
                 Ok(Command::ShardFailed(shard)) => {
-                    error!(shard, "a shard failed; this is a bug of the server, which ends now");
+                    error!(
+                        shard,
+                        "a shard failed; this is a bug of the server, which ends now"
+                    );
                     return End::Failed;
                 }
                 Err(RecvTimeoutError::Timeout) => self.systemd.feed_watchdog(&self.backplane),

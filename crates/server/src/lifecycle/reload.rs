@@ -35,10 +35,16 @@ impl Reloaded {
         if self.changed.is_empty() && self.waiting.is_empty() {
             info!("configuration reloaded ({who}): nothing has changed");
         } else {
-            info!("configuration reloaded ({who}): {}", self.changed.join(", "));
+            info!(
+                "configuration reloaded ({who}): {}",
+                self.changed.join(", ")
+            );
         }
         if !self.waiting.is_empty() {
-            warn!("these keys hold after a restart only: {}", self.waiting.join(", "));
+            warn!(
+                "these keys hold after a restart only: {}",
+                self.waiting.join(", ")
+            );
         }
     }
 }
@@ -71,38 +77,51 @@ impl Reloader {
             .prepare(&new, &diff, backplane.shard_count())
             .map_err(|error| error.to_string())?;
         // All or nothing as well. What was opened closes by itself if this fails.
-        self.users.replace(&users(&new)).map_err(|error| error.to_string())?;
+        self.users
+            .replace(&users(&new))
+            .map_err(|error| error.to_string())?;
         self.apply(&new, prepared, backplane);
         let label = |reload: bool| {
-            let wanted = diff.changes.iter().filter(move |change| {
-                (change.reload == Reload::Restart) != reload
-            });
+            let wanted = diff
+                .changes
+                .iter()
+                .filter(move |change| (change.reload == Reload::Restart) != reload);
             wanted.map(|change| change.path.clone()).collect()
         };
-        let reloaded = Reloaded { changed: label(true), waiting: label(false) };
+        let reloaded = Reloaded {
+            changed: label(true),
+            waiting: label(false),
+        };
         self.config = new;
         Ok(reloaded)
     }
 
     fn prepare(&self, new: &Config, diff: &Diff, shards: u8) -> Result<Prepared, ServerError> {
-        let mut prepared = Prepared { rules: Vec::new(), opened: Vec::new(), closed: Vec::new() };
+        let mut prepared = Prepared {
+            rules: Vec::new(),
+            opened: Vec::new(),
+            closed: Vec::new(),
+        };
         // Certificates are read again even where no key has changed.
         for (_, to) in &diff.listeners_kept {
             let listener = &new.listeners[*to];
             let certificate = doors::certificate(listener)?;
             for (index, door) in self.doors.0.iter().enumerate() {
                 if door.configured == listener.url {
-                    let rules = |port: &Arc<Port>| {
-                        Rules::of(listener, &port.url, certificate.clone())
-                    };
-                    prepared.rules.push((index, door.ports.iter().map(rules).collect()));
+                    let rules =
+                        |port: &Arc<Port>| Rules::of(listener, &port.url, certificate.clone());
+                    prepared
+                        .rules
+                        .push((index, door.ports.iter().map(rules).collect()));
                 }
             }
         }
         for index in &diff.listeners_removed {
             let url = &self.config.listeners[*index].url;
             let place = self.doors.0.iter().position(|door| door.configured == *url);
-            prepared.closed.extend(place.filter(|_| url.unix_path().is_none()));
+            prepared
+                .closed
+                .extend(place.filter(|_| url.unix_path().is_none()));
         }
         for index in &diff.listeners_added {
             let listener = &new.listeners[*index];
@@ -152,17 +171,15 @@ impl Reloader {
     }
 }
 
-
 /// Gives each shard its socket of a new listener.
-fn hand_over(
-    backplane: &Backplane,
-    port: &Arc<Port>,
-    sockets: Vec<std::os::fd::OwnedFd>,
-) {
+fn hand_over(backplane: &Backplane, port: &Arc<Port>, sockets: Vec<std::os::fd::OwnedFd>) {
     for (shard, socket) in sockets.into_iter().enumerate() {
         let incoming = Incoming::Listener(Arc::clone(port));
         if let Err(errno) = backplane.send(shard, incoming, socket) {
-            warn!("shard {shard} did not take the new listener {}: {errno}", port.url);
+            warn!(
+                "shard {shard} did not take the new listener {}: {errno}",
+                port.url
+            );
         }
     }
 }

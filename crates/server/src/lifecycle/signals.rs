@@ -16,8 +16,9 @@ pub(super) struct Signals(SigSet);
 /// # Errors
 /// When the system refuses.
 pub(super) fn block() -> io::Result<Signals> {
-    let set: SigSet =
-        [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect();
+    let set: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]
+        .into_iter()
+        .collect();
     set.thread_block()?;
     Ok(Signals(set))
 }
@@ -40,7 +41,11 @@ impl Signals {
                             // Somebody is impatient, and knows what it costs.
                             std::process::exit(1);
                         }
-                        Command::Stop(if signal == Signal::SIGINT { "SIGINT" } else { "SIGTERM" })
+                        Command::Stop(if signal == Signal::SIGINT {
+                            "SIGINT"
+                        } else {
+                            "SIGTERM"
+                        })
                     }
                 };
                 if commands.send(command).is_err() {

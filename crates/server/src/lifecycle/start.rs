@@ -91,7 +91,9 @@ pub(super) fn start(config: &Config) -> Result<Started, ServerError> {
     let table = fdtable::probe();
     let capacity = capacity(limit, table, count, config.listeners.len());
     let journal = Journal::new();
-    journal.start().map_err(|error| ServerError::system("starting the log thread", error))?;
+    journal
+        .start()
+        .map_err(|error| ServerError::system("starting the log thread", error))?;
     let options = PoolOptions {
         threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         waiting_max: LOGINS_WAITING_MAX,
@@ -103,7 +105,12 @@ pub(super) fn start(config: &Config) -> Result<Started, ServerError> {
     let (doors, opened) = Doors::open(&config.listeners, count)?;
     let result = start_shards(config, count, (table, capacity), journal, &users, opened);
     match result {
-        Ok((backplane, shards)) => Ok(Started { backplane, users, doors, shards }),
+        Ok((backplane, shards)) => Ok(Started {
+            backplane,
+            users,
+            doors,
+            shards,
+        }),
         Err(error) => {
             doors.remove_files();
             Err(ServerError::system("starting the shards", error))
@@ -159,7 +166,9 @@ impl Made {
     /// What every shard keeps in its table.
     fn common(&self) -> Vec<RawFd> {
         let bells = self.bells.iter().map(|bell| bell.as_raw_fd());
-        bells.chain(self.slots.iter().map(AsRawFd::as_raw_fd)).collect()
+        bells
+            .chain(self.slots.iter().map(AsRawFd::as_raw_fd))
+            .collect()
     }
 }
 
@@ -173,11 +182,18 @@ fn start_shards(
 ) -> io::Result<(Arc<Backplane>, Shards)> {
     let made = Made::new(count)?;
     let common = made.common();
-    let Made { polls, bells, inboxes, slots } = made;
+    let Made {
+        polls,
+        bells,
+        inboxes,
+        slots,
+    } = made;
     let meshes = mesh::build(&bells, mesh::RING_ITEMS);
     let hasher = TopicHasher::new(random());
-    let bounds =
-        Bounds { messages_max: config.retained.messages, bytes_max: config.retained.bytes };
+    let bounds = Bounds {
+        messages_max: config.retained.messages,
+        bytes_max: config.retained.bytes,
+    };
     let retained = Arc::new(MemoryStore::new(hasher.clone(), bounds));
     let admission = Arc::new(Admission::default());
     admission.reconfigure(&config.limits);
@@ -209,10 +225,17 @@ fn start_shards(
     };
     let (confirm, confirmed) = channel();
     let mut moved = Vec::new();
-    for (id, (((poll, bell), inbox), mesh)) in
-        polls.into_iter().zip(bells).zip(inboxes).zip(meshes).enumerate()
+    for (id, (((poll, bell), inbox), mesh)) in polls
+        .into_iter()
+        .zip(bells)
+        .zip(inboxes)
+        .zip(meshes)
+        .enumerate()
     {
-        let shared = Shared { interest: Arc::clone(&interest), retained: retained.clone() };
+        let shared = Shared {
+            interest: Arc::clone(&interest),
+            retained: retained.clone(),
+        };
         let listeners = listeners.next().unwrap_or_default();
         let equipment = Equipment {
             id,
@@ -279,30 +302,32 @@ impl Shards {
     ) -> io::Result<()> {
         let (table, failures) = (self.table, Arc::clone(&self.failures));
         let id = equipment.id;
-        let thread = std::thread::Builder::new().name(format!("shard-{id}")).spawn(move || {
-            let run = || {
-                if table == Table::Private
-                    && let Err(errno) = fdtable::make_private(&keep)
-                {
-                    return confirm.send(Err(errno.into())).unwrap_or_default();
-                }
-                match Shard::new(equipment) {
-                    Err(error) => confirm.send(Err(error)).unwrap_or_default(),
-                    Ok(shard) => {
-                        confirm.send(Ok(())).unwrap_or_default();
-                        drop(confirm);
-                        shard.run();
+        let thread = std::thread::Builder::new()
+            .name(format!("shard-{id}"))
+            .spawn(move || {
+                let run = || {
+                    if table == Table::Private
+                        && let Err(errno) = fdtable::make_private(&keep)
+                    {
+                        return confirm.send(Err(errno.into())).unwrap_or_default();
+                    }
+                    match Shard::new(equipment) {
+                        Err(error) => confirm.send(Err(error)).unwrap_or_default(),
+                        Ok(shard) => {
+                            confirm.send(Ok(())).unwrap_or_default();
+                            drop(confirm);
+                            shard.run();
+                        }
+                    }
+                };
+                if catch_unwind(AssertUnwindSafe(run)).is_err() {
+                    let failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Some(commands) = &*failures {
+                        // The supervisor outlives the shards.
+                        let _ = commands.send(Command::ShardFailed(id));
                     }
                 }
-            };
-            if catch_unwind(AssertUnwindSafe(run)).is_err() {
-                let failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(commands) = &*failures {
-                    // The supervisor outlives the shards.
-                    let _ = commands.send(Command::ShardFailed(id));
-                }
-            }
-        })?;
+            })?;
         self.threads.push(thread);
         Ok(())
     }

@@ -17,7 +17,9 @@ pub(super) struct Systemd {
 impl Systemd {
     /// As the service manager set the environment.
     pub(super) fn from_environment() -> Self {
-        Self { watchdog: sd_notify::watchdog_enabled() }
+        Self {
+            watchdog: sd_notify::watchdog_enabled(),
+        }
     }
 
     /// How often the watchdog must be fed; half the time after which it bites.
@@ -52,7 +54,10 @@ impl Systemd {
         for shard in 0..backplane.shards.len() {
             backplane.post(shard, Letter::Inquiry(Inquiry::Pulse(sender.clone())));
         }
-        let alive = backplane.shards.iter().all(|_| pulses.recv_timeout(limit / 4).is_ok());
+        let alive = backplane
+            .shards
+            .iter()
+            .all(|_| pulses.recv_timeout(limit / 4).is_ok());
         if alive {
             notify(&[NotifyState::Watchdog]);
         }

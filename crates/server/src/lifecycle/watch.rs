@@ -53,13 +53,19 @@ pub(super) fn start(file: &Path, commands: &Sender<Command>) -> Option<Watch> {
 fn concerns(event: &Event, name: &OsString) -> bool {
     // Reading the file, as a reload does, is no change.
     !matches!(event.kind, EventKind::Access(_))
-        && event.paths.iter().any(|path| path.file_name() == Some(name))
+        && event
+            .paths
+            .iter()
+            .any(|path| path.file_name() == Some(name))
 }
 
 fn report(changed: &Receiver<()>, commands: &Sender<Command>) {
     while changed.recv().is_ok() {
         while changed.recv_timeout(QUIET).is_ok() {}
-        if commands.send(Command::Reload("the file changed", None)).is_err() {
+        if commands
+            .send(Command::Reload("the file changed", None))
+            .is_err()
+        {
             return;
         }
     }

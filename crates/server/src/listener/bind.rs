@@ -39,7 +39,10 @@ pub(crate) fn bind(listener: &Listener, shards: u8) -> Result<Vec<Bound>, Server
             let socket = unix::bind(listener, path)?;
             let sockets = duplicates(socket, shards)
                 .map_err(|error| ServerError::system("duplicating a listener", error))?;
-            Ok(vec![Bound { url: listener.url.clone(), sockets }])
+            Ok(vec![Bound {
+                url: listener.url.clone(),
+                sockets,
+            }])
         }
         ListenUrl::Net { host, port, .. } => {
             let fail = |error| failure(&listener.url, error);
@@ -51,7 +54,10 @@ pub(crate) fn bind(listener: &Listener, shards: u8) -> Result<Vec<Bound>, Server
                 match bind_address(address, shards) {
                     Ok((real_port, sockets)) => {
                         port = real_port;
-                        bound.push(Bound { url: listener.url.with_port(real_port), sockets });
+                        bound.push(Bound {
+                            url: listener.url.with_port(real_port),
+                            sockets,
+                        });
                     }
                     // A name may have addresses of a family that this machine does not use.
                     Err(error) if !bound.is_empty() && is_unavailable(&error) => {}
@@ -105,10 +111,15 @@ fn bind_once(address: SocketAddr, shards: u8) -> io::Result<(u16, Vec<OwnedFd>)>
     // SO_REUSEPORT hides that another program listens there, so ask without it first.
     let probe = socket(address)?;
     probe.bind(&address.into())?;
-    let port = probe.local_addr()?.as_socket().map_or(0, |real| real.port());
+    let port = probe
+        .local_addr()?
+        .as_socket()
+        .map_or(0, |real| real.port());
     drop(probe);
     let address = SocketAddr::new(address.ip(), port);
-    let sockets = (0..shards).map(|_| open(address)).collect::<io::Result<_>>()?;
+    let sockets = (0..shards)
+        .map(|_| open(address))
+        .collect::<io::Result<_>>()?;
     Ok((port, sockets))
 }
 
@@ -141,7 +152,13 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     fn open_at(url: &str, shards: u8) -> Result<Vec<Bound>, ServerError> {
-        bind(&Listener { url: url.parse().unwrap(), ..crate::listener::configured() }, shards)
+        bind(
+            &Listener {
+                url: url.parse().unwrap(),
+                ..crate::listener::configured()
+            },
+            shards,
+        )
     }
 
     fn port_of(url: &ListenUrl) -> u16 {

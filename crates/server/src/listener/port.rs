@@ -48,7 +48,11 @@ pub(crate) struct WebRules {
 
 impl Rules {
     /// The rules of a configured listener, whose certificate was loaded already.
-    pub(crate) fn of(listener: &Listener, url: &ListenUrl, certificate: Option<Certificate>) -> Self {
+    pub(crate) fn of(
+        listener: &Listener,
+        url: &ListenUrl,
+        certificate: Option<Certificate>,
+    ) -> Self {
         let web = url.is_websocket().then(|| {
             Arc::new(WebRules {
                 path: listener.path.clone(),
@@ -69,13 +73,25 @@ impl Rules {
 impl Port {
     /// A listener that was opened.
     pub(crate) fn new(url: ListenUrl, rules: Rules) -> Self {
-        Self { url, rules: ArcSwap::from_pointee(rules), connections: AtomicU64::new(0) }
+        Self {
+            url,
+            rules: ArcSwap::from_pointee(rules),
+            connections: AtomicU64::new(0),
+        }
     }
 
     /// The entrance for this machine's administrator, behind the control socket.
     pub(crate) fn control() -> Self {
         let url = ListenUrl::Unix("control.sock".into());
-        Self::new(url, Rules { anonymous: false, connections_max: 0, certificate: None, web: None })
+        Self::new(
+            url,
+            Rules {
+                anonymous: false,
+                connections_max: 0,
+                certificate: None,
+                web: None,
+            },
+        )
     }
 
     /// What is spoken; `None` for plain MQTT on a Unix socket.
@@ -88,7 +104,12 @@ impl Port {
 
     #[cfg(test)]
     pub(crate) fn for_tests(connections_max: u64) -> Self {
-        let rules = Rules { anonymous: true, connections_max, certificate: None, web: None };
+        let rules = Rules {
+            anonymous: true,
+            connections_max,
+            certificate: None,
+            web: None,
+        };
         Self::new(ListenUrl::default(), rules)
     }
 }

@@ -20,7 +20,10 @@ use crate::error::ServerError;
 /// When the path is taken or cannot be used.
 pub(super) fn bind(listener: &Listener, path: &Path) -> Result<OwnedFd, ServerError> {
     let url = listener.url.clone();
-    let fail = |error| ServerError::Bind { url: listener.url.clone(), error };
+    let fail = |error| ServerError::Bind {
+        url: listener.url.clone(),
+        error,
+    };
     clear(path, &url)?;
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::UNIX, kind, None).map_err(fail)?;
@@ -42,20 +45,37 @@ fn clear(path: &Path, url: &ListenUrl) -> Result<(), ServerError> {
         return Ok(());
     };
     if !metadata.file_type().is_socket() {
-        return Err(ServerError::NotASocket { path: path.to_owned() });
+        return Err(ServerError::NotASocket {
+            path: path.to_owned(),
+        });
     }
     match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(|error| ServerError::Bind { url: url.clone(), error })
-        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)
+            .map_err(|error| ServerError::Bind {
+                url: url.clone(),
+                error,
+            }),
         _ => Err(ServerError::SocketTaken { url: url.clone() }),
     }
 }
 
 fn set_owner(listener: &Listener, path: &Path) -> Result<(), ServerError> {
-    let fail = |reason: String| ServerError::SocketOwner { path: path.to_owned(), reason };
-    let owner = listener.owner.as_deref().map(find_user).transpose().map_err(fail)?;
-    let group = listener.group.as_deref().map(find_group).transpose().map_err(fail)?;
+    let fail = |reason: String| ServerError::SocketOwner {
+        path: path.to_owned(),
+        reason,
+    };
+    let owner = listener
+        .owner
+        .as_deref()
+        .map(find_user)
+        .transpose()
+        .map_err(fail)?;
+    let group = listener
+        .group
+        .as_deref()
+        .map(find_group)
+        .transpose()
+        .map_err(fail)?;
     if owner.is_none() && group.is_none() {
         return Ok(());
     }
@@ -74,7 +94,9 @@ fn find_user(name: &str) -> Result<Uid, String> {
     }
     match User::from_name(name) {
         Ok(Some(user)) => Ok(user.uid),
-        _ => Err(format!("there is no user {name} on this machine; correct `owner`")),
+        _ => Err(format!(
+            "there is no user {name} on this machine; correct `owner`"
+        )),
     }
 }
 
@@ -85,7 +107,9 @@ fn find_group(name: &str) -> Result<Gid, String> {
     }
     match Group::from_name(name) {
         Ok(Some(group)) => Ok(group.gid),
-        _ => Err(format!("there is no group {name} on this machine; correct `group`")),
+        _ => Err(format!(
+            "there is no group {name} on this machine; correct `group`"
+        )),
     }
 }
 
@@ -101,18 +125,30 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     fn listener(path: &Path) -> Listener {
-        Listener { url: ListenUrl::Unix(path.to_owned()), ..crate::listener::configured() }
+        Listener {
+            url: ListenUrl::Unix(path.to_owned()),
+            ..crate::listener::configured()
+        }
     }
 
     #[test]
     fn a_dead_servers_file_is_replaced_and_a_live_ones_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("stentor.sock");
-        let listener = Listener { mode: 0o600, ..listener(&path) };
+        let listener = Listener {
+            mode: 0o600,
+            ..listener(&path)
+        };
         drop(UnixListener::bind(&path).unwrap());
         let live = bind(&listener, &path).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(matches!(bind(&listener, &path), Err(ServerError::SocketTaken { .. })));
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert!(matches!(
+            bind(&listener, &path),
+            Err(ServerError::SocketTaken { .. })
+        ));
         drop(live);
         bind(&listener, &path).unwrap();
     }
@@ -122,7 +158,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notes.txt");
         fs::write(&path, "precious").unwrap();
-        assert!(matches!(bind(&listener(&path), &path), Err(ServerError::NotASocket { .. })));
+        assert!(matches!(
+            bind(&listener(&path), &path),
+            Err(ServerError::NotASocket { .. })
+        ));
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 
@@ -130,6 +169,10 @@ mod tests {
     fn owners_are_names_or_numbers() {
         assert_eq!(find_user("root").unwrap().as_raw(), 0);
         assert_eq!(find_user("4711").unwrap().as_raw(), 4711);
-        assert!(find_group("no such group").unwrap_err().contains("correct `group`"));
+        assert!(
+            find_group("no such group")
+                .unwrap_err()
+                .contains("correct `group`")
+        );
     }
 }

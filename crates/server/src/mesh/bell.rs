@@ -27,7 +27,10 @@ impl Bell {
     pub(crate) fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let event = EventFd::from_value_and_flags(0, flags)?;
-        Ok(Self { event, sleeping: AtomicBool::new(false) })
+        Ok(Self {
+            event,
+            sleeping: AtomicBool::new(false),
+        })
     }
 
     /// Lets a poll wake up when the bell is rung. Each ring is an event of its own, so nobody has

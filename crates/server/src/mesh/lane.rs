@@ -21,7 +21,11 @@ pub(crate) struct Lane<T> {
 impl<T> Lane<T> {
     /// The lane into the shard with this bell.
     pub(crate) const fn new(bell: Arc<Bell>) -> Self {
-        Self { items: Mutex::new(Vec::new()), pending: AtomicBool::new(false), bell }
+        Self {
+            items: Mutex::new(Vec::new()),
+            pending: AtomicBool::new(false),
+            bell,
+        }
     }
 
     /// Adds an item and wakes the shard.

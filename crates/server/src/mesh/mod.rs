@@ -64,7 +64,11 @@ pub(crate) enum Pushed {
 pub(crate) fn build<T>(bells: &[Arc<Bell>], ring_items: usize) -> Vec<Mesh<T>> {
     let count = bells.len();
     let mut ends: Vec<Mesh<T>> = (0..count)
-        .map(|_| Mesh { outward: Vec::new(), inward: Vec::new(), overflowed: 0 })
+        .map(|_| Mesh {
+            outward: Vec::new(),
+            inward: Vec::new(),
+            overflowed: 0,
+        })
         .collect();
     for from in 0..count {
         for to in 0..count {
@@ -181,31 +185,33 @@ mod tests {
     use super::*;
 
     fn mesh<T>(shards: usize, ring_items: usize) -> Vec<Mesh<T>> {
-        let bells: Vec<_> = (0..shards).map(|_| Arc::new(Bell::new().unwrap())).collect();
+        let bells: Vec<_> = (0..shards)
+            .map(|_| Arc::new(Bell::new().unwrap()))
+            .collect();
         build(&bells, ring_items)
     }
 
     #[test]
     fn every_pair_is_connected_in_order() {
         let mut ends = mesh(3, 8);
-        for from in 0..3 {
+        for (from, end) in ends.iter_mut().enumerate() {
             for to in 0..3 {
                 if from != to {
-                    assert_eq!(ends[from].push(to, (from, to, 1)), Pushed::Sent);
-                    assert_eq!(ends[from].push(to, (from, to, 2)), Pushed::Sent);
+                    assert_eq!(end.push(to, (from, to, 1)), Pushed::Sent);
+                    assert_eq!(end.push(to, (from, to, 2)), Pushed::Sent);
                 }
             }
         }
-        for to in 0..3 {
-            assert!(ends[to].has_inward());
+        for (to, end) in ends.iter_mut().enumerate() {
+            assert!(end.has_inward());
             let mut got = Vec::new();
-            ends[to].drain(|item| got.push(item));
+            end.drain(|item| got.push(item));
             let expected: Vec<_> = (0..3)
                 .filter(|from| *from != to)
                 .flat_map(|from| [(from, to, 1), (from, to, 2)])
                 .collect();
             assert_eq!(got, expected);
-            assert!(!ends[to].has_inward());
+            assert!(!end.has_inward());
         }
     }
 
@@ -213,7 +219,11 @@ mod tests {
     fn a_full_ring_overflows_without_loss_and_in_order() {
         let mut ends = mesh(2, 4);
         for item in 0..10 {
-            let expected = if item < 4 { Pushed::Sent } else { Pushed::Overflowed };
+            let expected = if item < 4 {
+                Pushed::Sent
+            } else {
+                Pushed::Overflowed
+            };
             assert_eq!(ends[0].push(1, item), expected);
         }
         assert_eq!(ends[0].overflowed(), 6);
@@ -247,9 +257,9 @@ mod tests {
         let mut ends = mesh(2, 2);
         let mut got = [0, 0];
         for _ in 0..100 {
-            for from in 0..2 {
+            for (from, end) in ends.iter_mut().enumerate() {
                 for _ in 0..5 {
-                    ends[from].push(1 - from, ());
+                    end.push(1 - from, ());
                 }
             }
             for at in 0..2 {

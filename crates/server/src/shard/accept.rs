@@ -12,6 +12,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, sockopt};
 use stentor_session::{CloseReason, Limit};
 
+use super::close::STOP_TIME;
 use super::link::{Entrance, Link, LinkKey, Phase, Reading, Stream};
 use super::{FIRST_LISTENER, Shard};
 use crate::listener::Port;
@@ -60,9 +61,9 @@ impl ListeningSocket {
 
     fn accept(&self) -> Accepted {
         let result = match self {
-            Self::Tcp(listener) => {
-                listener.accept().map(|(stream, peer)| (OwnedFd::from(stream), Peer::from(peer)))
-            }
+            Self::Tcp(listener) => listener
+                .accept()
+                .map(|(stream, peer)| (OwnedFd::from(stream), Peer::from(peer))),
             Self::Unix(listener) => listener.accept().map(|(stream, _)| {
                 let peer = unix_peer(&stream);
                 (OwnedFd::from(stream), peer)
@@ -88,7 +89,10 @@ pub(crate) fn unix_peer(stream: &impl std::os::fd::AsFd) -> Peer {
             uid: credentials.uid(),
             pid: u32::try_from(credentials.pid()).unwrap_or(0),
         },
-        Err(_) => Peer::Unix { uid: u32::MAX, pid: 0 },
+        Err(_) => Peer::Unix {
+            uid: u32::MAX,
+            pid: 0,
+        },
     }
 }
 
@@ -102,7 +106,9 @@ impl Shard {
         let entry = self.listeners.vacant_entry();
         let index = entry.key();
         let token = Token(FIRST_LISTENER + index);
-        socket.source().register(self.poll.registry(), token, Interest::READABLE)?;
+        socket
+            .source()
+            .register(self.poll.registry(), token, Interest::READABLE)?;
         entry.insert(Listening { port, socket });
         // Who came before the registration may not be announced again.
         self.accepting.push(index);
@@ -111,7 +117,8 @@ impl Shard {
 
     /// Closes a listener; connections that came through it stay.
     pub(super) fn unlisten(&mut self, port: &Arc<Port>) {
-        self.listeners.retain(|_, listening| !Arc::ptr_eq(&listening.port, port));
+        self.listeners
+            .retain(|_, listening| !Arc::ptr_eq(&listening.port, port));
     }
 
     /// Keeps a descriptor back for when there is no other.
@@ -201,7 +208,8 @@ impl Shard {
     pub(super) fn add(&mut self, link: Link, time: Duration) -> Option<u32> {
         let index = self.insert(link)?;
         let serial = self.links[index as usize].serial;
-        self.timers.insert(self.now.after(time), LinkKey { index, serial });
+        self.timers
+            .insert(self.now.after(time), LinkKey { index, serial });
         Some(index)
     }
 
@@ -219,22 +227,30 @@ impl Shard {
         self.accepting.clear();
     }
 
-    /// Refuses everybody who has not logged in yet.
+    /// Refuses everybody who has not logged in yet, and hurries those who are leaving.
     pub(super) fn turn_away_unfinished(&mut self) {
         let mut waiting = Vec::new();
         for (index, link) in &mut self.links {
+            // Slots are 32 bits wide.
+            let key = LinkKey {
+                index: index as u32,
+                serial: link.serial,
+            };
             match &mut link.phase {
-                Phase::ExpectConnect(entrance) => *entrance = Entrance::Stopping,
-                Phase::Authenticating(_) => waiting.push(index as u32),
-                Phase::Live(_) | Phase::Draining(_) | Phase::Gone => {}
-            }
-            if matches!(link.phase, Phase::ExpectConnect(_)) {
-                let key = LinkKey { index: index as u32, serial: link.serial };
-                self.timers.insert(self.now.after(REFUSAL_TIME / 4), key);
+                Phase::ExpectConnect(entrance) => {
+                    *entrance = Entrance::Stopping;
+                    self.timers.insert(self.now.after(STOP_TIME), key);
+                }
+                Phase::Authenticating(_) => waiting.push(key.index),
+                Phase::Draining(None) => self.timers.insert(self.now.after(STOP_TIME), key),
+                Phase::Live(_) | Phase::Draining(Some(_)) | Phase::Gone => {}
             }
         }
         for index in waiting {
-            self.refuse_waiting(index, CloseReason::Local(stentor_session::Local::ShuttingDown));
+            self.refuse_waiting(
+                index,
+                CloseReason::Local(stentor_session::Local::ShuttingDown),
+            );
         }
     }
 }

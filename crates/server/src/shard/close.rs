@@ -8,15 +8,15 @@ use stentor_hub::LinkId;
 use stentor_session::{CloseReason, Flush, Output, Remote, Timer};
 
 use super::Shard;
+use super::Stage;
 use super::flush::{Broken, write_batch};
 use super::link::{LinkKey, Phase};
-use super::Stage;
 
 /// How long a peer may take to read its farewell and close its side.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 /// The same while the server stops.
-const STOP_TIME: Duration = Duration::from_millis(500);
+pub(super) const STOP_TIME: Duration = Duration::from_millis(500);
 
 /// What a farewell gathers at a time.
 const FAREWELL_BYTES: usize = 256 * 1024;
@@ -43,8 +43,13 @@ impl Shard {
 
     /// The peer is gone.
     pub(super) fn lost(&mut self, index: u32, how: Remote) {
-        if let Some(key) = self.links.get(index as usize).and_then(|link| link.session()) {
-            self.hub.disconnected(self.now, key, LinkId(index), CloseReason::Remote(how));
+        if let Some(key) = self
+            .links
+            .get(index as usize)
+            .and_then(|link| link.session())
+        {
+            self.hub
+                .disconnected(self.now, key, LinkId(index), CloseReason::Remote(how));
             self.forward();
         }
         self.bury(index);
@@ -78,7 +83,13 @@ impl Shard {
             Stage::Serving => self.now.after(DRAIN_TIME),
             Stage::Stopping(deadline) => deadline,
         };
-        self.timers.insert(deadline, LinkKey { index, serial: link.serial });
+        self.timers.insert(
+            deadline,
+            LinkKey {
+                index,
+                serial: link.serial,
+            },
+        );
         self.drain(index);
     }
 
@@ -136,12 +147,16 @@ impl Shard {
         link.transport.close();
         // A closing alert that finds no room is no loss.
         let _ = super::flush::write(link.fd.as_fd(), link.transport.pending());
+        link.transport.forget(link.transport.pending().len());
         if shutdown(link.fd.as_raw_fd(), Shutdown::Write).is_err() {
             return self.bury(index);
         }
         if let Stage::Stopping(_) = self.stage {
             // It has its farewell: a server that stops does not wait long for it to be read.
-            let key = LinkKey { index, serial: link.serial };
+            let key = LinkKey {
+                index,
+                serial: link.serial,
+            };
             self.timers.insert(self.now.after(STOP_TIME), key);
         }
         self.list(index);

@@ -93,7 +93,11 @@ impl Shard {
     }
 
     fn flush(&mut self, key: SessionKey) {
-        let index = self.link_of.get(key.slot as usize).copied().unwrap_or(u32::MAX);
+        let index = self
+            .link_of
+            .get(key.slot as usize)
+            .copied()
+            .unwrap_or(u32::MAX);
         let link = match self.links.get_mut(index as usize) {
             Some(link) if link.session() == Some(key) => link,
             // Its connection was closed after it got output.
@@ -130,7 +134,9 @@ impl Shard {
         {
             let latency = self.backplane.clock.now().since(oldest);
             // A latency of 584,000 years is none.
-            self.figures.latency.record(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
+            self.figures
+                .latency
+                .record(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
         }
     }
 

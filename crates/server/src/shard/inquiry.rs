@@ -16,7 +16,11 @@ impl Shard {
             Inquiry::Report(answer) => {
                 let _ = answer.send(self.report());
             }
-            Inquiry::Clients { containing, at_most, answer } => {
+            Inquiry::Clients {
+                containing,
+                at_most,
+                answer,
+            } => {
                 let entries = self
                     .hub
                     .clients()
@@ -26,19 +30,32 @@ impl Shard {
                     .collect();
                 let _ = answer.send(entries);
             }
-            Inquiry::Client { zone, client_id, answer } => {
+            Inquiry::Client {
+                zone,
+                client_id,
+                answer,
+            } => {
                 let found = self.hub.client(zone, &client_id).map(|client| {
                     let subscriptions = self.hub.subscriptions(client.key);
                     (self.entry(client), subscriptions)
                 });
                 let _ = answer.send(found);
             }
-            Inquiry::Kick { zone, client_id, end_session, answer } => {
+            Inquiry::Kick {
+                zone,
+                client_id,
+                end_session,
+                answer,
+            } => {
                 let found = self.hub.kick(self.now, zone, &client_id, end_session);
                 self.forward();
                 let _ = answer.send(found);
             }
-            Inquiry::Filters { containing, at_most, answer } => {
+            Inquiry::Filters {
+                containing,
+                at_most,
+                answer,
+            } => {
                 let filters = self
                     .hub
                     .filters()
@@ -55,7 +72,9 @@ impl Shard {
     }
 
     fn entry(&self, info: ClientInfo) -> ClientEntry {
-        let link = info.connection.and_then(|at| self.links.get(at.link.0 as usize));
+        let link = info
+            .connection
+            .and_then(|at| self.links.get(at.link.0 as usize));
         let origin = link.map(|link| (link.peer, link.port.url.to_string()));
         ClientEntry { info, origin }
     }
@@ -63,8 +82,10 @@ impl Shard {
     fn report(&self) -> ShardReport {
         let (inward, overflowed) = self.mesh.depths();
         let losses = self.hub.losses();
-        let causes =
-            LossCause::ALL.iter().map(|cause| (cause.label(), losses.by_cause(*cause))).collect();
+        let causes = LossCause::ALL
+            .iter()
+            .map(|cause| (cause.label(), losses.by_cause(*cause)))
+            .collect();
         let worst = losses
             .worst(WORST)
             .into_iter()

@@ -69,13 +69,30 @@ pub(crate) enum Inquiry {
     /// Counters, depths and latencies.
     Report(Sender<ShardReport>),
     /// Sessions whose client id contains a text, at most so many.
-    Clients { containing: String, at_most: usize, answer: Sender<Vec<ClientEntry>> },
+    Clients {
+        containing: String,
+        at_most: usize,
+        answer: Sender<Vec<ClientEntry>>,
+    },
     /// One session with its subscriptions.
-    Client { zone: Zone, client_id: String, answer: Sender<Option<(ClientEntry, Vec<Arc<str>>)>> },
+    Client {
+        zone: Zone,
+        client_id: String,
+        answer: Sender<Option<(ClientEntry, Vec<Arc<str>>)>>,
+    },
     /// Close a client's connection, and its session too if asked; answers whether there was one.
-    Kick { zone: Zone, client_id: String, end_session: bool, answer: Sender<bool> },
+    Kick {
+        zone: Zone,
+        client_id: String,
+        end_session: bool,
+        answer: Sender<bool>,
+    },
     /// Subscribed filters that contain a text, with the number of subscribers, at most so many.
-    Filters { containing: String, at_most: usize, answer: Sender<Vec<(Zone, String, usize)>> },
+    Filters {
+        containing: String,
+        at_most: usize,
+        answer: Sender<Vec<(Zone, String, usize)>>,
+    },
     /// Whether the shard is alive.
     Pulse(Sender<()>),
 }

@@ -10,9 +10,9 @@ use stentor_session::{
 };
 use stentor_topic::Zone;
 
+use super::Shard;
 use super::letter::{Letter, Purpose};
 use super::link::{Entrance, LinkKey, Phase};
-use super::Shard;
 
 impl Shard {
     /// Looks for a whole CONNECT in what a link has sent.
@@ -54,7 +54,15 @@ impl Shard {
             Entrance::Administrator => {
                 let user = Some("admin".into());
                 let rights = Arc::new(Admin);
-                self.enter(index, request, Arc::new(Identity { user, zone: Zone::DEFAULT, rights }));
+                self.enter(
+                    index,
+                    request,
+                    Arc::new(Identity {
+                        user,
+                        zone: Zone::DEFAULT,
+                        rights,
+                    }),
+                );
             }
             Entrance::Login => self.authenticate(index, request),
         }
@@ -62,7 +70,10 @@ impl Shard {
 
     fn authenticate(&mut self, index: u32, mut request: Box<ConnectRequest>) {
         let link = &mut self.links[index as usize];
-        let key = LinkKey { index, serial: link.serial };
+        let key = LinkKey {
+            index,
+            serial: link.serial,
+        };
         let login = LoginRequest {
             username: request.username.clone(),
             password: request.password.take(),
@@ -132,7 +143,9 @@ impl Shard {
             }
             return self.send_home(index, home, Purpose::Connect(request, identity));
         }
-        let key = self.hub.connect(self.now, LinkId(index), *request, identity);
+        let key = self
+            .hub
+            .connect(self.now, LinkId(index), *request, identity);
         self.forward();
         let slot = key.slot as usize;
         if self.link_of.len() <= slot {

@@ -24,8 +24,8 @@ mod read;
 mod scratch;
 mod travel;
 
-pub(crate) use letter::{ClientEntry, Incoming, Inquiry, Letter, Purpose, Traveller};
 pub(crate) use accept::{REFUSALS_AT_ONCE, unix_peer};
+pub(crate) use letter::{ClientEntry, Incoming, Inquiry, Letter, Purpose, Traveller};
 pub(crate) use policy::Policy;
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -148,13 +148,30 @@ impl Shard {
     /// # Errors
     /// When the poll does not take what it has to watch.
     pub(crate) fn new(equipment: Equipment) -> std::io::Result<Self> {
-        let Equipment { id, poll, bell, inbox, mesh, listeners, shared, policy, backplane } =
-            equipment;
+        let Equipment {
+            id,
+            poll,
+            bell,
+            inbox,
+            mesh,
+            listeners,
+            shared,
+            policy,
+            backplane,
+        } = equipment;
         let arrivals = Arrivals::new(inbox);
         bell.register(poll.registry(), BELL)?;
         let registry = poll.registry();
-        registry.register(&mut SourceFd(&arrivals.as_raw_fd()), INBOX, Interest::READABLE)?;
-        let slots = backplane.shards.iter().map(|way| way.slot.clone()).collect();
+        registry.register(
+            &mut SourceFd(&arrivals.as_raw_fd()),
+            INBOX,
+            Interest::READABLE,
+        )?;
+        let slots = backplane
+            .shards
+            .iter()
+            .map(|way| way.slot.clone())
+            .collect();
         let count = backplane.shards.len();
         // There are at most 64 shards.
         let number = u8::try_from(id).unwrap_or(u8::MAX);
@@ -244,10 +261,14 @@ impl Shard {
     fn wait(&mut self, events: &mut Events) {
         let timeout = self.timeout();
         let sleeps = timeout != Some(Duration::ZERO)
-            && self.bell.begin_sleep(|| {
-                !self.mesh.has_inward() && !self.lane_is_pending()
-            });
-        let timeout = if sleeps { timeout } else { Some(Duration::ZERO) };
+            && self
+                .bell
+                .begin_sleep(|| !self.mesh.has_inward() && !self.lane_is_pending());
+        let timeout = if sleeps {
+            timeout
+        } else {
+            Some(Duration::ZERO)
+        };
         if self.poll.poll(events, timeout).is_err() {
             // Interrupted: signals are blocked here, but a debugger or a freezer can do it too.
             events.clear();
@@ -462,9 +483,14 @@ impl Shard {
         let index = u32::try_from(entry.key()).ok()?;
         let (token, interest) = (Token(entry.key()), Interest::READABLE | Interest::WRITABLE);
         let fd = link.fd.as_raw_fd();
-        self.poll.registry().register(&mut SourceFd(&fd), token, interest).ok()?;
+        self.poll
+            .registry()
+            .register(&mut SourceFd(&fd), token, interest)
+            .ok()?;
         entry.insert(link);
-        self.backplane.shards[self.id].load.fetch_add(1, Ordering::Relaxed);
+        self.backplane.shards[self.id]
+            .load
+            .fetch_add(1, Ordering::Relaxed);
         Some(index)
     }
 
@@ -473,7 +499,9 @@ impl Shard {
         for index in self.gone.drain(..) {
             // Closing the descriptor takes it out of the poll.
             if self.links.try_remove(index as usize).is_some() {
-                self.backplane.shards[self.id].load.fetch_sub(1, Ordering::Relaxed);
+                self.backplane.shards[self.id]
+                    .load
+                    .fetch_sub(1, Ordering::Relaxed);
             }
         }
     }
@@ -505,6 +533,8 @@ impl Equipment {
     /// What belongs to this shard alone: kept in its table, and closed in the main thread's.
     pub(crate) fn descriptors(&self) -> Vec<std::os::fd::RawFd> {
         let own = [self.poll.as_raw_fd(), self.inbox.as_raw_fd()];
-        own.into_iter().chain(self.listeners.iter().map(|(_, socket)| socket.as_raw_fd())).collect()
+        own.into_iter()
+            .chain(self.listeners.iter().map(|(_, socket)| socket.as_raw_fd()))
+            .collect()
     }
 }

@@ -7,9 +7,9 @@ use nix::sys::socket::{MsgFlags, recv};
 use stentor_hub::SessionKey;
 use stentor_session::{CloseReason, Remote};
 
+use super::Shard;
 use super::link::{Phase, Reading, Stream};
 use super::scratch::HEADROOM;
-use super::Shard;
 use crate::mesh::OVERFLOW_ITEMS_MAX;
 
 impl Shard {
@@ -97,7 +97,10 @@ impl Shard {
         }
         // The connection may have gone home meanwhile; what is broken will show there too.
         if let Err(reason) = received
-            && self.links.get(index as usize).is_some_and(|link| link.serial == serial)
+            && self
+                .links
+                .get(index as usize)
+                .is_some_and(|link| link.serial == serial)
         {
             self.broken(index, reason);
         }

@@ -16,7 +16,10 @@ pub(super) struct Scratch {
 
 impl Scratch {
     pub(super) fn new() -> Self {
-        Self { bytes: vec![0; HEADROOM + READ_BYTES].into(), unwrapped: Vec::new() }
+        Self {
+            bytes: vec![0; HEADROOM + READ_BYTES].into(),
+            unwrapped: Vec::new(),
+        }
     }
 
     /// Where to read to.
@@ -26,7 +29,10 @@ impl Scratch {
 
     /// The first `len` bytes that were read, to be changed in place.
     pub(super) fn read_mut(&mut self, len: usize) -> (&mut [u8], &mut Vec<u8>) {
-        (&mut self.bytes[HEADROOM..HEADROOM + len], &mut self.unwrapped)
+        (
+            &mut self.bytes[HEADROOM..HEADROOM + len],
+            &mut self.unwrapped,
+        )
     }
 
     /// The first `len` bytes that were read, with `before` in front, which fits the headroom.

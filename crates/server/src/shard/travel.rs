@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 
 use mio::unix::SourceFd;
 
+use super::Shard;
 use super::accept::REFUSALS_AT_ONCE;
 use super::letter::{Arrived, Incoming, Letter, Purpose, Traveller};
 use super::link::{Entrance, Link, Phase};
-use super::Shard;
 use crate::inbox::Received;
 use crate::telemetry::Entry;
 
@@ -24,7 +24,9 @@ impl Shard {
         let Some(link) = self.links.try_remove(index as usize) else {
             return;
         };
-        self.backplane.shards[self.id].load.fetch_sub(1, Ordering::Relaxed);
+        self.backplane.shards[self.id]
+            .load
+            .fetch_sub(1, Ordering::Relaxed);
         // It stays open on its way, so closing this table's copy would not take it out of the
         // poll.
         let fd = link.fd.as_raw_fd();
@@ -41,7 +43,8 @@ impl Shard {
             purpose,
         };
         let incoming = Incoming::Connection(Box::new(traveller));
-        self.backplane.post(home, Letter::Incoming(ticket, incoming));
+        self.backplane
+            .post(home, Letter::Incoming(ticket, incoming));
         self.outbox.queue(home, ticket, link.fd);
     }
 
@@ -83,7 +86,14 @@ impl Shard {
             self.figures.refused += 1;
             return;
         }
-        let Traveller { transport, unread, peer, port, permit, purpose } = traveller;
+        let Traveller {
+            transport,
+            unread,
+            peer,
+            port,
+            permit,
+            purpose,
+        } = traveller;
         let entrance = match purpose {
             Purpose::Connect(..) => Entrance::Login,
             Purpose::Administrate => Entrance::Administrator,

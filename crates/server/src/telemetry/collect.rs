@@ -72,7 +72,9 @@ pub(crate) fn total(reports: &[ShardReport]) -> ShardReport {
         }
         sum.losses.worst.extend(report.losses.worst.iter().cloned());
     }
-    sum.losses.worst.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.cmp(b)));
+    sum.losses
+        .worst
+        .sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.cmp(b)));
     sum
 }
 

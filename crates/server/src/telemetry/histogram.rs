@@ -16,7 +16,9 @@ pub(crate) struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { buckets: Box::new([0; POWERS * SUBS]) }
+        Self {
+            buckets: Box::new([0; POWERS * SUBS]),
+        }
     }
 }
 
@@ -106,7 +108,10 @@ mod tests {
             assert!(bucket >= last, "{micros}");
             last = bucket;
             let upper = upper_of(bucket);
-            assert!(upper >= micros && upper - micros <= micros / 16 + 1, "{micros}: {upper}");
+            assert!(
+                upper >= micros && upper - micros <= micros / 16 + 1,
+                "{micros}: {upper}"
+            );
         }
         assert_eq!(bucket_of(u64::MAX), POWERS * SUBS - 1);
     }

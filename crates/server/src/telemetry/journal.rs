@@ -18,13 +18,16 @@ use stentor_session::{CloseReason, Denied, Limit};
 use tracing::{info, warn};
 
 use crate::listener::Port;
+use crate::log::{Admission, RateLimit};
 use crate::peer::Peer;
 
 /// Entries that wait at most: a storm of 5,000 connects with two events each, and room.
 const WAITING_MAX: usize = 16_384;
 
-/// Lines about refused clients per second; what is above is counted in one line.
-const REFUSALS_PER_SEC: u32 = 10;
+/// Lines about refused clients in a period, for each reason; what is above is counted and told
+/// with the next line.
+const REFUSALS_MAX: u32 = 10;
+const REFUSALS_PERIOD: Duration = Duration::from_secs(10);
 
 /// How long the thread sleeps without being woken.
 const NAP: Duration = Duration::from_millis(500);
@@ -69,7 +72,11 @@ impl Journal {
     /// An empty journal without a writer.
     pub(crate) fn new() -> Self {
         let entries = ArrayQueue::new(WAITING_MAX);
-        Self(Arc::new(Inner { entries, dropped: AtomicU64::new(0), writer: OnceLock::new() }))
+        Self(Arc::new(Inner {
+            entries,
+            dropped: AtomicU64::new(0),
+            writer: OnceLock::new(),
+        }))
     }
 
     /// Leaves an entry; wakes nobody.
@@ -92,13 +99,15 @@ impl Journal {
     /// When the system gives no thread.
     pub(crate) fn start(&self) -> std::io::Result<()> {
         let journal = self.clone();
-        let handle = std::thread::Builder::new().name("journal".into()).spawn(move || {
-            let mut pace = Pace::new(Instant::now());
-            loop {
-                journal.write_all(&mut pace);
-                std::thread::park_timeout(NAP);
-            }
-        })?;
+        let handle = std::thread::Builder::new()
+            .name("journal".into())
+            .spawn(move || {
+                let mut pace = Pace::default();
+                loop {
+                    journal.write_all(&mut pace);
+                    std::thread::park_timeout(NAP);
+                }
+            })?;
         // Started once.
         let _ = self.0.writer.set(handle.thread().clone());
         Ok(())
@@ -106,7 +115,7 @@ impl Journal {
 
     /// Writes what is there now.
     pub(crate) fn flush(&self) {
-        self.write_all(&mut Pace::new(Instant::now()));
+        self.write_all(&mut Pace::default());
     }
 
     fn write_all(&self, pace: &mut Pace) {
@@ -115,43 +124,25 @@ impl Journal {
         }
         let dropped = self.0.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
-            warn!(dropped, "log entries were dropped: more came than could be written");
+            warn!(
+                dropped,
+                "log entries were dropped: more came than could be written"
+            );
         }
-        pace.tick(Instant::now());
     }
 }
 
-/// Limits the lines about refusals.
-#[derive(Debug)]
-struct Pace {
-    second: Instant,
-    written: u32,
-    suppressed: HashMap<&'static str, u64>,
-}
+/// Limits the lines about refusals, for each reason apart.
+#[derive(Debug, Default)]
+struct Pace(HashMap<&'static str, RateLimit>);
 
 impl Pace {
-    fn new(now: Instant) -> Self {
-        Self { second: now, written: 0, suppressed: HashMap::new() }
-    }
-
-    /// Whether another line may be written now; if not, it is counted.
-    fn admit(&mut self, label: &'static str) -> bool {
-        self.tick(Instant::now());
-        if self.written < REFUSALS_PER_SEC {
-            self.written += 1;
-            return true;
-        }
-        *self.suppressed.entry(label).or_default() += 1;
-        false
-    }
-
-    fn tick(&mut self, now: Instant) {
-        if now.duration_since(self.second) >= Duration::from_secs(1) {
-            self.second = now;
-            self.written = 0;
-            for (reason, count) in self.suppressed.drain() {
-                warn!(reason, count, "more clients were refused");
-            }
+    /// Whether a line for this reason is written now, and how many were not since the last one.
+    fn admit(&mut self, label: &'static str) -> Option<u64> {
+        let limit = RateLimit::new(REFUSALS_MAX, REFUSALS_PERIOD);
+        match self.0.entry(label).or_insert(limit).admit(Instant::now()) {
+            Admission::Write { held_back } => Some(held_back),
+            Admission::HoldBack => None,
         }
     }
 }
@@ -170,17 +161,24 @@ fn write(entry: &Entry, pace: &mut Pace) {
             let peer = peer.map(|peer| peer.to_string()).unwrap_or_default();
             write_event(event, &peer);
         }
-        Entry::Refused { peer, port, user, client_id, reason } => {
-            if pace.admit(reason.label()) {
+        Entry::Refused {
+            peer,
+            port,
+            user,
+            client_id,
+            reason,
+        } => {
+            if let Some(held_back) = pace.admit(reason.label()) {
                 let user = user.as_deref().unwrap_or("");
                 let remedy = remedy(*reason, &port.url.to_string(), user);
                 let (client, reason) = (&**client_id, reason.label());
-                warn!(%peer, listener = %port.url, client, user, reason, "refused{remedy}");
+                let listener = &port.url;
+                warn!(%peer, %listener, client, user, reason, held_back, "refused{remedy}");
             }
         }
         Entry::Shed { what } => {
-            if pace.admit(what) {
-                warn!("{what}");
+            if let Some(held_back) = pace.admit(what) {
+                warn!(held_back, "{what}");
             }
         }
     }
@@ -188,23 +186,50 @@ fn write(entry: &Entry, pace: &mut Pace) {
 
 fn write_event(event: &Event, peer: &str) {
     match event {
-        Event::Connected { client_id, user, version, session_present, .. } => {
+        Event::Connected {
+            client_id,
+            user,
+            version,
+            session_present,
+            ..
+        } => {
             let (client, user) = (&**client_id, user.as_deref().unwrap_or(""));
             let version = version_name(*version);
-            info!(client, user, peer, version, resumed = session_present, "connected");
+            info!(
+                client,
+                user,
+                peer,
+                version,
+                resumed = session_present,
+                "connected"
+            );
         }
-        Event::Disconnected { client_id, reason, .. } => {
+        Event::Disconnected {
+            client_id, reason, ..
+        } => {
             let (client, reason) = (&**client_id, reason.label());
             info!(client, peer, reason, "disconnected");
         }
         Event::SessionExpired { client_id } => info!(client = &**client_id, "session expired"),
         Event::PublishDenied { client_id, topic } => {
-            warn!(client = &**client_id, topic = &**topic, "publish not permitted");
+            warn!(
+                client = &**client_id,
+                topic = &**topic,
+                "publish not permitted"
+            );
         }
         Event::SubscribeDenied { client_id, filter } => {
-            warn!(client = &**client_id, filter = &**filter, "subscribe not permitted");
+            warn!(
+                client = &**client_id,
+                filter = &**filter,
+                "subscribe not permitted"
+            );
         }
-        Event::Losing { client_id, topic, cause } => {
+        Event::Losing {
+            client_id,
+            topic,
+            cause,
+        } => {
             let (client, topic) = (&**client_id, &**topic);
             warn!(client, topic, cause, "reads too slowly and loses messages");
         }
@@ -254,20 +279,22 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_paced_and_the_rest_is_counted() {
-        let start = Instant::now();
-        let mut pace = Pace::new(start);
-        let admitted = (0..100).filter(|_| pace.admit("bad-credentials")).count();
-        // A slow machine may see a new second.
-        assert!((10..=20).contains(&admitted), "{admitted}");
-        pace.tick(start + Duration::from_secs(10));
-        assert!(pace.suppressed.is_empty());
-        assert!(pace.admit("bad-credentials"));
+    fn each_reason_has_a_pace_of_its_own() {
+        let mut pace = Pace::default();
+        let admitted = (0..100)
+            .filter_map(|_| pace.admit("bad-credentials"))
+            .count();
+        assert_eq!(admitted, REFUSALS_MAX as usize);
+        assert_eq!(pace.admit("login-required"), Some(0));
     }
 
     #[test]
     fn a_refused_login_says_what_mends_it() {
-        let text = remedy(CloseReason::Denied(Denied::Anonymous), "mqtt://[::1]:1883", "");
+        let text = remedy(
+            CloseReason::Denied(Denied::Anonymous),
+            "mqtt://[::1]:1883",
+            "",
+        );
         assert!(text.contains("--allow-anonymous") && text.contains("mqtt://[::1]:1883"));
     }
 }

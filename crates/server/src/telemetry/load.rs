@@ -73,7 +73,13 @@ mod tests {
             loads.update(&sum, Duration::from_secs(1), &mut figures);
         }
         let value = |name: &str| -> f64 {
-            figures.iter().find(|(figure, _)| figure == name).unwrap().1.parse().unwrap()
+            figures
+                .iter()
+                .find(|(figure, _)| figure == name)
+                .unwrap()
+                .1
+                .parse()
+                .unwrap()
         };
         assert!((value("load/bytes/sent/1min") - 6000.0).abs() < 1.0);
         let slow = value("load/bytes/sent/15min");

@@ -54,8 +54,11 @@ impl SysTopics {
     pub(crate) fn publish(&mut self, backplane: &Backplane, interval: Duration) {
         let now = backplane.clock.now();
         let sum = total(&reports(backplane));
-        let elapsed =
-            if self.published_at == Tick::ZERO { interval } else { now.since(self.published_at) };
+        let elapsed = if self.published_at == Tick::ZERO {
+            interval
+        } else {
+            now.since(self.published_at)
+        };
         self.published_at = now;
         self.clients_max = self.clients_max.max(sum.stats.connected);
         let mut figures = self.figures(backplane, &sum, now);
@@ -95,8 +98,10 @@ impl SysTopics {
             ("store/messages/count", backplane.retained.count()),
             ("store/messages/bytes", backplane.retained.bytes()),
         ];
-        let mut figures: Vec<(String, String)> =
-            counts.iter().map(|(name, count)| ((*name).to_owned(), count.to_string())).collect();
+        let mut figures: Vec<(String, String)> = counts
+            .iter()
+            .map(|(name, count)| ((*name).to_owned(), count.to_string()))
+            .collect();
         let version = concat!("stentor version ", env!("CARGO_PKG_VERSION"));
         figures.push(("version".to_owned(), version.to_owned()));
         figures.push(("uptime".to_owned(), format!("{} seconds", now.as_secs())));

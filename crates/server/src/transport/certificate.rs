@@ -67,7 +67,10 @@ impl Certificate {
 fn unreadable(path: &Path, error: &PemError) -> String {
     match error {
         PemError::Io(error) => {
-            format!("cannot read {}: {error}; check the path and its permissions", path.display())
+            format!(
+                "cannot read {}: {error}; check the path and its permissions",
+                path.display()
+            )
         }
         error => format!("{} is no valid PEM file ({error:?})", path.display()),
     }
@@ -81,7 +84,10 @@ pub(super) mod tests {
     pub(crate) fn files() -> (tempfile::TempDir, std::path::PathBuf, std::path::PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let (chain, key) = (folder.path().join("server.crt"), folder.path().join("server.key"));
+        let (chain, key) = (
+            folder.path().join("server.crt"),
+            folder.path().join("server.key"),
+        );
         std::fs::write(&chain, made.cert.pem()).unwrap();
         std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
         (folder, chain, key)
@@ -93,7 +99,10 @@ pub(super) mod tests {
         assert!(Certificate::load(&chain, &key).is_ok());
         let missing = folder.path().join("missing");
         let error = Certificate::load(&missing, &key).unwrap_err();
-        assert!(error.contains("cannot read") && error.contains("missing"), "{error}");
+        assert!(
+            error.contains("cannot read") && error.contains("missing"),
+            "{error}"
+        );
         let error = Certificate::load(&key, &key).unwrap_err();
         assert!(error.contains("holds no certificate"), "{error}");
         let error = Certificate::load(&chain, &chain).unwrap_err();

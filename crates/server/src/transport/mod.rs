@@ -40,7 +40,10 @@ impl Transport {
     pub(crate) fn accept(port: &Port) -> Result<Self, CloseReason> {
         let rules = port.rules.load();
         let tls = rules.certificate.as_ref().map(Tls::accept).transpose()?;
-        let web = rules.web.as_ref().map(|web| WebSocket::accept(Arc::clone(web)));
+        let web = rules
+            .web
+            .as_ref()
+            .map(|web| WebSocket::accept(Arc::clone(web)));
         Ok(match (tls, web) {
             (None, None) => Self::Plain,
             (Some(tls), None) => Self::Tls(Box::new(tls)),
@@ -148,7 +151,10 @@ struct Pending {
 
 impl Pending {
     const fn new() -> Self {
-        Self { bytes: Vec::new(), from: 0 }
+        Self {
+            bytes: Vec::new(),
+            from: 0,
+        }
     }
 
     fn as_slice(&self) -> &[u8] {

@@ -17,7 +17,9 @@ pub(crate) struct Tls {
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").field("pending", &self.pending).finish_non_exhaustive()
+        f.debug_struct("Tls")
+            .field("pending", &self.pending)
+            .finish_non_exhaustive()
     }
 }
 
@@ -33,7 +35,10 @@ impl Tls {
             .map_err(|_| CloseReason::Bug("TLS configuration refused"))?;
         // Batches are bounded by the hub; a bound here would cut them in two.
         connection.set_buffer_limit(None);
-        Ok(Self { connection, pending: Pending::default() })
+        Ok(Self {
+            connection,
+            pending: Pending::default(),
+        })
     }
 
     /// Takes records and appends what they hold to `plain`.
@@ -56,7 +61,12 @@ impl Tls {
                 Ok(state) => {
                     let start = plain.len();
                     plain.resize(start + state.plaintext_bytes_to_read(), 0);
-                    if self.connection.reader().read_exact(&mut plain[start..]).is_err() {
+                    if self
+                        .connection
+                        .reader()
+                        .read_exact(&mut plain[start..])
+                        .is_err()
+                    {
                         result = Err(BROKEN);
                     }
                 }
@@ -113,7 +123,9 @@ mod tests {
         let (_folder, chain, key) = files();
         let server = Tls::accept(&Certificate::load(&chain, &key).unwrap()).unwrap();
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_file(&chain).unwrap()).unwrap();
+        roots
+            .add(CertificateDer::from_pem_file(&chain).unwrap())
+            .unwrap();
         let provider = Arc::new(aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -121,11 +133,18 @@ mod tests {
             .with_root_certificates(roots)
             .with_no_client_auth();
         let name = "localhost".try_into().unwrap();
-        (ClientConnection::new(Arc::new(config), name).unwrap(), server)
+        (
+            ClientConnection::new(Arc::new(config), name).unwrap(),
+            server,
+        )
     }
 
     /// Carries bytes both ways, `step` at a time, until nobody has any.
-    fn exchange(client: &mut ClientConnection, server: &mut Tls, step: usize) -> (Vec<u8>, Vec<u8>) {
+    fn exchange(
+        client: &mut ClientConnection,
+        server: &mut Tls,
+        step: usize,
+    ) -> (Vec<u8>, Vec<u8>) {
         let mut plain = Vec::new();
         let mut decrypted = Vec::new();
         loop {
@@ -140,7 +159,10 @@ mod tests {
             let len = to_client.len();
             while !to_client.is_empty() {
                 client.read_tls(&mut to_client).unwrap();
-                let len = client.process_new_packets().unwrap().plaintext_bytes_to_read();
+                let len = client
+                    .process_new_packets()
+                    .unwrap()
+                    .plaintext_bytes_to_read();
                 let start = decrypted.len();
                 decrypted.resize(start + len, 0);
                 client.reader().read_exact(&mut decrypted[start..]).unwrap();

@@ -40,7 +40,10 @@ enum State {
 impl WebSocket {
     /// The server's side of an upgrade that has not begun.
     pub(super) const fn accept(rules: Arc<WebRules>) -> Self {
-        Self { state: State::ExpectRequest(Vec::new(), rules), pending: Pending::new() }
+        Self {
+            state: State::ExpectRequest(Vec::new(), rules),
+            pending: Pending::new(),
+        }
     }
 
     /// Takes bytes and appends the payload in them to `mqtt`.
@@ -112,7 +115,12 @@ impl WebSocket {
 
     fn fail(&mut self, error: FrameError) -> CloseReason {
         let reason = error.to_string();
-        encode_close(Some(error.close_code()), &reason, None, self.pending.bytes_mut());
+        encode_close(
+            Some(error.close_code()),
+            &reason,
+            None,
+            self.pending.bytes_mut(),
+        );
         self.state = State::Closed;
         BROKEN
     }
@@ -173,10 +181,19 @@ fn decide(request: &Request<'_>, rules: &WebRules) -> Result<Vec<u8>, Refused> {
     };
     let local = rules.is_local;
     if !origin_allowed(request.origin, request.host, &rules.allowed_origins, local) {
-        let body = "this page's origin may not connect here; the server's log says how to allow it\n";
-        return Err(refused(Status::Forbidden, body, CloseReason::Denied(Denied::Origin)));
+        let body =
+            "this page's origin may not connect here; the server's log says how to allow it\n";
+        return Err(refused(
+            Status::Forbidden,
+            body,
+            CloseReason::Denied(Denied::Origin),
+        ));
     }
-    if rules.path.as_deref().is_some_and(|path| path != request.path) {
+    if rules
+        .path
+        .as_deref()
+        .is_some_and(|path| path != request.path)
+    {
         let body = "there is no WebSocket at this path\n";
         return Err(refused(Status::NotFound, body, BROKEN));
     }
@@ -280,14 +297,36 @@ mod tests {
 
     #[test]
     fn rules_decide_who_is_let_in() {
-        let cases: [(&str, &str, WebRules, &str, Result<(), CloseReason>); 6] = [
+        type Case = (
+            &'static str,
+            &'static str,
+            WebRules,
+            &'static str,
+            Result<(), CloseReason>,
+        );
+        let cases: [Case; 6] = [
             ("/any", "", rules(), "101", Ok(())),
-            ("/", "Sec-WebSocket-Protocol: mqttv3.1\r\n", rules(), "101", Ok(())),
-            ("/", "Sec-WebSocket-Protocol: chat\r\n", rules(), "400", Err(BROKEN)),
+            (
+                "/",
+                "Sec-WebSocket-Protocol: mqttv3.1\r\n",
+                rules(),
+                "101",
+                Ok(()),
+            ),
+            (
+                "/",
+                "Sec-WebSocket-Protocol: chat\r\n",
+                rules(),
+                "400",
+                Err(BROKEN),
+            ),
             (
                 "/other",
                 "",
-                WebRules { path: Some("/mqtt".into()), ..rules() },
+                WebRules {
+                    path: Some("/mqtt".into()),
+                    ..rules()
+                },
                 "404",
                 Err(BROKEN),
             ),
@@ -301,14 +340,20 @@ mod tests {
             (
                 "/",
                 "Origin: https://good.example\r\n",
-                WebRules { allowed_origins: vec!["https://good.example".into()], ..rules() },
+                WebRules {
+                    allowed_origins: vec!["https://good.example".into()],
+                    ..rules()
+                },
                 "101",
                 Ok(()),
             ),
         ];
         for (path, extra, rules, status, expected) in cases {
             let (response, result) = answer(rules, &request(path, extra));
-            assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{extra}: {response}");
+            assert!(
+                response.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{extra}: {response}"
+            );
             assert_eq!(result, expected, "{extra}");
         }
     }
