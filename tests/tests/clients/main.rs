@@ -1,0 +1,6 @@
+//! Other people's clients, unmodified, against the built server.
+
+mod bridge;
+mod mosquitto;
+mod mqttjs;
+mod paho;
