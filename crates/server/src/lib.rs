@@ -22,6 +22,7 @@ mod inbox;
 mod lifecycle;
 mod listener;
 pub mod log;
+mod memory;
 mod mesh;
 mod peer;
 mod priority;

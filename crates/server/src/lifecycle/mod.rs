@@ -59,6 +59,7 @@ pub fn run(
     sources: Sources<'static>,
     logger: Logger,
 ) -> Result<ExitCode, ServerError> {
+    crate::memory::prefer_small_pages();
     let signals =
         signals::block().map_err(|error| ServerError::system("blocking signals", error))?;
     let data_dir = DataDir::open(&config.general.data_dir)?;
@@ -71,7 +72,8 @@ pub fn run(
     } = started;
     let (commands, inbox) = channel();
     shards.watch(&commands);
-    let control = Control::start(&data_dir, &backplane, &commands)?;
+    let control = Control::start(&data_dir, &backplane, shards.table, &commands)?;
+    control.note_ports(doors.ports());
     let (intervals, new_intervals) = channel();
     let sys_plane = Arc::clone(&backplane);
     let interval = config.sys.interval;
@@ -161,6 +163,7 @@ impl Supervisor {
                 warn!("the configuration was not reloaded ({who}); the old one stays: {reason}");
             }
         }
+        self.control.note_ports(self.reloader.doors.ports());
         self.control.note_reload(who, &result);
         if let Some(answer) = answer {
             // Whoever asked may have gone.
