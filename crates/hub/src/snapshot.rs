@@ -29,16 +29,15 @@ pub(crate) struct Snapshot {
     cursor: Cursor,
 }
 
-impl Snapshot {
-    pub(crate) fn new(filter: &str, options: Options, mark: Mark) -> Self {
-        Self {
-            filter: filter.into(),
-            options,
-            mark,
-            cursor: Cursor::default(),
-        }
-    }
+/// A subscription that asks for its retained messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) filter: &'a str,
+    pub(crate) options: Options,
+    pub(crate) mark: Mark,
+}
 
+impl Snapshot {
     pub(crate) fn filter(&self) -> &str {
         &self.filter
     }
@@ -58,7 +57,7 @@ fn is_ready(session: &Session) -> bool {
 
 impl Hub {
     /// Starts a snapshot: at once what the socket takes, the rest as it is written.
-    pub(crate) fn begin_snapshot(&mut self, now: Tick, key: SessionKey, snapshot: Snapshot) {
+    pub(crate) fn begin_snapshot(&mut self, now: Tick, key: SessionKey, wanted: &Wanted<'_>) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -67,19 +66,28 @@ impl Hub {
                 .as_ref()
                 .is_none_or(|extras| extras.snapshots.is_empty())
         });
-        if is_first && is_ready(session) && !has_wildcard(&snapshot.filter) {
+        if is_first && is_ready(session) && !has_wildcard(wanted.filter) {
             // The common case, one value at most, needs no bookkeeping.
             let zone = session.zone();
-            let found = self
-                .retained
-                .get(zone, &snapshot.filter, snapshot.mark, now);
+            let found = self.retained.get(zone, wanted.filter, wanted.mark, now);
             if let Some(message) = found {
-                self.send_retained(key, snapshot.options, &message);
+                self.send_retained(key, wanted.options, &message);
             }
             return;
         }
         if let Some(live) = session.live_mut() {
-            live.extras().snapshots.push_back(snapshot);
+            let Wanted {
+                filter,
+                options,
+                mark,
+            } = *wanted;
+            let (filter, cursor) = (filter.into(), Cursor::default());
+            live.extras().snapshots.push_back(Snapshot {
+                filter,
+                options,
+                mark,
+                cursor,
+            });
         }
         self.continue_snapshots(now, key);
     }

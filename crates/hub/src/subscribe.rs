@@ -16,7 +16,7 @@ use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
 use crate::sessions::Link;
-use crate::snapshot::Snapshot;
+use crate::snapshot::Wanted;
 
 /// A subscription as its session remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +28,10 @@ pub(crate) enum SubscriptionRef {
 }
 
 /// What one element of a SUBSCRIBE led to.
-struct Granted {
+struct Granted<'a> {
     reason: ReasonCode,
-    snapshot: Option<Snapshot>,
+    /// The retained messages to send after the SUBACK.
+    wanted: Option<Wanted<'a>>,
 }
 
 /// How a SUBACK says which QoS was granted.
@@ -60,13 +61,13 @@ impl Hub {
         let bridge = live.extras.as_ref().is_some_and(|extras| extras.bridge);
         let id = subscribe.properties.subscription_id();
         let mut reasons: SmallVec<[u8; 8]> = SmallVec::new();
-        let mut snapshots: SmallVec<[Snapshot; 1]> = SmallVec::new();
+        let mut wanted: SmallVec<[Wanted<'_>; 4]> = SmallVec::new();
         for element in subscribe.filters.iter() {
             let mut options = element.options;
             options.no_local |= bridge;
             options.retain_as_published |= bridge;
             let granted = self.subscribe_one(key, element.filter, options, id)?;
-            snapshots.extend(granted.snapshot);
+            wanted.extend(granted.wanted);
             // 3.x knows one failure only [MQTT-3.9.3-2].
             let failed = granted.reason.is_error() && !is_v5;
             reasons.push(if failed { 0x80 } else { granted.reason as u8 });
@@ -81,23 +82,23 @@ impl Hub {
         {
             self.outbox.packet(key, live, &packet);
         }
-        for snapshot in snapshots {
-            self.begin_snapshot(now, key, snapshot);
+        for wanted in wanted {
+            self.begin_snapshot(now, key, &wanted);
         }
         Ok(())
     }
 
-    fn subscribe_one(
+    fn subscribe_one<'a>(
         &mut self,
         key: SessionKey,
-        text: &str,
+        text: &'a str,
         options: SubscribeOptions,
         id: Option<u32>,
-    ) -> Result<Granted, CloseReason> {
+    ) -> Result<Granted<'a>, CloseReason> {
         let refuse = |reason| {
             Ok(Granted {
                 reason,
-                snapshot: None,
+                wanted: None,
             })
         };
         let Ok(Subscription { share, filter }) = Subscription::parse(text) else {
@@ -123,15 +124,8 @@ impl Hub {
         }
         let zone = session.zone();
         let granted = Options::new(options, id);
-        let known = match share {
-            Some(group) => self
-                .shares
-                .find(zone, group, filter)
-                .map(SubscriptionRef::Share),
-            None => self.index.find(zone, filter).map(SubscriptionRef::Filter),
-        };
         let is_full = session.subscriptions.len() >= self.settings.subscriptions_max;
-        if is_full && !known.is_some_and(|known| self.is_subscribed(key, known)) {
+        if is_full && self.find_subscription(key, zone, share, filter).is_none() {
             return refuse(ReasonCode::QuotaExceeded);
         }
         let is_new = match share {
@@ -147,10 +141,15 @@ impl Hub {
             RetainHandling::SendIfNew => is_new,
             RetainHandling::DoNotSend => false,
         };
-        let snapshot = wants_retained.then(|| Snapshot::new(filter, granted, self.retained.mark()));
+        let mark = self.retained.mark();
+        let wanted = wants_retained.then_some(Wanted {
+            filter,
+            options: granted,
+            mark,
+        });
         Ok(Granted {
             reason: granted_reason(granted.qos()),
-            snapshot,
+            wanted,
         })
     }
 
@@ -181,14 +180,22 @@ impl Hub {
         true
     }
 
-    fn is_subscribed(&self, key: SessionKey, subscription: SubscriptionRef) -> bool {
-        match subscription {
-            SubscriptionRef::Filter(id) => self.index.options(id, key.slot).is_some(),
-            SubscriptionRef::Share(_) => self
-                .sessions
-                .get(key)
-                .is_some_and(|session| session.subscriptions.contains(&subscription)),
+    /// A subscription that a session has already.
+    fn find_subscription(
+        &self,
+        key: SessionKey,
+        zone: Zone,
+        share: Option<&str>,
+        filter: &str,
+    ) -> Option<SubscriptionRef> {
+        if let Some(group) = share {
+            let found = SubscriptionRef::Share(self.shares.find(zone, group, filter)?);
+            let session = self.sessions.get(key)?;
+            return session.subscriptions.contains(&found).then_some(found);
         }
+        let id = self.index.find(zone, filter)?;
+        self.index.options(id, key.slot)?;
+        Some(SubscriptionRef::Filter(id))
     }
 
     pub(crate) fn on_unsubscribe(&mut self, key: SessionKey, unsubscribe: &Unsubscribe<'_>) {
@@ -219,14 +226,7 @@ impl Hub {
             return ReasonCode::UnspecifiedError;
         };
         let zone = session.zone();
-        let found = match share {
-            Some(group) => self
-                .shares
-                .find(zone, group, filter)
-                .map(SubscriptionRef::Share),
-            None => self.index.find(zone, filter).map(SubscriptionRef::Filter),
-        };
-        let found = found.filter(|found| self.is_subscribed(key, *found));
+        let found = self.find_subscription(key, zone, share, filter);
         let Some(found) = found else {
             return ReasonCode::NoSubscriptionExisted;
         };

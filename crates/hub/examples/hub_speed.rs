@@ -1,6 +1,6 @@
-//! What a delivery costs in the hub alone: matching, queueing and gathering, without a socket.
+//! What deliveries and subscriptions cost in the hub alone, without a socket.
 //!
-//! `cargo run --release -p stentor-hub --example fanout_speed`
+//! `cargo run --release -p stentor-hub --example hub_speed`
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
@@ -56,6 +56,12 @@ fn connect(hub: &mut Hub, number: usize) -> SessionKey {
 }
 
 fn subscribe(hub: &mut Hub, key: SessionKey, filter: &str) {
+    let mut bytes = Vec::new();
+    append_subscribe(filter, &mut bytes);
+    hub.receive(Tick::ZERO, key, &bytes);
+}
+
+fn append_subscribe(filter: &str, bytes: &mut Vec<u8>) {
     let mut filters = SubscribeFilterBuf::new(VERSION);
     filters
         .push(filter, SubscribeOptions::default())
@@ -65,9 +71,31 @@ fn subscribe(hub: &mut Hub, key: SessionKey, filter: &str) {
         properties: Properties::EMPTY,
         filters: filters.as_filters(),
     });
-    let mut bytes = Vec::new();
-    encode(VERSION, &packet, &mut bytes).expect("a small packet");
-    hub.receive(Tick::ZERO, key, &bytes);
+    encode(VERSION, &packet, bytes).expect("a small packet");
+}
+
+/// 100 users, each with 1,000 subscriptions of its own in one piece.
+fn subscriptions(hub: &mut Hub, batch: &mut Batch, dirty: &mut Vec<SessionKey>) {
+    let users: Vec<_> = (0..100).map(|user| connect(hub, 10_000 + user)).collect();
+    flush(hub, batch, dirty);
+    let inputs: Vec<_> = (0..100)
+        .map(|user| {
+            let mut bytes = Vec::new();
+            for number in 0..1_000 {
+                append_subscribe(&format!("user/{user}/topic/{number}"), &mut bytes);
+            }
+            bytes
+        })
+        .collect();
+    let started = Instant::now();
+    for (key, bytes) in users.iter().zip(&inputs) {
+        hub.receive(Tick::ZERO, *key, bytes);
+    }
+    let read = started.elapsed();
+    flush(hub, batch, dirty);
+    let each = started.elapsed().as_nanos() as f64 / 100_000.0;
+    let read = read.as_nanos() as f64 / 100_000.0;
+    println!("100,000 subscriptions: {each:.0} ns each, {read:.0} of them before the flush");
 }
 
 fn flush(hub: &mut Hub, batch: &mut Batch, dirty: &mut Vec<SessionKey>) -> usize {
@@ -98,6 +126,7 @@ fn main() {
     flush(&mut hub, &mut batch, &mut dirty);
     let each = started.elapsed().as_nanos() as f64 / SUBSCRIBERS as f64;
     println!("connect and subscribe: {each:.0} ns each");
+    subscriptions(&mut hub, &mut batch, &mut dirty);
     let publisher = connect(&mut hub, SUBSCRIBERS);
     for (payload, per_turn) in [(100, 1), (100, 10), (100, 100), (1_000, 1), (1_000, 20)] {
         let mut bytes = Vec::new();
