@@ -97,6 +97,10 @@ pub enum Event {
         link: LinkId,
         /// Whose.
         client_id: Box<str>,
+        /// Who it was; `None` for anonymous.
+        user: Option<Arc<str>>,
+        /// How long it lasted.
+        connected_secs: u64,
         /// Why.
         reason: CloseReason,
     },

@@ -171,6 +171,7 @@ impl Hub {
     pub fn stats(&self) -> Stats {
         Stats {
             sessions: self.sessions.len() as u64,
+            packets_sent: self.outbox.controls + self.stats.publishes_sent,
             ..self.stats
         }
     }

@@ -121,6 +121,8 @@ impl Hub {
         let event = Event::Disconnected {
             link: live.link,
             client_id: session.client_id.clone(),
+            user: session.identity.user.clone(),
+            connected_secs: now.since(live.since).as_secs(),
             reason,
         };
         self.effects.events.push(event);

@@ -19,6 +19,8 @@ pub(crate) struct Outbox {
     )]
     spare: Vec<Box<Output>>,
     scratch: Vec<u8>,
+    /// Packets other than PUBLISH that were queued since the start.
+    pub(crate) controls: u64,
 }
 
 /// How many emptied queues are kept for the next connection with output.
@@ -40,6 +42,7 @@ impl Outbox {
         }
         let scratch = core::mem::take(&mut self.scratch);
         self.open(key, live).push_control(&scratch);
+        self.controls += 1;
         self.scratch = scratch;
         true
     }
@@ -73,6 +76,7 @@ impl Outbox {
         if let Some(packet) = packet {
             self.encode(version, packet);
             output.push_control(&self.scratch);
+            self.controls += 1;
         }
         output
     }

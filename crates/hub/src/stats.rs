@@ -18,6 +18,8 @@ pub struct Stats {
     pub connects: u64,
     /// Packets received.
     pub packets_received: u64,
+    /// Packets queued for clients.
+    pub packets_sent: u64,
     /// PUBLISH packets received.
     pub publishes_received: u64,
     /// PUBLISH payload bytes received.

@@ -7,31 +7,29 @@ use stentor_session::Tick;
 use stentor_topic::Zone;
 
 use super::protocol::{Answer, Failure, Request};
-use super::serve::limit;
 use crate::backplane::Backplane;
 use crate::shard::{ClientEntry, Inquiry};
 use crate::telemetry::collect::{ask_all, ask_one};
 
 /// Sessions whose client id contains a text, by client id.
 pub(super) fn list(backplane: &Backplane, request: &Request) -> Value {
-    let at_most = limit(request);
-    let mut entries: Vec<ClientEntry> = ask_all(backplane, |answer| Inquiry::Clients {
+    let (from, to) = request.page();
+    let pages = ask_all(backplane, |answer| Inquiry::Clients {
         containing: request.containing.clone(),
-        at_most,
+        at_most: to,
         answer,
-    })
-    .into_iter()
-    .flatten()
-    .collect();
+    });
+    let total: usize = pages.iter().map(|page| page.total).sum();
+    let mut entries: Vec<ClientEntry> = pages.into_iter().flat_map(|page| page.entries).collect();
     entries.sort_by(|a, b| a.info.client_id.cmp(&b.info.client_id));
     let now = backplane.clock.now();
-    let truncated = entries.len() > at_most;
     let clients: Vec<Value> = entries
         .iter()
-        .take(at_most)
+        .take(to)
+        .skip(from)
         .map(|entry| describe(entry, now))
         .collect();
-    json!({ "clients": clients, "truncated": truncated })
+    json!({ "clients": clients, "total": total, "truncated": total > to })
 }
 
 /// One session, with its subscriptions.
@@ -132,6 +130,7 @@ fn describe(entry: &ClientEntry, now: Tick) -> Value {
     })
 }
 
+/// The name of a protocol version.
 const fn version(version: Version) -> &'static str {
     match version {
         Version::V31 => "3.1",

@@ -1,9 +1,20 @@
 //! `DATA_DIR/control.sock`: how every command reaches a running server.
 //!
 //! One JSON object per line in each direction. A request has the version and a verb, and what the
-//! verb needs: `{"v":1,"verb":"clients.show","client_id":"a"}`. An answer has either
-//! `{"v":1,"ok":…}` or `{"v":1,"error":{"code":"not-found","message":"…"}}`. After the answer to
-//! the verb `mqtt`, the connection speaks MQTT, as administrator.
+//! verb needs: `{"v":1,"verb":"clients.show","client_id":"a"}`. An answer is `{"v":1,"ok":…}` or
+//! `{"v":1,"error":"a sentence with a remedy","code":"not-found"}`; the codes are listed at
+//! `protocol::Failure`. A connection may ask any number of times.
+//!
+//! | verb | takes | answers |
+//! |---|---|---|
+//! | `status` | `sample_ms`: measure rates that long | counters, depths, latencies, losses, listeners |
+//! | `clients.ls` | `containing`, `limit`, `offset` | `clients` by client id, `total`, `truncated` |
+//! | `clients.show` | `client_id`, `zone` | one client with its `filters` |
+//! | `clients.kick` | `client_id`, `zone`, `end_session` | nothing; the session stays unless asked |
+//! | `topics` | `containing`, `limit`, `offset`, `zone` | `filters` with subscribers, `retained` topics |
+//! | `reload` | | keys `changed`, and those `waiting` for a restart |
+//! | `stop` | | nothing; the socket's file is gone when the server has stopped |
+//! | `mqtt` | | nothing; then the connection speaks MQTT, as administrator |
 //!
 //! Whoever may connect is administrator: the socket has mode 0600, and the other end must be the
 //! server's own user or root. The connections are served by threads of their own, which share the
@@ -13,6 +24,8 @@ mod clients;
 mod protocol;
 mod serve;
 mod status;
+#[cfg(test)]
+mod tests;
 mod topics;
 
 use std::fs;
@@ -20,40 +33,58 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use crate::backplane::Backplane;
 use crate::data_dir::{self, DataDir};
 use crate::error::ServerError;
+use crate::fdtable::Table;
 use crate::lifecycle::{Command, ReloadResult};
 use crate::listener::Port;
 
 /// The control socket of a running server.
 pub(crate) struct Control {
     path: PathBuf,
-    last_reload: LastReload,
+    notes: Arc<Mutex<Notes>>,
 }
 
-/// What the last reload came to: (who asked, how it went).
-type LastReload = Arc<Mutex<Option<(&'static str, ReloadResult)>>>;
+/// What the main thread tells for `status`.
+struct Notes {
+    /// The open listeners.
+    ports: Vec<Arc<Port>>,
+    /// What the last reload came to.
+    last_reload: Option<ReloadNote>,
+}
+
+/// A reload that was tried.
+struct ReloadNote {
+    /// Who asked for it.
+    cause: &'static str,
+    at: SystemTime,
+    result: ReloadResult,
+}
 
 /// What the threads that serve the control socket share.
 struct Desk {
     backplane: Arc<Backplane>,
+    table: Table,
     commands: Mutex<Sender<Command>>,
-    last_reload: LastReload,
+    notes: Arc<Mutex<Notes>>,
     /// What connections of the verb `mqtt` come through.
     port: Arc<Port>,
 }
 
 impl Control {
-    /// Opens the socket and starts to serve it.
+    /// Opens the socket and starts to serve it. To be called when the shards have their own
+    /// descriptor tables; `table` says whether they do.
     ///
     /// # Errors
     /// When the socket cannot be made.
     pub(crate) fn start(
         data_dir: &DataDir,
         backplane: &Arc<Backplane>,
+        table: Table,
         commands: &Sender<Command>,
     ) -> Result<Self, ServerError> {
         let path = data_dir.control_socket();
@@ -62,29 +93,44 @@ impl Control {
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path).map_err(fail)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(fail)?;
-        let last_reload = LastReload::default();
+        let notes = Arc::new(Mutex::new(Notes {
+            ports: Vec::new(),
+            last_reload: None,
+        }));
         let desk = Desk {
             backplane: Arc::clone(backplane),
+            table,
             commands: Mutex::new(commands.clone()),
-            last_reload: Arc::clone(&last_reload),
+            notes: Arc::clone(&notes),
             port: Arc::new(Port::control()),
         };
         serve::start(listener, Arc::new(desk))
             .map_err(|error| ServerError::system("starting the control thread", error))?;
-        Ok(Self { path, last_reload })
+        Ok(Self { path, notes })
+    }
+
+    /// Remembers which listeners are open, for `status`.
+    pub(crate) fn note_ports<'a>(&self, ports: impl Iterator<Item = &'a Arc<Port>>) {
+        lock(&self.notes).ports = ports.cloned().collect();
     }
 
     /// Remembers what a reload came to, for `status`.
-    pub(crate) fn note_reload(&self, who: &'static str, result: &ReloadResult) {
-        let mut last = self
-            .last_reload
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *last = Some((who, result.clone()));
+    pub(crate) fn note_reload(&self, cause: &'static str, result: &ReloadResult) {
+        let note = ReloadNote {
+            cause,
+            at: SystemTime::now(),
+            result: result.clone(),
+        };
+        lock(&self.notes).last_reload = Some(note);
     }
 
     /// Takes the socket away: the server has stopped.
     pub(crate) fn end(&self) {
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// Every note is written in one piece, so it is whole after any panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

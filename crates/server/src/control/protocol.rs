@@ -1,6 +1,6 @@
 //! Requests and answers of the control socket.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The version of the protocol. Verbs and keys may be added to it; what is there keeps its meaning.
@@ -25,13 +25,19 @@ pub(super) struct Request {
     /// For `clients.ls` and `topics`: only what contains this text.
     #[serde(default)]
     pub(super) containing: String,
-    /// For `clients.ls` and `topics`: at most so many per shard.
+    /// For `clients.ls` and `topics`: at most so many entries.
     #[serde(default)]
     pub(super) limit: Option<usize>,
+    /// For `clients.ls` and `topics`: how many entries to pass over.
+    #[serde(default)]
+    pub(super) offset: usize,
+    /// For `status`: over how many milliseconds the rates are measured; 0 leaves them out.
+    #[serde(default)]
+    pub(super) sample_ms: u64,
 }
 
 /// Why a request failed: a code for programs, a sentence for people.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     /// `bad-request`, `unknown-verb`, `version`, `not-found`, `reload-failed` or `unavailable`.
     pub(super) code: &'static str,
@@ -48,6 +54,16 @@ impl Failure {
     }
 }
 
+impl Request {
+    /// Which entries of a list are wanted: from the first number up to the second.
+    pub(super) fn page(&self) -> (usize, usize) {
+        const USUAL: usize = 1_000;
+        const MAX: usize = 1_000_000;
+        let limit = self.limit.unwrap_or(USUAL).min(MAX);
+        (self.offset, self.offset.saturating_add(limit))
+    }
+}
+
 /// What a verb answers.
 pub(super) type Answer = Result<Value, Failure>;
 
@@ -55,7 +71,9 @@ pub(super) type Answer = Result<Value, Failure>;
 pub(super) fn line(answer: &Answer) -> String {
     let object = match answer {
         Ok(value) => json!({ "v": VERSION, "ok": value }),
-        Err(failure) => json!({ "v": VERSION, "error": failure }),
+        Err(Failure { code, message }) => {
+            json!({ "v": VERSION, "error": message, "code": code })
+        }
     };
     format!("{object}\n")
 }

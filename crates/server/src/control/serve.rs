@@ -3,16 +3,16 @@
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
 use tracing::warn;
 
-use super::Desk;
-use super::protocol::{Answer, Failure, Request, line, parse};
+use super::protocol::{Answer, Failure, line, parse};
+use super::{Desk, lock};
 use super::{clients, status, topics};
 use crate::lifecycle::Command;
 use crate::peer::Peer;
@@ -119,7 +119,7 @@ impl Desk {
         };
         Next::Answer(match request.verb.as_str() {
             "mqtt" => return Next::Mqtt,
-            "status" => Ok(status::status(&self.backplane, &self.last_reload)),
+            "status" => Ok(status::status(self, &request)),
             "clients.ls" => Ok(clients::list(&self.backplane, &request)),
             "clients.show" => clients::show(&self.backplane, &request),
             "clients.kick" => clients::kick(&self.backplane, &request),
@@ -151,7 +151,7 @@ impl Desk {
     }
 
     fn command(&self, command: Command) -> Result<(), Failure> {
-        let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        let commands = lock(&self.commands);
         commands
             .send(command)
             .map_err(|_| Failure::new("unavailable", "the server is stopping"))
@@ -215,13 +215,6 @@ fn read_line(stream: &mut UnixStream, buffer: &mut Vec<u8>) -> io::Result<Option
             len => buffer.extend_from_slice(&chunk[..len]),
         }
     }
-}
-
-/// How many entries of each shard an answer has, unless the request says otherwise.
-pub(super) fn limit(request: &Request) -> usize {
-    const USUAL: usize = 1_000;
-    const MAX: usize = 1_000_000;
-    request.limit.unwrap_or(USUAL).min(MAX)
 }
 
 #[cfg(test)]

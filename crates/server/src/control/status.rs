@@ -1,69 +1,111 @@
 //! The verb `status`.
 
-use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 use stentor_hub::Retained;
 
-use super::LastReload;
-use crate::backplane::Backplane;
+use super::protocol::Request;
+use super::{Desk, ReloadNote, lock};
+use crate::fdtable::Table;
+use crate::listener::Port;
 use crate::telemetry::ShardReport;
 use crate::telemetry::collect::{reports, total};
 
+/// Rates are measured over this long at most.
+const SAMPLE_MAX: Duration = Duration::from_secs(10);
+
+/// Losses named by client and topic.
+const WORST: usize = 20;
+
 /// Counters, depths and latencies, of the whole server and of each shard.
-pub(super) fn status(backplane: &Backplane, last_reload: &LastReload) -> Value {
+pub(super) fn status(desk: &Desk, request: &Request) -> Value {
+    let backplane = &*desk.backplane;
+    let rates = (request.sample_ms > 0).then(|| {
+        let window = Duration::from_millis(request.sample_ms).min(SAMPLE_MAX);
+        let (before, since) = (total(&reports(backplane)), Instant::now());
+        // This is a thread of its own.
+        std::thread::sleep(window);
+        rates(&before, &total(&reports(backplane)), since.elapsed())
+    });
     let reports = reports(backplane);
     let sum = total(&reports);
-    let now = backplane.clock.now();
-    let worst: Vec<Value> = sum
-        .losses
-        .worst
-        .iter()
-        .take(20)
-        .map(|(client, topic, messages)| {
-            json!({ "client_id": client, "topic": topic, "messages": messages })
-        })
-        .collect();
-    let mut status = figures(&sum);
+    let uptime = backplane.clock.now().since(stentor_session::Tick::ZERO);
+    let (ports, reload) = {
+        let notes = lock(&desk.notes);
+        let ports: Vec<Value> = notes.ports.iter().map(|port| listener(port)).collect();
+        (ports, notes.last_reload.as_ref().map(reload))
+    };
     let more = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "started_at": backplane.clock.started_at_secs(),
-        "uptime_secs": now.as_secs(),
+        "uptime_secs": uptime.as_secs(),
+        "listeners": ports,
+        "descriptor_tables": match desk.table {
+            Table::Private => "private",
+            Table::Shared => "shared",
+        },
         "connections": backplane.admission.connections(),
         "connections_per_shard_max": backplane.capacity,
         "logins_waiting": backplane.authenticator.waiting(),
+        "log_lines_dropped": backplane.journal.dropped(),
         "retained": {
             "messages": backplane.retained.count(),
             "bytes": backplane.retained.bytes(),
         },
-        "rates": rates(&sum, now.as_micros()),
-        "losses": { "by_cause": sum.losses.causes, "worst": worst },
-        "reload": reload(last_reload),
+        "rates": rates,
+        "rates_since_start": self::rates(&ShardReport::default(), &sum, uptime),
+        "losses": losses(&sum),
+        "reload": reload,
         "shards": reports.iter().map(shard).collect::<Vec<_>>(),
         // Fewer than there are, if one does not answer.
         "shards_answering": reports.len(),
         "shards_total": backplane.shards.len(),
     });
-    if let (Value::Object(status), Value::Object(more)) = (&mut status, more) {
-        status.extend(more);
-    }
-    status
+    extend(figures(&sum), more)
 }
 
-/// Averages since the start, per second. A client that wants rates of now asks twice.
-fn rates(sum: &ShardReport, uptime_micros: u64) -> Value {
-    let per_sec = |count: u64| {
-        let rate = count as f64 * 1e6 / (uptime_micros.max(1) as f64);
+/// Adds the keys of the second object to the first.
+fn extend(mut object: Value, more: Value) -> Value {
+    if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
+        object.extend(more);
+    }
+    object
+}
+
+fn listener(port: &Port) -> Value {
+    json!({
+        "url": port.url.to_string(),
+        "connections": port.connections.load(Ordering::Relaxed),
+        "anonymous": port.rules.load().anonymous,
+    })
+}
+
+/// What was counted between two reports, per second.
+fn rates(before: &ShardReport, after: &ShardReport, time: Duration) -> Value {
+    let per_sec = |count: fn(&ShardReport) -> u64| {
+        let counted = count(after).saturating_sub(count(before));
+        let rate = counted as f64 / time.as_secs_f64().max(1e-6);
         (rate * 10.0).round() / 10.0
     };
     json!({
-        "messages_in": per_sec(sum.stats.publishes_received),
-        "messages_out": per_sec(sum.stats.publishes_sent),
-        "bytes_in": per_sec(sum.bytes_received),
-        "bytes_out": per_sec(sum.bytes_sent),
-        "connects": per_sec(sum.stats.connects),
+        "secs": (time.as_secs_f64() * 1000.0).round() / 1000.0,
+        "messages_in": per_sec(|report| report.stats.publishes_received),
+        "messages_out": per_sec(|report| report.stats.publishes_sent),
+        "messages_dropped": per_sec(|report| report.stats.publishes_dropped),
+        "bytes_in": per_sec(|report| report.bytes_received),
+        "bytes_out": per_sec(|report| report.bytes_sent),
+        "connects": per_sec(|report| report.stats.connects),
     })
+}
+
+fn losses(sum: &ShardReport) -> Value {
+    let worst = sum.losses.worst.iter().take(WORST).map(|(client, topic, messages)| {
+        json!({ "client_id": client, "topic": topic, "messages": messages })
+    });
+    json!({ "by_cause": sum.losses.causes, "worst": worst.collect::<Vec<_>>() })
 }
 
 fn figures(report: &ShardReport) -> Value {
@@ -75,6 +117,7 @@ fn figures(report: &ShardReport) -> Value {
         "connects": stats.connects,
         "refused": report.refused,
         "packets_in": stats.packets_received,
+        "packets_out": stats.packets_sent,
         "messages_in": stats.publishes_received,
         "messages_in_bytes": stats.publish_bytes_received,
         "messages_out": stats.publishes_sent,
@@ -90,7 +133,6 @@ fn figures(report: &ShardReport) -> Value {
 }
 
 fn shard(report: &ShardReport) -> Value {
-    let mut shard = figures(report);
     let more = json!({
         "shard": report.shard,
         "connections": report.links,
@@ -102,18 +144,18 @@ fn shard(report: &ShardReport) -> Value {
             "connections_travelling": report.travelling,
         },
     });
-    if let (Value::Object(shard), Value::Object(more)) = (&mut shard, more) {
-        shard.extend(more);
-    }
-    shard
+    extend(figures(report), more)
 }
 
-fn reload(last: &LastReload) -> Value {
-    match &*last.lock().unwrap_or_else(PoisonError::into_inner) {
-        None => Value::Null,
-        Some((who, Ok(done))) => {
-            json!({ "cause": who, "ok": true, "changed": done.changed, "waiting": done.waiting })
-        }
-        Some((who, Err(reason))) => json!({ "cause": who, "ok": false, "reason": reason }),
-    }
+/// `at` is in seconds since 1970.
+fn reload(note: &ReloadNote) -> Value {
+    let at = note
+        .at
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let more = match &note.result {
+        Ok(done) => json!({ "ok": true, "changed": done.changed, "waiting": done.waiting }),
+        Err(reason) => json!({ "ok": false, "reason": reason }),
+    };
+    extend(json!({ "cause": note.cause, "at": at }), more)
 }

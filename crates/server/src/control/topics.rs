@@ -7,7 +7,6 @@ use stentor_hub::{Cursor, Retained, Walk};
 use stentor_topic::Zone;
 
 use super::protocol::Request;
-use super::serve::limit;
 use crate::backplane::Backplane;
 use crate::shard::Inquiry;
 use crate::telemetry::collect::ask_all;
@@ -17,34 +16,40 @@ const VISITS: usize = 1_000;
 
 /// Subscribed filters with their subscribers, and topics that hold a retained message.
 pub(super) fn topics(backplane: &Backplane, request: &Request) -> Value {
-    let at_most = limit(request);
+    let (from, to) = request.page();
     let mut filters: BTreeMap<(Zone, String), usize> = BTreeMap::new();
-    let answers = ask_all(backplane, |answer| Inquiry::Filters {
+    let mut truncated = false;
+    let pages = ask_all(backplane, |answer| Inquiry::Filters {
         containing: request.containing.clone(),
-        at_most,
+        at_most: to,
         answer,
     });
-    for (zone, filter, subscribers) in answers.into_iter().flatten() {
-        *filters.entry((zone, filter)).or_default() += subscribers;
+    for page in pages {
+        truncated |= page.total > to;
+        for (zone, filter, subscribers) in page.entries {
+            *filters.entry((zone, filter)).or_default() += subscribers;
+        }
     }
+    truncated |= filters.len() > to;
+    // A filter among the first of all is among the first of each shard that has it, so its
+    // subscribers are complete.
     let listed: Vec<Value> = filters
         .iter()
-        .take(at_most)
+        .take(to)
+        .skip(from)
         .map(|((zone, filter), subscribers)| {
             json!({ "zone": zone.get(), "filter": filter, "subscribers": subscribers })
         })
         .collect();
-    json!({
-        "filters": listed,
-        "retained": retained(backplane, request, at_most),
-        "truncated": filters.len() > at_most,
-    })
+    let mut retained = retained(backplane, request, to);
+    retained.drain(..from.min(retained.len()));
+    json!({ "filters": listed, "retained": retained, "truncated": truncated })
 }
 
 /// Topics with a retained message, in one zone, without those of the server itself unless they
 /// are asked for.
 fn retained(backplane: &Backplane, request: &Request, at_most: usize) -> Vec<Value> {
-    let pattern = if request.containing.starts_with("$SYS") {
+    let pattern = if request.containing.starts_with('$') {
         "$SYS/#"
     } else {
         "#"

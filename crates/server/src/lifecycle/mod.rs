@@ -10,6 +10,8 @@ mod reload;
 mod signals;
 mod start;
 mod systemd;
+#[cfg(test)]
+pub(crate) mod testing;
 mod watch;
 
 use std::process::ExitCode;
@@ -29,6 +31,8 @@ use crate::log::Logger;
 use crate::shard::Letter;
 use crate::telemetry::sys;
 pub(crate) use reload::ReloadResult;
+#[cfg(test)]
+pub(crate) use reload::Reloaded;
 use reload::Reloader;
 use start::Shards;
 use systemd::Systemd;

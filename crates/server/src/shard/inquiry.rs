@@ -1,9 +1,12 @@
 //! Answers to the control plane.
 
+use std::cmp::Ordering;
+
 use stentor_hub::{ClientInfo, LossCause};
+use stentor_topic::Zone;
 
 use super::Shard;
-use super::letter::{ClientEntry, Inquiry};
+use super::letter::{ClientEntry, Inquiry, Page};
 use crate::telemetry::{LossReport, ShardReport};
 
 /// Losses named by client and topic in a report.
@@ -21,14 +24,7 @@ impl Shard {
                 at_most,
                 answer,
             } => {
-                let entries = self
-                    .hub
-                    .clients()
-                    .filter(|client| client.client_id.contains(&containing))
-                    .take(at_most)
-                    .map(|client| self.entry(client))
-                    .collect();
-                let _ = answer.send(entries);
+                let _ = answer.send(self.clients(&containing, at_most));
             }
             Inquiry::Client {
                 zone,
@@ -56,18 +52,42 @@ impl Shard {
                 at_most,
                 answer,
             } => {
-                let filters = self
-                    .hub
-                    .filters()
-                    .filter(|(_, filter, _)| filter.contains(&containing))
-                    .take(at_most)
-                    .map(|(zone, filter, count)| (zone, filter.to_owned(), count))
-                    .collect();
-                let _ = answer.send(filters);
+                let _ = answer.send(self.filters(&containing, at_most));
             }
             Inquiry::Pulse(answer) => {
                 let _ = answer.send(());
             }
+        }
+    }
+
+    fn clients(&self, containing: &str, at_most: usize) -> Page<ClientEntry> {
+        let mut found: Vec<ClientInfo> = self
+            .hub
+            .clients()
+            .filter(|client| client.client_id.contains(containing))
+            .collect();
+        let total = found.len();
+        keep_first(&mut found, at_most, |a, b| a.client_id.cmp(&b.client_id));
+        Page {
+            entries: found.into_iter().map(|info| self.entry(info)).collect(),
+            total,
+        }
+    }
+
+    fn filters(&self, containing: &str, at_most: usize) -> Page<(Zone, String, usize)> {
+        let mut found: Vec<_> = self
+            .hub
+            .filters()
+            .filter(|(_, filter, _)| filter.contains(containing))
+            .collect();
+        let total = found.len();
+        keep_first(&mut found, at_most, |a, b| a.cmp(b));
+        let entries = found
+            .into_iter()
+            .map(|(zone, filter, count)| (zone, filter.to_owned(), count));
+        Page {
+            entries: entries.collect(),
+            total,
         }
     }
 
@@ -106,6 +126,30 @@ impl Shard {
             travelling: self.arrivals.waiting() as u64,
             latency: self.figures.latency.clone(),
             losses: LossReport { causes, worst },
+        }
+    }
+}
+
+/// Keeps the first items in order. O(items), and only what is kept is sorted.
+fn keep_first<T>(items: &mut Vec<T>, at_most: usize, order: impl Fn(&T, &T) -> Ordering) {
+    if at_most < items.len() {
+        items.select_nth_unstable_by(at_most, &order);
+        items.truncate(at_most);
+    }
+    items.sort_unstable_by(order);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_items_are_kept_in_order() {
+        for at_most in 0..7 {
+            let mut items = vec![3, 1, 4, 2, 0];
+            keep_first(&mut items, at_most, i32::cmp);
+            let expected: Vec<i32> = (0..5).take(at_most).collect();
+            assert_eq!(items, expected);
         }
     }
 }

@@ -68,11 +68,11 @@ pub(crate) enum Purpose {
 pub(crate) enum Inquiry {
     /// Counters, depths and latencies.
     Report(Sender<ShardReport>),
-    /// Sessions whose client id contains a text, at most so many.
+    /// The first sessions by client id whose client id contains a text, at most so many.
     Clients {
         containing: String,
         at_most: usize,
-        answer: Sender<Vec<ClientEntry>>,
+        answer: Sender<Page<ClientEntry>>,
     },
     /// One session with its subscriptions.
     Client {
@@ -87,14 +87,21 @@ pub(crate) enum Inquiry {
         end_session: bool,
         answer: Sender<bool>,
     },
-    /// Subscribed filters that contain a text, with the number of subscribers, at most so many.
+    /// The first subscribed filters that contain a text, with the number of subscribers, at most
+    /// so many.
     Filters {
         containing: String,
         at_most: usize,
-        answer: Sender<Vec<(Zone, String, usize)>>,
+        answer: Sender<Page<(Zone, String, usize)>>,
     },
     /// Whether the shard is alive.
     Pulse(Sender<()>),
+}
+
+/// The first entries of a list in order, and how many there are in all.
+pub(crate) struct Page<T> {
+    pub(crate) entries: Vec<T>,
+    pub(crate) total: usize,
 }
 
 /// A session as a shard sees it.

@@ -448,14 +448,15 @@ impl Shard {
             return;
         }
         for event in events.drain(..) {
-            let peer = match &event {
+            let origin = match &event {
                 stentor_hub::Event::Connected { link, .. }
                 | stentor_hub::Event::Disconnected { link, .. } => {
-                    self.links.get(link.0 as usize).map(|link| link.peer)
+                    let link = self.links.get(link.0 as usize);
+                    link.map(|link| (link.peer, Arc::clone(&link.port)))
                 }
                 _ => None,
             };
-            self.backplane.journal.note(Entry::Session(event, peer));
+            self.backplane.journal.note(Entry::Session(event, origin));
         }
         self.backplane.journal.wake();
     }

@@ -85,6 +85,7 @@ fn add_stats(sum: &mut ShardReport, report: &ShardReport) {
     sum.subscriptions += more.subscriptions;
     sum.connects += more.connects;
     sum.packets_received += more.packets_received;
+    sum.packets_sent += more.packets_sent;
     sum.publishes_received += more.publishes_received;
     sum.publish_bytes_received += more.publish_bytes_received;
     sum.publishes_sent += more.publishes_sent;

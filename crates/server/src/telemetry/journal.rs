@@ -35,8 +35,9 @@ const NAP: Duration = Duration::from_millis(500);
 /// Something that happened.
 #[derive(Debug)]
 pub(crate) enum Entry {
-    /// Something about a session, with the other end of its connection if there is one.
-    Session(Event, Option<Peer>),
+    /// Something about a session, with the other end and the listener of its connection if there
+    /// is one.
+    Session(Event, Option<(Peer, Arc<Port>)>),
     /// A connection was not let in.
     Refused {
         /// The other end.
@@ -65,6 +66,8 @@ pub(crate) struct Journal(Arc<Inner>);
 struct Inner {
     entries: ArrayQueue<Entry>,
     dropped: AtomicU64,
+    /// How many of these the log has told of.
+    dropped_told: AtomicU64,
     writer: OnceLock<Thread>,
 }
 
@@ -75,6 +78,7 @@ impl Journal {
         Self(Arc::new(Inner {
             entries,
             dropped: AtomicU64::new(0),
+            dropped_told: AtomicU64::new(0),
             writer: OnceLock::new(),
         }))
     }
@@ -84,6 +88,11 @@ impl Journal {
         if self.0.entries.push(entry).is_err() {
             self.0.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Entries that found no room since the start.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.0.dropped.load(Ordering::Relaxed)
     }
 
     /// Wakes the writer: once per turn that noted something.
@@ -122,7 +131,13 @@ impl Journal {
         while let Some(entry) = self.0.entries.pop() {
             write(&entry, pace);
         }
-        let dropped = self.0.dropped.swap(0, Ordering::Relaxed);
+        let total = self.dropped();
+        let dropped = total
+            - self
+                .0
+                .dropped_told
+                .swap(total, Ordering::Relaxed)
+                .min(total);
         if dropped > 0 {
             warn!(
                 dropped,
@@ -157,9 +172,12 @@ const fn version_name(version: Version) -> &'static str {
 
 fn write(entry: &Entry, pace: &mut Pace) {
     match entry {
-        Entry::Session(event, peer) => {
-            let peer = peer.map(|peer| peer.to_string()).unwrap_or_default();
-            write_event(event, &peer);
+        Entry::Session(event, origin) => {
+            let (peer, listener) = match origin {
+                Some((peer, port)) => (peer.to_string(), port.url.to_string()),
+                None => (String::new(), String::new()),
+            };
+            write_event(event, (&peer, &listener), pace);
         }
         Entry::Refused {
             peer,
@@ -184,7 +202,7 @@ fn write(entry: &Entry, pace: &mut Pace) {
     }
 }
 
-fn write_event(event: &Event, peer: &str) {
+fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
     match event {
         Event::Connected {
             client_id,
@@ -194,44 +212,42 @@ fn write_event(event: &Event, peer: &str) {
             ..
         } => {
             let (client, user) = (&**client_id, user.as_deref().unwrap_or(""));
-            let version = version_name(*version);
-            info!(
-                client,
-                user,
-                peer,
-                version,
-                resumed = session_present,
-                "connected"
-            );
+            let (version, resumed) = (version_name(*version), session_present);
+            info!(client, user, peer, listener, version, resumed, "connected");
         }
         Event::Disconnected {
-            client_id, reason, ..
+            client_id,
+            user,
+            connected_secs,
+            reason,
+            ..
         } => {
-            let (client, reason) = (&**client_id, reason.label());
-            info!(client, peer, reason, "disconnected");
+            let (client, user) = (&**client_id, user.as_deref().unwrap_or(""));
+            let (secs, reason) = (connected_secs, reason.label());
+            info!(client, user, peer, listener, reason, secs, "disconnected");
         }
         Event::SessionExpired { client_id } => info!(client = &**client_id, "session expired"),
         Event::PublishDenied { client_id, topic } => {
-            warn!(
-                client = &**client_id,
-                topic = &**topic,
-                "publish not permitted"
-            );
+            if let Some(held_back) = pace.admit("publish-denied") {
+                let (client, topic) = (&**client_id, &**topic);
+                warn!(client, topic, held_back, "publish not permitted");
+            }
         }
         Event::SubscribeDenied { client_id, filter } => {
-            warn!(
-                client = &**client_id,
-                filter = &**filter,
-                "subscribe not permitted"
-            );
+            if let Some(held_back) = pace.admit("subscribe-denied") {
+                let (client, filter) = (&**client_id, &**filter);
+                warn!(client, filter, held_back, "subscribe not permitted");
+            }
         }
         Event::Losing {
             client_id,
             topic,
             cause,
         } => {
-            let (client, topic) = (&**client_id, &**topic);
-            warn!(client, topic, cause, "reads too slowly and loses messages");
+            if let Some(held_back) = pace.admit("losing") {
+                let (client, topic) = (&**client_id, &**topic);
+                warn!(client, topic, cause, held_back, "loses messages");
+            }
         }
     }
 }
@@ -272,9 +288,9 @@ mod tests {
         for _ in 0..WAITING_MAX + 5 {
             journal.note(Entry::Shed { what: "test" });
         }
-        assert_eq!(journal.0.dropped.load(Ordering::Relaxed), 5);
         journal.flush();
-        assert_eq!(journal.0.dropped.load(Ordering::Relaxed), 0);
+        assert_eq!(journal.dropped(), 5);
+        assert_eq!(journal.0.dropped_told.load(Ordering::Relaxed), 5);
         assert!(journal.0.entries.is_empty());
     }
 

@@ -10,14 +10,15 @@ const SPANS: [(f64, &str); 3] = [(1.0, "1min"), (5.0, "5min"), (15.0, "15min")];
 /// What is averaged: the topic's name and the counter.
 type Counter = (&'static str, fn(&ShardReport) -> u64);
 
-const COUNTERS: [Counter; 8] = [
+const COUNTERS: [Counter; 9] = [
     ("load/messages/received", |sum| sum.stats.packets_received),
-    ("load/messages/sent", |sum| sum.stats.publishes_sent),
+    ("load/messages/sent", |sum| sum.stats.packets_sent),
     ("load/publish/received", |sum| sum.stats.publishes_received),
     ("load/publish/sent", |sum| sum.stats.publishes_sent),
     ("load/publish/dropped", |sum| sum.stats.publishes_dropped),
     ("load/bytes/received", |sum| sum.bytes_received),
     ("load/bytes/sent", |sum| sum.bytes_sent),
+    ("load/sockets", |sum| sum.stats.connects + sum.refused),
     ("load/connections", |sum| sum.stats.connects),
 ];
 

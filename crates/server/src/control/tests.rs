@@ -1,0 +1,230 @@
+//! The control socket of a server that runs inside the test.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Control;
+use crate::config::{Config, Sources};
+use crate::data_dir::DataDir;
+use crate::lifecycle::testing::Running;
+use crate::lifecycle::{Command, Reloaded};
+
+/// Bounds waits that do not end when something is broken.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// A server with a control socket, and no supervisor but the test.
+struct Server {
+    control: Control,
+    commands: Receiver<Command>,
+    running: Running,
+    folder: tempfile::TempDir,
+    _data_dir: DataDir,
+}
+
+impl Server {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data_dir = DataDir::open(folder.path()).unwrap();
+        let flags = [
+            ("listener.url", "mqtt://127.0.0.1:0"),
+            ("shards", "2"),
+            ("allow_anonymous", "true"),
+        ];
+        let config = Config::load(&Sources {
+            file: None,
+            environment: Vec::new(),
+            flags: flags
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .to_vec(),
+            read_file: Box::new(|_| Err(std::io::ErrorKind::NotFound.into())),
+        });
+        let running = Running::start(&config.unwrap());
+        let (sender, commands) = channel();
+        let control =
+            Control::start(&data_dir, running.backplane(), running.table(), &sender).unwrap();
+        control.note_ports(running.ports());
+        Self {
+            control,
+            commands,
+            running,
+            folder,
+            _data_dir: data_dir,
+        }
+    }
+
+    fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.folder.path().join("control.sock")).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream
+    }
+
+    /// One request, and the whole answer.
+    fn answer(&self, request: &Value) -> Value {
+        let mut stream = self.connect();
+        stream.write_all(format!("{request}\n").as_bytes()).unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        let answer: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(answer["v"], 1);
+        answer
+    }
+
+    /// What a request that succeeds is answered.
+    fn ok(&self, request: Value) -> Value {
+        let mut answer = self.answer(&request);
+        assert!(answer.get("error").is_none(), "{request}: {answer}");
+        answer["ok"].take()
+    }
+
+    /// An MQTT connection over the control socket, whose CONNECT was answered.
+    fn mqtt(&self, client_id: &str) -> UnixStream {
+        let mut stream = self.connect();
+        let mut request = b"{\"v\":1,\"verb\":\"mqtt\"}\n".to_vec();
+        let id_len = u8::try_from(client_id.len()).unwrap();
+        // The CONNECT follows in the same write: none of it may be lost.
+        request.extend([0x10, 12 + id_len, 0, 4]);
+        request.extend(b"MQTT\x04\x02\x00\x00\x00");
+        request.push(id_len);
+        request.extend(client_id.as_bytes());
+        stream.write_all(&request).unwrap();
+        assert_eq!(read(&mut stream, 17), b"{\"ok\":{},\"v\":1}\n\x20");
+        assert_eq!(read(&mut stream, 3), [2, 0, 0]);
+        stream
+    }
+
+    fn end(self) {
+        self.running.stop();
+        self.control.end();
+        assert!(!self.folder.path().join("control.sock").exists());
+    }
+}
+
+fn read(stream: &mut UnixStream, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    stream.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn status_has_what_an_operator_asks_for() {
+    let server = Server::start();
+    let path = server.folder.path().join("control.sock");
+    assert_eq!(
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let _client = server.mqtt("a");
+    let status = server.ok(json!({ "v": 1, "verb": "status", "sample_ms": 1 }));
+    assert_eq!(status["clients_connected"], 1);
+    assert_eq!(status["shards"].as_array().unwrap().len(), 2);
+    assert_eq!(status["listeners"][0]["anonymous"], true);
+    assert!(
+        status["listeners"][0]["url"]
+            .as_str()
+            .unwrap()
+            .starts_with("mqtt://127.0.0.1:")
+    );
+    assert!(status["rates"]["messages_in"].is_number() && status["latency"].is_object());
+    assert_eq!(status["reload"], Value::Null);
+    let done = Reloaded {
+        changed: vec!["log.level".into()],
+        waiting: Vec::new(),
+    };
+    server.control.note_reload("a test", &Ok(done));
+    let status = server.ok(json!({ "v": 1, "verb": "status" }));
+    assert_eq!(status["reload"]["changed"], json!(["log.level"]));
+    assert_eq!(status["rates"], Value::Null);
+    server
+        .control
+        .note_reload("a test", &Err("the file is gone".into()));
+    let status = server.ok(json!({ "v": 1, "verb": "status" }));
+    assert_eq!(status["reload"]["ok"], false);
+    server.end();
+}
+
+#[test]
+fn clients_are_listed_shown_and_kicked_wherever_they_live() {
+    let server = Server::start();
+    let mut clients: Vec<_> = (0..8)
+        .map(|n| server.mqtt(&format!("client-{n}")))
+        .collect();
+    let page = server.ok(json!({ "v": 1, "verb": "clients.ls", "limit": 3, "offset": 4 }));
+    let ids = page["clients"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|client| &client["client_id"]);
+    assert_eq!(
+        ids.collect::<Vec<_>>(),
+        ["client-4", "client-5", "client-6"]
+    );
+    assert_eq!(
+        (&page["total"], &page["truncated"]),
+        (&json!(8), &json!(true))
+    );
+    // SUBSCRIBE 1, room/#, QoS 0; SUBACK.
+    clients[3]
+        .write_all(b"\x82\x0b\0\x01\0\x06room/#\0")
+        .unwrap();
+    assert_eq!(read(&mut clients[3], 5), [0x90, 3, 0, 1, 0]);
+    let shown = server.ok(json!({ "v": 1, "verb": "clients.show", "client_id": "client-3" }));
+    assert_eq!(shown["filters"], json!(["room/#"]));
+    assert_eq!(shown["connection"]["version"], "3.1.1");
+    let topics = server.ok(json!({ "v": 1, "verb": "topics", "containing": "room" }));
+    assert_eq!(
+        topics["filters"],
+        json!([{ "zone": 0, "filter": "room/#", "subscribers": 1 }])
+    );
+    server.ok(json!({ "v": 1, "verb": "clients.kick", "client_id": "client-3" }));
+    assert_eq!(clients[3].read(&mut [0]).unwrap(), 0);
+    let again = server.answer(&json!({ "v": 1, "verb": "clients.show", "client_id": "client-3" }));
+    assert_eq!(again["code"], "not-found");
+    server.end();
+}
+
+#[test]
+fn commands_reach_the_supervisor_and_its_answer_comes_back() {
+    let server = Server::start();
+    let mut asking = server.connect();
+    asking
+        .write_all(b"{\"v\":1,\"verb\":\"reload\"}\n")
+        .unwrap();
+    match server.commands.recv_timeout(DEADLINE).unwrap() {
+        Command::Reload(_, Some(answer)) => answer.send(Err("line 3: what?".into())).unwrap(),
+        _ => panic!("not a reload"),
+    }
+    let mut line = String::new();
+    BufReader::new(asking).read_line(&mut line).unwrap();
+    let expected = r#"{"code":"reload-failed","error":"line 3: what?","v":1}"#;
+    assert_eq!(line.trim_end(), expected);
+    server.ok(json!({ "v": 1, "verb": "stop" }));
+    assert!(matches!(
+        server.commands.recv_timeout(DEADLINE),
+        Ok(Command::Stop(_))
+    ));
+    server.end();
+}
+
+#[test]
+fn what_is_no_request_is_answered_and_what_has_no_end_is_closed() {
+    let server = Server::start();
+    assert_eq!(
+        server.answer(&json!({ "v": 1, "verb": "fly" }))["code"],
+        "unknown-verb"
+    );
+    assert_eq!(
+        server.answer(&json!({ "v": 9, "verb": "status" }))["code"],
+        "version"
+    );
+    assert_eq!(server.answer(&json!([]))["code"], "bad-request");
+    let mut endless = server.connect();
+    // The server closes without reading all, which this end may see as a broken pipe.
+    let _ = endless.write_all(&vec![b'x'; 200_000]);
+    assert!(matches!(endless.read(&mut [0]), Ok(0) | Err(_)));
+    server.end();
+}
