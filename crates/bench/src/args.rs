@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, Subcommand};
 use stentor_client::Url;
 
+use crate::affinity::Placement;
 use crate::error::BenchError;
 use crate::floor::FloorKind;
 use crate::scenario::connect::Connect;
@@ -213,6 +214,9 @@ pub(crate) struct PingPongArgs {
     /// Bytes per message
     #[arg(long, default_value_t = 100)]
     payload: usize,
+    /// Where server and clients run [default: together and apart in turn; free with --target]
+    #[arg(long, value_enum)]
+    placement: Option<Placement>,
     /// Seconds to measure
     #[arg(long, default_value_t = 5.0, value_parser = seconds)]
     seconds: f64,
@@ -267,6 +271,7 @@ impl FanoutArgs {
             version: self.common.version,
             warmup: Duration::from_secs_f64(self.warmup),
             seconds: Duration::from_secs_f64(self.seconds),
+            grace: Duration::from_secs(5),
             workers: self
                 .workers
                 .unwrap_or_else(|| subscribers.div_ceil(CONNECTIONS_PER_WORKER))
@@ -318,15 +323,25 @@ impl ConnectArgs {
 }
 
 impl PingPongArgs {
-    pub(crate) fn workload(&self) -> Result<Box<dyn Workload>, BenchError> {
-        let workload = PingPong {
-            payload: self.payload,
-            version: self.common.version,
-            warmup: Duration::from_secs_f64(self.warmup),
-            seconds: Duration::from_secs_f64(self.seconds),
+    pub(crate) fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
+        let placements = match self.placement {
+            Some(placement) => vec![placement],
+            None if self.common.target.is_some() => vec![Placement::Free],
+            None => vec![Placement::Together, Placement::Apart],
         };
-        workload.check()?;
-        Ok(Box::new(workload))
+        let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
+        for placement in placements {
+            let workload = PingPong {
+                payload: self.payload,
+                version: self.common.version,
+                placement,
+                warmup: Duration::from_secs_f64(self.warmup),
+                seconds: Duration::from_secs_f64(self.seconds),
+            };
+            workload.check()?;
+            workloads.push(Box::new(workload));
+        }
+        Ok(workloads)
     }
 }
 

@@ -183,13 +183,14 @@ impl Floor {
             let waiting = std::mem::take(&mut peer.unsent);
             send(&mut peer, &waiting);
         }
-        if !event.is_readable() || self.read(index, &mut peer, scratch) {
+        if !event.is_readable() || self.read(index, &mut peer, scratch, event.is_read_closed()) {
             self.peers[index] = Some(peer);
         }
     }
 
-    /// Reads until the socket is drained; `false` if the peer is gone.
-    fn read(&mut self, index: usize, peer: &mut Peer, scratch: &mut [u8]) -> bool {
+    /// Reads until the socket is drained; `false` if the peer is gone. The end may come with the
+    /// same event as the last bytes (`closed`).
+    fn read(&mut self, index: usize, peer: &mut Peer, scratch: &mut [u8], closed: bool) -> bool {
         loop {
             let kept = peer.carry.len();
             if kept == scratch.len() {
@@ -213,7 +214,7 @@ impl Floor {
                 send(peer, &self.answers);
                 self.answers.clear();
             }
-            if kept + read < scratch.len() {
+            if kept + read < scratch.len() && !closed {
                 return true;
             }
         }

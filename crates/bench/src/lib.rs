@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod affinity;
 mod args;
 mod clock;
 mod error;
@@ -78,7 +79,7 @@ fn dispatch(args: Args) -> Result<Verdict, BenchError> {
         Command::Subscribe(args) => measure_all(args.workloads(), &args.common),
         Command::Idle(args) => measure_all(vec![args.workload()], &args.common),
         Command::Connect(args) => measure_all(vec![args.workload()], &args.common),
-        Command::Pingpong(args) => measure_all(vec![args.workload()?], &args.common),
+        Command::Pingpong(args) => measure_all(args.workloads()?, &args.common),
     }
 }
 

@@ -17,10 +17,10 @@ use crate::error::{BenchError, Doing};
 /// The longest latency that a histogram tells apart: one minute.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
-/// A latency histogram in nanoseconds: microsecond resolution, three significant digits.
+/// A latency histogram in nanoseconds: a tenth of a microsecond, three significant digits.
 pub(crate) fn histogram() -> Histogram<u64> {
     // These bounds are valid, which is all that can go wrong; the default would be as good.
-    Histogram::new_with_bounds(1_000, LATENCY_NS_MAX, 3)
+    Histogram::new_with_bounds(100, LATENCY_NS_MAX, 3)
         .unwrap_or_else(|_| unreachable!("constant bounds are valid"))
 }
 

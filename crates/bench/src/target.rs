@@ -145,6 +145,11 @@ impl Running {
         })
     }
 
+    /// The server's process, if it is known.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.pid
+    }
+
     /// CPU seconds so far; `None` if its process is unknown.
     pub(crate) fn cpu_s(&self) -> Option<f64> {
         self.pid.and_then(process::cpu_s)

@@ -172,13 +172,18 @@ fn push_packet(out: &mut Vec<u8>, first: u8, body: &[u8]) {
     out.extend_from_slice(body);
 }
 
-/// Appends a CONNECT with clean start and keep-alive off.
+/// Seconds of keep-alive: longer than any measurement, so that no pings disturb it, and not "off",
+/// since real clients cost their server a timer (and rumqttd refuses those that do not).
+const KEEP_ALIVE_SECS: u16 = 3_600;
+
+/// Appends a CONNECT with clean start.
 pub(crate) fn push_connect(out: &mut Vec<u8>, version: Version, client_id: &str, login: &Login) {
     let mut flags = 0x02;
     flags |= if login.username.is_some() { 0x80 } else { 0 };
     flags |= if login.password.is_some() { 0x40 } else { 0 };
     let level = if version.is_v5() { 5 } else { 4 };
-    let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', level, flags, 0, 0];
+    let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', level, flags];
+    body.extend_from_slice(&KEEP_ALIVE_SECS.to_be_bytes());
     if version.is_v5() {
         body.push(0);
     }
@@ -391,7 +396,7 @@ mod tests {
         push_connect(&mut out, Version::V311, "c", &login);
         assert_eq!(
             out,
-            b"\x10\x13\x00\x04MQTT\x04\xc2\x00\x00\x00\x01c\x00\x01u\x00\x01p"
+            b"\x10\x13\x00\x04MQTT\x04\xc2\x0e\x10\x00\x01c\x00\x01u\x00\x01p"
         );
         out.clear();
         push_subscribe(&mut out, Version::V5, 9, "t", 1);

@@ -142,7 +142,9 @@ impl Press {
             let window = self.shared.window();
             let mut sent = false;
             for index in 0..self.publishers.len() {
-                let end = self.shared.low(index).saturating_add(window);
+                // Nobody left to listen: the mark is at the end of all numbers.
+                let low = self.shared.low(index);
+                let end = if low == u64::MAX { 0 } else { low + window };
                 let now = now_ns();
                 sent |= self.pump(index, |sequence| (sequence < end).then_some(now));
                 self.settle(index);

@@ -20,9 +20,6 @@ use crate::wire::{self, Frame, Version};
 
 const READ_BYTES: usize = 256 * 1_024;
 
-/// What is still on its way is waited for as long as something arrives, and this long after.
-const GRACE: Duration = Duration::from_secs(5);
-
 /// What a receiver thread is told.
 #[derive(Debug)]
 pub(crate) struct Orders {
@@ -36,6 +33,8 @@ pub(crate) struct Orders {
     /// The most messages that a publisher keeps outstanding; 0 if nobody needs to know how far
     /// the slowest subscriber is.
     pub(crate) window_max: u64,
+    /// What is still on its way is waited for as long as something arrives, and this long after.
+    pub(crate) grace: Duration,
 }
 
 /// What a receiver thread has seen.
@@ -81,7 +80,7 @@ pub(crate) fn run(mut poll: Poll, clients: Vec<Client>, orders: Orders) -> Recei
             (last_delivered, last_ns) = (receiver.tally.delivered, now_ns());
         }
         if receiver.orders.shared.is_finished() {
-            let waited = now_ns().saturating_sub(last_ns) > as_ns(GRACE);
+            let waited = now_ns().saturating_sub(last_ns) > as_ns(receiver.orders.grace);
             if waited || (events.is_empty() && receiver.is_complete()) {
                 break;
             }
@@ -169,7 +168,7 @@ impl Receiver {
         self.begin_turn();
         for index in 0..self.subscribers.len() {
             if !self.subscribers[index].carry.is_empty() {
-                self.read(index);
+                self.read(index, false);
             }
         }
         self.end_turn();
@@ -200,12 +199,13 @@ impl Receiver {
             self.subscribers[index].send(&[]);
         }
         if event.is_readable() {
-            self.read(index);
+            self.read(index, event.is_read_closed());
         }
     }
 
-    /// Reads until the socket is drained.
-    fn read(&mut self, index: usize) {
+    /// Reads until the socket is drained: after a short read nothing is left but, if `closed`, the
+    /// end, which comes with the same event as the last bytes.
+    fn read(&mut self, index: usize, closed: bool) {
         let subscriber = &mut self.subscribers[index];
         let before = subscriber.checker.next();
         loop {
@@ -245,7 +245,7 @@ impl Receiver {
                 subscriber.send(&self.answers);
                 self.answers.clear();
             }
-            if filled < self.scratch.len() {
+            if filled < self.scratch.len() && !closed {
                 break;
             }
         }

@@ -118,7 +118,7 @@ impl Shared {
             .store(low, Ordering::SeqCst);
     }
 
-    /// Everything below has reached all subscribers of this publisher.
+    /// Everything below has reached all subscribers of this publisher; `u64::MAX` if none is left.
     pub(crate) fn low(&self, publisher: usize) -> u64 {
         (0..self.receivers)
             .map(|receiver| {

@@ -1,6 +1,8 @@
 //! A3, massive-connection messaging: a few publishers, thousands of subscribers.
 
 mod load;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -37,7 +39,7 @@ const WINDOW: Metric = Metric::new("window_messages", "window", Unit::Count);
 /// Bytes of all messages outstanding at the largest window: what the kernel's buffers hold.
 const OUTSTANDING_BYTES_MAX: usize = 512 * 1_024 * 1_024;
 /// Bytes outstanding per subscriber at the largest window.
-const BACKLOG_BYTES_MAX: usize = 512 * 1_024;
+const BACKLOG_BYTES_MAX: usize = 64 * 1_024;
 /// Ethernet, IP and TCP headers of a small segment, as a share of a link would count them.
 const FRAME_BYTES: f64 = 78.0;
 
@@ -77,6 +79,8 @@ pub(crate) struct Fanout {
     pub(crate) version: Version,
     pub(crate) warmup: Duration,
     pub(crate) seconds: Duration,
+    /// How long to wait for what is still on its way after the last arrival.
+    pub(crate) grace: Duration,
     /// Receiver threads.
     pub(crate) workers: usize,
     /// Messages outstanding per publisher at rate max; found by ramping if `None`.

@@ -8,6 +8,7 @@ use mio::Poll;
 use serde_json::{Map, Value, json};
 
 use super::run_id;
+use crate::affinity::Placement;
 use crate::clock::{as_ns, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
@@ -34,6 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct PingPong {
     pub(crate) payload: usize,
     pub(crate) version: Version,
+    pub(crate) placement: Placement,
     pub(crate) warmup: Duration,
     pub(crate) seconds: Duration,
 }
@@ -56,9 +58,14 @@ impl Workload for PingPong {
 
     fn title(&self) -> String {
         format!(
-            "pingpong: two clients, {} B there and back, QoS 0, MQTT {}",
+            "pingpong: two clients, {} B there and back, QoS 0, MQTT {}, {}",
             self.payload,
-            self.version.as_str()
+            self.version.as_str(),
+            match self.placement {
+                Placement::Together => "server and clients on one processor",
+                Placement::Apart => "server and clients on a processor each",
+                Placement::Free => "placed by the scheduler",
+            }
         )
     }
 
@@ -66,6 +73,7 @@ impl Workload for PingPong {
         let value = json!({
             "payload_bytes": self.payload,
             "version": self.version.as_str(),
+            "placement": self.placement.as_str(),
             "warmup_seconds": self.warmup.as_secs_f64(),
             "seconds": self.seconds.as_secs_f64(),
         });
@@ -105,8 +113,14 @@ impl Workload for PingPong {
         progress.show("playing");
         let (plan, run) = (self.clone(), run_id());
         let (login, endpoint) = (running.login.clone(), running.endpoint.clone());
+        if !self.placement.place_server(running.pid()) {
+            return Err(BenchError::usage(
+                "cannot place the server on a processor: use --placement free (or --pid)",
+            ));
+        }
         let cpu_s = running.cpu_s();
         let match_ = join(spawn("players", move || {
+            plan.placement.place_generator();
             let mut poll = Poll::new().doing("open a poll")?;
             let crowd = crowd::open(
                 &mut poll,

@@ -140,7 +140,8 @@ impl Load<'_> {
             }
             if rate > best_rate {
                 (best_window, best_rate) = (window, rate);
-            } else if rate < best_rate * 0.8 {
+            } else if rate < best_rate * 0.3 {
+                // Beyond all noise: it only gets worse.
                 break;
             }
             window *= 2;
@@ -179,6 +180,7 @@ impl Load<'_> {
                     publishers: job.plan.publishers,
                     version: job.plan.version,
                     window_max,
+                    grace: job.plan.grace,
                 };
                 Ok(receiver::run(poll, clients, orders))
             })?);
