@@ -1,17 +1,48 @@
 //! The `stentor` command.
 
+#![forbid(unsafe_code)]
+
+mod admin;
+mod check_config;
+mod connect;
+mod control;
+mod failure;
+mod format;
+mod hash_password;
+mod json;
+mod password;
+mod payload;
+mod property;
+mod publish;
+mod request;
 mod serve;
+mod subscribe;
+mod time;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use failure::{EXIT_CODES, Failure};
+
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A communication server that speaks MQTT.
+const EXAMPLES: &str = "\
+Examples:
+  stentor serve --allow-anonymous              a server for this machine, data in ./data
+  stentor sub -v -t 'sensors/#'                show what is published below sensors/
+  stentor pub -t sensors/attic -m 21.5 -r      publish, and keep it as the topic's last message
+  stentor rr -t sum -e sum/answer -m '1 2'     ask, and wait for the answer
+  stentor status                               how the server is doing
+  stentor hash-password                        make a password_hash for a user
+
+pub, sub and rr take mosquitto's letters and talk to any MQTT server. Without a host they ask the
+server that runs on --data-dir, where its own Unix user needs no password.";
+
+/// A communication server that speaks MQTT, and the commands that go with it.
 #[derive(Debug, Parser)]
-#[command(name = "stentor", version, propagate_version = true)]
+#[command(name = "stentor", version, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -19,12 +50,64 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a server.
-    Serve(serve::Serve),
+    /// Run a server
+    Serve(Box<serve::Serve>),
+    /// Check the configuration without starting a server
+    CheckConfig(check_config::CheckConfig),
+    /// Print a sample configuration file, or the reference of all keys
+    Config(check_config::Print),
+    /// Publish messages
+    #[command(disable_help_flag = true, disable_version_flag = true, after_help = EXIT_CODES)]
+    Pub(Box<publish::Pub>),
+    /// Subscribe and print what arrives
+    #[command(disable_help_flag = true, disable_version_flag = true, after_help = EXIT_CODES)]
+    Sub(Box<subscribe::Sub>),
+    /// Publish a request and print the answer
+    #[command(disable_help_flag = true, disable_version_flag = true, after_help = EXIT_CODES)]
+    Rr(Box<request::Rr>),
+    /// Show how the running server is doing
+    Status(admin::Status),
+    /// List, show or disconnect the clients of the running server
+    Clients(admin::Clients),
+    /// List topic filters and retained topics of the running server
+    Topics(admin::Topics),
+    /// Make the running server read its configuration again
+    Reload(admin::Reload),
+    /// Stop the running server
+    Stop(admin::Stop),
+    /// Hash a password for `password_hash` in the configuration
+    HashPassword(hash_password::HashPassword),
+    /// Measure servers
+    Bench(Box<stentor_bench::Args>),
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
-        Command::Serve(serve) => serve.run(),
+    let arguments = property::join(std::env::args_os());
+    let result = match Cli::parse_from(arguments).command {
+        Command::Serve(serve) => return serve.run(),
+        Command::Bench(bench) => return stentor_bench::run(*bench),
+        Command::CheckConfig(command) => command.run(),
+        Command::Config(command) => command.run(),
+        Command::Pub(command) => command.run(),
+        Command::Sub(command) => command.run(),
+        Command::Rr(command) => command.run(),
+        Command::Status(command) => command.run(),
+        Command::Clients(command) => command.run(),
+        Command::Topics(command) => command.run(),
+        Command::Reload(command) => command.run(),
+        Command::Stop(command) => command.run(),
+        Command::HashPassword(command) => command.run(),
+    };
+    result.map_or_else(Failure::report, |()| ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
     }
 }

@@ -66,15 +66,22 @@ impl Serve {
         let single = [
             ("data_dir", self.data_dir),
             ("shards", self.shards),
-            ("allow_anonymous", self.allow_anonymous.then(|| "true".to_owned())),
+            (
+                "allow_anonymous",
+                self.allow_anonymous.then(|| "true".to_owned()),
+            ),
             ("log.level", self.log_level),
             ("log.format", self.log_format),
             ("tls.certificate", self.tls_certificate),
             ("tls.key", self.tls_key),
         ];
-        let single =
-            single.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
-        let listen = self.listen.into_iter().map(|url| ("listener.url".to_owned(), url));
+        let single = single
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        let listen = self
+            .listen
+            .into_iter()
+            .map(|url| ("listener.url".to_owned(), url));
         single.chain(listen).collect()
     }
 }

@@ -1,0 +1,348 @@
+//! Commands for the running server: `status`, `clients`, `topics`, `reload` and `stop`.
+
+mod table;
+
+use std::io::{self, Write};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::control::Local;
+use crate::failure::Failure;
+use table::{Table, bytes, duration, paragraphs, plain};
+
+/// Shows connections, sessions, rates, losses, latencies and queue depths.
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// Measure rates over this many milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 500)]
+    sample_ms: u64,
+    #[command(flatten)]
+    local: Local,
+}
+
+impl Status {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let request = json!({ "verb": "status", "sample_ms": self.sample_ms });
+        let status = self.local.ask(request)?;
+        show(&self.local, &status, || status_text(&status))
+    }
+}
+
+fn status_text(status: &Value) -> String {
+    let uptime = duration(status["uptime_secs"].as_u64().unwrap_or(0));
+    let mut text = format!(
+        "stentor {}, process {}, up {uptime}\n\n",
+        plain(&status["version"]),
+        plain(&status["pid"])
+    );
+    let mut listeners = Table::new(&["LISTENER", "CONNECTIONS", "ANONYMOUS"]);
+    for listener in status["listeners"].as_array().into_iter().flatten() {
+        let anonymous = if listener["anonymous"] == true {
+            "yes"
+        } else {
+            "no"
+        };
+        listeners.row([
+            plain(&listener["url"]),
+            plain(&listener["connections"]),
+            anonymous.into(),
+        ]);
+    }
+    text += &listeners.render();
+    text += "\n";
+    let of = |path: &str| plain(status.pointer(path).unwrap_or(&Value::Null));
+    let retained_bytes = status
+        .pointer("/retained/bytes")
+        .and_then(Value::as_u64)
+        .unwrap_or(0);
+    let mut counters = Table::new(&["", "NOW", "", "PER SECOND", "", "SINCE START"]);
+    let rows = [
+        (
+            "connections",
+            "/connections",
+            "connects",
+            "connects",
+            "/connects",
+        ),
+        (
+            "sessions",
+            "/sessions",
+            "messages in",
+            "messages_in",
+            "/messages_in",
+        ),
+        (
+            "subscriptions",
+            "/subscriptions",
+            "messages out",
+            "messages_out",
+            "/messages_out",
+        ),
+        (
+            "retained",
+            "/retained/messages",
+            "dropped",
+            "messages_dropped",
+            "/messages_dropped",
+        ),
+        (
+            "logins waiting",
+            "/logins_waiting",
+            "bytes in",
+            "bytes_in",
+            "/bytes_in",
+        ),
+        (
+            "log lines lost",
+            "/log_lines_dropped",
+            "bytes out",
+            "bytes_out",
+            "/bytes_out",
+        ),
+    ];
+    for (now_name, now, name, rate, total) in rows {
+        let rate = of(&format!("/rates/{rate}"));
+        counters.row([
+            now_name.into(),
+            of(now),
+            name.into(),
+            rate,
+            name.into(),
+            of(total),
+        ]);
+    }
+    text += &counters.render();
+    text += &format!("\nretained messages take {}\n", bytes(retained_bytes));
+    let mut shards = Table::new(&["SHARD", "CONNECTIONS", "LATENCY", "QUEUES"]);
+    for shard in status["shards"].as_array().into_iter().flatten() {
+        let cells = ["shard", "connections", "latency", "queues"].map(|key| plain(&shard[key]));
+        shards.row(cells);
+    }
+    text += "\n";
+    text += &shards.render();
+    for (title, key) in [("losses", "/losses"), ("last reload", "/reload")] {
+        match status.pointer(key) {
+            None | Some(Value::Null) => {}
+            Some(value) => text += &format!("\n{title}: {}\n", plain(value)),
+        }
+    }
+    text
+}
+
+/// The clients of the running server.
+#[derive(Debug, Args)]
+pub(crate) struct Clients {
+    #[command(subcommand)]
+    command: ClientsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ClientsCommand {
+    /// List sessions, connected or away
+    Ls(Ls),
+    /// Show one client with its subscriptions
+    Show(One),
+    /// Disconnect a client
+    Kick(Kick),
+}
+
+#[derive(Debug, Args)]
+struct Ls {
+    /// Only ids that contain this
+    containing: Option<String>,
+    #[command(flatten)]
+    page: Page,
+    #[command(flatten)]
+    local: Local,
+}
+
+#[derive(Debug, Args)]
+struct Page {
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    limit: usize,
+    /// Leave out this many first
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: usize,
+}
+
+#[derive(Debug, Args)]
+struct One {
+    /// Client id
+    client_id: String,
+    /// Number of its zone
+    #[arg(long, default_value_t = 0)]
+    zone: u32,
+    #[command(flatten)]
+    local: Local,
+}
+
+#[derive(Debug, Args)]
+struct Kick {
+    #[command(flatten)]
+    one: One,
+    /// End its session too
+    #[arg(long)]
+    end_session: bool,
+}
+
+impl Clients {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.command {
+            ClientsCommand::Ls(ls) => {
+                let answer = ls.local.ask(json!({
+                    "verb": "clients.ls",
+                    "containing": ls.containing.unwrap_or_default(),
+                    "limit": ls.page.limit,
+                    "offset": ls.page.offset,
+                }))?;
+                show(&ls.local, &answer, || clients_text(&answer))
+            }
+            ClientsCommand::Show(one) => {
+                let request =
+                    json!({ "verb": "clients.show", "client_id": one.client_id, "zone": one.zone });
+                let answer = one.local.ask(request)?;
+                show(&one.local, &answer, || paragraphs(&answer))
+            }
+            ClientsCommand::Kick(Kick { one, end_session }) => {
+                let answer = one.local.ask(json!({
+                    "verb": "clients.kick",
+                    "client_id": one.client_id,
+                    "zone": one.zone,
+                    "end_session": end_session,
+                }))?;
+                show(&one.local, &answer, || {
+                    format!("{} is disconnected\n", one.client_id)
+                })
+            }
+        }
+    }
+}
+
+fn clients_text(answer: &Value) -> String {
+    let heads = [
+        "CLIENT",
+        "USER",
+        "PEER",
+        "VERSION",
+        "CONNECTED",
+        "SUBSCRIPTIONS",
+        "WAITING",
+    ];
+    let mut table = Table::new(&heads);
+    for client in answer["clients"].as_array().into_iter().flatten() {
+        let connection = &client["connection"];
+        let connected = match connection["connected_secs"].as_u64() {
+            Some(secs) => duration(secs),
+            None => "away".into(),
+        };
+        table.row([
+            plain(&client["client_id"]),
+            plain(&client["user"]),
+            plain(&connection["peer"]),
+            plain(&connection["version"]),
+            connected,
+            plain(&client["subscriptions"]),
+            plain(&client["waiting"]),
+        ]);
+    }
+    let mut text = table.render();
+    if answer["truncated"] == true {
+        let total = plain(&answer["total"]);
+        text += &format!("… of {total}; --limit and --offset show others\n");
+    }
+    text
+}
+
+/// Lists topic filters with their subscribers, and retained topics.
+#[derive(Debug, Args)]
+pub(crate) struct Topics {
+    /// Only those that contain this
+    containing: Option<String>,
+    #[command(flatten)]
+    page: Page,
+    #[command(flatten)]
+    local: Local,
+}
+
+impl Topics {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let answer = self.local.ask(json!({
+            "verb": "topics",
+            "containing": self.containing.unwrap_or_default(),
+            "limit": self.page.limit,
+            "offset": self.page.offset,
+        }))?;
+        show(&self.local, &answer, || topics_text(&answer))
+    }
+}
+
+fn topics_text(answer: &Value) -> String {
+    let mut filters = Table::new(&["FILTER", "SUBSCRIBERS"]);
+    for entry in answer["filters"].as_array().into_iter().flatten() {
+        filters.row([plain(&entry["filter"]), plain(&entry["subscribers"])]);
+    }
+    let mut retained = Table::new(&["RETAINED TOPIC", "BYTES"]);
+    for entry in answer["retained"].as_array().into_iter().flatten() {
+        retained.row([plain(&entry["topic"]), plain(&entry["bytes"])]);
+    }
+    let mut text = format!("{}\n{}", filters.render(), retained.render());
+    if answer["truncated"] == true {
+        text += "… and more; --limit and --offset show others\n";
+    }
+    text
+}
+
+/// Makes the running server read its configuration again.
+#[derive(Debug, Args)]
+pub(crate) struct Reload {
+    #[command(flatten)]
+    local: Local,
+}
+
+impl Reload {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let answer = self.local.ask(json!({ "verb": "reload" }))?;
+        show(&self.local, &answer, || {
+            let mut text = match answer["changed"].as_array() {
+                Some(keys) if !keys.is_empty() => {
+                    format!("reloaded; changed: {}\n", plain(&answer["changed"]))
+                }
+                _ => "reloaded; nothing has changed\n".to_owned(),
+            };
+            if answer["waiting"]
+                .as_array()
+                .is_some_and(|keys| !keys.is_empty())
+            {
+                text += &format!("waiting for a restart: {}\n", plain(&answer["waiting"]));
+            }
+            text
+        })
+    }
+}
+
+/// Stops the running server, as SIGTERM does.
+#[derive(Debug, Args)]
+pub(crate) struct Stop {
+    #[command(flatten)]
+    local: Local,
+}
+
+impl Stop {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let answer = self.local.ask(json!({ "verb": "stop" }))?;
+        show(&self.local, &answer, || "the server stops\n".to_owned())
+    }
+}
+
+fn show(local: &Local, answer: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    let text = if local.json {
+        format!("{answer}\n")
+    } else {
+        text()
+    };
+    io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|error| Failure::output(&error))
+}

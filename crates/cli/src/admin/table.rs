@@ -1,0 +1,166 @@
+//! Tables for people.
+
+use std::io::{self, IsTerminal};
+
+use serde_json::Value;
+
+/// Rows under heads, as wide as their contents.
+#[derive(Debug)]
+pub(super) struct Table {
+    heads: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(super) fn new(heads: &[&str]) -> Self {
+        Self {
+            heads: heads.iter().map(|&head| head.to_owned()).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    pub(super) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        debug_assert_eq!(N, self.heads.len(), "a cell for each head");
+        self.rows.push(cells.into());
+    }
+
+    /// The text; its heads are bold where somebody looks at a terminal.
+    pub(super) fn render(&self) -> String {
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        self.render_with(io::stdout().is_terminal() && !no_color)
+    }
+
+    fn render_with(&self, is_bold: bool) -> String {
+        let width = |column: usize| {
+            let cells = self.rows.iter().chain([&self.heads]);
+            cells
+                .map(|row| row[column].chars().count())
+                .max()
+                .unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.heads.len()).map(width).collect();
+        let line = |row: &Vec<String>| {
+            let cells = row
+                .iter()
+                .zip(&widths)
+                .map(|(cell, &width)| format!("{cell:<width$}"));
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        let mut text = line(&self.heads);
+        if is_bold {
+            text = format!("\u{1B}[1m{text}\u{1B}[0m");
+        }
+        text.push('\n');
+        for row in &self.rows {
+            text += &line(row);
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// A value for people: no quotes, `-` for nothing. Control characters, which a client may have put
+/// into its id, do not reach the terminal.
+pub(super) fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "-".into(),
+        Value::String(text) => {
+            let escaped = text.chars().map(|char| {
+                if char.is_control() {
+                    char.escape_default().to_string()
+                } else {
+                    char.to_string()
+                }
+            });
+            escaped.collect()
+        }
+        Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(", "),
+        Value::Object(object) => {
+            let pairs = object.iter().map(|(name, value)| match value {
+                Value::Object(_) => format!("{name} ({})", plain(value)),
+                _ => format!("{name} {}", plain(value)),
+            });
+            pairs.collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// One line for each key of an object.
+pub(super) fn paragraphs(value: &Value) -> String {
+    let Value::Object(object) = value else {
+        return format!("{}\n", plain(value));
+    };
+    let width = object
+        .keys()
+        .map(|name| name.chars().count())
+        .max()
+        .unwrap_or(0);
+    let lines = object
+        .iter()
+        .map(|(name, value)| format!("{name:<width$}  {}\n", plain(value)));
+    lines.collect()
+}
+
+/// `3d 4h`, `5m 6s`: the two largest units.
+pub(super) fn duration(secs: u64) -> String {
+    let (minutes, hours, days) = (secs / 60, secs / 3_600, secs / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{secs}s"),
+        (0, 0, minutes) => format!("{minutes}m {}s", secs % 60),
+        (0, hours, _) => format!("{hours}h {}m", minutes % 60),
+        (days, ..) => format!("{days}d {}h", hours % 24),
+    }
+}
+
+/// `1.5 MiB`.
+pub(super) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let mut size = bytes as f64;
+    let mut unit = "B";
+    for next in UNITS {
+        if size < 1_024.0 {
+            break;
+        }
+        size /= 1_024.0;
+        unit = next;
+    }
+    if unit == "B" {
+        format!("{bytes} B")
+    } else {
+        format!("{size:.1} {unit}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn columns_are_as_wide_as_their_contents() {
+        let mut table = Table::new(&["A", "LONG"]);
+        table.row(["wide".into(), "x".into()]);
+        assert_eq!(table.render_with(false), "A     LONG\nwide  x\n");
+        assert!(
+            table
+                .render_with(true)
+                .starts_with("\u{1B}[1mA     LONG\u{1B}[0m\n")
+        );
+    }
+
+    #[test]
+    fn values_are_shown_without_their_syntax() {
+        assert_eq!(
+            plain(&json!({"a": 1, "b": {"c": [1, "x"]}})),
+            "a 1, b (c 1, x)"
+        );
+        assert_eq!(plain(&json!(null)), "-");
+        assert_eq!(plain(&json!("a\u{1B}[2J")), "a\\u{1b}[2J");
+        assert_eq!(duration(59), "59s");
+        assert_eq!(duration(3_599), "59m 59s");
+        assert_eq!(duration(90_000), "1d 1h");
+        assert_eq!(bytes(1_023), "1023 B");
+        assert_eq!(bytes(1_572_864), "1.5 MiB");
+    }
+}

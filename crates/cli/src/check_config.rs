@@ -1,0 +1,63 @@
+//! `stentor check-config` and `stentor config`.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use stentor_server::config::{self, Config, Sources};
+
+use crate::failure::Failure;
+
+/// The exit code for a configuration that is wrong: `EX_CONFIG`, as of `stentor serve`.
+const EXIT_CONFIG: u8 = 78;
+
+/// Reads the configuration as `stentor serve` would, environment included, and says what is wrong.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 the configuration is good, 78 it is not.")]
+pub(crate) struct CheckConfig {
+    /// The configuration file
+    #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG")]
+    config: Option<PathBuf>,
+}
+
+impl CheckConfig {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let sources = Sources::from_process(self.config, Vec::new());
+        let config = Config::load(&sources)
+            .map_err(|error| Failure::with_code(EXIT_CONFIG, error.to_string()))?;
+        let mut out = io::stdout().lock();
+        let written = config
+            .warnings
+            .iter()
+            .try_for_each(|warning| writeln!(out, "warning: {warning}"))
+            .and_then(|()| writeln!(out, "the configuration is good"));
+        written.map_err(|error| Failure::output(&error))
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Document {
+    /// A configuration file with every key and its default
+    Sample,
+    /// A page that describes every key
+    Reference,
+}
+
+/// Prints documents about the configuration.
+#[derive(Debug, Args)]
+pub(crate) struct Print {
+    #[arg(value_enum)]
+    document: Document,
+}
+
+impl Print {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let text = match self.document {
+            Document::Sample => config::sample(),
+            Document::Reference => config::reference(),
+        };
+        io::stdout()
+            .write_all(text.as_bytes())
+            .map_err(|error| Failure::output(&error))
+    }
+}

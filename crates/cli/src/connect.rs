@@ -1,0 +1,447 @@
+//! What `pub`, `sub` and `rr` have in common: which server, who, and how.
+
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+use stentor_client::{
+    Client, ClientError, Options, Property, QoS, Scheme, TlsOptions, Url, Version, Will,
+};
+
+use crate::control;
+use crate::failure::Failure;
+use crate::password;
+use crate::property::Properties;
+
+/// The connection.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct Connect {
+    /// Server's name or address [default: the server on --data-dir, else localhost]
+    #[arg(short = 'h', long)]
+    host: Option<String>,
+    /// Port [default: 1883, with TLS 8883]
+    #[arg(short, long)]
+    port: Option<u16>,
+    /// Unix socket of the server
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port", "url"])]
+    unix: Option<PathBuf>,
+    /// mqtt://USER:PASSWORD@HOST:PORT/TOPIC, mqtts://…, ws://HOST:PORT/PATH, wss://… or unix:PATH
+    #[arg(short = 'L', long, value_name = "URL", conflicts_with_all = ["host", "port"])]
+    url: Option<String>,
+    /// Data folder of the server on this machine
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "STENTOR_DATA_DIR",
+        default_value = "data"
+    )]
+    data_dir: PathBuf,
+    /// User name
+    #[arg(short = 'u', long)]
+    username: Option<String>,
+    /// Password; others can see it in the list of processes
+    #[arg(
+        short = 'P',
+        long = "pw",
+        value_name = "PASSWORD",
+        conflicts_with = "password_file"
+    )]
+    password: Option<String>,
+    /// File whose first line is the password
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// Client id [default: the server chooses]
+    #[arg(short, long)]
+    id: Option<String>,
+    /// Client id made of this and the process id
+    #[arg(short = 'I', long, value_name = "PREFIX", conflicts_with = "id")]
+    id_prefix: Option<String>,
+    /// Protocol version: 5, 311 or 31, also as mqttv5, mqttv311, mqttv31
+    #[arg(
+        short = 'V', long, value_name = "VERSION", default_value = "5", value_parser = version
+    )]
+    protocol_version: Version,
+    /// Seconds between signs of life; 0 for none
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 60)]
+    keepalive: u16,
+    /// Keep the session: take up an earlier one, and leave it with the server afterwards
+    #[arg(short = 'c', long)]
+    disable_clean_session: bool,
+    /// Seconds that the session outlives the connection; -1 for ever (MQTT 5)
+    #[arg(
+        short = 'x', long, value_name = "SECONDS", allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i64).range(-1..=0xFFFF_FFFF)
+    )]
+    session_expiry_interval: Option<i64>,
+    /// Topic of the will, which the server publishes when the connection breaks
+    #[arg(long, value_name = "TOPIC")]
+    will_topic: Option<String>,
+    /// Payload of the will
+    #[arg(long, value_name = "TEXT", requires = "will_topic")]
+    will_payload: Option<String>,
+    /// QoS of the will
+    #[arg(long, value_name = "QOS", default_value = "0", value_parser = qos)]
+    will_qos: QoS,
+    /// Keep the will as the topic's last message
+    #[arg(long, requires = "will_topic")]
+    will_retain: bool,
+    /// PEM file of the authorities to trust; turns on TLS
+    #[arg(long, value_name = "FILE")]
+    cafile: Option<PathBuf>,
+    /// PEM file of this client's certificate; turns on TLS
+    #[arg(long, value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// PEM file of this client's key [default: the file of --cert]
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Do not check that the certificate is for this host: for tests only
+    #[arg(long)]
+    insecure: bool,
+    /// Property of a packet: connect, publish, subscribe, unsubscribe, disconnect or will (MQTT 5)
+    #[arg(
+        short = 'D', long, value_name = "PACKET NAME VALUE", action = ArgAction::Append,
+        allow_hyphen_values = true
+    )]
+    property: Vec<String>,
+    /// Say on standard error what goes on
+    #[arg(short = 'd', long)]
+    debug: bool,
+    /// Keep errors to yourself
+    #[arg(long)]
+    pub(crate) quiet: bool,
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    target: Target,
+    options: Options,
+    /// The properties of all packets but CONNECT and the will, which are in the options.
+    pub(crate) properties: Properties,
+    /// The topic at the end of `-L`.
+    pub(crate) url_topic: Option<String>,
+    debug: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Target {
+    Url,
+    /// The server of this machine, over the control socket of this data folder.
+    Local(PathBuf),
+}
+
+impl Connect {
+    /// Makes sense of the flags, and gets the password.
+    pub(crate) fn plan(&self) -> Result<Plan, Failure> {
+        let (url, url_topic, is_local) = self.url()?;
+        let is_v5 = self.protocol_version.is_v5();
+        if !is_v5 && (!self.property.is_empty() || self.session_expiry_interval.is_some()) {
+            return Err(Failure::usage("-D and -x need MQTT 5"));
+        }
+        let mut properties = Properties::parse(&self.property)?;
+        let mut options = Options::new(url);
+        options.version = self.protocol_version;
+        options.client_id = self.client_id();
+        options.clean_start = !self.disable_clean_session;
+        if self.disable_clean_session && options.client_id.is_empty() {
+            return Err(Failure::usage("-c needs a client id: -i ID"));
+        }
+        options.keep_alive = Duration::from_secs(self.keepalive.into());
+        options.username.clone_from(&self.username);
+        options.password = self.password(&options.url)?;
+        if options.password.is_some()
+            && !is_v5
+            && options.username.is_none()
+            && options.url.username.is_none()
+        {
+            return Err(Failure::usage("a password needs a user name: -u NAME"));
+        }
+        options.properties = std::mem::take(&mut properties.connect);
+        if let Some(seconds) = self.session_expiry() {
+            options
+                .properties
+                .push(Property::SessionExpiryInterval(seconds));
+        }
+        options.will = self.will_topic.as_ref().map(|topic| Will {
+            topic: topic.clone(),
+            payload: self.will_payload.clone().unwrap_or_default().into_bytes(),
+            qos: self.will_qos,
+            retain: self.will_retain,
+            properties: std::mem::take(&mut properties.will),
+        });
+        options.tls = TlsOptions {
+            ca_file: self.cafile.clone(),
+            identity: self.cert.as_ref().map(|certificate| {
+                (
+                    certificate.clone(),
+                    self.key.clone().unwrap_or_else(|| certificate.clone()),
+                )
+            }),
+            accept_any_name: self.insecure,
+        };
+        let target = if is_local {
+            Target::Local(self.data_dir.clone())
+        } else {
+            Target::Url
+        };
+        Ok(Plan {
+            target,
+            options,
+            properties,
+            url_topic,
+            debug: self.debug,
+        })
+    }
+
+    /// Where to, the topic that is part of it, and whether it is only what is left when there is no
+    /// server on the data folder. A user name means a login over the network.
+    fn url(&self) -> Result<(Url, Option<String>, bool), Failure> {
+        let wants_tls = self.cafile.is_some() || self.cert.is_some();
+        if let Some(path) = &self.unix {
+            return Ok((Url::unix(path.to_string_lossy()), None, false));
+        }
+        if let Some(text) = &self.url {
+            let (address, topic) = split_topic(text);
+            let url = address
+                .parse()
+                .map_err(|error| Failure::usage(format!("-L {text}: {error}")))?;
+            return Ok((url, topic.map(str::to_owned), false));
+        }
+        let mut url = Url::tcp(self.host.as_deref().unwrap_or("localhost"), 1883);
+        // 8883 is for TLS, whoever forgets to say so.
+        if wants_tls || self.port == Some(8883) {
+            url.scheme = Scheme::Mqtts;
+        }
+        url.port = self.port.unwrap_or_else(|| url.scheme.default_port());
+        let is_local =
+            self.host.is_none() && self.port.is_none() && self.username.is_none() && !wants_tls;
+        Ok((url, None, is_local))
+    }
+
+    fn client_id(&self) -> String {
+        match (&self.id, &self.id_prefix) {
+            (Some(id), _) => id.clone(),
+            (None, Some(prefix)) => format!("{prefix}{}", std::process::id()),
+            // 3.1 has no way to let the server choose.
+            (None, None) if self.protocol_version == Version::V31 => {
+                format!("stentor-{}", std::process::id())
+            }
+            (None, None) => String::new(),
+        }
+    }
+
+    /// As mosquitto's clients do, `-c` keeps a session for ever unless something else is said.
+    fn session_expiry(&self) -> Option<u32> {
+        match self.session_expiry_interval {
+            Some(seconds) => Some(u32::try_from(seconds).unwrap_or(u32::MAX)),
+            None if self.disable_clean_session && self.protocol_version.is_v5() => Some(u32::MAX),
+            None => None,
+        }
+    }
+
+    fn password(&self, url: &Url) -> Result<Option<Vec<u8>>, Failure> {
+        if let Some(password) = &self.password {
+            return Ok(Some(password.clone().into_bytes()));
+        }
+        if let Some(path) = &self.password_file {
+            return password::from_file(path).map(Some);
+        }
+        let user = self.username.as_ref().or(url.username.as_ref());
+        let Some(user) = user.filter(|_| url.password.is_none()) else {
+            return Ok(None);
+        };
+        if let Ok(password) = std::env::var("STENTOR_PASSWORD") {
+            return Ok(Some(password.into_bytes()));
+        }
+        if !password::can_ask() {
+            return Ok(None);
+        }
+        password::ask(&format!("Password of {user}")).map(|text| Some(text.into_bytes()))
+    }
+}
+
+impl Plan {
+    pub(crate) const fn version(&self) -> Version {
+        self.options.version
+    }
+
+    /// How long until somebody has to look after the connection.
+    pub(crate) fn keep_alive(&self) -> Duration {
+        self.options.keep_alive
+    }
+
+    /// Connects and logs in.
+    pub(crate) fn open(&self) -> Result<Client, Failure> {
+        let failure = |error: ClientError| Failure::client(&error, self.version());
+        let client = match self.open_local()? {
+            Some(stream) => Client::over_unix(stream, &self.options),
+            None => {
+                self.note(&format!("connecting to {}", self.options.url));
+                Client::connect(&self.options)
+            }
+        };
+        let client = client.map_err(failure)?;
+        let accepted = client.accepted();
+        let session = if accepted.session_present {
+            "found"
+        } else {
+            "new"
+        };
+        self.note(&format!(
+            "connected as {:?}, session {session}",
+            accepted.client_id
+        ));
+        Ok(client)
+    }
+
+    /// The control socket, turned into MQTT; nothing if no server runs on the data folder.
+    fn open_local(&self) -> Result<Option<UnixStream>, Failure> {
+        let Target::Local(data_dir) = &self.target else {
+            return Ok(None);
+        };
+        match control::connect(data_dir) {
+            Ok(mut stream) => {
+                self.note(&format!("using the server on {}", data_dir.display()));
+                control::upgrade(&mut stream)?;
+                Ok(Some(stream))
+            }
+            Err(error) => match error.kind() {
+                ErrorKind::NotFound
+                | ErrorKind::ConnectionRefused
+                | ErrorKind::PermissionDenied
+                | ErrorKind::NotADirectory => Ok(None),
+                _ => Err(Failure::new(format!(
+                    "cannot use {}: {error}",
+                    control::socket(data_dir).display()
+                ))),
+            },
+        }
+    }
+
+    /// Says what goes on, with `-d`.
+    pub(crate) fn note(&self, text: &str) {
+        if self.debug {
+            eprintln!("stentor: {text}");
+        }
+    }
+}
+
+/// Tells those who wrote `$SYS/…` in double quotes, or without any, where it went.
+pub(crate) fn hint_at_shell(topic: &str) {
+    if topic.starts_with('/') {
+        eprintln!(
+            "stentor: the topic {topic:?} begins with \"/\"; if you wrote $SOMETHING/…, the shell \
+             has replaced it: put the topic into single quotes"
+        );
+    }
+}
+
+/// `mqtt://host/a/b` is an address and the topic `a/b`; with `ws://` the path is the server's.
+fn split_topic(text: &str) -> (&str, Option<&str>) {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return (text, None);
+    };
+    if matches!(scheme, "ws" | "wss" | "unix") {
+        return (text, None);
+    }
+    match rest.split_once('/') {
+        Some((_, "")) | None => (text, None),
+        Some((authority, topic)) => (&text[..scheme.len() + 3 + authority.len()], Some(topic)),
+    }
+}
+
+fn version(text: &str) -> Result<Version, String> {
+    match text {
+        "5" | "mqttv5" | "5.0" => Ok(Version::V5),
+        "311" | "mqttv311" | "3.1.1" | "4" => Ok(Version::V311),
+        "31" | "mqttv31" | "3.1" | "3" => Ok(Version::V31),
+        _ => Err("it is 5, 311 or 31".into()),
+    }
+}
+
+/// Reads a QoS.
+pub(crate) fn qos(text: &str) -> Result<QoS, String> {
+    let bits = text.parse::<u8>().ok();
+    bits.and_then(QoS::from_bits)
+        .ok_or_else(|| "it is 0, 1 or 2".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    #[command(disable_help_flag = true)]
+    struct Command {
+        #[command(flatten)]
+        connect: Connect,
+    }
+
+    fn plan(words: &str) -> Result<Plan, Failure> {
+        let words = ["x"].into_iter().chain(words.split_whitespace());
+        Command::try_parse_from(words).unwrap().connect.plan()
+    }
+
+    #[test]
+    fn the_server_is_found_as_in_mosquitto() {
+        let cases = [
+            ("-h a", "mqtt://a:1883"),
+            ("-h a -p 1884", "mqtt://a:1884"),
+            ("-p 1884", "mqtt://localhost:1884"),
+            ("-h a -p 8883", "mqtts://a:8883"),
+            ("-h a --cafile x", "mqtts://a:8883"),
+            ("-L mqtt://a:7/b/c", "mqtt://a:7"),
+            ("-L mqtts://u:p@a/b", "mqtts://u@a:8883"),
+            ("-L ws://a:8083/b", "ws://a:8083/b"),
+            ("--unix /run/s", "unix:/run/s"),
+            ("-L unix:/run/s", "unix:/run/s"),
+            ("-u ann -P x", "mqtt://localhost:1883"),
+        ];
+        for (words, url) in cases {
+            let plan = plan(words).unwrap();
+            assert_eq!(plan.options.url.to_string(), url, "{words}");
+            assert_eq!(plan.target, Target::Url, "{words}");
+        }
+        assert_eq!(
+            plan("-i x --data-dir d").unwrap().target,
+            Target::Local("d".into())
+        );
+        assert_eq!(
+            plan("-L mqtt://a/b/c").unwrap().url_topic.as_deref(),
+            Some("b/c")
+        );
+        assert_eq!(plan("-L mqtt://a/").unwrap().url_topic, None);
+    }
+
+    #[test]
+    fn sessions_last_as_in_mosquitto() {
+        let expiry = |words: &str| {
+            plan(words)
+                .unwrap()
+                .options
+                .properties
+                .as_properties()
+                .session_expiry()
+        };
+        assert_eq!(expiry("-h a"), None);
+        assert_eq!(expiry("-h a -i x -c"), Some(u32::MAX));
+        assert_eq!(expiry("-h a -i x -c -x 5"), Some(5));
+        assert_eq!(expiry("-h a -x -1"), Some(u32::MAX));
+        assert_eq!(expiry("-h a -i x -c -V 311"), None);
+        assert!(!plan("-h a -i x -c").unwrap().options.clean_start);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for words in ["-c", "-V 311 -x 5", "-V 31 -P x", "-L ftp://a"] {
+            assert_eq!(plan(words).unwrap_err().code(), 2, "{words}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `DATA_DIR/control.sock`: the way to the server of this machine.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+
+/// How long the server may think about an answer.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The length limit of an answer to the verb `mqtt`, which is short.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// Which server to ask.
+#[derive(Debug, Args)]
+pub(crate) struct Local {
+    /// Data folder of the server
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "STENTOR_DATA_DIR",
+        default_value = "data"
+    )]
+    data_dir: PathBuf,
+    /// Print the server's answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Local {
+    /// Asks the server that runs on the data folder.
+    pub(crate) fn ask(&self, mut request: Value) -> Result<Value, Failure> {
+        request["v"] = json!(1);
+        let mut stream =
+            connect(&self.data_dir).map_err(|error| no_server(&self.data_dir, &error))?;
+        let failed =
+            |error: io::Error| Failure::new(format!("the server does not answer: {error}"));
+        stream
+            .write_all(format!("{request}\n").as_bytes())
+            .map_err(failed)?;
+        let mut line = String::new();
+        BufReader::new(stream)
+            .read_line(&mut line)
+            .map_err(failed)?;
+        answer(line.as_bytes())
+    }
+}
+
+/// Where the socket of a data folder is.
+pub(crate) fn socket(data_dir: &Path) -> PathBuf {
+    data_dir.join("control.sock")
+}
+
+/// Connects to the server of a data folder.
+pub(crate) fn connect(data_dir: &Path) -> io::Result<UnixStream> {
+    let stream = UnixStream::connect(socket(data_dir))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    Ok(stream)
+}
+
+/// Asks for MQTT: what follows on the stream is MQTT, from the first byte after the answer.
+pub(crate) fn upgrade(stream: &mut UnixStream) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::new(format!("the server does not answer: {error}"));
+    stream
+        .write_all(b"{\"v\":1,\"verb\":\"mqtt\"}\n")
+        .map_err(failed)?;
+    let mut line = Vec::new();
+    let mut byte = [0];
+    // Byte by byte, so that nothing of MQTT is taken.
+    while byte != [b'\n'] && line.len() < LINE_BYTES_MAX {
+        stream.read_exact(&mut byte).map_err(failed)?;
+        line.push(byte[0]);
+    }
+    answer(&line).map(|_| ())
+}
+
+fn answer(line: &[u8]) -> Result<Value, Failure> {
+    if line.is_empty() {
+        return Err(Failure::new(
+            "the server closed the connection without an answer",
+        ));
+    }
+    let mut answer: Value = serde_json::from_slice(line)
+        .map_err(|error| Failure::new(format!("the server's answer makes no sense: {error}")))?;
+    if let Some(error) = answer["error"].as_str() {
+        return Err(Failure::new(error));
+    }
+    Ok(answer["ok"].take())
+}
+
+fn no_server(data_dir: &Path, error: &io::Error) -> Failure {
+    let folder = data_dir.display();
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => Failure::new(format!(
+            "no server runs on the data folder {folder}; start one with `stentor serve --data-dir \
+             {folder}`, or name another folder with --data-dir or STENTOR_DATA_DIR"
+        )),
+        ErrorKind::PermissionDenied => Failure::new(format!(
+            "the server on {folder} belongs to another user; run this command as that user or root"
+        )),
+        _ => Failure::new(format!(
+            "cannot use {}: {error}",
+            socket(data_dir).display()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_taken_apart() {
+        assert_eq!(
+            answer(b"{\"v\":1,\"ok\":{\"a\":1}}\n").unwrap(),
+            json!({"a": 1})
+        );
+        let failure = answer(b"{\"v\":1,\"error\":\"no such client\"}\n").unwrap_err();
+        assert_eq!(failure.message(), "no such client");
+        assert!(answer(b"").is_err());
+        assert!(answer(b"nonsense").is_err());
+    }
+
+    #[test]
+    fn a_missing_server_is_explained() {
+        let local = Local {
+            data_dir: "/nonexistent".into(),
+            json: false,
+        };
+        let failure = local.ask(json!({"verb": "status"})).unwrap_err();
+        assert!(
+            failure.message().contains("stentor serve --data-dir"),
+            "{}",
+            failure.message()
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! How commands fail: a sentence and an exit code.
+
+use std::io;
+use std::process::ExitCode;
+
+use stentor_client::{ClientError, ReasonCode, Version};
+
+/// `-W` has run out; as in `mosquitto_sub`.
+pub(crate) const EXIT_TIMEOUT: u8 = 27;
+
+/// What `--help` says about exit codes.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0         done
+  1         something else went wrong; standard error says what
+  2         wrong usage
+  27        the time of -W is over
+  1-5       the server refused the login, with this return code (MQTT 3.1 and 3.1.1)
+  128-162   the server refused or ended something, with this reason code (MQTT 5)
+
+The password comes from -P, --password-file, the variable STENTOR_PASSWORD, or is asked for when
+-u is given on a terminal.";
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// What to tell; nothing if nobody wants to hear it.
+    message: Option<String>,
+    code: u8,
+}
+
+impl Failure {
+    /// Anything that has no code of its own.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self::with_code(1, message)
+    }
+
+    pub(crate) fn with_code(code: u8, message: impl Into<String>) -> Self {
+        Self {
+            message: Some(message.into()),
+            code,
+        }
+    }
+
+    /// The command line makes no sense.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::with_code(2, format!("{}; --help shows how it works", message.into()))
+    }
+
+    /// The time of `-W` is over.
+    pub(crate) fn timeout() -> Self {
+        Self::with_code(EXIT_TIMEOUT, "timed out")
+    }
+
+    /// What the client says, with the exit code that belongs to it.
+    pub(crate) fn client(error: &ClientError, version: Version) -> Self {
+        let code = match error {
+            ClientError::Refused { reason, .. } if !version.is_v5() => reason.connect_return_code(),
+            ClientError::Refused { reason, .. }
+            | ClientError::Rejected { reason, .. }
+            | ClientError::Disconnected { reason, .. } => code(*reason),
+            _ => 1,
+        };
+        Self::with_code(code, error.to_string())
+    }
+
+    /// Writing to standard output failed. When its reader has left, that is no failure to tell of.
+    pub(crate) fn output(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self {
+                message: None,
+                code: 0,
+            };
+        }
+        Self::new(format!("cannot write to standard output: {error}"))
+    }
+
+    /// Leaves the exit code, but says nothing.
+    pub(crate) fn silenced(mut self, quiet: bool) -> Self {
+        if quiet {
+            self.message = None;
+        }
+        self
+    }
+
+    /// Tells, and turns into the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        if let Some(message) = &self.message {
+            eprintln!("stentor: {message}");
+        }
+        ExitCode::from(self.code)
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn code(&self) -> u8 {
+        self.code
+    }
+
+    #[cfg(test)]
+    pub(crate) fn message(&self) -> &str {
+        self.message.as_deref().unwrap_or_default()
+    }
+}
+
+/// The exit code of a reason; a goodbye without a failure still ends what was not finished.
+pub(crate) const fn code(reason: ReasonCode) -> u8 {
+    if reason.is_error() { reason as u8 } else { 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_login_exits_with_the_number_on_the_wire() {
+        let refused = |reason| ClientError::Refused { reason, text: None };
+        let cases = [
+            (ReasonCode::NotAuthorized, Version::V5, 135),
+            (ReasonCode::NotAuthorized, Version::V311, 5),
+            (ReasonCode::BadUserNameOrPassword, Version::V31, 4),
+            (ReasonCode::ServerBusy, Version::V5, 137),
+        ];
+        for (reason, version, code) in cases {
+            assert_eq!(
+                Failure::client(&refused(reason), version).code(),
+                code,
+                "{reason:?}"
+            );
+        }
+        assert_eq!(Failure::client(&ClientError::Closed, Version::V5).code(), 1);
+        assert_eq!(Failure::timeout().code(), 27);
+    }
+
+    #[test]
+    fn a_reader_that_left_is_no_failure() {
+        let failure = Failure::output(&io::ErrorKind::BrokenPipe.into());
+        assert_eq!((failure.code(), failure.message()), (0, ""));
+    }
+}

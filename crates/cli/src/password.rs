@@ -1,0 +1,53 @@
+//! Where passwords come from.
+
+use std::fs;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::Path;
+
+use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
+
+use crate::failure::Failure;
+
+/// The first line of a file.
+pub(crate) fn from_file(path: &Path) -> Result<Vec<u8>, Failure> {
+    let bytes = fs::read(path)
+        .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == b'\n')
+        .unwrap_or(bytes.len());
+    let line = &bytes[..end];
+    Ok(line.strip_suffix(b"\r").unwrap_or(line).to_vec())
+}
+
+/// Whether there is somebody to ask.
+pub(crate) fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks on the terminal, without echo.
+pub(crate) fn ask(question: &str) -> Result<String, Failure> {
+    let failed = |error: io::Error| Failure::new(format!("cannot ask for the password: {error}"));
+    eprint!("{question}: ");
+    io::stderr().flush().map_err(failed)?;
+    let stdin = io::stdin();
+    let before = tcgetattr(&stdin).map_err(|error| failed(error.into()))?;
+    let mut silent = before.clone();
+    silent.local_flags.remove(LocalFlags::ECHO);
+    silent.local_flags.insert(LocalFlags::ECHONL);
+    tcsetattr(&stdin, SetArg::TCSAFLUSH, &silent).map_err(|error| failed(error.into()))?;
+    let line = read_line();
+    // The terminal belongs to the shell again; whatever came of the line.
+    let _ = tcsetattr(&stdin, SetArg::TCSAFLUSH, &before);
+    line
+}
+
+/// A line of standard input, without its end.
+pub(crate) fn read_line() -> Result<String, Failure> {
+    let mut line = String::new();
+    io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .map_err(|error| Failure::new(format!("cannot read the password: {error}")))?;
+    Ok(line.trim_end_matches(['\n', '\r']).to_owned())
+}
