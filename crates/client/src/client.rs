@@ -69,7 +69,8 @@ impl Client {
         Self::begin(Transport::connect(options)?, options)
     }
 
-    /// Logs in over a connection that exists, such as the control socket after it was asked for MQTT.
+    /// Logs in over a connection that exists, such as the control socket after it was asked for
+    /// MQTT.
     /// The options' URL counts only for its user name and password.
     ///
     /// # Errors
@@ -116,8 +117,8 @@ impl Client {
     /// QoS 1, PUBCOMP at QoS 2. Gives back what the server said about it.
     ///
     /// # Errors
-    /// [`ClientError::Rejected`] if the server did not take the message; the connection's end, or no
-    /// answer in time.
+    /// [`ClientError::Rejected`] if the server did not take the message; the connection's end, or
+    /// no answer in time.
     pub fn publish(&mut self, publication: &Publication<'_>) -> Result<ReasonCode, ClientError> {
         let Some(id) = self.publish_soon(publication)? else {
             self.flush()?;

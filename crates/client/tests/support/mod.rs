@@ -29,7 +29,8 @@ impl Server {
         self.join();
     }
 
-    /// Waits for the end of the script, and of the client; fails if something else was read than expected.
+    /// Waits for the end of the script, and of the client; fails if something else was read than
+    /// expected.
     pub(crate) fn join(self) {
         if let Err(panic) = self.thread.join() {
             std::panic::resume_unwind(panic);
