@@ -4,16 +4,17 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stentor_session::{Message, Tick, Wheel};
-use stentor_topic::{Index, TopicHasher, Zone};
+use stentor_topic::{Index, Subscriber, TopicHasher, Zone};
 
 use crate::effects::{ControlItem, Effects, MeshItem};
 use crate::interest::{Interest, InterestTable};
 use crate::key::{SessionKey, ShardId};
+use crate::options::as_share;
 use crate::outbox::Outbox;
 use crate::retained::Retained;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
-use crate::share::Shares;
+use crate::share::{ShareName, Shares};
 use crate::stats::{Losses, Stats};
 
 /// What all shards of a server share.
@@ -182,10 +183,19 @@ impl Hub {
         &self.losses
     }
 
-    /// Every filter that somebody on this shard subscribes to, with the number of subscribers.
+    /// Every filter that this shard routes by, with the number of its own sessions that subscribe
+    /// to it: 0 if there are only members of shared subscriptions, here or elsewhere. Those are
+    /// told by [`Hub::shared_subscriptions`].
     pub fn filters(&self) -> impl Iterator<Item = (Zone, &str, usize)> {
-        self.index
-            .iter()
-            .map(|filter| (filter.zone, filter.text, filter.subscribers.len()))
+        self.index.iter().map(|filter| {
+            let own = |subscriber: &&Subscriber| as_share(**subscriber).is_none();
+            let count = filter.subscribers.iter().filter(own).count();
+            (filter.zone, filter.text, count)
+        })
+    }
+
+    /// Every shared subscription with members on this shard, and their number.
+    pub fn shared_subscriptions(&self) -> impl Iterator<Item = (&ShareName, usize)> {
+        self.shares.iter().filter(|(_, members)| *members > 0)
     }
 }

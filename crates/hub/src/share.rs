@@ -92,6 +92,12 @@ impl Shares {
             })
     }
 
+    /// All of them, with the number of members on this shard.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&ShareName, usize)> {
+        let shares = self.slots.iter();
+        shares.map(|(_, share)| (&*share.name, share.members.len()))
+    }
+
     fn by_number(&self, number: u64) -> Option<u32> {
         let slot = (number & 0xFFFF_FFFF) as u32;
         self.slots

@@ -24,6 +24,7 @@ impl Hub {
             .and_then(|extras| extras.sent_aliases.as_mut());
         if let Some(output) = &live.output {
             output.gather(now, aliases, FLUSH_BYTES, batch);
+            batch.count_latency_since(live.since);
         }
     }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Control;
-use crate::config::{Config, Sources};
 use crate::data_dir::DataDir;
 use crate::lifecycle::testing::Running;
 use crate::lifecycle::{Command, Reloaded};
@@ -30,20 +29,7 @@ impl Server {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data_dir = DataDir::open(folder.path()).unwrap();
-        let flags = [
-            ("listener.url", "mqtt://127.0.0.1:0"),
-            ("shards", "2"),
-            ("allow_anonymous", "true"),
-        ];
-        let config = Config::load(&Sources {
-            file: None,
-            environment: Vec::new(),
-            flags: flags
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .to_vec(),
-            read_file: Box::new(|_| Err(std::io::ErrorKind::NotFound.into())),
-        });
-        let running = Running::start(&config.unwrap());
+        let running = Running::start(&[("shards", "2"), ("allow_anonymous", "true")]);
         let (sender, commands) = channel();
         let control =
             Control::start(&data_dir, running.backplane(), running.table(), &sender).unwrap();
@@ -179,6 +165,18 @@ fn clients_are_listed_shown_and_kicked_wherever_they_live() {
     assert_eq!(
         topics["filters"],
         json!([{ "zone": 0, "filter": "room/#", "subscribers": 1 }])
+    );
+    // Two members, on any shard, of one group.
+    for client in &mut clients[5..7] {
+        let subscribe = b"\x82\x12\0\x01\0\x0d$share/g/room\0";
+        client.write_all(subscribe).unwrap();
+        assert_eq!(read(client, 5), [0x90, 3, 0, 1, 0]);
+    }
+    let topics = server.ok(json!({ "v": 1, "verb": "topics", "containing": "room", "limit": 1 }));
+    let shared = json!({ "zone": 0, "filter": "$share/g/room", "subscribers": 2 });
+    assert_eq!(
+        (&topics["filters"], &topics["truncated"]),
+        (&json!([shared]), &json!(true))
     );
     server.ok(json!({ "v": 1, "verb": "clients.kick", "client_id": "client-3" }));
     assert_eq!(clients[3].read(&mut [0]).unwrap(), 0);

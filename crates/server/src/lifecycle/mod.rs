@@ -136,9 +136,15 @@ enum End {
 
 impl Supervisor {
     fn supervise(&mut self, commands: &Receiver<Command>) -> End {
+        let interval = self.systemd.watchdog_interval().unwrap_or(LONG);
+        let mut fed_at = Instant::now();
         loop {
-            let wait = self.systemd.watchdog_interval().unwrap_or(LONG);
-            match commands.recv_timeout(wait) {
+            // Commands that keep coming must not keep the watchdog hungry.
+            if fed_at.elapsed() >= interval {
+                self.systemd.feed_watchdog(&self.backplane);
+                fed_at = Instant::now();
+            }
+            match commands.recv_timeout(interval.saturating_sub(fed_at.elapsed())) {
                 Ok(Command::Stop(who)) => {
                     info!("stopping: {who}");
                     return End::Asked;
@@ -151,7 +157,7 @@ impl Supervisor {
                     );
                     return End::Failed;
                 }
-                Err(RecvTimeoutError::Timeout) => self.systemd.feed_watchdog(&self.backplane),
+                Err(RecvTimeoutError::Timeout) => {}
                 // The threads that hold the sending ends do not end.
                 Err(RecvTimeoutError::Disconnected) => return End::Failed,
             }

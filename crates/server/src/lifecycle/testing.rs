@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::doors::Doors;
 use super::start::{self, Shards, Started};
 use crate::backplane::Backplane;
-use crate::config::Config;
+use crate::config::{Config, Sources};
 use crate::fdtable::Table;
 use crate::listener::Port;
 use crate::shard::Letter;
@@ -22,14 +22,23 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts one.
-    pub(crate) fn start(config: &Config) -> Self {
+    /// Starts one with these flags, on a free port.
+    pub(crate) fn start(flags: &[(&str, &str)]) -> Self {
+        let flags = [("listener.url", "mqtt://127.0.0.1:0")].iter().chain(flags);
+        let config = Config::load(&Sources {
+            file: None,
+            environment: Vec::new(),
+            flags: flags
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect(),
+            read_file: Box::new(|_| Err(std::io::ErrorKind::NotFound.into())),
+        });
         let Started {
             backplane,
             doors,
             shards,
             ..
-        } = start::start(config).unwrap();
+        } = start::start(&config.unwrap()).unwrap();
         Self {
             backplane,
             doors,

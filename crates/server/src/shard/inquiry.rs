@@ -1,5 +1,6 @@
 //! Answers to the control plane.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use stentor_hub::{ClientInfo, LossCause};
@@ -75,16 +76,24 @@ impl Shard {
     }
 
     fn filters(&self, containing: &str, at_most: usize) -> Page<(Zone, String, usize)> {
-        let mut found: Vec<_> = self
+        let plain = self
             .hub
             .filters()
+            .filter(|(_, _, count)| *count > 0)
+            .map(|(zone, filter, count)| (zone, Cow::Borrowed(filter), count));
+        let shared = self.hub.shared_subscriptions().map(|(name, count)| {
+            let filter = format!("$share/{}/{}", name.group, name.filter);
+            (name.zone, Cow::Owned(filter), count)
+        });
+        let all = plain.chain(shared);
+        let mut found: Vec<_> = all
             .filter(|(_, filter, _)| filter.contains(containing))
             .collect();
         let total = found.len();
-        keep_first(&mut found, at_most, |a, b| a.cmp(b));
+        keep_first(&mut found, at_most, Ord::cmp);
         let entries = found
             .into_iter()
-            .map(|(zone, filter, count)| (zone, filter.to_owned(), count));
+            .map(|(zone, filter, count)| (zone, filter.into_owned(), count));
         Page {
             entries: entries.collect(),
             total,

@@ -127,3 +127,87 @@ impl SysTopics {
         self.last.insert(name, value);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use stentor_hub::{Cursor, Walk};
+
+    use super::*;
+    use crate::lifecycle::testing::Running;
+
+    fn published(backplane: &Backplane) -> HashMap<String, String> {
+        // The report comes after what was posted before.
+        assert_eq!(reports(backplane).len(), backplane.shards.len());
+        let (mark, mut cursor) = (backplane.retained.mark(), Cursor::default());
+        let mut found = Vec::new();
+        let scope = (mark, backplane.clock.now());
+        let store = &backplane.retained;
+        while store.walk(
+            Zone::DEFAULT,
+            "$SYS/#",
+            scope,
+            &mut cursor,
+            1_000,
+            &mut found,
+        ) == Walk::More
+        {}
+        let pair = |message: Arc<Message>| {
+            let name = message
+                .topic()
+                .strip_prefix("$SYS/broker/")
+                .unwrap()
+                .to_owned();
+            (name, String::from_utf8(message.payload().to_vec()).unwrap())
+        };
+        found.into_iter().map(pair).collect()
+    }
+
+    #[test]
+    fn the_figures_stand_under_the_names_that_mosquitto_gives_them() {
+        let server = Running::start(&[("shards", "1")]);
+        let backplane = server.backplane();
+        let mut topics = SysTopics::default();
+        topics.publish(backplane, Duration::from_secs(10));
+        let first = published(backplane);
+        for name in [
+            "version",
+            "uptime",
+            "clients/total",
+            "clients/connected",
+            "clients/disconnected",
+            "clients/maximum",
+            "clients/expired",
+            "messages/received",
+            "messages/sent",
+            "messages/stored",
+            "publish/messages/dropped",
+            "publish/messages/received",
+            "publish/messages/sent",
+            "publish/bytes/received",
+            "publish/bytes/sent",
+            "bytes/received",
+            "bytes/sent",
+            "subscriptions/count",
+            "retained messages/count",
+            "store/messages/count",
+            "store/messages/bytes",
+            "load/messages/received/1min",
+            "load/messages/sent/5min",
+            "load/publish/dropped/15min",
+            "load/publish/received/1min",
+            "load/publish/sent/1min",
+            "load/bytes/received/1min",
+            "load/bytes/sent/1min",
+            "load/sockets/1min",
+            "load/connections/1min",
+        ] {
+            assert!(first.contains_key(name), "{name}");
+        }
+        assert!(first["uptime"].ends_with(" seconds"));
+        assert_eq!(first["retained messages/count"], "0");
+        topics.publish(backplane, Duration::from_secs(10));
+        let second = published(backplane);
+        assert_eq!(second["retained messages/count"], first.len().to_string());
+        server.stop();
+    }
+}

@@ -79,10 +79,17 @@ impl Batch {
         self.pieces.iter().map(|piece| self.slice(piece))
     }
 
-    /// When the oldest message in it was taken by the server.
+    /// When the oldest message in it was taken by the server. Retained messages do not count:
+    /// their age says nothing of the way through the server.
     #[must_use]
     pub const fn oldest(&self) -> Option<Tick> {
         self.oldest
+    }
+
+    /// Leaves [`Batch::oldest`] unset if that message was taken before `since`: it waited for its
+    /// client to come back.
+    pub fn count_latency_since(&mut self, since: Tick) {
+        self.oldest = self.oldest.filter(|oldest| *oldest >= since);
     }
 
     /// Empties it; keeps the buffers.
@@ -132,10 +139,12 @@ impl Batch {
     pub(super) fn append_publish(&mut self, now: Tick, outgoing: &Outgoing, form: TopicForm) {
         let wire = &outgoing.wire;
         let encoded = &wire.encoded;
-        self.oldest = Some(
-            self.oldest
-                .map_or(wire.received_at, |old| old.min(wire.received_at)),
-        );
+        if !outgoing.is_retained() {
+            self.oldest = Some(
+                self.oldest
+                    .map_or(wire.received_at, |old| old.min(wire.received_at)),
+            );
+        }
         let expiry = wire.expiry_secs(now);
         let start = self.copied.len();
         let shared = encoded.payload().len() >= SHARE_BYTES_MIN;

@@ -53,6 +53,12 @@ impl Outgoing {
         }
     }
 
+    /// Whether it is sent with the RETAIN flag.
+    #[must_use]
+    pub const fn is_retained(&self) -> bool {
+        self.first & 1 != 0
+    }
+
     /// The first byte of the packet: type and flags.
     #[must_use]
     pub const fn first(&self) -> u8 {
