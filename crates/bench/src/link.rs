@@ -3,14 +3,20 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
-use socket2::{Domain, Protocol, Socket, Type};
+use nix::sys::socket::sockopt::IpBindAddressNoPort;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use stentor_client::{Scheme, Url};
 
+use crate::clock::{SECOND_NS, now_ns};
 use crate::error::{BenchError, Doing};
+
+/// Connections from one source address at most.
+const CONNECTIONS_PER_ADDRESS: usize = 10_000;
 
 /// Where a server listens, resolved once.
 #[derive(Clone, Debug)]
@@ -43,13 +49,15 @@ impl Endpoint {
     }
 
     /// A source address for the `index`th connection. One address has some 28,000 ports; the
-    /// loopback network has 16 million addresses, so a loopback server is reached from several.
+    /// loopback network has 16 million addresses, so a loopback server is reached from several, and
+    /// from others each second, so that a run finds no ports that an earlier one has just left.
     pub(crate) fn source(&self, index: usize) -> Option<Ipv4Addr> {
-        const CONNECTIONS_PER_ADDRESS: usize = 20_000;
         match self {
             Self::Tcp(SocketAddr::V4(address)) if address.ip().is_loopback() => {
                 let host = u8::try_from(1 + index / CONNECTIONS_PER_ADDRESS).ok()?;
-                (host > 1).then(|| Ipv4Addr::new(127, 0, 0, host))
+                let seconds = now_ns() / SECOND_NS;
+                let network = [seconds / 250 % 250, seconds % 250].map(|part| part as u8);
+                Some(Ipv4Addr::new(127, 1 + network[0], network[1], host))
             }
             _ => None,
         }
@@ -74,6 +82,8 @@ impl Link {
             (Endpoint::Tcp(address), Some(source)) => {
                 let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
                 socket.set_nonblocking(true)?;
+                // The port is chosen with both ends known, which is quick and never collides.
+                nix::sys::socket::setsockopt(&socket, IpBindAddressNoPort, &true)?;
                 socket.bind(&SocketAddrV4::new(source, 0).into())?;
                 match socket.connect(&(*address).into()) {
                     Ok(()) => {}
@@ -101,10 +111,12 @@ impl Link {
         }
     }
 
-    /// Sends each write at once. A failure costs latency only, and shows in the figures.
-    pub(crate) fn set_nodelay(&self) {
+    /// Sends each write at once, and leaves no port behind at the end: thousands of them would wait
+    /// for a minute and be missing in the next run. A failure of either shows in the figures.
+    pub(crate) fn tune(&self) {
         if let Self::Tcp(stream) = self {
             let _ = stream.set_nodelay(true);
+            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
         }
     }
 

@@ -236,7 +236,7 @@ impl Entrant {
             {
                 return Ok(false);
             }
-            self.client.link.set_nodelay();
+            self.client.link.tune();
             let id = (plan.client_id)(index);
             wire::push_connect(&mut self.unsent, plan.version, &id, plan.login);
             self.stage = Stage::ExpectConnAck;

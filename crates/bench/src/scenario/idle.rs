@@ -27,6 +27,8 @@ const CPU: Metric = Metric::new("cpu_per_connection_us", "CPU/connection", Unit:
 
 /// Connections per generator thread: below the descriptor limit of 20,000 with room to spare.
 pub(crate) const CONNECTIONS_PER_WORKER: usize = 15_000;
+/// What the descriptors of one thread allow.
+const FLOOR_CONNECTIONS_MAX: usize = 19_900;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Until the server has settled: freed its login buffers, run its timers.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -63,7 +65,12 @@ impl Workload for Idle {
     }
 
     fn floors(&self) -> Vec<FloorKind> {
-        vec![FloorKind::Send]
+        // The floor is one thread, and has the descriptors of one.
+        if self.connections <= FLOOR_CONNECTIONS_MAX {
+            vec![FloorKind::Send]
+        } else {
+            Vec::new()
+        }
     }
 
     fn needs(&self) -> Needs {
