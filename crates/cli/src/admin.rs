@@ -30,104 +30,97 @@ impl Status {
 }
 
 fn status_text(status: &Value) -> String {
-    let uptime = duration(status["uptime_secs"].as_u64().unwrap_or(0));
     let mut text = format!(
-        "stentor {}, process {}, up {uptime}\n\n",
+        "stentor {}, process {}, up {}\n\n{}\n{}\n{}",
         plain(&status["version"]),
-        plain(&status["pid"])
+        plain(&status["pid"]),
+        duration(status["uptime_secs"].as_u64().unwrap_or(0)),
+        listeners(status),
+        counters(status),
+        shards(status)
     );
-    let mut listeners = Table::new(&["LISTENER", "CONNECTIONS", "ANONYMOUS"]);
+    for (title, key) in [("losses", "losses"), ("last reload", "reload")] {
+        if !status[key].is_null() {
+            text += &format!("\n{title}: {}\n", plain(&status[key]));
+        }
+    }
+    text
+}
+
+fn listeners(status: &Value) -> String {
+    let mut table = Table::new(&["LISTENER", "CONNECTIONS", "ANONYMOUS"]);
     for listener in status["listeners"].as_array().into_iter().flatten() {
         let anonymous = if listener["anonymous"] == true {
             "yes"
         } else {
             "no"
         };
-        listeners.row([
+        table.row([
             plain(&listener["url"]),
             plain(&listener["connections"]),
             anonymous.into(),
         ]);
     }
-    text += &listeners.render();
-    text += "\n";
-    let of = |path: &str| plain(status.pointer(path).unwrap_or(&Value::Null));
-    let retained_bytes = status
-        .pointer("/retained/bytes")
-        .and_then(Value::as_u64)
-        .unwrap_or(0);
-    let mut counters = Table::new(&["", "NOW", "", "PER SECOND", "", "SINCE START"]);
-    let rows = [
-        (
-            "connections",
-            "/connections",
-            "connects",
-            "connects",
-            "/connects",
-        ),
-        (
-            "sessions",
-            "/sessions",
-            "messages in",
-            "messages_in",
-            "/messages_in",
-        ),
-        (
-            "subscriptions",
-            "/subscriptions",
-            "messages out",
-            "messages_out",
-            "/messages_out",
-        ),
-        (
-            "retained",
-            "/retained/messages",
-            "dropped",
-            "messages_dropped",
-            "/messages_dropped",
-        ),
-        (
-            "logins waiting",
-            "/logins_waiting",
-            "bytes in",
-            "bytes_in",
-            "/bytes_in",
-        ),
-        (
-            "log lines lost",
-            "/log_lines_dropped",
-            "bytes out",
-            "bytes_out",
-            "/bytes_out",
-        ),
-    ];
-    for (now_name, now, name, rate, total) in rows {
-        let rate = of(&format!("/rates/{rate}"));
-        counters.row([
-            now_name.into(),
-            of(now),
-            name.into(),
-            rate,
-            name.into(),
-            of(total),
+    table.render()
+}
+
+fn counters(status: &Value) -> String {
+    let mut levels = Table::new(&["NOW", ""]);
+    for (name, value) in [
+        ("connections", &status["connections"]),
+        ("sessions", &status["sessions"]),
+        ("subscriptions", &status["subscriptions"]),
+        ("retained messages", &status["retained"]["messages"]),
+        ("logins waiting", &status["logins_waiting"]),
+        ("log lines lost", &status["log_lines_dropped"]),
+    ] {
+        levels.row([name.into(), plain(value)]);
+    }
+    let retained = status["retained"]["bytes"].as_u64().unwrap_or(0);
+    levels.row(["retained size".into(), bytes(retained)]);
+    let mut flows = Table::new(&["FLOW", "PER SECOND", "SINCE START"]);
+    for key in [
+        "connects",
+        "messages_in",
+        "messages_out",
+        "messages_dropped",
+        "bytes_in",
+        "bytes_out",
+    ] {
+        flows.row([
+            key.replace('_', " "),
+            plain(&status["rates"][key]),
+            plain(&status[key]),
         ]);
     }
-    text += &counters.render();
-    text += &format!("\nretained messages take {}\n", bytes(retained_bytes));
-    let mut shards = Table::new(&["SHARD", "CONNECTIONS", "LATENCY", "QUEUES"]);
+    format!("{}\n{}", levels.render(), flows.render())
+}
+
+fn shards(status: &Value) -> String {
+    let heads = [
+        "SHARD",
+        "CONNECTIONS",
+        "P50 µs",
+        "P99 µs",
+        "MAX µs",
+        "MESH QUEUE",
+        "STALLED",
+    ];
+    let mut table = Table::new(&heads);
     for shard in status["shards"].as_array().into_iter().flatten() {
-        let cells = ["shard", "connections", "latency", "queues"].map(|key| plain(&shard[key]));
-        shards.row(cells);
+        let (latency, queues) = (&shard["latency"], &shard["queues"]);
+        let cells = [
+            &shard["shard"],
+            &shard["connections"],
+            &latency["p50_micros"],
+            &latency["p99_micros"],
+            &latency["max_micros"],
+            &queues["mesh_inward"],
+            &queues["connections_stalled"],
+        ];
+        table.row(cells.map(plain));
     }
-    text += "\n";
-    text += &shards.render();
-    for (title, key) in [("losses", "/losses"), ("last reload", "/reload")] {
-        match status.pointer(key) {
-            None | Some(Value::Null) => {}
-            Some(value) => text += &format!("\n{title}: {}\n", plain(value)),
-        }
-    }
-    text
+    table.render()
 }
 
 /// The clients of the running server.
