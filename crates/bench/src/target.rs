@@ -7,7 +7,7 @@ mod rumqttd;
 
 use std::path::PathBuf;
 
-use stentor_client::Url;
+use stentor_client::{Client, Options, Url};
 
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
@@ -109,8 +109,8 @@ impl Subject {
         match self {
             Self::Floor(kind) => launch::floor(*kind),
             Self::Own { binary, shards } => launch::own(binary.as_deref(), *shards, needs),
-            Self::Url { url, pid } => Ok(Running {
-                endpoint: Endpoint::resolve(url)?,
+            Self::Url { url, pid } => probe(url, needs.version).map(|endpoint| Running {
+                endpoint,
                 login: Login {
                     username: url.username.clone(),
                     password: url.password.clone(),
@@ -167,6 +167,21 @@ impl Running {
             None => Ok(()),
         }
     }
+}
+
+/// Logs in and out once, so that a wrong address or password is one clear sentence.
+fn probe(url: &Url, version: Version) -> Result<Endpoint, BenchError> {
+    let endpoint = Endpoint::resolve(url)?;
+    let mut options = Options::new(url.clone());
+    options.client_id = "stentor-bench-probe".into();
+    options.version = match version {
+        Version::V311 => stentor_client::Version::V311,
+        Version::V5 => stentor_client::Version::V5,
+    };
+    Client::connect(&options)
+        .and_then(Client::disconnect)
+        .map_err(|e| BenchError::server(e.to_string()))?;
+    Ok(endpoint)
 }
 
 /// A loopback port that nobody uses right now, for servers that cannot pick one themselves.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mio::Poll;
 use serde_json::{Map, Value, json};
 
-use super::run_id;
+use super::{count, run_id};
 use crate::clock::{SECOND_NS, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
@@ -44,7 +44,7 @@ impl Workload for Connect {
     fn title(&self) -> String {
         format!(
             "connect: {} connections at once, MQTT {}",
-            self.connections,
+            count(self.connections),
             self.version.as_str()
         )
     }
@@ -70,7 +70,7 @@ impl Workload for Connect {
         vec![
             format!(
                 "begin {} TCP connections without waiting for any",
-                self.connections
+                count(self.connections)
             ),
             "each sends CONNECT when it is through, and is in when its CONNACK arrives".into(),
             "count what the kernel dropped because the listen backlog was full".into(),

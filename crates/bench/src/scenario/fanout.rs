@@ -13,6 +13,8 @@ use crate::error::BenchError;
 use crate::floor::FloorKind;
 use crate::measure::{Leg, Metric, Unit, push_latency};
 use crate::progress::Progress;
+use crate::report::number::grouped;
+use crate::scenario::count;
 use crate::stamp::STAMP_LEN;
 use crate::target::{Needs, Running};
 use crate::wire::Version;
@@ -195,10 +197,14 @@ impl Workload for Fanout {
         };
         format!(
             "{}: {} publishers × {rate} × {} B to {} subscribers ({:.0} per topic), QoS {}{}, MQTT {}",
-            self.preset,
+            if self.published.is_some() {
+                self.preset.to_owned()
+            } else {
+                format!("like {}", self.preset)
+            },
             self.publishers,
-            self.payload,
-            self.subscribers,
+            count(self.payload),
+            count(self.subscribers),
             self.subscribers_per_topic(),
             self.qos,
             if self.retain { ", RETAIN" } else { "" },
@@ -248,7 +254,7 @@ impl Workload for Fanout {
         let mut plan = vec![
             format!(
                 "open {} subscribers, one topic each, and wait for every SUBACK",
-                self.subscribers
+                count(self.subscribers)
             ),
             format!(
                 "open {} publishers, each on a topic of its own",
@@ -257,8 +263,8 @@ impl Workload for Fanout {
         ];
         match self.rate {
             Rate::Paced(rate) => plan.push(format!(
-                "publish {rate} messages/s per publisher by the clock: {:.0} deliveries/s",
-                rate * self.subscribers as f64
+                "publish {rate} messages/s per publisher by the clock: {} deliveries/s",
+                grouped(rate * self.subscribers as f64)
             )),
             Rate::Max => plan.push(format!(
                 "keep a window of messages outstanding per publisher until the slowest subscriber \

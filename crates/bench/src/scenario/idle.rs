@@ -6,7 +6,7 @@ use std::time::Duration;
 use mio::Poll;
 use serde_json::{Map, Value, json};
 
-use super::run_id;
+use super::{count, run_id};
 use crate::clock::now_ns;
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
@@ -49,7 +49,7 @@ impl Workload for Idle {
     fn title(&self) -> String {
         format!(
             "idle: {} connections, each with a subscription of its own, MQTT {}",
-            self.connections,
+            count(self.connections),
             self.version.as_str()
         )
     }
@@ -87,7 +87,8 @@ impl Workload for Idle {
             format!(
                 "open {} connections, {} on their way at once, each subscribed to one topic of its \
                  own, from as many loopback addresses as ports demand",
-                self.connections, self.at_once
+                count(self.connections),
+                self.at_once
             ),
             format!("wait {} s, read the memory again, divide", SETTLE.as_secs()),
         ]
@@ -121,15 +122,15 @@ impl Workload for Idle {
         if leg.failed > 0 {
             leg.behind = reasons.into_iter().next();
         }
-        let count = (self.connections as u64 - leg.failed).max(1) as f64;
-        let each = |after: u64, before: u64| after.saturating_sub(before) as f64 / count;
+        let opened = (self.connections as u64 - leg.failed).max(1) as f64;
+        let each = |after: u64, before: u64| after.saturating_sub(before) as f64 / opened;
         let both = before.zip(after);
         leg.push(RSS_EACH, both.map(|(b, a)| each(a.rss, b.rss)));
         leg.push(PSS_EACH, both.map(|(b, a)| each(a.pss, b.pss)));
         leg.push(BEFORE, before.map(|b| b.rss as f64));
         leg.push(AFTER, after.map(|a| a.rss as f64));
-        leg.push(CONNECTS, count / opened_s);
-        leg.push(CPU, both.map(|(b, a)| (a.cpu_s - b.cpu_s) * 1e6 / count));
+        leg.push(CONNECTS, opened / opened_s);
+        leg.push(CPU, both.map(|(b, a)| (a.cpu_s - b.cpu_s) * 1e6 / opened));
         Ok(leg)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mio::{Events, Poll};
 use serde_json::{Map, Value, json};
 
-use super::run_id;
+use super::{count, run_id};
 use crate::clock::{SECOND_NS, as_ns, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
@@ -72,7 +72,7 @@ impl Workload for Subscribe {
         format!(
             "ice-subscribe: {} users × {} subscriptions at once, topics {}, MQTT {}",
             self.users,
-            self.subscriptions,
+            count(self.subscriptions),
             if self.shared_topics {
                 "shared by all users"
             } else {
@@ -110,8 +110,8 @@ impl Workload for Subscribe {
             format!("log {} users in and wait until all are", self.users),
             format!(
                 "each sends {} SUBSCRIBE packets of one filter at once: {} in all",
-                self.subscriptions,
-                self.total()
+                count(self.subscriptions),
+                count(self.total())
             ),
             "one is complete when its own SUBACK has arrived; latency from the common start".into(),
         ]
