@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 
 use smallvec::SmallVec;
 use stentor_mqtt::{ConnAck, Packet, Properties, Property, PropertyBuf, ReasonCode};
-use stentor_session::{CloseReason, ConnectRequest, Local, SentAliases, Tick};
+use stentor_session::{CloseReason, ConnectRequest, Limit, Local, SentAliases, Tick};
 
 use crate::deliver::pump;
 use crate::effects::Event;
@@ -36,6 +36,8 @@ impl Hub {
             "a connection must go to its client id's home"
         );
         let present = self.settle_predecessor(now, &request, &identity);
+        // What the predecessor's will overran, before there is a connection that it did not.
+        self.close_overrun(now);
         let session_present = present.is_some();
         let expiry_secs = request
             .session_expiry_secs
@@ -51,6 +53,7 @@ impl Hub {
                 link: Link::Away(Away {
                     until: Tick::NEVER,
                     will_at: Tick::NEVER,
+                    snapshots: None,
                 }),
                 subscriptions: SmallVec::new(),
                 outbound: None,
@@ -72,12 +75,15 @@ impl Hub {
             session.identity = identity;
             session.expiry_secs = expiry_secs;
             session.will = request.will.take();
-            session.link = Link::Live(live);
-            session.epoch = session.epoch.wrapping_add(1);
+            session.attach(live);
         }
         self.arm_keep_alive(now, key);
-        self.acknowledge_connect(key, &request, assigned, session_present);
-        self.resume(now, key);
+        if self.acknowledge_connect(key, &request, assigned, session_present) {
+            self.resume(now, key);
+        } else {
+            // Its maximum packet size leaves no room for CONNACK.
+            self.close(now, key, CloseReason::Limit(Limit::PacketBytes));
+        }
         key
     }
 
@@ -110,7 +116,8 @@ impl Hub {
             .topic_alias_maximum
             .min(self.settings.sent_alias_maximum);
         if aliases > 0 {
-            live.extras().sent_aliases = Some(SentAliases::new(aliases));
+            let packet_bytes_max = live.packet_bytes_max as usize;
+            live.extras().sent_aliases = Some(SentAliases::new(aliases, packet_bytes_max));
         }
         live
     }
@@ -150,20 +157,21 @@ impl Hub {
         self.sessions.get(key).map(|_| key)
     }
 
+    /// Queues CONNACK; `false` if the client does not take a packet of its size.
     fn acknowledge_connect(
         &mut self,
         key: SessionKey,
         request: &ConnectRequest,
         assigned: bool,
         session_present: bool,
-    ) {
+    ) -> bool {
         let mut properties = PropertyBuf::new();
         let Some(session) = self.sessions.get_mut(key) else {
-            return;
+            return true;
         };
         let (client_id, expiry_secs) = (session.client_id.clone(), session.expiry_secs);
         let Link::Live(live) = &mut session.link else {
-            return;
+            return true;
         };
         if request.version.is_v5() {
             let settings = &self.settings;
@@ -199,7 +207,7 @@ impl Hub {
                 Properties::EMPTY
             },
         });
-        self.outbox.packet(key, live, &packet);
+        self.outbox.packet(key, live, &packet)
     }
 
     /// Goes on where the session's last connection ended.
@@ -219,6 +227,7 @@ impl Hub {
         for slot in shares {
             self.member_changed(slot, true);
         }
+        self.continue_snapshots(now, key);
     }
 
     /// Starts watching the keep-alive of a new connection.
@@ -231,8 +240,7 @@ impl Hub {
                 session: key,
                 epoch: session.epoch,
             };
-            self.timers
-                .insert(keep_alive_deadline(now, live.keep_alive_secs), timer);
+            self.arm(now, keep_alive_deadline(now, live.keep_alive_secs), timer);
         }
     }
 

@@ -1,8 +1,10 @@
 //! Handing one message to one session: straight to the socket's queue, into the in-flight
 //! window, into the waiting queue, or nowhere, as QoS, limits and policies say.
 
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 use stentor_mqtt::{PacketId, QoS};
@@ -53,6 +55,8 @@ impl Terms {
 enum Verdict {
     Taken,
     Lost(LossCause),
+    /// Policy `drop-oldest`: the topics of what was dropped.
+    Displaced(Vec<Box<str>>),
     Overrun,
 }
 
@@ -95,6 +99,11 @@ impl Counter<'_> {
         match verdict {
             Verdict::Taken => {}
             Verdict::Lost(cause) => self.lose(slot, parcel.message.topic(), cause),
+            Verdict::Displaced(topics) => {
+                for topic in topics {
+                    self.lose(slot, &topic, LossCause::DropOldest);
+                }
+            }
             Verdict::Overrun => self.overrun.push(key),
         }
     }
@@ -139,10 +148,13 @@ fn give_now(
             SlowPolicy::DropNewest => return Verdict::Lost(LossCause::DropNewest),
             SlowPolicy::Disconnect => return Verdict::Overrun,
             SlowPolicy::DropOldest => {
-                if !make_room(live, settings.queue_bytes_max.saturating_sub(len)) {
-                    return Verdict::Lost(LossCause::DropOldest);
+                let bytes = settings.queue_bytes_max.saturating_sub(len);
+                let mut dropped = make_room(live, bytes);
+                if live.queued_bytes() > bytes {
+                    dropped.push(parcel.message.topic().into());
+                    return Verdict::Displaced(dropped);
                 }
-                verdict = Verdict::Lost(LossCause::DropOldest);
+                verdict = Verdict::Displaced(dropped);
             }
         }
     }
@@ -156,17 +168,18 @@ fn give_now(
     verdict
 }
 
-/// Drops the oldest queued messages until at most `bytes` wait; false if that is impossible.
-fn make_room(live: &mut Live, bytes: usize) -> bool {
-    let Some(output) = &mut live.output else {
-        return true;
-    };
-    while output.bytes() > bytes {
-        if output.drop_oldest().is_none() {
-            return false;
+/// Drops the oldest queued messages until at most `bytes` wait, as far as possible; returns their
+/// topics.
+fn make_room(live: &mut Live, bytes: usize) -> Vec<Box<str>> {
+    let mut dropped = Vec::new();
+    if let Some(output) = &mut live.output {
+        while output.bytes() > bytes
+            && let Some(outgoing) = output.drop_oldest()
+        {
+            dropped.push(outgoing.wire.encoded.topic().into());
         }
     }
-    true
+    dropped
 }
 
 /// QoS 1 and 2: owed until it is acknowledged.
@@ -219,12 +232,16 @@ fn owe(
                 return Verdict::Lost(LossCause::DropNewest);
             }
             SlowPolicy::DropOldest => {
+                let mut dropped = Vec::new();
                 while !fits(outbound) {
-                    if outbound.drop_oldest_waiting().is_none() {
-                        return Verdict::Lost(LossCause::DropOldest);
+                    let oldest = outbound.drop_oldest_waiting();
+                    let message = oldest.as_ref().map_or(parcel.message, |d| &d.message);
+                    dropped.push(message.topic().into());
+                    if oldest.is_none() {
+                        return Verdict::Displaced(dropped);
                     }
                 }
-                verdict = Verdict::Lost(LossCause::DropOldest);
+                verdict = Verdict::Displaced(dropped);
             }
         }
     }

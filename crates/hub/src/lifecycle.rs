@@ -6,7 +6,7 @@ use stentor_mqtt::{Disconnect, Packet, PropertyBuf};
 use stentor_session::{
     CloseReason, Local, Message, MessageParts, Tick, Timer as TimerKind, WillRequest,
 };
-use stentor_topic::Zone;
+use stentor_topic::{Zone, levels};
 
 use crate::connect::keep_alive_deadline;
 use crate::effects::{Closing, Event};
@@ -96,8 +96,7 @@ impl Hub {
                 && let Link::Live(live) = &mut session.link
             {
                 if let Some(output) = &mut live.output {
-                    let queued = output.len() as u64;
-                    output.abandon();
+                    let queued = output.abandon() as u64;
                     self.stats.publishes_dropped += queued;
                     self.losses.record_many(LossCause::Disconnect, queued);
                 }
@@ -139,7 +138,12 @@ impl Hub {
         let delay = session.will.as_ref().map(|will| will.delay_secs);
         let will_at = delay.map_or(Tick::NEVER, |secs| now.after_secs(secs).min(until));
         session.epoch = session.epoch.wrapping_add(1);
-        session.link = Link::Away(Away { until, will_at });
+        let snapshots = live.extras.as_mut().and_then(|e| e.snapshots.take());
+        session.link = Link::Away(Away {
+            until,
+            will_at,
+            snapshots,
+        });
         let shares: smallvec::SmallVec<[u32; 2]> = session
             .subscriptions
             .iter()
@@ -184,7 +188,7 @@ impl Hub {
         };
         let (zone, user) = (session.zone(), Arc::clone(&session.identity));
         if next != Tick::NEVER {
-            self.timers.insert(next, timer);
+            self.arm(now, next, timer);
         }
         if let Some(will) = due_will {
             self.publish_will(now, zone, &user, &will);
@@ -221,7 +225,8 @@ impl Hub {
         identity: &crate::Identity,
         will: &WillRequest,
     ) {
-        if !identity.rights.may_publish(&will.topic) {
+        let too_deep = levels(&will.topic) > self.settings.topic_levels_max;
+        if too_deep || !identity.rights.may_publish(&will.topic) {
             self.stats.denied += 1;
             return;
         }
@@ -242,6 +247,14 @@ impl Hub {
         self.route(now, &message);
     }
 
+    /// Sets a timer. It fires early when the deadline is far away, and is set again then: a timer
+    /// of an earlier connection cannot be taken out, so none may stay for hours.
+    pub(crate) fn arm(&mut self, now: Tick, deadline: Tick, timer: Timer) {
+        const AHEAD_SECS_MAX: u32 = 600;
+        let at = deadline.min(now.after_secs(AHEAD_SECS_MAX));
+        self.timers.insert(at, timer);
+    }
+
     pub(crate) fn on_timer(&mut self, now: Tick, timer: Timer) {
         let Some(session) = self.sessions.get(timer.session) else {
             return;
@@ -260,7 +273,7 @@ impl Hub {
                         CloseReason::Timeout(TimerKind::KeepAlive),
                     );
                 } else {
-                    self.timers.insert(deadline, timer);
+                    self.arm(now, deadline, timer);
                 }
             }
         }

@@ -54,13 +54,19 @@ impl Outbox {
         }
     }
 
-    /// The output queue of a connection, which is dirty from now on.
+    /// Has a connection flushed at the end of the turn even if it has no output.
     #[inline]
-    fn open<'a>(&mut self, key: SessionKey, live: &'a mut Live) -> &'a mut Output {
+    pub(crate) fn revisit(&mut self, key: SessionKey, live: &mut Live) {
         if live.flushing == Flushing::Idle {
             live.flushing = Flushing::Listed;
             self.dirty.push(key);
         }
+    }
+
+    /// The output queue of a connection, which is dirty from now on.
+    #[inline]
+    fn open<'a>(&mut self, key: SessionKey, live: &'a mut Live) -> &'a mut Output {
+        self.revisit(key, live);
         live.output
             .get_or_insert_with(|| self.spare.pop().unwrap_or_default())
     }

@@ -29,9 +29,13 @@ impl Hub {
         self.stats.publishes_received += 1;
         self.stats.publish_bytes_received += publish.payload.len() as u64;
         if let (QoS::ExactlyOnce, Some(packet_id)) = (publish.qos, publish.packet_id) {
-            let receive_maximum = self.settings.receive_maximum;
             let Some(session) = self.sessions.get_mut(key) else {
                 return Ok(());
+            };
+            // 3.x has no way to tell a client of a receive maximum.
+            let receive_maximum = match session.live() {
+                Some(live) if live.version.is_v5() => self.settings.receive_maximum,
+                _ => u16::MAX,
             };
             let inbound = session.inbound.get_or_insert_default();
             match inbound.on_publish(packet_id, receive_maximum) {
@@ -45,11 +49,25 @@ impl Hub {
                 Arrival::TooMany => return Err(CloseReason::Limit(Limit::ReceiveMaximum)),
             }
         }
-        let reason = self.with_topic(key, publish, |hub, topic| {
+        let taken = self.with_topic(key, publish, |hub, topic| {
             hub.take(now, key, publish, topic)
-        })?;
+        });
         self.close_overrun(now);
-        self.answer(key, publish, reason)
+        let answered = taken.and_then(|reason| self.answer(key, publish, reason));
+        if answered.is_err() {
+            self.forget_arrival(key, publish);
+        }
+        answered
+    }
+
+    /// A QoS 2 publish that closes the connection was not taken: it is new when it comes again.
+    fn forget_arrival(&mut self, key: SessionKey, publish: &Publish<'_>) {
+        if let (QoS::ExactlyOnce, Some(packet_id)) = (publish.qos, publish.packet_id)
+            && let Some(session) = self.sessions.get_mut(key)
+            && let Some(inbound) = &mut session.inbound
+        {
+            inbound.refuse(packet_id);
+        }
     }
 
     /// Calls `f` with the topic of a publish: the one it carries, or the one of its alias.
@@ -124,18 +142,18 @@ impl Hub {
     }
 
     fn deny_publish(&mut self, key: SessionKey, topic: &str) {
-        /// Topics whose refusal is remembered, so that each is logged once.
-        const REMEMBERED_MAX: usize = 64;
         self.stats.denied += 1;
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
+        let zone = session.zone();
         let Link::Live(live) = &mut session.link else {
             return;
         };
-        let denied = &mut live.extras().denied;
-        if denied.len() < REMEMBERED_MAX && !denied.contains(topic) {
-            denied.insert(topic.into());
+        if live
+            .extras()
+            .remember_refusal(self.hasher.hash(zone, topic))
+        {
             let client_id = session.client_id.clone();
             self.effects.events.push(Event::PublishDenied {
                 client_id,
@@ -158,6 +176,11 @@ impl Hub {
             .and_then(|session| session.live())
             .is_some_and(|live| live.version.is_v5());
         match reason {
+            // There is no acknowledgement to withhold.
+            ReasonCode::QuotaExceeded if publish.qos == QoS::AtMostOnce => {
+                self.stats.publishes_dropped += 1;
+                Ok(())
+            }
             ReasonCode::QuotaExceeded if !is_v5 => Err(CloseReason::Limit(Limit::Retained)),
             _ => {
                 self.acknowledge(

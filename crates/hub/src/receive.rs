@@ -34,8 +34,13 @@ impl Hub {
             else {
                 return input.len();
             };
-            live.last_seen = now;
             let version = live.version;
+            // Answers that nobody reads are bounded like messages.
+            if live.control_bytes() > self.settings.queue_bytes_max {
+                self.overrun.push(key);
+                self.close_overrun(now);
+                return input.len();
+            }
             let rest = input.get(consumed..).unwrap_or_default();
             let frame = match frame(rest, self.settings.packet_bytes_max) {
                 Ok(Some(frame)) => frame,
@@ -49,6 +54,8 @@ impl Hub {
                 return consumed;
             };
             consumed += frame.total_len;
+            // Only whole packets count [MQTT-3.1.2-22].
+            live.last_seen = now;
             self.stats.packets_received += 1;
             let packet = frame
                 .check(version)

@@ -49,6 +49,9 @@ impl<'m> Parcel<'m> {
         with_id: bool,
         ids: &[u32],
     ) -> Option<&Rc<Wire>> {
+        /// Distinct lists of identifiers whose encoded form is kept. More than these are rare,
+        /// and looking for them would cost more than encoding again.
+        const IDENTIFIED_MAX: usize = 8;
         let message = self.message;
         let slot = if ids.is_empty() || !version.is_v5() {
             &mut self.plain[usize::from(version.is_v5())][usize::from(with_id)]
@@ -58,6 +61,9 @@ impl<'m> Parcel<'m> {
                 .iter()
                 .position(|(known, _)| known.as_slice() == ids);
             let index = index.unwrap_or_else(|| {
+                if self.identified.len() >= IDENTIFIED_MAX {
+                    self.identified.pop();
+                }
                 self.identified
                     .push((SmallVec::from_slice(ids), [None, None]));
                 self.identified.len() - 1
@@ -278,6 +284,6 @@ fn collect<'s>(
 }
 
 /// Whether a message was published by this session.
-fn is_own(session: Option<&Session>, shard: ShardId, message: &Message) -> bool {
+pub(crate) fn is_own(session: Option<&Session>, shard: ShardId, message: &Message) -> bool {
     session.is_some_and(|s| crate::publish::publisher(shard, s.generation) == message.publisher)
 }

@@ -1,10 +1,10 @@
 //! The sessions of one shard.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
-use hashbrown::{HashSet, HashTable};
+use hashbrown::HashTable;
 use slab::Slab;
 use smallvec::SmallVec;
 use stentor_mqtt::Version;
@@ -13,7 +13,7 @@ use stentor_topic::{TopicHasher, Zone};
 
 use crate::key::{LinkId, SessionKey};
 use crate::rights::Identity;
-use crate::snapshot::Snapshot;
+use crate::snapshot::Snapshots;
 use crate::subscribe::SubscriptionRef;
 
 /// One session: what outlives a connection, and the connection while there is one. Kept small:
@@ -61,13 +61,25 @@ pub(crate) struct Live {
 pub(crate) struct Extras {
     /// Subscriptions of a mosquitto bridge are no-local and retain-as-published.
     pub(crate) bridge: bool,
-    /// Acknowledgements may carry reason strings.
     pub(crate) received_aliases: Option<ReceivedAliases>,
     pub(crate) sent_aliases: Option<SentAliases>,
     /// Retained messages still to be sent, by subscription.
-    pub(crate) snapshots: VecDeque<Snapshot>,
-    /// Topics whose refusal was logged already.
-    pub(crate) denied: HashSet<Box<str>, foldhash::fast::FixedState>,
+    pub(crate) snapshots: Option<Box<Snapshots>>,
+    /// Hashes of the topics and filters whose refusal was logged already.
+    denied: Vec<u64>,
+}
+
+impl Extras {
+    /// Whether the refusal of something with this hash is to be logged: once each, and no more
+    /// than a few for each connection.
+    pub(crate) fn remember_refusal(&mut self, hash: u64) -> bool {
+        const REMEMBERED_MAX: usize = 64;
+        let is_new = self.denied.len() < REMEMBERED_MAX && !self.denied.contains(&hash);
+        if is_new {
+            self.denied.push(hash);
+        }
+        is_new
+    }
 }
 
 /// Where a connection stands between having output and having written it.
@@ -82,17 +94,30 @@ pub(crate) enum Flushing {
 }
 
 /// A session that waits for its client.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Away {
     /// When the session ends; `NEVER` for never.
     pub(crate) until: Tick,
     /// When the will is published, if there is one.
     pub(crate) will_at: Tick,
+    /// Retained messages that it did not get before its connection ended.
+    pub(crate) snapshots: Option<Box<Snapshots>>,
 }
 
 impl Session {
     pub(crate) fn zone(&self) -> Zone {
         self.identity.zone
+    }
+
+    /// Its client is there, and gets what it did not get before.
+    pub(crate) fn attach(&mut self, mut live: Live) {
+        if let Link::Away(away) = &mut self.link
+            && let Some(snapshots) = away.snapshots.take()
+        {
+            live.extras().snapshots = Some(snapshots);
+        }
+        self.link = Link::Live(live);
+        self.epoch = self.epoch.wrapping_add(1);
     }
 
     pub(crate) const fn live(&self) -> Option<&Live> {
@@ -113,6 +138,18 @@ impl Session {
 impl Live {
     pub(crate) fn extras(&mut self) -> &mut Extras {
         self.extras.get_or_insert_default()
+    }
+
+    /// The retained messages that are still to be sent.
+    pub(crate) fn snapshots(&mut self) -> Option<&mut Snapshots> {
+        self.extras.as_mut()?.snapshots.as_deref_mut()
+    }
+
+    /// Bytes of packets other than PUBLISH that wait for the socket.
+    #[inline]
+    pub(crate) fn control_bytes(&self) -> usize {
+        let output = self.output.as_ref();
+        output.map_or(0, |output| output.control_bytes())
     }
 
     /// Bytes that wait for the socket.

@@ -142,6 +142,12 @@ impl Share {
         let at = turns
             .clone()
             .find(|at| is_live(self.members[*at].0))
+            // Who is away gets nothing at QoS 0.
+            .or_else(|| {
+                turns
+                    .clone()
+                    .find(|at| self.members[*at].1.qos() > QoS::AtMostOnce)
+            })
             .or_else(|| turns.into_iter().next())?;
         self.member_turn = (at + 1) % len;
         Some(self.members[at])
@@ -192,14 +198,13 @@ impl Hub {
         let Some(session) = self.sessions.get_mut(key) else {
             return self.close_share_if_empty(slot);
         };
-        if session.subscriptions.contains(&subscription) {
-            let known = share
-                .members
-                .iter_mut()
-                .find(|(member, _)| *member == key.slot);
-            if let Some((_, old)) = known {
-                *old = options;
-            }
+        // Whichever list is shorter tells whether it is a member already.
+        let is_known = share.members.len() <= session.subscriptions.len()
+            || session.subscriptions.contains(&subscription);
+        let mut members = share.members.iter_mut();
+        let is_member = |(member, _): &&mut (u32, Options)| *member == key.slot;
+        if is_known && let Some((_, old)) = members.find(is_member) {
+            *old = options;
             return;
         }
         session.subscriptions.push(subscription);

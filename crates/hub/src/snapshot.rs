@@ -1,18 +1,21 @@
 //! Retained messages on their way to a new subscription, paced by the subscriber's socket.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
+use hashbrown::HashMap;
 use stentor_session::{Message, Tick};
-use stentor_topic::has_wildcard;
+use stentor_topic::{FilterId, has_wildcard};
 
 use crate::deliver::Terms;
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
+use crate::outbox::Outbox;
 use crate::retained::{Cursor, Mark, Walk};
-use crate::route::Parcel;
-use crate::sessions::Session;
+use crate::route::{Parcel, is_own};
+use crate::sessions::{Live, Session};
 
 /// A snapshot goes on while less than this waits for the socket: bounded memory for any number
 /// of matches, and live messages are never far behind.
@@ -23,24 +26,63 @@ const VISITS: usize = 256;
 /// What is left to send of the retained messages for one subscription.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
+    id: FilterId,
     filter: Box<str>,
     options: Options,
     mark: Mark,
     cursor: Cursor,
 }
 
+/// The snapshots of one session, which take turns: one for each subscription at most.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    /// Whose turn it is. An entry whose ticket is not that of its snapshot stands for nothing.
+    turns: VecDeque<(FilterId, u64)>,
+    by_filter: HashMap<FilterId, (u64, Snapshot), foldhash::fast::FixedState>,
+    tickets: u64,
+}
+
+impl Snapshots {
+    fn is_empty(&self) -> bool {
+        self.by_filter.is_empty()
+    }
+
+    /// Adds one at the end; one for the same subscription begins anew.
+    fn push(&mut self, snapshot: Snapshot) {
+        /// Empty turns that are not worth a sweep.
+        const SLACK: usize = 16;
+        self.tickets += 1;
+        self.turns.push_back((snapshot.id, self.tickets));
+        self.by_filter.insert(snapshot.id, (self.tickets, snapshot));
+        if self.turns.len() > 2 * self.by_filter.len() + SLACK {
+            let known = &self.by_filter;
+            self.turns
+                .retain(|(id, ticket)| known.get(id).is_some_and(|(of, _)| of == ticket));
+        }
+    }
+
+    fn pop(&mut self) -> Option<Snapshot> {
+        loop {
+            let (id, ticket) = self.turns.pop_front()?;
+            if self.by_filter.get(&id).is_some_and(|(of, _)| *of == ticket) {
+                return self.by_filter.remove(&id).map(|(_, snapshot)| snapshot);
+            }
+        }
+    }
+
+    /// The subscription is gone: what is left of its snapshot is not wanted any more.
+    pub(crate) fn cancel(&mut self, id: FilterId) {
+        self.by_filter.remove(&id);
+    }
+}
+
 /// A subscription that asks for its retained messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
+    pub(crate) id: FilterId,
     pub(crate) filter: &'a str,
     pub(crate) options: Options,
     pub(crate) mark: Mark,
-}
-
-impl Snapshot {
-    pub(crate) fn filter(&self) -> &str {
-        &self.filter
-    }
 }
 
 /// Whether a session takes more of a snapshot now.
@@ -61,11 +103,10 @@ impl Hub {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let is_first = session.live().is_some_and(|live| {
-            live.extras
-                .as_ref()
-                .is_none_or(|extras| extras.snapshots.is_empty())
-        });
+        let is_first = session
+            .live_mut()
+            .and_then(|live| live.snapshots())
+            .is_none_or(|snapshots| snapshots.is_empty());
         if is_first && is_ready(session) && !has_wildcard(wanted.filter) {
             // The common case, one value at most, needs no bookkeeping.
             let zone = session.zone();
@@ -77,12 +118,15 @@ impl Hub {
         }
         if let Some(live) = session.live_mut() {
             let Wanted {
+                id,
                 filter,
                 options,
                 mark,
             } = *wanted;
             let (filter, cursor) = (filter.into(), Cursor::default());
-            live.extras().snapshots.push_back(Snapshot {
+            let snapshots = live.extras().snapshots.get_or_insert_default();
+            snapshots.push(Snapshot {
+                id,
                 filter,
                 options,
                 mark,
@@ -104,8 +148,8 @@ impl Hub {
         let zone = session.zone();
         let Some(mut snapshot) = session
             .live_mut()
-            .and_then(|live| live.extras.as_mut())
-            .and_then(|extras| extras.snapshots.pop_front())
+            .and_then(|live| live.snapshots())
+            .and_then(Snapshots::pop)
         else {
             return;
         };
@@ -126,14 +170,11 @@ impl Hub {
             self.send_retained(key, snapshot.options, &message);
         }
         self.found = found;
-        if let (Walk::More, Some(live)) = (
-            walk,
-            self.sessions
-                .get_mut(key)
-                .and_then(|session| session.live_mut()),
-        ) {
-            // In turn with the session's other snapshots.
-            live.extras().snapshots.push_back(snapshot);
+        if let Some(session) = self.sessions.get_mut(key) {
+            let is_ready = is_ready(session);
+            if let Some(live) = session.live_mut() {
+                proceed(&mut self.outbox, key, live, is_ready, walk, snapshot);
+            }
         }
         self.close_overrun(now);
     }
@@ -143,11 +184,15 @@ impl Hub {
         self.sessions
             .get(key)
             .and_then(|session| session.live())
-            .and_then(|live| live.extras.as_ref())
-            .is_some_and(|extras| !extras.snapshots.is_empty())
+            .and_then(|live| live.extras.as_ref()?.snapshots.as_ref())
+            .is_some_and(|snapshots| !snapshots.is_empty())
     }
 
     fn send_retained(&mut self, key: SessionKey, options: Options, message: &Arc<Message>) {
+        // No-local [MQTT-3.8.3-3] makes no difference between retained and live.
+        if options.no_local() && is_own(self.sessions.get(key), self.shard, message) {
+            return;
+        }
         let ids = [options.id()];
         let ids = if ids == [0] { &[][..] } else { &ids[..] };
         let mut terms = Terms::new(message, options, ids, 0);
@@ -155,5 +200,28 @@ impl Hub {
         terms.retain = true;
         self.counter()
             .hand_over(&mut Parcel::new(message), key.slot, &terms);
+    }
+}
+
+/// After one step: a walk that has more takes its next turn, and if the step queued nothing that
+/// would bring the connection's next flush about, one is asked for.
+fn proceed(
+    outbox: &mut Outbox,
+    key: SessionKey,
+    live: &mut Live,
+    is_ready: bool,
+    walk: Walk,
+    snapshot: Snapshot,
+) {
+    let Some(snapshots) = live.snapshots() else {
+        return;
+    };
+    if walk == Walk::More {
+        snapshots.push(snapshot);
+    }
+    if snapshots.is_empty() {
+        live.extras().snapshots = None;
+    } else if is_ready {
+        outbox.revisit(key, live);
     }
 }

@@ -99,7 +99,11 @@ const PAIRS_MAX: usize = 1_000;
 impl Losses {
     /// Counts one. Returns whether it is the first of this client and topic that is named.
     pub fn record(&mut self, cause: LossCause, client_id: &str, topic: &str) -> bool {
+        /// Longer names are cut: clients choose them.
+        const NAME_BYTES_MAX: usize = 256;
         self.by_cause[cause as usize] += 1;
+        let client_id = &client_id[..client_id.floor_char_boundary(NAME_BYTES_MAX)];
+        let topic = &topic[..topic.floor_char_boundary(NAME_BYTES_MAX)];
         if let Some(count) = self.by_client_topic.get_mut(&Pair(client_id, topic)) {
             *count += 1;
             return false;

@@ -64,7 +64,7 @@ impl Hub {
         let mut wanted: SmallVec<[Wanted<'_>; 4]> = SmallVec::new();
         for element in subscribe.filters.iter() {
             let mut options = element.options;
-            options.no_local |= bridge;
+            options.no_local |= bridge && !element.filter.starts_with("$share/");
             options.retain_as_published |= bridge;
             let granted = self.subscribe_one(key, element.filter, options, id)?;
             wanted.extend(granted.wanted);
@@ -95,6 +95,7 @@ impl Hub {
         options: SubscribeOptions,
         id: Option<u32>,
     ) -> Result<Granted<'a>, CloseReason> {
+        // Nothing is retained for what is refused or shared.
         let refuse = |reason| {
             Ok(Granted {
                 reason,
@@ -114,12 +115,7 @@ impl Hub {
             return refuse(ReasonCode::UnspecifiedError);
         };
         if !session.identity.rights.may_subscribe(filter) {
-            self.stats.denied += 1;
-            let client_id = session.client_id.clone();
-            self.effects.events.push(Event::SubscribeDenied {
-                client_id,
-                filter: text.into(),
-            });
+            self.deny_subscribe(key, text);
             return refuse(ReasonCode::NotAuthorized);
         }
         let zone = session.zone();
@@ -128,47 +124,43 @@ impl Hub {
         if is_full && self.find_subscription(key, zone, share, filter).is_none() {
             return refuse(ReasonCode::QuotaExceeded);
         }
-        let is_new = match share {
-            Some(group) => {
-                self.join_share(key, zone, group, filter, granted);
-                false
-            }
-            None => self.add_subscription(key, zone, filter, granted),
-        };
+        let reason = granted_reason(granted.qos());
+        if let Some(group) = share {
+            self.join_share(key, zone, group, filter, granted);
+            return refuse(reason);
+        }
+        let (id, is_new) = self.add_subscription(key, zone, filter, granted);
         let wants_retained = match options.retain_handling {
-            _ if share.is_some() => false,
             RetainHandling::Send => true,
             RetainHandling::SendIfNew => is_new,
             RetainHandling::DoNotSend => false,
         };
         let mark = self.retained.mark();
         let wanted = wants_retained.then_some(Wanted {
+            id,
             filter,
             options: granted,
             mark,
         });
-        Ok(Granted {
-            reason: granted_reason(granted.qos()),
-            wanted,
-        })
+        Ok(Granted { reason, wanted })
     }
 
-    /// Puts an ordinary subscription into the index; returns whether it is new. Interest is
-    /// raised before the SUBACK is queued.
+    /// Puts an ordinary subscription into the index; returns its filter and whether it is new.
+    /// Interest is raised before the SUBACK is queued.
     fn add_subscription(
         &mut self,
         key: SessionKey,
         zone: Zone,
         filter: &str,
         granted: Options,
-    ) -> bool {
+    ) -> (FilterId, bool) {
         let subscriber = Subscriber {
             session: key.slot,
             options: granted.bits(),
         };
         let inserted = self.index.insert(zone, filter, subscriber);
         if inserted.previous.is_some() {
-            return false;
+            return (inserted.id, false);
         }
         self.interest.raise(zone, filter);
         self.stats.subscriptions += 1;
@@ -177,7 +169,24 @@ impl Hub {
                 .subscriptions
                 .push(SubscriptionRef::Filter(inserted.id));
         }
-        true
+        (inserted.id, true)
+    }
+
+    fn deny_subscribe(&mut self, key: SessionKey, text: &str) {
+        self.stats.denied += 1;
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        // The opposite of what it is for a publish, so that the two are told apart.
+        let hash = !self.hasher.hash(session.zone(), text);
+        if let Link::Live(live) = &mut session.link
+            && live.extras().remember_refusal(hash)
+        {
+            let client_id = session.client_id.clone();
+            let filter = text.into();
+            let event = Event::SubscribeDenied { client_id, filter };
+            self.effects.events.push(event);
+        }
     }
 
     /// A subscription that a session has already.
@@ -239,12 +248,11 @@ impl Hub {
                 session.subscriptions.swap_remove(at);
             }
             // What is left of a snapshot is not wanted any more.
-            if let Some(extras) = session.live_mut().and_then(|live| live.extras.as_mut())
-                && share.is_none()
+            if let SubscriptionRef::Filter(id) = found
+                && let Some(live) = session.live_mut()
+                && let Some(snapshots) = live.snapshots()
             {
-                extras
-                    .snapshots
-                    .retain(|snapshot| snapshot.filter() != filter);
+                snapshots.cancel(id);
             }
         }
         self.drop_subscription(key, found, true);

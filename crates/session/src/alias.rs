@@ -51,6 +51,7 @@ impl ReceivedAliases {
 #[derive(Debug)]
 pub struct SentAliases {
     maximum: u16,
+    packet_bytes_max: usize,
     aliases: BTreeMap<Box<str>, u16>,
 }
 
@@ -66,18 +67,27 @@ pub enum TopicForm {
 }
 
 impl SentAliases {
-    /// No aliases yet; at most `maximum` as the client's CONNECT allows.
+    /// No aliases yet; at most `maximum`, for packets of at most `packet_bytes_max` bytes, as the
+    /// client's CONNECT allows.
     #[must_use]
-    pub const fn new(maximum: u16) -> Self {
+    pub const fn new(maximum: u16, packet_bytes_max: usize) -> Self {
         Self {
             maximum,
+            packet_bytes_max,
             aliases: BTreeMap::new(),
         }
     }
 
-    /// How to name `topic` in the packet that is sent next. Packets must be sent in the order in
-    /// which this was asked.
-    pub fn form(&mut self, topic: &str) -> TopicForm {
+    /// How to name `topic` in the packet that is sent next, which has `wire_len` bytes with the
+    /// topic alone. Packets must be sent in the order in which this was asked.
+    pub fn form(&mut self, topic: &str, wire_len: usize) -> TopicForm {
+        /// The property, and a byte more for each of the two lengths before it.
+        const ALIAS_BYTES: usize = 5;
+        // A short topic saves nothing, and no packet may grow above what the client takes
+        // [MQTT-3.1.2-24].
+        if topic.len() < ALIAS_BYTES || wire_len + ALIAS_BYTES > self.packet_bytes_max {
+            return TopicForm::Plain;
+        }
         if let Some(alias) = self.aliases.get(topic) {
             return TopicForm::Alias(*alias);
         }

@@ -62,6 +62,11 @@ struct InFlight {
     awaits: Awaits,
 }
 
+/// How far a packet id lies after that of the window's front, in the circle.
+const fn distance(front: &InFlight, packet_id: PacketId) -> u16 {
+    packet_id.get().wrapping_sub(front.packet_id.get())
+}
+
 /// What to send again after a reconnect, in the original order [MQTT-4.4.0-1].
 #[derive(Debug)]
 pub enum Resend<'a> {
@@ -86,7 +91,8 @@ pub enum Acked {
 ///
 /// Packet ids are given in a circle, so the window is ordered by distance from its front and an
 /// acknowledgement is found by binary search. An acknowledgement in order costs O(1); one out of
-/// order O(window).
+/// order O(window). While one message stays unacknowledged for a whole turn of the circle, and
+/// others too, there is no such order, and each search costs O(window).
 #[derive(Debug)]
 pub struct Outbound {
     in_flight: VecDeque<InFlight>,
@@ -96,6 +102,8 @@ pub struct Outbound {
     waiting: VecDeque<Delivery>,
     waiting_bytes: usize,
     next_id: u16,
+    /// Whether the window is ordered by distance from its front.
+    ordered: bool,
 }
 
 impl Default for Outbound {
@@ -106,6 +114,7 @@ impl Default for Outbound {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             next_id: 1,
+            ordered: true,
         }
     }
 }
@@ -156,6 +165,9 @@ impl Outbound {
             QoS::ExactlyOnce => Awaits::Receipt(delivery),
             QoS::AtMostOnce | QoS::AtLeastOnce => Awaits::Acknowledgement(delivery),
         };
+        if let (Some(first), Some(last)) = (self.in_flight.front(), self.in_flight.back()) {
+            self.ordered &= distance(first, last.packet_id) < distance(first, packet_id);
+        }
         self.in_flight.push_back(InFlight { packet_id, awaits });
         self.sent += 1;
         packet_id
@@ -176,10 +188,17 @@ impl Outbound {
     }
 
     fn position(&self, packet_id: PacketId) -> Option<usize> {
-        let first = self.in_flight.front()?.packet_id.get();
-        let distance = packet_id.get().wrapping_sub(first);
+        if !self.ordered {
+            return self
+                .in_flight
+                .iter()
+                .position(|entry| entry.packet_id == packet_id);
+        }
+        let first = self.in_flight.front()?;
         self.in_flight
-            .binary_search_by_key(&distance, |entry| entry.packet_id.get().wrapping_sub(first))
+            .binary_search_by_key(&distance(first, packet_id), |entry| {
+                distance(first, entry.packet_id)
+            })
             .ok()
     }
 
@@ -252,6 +271,14 @@ impl Outbound {
         self.in_flight.remove(index);
         if index < self.sent {
             self.sent -= 1;
+        }
+        // Only a new front can bring the order back.
+        if !self.ordered && index == 0 {
+            self.ordered = self.in_flight.front().is_none_or(|first| {
+                self.in_flight
+                    .iter()
+                    .is_sorted_by_key(|entry| distance(first, entry.packet_id))
+            });
         }
         Acked::Complete
     }

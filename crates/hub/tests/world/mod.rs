@@ -119,10 +119,23 @@ impl World {
     }
 
     pub fn with_settings(shards: u8, settings: Settings) -> Self {
+        Self::build(shards, settings, Bounds::default())
+    }
+
+    /// One shard whose store keeps that many retained messages.
+    pub fn with_retained_max(messages_max: u64) -> Self {
+        let bounds = Bounds {
+            messages_max,
+            ..Bounds::default()
+        };
+        Self::build(1, Settings::default(), bounds)
+    }
+
+    fn build(shards: u8, settings: Settings, bounds: Bounds) -> Self {
         let hasher = TopicHasher::new(7);
         let shared = Shared {
             interest: Arc::new(InterestTable::new()),
-            retained: Arc::new(MemoryStore::new(hasher.clone(), Bounds::default())),
+            retained: Arc::new(MemoryStore::new(hasher.clone(), bounds)),
         };
         let settings = Arc::new(settings);
         let hub = |shard| {

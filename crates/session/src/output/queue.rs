@@ -47,10 +47,10 @@ impl Output {
         self.publish_bytes + self.control.len()
     }
 
-    /// Packets that wait, control packets counted in runs.
+    /// Bytes of packets other than PUBLISH that wait.
     #[must_use]
-    pub fn len(&self) -> usize {
-        self.entries.len()
+    pub fn control_bytes(&self) -> usize {
+        self.control.len()
     }
 
     /// Whether nothing waits.
@@ -115,7 +115,8 @@ impl Output {
                 Entry::Publish(outgoing) => {
                     if !outgoing.is_expired(now) {
                         let form = aliases.as_deref_mut().map_or(TopicForm::Plain, |aliases| {
-                            aliases.form(outgoing.wire.encoded.topic())
+                            let encoded = &outgoing.wire.encoded;
+                            aliases.form(encoded.topic(), encoded.wire_len())
                         });
                         batch.append_publish(now, outgoing, form);
                     }
@@ -178,11 +179,18 @@ impl Output {
     }
 
     /// Drops everything that was not begun, control packets too: what follows is a farewell. The
-    /// rest of a packet that was begun stays, so that the stream stays whole.
-    pub fn abandon(&mut self) {
+    /// rest of a packet that was begun stays, so that the stream stays whole. Returns how many
+    /// messages are lost by that: those without a packet id.
+    pub fn abandon(&mut self) -> usize {
+        let is_lost = |entry: &&Entry| match entry {
+            Entry::Publish(outgoing) => outgoing.packet_id.is_none(),
+            Entry::Control(_) => false,
+        };
+        let lost = self.entries.iter().filter(is_lost).count();
         self.entries.clear();
         self.control.clear();
         self.publish_bytes = 0;
+        lost
     }
 
     fn forget(&mut self, entries: usize) {
