@@ -509,15 +509,6 @@ def refuses_a_packet_beyond_its_own_maximum():
     assert peer.gone.get(timeout=PATIENCE) == "Packet too large"
 
 
-def tells_publishers_that_nobody_listens():
-    """PUBACK says 0x10 when no subscriber matches."""
-    peer = Peer("lonely")
-    codes = queue.Queue()
-    peer.client.on_publish = lambda c, u, mid, code, p: codes.put(code)
-    peer.client.publish("nobody/here", "x", 1)
-    assert codes.get(timeout=PATIENCE) == "No matching subscribers"
-
-
 def answers_unsubscribe_with_codes():
     peer = Peer("peer")
     peer.subscribe("there")

@@ -22,9 +22,11 @@ impl Mosquitto {
         let socket = folder.join("mosquitto.sock");
         let config = folder.join("mosquitto.conf");
         let log = folder.join("mosquitto.log");
+        // Started by root it would serve as another user, who may not write into this folder.
         let text = format!(
             "listener 0 {socket}\n\
              allow_anonymous true\n\
+             user root\n\
              connection bridge\n\
              address {address}\n\
              remote_clientid the-bridge\n\
@@ -46,7 +48,6 @@ impl Mosquitto {
             .stderr(output)
             .spawn()
             .expect("mosquitto starts");
-        // Past root it serves under another user, who needs the folder for its socket.
         let mosquitto = Self { child, socket, log };
         eventually("a listening mosquitto", || UnixStream::connect(&mosquitto.socket).is_ok());
         mosquitto
@@ -75,15 +76,15 @@ impl Drop for Mosquitto {
 fn check(protocol: &str) {
     let server = Server::open();
     let mut here = server.client(Version::V4, "here");
-    here.subscribe("$SYS/broker/connection/the-bridge/state", 1);
-    here.subscribe("data/#", 1);
+    here.subscribe("$SYS/broker/connection/the-bridge/state", 0);
+    here.subscribe("data/#", 0);
     let mosquitto = Mosquitto::bridged_to(&server, protocol);
     let state = ("$SYS/broker/connection/the-bridge/state".to_owned(), b"1".to_vec());
     assert_eq!(here.message(), state);
     here.ping();
 
     let mut there = mosquitto.client("there");
-    there.subscribe("data/#", 1);
+    there.subscribe("data/#", 0);
     // The bridge's own subscription here may still be on its way: retained messages wait for it.
     let probe = stentor_tests::raw::publish(Version::V4, "data/probe", b"ready", 1, true);
     let mut sender = server.client(Version::V4, "sender");

@@ -74,7 +74,6 @@ cases! {
         respects_the_clients_receive_maximum,
         respects_the_clients_maximum_packet_size,
         refuses_a_packet_beyond_its_own_maximum,
-        tells_publishers_that_nobody_listens,
         answers_unsubscribe_with_codes,
         ends_a_session_when_asked,
         refuses_unknown_authentication,
