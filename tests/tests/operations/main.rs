@@ -1,0 +1,8 @@
+//! What an operator does with the binary: start it wrong and right, change it, look at it, stop it.
+
+mod commands;
+mod login;
+mod reload;
+mod shards;
+mod shutdown;
+mod starting;

@@ -1,0 +1,101 @@
+//! Changing a running server.
+
+use nix::sys::signal::Signal;
+use stentor_tests::{Certificates, Plan, Server, Version, process, tools};
+
+const BASE: &str = "allow_anonymous = true\n[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n";
+
+fn server() -> Server {
+    Plan::new().config(BASE).start()
+}
+
+#[test]
+fn sighup_reloads_and_keeps_connections() {
+    let server = server();
+    let mut client = server.client(Version::V5, "c");
+    client.subscribe("t", 0);
+    let from = server.log().len();
+    server.reconfigure(&format!("{BASE}[limits]\nsubscriptions_per_client = 2\n"));
+    server.signal(Signal::SIGHUP);
+    server.wait_log(from, "limits.subscriptions_per_client");
+    client.publish_surely("t", b"still here");
+    assert_eq!(client.message().1, b"still here");
+}
+
+#[test]
+fn a_changed_file_is_noticed_without_a_signal() {
+    let server = server();
+    let from = server.log().len();
+    server.reconfigure(&format!("{BASE}[limits]\nqueue_messages = 77\n"));
+    server.wait_log(from, "limits.queue_messages");
+}
+
+#[test]
+fn a_broken_file_keeps_the_old_configuration_and_says_why() {
+    let server = server();
+    let mut client = server.client(Version::V5, "c");
+    let from = server.log().len();
+    server.reconfigure("[limits]\nconections = 1\n");
+    server.signal(Signal::SIGHUP);
+    let log = server.wait_log(from, "conections");
+    assert!(log[from..].contains("the old one stays"), "{log}");
+    client.ping();
+    server.client(Version::V5, "another").ping();
+    server.control(&["reload"]).refusal();
+    let reload = &server.json(&["status"])["reload"];
+    assert!(reload.to_string().contains("conections"), "{reload}");
+}
+
+#[test]
+fn the_reload_command_reports_what_changed() {
+    let server = server();
+    server.reconfigure(&format!("shards = 7\n{BASE}[limits]\nqueue_messages = 77\n"));
+    // The change itself is noticed too, so the command may find it done.
+    server.control(&["reload"]).success();
+    let log = server.wait_log(0, "restart only: shards");
+    assert!(log.contains("limits.queue_messages"), "{log}");
+}
+
+#[test]
+fn listeners_open_and_close_and_the_others_stay() {
+    let plan = Plan::new();
+    let path = plan.folder().join("more.sock");
+    let server = plan.config(BASE).start();
+    let mut client = server.client(Version::V5, "c");
+    server.reconfigure(&format!("{BASE}[[listener]]\nurl = \"unix:{}\"\n", path.display()));
+    server.control(&["reload"]).success();
+    stentor_tests::Raw::unix(&path).login(Version::V5, "u", true);
+    server.reconfigure(BASE);
+    server.control(&["reload"]).success();
+    stentor_tests::raw::eventually("a removed socket", || !path.exists());
+    client.ping();
+    server.client(Version::V5, "d").ping();
+}
+
+#[test]
+fn a_reload_reads_certificates_again() {
+    let (plan, _) = Plan::new().anonymous().listen("mqtts://127.0.0.1:0").certificates();
+    let server = plan.start();
+    let port = server.port("mqtts");
+    // A new authority in the same place: only the new certificate satisfies a client that trusts it.
+    let renewed = Certificates::new(server.folder());
+    let attempt = || {
+        let mut command = tools::mosquitto("mosquitto_pub");
+        command.args(["-h", "localhost", "-p", &port, "-t", "x", "-m", "x", "--cafile"]);
+        process::run(command.arg(renewed.authority()))
+    };
+    attempt().refusal();
+    server.control(&["reload"]).success();
+    attempt().success();
+}
+
+#[test]
+fn a_broken_certificate_keeps_the_old_one() {
+    let (plan, certificates) = Plan::new().anonymous().listen("mqtts://127.0.0.1:0").certificates();
+    let server = plan.start();
+    std::fs::write(certificates.certificate(), "broken").expect("a file can be written");
+    server.control(&["reload"]).refusal();
+    let mut command = tools::mosquitto("mosquitto_pub");
+    command.args(["-h", "localhost", "-p", &server.port("mqtts"), "-t", "x", "-m", "x"]);
+    process::run(command.arg("--cafile").arg(certificates.authority())).success();
+}

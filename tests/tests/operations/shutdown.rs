@@ -1,0 +1,70 @@
+//! SIGTERM, `stentor stop`, and what clients hear of it.
+
+use nix::sys::signal::Signal;
+use stentor_tests::{Server, Version, raw};
+
+#[test]
+fn sigterm_tells_mqtt_5_clients_and_closes_the_others() {
+    let mut server = Server::open();
+    let mut old = server.client(Version::V4, "old");
+    let mut new = server.client(Version::V5, "new");
+    assert!(server.stop().success());
+    // [MQTT-3.14] DISCONNECT with 0x8B, "server shutting down".
+    let packet = new.receive();
+    assert_eq!((packet.kind(), packet.body.first()), (14, Some(&0x8B)), "{packet:?}");
+    assert!(new.rest().is_empty());
+    assert!(old.rest().is_empty(), "MQTT 3.1.1 has no word for it");
+}
+
+#[test]
+fn sigint_ends_it_too() {
+    let mut server = Server::open();
+    server.signal(Signal::SIGINT);
+    assert!(server.ended().success());
+}
+
+#[test]
+fn the_stop_command_ends_it() {
+    let mut server = Server::open();
+    server.control(&["stop"]).success();
+    assert!(server.ended().success());
+    assert!(!server.data_dir().join("control.sock").exists());
+}
+
+#[test]
+fn a_client_that_reads_nothing_does_not_hold_the_stop_up() {
+    let config = "shutdown_timeout = \"1s\"\n";
+    let mut server = stentor_tests::Plan::new().config(config).tcp().anonymous().start();
+    let mut lazy = server.client(Version::V4, "lazy");
+    lazy.subscribe("flood", 0);
+    let mut sender = server.client(Version::V4, "sender");
+    for _ in 0..40 {
+        sender.publish_surely("flood", &[b'x'; 500_000]);
+    }
+    assert!(server.stop().success());
+}
+
+#[test]
+fn what_was_published_before_the_stop_is_delivered() {
+    let mut server = Server::open();
+    let mut receiver = server.client(Version::V5, "receiver");
+    receiver.subscribe("last", 0);
+    let mut sender = server.client(Version::V5, "sender");
+    for _ in 0..10 {
+        sender.publish_surely("last", &[b'x'; 100_000]);
+    }
+    assert!(server.stop().success());
+    for _ in 0..10 {
+        assert_eq!(receiver.message().1.len(), 100_000);
+    }
+    assert_eq!(receiver.receive().kind(), 14);
+}
+
+#[test]
+fn a_half_sent_login_does_not_hold_the_stop_up() {
+    let mut server = Server::open();
+    let mut half = server.dial();
+    half.send(&raw::connect(Version::V5, "half", true)[..7]);
+    assert!(server.stop().success());
+    half.closed();
+}

@@ -1,0 +1,169 @@
+//! A start that cannot work is refused in one sentence, and nothing is left half-started.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+
+use stentor_tests::{Finished, Plan, Version, process, server};
+
+/// One line on standard error that says all of that, and the exit code that scripts rely on.
+#[track_caller]
+fn check(finished: Finished, code: i32, says: &[&str]) {
+    assert_eq!(finished.status.code(), Some(code), "{finished}");
+    let text = finished.refusal();
+    assert_eq!(text.trim_end().lines().count(), 1, "one sentence was expected: {text}");
+    for wanted in says {
+        assert!(text.contains(wanted), "{wanted:?} is missing: {text}");
+    }
+}
+
+#[test]
+fn a_taken_port_is_refused() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("mqtt://{}", taken.local_addr().expect("a listener has an address"));
+    let plan = Plan::new().anonymous().tcp().listen(&url);
+    check(plan.refused(), 69, &[&url, "taken", "--listen"]);
+    assert!(!plan.data_dir().join("control.sock").exists(), "the control socket stayed behind");
+}
+
+#[test]
+fn a_taken_unix_socket_is_refused_and_stays() {
+    let plan = Plan::new().anonymous();
+    let path = plan.folder().join("taken.sock");
+    let _taken = UnixListener::bind(&path).expect("a socket can be made");
+    let plan = plan.listen(&format!("unix:{}", path.display()));
+    check(plan.refused(), 69, &["taken"]);
+    assert!(path.exists(), "another program's socket was removed");
+}
+
+#[test]
+fn a_unix_socket_that_a_dead_server_left_is_replaced() {
+    let plan = Plan::new().anonymous();
+    let path = plan.folder().join("stale.sock");
+    drop(UnixListener::bind(&path).expect("a socket can be made"));
+    let mut server = plan.listen(&format!("unix:{}", path.display())).start();
+    stentor_tests::Raw::unix(&path).login(Version::V5, "c", true);
+    assert!(server.stop().success());
+    assert!(!path.exists(), "the server left its socket behind");
+}
+
+#[test]
+fn a_file_in_the_place_of_a_unix_socket_is_refused_and_stays() {
+    let plan = Plan::new().anonymous();
+    let path = plan.folder().join("precious");
+    fs::write(&path, "data").expect("a file can be written");
+    let plan = plan.listen(&format!("unix:{}", path.display()));
+    check(plan.refused(), 78, &["precious", "no socket"]);
+    assert_eq!(fs::read_to_string(&path).expect("the file is there"), "data");
+}
+
+#[test]
+fn a_missing_certificate_is_refused() {
+    let plan = Plan::new().anonymous().listen("mqtts://127.0.0.1:0");
+    check(plan.refused(), 78, &["certificate"]);
+    let plan = Plan::new()
+        .anonymous()
+        .listen("mqtts://127.0.0.1:0")
+        .arg("--tls-certificate")
+        .arg("/nowhere/server.crt")
+        .arg("--tls-key")
+        .arg("/nowhere/server.key");
+    check(plan.refused(), 78, &["/nowhere/server.crt"]);
+}
+
+#[test]
+fn a_key_of_another_certificate_is_refused() {
+    let (plan, certificates) = Plan::new().anonymous().listen("mqtts://127.0.0.1:0").certificates();
+    let key = fs::read(certificates.key()).expect("the key can be read");
+    certificates.renew();
+    fs::write(certificates.key(), key).expect("the key can be written");
+    check(plan.refused(), 78, &["key"]);
+}
+
+#[test]
+fn an_unwritable_data_folder_is_refused() {
+    let plan = Plan::new().anonymous().tcp();
+    // Root may write everywhere, but not make a folder below a file.
+    fs::write(plan.data_dir(), "in the way").expect("a file can be written");
+    check(plan.refused(), 73, &["data folder", "--data-dir"]);
+}
+
+#[test]
+fn a_second_server_on_the_same_folder_is_refused() {
+    let server = Plan::new().anonymous().tcp().start();
+    let mut client = server.client(Version::V5, "c");
+    let mut second = server::stentor();
+    second.args(["serve", "--allow-anonymous", "--listen", "mqtt://127.0.0.1:0", "--data-dir"]);
+    let finished = process::run(second.arg(server.data_dir()));
+    assert_eq!(finished.stdout, "");
+    check(finished, 75, &["running", "--data-dir"]);
+    client.ping();
+    server.json(&["status"]);
+}
+
+#[test]
+fn a_folder_that_a_killed_server_left_is_taken_over() {
+    let plan = Plan::new().anonymous().tcp();
+    let folder = plan.data_dir();
+    let keep = Plan::new();
+    let moved = keep.folder().join("data");
+    let mut server = plan.start();
+    server.signal(nix::sys::signal::Signal::SIGKILL);
+    assert!(!server.ended().success());
+    fs::rename(folder, &moved).expect("the data folder can be moved");
+    let second = keep.anonymous().tcp().start();
+    second.client(Version::V5, "c").ping();
+    second.json(&["status"]);
+}
+
+#[test]
+fn anonymous_access_from_the_network_needs_permission() {
+    let plan = Plan::new().anonymous().listen("mqtt://0.0.0.0:0");
+    check(plan.refused(), 78, &["anonymous = true"]);
+    let config = "[[listener]]\nurl = \"mqtt://0.0.0.0:0\"\nanonymous = true\n";
+    let server = Plan::new().config(config).start();
+    assert_eq!(server.urls().len(), 1);
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_a_suggestion() {
+    let plan = Plan::new().config("[limits]\nconections = 3\n").tcp().anonymous();
+    check(plan.refused(), 78, &["conections", "connections"]);
+}
+
+#[test]
+fn check_config_says_what_is_wrong_and_where() {
+    let plan = Plan::new();
+    let path = plan.folder().join("c.toml");
+    let run = |text: &str| {
+        fs::write(&path, text).expect("a file can be written");
+        process::run(server::stentor().arg("check-config").arg("--config").arg(&path))
+    };
+    run("shards = 2\n[limits]\nconnections = 3\n").success();
+    let finished = run("shards = 2\n[limits]\npacket_bytes = \"much\"\n");
+    assert_eq!(finished.status.code(), Some(78), "{finished}");
+    let text = finished.refusal();
+    assert!(text.contains("limits.packet_bytes") || text.contains("packet_bytes"), "{text}");
+    assert!(text.contains('3'), "the line is missing: {text}");
+}
+
+#[test]
+fn flags_beat_the_environment_and_that_beats_the_file() {
+    let plan = Plan::new().config("shards = 3\n").tcp().anonymous();
+    let shards = |server: &stentor_tests::Server| server.json(&["status"])["shards_total"].as_u64();
+    assert_eq!(shards(&plan.start()), Some(3));
+    let plan = Plan::new().config("shards = 3\n").tcp().anonymous().arg("--shards").arg("1");
+    assert_eq!(shards(&plan.start()), Some(1));
+}
+
+#[test]
+fn json_logs_are_json() {
+    let mut server = Plan::new().tcp().anonymous().arg("--log-format").arg("json").start();
+    server.client(Version::V5, "c").ping();
+    assert!(server.stop().success());
+    let log = server.wait_log(0, "stopped");
+    for line in log.lines() {
+        serde_json::from_str::<serde_json::Value>(line)
+            .unwrap_or_else(|error| panic!("no JSON ({error}): {line}"));
+    }
+}
