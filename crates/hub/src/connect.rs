@@ -82,7 +82,7 @@ impl Hub {
             self.resume(now, key);
         } else {
             // Its maximum packet size leaves no room for CONNACK.
-            self.close(now, key, CloseReason::Limit(Limit::PacketBytes));
+            self.close_saying(now, key, CloseReason::Limit(Limit::PacketBytes), None);
         }
         key
     }

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use stentor_mqtt::{Disconnect, Packet, PropertyBuf};
+use stentor_mqtt::{Disconnect, Packet, PropertyBuf, ReasonCode};
 use stentor_session::{
     CloseReason, Local, Message, MessageParts, Tick, Timer as TimerKind, WillRequest,
 };
@@ -60,6 +60,18 @@ impl Hub {
     /// Lets a connection go: its queue, closed by a DISCONNECT where the version has one, goes
     /// to the shard, and the session is left without it.
     pub(crate) fn close(&mut self, now: Tick, key: SessionKey, reason: CloseReason) {
+        self.close_saying(now, key, reason, reason.reason_code());
+    }
+
+    /// [`Hub::close`] with another code in its DISCONNECT, or none: before CONNACK nothing is
+    /// said [MQTT-3.14.0-1].
+    pub(crate) fn close_saying(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        reason: CloseReason,
+        code: Option<ReasonCode>,
+    ) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -70,7 +82,7 @@ impl Hub {
             self.stats.bugs += 1;
         }
         let properties = PropertyBuf::new();
-        let code = reason.reason_code().filter(|_| live.version.is_v5());
+        let code = code.filter(|_| live.version.is_v5());
         let packet = code.map(|reason| {
             Packet::Disconnect(Disconnect {
                 reason,

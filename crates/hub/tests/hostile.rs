@@ -296,7 +296,7 @@ fn drop_oldest_counts_each_loss() {
     }
 }
 
-/// A client that cannot take even CONNACK is closed, not left waiting.
+/// [MQTT-3.14.0-1]: a client that cannot take even CONNACK is closed without a word.
 #[test]
 fn a_maximum_packet_size_below_connack_closes() {
     let mut w = World::new(1);
@@ -309,6 +309,7 @@ fn a_maximum_packet_size_below_connack_closes() {
         w.clients[c].closed,
         Some(CloseReason::Limit(Limit::PacketBytes))
     );
+    assert_eq!(w.receive_packet(c), None);
 }
 
 /// The bridge bit means no-local, which is no fault of a shared subscription.
