@@ -24,10 +24,15 @@ impl Certificates {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        params.distinguished_name.push(DnType::CommonName, "Stentor test authority");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "Stentor test authority");
         let key = KeyPair::generate().expect("a key can be made");
         let issuer = CertifiedIssuer::self_signed(params, key).expect("an authority can be made");
-        let certificates = Self { folder: folder.to_owned(), issuer };
+        let certificates = Self {
+            folder: folder.to_owned(),
+            issuer,
+        };
         fs::write(certificates.authority(), certificates.issuer.pem())
             .expect("the folder of certificates can be written");
         certificates.renew();
@@ -42,7 +47,9 @@ impl Certificates {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         let params = CertificateParams::new(names).expect("the names are well-formed");
         let key = KeyPair::generate().expect("a key can be made");
-        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate is signed");
+        let certificate = params
+            .signed_by(&key, &self.issuer)
+            .expect("a certificate is signed");
         fs::write(self.key(), key.serialize_pem()).expect("a key can be written");
         fs::write(self.certificate(), certificate.pem()).expect("a certificate can be written");
         certificate.der().to_vec()

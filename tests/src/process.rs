@@ -25,8 +25,15 @@ pub struct Finished {
 
 impl fmt::Display for Finished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { status, stdout, stderr } = self;
-        write!(f, "{status}\n--- standard output\n{stdout}\n--- standard error\n{stderr}")
+        let Self {
+            status,
+            stdout,
+            stderr,
+        } = self;
+        write!(
+            f,
+            "{status}\n--- standard output\n{stdout}\n--- standard error\n{stderr}"
+        )
     }
 }
 
@@ -99,10 +106,17 @@ pub fn finish(mut child: Child, deadline: Duration) -> Finished {
     let (status, in_time) = wait(&mut child, deadline);
     let finished = Finished {
         status,
-        stdout: stdout.join().expect("the reader of standard output panicked"),
-        stderr: stderr.join().expect("the reader of standard error panicked"),
+        stdout: stdout
+            .join()
+            .expect("the reader of standard output panicked"),
+        stderr: stderr
+            .join()
+            .expect("the reader of standard error panicked"),
     };
-    assert!(in_time, "a program did not end within {deadline:?}: {finished}");
+    assert!(
+        in_time,
+        "a program did not end within {deadline:?}: {finished}"
+    );
     finished
 }
 

@@ -94,7 +94,9 @@ pub struct Raw {
 
 impl std::fmt::Debug for Raw {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Raw").field("version", &self.version).finish_non_exhaustive()
+        f.debug_struct("Raw")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
     }
 }
 
@@ -126,8 +128,14 @@ impl Raw {
     }
 
     fn over(stream: impl Stream + 'static) -> Self {
-        stream.patience(DEADLINE).expect("a socket takes time limits");
-        Self { stream: Box::new(stream), input: Vec::new(), version: Version::V4 }
+        stream
+            .patience(DEADLINE)
+            .expect("a socket takes time limits");
+        Self {
+            stream: Box::new(stream),
+            input: Vec::new(),
+            version: Version::V4,
+        }
     }
 
     /// Sends bytes.
@@ -136,7 +144,9 @@ impl Raw {
     /// If the connection is gone.
     #[track_caller]
     pub fn send(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).expect("the server takes bytes");
+        self.stream
+            .write_all(bytes)
+            .expect("the server takes bytes");
     }
 
     /// Sends bytes to a server that may have closed the connection already.
@@ -149,7 +159,9 @@ impl Raw {
     /// # Panics
     /// If the connection is gone.
     pub fn half_close(&self) {
-        self.stream.half_close().expect("a connection can be closed");
+        self.stream
+            .half_close()
+            .expect("a connection can be closed");
     }
 
     /// The next packet, or nothing if the server closed the connection.
@@ -176,7 +188,8 @@ impl Raw {
     #[must_use]
     #[track_caller]
     pub fn receive(&mut self) -> Packet {
-        self.try_receive().expect("the server was not to close the connection")
+        self.try_receive()
+            .expect("the server was not to close the connection")
     }
 
     /// The next packet, which has to be of that type.
@@ -215,7 +228,10 @@ impl Raw {
     #[track_caller]
     pub fn until(&mut self, marker: &[u8]) -> Vec<u8> {
         loop {
-            let found = self.input.windows(marker.len()).position(|window| window == marker);
+            let found = self
+                .input
+                .windows(marker.len())
+                .position(|window| window == marker);
             if let Some(start) = found {
                 return self.input.drain(..start + marker.len()).collect();
             }
@@ -255,7 +271,10 @@ impl Raw {
         self.version = version;
         self.send(&connect(version, client_id, clean));
         let answer = self.expect(2);
-        assert_eq!(answer.body[1], 0, "the server refused the login: {answer:?}");
+        assert_eq!(
+            answer.body[1], 0,
+            "the server refused the login: {answer:?}"
+        );
         answer
     }
 
@@ -272,7 +291,11 @@ impl Raw {
     pub fn subscribe(&mut self, filter: &str, qos: u8) {
         self.send(&subscribe(self.version, 1, filter, qos));
         let answer = self.expect(9);
-        assert_eq!(answer.body.last(), Some(&qos), "the server refused {filter}: {answer:?}");
+        assert_eq!(
+            answer.body.last(),
+            Some(&qos),
+            "the server refused {filter}: {answer:?}"
+        );
     }
 
     /// Publishes with QoS 0.
@@ -312,7 +335,13 @@ fn split(input: &[u8]) -> Option<(Packet, usize)> {
         if byte & 0x80 == 0 {
             let start = index + 2;
             let body = input.get(start..start + length)?.to_vec();
-            return Some((Packet { first: input[0], body }, start + length));
+            return Some((
+                Packet {
+                    first: input[0],
+                    body,
+                },
+                start + length,
+            ));
         }
     }
     None

@@ -23,7 +23,10 @@ use crate::{DEADLINE, Raw, Version};
 #[must_use]
 pub fn binary() -> PathBuf {
     let test = env::current_exe().expect("a test knows its own path");
-    let profile = test.parent().and_then(Path::parent).expect("tests run from target/<profile>/deps");
+    let profile = test
+        .parent()
+        .and_then(Path::parent)
+        .expect("tests run from target/<profile>/deps");
     let binary = profile.join("stentor");
     assert!(
         binary.exists(),
@@ -70,7 +73,11 @@ impl Plan {
             .prefix("stentor-test-")
             .tempdir()
             .expect("a temporary folder can be made");
-        Self { folder, args: Vec::new(), listeners: 0 }
+        Self {
+            folder,
+            args: Vec::new(),
+            listeners: 0,
+        }
     }
 
     /// The test's own folder; the data folder lies in it.
@@ -139,7 +146,11 @@ impl Plan {
     #[must_use]
     pub fn command(&self) -> Command {
         let mut command = stentor();
-        command.arg("serve").arg("--data-dir").arg(self.data_dir()).args(&self.args);
+        command
+            .arg("serve")
+            .arg("--data-dir")
+            .arg(self.data_dir())
+            .args(&self.args);
         command
     }
 
@@ -159,8 +170,14 @@ impl Plan {
     #[track_caller]
     pub fn refused(&self) -> Finished {
         let finished = process::run(&mut self.command());
-        assert!(!finished.status.success(), "the server was to refuse: {finished}");
-        assert_eq!(finished.stdout, "", "nothing is to listen when the start is refused");
+        assert!(
+            !finished.status.success(),
+            "the server was to refuse: {finished}"
+        );
+        assert_eq!(
+            finished.stdout, "",
+            "nothing is to listen when the start is refused"
+        );
         finished
     }
 }
@@ -224,7 +241,12 @@ impl Server {
                 let _ = lines.send(line);
             }
         });
-        let mut server = Self { plan, child: Some(child), urls: Vec::new(), log };
+        let mut server = Self {
+            plan,
+            child: Some(child),
+            urls: Vec::new(),
+            log,
+        };
         let end = Instant::now() + DEADLINE;
         while server.urls.len() < server.plan.listeners {
             match opened.recv_timeout(end.saturating_duration_since(Instant::now())) {
@@ -277,7 +299,11 @@ impl Server {
     #[track_caller]
     pub fn port(&self, scheme: &str) -> String {
         let address = self.address(scheme);
-        address.rsplit(':').next().expect("the URL names its port").to_owned()
+        address
+            .rsplit(':')
+            .next()
+            .expect("the URL names its port")
+            .to_owned()
     }
 
     /// A connection to the first TCP listener, with nothing sent yet.
@@ -356,7 +382,12 @@ impl Server {
         while !log.get(from..).is_some_and(|new| new.contains(text)) {
             let left = end.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "the log never said {text:?}");
-            log = self.log.grown.wait_timeout(log, left).unwrap_or_else(PoisonError::into_inner).0;
+            log = self
+                .log
+                .grown
+                .wait_timeout(log, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         log.clone()
     }
@@ -398,7 +429,11 @@ impl Server {
     pub fn ended(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("the server runs");
         let (status, in_time) = process::wait(&mut child, DEADLINE);
-        assert!(in_time, "the server did not stop within {DEADLINE:?}:\n{}", self.log());
+        assert!(
+            in_time,
+            "the server did not stop within {DEADLINE:?}:\n{}",
+            self.log()
+        );
         status
     }
 }
@@ -416,7 +451,11 @@ impl Drop for Server {
         }
         if self.child.is_some() {
             let status = self.stop();
-            assert!(status.success(), "the server ended with {status}:\n{}", self.log());
+            assert!(
+                status.success(),
+                "the server ended with {status}:\n{}",
+                self.log()
+            );
         }
     }
 }

@@ -28,10 +28,16 @@ pub fn project() -> &'static Path {
 #[must_use]
 pub fn python(script: &str) -> Command {
     let python = cache().join("python/bin/python");
-    assert!(python.exists(), "there is no {}: {REMEDY}", python.display());
+    assert!(
+        python.exists(),
+        "there is no {}: {REMEDY}",
+        python.display()
+    );
     let mut command = Command::new(python);
     // Bytecode of the scripts would litter the source tree.
-    command.env("PYTHONDONTWRITEBYTECODE", "1").arg(folder().join("python").join(script));
+    command
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .arg(folder().join("python").join(script));
     command
 }
 
@@ -42,7 +48,11 @@ pub fn python(script: &str) -> Command {
 #[must_use]
 pub fn node(script: &str) -> Command {
     let modules = folder().join("js/node_modules/mqtt");
-    assert!(modules.exists(), "there is no {}: {REMEDY}", modules.display());
+    assert!(
+        modules.exists(),
+        "there is no {}: {REMEDY}",
+        modules.display()
+    );
     let mut command = Command::new("node");
     command.arg(folder().join("js").join(script));
     command

@@ -63,7 +63,8 @@ pub(crate) struct Common {
     /// Measure only the floor and what --against names
     #[arg(long, conflicts_with = "target")]
     pub(crate) no_server: bool,
-    /// Shards of the server that is started [default: its own]
+    /// Shards of the server that is started [default: its own; pingpong: 1, since messages between
+    /// shards take another way]
     #[arg(long)]
     pub(crate) shards: Option<u16>,
     /// Program to start as the server [default: this one]
@@ -87,6 +88,12 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    /// Fewer shards than the server's default, unless the user says how many.
+    pub(crate) fn with_default_shards(mut self, shards: u16) -> Self {
+        self.shards = self.shards.or(Some(shards));
+        self
+    }
+
     /// The measured server first.
     pub(crate) fn subjects(&self) -> Vec<Subject> {
         let first = match &self.target {

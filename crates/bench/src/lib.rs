@@ -79,7 +79,9 @@ fn dispatch(args: Args) -> Result<Verdict, BenchError> {
         Command::Subscribe(args) => measure_all(args.workloads(), &args.common),
         Command::Idle(args) => measure_all(vec![args.workload()], &args.common),
         Command::Connect(args) => measure_all(vec![args.workload()], &args.common),
-        Command::Pingpong(args) => measure_all(args.workloads()?, &args.common),
+        Command::Pingpong(args) => {
+            measure_all(args.workloads()?, &args.common.with_default_shards(1))
+        }
     }
 }
 

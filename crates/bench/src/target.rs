@@ -78,6 +78,9 @@ impl Subject {
             Self::Floor(kind) => format!("floor ({})", kind.as_str()),
             Self::Own { shards: None, .. } => "stentor".into(),
             Self::Own {
+                shards: Some(1), ..
+            } => "stentor (1 shard)".into(),
+            Self::Own {
                 shards: Some(shards),
                 ..
             } => format!("stentor ({shards} shards)"),
@@ -153,6 +156,11 @@ impl Running {
     /// CPU seconds so far; `None` if its process is unknown.
     pub(crate) fn cpu_s(&self) -> Option<f64> {
         self.pid.and_then(process::cpu_s)
+    }
+
+    /// As [`cpu_s`](Self::cpu_s), for very short times.
+    pub(crate) fn fine_cpu_s(&self) -> Option<f64> {
+        self.pid.and_then(process::fine_cpu_s)
     }
 
     /// CPU and memory now; `None` if its process is unknown.

@@ -49,7 +49,9 @@ impl Mosquitto {
             .spawn()
             .expect("mosquitto starts");
         let mosquitto = Self { child, socket, log };
-        eventually("a listening mosquitto", || UnixStream::connect(&mosquitto.socket).is_ok());
+        eventually("a listening mosquitto", || {
+            UnixStream::connect(&mosquitto.socket).is_ok()
+        });
         mosquitto
     }
 
@@ -67,7 +69,10 @@ impl Drop for Mosquitto {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("--- log of mosquitto\n{}", fs::read_to_string(&self.log).unwrap_or_default());
+            eprintln!(
+                "--- log of mosquitto\n{}",
+                fs::read_to_string(&self.log).unwrap_or_default()
+            );
         }
     }
 }
@@ -79,7 +84,10 @@ fn check(protocol: &str) {
     here.subscribe("$SYS/broker/connection/the-bridge/state", 0);
     here.subscribe("data/#", 0);
     let mosquitto = Mosquitto::bridged_to(&server, protocol);
-    let state = ("$SYS/broker/connection/the-bridge/state".to_owned(), b"1".to_vec());
+    let state = (
+        "$SYS/broker/connection/the-bridge/state".to_owned(),
+        b"1".to_vec(),
+    );
     assert_eq!(here.message(), state);
     here.ping();
 
@@ -90,7 +98,10 @@ fn check(protocol: &str) {
     let mut sender = server.client(Version::V4, "sender");
     sender.send(&probe);
     sender.expect(4);
-    assert_eq!(there.message(), ("data/probe".to_owned(), b"ready".to_vec()));
+    assert_eq!(
+        there.message(),
+        ("data/probe".to_owned(), b"ready".to_vec())
+    );
     assert_eq!(here.message(), ("data/probe".to_owned(), b"ready".to_vec()));
 
     // A loop would bring a message back before the last one, which is checked at both ends.
@@ -98,17 +109,36 @@ fn check(protocol: &str) {
     for round in 0..20 {
         let payload = format!("{round}").into_bytes();
         sender.publish_surely("data/out", &payload);
-        assert_eq!(here.message(), ("data/out".to_owned(), payload.clone()), "{protocol}");
-        assert_eq!(there.message(), ("data/out".to_owned(), payload.clone()), "{protocol}");
+        assert_eq!(
+            here.message(),
+            ("data/out".to_owned(), payload.clone()),
+            "{protocol}"
+        );
+        assert_eq!(
+            there.message(),
+            ("data/out".to_owned(), payload.clone()),
+            "{protocol}"
+        );
         foreign.publish_surely("data/in", &payload);
-        assert_eq!(there.message(), ("data/in".to_owned(), payload.clone()), "{protocol}");
-        assert_eq!(here.message(), ("data/in".to_owned(), payload), "{protocol}");
+        assert_eq!(
+            there.message(),
+            ("data/in".to_owned(), payload.clone()),
+            "{protocol}"
+        );
+        assert_eq!(
+            here.message(),
+            ("data/in".to_owned(), payload),
+            "{protocol}"
+        );
     }
 
     // The bridge's will on its own state arrives when the other broker is killed.
     drop(mosquitto);
     let (topic, payload) = here.message();
-    assert_eq!((topic.as_str(), payload.as_slice()), (state.0.as_str(), b"0".as_slice()));
+    assert_eq!(
+        (topic.as_str(), payload.as_slice()),
+        (state.0.as_str(), b"0".as_slice())
+    );
 }
 
 /// Protocol version 0x84: the bridge asks for no-local and retain-as-published in its CONNECT.

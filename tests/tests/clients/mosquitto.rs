@@ -10,7 +10,9 @@ const VERSIONS: [&str; 3] = ["mqttv31", "mqttv311", "mqttv5"];
 
 /// Where a client connects, as its flags.
 fn tcp(server: &Server) -> Vec<String> {
-    ["-h", "127.0.0.1", "-p", &server.port("mqtt")].map(str::to_owned).into()
+    ["-h", "127.0.0.1", "-p", &server.port("mqtt")]
+        .map(str::to_owned)
+        .into()
 }
 
 fn client(program: &str, place: &[String], version: &str, args: &[&str]) -> Command {
@@ -49,7 +51,11 @@ fn check_session(place: &[String]) {
 fn subscribed(command: &Command) -> (Child, BufReader<std::process::ChildStdout>) {
     // The program writes its lines to a pipe only when the pipe is full, unless told otherwise.
     let mut unbuffered = Command::new("stdbuf");
-    unbuffered.arg("-oL").arg(command.get_program()).args(command.get_args()).arg("-d");
+    unbuffered
+        .arg("-oL")
+        .arg(command.get_program())
+        .args(command.get_args())
+        .arg("-d");
     let mut child = process::start(&mut unbuffered);
     let mut lines = BufReader::new(child.stdout.take().expect("standard output is captured"));
     let mut line = String::new();
@@ -69,7 +75,10 @@ fn sub_and_pub_over_tcp() {
 
 #[test]
 fn sub_and_pub_over_tls() {
-    let (plan, certificates) = Plan::new().anonymous().listen("mqtts://127.0.0.1:0").certificates();
+    let (plan, certificates) = Plan::new()
+        .anonymous()
+        .listen("mqtts://127.0.0.1:0")
+        .certificates();
     let server = plan.start();
     let authority = certificates.authority();
     let place = [
@@ -88,19 +97,38 @@ fn sub_and_pub_over_a_unix_socket() {
     let plan = Plan::new().anonymous();
     let path = plan.folder().join("mqtt.sock");
     let server = plan.listen(&format!("unix:{}", path.display())).start();
-    assert!(Path::new(&path).exists(), "the server listens on {:?}", server.urls());
+    assert!(
+        Path::new(&path).exists(),
+        "the server listens on {:?}",
+        server.urls()
+    );
     check_session(&["--unix".to_owned(), path.display().to_string()]);
 }
 
 #[test]
 fn tls_clients_refuse_a_stranger() {
-    let (plan, _) = Plan::new().anonymous().listen("mqtts://127.0.0.1:0").certificates();
+    let (plan, _) = Plan::new()
+        .anonymous()
+        .listen("mqtts://127.0.0.1:0")
+        .certificates();
     let server = plan.start();
     let other = tempfile_authority();
     let port = server.port("mqtts");
     let cafile = other.authority();
     let mut command = tools::mosquitto("mosquitto_pub");
-    command.args(["-h", "localhost", "-p", &port, "-t", "x", "-m", "x", "--cafile"]).arg(cafile);
+    command
+        .args([
+            "-h",
+            "localhost",
+            "-p",
+            &port,
+            "-t",
+            "x",
+            "-m",
+            "x",
+            "--cafile",
+        ])
+        .arg(cafile);
     process::run(&mut command).refusal();
 }
 
@@ -128,7 +156,10 @@ fn live_delivery_to_every_version() {
             let text: Vec<String> = lines.lines().map_while(Result::ok).collect();
             for qos in 0..3 {
                 let message = format!("{sender}-{qos}");
-                assert!(text.contains(&message), "{receiver} missed {message}: {text:?}");
+                assert!(
+                    text.contains(&message),
+                    "{receiver} missed {message}: {text:?}"
+                );
             }
             process::finish(child, DEADLINE).success();
         }
@@ -141,12 +172,23 @@ fn pub_sends_every_line_of_its_input() {
     let place = tcp(&server);
     let args = ["-q", "1", "-t", "lines", "-C", "100"];
     let (child, lines) = subscribed(&client("mosquitto_sub", &place, "mqttv5", &args));
-    let publish = client("mosquitto_pub", &place, "mqttv5", &["-q", "1", "-t", "lines", "-l"]);
+    let publish = client(
+        "mosquitto_pub",
+        &place,
+        "mqttv5",
+        &["-q", "1", "-t", "lines", "-l"],
+    );
     let mut shell = Command::new("sh");
-    shell.arg("-c").arg("seq 100 | \"$0\" \"$@\"").arg(publish.get_program());
+    shell
+        .arg("-c")
+        .arg("seq 100 | \"$0\" \"$@\"")
+        .arg(publish.get_program());
     process::run(shell.args(publish.get_args())).success();
     let text: Vec<String> = lines.lines().map_while(Result::ok).collect();
-    let numbers: Vec<&String> = text.iter().filter(|line| line.parse::<u8>().is_ok()).collect();
+    let numbers: Vec<&String> = text
+        .iter()
+        .filter(|line| line.parse::<u8>().is_ok())
+        .collect();
     let wanted: Vec<String> = (1..=100).map(|number: u8| number.to_string()).collect();
     assert_eq!(numbers, wanted.iter().collect::<Vec<_>>());
     process::finish(child, DEADLINE).success();
@@ -172,7 +214,14 @@ fn a_will_set_by_pub_is_published() {
     let place = tcp(&server);
     let mut watcher = server.client(stentor_tests::Version::V4, "watcher");
     watcher.subscribe("will/#", 0);
-    let args = ["-t", "idle", "--will-topic", "will/sub", "--will-payload", "gone"];
+    let args = [
+        "-t",
+        "idle",
+        "--will-topic",
+        "will/sub",
+        "--will-payload",
+        "gone",
+    ];
     let (mut child, _lines) = subscribed(&client("mosquitto_sub", &place, "mqttv311", &args));
     child.kill().expect("a subscriber can be killed");
     assert_eq!(watcher.message(), ("will/sub".to_owned(), b"gone".to_vec()));

@@ -4,7 +4,9 @@ use stentor_tests::{Plan, process, tools};
 
 #[track_caller]
 fn check(case: &str, version: &str, scheme: &str) {
-    let plan = Plan::new().anonymous().listen(&format!("{scheme}://127.0.0.1:0"));
+    let plan = Plan::new()
+        .anonymous()
+        .listen(&format!("{scheme}://127.0.0.1:0"));
     let (plan, authority) = if scheme.ends_with('s') && scheme != "ws" {
         let (plan, certificates) = plan.certificates();
         (plan, Some(certificates.authority()))
@@ -13,7 +15,9 @@ fn check(case: &str, version: &str, scheme: &str) {
     };
     let server = plan.start();
     let mut command = tools::node("mqttjs_cases.mjs");
-    command.args([case, version, server.url(scheme)]).args(authority);
+    command
+        .args([case, version, server.url(scheme)])
+        .args(authority);
     process::run(&mut command).success();
 }
 

@@ -87,8 +87,14 @@ fn every_case_is_run() {
         .expect("the script can be read");
     let this = include_str!("paho.rs");
     for line in script.lines() {
-        if let Some(case) = line.strip_prefix("def ").and_then(|line| line.strip_suffix("():")) {
-            assert!(this.contains(&format!("        {case},")), "no test runs {case}");
+        if let Some(case) = line
+            .strip_prefix("def ")
+            .and_then(|line| line.strip_suffix("():"))
+        {
+            assert!(
+                this.contains(&format!("        {case},")),
+                "no test runs {case}"
+            );
         }
     }
 }

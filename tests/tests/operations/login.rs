@@ -8,7 +8,10 @@ use stentor_tests::{DEADLINE, Plan, Server, Version, process, server};
 
 fn hash(password: &str) -> String {
     let mut command = server::stentor();
-    command.arg("hash-password").stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+        .arg("hash-password")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     let mut child = command.spawn().expect("stentor starts");
     let mut input = child.stdin.take().expect("standard input is piped");
     writeln!(input, "{password}").expect("a password can be written");
@@ -32,7 +35,10 @@ fn answer(server: &Server, version: Version, login: Option<(&str, &str)>) -> u8 
     client.send(&connect_as(version, "c", true, login));
     let code = client.expect(2).body[1];
     if code != 0 {
-        assert!(client.rest().is_empty(), "a refused client hears nothing more");
+        assert!(
+            client.rest().is_empty(),
+            "a refused client hears nothing more"
+        );
     }
     code
 }
@@ -41,7 +47,10 @@ fn answer(server: &Server, version: Version, login: Option<(&str, &str)>) -> u8 
 fn the_right_password_lets_a_user_in() {
     let server = with_alice();
     for version in stentor_tests::raw::VERSIONS {
-        assert_eq!(answer(&server, version, Some(("alice", "correct horse"))), 0);
+        assert_eq!(
+            answer(&server, version, Some(("alice", "correct horse"))),
+            0
+        );
     }
 }
 
@@ -51,7 +60,10 @@ fn a_wrong_password_is_refused_and_logged_with_a_remedy() {
     // 0x86 "bad user name or password"; 4 says the same in MQTT 3.1.1.
     assert_eq!(answer(&server, Version::V5, Some(("alice", "wrong"))), 0x86);
     assert_eq!(answer(&server, Version::V4, Some(("alice", "wrong"))), 4);
-    assert_eq!(answer(&server, Version::V5, Some(("mallory", "correct horse"))), 0x86);
+    assert_eq!(
+        answer(&server, Version::V5, Some(("mallory", "correct horse"))),
+        0x86
+    );
     let log = server.wait_log(0, "refused");
     assert!(log.contains("alice"), "{log}");
     assert!(!log.contains("wrong\""), "a password is in the log: {log}");
@@ -70,7 +82,10 @@ fn a_user_who_is_added_by_a_reload_gets_in() {
     let base = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n";
     let server = Plan::new().config(base).start();
     assert_eq!(answer(&server, Version::V5, Some(("bob", "b"))), 0x86);
-    let user = format!("{base}[[user]]\nname = \"bob\"\npassword_hash = \"{}\"\n", hash("b"));
+    let user = format!(
+        "{base}[[user]]\nname = \"bob\"\npassword_hash = \"{}\"\n",
+        hash("b")
+    );
     server.reconfigure(&user);
     server.control(&["reload"]).success();
     assert_eq!(answer(&server, Version::V5, Some(("bob", "b"))), 0);

@@ -3,7 +3,12 @@
 use stentor_tests::{Plan, Raw, Server, Version, raw};
 
 fn three_shards() -> Server {
-    Plan::new().tcp().anonymous().arg("--shards").arg("3").start()
+    Plan::new()
+        .tcp()
+        .anonymous()
+        .arg("--shards")
+        .arg("3")
+        .start()
 }
 
 #[test]
@@ -19,7 +24,12 @@ fn messages_cross_shards_in_order() {
         .collect();
     let status = server.json(&["status"]);
     let shards = status["shards"].as_array().expect("shards are listed");
-    assert!(shards.iter().all(|shard| shard["sessions"].as_u64() >= Some(1)), "{status}");
+    assert!(
+        shards
+            .iter()
+            .all(|shard| shard["sessions"].as_u64() >= Some(1)),
+        "{status}"
+    );
     for sender in 0..6 {
         let mut client = server.client(Version::V4, &format!("sender-{sender}"));
         for number in 0..50 {
@@ -31,7 +41,11 @@ fn messages_cross_shards_in_order() {
         for _ in 0..300 {
             let (topic, payload) = receiver.message();
             let sender: usize = topic[4..].parse().expect("the topic names its sender");
-            assert_eq!(payload, next[sender].to_string().into_bytes(), "order on {topic}");
+            assert_eq!(
+                payload,
+                next[sender].to_string().into_bytes(),
+                "order on {topic}"
+            );
             next[sender] += 1;
         }
     }
@@ -66,11 +80,18 @@ fn a_take_over_keeps_the_session_whichever_shard_accepts() {
         assert_eq!(connack.body[0], 1, "round {round}: the session is gone");
         // 0x8E "session taken over".
         let packet = holder.receive();
-        assert_eq!((packet.kind(), packet.body.first()), (14, Some(&0x8E)), "{packet:?}");
+        assert_eq!(
+            (packet.kind(), packet.body.first()),
+            (14, Some(&0x8E)),
+            "{packet:?}"
+        );
         holder.closed();
         sender.publish_surely("w", format!("{round}").as_bytes());
         let message = newer.expect(3);
-        assert_eq!(message.message(Version::V5).1, format!("{round}").into_bytes());
+        assert_eq!(
+            message.message(Version::V5).1,
+            format!("{round}").into_bytes()
+        );
         // The packet id follows the topic.
         newer.send(&raw::packet(0x40, &message.body[3..5]));
         newer.ping();
@@ -116,11 +137,20 @@ fn shared_subscriptions_span_shards() {
             if topic == "fence" {
                 break;
             }
-            all.push(String::from_utf8(payload).expect("ASCII").parse().expect("a number"));
+            all.push(
+                String::from_utf8(payload)
+                    .expect("ASCII")
+                    .parse()
+                    .expect("a number"),
+            );
             share += 1;
         }
         assert!(share >= 10, "a member got {share} of 300");
     }
     all.sort_unstable();
-    assert_eq!(all, (0..300).collect::<Vec<_>>(), "each message goes to one member");
+    assert_eq!(
+        all,
+        (0..300).collect::<Vec<_>>(),
+        "each message goes to one member"
+    );
 }

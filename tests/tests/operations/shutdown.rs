@@ -11,7 +11,11 @@ fn sigterm_tells_mqtt_5_clients_and_closes_the_others() {
     assert!(server.stop().success());
     // [MQTT-3.14] DISCONNECT with 0x8B, "server shutting down".
     let packet = new.receive();
-    assert_eq!((packet.kind(), packet.body.first()), (14, Some(&0x8B)), "{packet:?}");
+    assert_eq!(
+        (packet.kind(), packet.body.first()),
+        (14, Some(&0x8B)),
+        "{packet:?}"
+    );
     assert!(new.rest().is_empty());
     assert!(old.rest().is_empty(), "MQTT 3.1.1 has no word for it");
 }
@@ -34,7 +38,11 @@ fn the_stop_command_ends_it() {
 #[test]
 fn a_client_that_reads_nothing_does_not_hold_the_stop_up() {
     let config = "shutdown_timeout = \"1s\"\n";
-    let mut server = stentor_tests::Plan::new().config(config).tcp().anonymous().start();
+    let mut server = stentor_tests::Plan::new()
+        .config(config)
+        .tcp()
+        .anonymous()
+        .start();
     let mut lazy = server.client(Version::V4, "lazy");
     lazy.subscribe("flood", 0);
     let mut sender = server.client(Version::V4, "sender");
@@ -53,11 +61,12 @@ fn what_was_published_before_the_stop_is_delivered() {
     for _ in 0..10 {
         sender.publish_surely("last", &[b'x'; 100_000]);
     }
-    assert!(server.stop().success());
+    server.signal(Signal::SIGTERM);
     for _ in 0..10 {
         assert_eq!(receiver.message().1.len(), 100_000);
     }
     assert_eq!(receiver.receive().kind(), 14);
+    assert!(server.ended().success());
 }
 
 #[test]

@@ -11,7 +11,11 @@ use stentor_tests::{Finished, Plan, Version, process, server};
 fn check(finished: Finished, code: i32, says: &[&str]) {
     assert_eq!(finished.status.code(), Some(code), "{finished}");
     let text = finished.refusal();
-    assert_eq!(text.trim_end().lines().count(), 1, "one sentence was expected: {text}");
+    assert_eq!(
+        text.trim_end().lines().count(),
+        1,
+        "one sentence was expected: {text}"
+    );
     for wanted in says {
         assert!(text.contains(wanted), "{wanted:?} is missing: {text}");
     }
@@ -20,10 +24,16 @@ fn check(finished: Finished, code: i32, says: &[&str]) {
 #[test]
 fn a_taken_port_is_refused() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let url = format!("mqtt://{}", taken.local_addr().expect("a listener has an address"));
+    let url = format!(
+        "mqtt://{}",
+        taken.local_addr().expect("a listener has an address")
+    );
     let plan = Plan::new().anonymous().tcp().listen(&url);
     check(plan.refused(), 69, &[&url, "taken", "--listen"]);
-    assert!(!plan.data_dir().join("control.sock").exists(), "the control socket stayed behind");
+    assert!(
+        !plan.data_dir().join("control.sock").exists(),
+        "the control socket stayed behind"
+    );
 }
 
 #[test]
@@ -54,7 +64,10 @@ fn a_file_in_the_place_of_a_unix_socket_is_refused_and_stays() {
     fs::write(&path, "data").expect("a file can be written");
     let plan = plan.listen(&format!("unix:{}", path.display()));
     check(plan.refused(), 78, &["precious", "no socket"]);
-    assert_eq!(fs::read_to_string(&path).expect("the file is there"), "data");
+    assert_eq!(
+        fs::read_to_string(&path).expect("the file is there"),
+        "data"
+    );
 }
 
 #[test]
@@ -73,7 +86,10 @@ fn a_missing_certificate_is_refused() {
 
 #[test]
 fn a_key_of_another_certificate_is_refused() {
-    let (plan, certificates) = Plan::new().anonymous().listen("mqtts://127.0.0.1:0").certificates();
+    let (plan, certificates) = Plan::new()
+        .anonymous()
+        .listen("mqtts://127.0.0.1:0")
+        .certificates();
     let key = fs::read(certificates.key()).expect("the key can be read");
     certificates.renew();
     fs::write(certificates.key(), key).expect("the key can be written");
@@ -93,7 +109,13 @@ fn a_second_server_on_the_same_folder_is_refused() {
     let server = Plan::new().anonymous().tcp().start();
     let mut client = server.client(Version::V5, "c");
     let mut second = server::stentor();
-    second.args(["serve", "--allow-anonymous", "--listen", "mqtt://127.0.0.1:0", "--data-dir"]);
+    second.args([
+        "serve",
+        "--allow-anonymous",
+        "--listen",
+        "mqtt://127.0.0.1:0",
+        "--data-dir",
+    ]);
     let finished = process::run(second.arg(server.data_dir()));
     assert_eq!(finished.stdout, "");
     check(finished, 75, &["running", "--data-dir"]);
@@ -127,7 +149,10 @@ fn anonymous_access_from_the_network_needs_permission() {
 
 #[test]
 fn an_unknown_key_is_refused_with_a_suggestion() {
-    let plan = Plan::new().config("[limits]\nconections = 3\n").tcp().anonymous();
+    let plan = Plan::new()
+        .config("[limits]\nconections = 3\n")
+        .tcp()
+        .anonymous();
     check(plan.refused(), 78, &["conections", "connections"]);
 }
 
@@ -137,13 +162,21 @@ fn check_config_says_what_is_wrong_and_where() {
     let path = plan.folder().join("c.toml");
     let run = |text: &str| {
         fs::write(&path, text).expect("a file can be written");
-        process::run(server::stentor().arg("check-config").arg("--config").arg(&path))
+        process::run(
+            server::stentor()
+                .arg("check-config")
+                .arg("--config")
+                .arg(&path),
+        )
     };
     run("shards = 2\n[limits]\nconnections = 3\n").success();
     let finished = run("shards = 2\n[limits]\npacket_bytes = \"much\"\n");
     assert_eq!(finished.status.code(), Some(78), "{finished}");
     let text = finished.refusal();
-    assert!(text.contains("limits.packet_bytes") || text.contains("packet_bytes"), "{text}");
+    assert!(
+        text.contains("limits.packet_bytes") || text.contains("packet_bytes"),
+        "{text}"
+    );
     assert!(text.contains('3'), "the line is missing: {text}");
 }
 
@@ -152,13 +185,23 @@ fn flags_beat_the_environment_and_that_beats_the_file() {
     let plan = Plan::new().config("shards = 3\n").tcp().anonymous();
     let shards = |server: &stentor_tests::Server| server.json(&["status"])["shards_total"].as_u64();
     assert_eq!(shards(&plan.start()), Some(3));
-    let plan = Plan::new().config("shards = 3\n").tcp().anonymous().arg("--shards").arg("1");
+    let plan = Plan::new()
+        .config("shards = 3\n")
+        .tcp()
+        .anonymous()
+        .arg("--shards")
+        .arg("1");
     assert_eq!(shards(&plan.start()), Some(1));
 }
 
 #[test]
 fn json_logs_are_json() {
-    let mut server = Plan::new().tcp().anonymous().arg("--log-format").arg("json").start();
+    let mut server = Plan::new()
+        .tcp()
+        .anonymous()
+        .arg("--log-format")
+        .arg("json")
+        .start();
     server.client(Version::V5, "c").ping();
     assert!(server.stop().success());
     let log = server.wait_log(0, "stopped");

@@ -87,7 +87,7 @@ impl Workload for Connect {
         let (plan, run) = (self.clone(), run_id());
         let (login, endpoint) = (running.login.clone(), running.endpoint.clone());
         let drops = process::listen_drops();
-        let cpu_s = running.cpu_s();
+        let cpu_s = running.fine_cpu_s();
         let (crowd, duration_ns) = join(spawn("storm", move || {
             let mut poll = Poll::new().doing("open a poll")?;
             let begun_ns = now_ns();
@@ -129,7 +129,7 @@ impl Workload for Connect {
             .map(|(after, before)| after - before);
         leg.push(DROPS, dropped.map(|count| count as f64));
         let used_s = running
-            .cpu_s()
+            .fine_cpu_s()
             .zip(cpu_s)
             .map(|(after, before)| after - before);
         leg.push(

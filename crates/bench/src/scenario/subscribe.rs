@@ -13,6 +13,7 @@ use crate::floor::FloorKind;
 use crate::load::crowd::{self, Client, Plan};
 use crate::load::{histogram, join, spawn};
 use crate::measure::{Leg, Metric, Series, Unit, push_latency};
+use crate::process::{self, Usage};
 use crate::progress::Progress;
 use crate::target::{Needs, Running};
 use crate::wire::{self, Frame, Version};
@@ -141,11 +142,8 @@ impl Workload for Subscribe {
             running.endpoint.clone(),
         );
         let run = run_id();
-        let cpu = {
-            let pid_cpu = running.cpu_s();
-            move |running: &Running| running.cpu_s().zip(pid_cpu).map(|(a, b)| a - b)
-        };
-        let storm = join(spawn("subscribers", move || {
+        let pid = running.pid();
+        let (storm, server_cpu_s, usage) = join(spawn("subscribers", move || {
             let mut poll = Poll::new().doing("open a poll")?;
             let crowd = crowd::open(
                 &mut poll,
@@ -162,14 +160,22 @@ impl Workload for Subscribe {
                 },
             )?;
             let packets = (0..plan.users).map(|user| plan.packets(&run, user));
-            Storm::new(crowd.complete()?, packets, plan.subscriptions).run(&mut poll)
+            let mut storm = Storm::new(crowd.complete()?, packets, plan.subscriptions);
+            let cpu_s = pid.and_then(process::fine_cpu_s);
+            let outcome = storm.run(&mut poll)?;
+            // While the connections are still open: the server clears up when they end.
+            let used_s = pid
+                .and_then(process::fine_cpu_s)
+                .zip(cpu_s)
+                .map(|(a, b)| a - b);
+            Ok::<_, BenchError>((outcome, used_s, pid.and_then(process::usage)))
         })?)??;
-        Ok(self.evaluate(storm, cpu(running), running))
+        Ok(self.evaluate(storm, server_cpu_s, usage))
     }
 }
 
 impl Subscribe {
-    fn evaluate(&self, storm: Outcome, server_cpu_s: Option<f64>, running: &Running) -> Leg {
+    fn evaluate(&self, storm: Outcome, server_cpu_s: Option<f64>, usage: Option<Usage>) -> Leg {
         let total = self.total();
         let seconds = storm.duration_ns as f64 / SECOND_NS as f64;
         let mut leg = Leg {
@@ -183,9 +189,8 @@ impl Subscribe {
             latency.saturating_record(at_ns);
         }
         push_latency(&mut leg, latency, &[(P50, 0.5), (P99, 0.99)]);
-        // Logins included: too short for the kernel's clock ticks otherwise.
         leg.push(CPU, server_cpu_s.map(|cpu| cpu * 1e6 / total as f64));
-        leg.push(RSS, running.usage().map(|usage| usage.rss as f64));
+        leg.push(RSS, usage.map(|usage| usage.rss as f64));
         leg.push(GENERATOR, storm.generator_cpu_s / seconds * 100.0);
         leg.series = series(&storm);
         leg
@@ -271,9 +276,9 @@ impl Storm {
         }
     }
 
-    fn run(mut self, poll: &mut Poll) -> Result<Outcome, BenchError> {
+    fn run(&mut self, poll: &mut Poll) -> Result<Outcome, BenchError> {
         let mut events = Events::with_capacity(1_024);
-        let cpu_before = crate::process::thread_cpu_s();
+        let cpu_before = process::thread_cpu_s();
         let start_ns = now_ns();
         let mut last_ns = start_ns;
         for user in &mut self.users {
@@ -303,12 +308,12 @@ impl Storm {
         Ok(self.finish(last_ns - start_ns, cpu_before))
     }
 
-    fn finish(self, duration_ns: u64, cpu_before: f64) -> Outcome {
+    fn finish(&mut self, duration_ns: u64, cpu_before: f64) -> Outcome {
         Outcome {
             completed: self.completed_ns.len() as u64,
-            completed_ns: self.completed_ns,
+            completed_ns: std::mem::take(&mut self.completed_ns),
             duration_ns: duration_ns.max(1),
-            generator_cpu_s: crate::process::thread_cpu_s() - cpu_before,
+            generator_cpu_s: process::thread_cpu_s() - cpu_before,
         }
     }
 

@@ -85,11 +85,12 @@ pub fn run(
         sys::run(&sys_plane, interval, &new_intervals)
     })?;
     signals.start(commands.clone())?;
-    announce::started(&config, &data_dir, &doors, &shards);
+    // Before the announcement: a script may change the file as soon as it reads that.
     let watch = config
         .file
         .as_deref()
         .and_then(|file| watch::start(file, &commands));
+    announce::started(&config, &data_dir, &doors, &shards);
     let mut supervisor = Supervisor {
         reloader: Reloader {
             config,

@@ -34,7 +34,7 @@ impl Reloaded {
     pub(super) fn log(&self, who: &str) {
         if self.changed.is_empty() && self.waiting.is_empty() {
             info!("configuration reloaded ({who}): nothing has changed");
-        } else {
+        } else if !self.changed.is_empty() {
             info!(
                 "configuration reloaded ({who}): {}",
                 self.changed.join(", ")
