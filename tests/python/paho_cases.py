@@ -151,7 +151,8 @@ def hands_out_retained_messages():
     live.expect("keep/a", b"newer", retain=False)
     late = Peer("late")
     late.subscribe("keep/#", 1)
-    got = {message.topic: (message.payload, message.retain) for message in (late.next(), late.next())}
+    both = (late.next(), late.next())
+    got = {message.topic: (message.payload, message.retain) for message in both}
     assert got == {"keep/a": (b"newer", True), "keep/b": (b"b", True)}, got
     sender.publish("keep/a", b"", 1, retain=True)
     late.expect("keep/a", b"", retain=False)

@@ -115,7 +115,7 @@ fn a_reload_reads_certificates_again() {
         .certificates();
     let server = plan.start();
     let port = server.port("mqtts");
-    // A new authority in the same place: only the new certificate satisfies a client that trusts it.
+    // A new authority in the same place: a client that trusts it takes only the new certificate.
     let renewed = Certificates::new(server.folder());
     let attempt = || {
         let mut command = tools::mosquitto("mosquitto_pub");

@@ -7,11 +7,11 @@
 //!
 //! | verb | takes | answers |
 //! |---|---|---|
-//! | `status` | `sample_ms`: measure rates that long | counters, depths, latencies, losses, listeners |
-//! | `clients.ls` | `containing`, `limit`, `offset` | `clients` by client id, `total`, `truncated` |
+//! | `status` | `sample_ms`: time to measure rates | counters, latencies, losses, listeners |
+//! | `clients.ls` | `containing`, `limit`, `offset` | `clients`, `total`, `truncated` |
 //! | `clients.show` | `client_id`, `zone` | one client with its `filters` |
-//! | `clients.kick` | `client_id`, `zone`, `end_session` | nothing; the session stays unless asked |
-//! | `topics` | `containing`, `limit`, `offset`, `zone` | `filters` with subscribers, `retained` topics |
+//! | `clients.kick` | `client_id`, `zone`, `end_session` | nothing; the session may stay |
+//! | `topics` | `containing`, `limit`, `offset`, `zone` | `filters`, `retained` topics |
 //! | `reload` | | keys `changed`, and those `waiting` for a restart |
 //! | `stop` | | nothing; the socket's file is gone when the server has stopped |
 //! | `mqtt` | | nothing; then the connection speaks MQTT, as administrator |

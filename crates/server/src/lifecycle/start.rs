@@ -172,6 +172,56 @@ impl Made {
     }
 }
 
+/// The retained store, and the hasher that it shares with the hubs.
+struct Kept {
+    hasher: TopicHasher,
+    store: Arc<MemoryStore>,
+}
+
+fn retained_store(config: &Config) -> Kept {
+    let hasher = TopicHasher::new(random());
+    let bounds = Bounds {
+        messages_max: config.retained.messages,
+        bytes_max: config.retained.bytes,
+    };
+    let store = Arc::new(MemoryStore::new(hasher.clone(), bounds));
+    Kept { hasher, store }
+}
+
+/// The ways into the shards.
+fn ways(bells: &[Arc<Bell>], slots: Vec<inbox::Slot>) -> Vec<Way> {
+    let way = |(bell, slot)| Way {
+        lane: Lane::new(Arc::clone(bell)),
+        slot,
+        load: AtomicUsize::new(0),
+    };
+    bells.iter().zip(slots).map(way).collect()
+}
+
+/// What joins the shards with each other and with the rest of the server.
+fn connect(
+    config: &Config,
+    journal: Journal,
+    users: &Arc<UserList>,
+    retained: &Kept,
+    (shards, capacity): (Vec<Way>, usize),
+) -> Arc<Backplane> {
+    let admission = Arc::new(Admission::default());
+    admission.reconfigure(&config.limits);
+    Arc::new(Backplane {
+        clock: Clock::start(),
+        hasher: retained.hasher.clone(),
+        authenticator: Arc::clone(users) as Arc<dyn stentor_auth::Authenticator>,
+        admission,
+        retained: Arc::clone(&retained.store) as _,
+        journal,
+        shards,
+        capacity,
+        // No shard has this number.
+        tickets: Mutex::new(Tickets::of(u8::MAX)),
+    })
+}
+
 fn start_shards(
     config: &Config,
     count: u8,
@@ -189,31 +239,14 @@ fn start_shards(
         slots,
     } = made;
     let meshes = mesh::build(&bells, mesh::RING_ITEMS);
-    let hasher = TopicHasher::new(random());
-    let bounds = Bounds {
-        messages_max: config.retained.messages,
-        bytes_max: config.retained.bytes,
-    };
-    let retained = Arc::new(MemoryStore::new(hasher.clone(), bounds));
-    let admission = Arc::new(Admission::default());
-    admission.reconfigure(&config.limits);
-    let ways = bells.iter().zip(slots).map(|(bell, slot)| Way {
-        lane: Lane::new(Arc::clone(bell)),
-        slot,
-        load: AtomicUsize::new(0),
-    });
-    let backplane = Arc::new(Backplane {
-        clock: Clock::start(),
-        hasher,
-        authenticator: Arc::clone(users) as Arc<dyn stentor_auth::Authenticator>,
-        admission,
-        retained: Arc::clone(&retained),
+    let retained = retained_store(config);
+    let backplane = connect(
+        config,
         journal,
-        shards: ways.collect(),
-        capacity,
-        // No shard has this number.
-        tickets: Mutex::new(Tickets::of(u8::MAX)),
-    });
+        users,
+        &retained,
+        (ways(&bells, slots), capacity),
+    );
     let interest = Arc::new(InterestTable::new());
     let policy = Arc::new(Policy::of(config));
     let mut listeners = per_shard(opened, count);
@@ -234,7 +267,7 @@ fn start_shards(
     {
         let shared = Shared {
             interest: Arc::clone(&interest),
-            retained: retained.clone(),
+            retained: retained.store.clone(),
         };
         let listeners = listeners.next().unwrap_or_default();
         let equipment = Equipment {

@@ -242,8 +242,10 @@ impl Shard {
                     self.timers.insert(self.now.after(STOP_TIME), key);
                 }
                 Phase::Authenticating(_) => waiting.push(key.index),
-                Phase::Draining(None) => self.timers.insert(self.now.after(STOP_TIME), key),
-                Phase::Live(_) | Phase::Draining(Some(_)) | Phase::Gone => {}
+                Phase::Draining { farewell: None, .. } => {
+                    self.timers.insert(self.now.after(STOP_TIME), key)
+                }
+                Phase::Live(_) | Phase::Draining { .. } | Phase::Gone => {}
             }
         }
         for index in waiting {

@@ -18,6 +18,9 @@ const DRAIN_TIME: Duration = Duration::from_secs(2);
 /// The same while the server stops.
 pub(super) const STOP_TIME: Duration = Duration::from_millis(500);
 
+/// How many reads are thrown away meanwhile: more than fits the socket's buffers is on purpose.
+const DRAIN_READS: u8 = 100;
+
 /// What a farewell gathers at a time.
 const FAREWELL_BYTES: usize = 256 * 1024;
 
@@ -72,13 +75,17 @@ impl Shard {
         let Some(link) = self.links.get_mut(index as usize) else {
             return;
         };
-        if matches!(link.phase, Phase::Draining(_) | Phase::Gone) {
+        if matches!(link.phase, Phase::Draining { .. } | Phase::Gone) {
             return;
         }
         link.tail = Vec::new();
         // Its place is free for another: what is left is only politeness.
         link.permit = None;
-        link.phase = Phase::Draining(Some(farewell.unwrap_or_default()));
+        let farewell = Some(farewell.unwrap_or_default());
+        link.phase = Phase::Draining {
+            farewell,
+            reads_left: DRAIN_READS,
+        };
         let deadline = match self.stage {
             Stage::Serving => self.now.after(DRAIN_TIME),
             Stage::Stopping(deadline) => deadline,
@@ -98,7 +105,7 @@ impl Shard {
         let Some(link) = self.links.get_mut(index as usize) else {
             return;
         };
-        let Phase::Draining(farewell) = &mut link.phase else {
+        let Phase::Draining { farewell, .. } = &mut link.phase else {
             return;
         };
         let Some(mut output) = farewell.take() else {
@@ -162,6 +169,19 @@ impl Shard {
         self.list(index);
     }
 
+    /// Throws away what a leaving peer still sends, within bounds.
+    pub(super) fn discard(&mut self, index: u32) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        if let Phase::Draining { reads_left, .. } = &mut link.phase {
+            *reads_left = reads_left.saturating_sub(1);
+            if *reads_left == 0 {
+                self.bury(index);
+            }
+        }
+    }
+
     /// The time of a connection is over: for logging in, or for closing.
     pub(super) fn expire(&mut self, key: LinkKey) {
         let Some(link) = self.links.get(key.index as usize) else {
@@ -176,7 +196,7 @@ impl Shard {
                 self.note_refusal(key.index, (None, ""), reason);
                 self.bury(key.index);
             }
-            Phase::Draining(_) => self.bury(key.index),
+            Phase::Draining { .. } => self.bury(key.index),
             Phase::Live(_) | Phase::Gone => {}
         }
     }

@@ -169,11 +169,19 @@ impl Shard {
         };
         if !link.transport.pending().is_empty() {
             self.write_pending(index);
+            // It may not have been read because it did not take its answers.
+            self.list(index);
         } else if let Some(key) = link.session() {
             self.hub.writable(key);
         }
         if let Some(link) = self.links.get(index as usize)
-            && matches!(link.phase, Phase::Draining(Some(_)))
+            && matches!(
+                link.phase,
+                Phase::Draining {
+                    farewell: Some(_),
+                    ..
+                }
+            )
         {
             self.drain(index);
         }

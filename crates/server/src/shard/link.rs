@@ -40,7 +40,12 @@ pub(super) enum Phase {
     Live(SessionKey),
     /// The server has closed it: last bytes go out, and what arrives is thrown away until the
     /// peer closes too, so that a reset does not destroy what it has not read yet.
-    Draining(Option<Box<Output>>),
+    Draining {
+        /// What is not written yet.
+        farewell: Option<Box<Output>>,
+        /// So many more reads are thrown away; a peer that goes on talking is cut off then.
+        reads_left: u8,
+    },
     /// Over; the slot is free after this turn.
     Gone,
 }

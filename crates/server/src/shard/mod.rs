@@ -175,13 +175,9 @@ impl Shard {
         let count = backplane.shards.len();
         // There are at most 64 shards.
         let number = u8::try_from(id).unwrap_or(u8::MAX);
-        let hub = Hub::new(
-            ShardId(number),
-            backplane.shard_count(),
-            backplane.hasher.clone(),
-            shared,
-            Arc::clone(&policy.hub),
-        );
+        let (shards, hasher) = (backplane.shard_count(), backplane.hasher.clone());
+        let settings = Arc::clone(&policy.hub);
+        let hub = Hub::new(ShardId(number), shards, hasher, shared, settings);
         let mut shard = Self {
             id,
             policy,
@@ -524,7 +520,7 @@ impl Phase {
     /// Whether bytes are wanted from the socket.
     const fn reads(&self) -> bool {
         match self {
-            Self::ExpectConnect(_) | Self::Live(_) | Self::Draining(_) => true,
+            Self::ExpectConnect(_) | Self::Live(_) | Self::Draining { .. } => true,
             Self::Authenticating(_) | Self::Gone => false,
         }
     }

@@ -12,6 +12,10 @@ use super::link::{Phase, Reading, Stream};
 use super::scratch::HEADROOM;
 use crate::mesh::OVERFLOW_ITEMS_MAX;
 
+/// A transport with more than this unwritten is not read: whoever does not take the answers of
+/// TLS or WebSocket (pongs, for example) gets no more of them.
+const PENDING_BYTES_MAX: usize = 64 * 1024;
+
 impl Shard {
     /// Reads once from each listed link.
     pub(super) fn read_all(&mut self) {
@@ -37,7 +41,7 @@ impl Shard {
             return;
         }
         link.reading = Reading::Waiting;
-        if !link.phase.reads() {
+        if !link.phase.reads() || link.transport.pending().len() > PENDING_BYTES_MAX {
             return;
         }
         let space = self.scratch.space();
@@ -69,6 +73,9 @@ impl Shard {
         let Some(link) = self.links.get_mut(index as usize) else {
             return;
         };
+        if let Phase::Draining { .. } = link.phase {
+            return self.discard(index);
+        }
         if link.transport.is_plain() {
             match &link.phase {
                 Phase::Live(key) => {
@@ -79,7 +86,7 @@ impl Shard {
                     link.tail.extend_from_slice(self.scratch.read(len));
                     self.expect_connect(index);
                 }
-                Phase::Draining(_) | Phase::Gone => {}
+                Phase::Draining { .. } | Phase::Gone => {}
             }
             return;
         }
@@ -89,9 +96,8 @@ impl Shard {
         if !link.transport.pending().is_empty() {
             self.pending.push(index);
         }
-        let phase_takes = !matches!(link.phase, Phase::Draining(_) | Phase::Gone);
         let serial = link.serial;
-        if phase_takes && !unwrapped.is_empty() {
+        if !unwrapped.is_empty() {
             link.tail.extend_from_slice(unwrapped);
             self.apply_tail(index);
         }
@@ -147,7 +153,7 @@ impl Shard {
             }
             Phase::ExpectConnect(_) => self.expect_connect(index),
             Phase::Authenticating(_) => {}
-            Phase::Draining(_) | Phase::Gone => link.tail = Vec::new(),
+            Phase::Draining { .. } | Phase::Gone => link.tail = Vec::new(),
         }
     }
 
