@@ -70,9 +70,9 @@ pub(crate) struct Common {
     /// Program to start as the server [default: this one]
     #[arg(long, value_name = "FILE")]
     pub(crate) server: Option<PathBuf>,
-    /// Repetitions, each of floor, server and rivals in turn
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub(crate) pairs: u32,
+    /// Repetitions, each of floor, server and rivals in turn [default: 3 to 9, by workload]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) pairs: Option<u32>,
     /// Leave the floor out
     #[arg(long)]
     pub(crate) no_floor: bool,

@@ -106,20 +106,17 @@ fn measure_all(workloads: Vec<Box<dyn Workload>>, common: &Common) -> Result<Ver
     let mut worst = Verdict::Sound;
     print(&format!("{}\n", report::machine::line()))?;
     for (index, mut workload) in workloads.into_iter().enumerate() {
+        let pairs = common.pairs.unwrap_or_else(|| workload.pairs());
         let results = runner::run(
             workload.as_mut(),
             &subjects,
-            common.pairs,
+            pairs,
             !common.no_floor,
             &mut progress,
         )?;
-        print(&report::table::render(
-            workload.as_ref(),
-            &results,
-            common.pairs,
-        ))?;
+        print(&report::table::render(workload.as_ref(), &results, pairs))?;
         if let Some(file) = &common.json {
-            let object = report::json::object(workload.as_ref(), &results, common.pairs, &machine);
+            let object = report::json::object(workload.as_ref(), &results, pairs, &machine);
             write_json(file, &object, index == 0)?;
         }
         if let Some(judged) = results.servers.first().or_else(|| results.floors.first()) {
@@ -130,13 +127,14 @@ fn measure_all(workloads: Vec<Box<dyn Workload>>, common: &Common) -> Result<Ver
 }
 
 fn explain(workload: &dyn Workload, common: &Common) -> String {
+    let pairs = common.pairs.unwrap_or_else(|| workload.pairs());
     let mut text = format!("{}\n", workload.title());
     for (index, step) in workload.plan().iter().enumerate() {
         text.push_str(&format!("  {}. {step}\n", index + 1));
     }
     let floors = workload.floors().into_iter().filter(|_| !common.no_floor);
     let subjects = floors.map(target::Subject::Floor).chain(common.subjects());
-    text.push_str(&format!("  {} times in turn, against\n", common.pairs));
+    text.push_str(&format!("  {} times in turn, against\n", pairs));
     for subject in subjects {
         text.push_str(&format!("     {}: {}\n", subject.name(), subject.explain()));
     }

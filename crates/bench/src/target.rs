@@ -158,11 +158,6 @@ impl Running {
         self.pid.and_then(process::cpu_s)
     }
 
-    /// As [`cpu_s`](Self::cpu_s), for very short times.
-    pub(crate) fn fine_cpu_s(&self) -> Option<f64> {
-        self.pid.and_then(process::fine_cpu_s)
-    }
-
     /// CPU and memory now; `None` if its process is unknown.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.pid.and_then(process::usage)

@@ -36,6 +36,9 @@ pub(crate) trait Workload {
     /// What the server must be configured for.
     fn needs(&self) -> Needs;
 
+    /// How often to measure unless the user says so: the shorter and the noisier, the more.
+    fn pairs(&self) -> u32;
+
     /// What happens, step by step, for `--explain`.
     fn plan(&self) -> Vec<String>;
 

@@ -25,7 +25,7 @@ const P50: Metric = Metric::new("latency_p50_us", "p50", Unit::Micros);
 const P99: Metric = Metric::new("latency_p99_us", "p99", Unit::Micros);
 const MAX: Metric = Metric::new("latency_max_us", "slowest", Unit::Micros);
 const DROPS: Metric = Metric::new("listen_drops", "backlog drops", Unit::Count);
-const CPU: Metric = Metric::new("cpu_per_login_us", "CPU/login", Unit::Micros);
+const CPU: Metric = Metric::new("cpu_per_login_us", "CPU/login", Unit::Micros).against_floor();
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -66,6 +66,10 @@ impl Workload for Connect {
         }
     }
 
+    fn pairs(&self) -> u32 {
+        5
+    }
+
     fn plan(&self) -> Vec<String> {
         vec![
             format!(
@@ -87,9 +91,10 @@ impl Workload for Connect {
         let (plan, run) = (self.clone(), run_id());
         let (login, endpoint) = (running.login.clone(), running.endpoint.clone());
         let drops = process::listen_drops();
-        let cpu_s = running.fine_cpu_s();
-        let (crowd, duration_ns) = join(spawn("storm", move || {
+        let pid = running.pid();
+        let (crowd, duration_ns, used_s) = join(spawn("storm", move || {
             let mut poll = Poll::new().doing("open a poll")?;
+            let cpu_s = pid.and_then(process::fine_cpu_s);
             let begun_ns = now_ns();
             let crowd = crowd::open(
                 &mut poll,
@@ -105,10 +110,15 @@ impl Workload for Connect {
                     filter: &|_| None,
                 },
             )?;
-            // Descriptors are closed here, in the table that they belong to.
             let duration_ns = now_ns() - begun_ns;
+            let used_s = pid
+                .and_then(process::fine_cpu_s)
+                .zip(cpu_s)
+                .map(|(a, b)| a - b);
             let logins: Vec<u64> = crowd.clients.iter().flatten().map(|c| c.login_ns).collect();
-            Ok::<_, BenchError>(((logins, crowd.failed, crowd.first_failure), duration_ns))
+            // The sockets are closed here, in the table that they belong to.
+            let outcome = (logins, crowd.failed, crowd.first_failure);
+            Ok::<_, BenchError>((outcome, duration_ns, used_s))
         })?)??;
         let (logins, failed, first_failure) = crowd;
         let seconds = duration_ns as f64 / SECOND_NS as f64;
@@ -128,10 +138,6 @@ impl Workload for Connect {
             .zip(drops)
             .map(|(after, before)| after - before);
         leg.push(DROPS, dropped.map(|count| count as f64));
-        let used_s = running
-            .fine_cpu_s()
-            .zip(cpu_s)
-            .map(|(after, before)| after - before);
         leg.push(
             CPU,
             used_s.map(|used| used * 1e6 / logins.len().max(1) as f64),

@@ -250,6 +250,10 @@ impl Workload for Fanout {
         }
     }
 
+    fn pairs(&self) -> u32 {
+        if self.rate == Rate::Max { 3 } else { 5 }
+    }
+
     fn plan(&self) -> Vec<String> {
         let mut plan = vec![
             format!(

@@ -81,6 +81,10 @@ impl Workload for Idle {
         }
     }
 
+    fn pairs(&self) -> u32 {
+        3
+    }
+
     fn plan(&self) -> Vec<String> {
         vec![
             "read the resident memory of the server that has just started".into(),

@@ -92,6 +92,10 @@ impl Workload for PingPong {
         }
     }
 
+    fn pairs(&self) -> u32 {
+        5
+    }
+
     fn plan(&self) -> Vec<String> {
         vec![
             "client A subscribes to topic 2, client B to topic 1".into(),

@@ -24,7 +24,8 @@ const RATE: Metric =
 const TOTAL: Metric = Metric::new("duration_us", "all in", Unit::Micros);
 const P50: Metric = Metric::new("latency_p50_us", "p50", Unit::Micros);
 const P99: Metric = Metric::new("latency_p99_us", "p99", Unit::Micros);
-const CPU: Metric = Metric::new("cpu_per_subscription_us", "CPU/subscription", Unit::Micros);
+const CPU: Metric =
+    Metric::new("cpu_per_subscription_us", "CPU/subscription", Unit::Micros).against_floor();
 const RSS: Metric = Metric::new("server_rss_bytes", "RSS", Unit::Bytes);
 const GENERATOR: Metric = Metric::new("generator_cpu_percent", "generator CPU", Unit::Percent);
 
@@ -104,6 +105,10 @@ impl Workload for Subscribe {
             payload: 0,
             version: self.version,
         }
+    }
+
+    fn pairs(&self) -> u32 {
+        9
     }
 
     fn plan(&self) -> Vec<String> {

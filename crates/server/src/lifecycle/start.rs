@@ -240,13 +240,8 @@ fn start_shards(
     } = made;
     let meshes = mesh::build(&bells, mesh::RING_ITEMS);
     let retained = retained_store(config);
-    let backplane = connect(
-        config,
-        journal,
-        users,
-        &retained,
-        (ways(&bells, slots), capacity),
-    );
+    let shards = (ways(&bells, slots), capacity);
+    let backplane = connect(config, journal, users, &retained, shards);
     let interest = Arc::new(InterestTable::new());
     let policy = Arc::new(Policy::of(config));
     let mut listeners = per_shard(opened, count);
