@@ -164,6 +164,12 @@ impl Raw {
             .expect("a connection can be closed");
     }
 
+    /// As [`Self::half_close`], to a server that may have closed the connection already.
+    pub fn half_close_softly(&self) {
+        // An error says that the server was faster.
+        let _ = self.stream.half_close();
+    }
+
     /// The next packet, or nothing if the server closed the connection.
     ///
     /// # Panics

@@ -48,6 +48,26 @@ pub fn stentor() -> Command {
     command
 }
 
+/// The threads of a process and how many file descriptors each can see, in the order of their ids.
+/// A thread that ends meanwhile is left out.
+///
+/// # Panics
+/// If the process has ended.
+#[must_use]
+pub fn descriptors(pid: i32) -> Vec<(String, usize)> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
+    let mut threads: Vec<PathBuf> = tasks.filter_map(|task| Some(task.ok()?.path())).collect();
+    threads.sort();
+    let count = |task: PathBuf| {
+        let name = fs::read_to_string(task.join("comm"))
+            .ok()?
+            .trim()
+            .to_owned();
+        Some((name, fs::read_dir(task.join("fd")).ok()?.count()))
+    };
+    threads.into_iter().filter_map(count).collect()
+}
+
 /// What a server is started with.
 #[derive(Debug)]
 pub struct Plan {

@@ -1,0 +1,143 @@
+//! Clients that send slowly, stop in the middle, or never read.
+
+use stentor_tests::raw::{connect, eventually, publish, subscribe};
+use stentor_tests::{Plan, Server, Version};
+
+use crate::Healthy;
+
+#[test]
+fn packets_that_come_byte_by_byte_are_understood() {
+    let server = Server::open();
+    let mut healthy = Healthy::new(&server);
+    let mut slow = server.dial();
+    let mut bytes = connect(Version::V5, "slow", true);
+    bytes.extend(subscribe(Version::V5, 1, "slow", 0));
+    bytes.extend(publish(Version::V5, "slow", b"at last", 0, false));
+    for (index, byte) in bytes.iter().enumerate() {
+        slow.send(&[*byte]);
+        if index % 10 == 0 {
+            healthy.check();
+        }
+    }
+    slow.speaks(Version::V5);
+    slow.expect(2);
+    slow.expect(9);
+    assert_eq!(slow.message(), ("slow".to_owned(), b"at last".to_vec()));
+}
+
+#[test]
+fn half_packets_of_each_length_are_forgotten() {
+    let server = Server::open();
+    let mut healthy = Healthy::new(&server);
+    let mut bytes = connect(Version::V4, "half", true);
+    let login = bytes.len();
+    bytes.extend(publish(
+        Version::V4,
+        "healthy/half",
+        b"never to be seen",
+        0,
+        false,
+    ));
+    for length in 0..bytes.len() {
+        let mut half = server.dial();
+        half.send(&bytes[..length]);
+        if length >= login {
+            half.expect(2);
+        }
+        drop(half);
+        healthy.check();
+    }
+}
+
+#[test]
+fn a_client_that_never_logs_in_is_sent_away() {
+    let config = "[limits]\nlogin_timeout = \"1s\"\n";
+    let server = Plan::new().config(config).tcp().anonymous().start();
+    let mut healthy = Healthy::new(&server);
+    let mut silent = server.dial();
+    let mut half = server.dial();
+    half.send(&connect(Version::V5, "half", true)[..9]);
+    silent.closed();
+    half.closed();
+    healthy.check();
+}
+
+#[test]
+fn a_client_that_falls_silent_loses_its_connection() {
+    let server = Server::open();
+    let mut healthy = Healthy::new(&server);
+    let mut silent = server.dial();
+    // The keep alive is one second, so it is noticed within two and a half.
+    let mut bytes = connect(Version::V5, "silent", true);
+    bytes[11] = 1;
+    silent.send(&bytes);
+    silent.expect(2);
+    let started = std::time::Instant::now();
+    // 0x8D "keep alive timeout".
+    let packet = silent.receive();
+    assert_eq!(
+        (packet.kind(), packet.body.first()),
+        (14, Some(&0x8D)),
+        "{packet:?}"
+    );
+    silent.closed();
+    let waited = started.elapsed().as_millis();
+    assert!(
+        (1_400..=10_000).contains(&waited),
+        "noticed after {waited} ms"
+    );
+    healthy.check();
+}
+
+#[test]
+fn a_subscriber_that_never_reads_loses_its_own_messages_only() {
+    let server = Server::open();
+    let mut healthy = Healthy::new(&server);
+    let mut lazy = server.client(Version::V5, "lazy");
+    lazy.subscribe("flood", 0);
+    let mut sender = server.client(Version::V4, "sender");
+    let payload = [b'x'; 100_000];
+    for _ in 0..300 {
+        sender.publish_surely("flood", &payload);
+        healthy.check();
+    }
+    let status = server.json(&["status"]);
+    let losses = &status["losses"];
+    assert!(
+        losses["by_cause"]["drop-newest"].as_u64() > Some(0),
+        "{losses}"
+    );
+    assert_eq!(losses["worst"][0]["client_id"], "lazy", "{losses}");
+    assert_eq!(losses["worst"][0]["topic"], "flood", "{losses}");
+    // What was not dropped is still delivered, whole.
+    assert_eq!(lazy.message(), ("flood".to_owned(), payload.to_vec()));
+    healthy.check();
+}
+
+/// The default policy for QoS 1 says goodbye with 0x97 and keeps the session.
+#[test]
+fn a_subscriber_that_never_reads_qos_1_is_sent_away_with_its_session_kept() {
+    let server = Server::open();
+    let mut healthy = Healthy::new(&server);
+    let mut lazy = server.dial();
+    lazy.login(Version::V5, "lazy", false);
+    lazy.subscribe("flood", 1);
+    let mut sender = server.client(Version::V4, "sender");
+    for _ in 0..200 {
+        sender.publish_surely("flood", &[b'x'; 100_000]);
+        healthy.check();
+    }
+    eventually("the goodbye", || {
+        server.log().contains("client=\"lazy\"") && {
+            let clients = server.json(&["status"]);
+            clients["clients_connected"] == 3
+        }
+    });
+    let mut back = server.dial();
+    assert_eq!(
+        back.login(Version::V5, "lazy", false).body[0],
+        1,
+        "the session is kept"
+    );
+    healthy.check();
+}
