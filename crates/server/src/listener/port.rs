@@ -27,6 +27,8 @@ pub(crate) struct Rules {
     pub(crate) anonymous: bool,
     /// Connections at a time; 0 for no limit.
     pub(crate) connections_max: u64,
+    /// The server that MQTT 5 clients are told to use when this listener turns them away.
+    pub(crate) server_reference: Option<String>,
     /// For an encrypted listener.
     pub(crate) certificate: Option<Certificate>,
     /// For a WebSocket listener.
@@ -64,6 +66,7 @@ impl Rules {
         Self {
             anonymous: listener.anonymous.unwrap_or(false),
             connections_max: listener.max_connections,
+            server_reference: listener.server_reference.clone(),
             certificate,
             web,
         }
@@ -88,6 +91,7 @@ impl Port {
             Rules {
                 anonymous: false,
                 connections_max: 0,
+                server_reference: None,
                 certificate: None,
                 web: None,
             },
@@ -107,6 +111,7 @@ impl Port {
         let rules = Rules {
             anonymous: true,
             connections_max,
+            server_reference: None,
             certificate: None,
             web: None,
         };

@@ -169,8 +169,6 @@ impl Shard {
         };
         if !link.transport.pending().is_empty() {
             self.write_pending(index);
-            // It may not have been read because it did not take its answers.
-            self.list(index);
         } else if let Some(key) = link.session() {
             self.hub.writable(key);
         }

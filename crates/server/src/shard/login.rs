@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stentor_auth::{Admin, Begun, Decision, LoginRequest, Refusal};
 use stentor_hub::{Identity, LinkId, home_shard};
-use stentor_mqtt::{ReasonCode, Version};
+use stentor_mqtt::{ConnAck, Packet, Property, PropertyBuf, ReasonCode, Version, encode};
 use stentor_session::{
     CloseReason, ConnectRequest, Denied, Limit, Local, Output, read_connect, refusal,
 };
@@ -173,8 +173,46 @@ impl Shard {
             CloseReason::Local(Local::ShuttingDown) => Some(ReasonCode::ServerUnavailable),
             reason => reason.reason_code(),
         };
-        let answer = code.map(|code| farewell(&refusal(request.version, code, None)));
-        self.part(index, answer);
+        let redirection = self.redirection(index, request.version, reason);
+        let refusal = || code.map(|code| farewell(&refusal(request.version, code, None)));
+        self.part(index, redirection.or_else(refusal));
+    }
+
+    /// The CONNACK that sends a client to another server, if there is one for those who find no
+    /// room here.
+    fn redirection(
+        &self,
+        index: u32,
+        version: Version,
+        reason: CloseReason,
+    ) -> Option<Box<Output>> {
+        let is_want_of_room = matches!(
+            reason,
+            CloseReason::Limit(
+                Limit::Connections
+                    | Limit::ConnectionsPerAddress
+                    | Limit::ConnectionRate
+                    | Limit::LoginQueue
+            ) | CloseReason::Local(Local::ShuttingDown)
+        );
+        if !version.is_v5() || !is_want_of_room {
+            return None;
+        }
+        let rules = self.links.get(index as usize)?.port.rules.load();
+        let reference = rules
+            .server_reference
+            .as_ref()
+            .or(self.policy.server_reference.as_ref())?;
+        let mut properties = PropertyBuf::new();
+        properties.push(Property::ServerReference(reference));
+        let packet = Packet::ConnAck(ConnAck {
+            session_present: false,
+            reason: ReasonCode::UseAnotherServer,
+            properties: properties.as_properties(),
+        });
+        let mut bytes = Vec::new();
+        encode(version, &packet, &mut bytes).ok()?;
+        Some(farewell(&bytes))
     }
 }
 

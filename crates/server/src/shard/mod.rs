@@ -294,7 +294,8 @@ impl Shard {
             Stage::Stopping(deadline) => Some(deadline),
         };
         let deadlines = [self.hub.next_deadline(), self.timers.next(), stop];
-        let now = self.backplane.clock.now();
+        // The turn has hardly taken long enough for another look at the clock.
+        let now = self.now;
         deadlines
             .into_iter()
             .flatten()

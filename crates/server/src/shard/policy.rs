@@ -22,6 +22,8 @@ pub(crate) struct Policy {
     pub(super) coalesce: Duration,
     /// The largest CONNECT, in bytes.
     pub(super) connect_bytes_max: u32,
+    /// The server that MQTT 5 clients are told to use, where the listener names none.
+    pub(super) server_reference: Option<String>,
 }
 
 impl Policy {
@@ -32,6 +34,7 @@ impl Policy {
             login_timeout: config.limits.login_timeout,
             coalesce: config.general.coalesce,
             connect_bytes_max: config.limits.packet_bytes.min(CONNECT_BYTES_MAX),
+            server_reference: config.general.server_reference.clone(),
         }
     }
 }

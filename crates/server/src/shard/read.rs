@@ -12,10 +12,6 @@ use super::link::{Phase, Reading, Stream};
 use super::scratch::HEADROOM;
 use crate::mesh::OVERFLOW_ITEMS_MAX;
 
-/// A transport with more than this unwritten is not read: whoever does not take the answers of
-/// TLS or WebSocket (pongs, for example) gets no more of them.
-const PENDING_BYTES_MAX: usize = 64 * 1024;
-
 impl Shard {
     /// Reads once from each listed link.
     pub(super) fn read_all(&mut self) {
@@ -41,7 +37,7 @@ impl Shard {
             return;
         }
         link.reading = Reading::Waiting;
-        if !link.phase.reads() || link.transport.pending().len() > PENDING_BYTES_MAX {
+        if !link.phase.reads() {
             return;
         }
         let space = self.scratch.space();

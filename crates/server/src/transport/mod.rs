@@ -17,7 +17,7 @@ use stentor_session::{Batch, CloseReason};
 
 use crate::listener::Port;
 use tls::Tls;
-use websocket::WebSocket;
+use websocket::{Pongs, WebSocket};
 
 /// The layers between one connection's socket and MQTT. Only what a connection has takes memory.
 #[derive(Debug)]
@@ -75,12 +75,13 @@ impl Transport {
                 Ok(())
             }
             Self::Tls(tls) => tls.receive(input, mqtt),
-            Self::WebSocket(web) => web.receive(input, mqtt),
+            Self::WebSocket(web) => web.receive(input, mqtt, Pongs::Sent),
             Self::SecureWebSocket(layers) => {
                 let (tls, web) = &mut **layers;
                 let mut frames = Vec::new();
                 let received = tls.receive(input, &mut frames);
-                let unwrapped = web.receive(&mut frames, mqtt);
+                let pongs = Pongs::with_pending(tls.pending().len());
+                let unwrapped = web.receive(&mut frames, mqtt, pongs);
                 tls.send([web.pending()]);
                 web.forget(web.pending().len());
                 received.and(unwrapped)

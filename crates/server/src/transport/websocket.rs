@@ -21,6 +21,29 @@ const FRAME_BYTES_MAX: u64 = (1 << 28) + 5;
 
 const BROKEN: CloseReason = CloseReason::Violation(Violation::WebSocket);
 
+/// While more than this waits to be written, pings are not answered: the peer does not take the
+/// answers to earlier ones, and may be answered the latest only (RFC 6455, 5.5.3).
+const PONG_BYTES_MAX: usize = 16 * 1024;
+
+/// Whether pings are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pongs {
+    Sent,
+    /// The layer below has too much to write already.
+    LeftOut,
+}
+
+impl Pongs {
+    /// What holds while so much waits to be written below.
+    pub(super) const fn with_pending(pending_bytes: usize) -> Self {
+        if pending_bytes < PONG_BYTES_MAX {
+            Self::Sent
+        } else {
+            Self::LeftOut
+        }
+    }
+}
+
 /// One connection's WebSocket state.
 #[derive(Debug)]
 pub(crate) struct WebSocket {
@@ -55,9 +78,10 @@ impl WebSocket {
         &mut self,
         input: &mut [u8],
         mqtt: &mut Vec<u8>,
+        pongs: Pongs,
     ) -> Result<(), CloseReason> {
         match &mut self.state {
-            State::Open(_) => self.unwrap(input, mqtt),
+            State::Open(_) => self.unwrap(input, mqtt, pongs),
             State::Closed => Ok(()),
             State::ExpectRequest(head, rules) => {
                 head.extend_from_slice(input);
@@ -79,12 +103,17 @@ impl WebSocket {
                 };
                 self.state = state;
                 self.pending.bytes_mut().extend_from_slice(&response);
-                result.and_then(|()| self.unwrap(&mut rest, mqtt))
+                result.and_then(|()| self.unwrap(&mut rest, mqtt, pongs))
             }
         }
     }
 
-    fn unwrap(&mut self, input: &mut [u8], mqtt: &mut Vec<u8>) -> Result<(), CloseReason> {
+    fn unwrap(
+        &mut self,
+        input: &mut [u8],
+        mqtt: &mut Vec<u8>,
+        pongs: Pongs,
+    ) -> Result<(), CloseReason> {
         let State::Open(decoder) = &mut self.state else {
             return Ok(());
         };
@@ -96,7 +125,10 @@ impl WebSocket {
                     Event::NeedMore => return Ok(()),
                     Event::Data(range) => (step.consumed, range),
                     Event::Ping(payload) => {
-                        encode_pong(payload, None, self.pending.bytes_mut());
+                        let takes_answers = self.pending.as_slice().len() < PONG_BYTES_MAX;
+                        if pongs == Pongs::Sent && takes_answers {
+                            encode_pong(payload, None, self.pending.bytes_mut());
+                        }
                         (step.consumed, 0..0)
                     }
                     Event::Pong(_) => (step.consumed, 0..0),
@@ -245,7 +277,7 @@ mod tests {
     /// What a request is answered with, and the status of the connection afterwards.
     fn answer(rules: WebRules, request: &[u8]) -> (String, Result<(), CloseReason>) {
         let mut web = WebSocket::accept(Arc::new(rules));
-        let result = web.receive(&mut request.to_vec(), &mut Vec::new());
+        let result = web.receive(&mut request.to_vec(), &mut Vec::new(), Pongs::Sent);
         (String::from_utf8(web.pending().to_vec()).unwrap(), result)
     }
 
@@ -267,7 +299,8 @@ mod tests {
             let mut web = WebSocket::accept(Arc::new(rules()));
             let mut mqtt = Vec::new();
             for piece in stream.chunks(step) {
-                web.receive(&mut piece.to_vec(), &mut mqtt).unwrap();
+                web.receive(&mut piece.to_vec(), &mut mqtt, Pongs::Sent)
+                    .unwrap();
             }
             assert_eq!(mqtt, b"hello world");
             let response = std::str::from_utf8(web.pending()).unwrap();
@@ -279,7 +312,8 @@ mod tests {
     #[test]
     fn a_batch_becomes_one_frame() {
         let mut web = WebSocket::accept(Arc::new(rules()));
-        web.receive(&mut request("/", ""), &mut Vec::new()).unwrap();
+        web.receive(&mut request("/", ""), &mut Vec::new(), Pongs::Sent)
+            .unwrap();
         web.forget(web.pending().len());
         let mut output = Output::default();
         output.push_control(b"abc");
@@ -373,17 +407,39 @@ mod tests {
         assert_eq!(result, Err(BROKEN));
     }
 
+    /// Whoever pings without reading the answers gets no more of them.
+    #[test]
+    fn pongs_do_not_pile_up() {
+        let mut web = WebSocket::accept(Arc::new(rules()));
+        web.receive(&mut request("/", ""), &mut Vec::new(), Pongs::Sent)
+            .unwrap();
+        for _ in 0..10_000 {
+            let mut ping = b"\x89\x84\0\0\0\0ping".to_vec();
+            web.receive(&mut ping, &mut Vec::new(), Pongs::Sent)
+                .unwrap();
+        }
+        assert!(web.pending().len() < PONG_BYTES_MAX + 10);
+        let len = web.pending().len();
+        web.forget(len);
+        let mut ping = b"\x89\x80\0\0\0\0".to_vec();
+        web.receive(&mut ping, &mut Vec::new(), Pongs::LeftOut)
+            .unwrap();
+        assert!(web.pending().is_empty());
+    }
+
     #[test]
     fn pings_are_answered_and_closes_too() {
         let mut web = WebSocket::accept(Arc::new(rules()));
-        web.receive(&mut request("/", ""), &mut Vec::new()).unwrap();
+        web.receive(&mut request("/", ""), &mut Vec::new(), Pongs::Sent)
+            .unwrap();
         web.forget(web.pending().len());
         let mut ping = b"\x89\x82\0\0\0\0hi".to_vec();
-        web.receive(&mut ping, &mut Vec::new()).unwrap();
+        web.receive(&mut ping, &mut Vec::new(), Pongs::Sent)
+            .unwrap();
         assert_eq!(web.pending(), b"\x8a\x02hi");
         web.forget(4);
         let mut close = b"\x88\x82\0\0\0\0\x03\xe8".to_vec();
-        let result = web.receive(&mut close, &mut Vec::new());
+        let result = web.receive(&mut close, &mut Vec::new(), Pongs::Sent);
         assert_eq!(result, Err(CloseReason::Remote(Remote::Closed)));
         assert_eq!(web.pending(), b"\x88\x02\x03\xe8");
     }
