@@ -50,8 +50,7 @@ fn a_foreign_page_is_refused_with_the_remedy_in_the_log() {
     client.send(&upgrade("mqtt.example", "Origin: https://evil.example\r\n"));
     assert!(status(&mut client).contains(" 403 "));
     client.closed();
-    let log = server.wait_log(0, "allowed_origins");
-    assert!(log.contains("evil.example"), "{log}");
+    server.wait_log(0, "allowed_origins");
     healthy.check();
 }
 

@@ -1,0 +1,92 @@
+//! File descriptors, as the kernel counts them for each thread.
+
+use stentor_tests::raw::eventually;
+use stentor_tests::server::descriptors;
+use stentor_tests::{Plan, Raw, Server, Version};
+
+fn three_shards() -> Server {
+    Plan::new()
+        .tcp()
+        .listen("ws://127.0.0.1:0")
+        .anonymous()
+        .arg("--shards")
+        .arg("3")
+        .start()
+}
+
+fn is_shard(name: &str) -> bool {
+    name.starts_with("shard-")
+}
+
+fn clients(server: &Server, count: usize) -> Vec<Raw> {
+    (0..count)
+        .map(|number| server.client(Version::V5, &format!("c{number}")))
+        .collect()
+}
+
+/// A connection takes one descriptor of one shard, and no other thread sees it.
+#[test]
+fn each_shard_has_a_table_of_its_own() {
+    let server = three_shards();
+    let status = server.json(&["status"]);
+    if status["descriptor_tables"] != "private" {
+        // The system refuses private tables, as some containers do; the start has warned.
+        server.wait_log(0, "descriptor");
+        return;
+    }
+    let before = descriptors(server.pid());
+    let clients = clients(&server, 90);
+    // The listing itself takes a descriptor while it is asked for, so it is not used here.
+    let after = descriptors(server.pid());
+    let mut sum = 0;
+    for ((name, before), (_, after)) in before.iter().zip(&after) {
+        if is_shard(name) {
+            assert!(
+                after - before < 90,
+                "{name} sees {} of 90 connections",
+                after - before
+            );
+            sum += after - before;
+        } else {
+            assert!(after <= before, "{name} sees connections");
+        }
+    }
+    assert_eq!(sum, clients.len());
+}
+
+#[test]
+fn closed_connections_leave_no_descriptors() {
+    let server = three_shards();
+    let before = descriptors(server.pid());
+    for _ in 0..5 {
+        let connected = clients(&server, 100);
+        for number in 0..20 {
+            // Take-overs across shards send sockets from one table into another.
+            let _ = server.client(Version::V5, &format!("c{number}"));
+            drop(Raw::tcp(&server.address("ws")));
+        }
+        server.json(&["status"]);
+        drop(connected);
+    }
+    eventually("the old number of descriptors", || {
+        descriptors(server.pid()) == before
+    });
+}
+
+#[test]
+fn reloaded_listeners_leave_no_descriptors() {
+    let base = "allow_anonymous = true\n[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n";
+    let server = Plan::new().config(base).arg("--shards").arg("3").start();
+    let before = descriptors(server.pid());
+    for _ in 0..5 {
+        server.reconfigure(&format!(
+            "{base}[[listener]]\nurl = \"mqtt://127.0.0.2:0\"\n"
+        ));
+        server.control(&["reload"]).success();
+        server.reconfigure(base);
+        server.control(&["reload"]).success();
+    }
+    eventually("the old number of descriptors", || {
+        descriptors(server.pid()) == before
+    });
+}

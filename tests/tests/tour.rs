@@ -1,0 +1,131 @@
+//! The README's tour, typed as it stands.
+
+use std::env;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::{Signal, killpg};
+use stentor_tests::{DEADLINE, process, server, tools};
+
+/// A fenced block of shell code, with the comment on the line before it.
+struct Block {
+    line: usize,
+    mark: String,
+    code: String,
+}
+
+fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut mark = String::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((number, line)) = lines.next() {
+        if line == "```sh" {
+            let code: Vec<&str> = lines
+                .by_ref()
+                .map(|(_, line)| line)
+                .take_while(|line| *line != "```")
+                .collect();
+            blocks.push(Block {
+                line: number + 1,
+                mark,
+                code: code.join("\n"),
+            });
+            mark = String::new();
+        } else {
+            mark = line.to_owned();
+        }
+    }
+    blocks
+}
+
+fn readme() -> Vec<Block> {
+    let text =
+        fs::read_to_string(tools::project().join("README.md")).expect("the README can be read");
+    blocks(&text)
+}
+
+#[test]
+fn every_command_of_the_readme_is_run_or_says_why_not() {
+    for Block { line, mark, .. } in readme() {
+        assert!(
+            mark == "<!-- tour -->" || mark.starts_with("<!-- not run: "),
+            "the commands in line {line} of the README need `<!-- tour -->`, or a reason not to be \
+             run, on the line before"
+        );
+    }
+}
+
+#[test]
+fn the_tour_works_as_it_stands() {
+    let code: Vec<String> = readme()
+        .into_iter()
+        .filter(|block| block.mark == "<!-- tour -->")
+        .map(|block| block.code)
+        .collect();
+    assert!(!code.is_empty(), "the README has no tour");
+
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    // The tour names its port, so a free one is looked for; it is free again once this is done.
+    let port = {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        listener
+            .local_addr()
+            .expect("a listener has an address")
+            .port()
+    };
+    let mut path: Vec<PathBuf> = Vec::new();
+    path.extend(server::binary().parent().map(PathBuf::from));
+    path.extend(tools::python("").get_program().to_str().and_then(|python| {
+        let python = PathBuf::from(python);
+        python.parent().map(PathBuf::from)
+    }));
+    path.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
+
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-eu", "-c", &code.join("\n")])
+        .current_dir(folder.path())
+        .env(
+            "PATH",
+            env::join_paths(path).expect("folders have no colons"),
+        )
+        .env("PORT", port.to_string())
+        .env("DATA", folder.path().join("data"))
+        // A group of its own, so that nothing that the tour started outlives a failure.
+        .process_group(0);
+    // A file and no pipe: a pipe ends only with the last program that holds it.
+    let printed = folder.path().join("printed");
+    let file = fs::File::create(&printed).expect("a file can be made");
+    shell
+        .stdin(Stdio::null())
+        .stderr(file.try_clone().expect("a file can be shared"))
+        .stdout(file);
+    let mut child = shell.spawn().expect("a shell starts");
+    let group = Group(process::pid_of(&child));
+    let (status, in_time) = process::wait(&mut child, DEADLINE);
+    drop(group);
+    let output = fs::read_to_string(&printed).expect("the output can be read");
+    assert!(
+        in_time && status.success(),
+        "the tour ended with {status}:\n{output}"
+    );
+    for wanted in ["kitchen/temperature 21.5", "hello world"] {
+        assert!(
+            output.contains(wanted),
+            "the tour never printed {wanted:?}:\n{output}"
+        );
+    }
+}
+
+/// A process group that ends with this value.
+struct Group(nix::unistd::Pid);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // An error means that nothing is left of it.
+        let _ = killpg(self.0, Signal::SIGKILL);
+    }
+}
