@@ -118,7 +118,7 @@ mod tests {
             "version"
         );
         assert_eq!(parse(b"status").unwrap_err().code, "bad-request");
-        assert_eq!(line(&Ok(json!({}))), "{\"ok\":{},\"v\":1}\n");
+        assert_eq!(line(&Ok(json!({}))), "{\"v\":1,\"ok\":{}}\n");
         let failure = Failure::new("not-found", "there is no \"a\"");
         let text = line(&Err(failure));
         assert!(

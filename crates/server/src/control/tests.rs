@@ -78,7 +78,7 @@ impl Server {
         request.push(id_len);
         request.extend(client_id.as_bytes());
         stream.write_all(&request).unwrap();
-        assert_eq!(read(&mut stream, 17), b"{\"ok\":{},\"v\":1}\n\x20");
+        assert_eq!(read(&mut stream, 17), b"{\"v\":1,\"ok\":{}}\n\x20");
         assert_eq!(read(&mut stream, 3), [2, 0, 0]);
         stream
     }
@@ -198,7 +198,7 @@ fn commands_reach_the_supervisor_and_its_answer_comes_back() {
     }
     let mut line = String::new();
     BufReader::new(asking).read_line(&mut line).unwrap();
-    let expected = r#"{"code":"reload-failed","error":"line 3: what?","v":1}"#;
+    let expected = r#"{"v":1,"error":"line 3: what?","code":"reload-failed"}"#;
     assert_eq!(line.trim_end(), expected);
     server.ok(json!({ "v": 1, "verb": "stop" }));
     assert!(matches!(
