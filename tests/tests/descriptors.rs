@@ -1,6 +1,5 @@
 //! File descriptors, as the kernel counts them for each thread.
 
-use stentor_tests::raw::eventually;
 use stentor_tests::server::descriptors;
 use stentor_tests::{Plan, Raw, Server, Version};
 
@@ -24,6 +23,34 @@ fn clients(server: &Server, count: usize) -> Vec<Raw> {
         .collect()
 }
 
+/// What each thread sees once every shard is at work: a shard that starts still closes what is not
+/// its own.
+#[track_caller]
+fn settled(server: &Server) -> Vec<(String, usize)> {
+    let status = server.json(&["status"]);
+    assert_eq!(status["shards_answering"], 3, "{status}");
+    descriptors(server.pid())
+}
+
+/// Waits until every thread that there was sees as few descriptors as before.
+#[track_caller]
+fn flat(server: &Server, before: &[(String, usize)]) {
+    let mut seen = Vec::new();
+    let end = std::time::Instant::now() + stentor_tests::DEADLINE;
+    while std::time::Instant::now() < end {
+        seen = descriptors(server.pid());
+        if seen
+            .iter()
+            .zip(before)
+            .all(|((_, seen), (_, before))| seen <= before)
+        {
+            return;
+        }
+        std::thread::yield_now();
+    }
+    panic!("descriptors were left open\nbefore: {before:?}\n after: {seen:?}");
+}
+
 /// A connection takes one descriptor of one shard, and no other thread sees it.
 #[test]
 fn each_shard_has_a_table_of_its_own() {
@@ -34,9 +61,8 @@ fn each_shard_has_a_table_of_its_own() {
         server.wait_log(0, "descriptor");
         return;
     }
-    let before = descriptors(server.pid());
+    let before = settled(&server);
     let clients = clients(&server, 90);
-    // The listing itself takes a descriptor while it is asked for, so it is not used here.
     let after = descriptors(server.pid());
     let mut sum = 0;
     for ((name, before), (_, after)) in before.iter().zip(&after) {
@@ -57,7 +83,7 @@ fn each_shard_has_a_table_of_its_own() {
 #[test]
 fn closed_connections_leave_no_descriptors() {
     let server = three_shards();
-    let before = descriptors(server.pid());
+    let before = settled(&server);
     for _ in 0..5 {
         let connected = clients(&server, 100);
         for number in 0..20 {
@@ -68,16 +94,14 @@ fn closed_connections_leave_no_descriptors() {
         server.json(&["status"]);
         drop(connected);
     }
-    eventually("the old number of descriptors", || {
-        descriptors(server.pid()) == before
-    });
+    flat(&server, &before);
 }
 
 #[test]
 fn reloaded_listeners_leave_no_descriptors() {
     let base = "allow_anonymous = true\n[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n";
     let server = Plan::new().config(base).arg("--shards").arg("3").start();
-    let before = descriptors(server.pid());
+    let before = settled(&server);
     for _ in 0..5 {
         server.reconfigure(&format!(
             "{base}[[listener]]\nurl = \"mqtt://127.0.0.2:0\"\n"
@@ -86,7 +110,5 @@ fn reloaded_listeners_leave_no_descriptors() {
         server.reconfigure(base);
         server.control(&["reload"]).success();
     }
-    eventually("the old number of descriptors", || {
-        descriptors(server.pid()) == before
-    });
+    flat(&server, &before);
 }
