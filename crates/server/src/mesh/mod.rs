@@ -154,16 +154,23 @@ impl<T> Mesh<T> {
     }
 
     /// Hands out what other shards sent before this call. What they send meanwhile waits for the
-    /// next, so that a busy peer cannot keep this shard from its connections.
+    /// next, so that a busy peer cannot keep this shard from its connections. A peer whose ring
+    /// was full is woken: it may have more to send.
     #[inline]
     pub(crate) fn drain(&mut self, mut each: impl FnMut(T)) {
-        for ring in self.inward.iter_mut().flatten() {
+        for (ring, back) in self.inward.iter_mut().zip(&self.outward) {
+            let Some(ring) = ring else { continue };
             let ready = ring.slots();
             if ready == 0 {
                 continue;
             }
             if let Ok(chunk) = ring.read_chunk(ready) {
                 chunk.into_iter().for_each(&mut each);
+            }
+            if ready == ring.buffer().capacity()
+                && let Some(back) = back
+            {
+                back.bell.ring();
             }
         }
     }

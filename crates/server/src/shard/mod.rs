@@ -511,6 +511,8 @@ impl Shard {
         }
         self.stage = Stage::Stopping(deadline);
         self.accept_last();
+        // What other shards have acknowledged already goes out before the goodbye.
+        self.drain_mesh();
         self.hub.shut_down(self.now);
         self.forward();
         self.turn_away_unfinished();
