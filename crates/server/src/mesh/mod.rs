@@ -283,6 +283,26 @@ mod tests {
         assert_eq!(got, [500, 500]);
     }
 
+    /// Whoever sleeps over a full ring is woken when it is emptied.
+    #[test]
+    fn an_emptied_ring_wakes_its_sender() {
+        let bells: Vec<_> = (0..2).map(|_| Arc::new(Bell::new().unwrap())).collect();
+        let mut ends = build(&bells, 2);
+        let mut poll = mio::Poll::new().unwrap();
+        bells[0].register(poll.registry(), mio::Token(0)).unwrap();
+        for item in 0..3 {
+            ends[0].push(1, item);
+        }
+        assert!(bells[0].begin_sleep(|| true));
+        ends[1].drain(|_| {});
+        let mut events = mio::Events::with_capacity(4);
+        poll.poll(&mut events, Some(std::time::Duration::ZERO))
+            .unwrap();
+        assert!(!events.is_empty());
+        ends[0].refill(|_| {});
+        assert_eq!(ends[0].overflowed(), 0);
+    }
+
     /// A shard that goes to sleep is woken by what was pushed before or after, never missed.
     #[test]
     fn no_wake_up_is_lost() {
