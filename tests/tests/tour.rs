@@ -96,13 +96,13 @@ fn the_tour_works_as_it_stands() {
         .env("DATA", folder.path().join("data"))
         // A group of its own, so that nothing that the tour started outlives a failure.
         .process_group(0);
-    // A file and no pipe: a pipe ends only with the last program that holds it.
-    let printed = folder.path().join("printed");
-    let file = fs::File::create(&printed).expect("a file can be made");
+    // Files and no pipes: a pipe ends only with the last program that holds it.
+    let (printed, logged) = (folder.path().join("printed"), folder.path().join("logged"));
+    let file = |path| fs::File::create(path).expect("a file can be made");
     shell
         .stdin(Stdio::null())
-        .stderr(file.try_clone().expect("a file can be shared"))
-        .stdout(file);
+        .stdout(file(&printed))
+        .stderr(file(&logged));
     let mut child = shell.spawn().expect("a shell starts");
     let group = Group(process::pid_of(&child));
     let (status, in_time) = process::wait(&mut child, DEADLINE);
