@@ -62,5 +62,9 @@ fuzz:
 		echo "skipping the fuzzers: they need a nightly toolchain and cargo-fuzz"; \
 	fi
 
-bench: ## A quick run of the benchmarks
-	$(CARGO) run --release --package stentor-cli --bin stentor -- bench suite --quick
+bench: ## Run the benchmarks, each against its floor
+	$(CARGO) build --release --package stentor-cli
+	for workload in fanout subscribe pingpong idle connect; do \
+		$(CARGO) run --release --package stentor-cli --bin stentor -- bench $$workload \
+			|| exit $$?; \
+	done
