@@ -14,7 +14,6 @@ use crate::hub::{Hub, Timer};
 use crate::key::{LinkId, SessionKey, home_shard};
 use crate::rights::Identity;
 use crate::sessions::{Away, Flushing, Link, Live, Session};
-use crate::subscribe::SubscriptionRef;
 
 impl Hub {
     /// Connects a client whose log-in was accepted: takes its session over from an older
@@ -216,15 +215,7 @@ impl Hub {
             return;
         };
         pump(&mut self.outbox, &mut self.stats, now, key, session);
-        let shares: SmallVec<[u32; 2]> = session
-            .subscriptions
-            .iter()
-            .filter_map(|subscription| match subscription {
-                SubscriptionRef::Share(slot) => Some(*slot),
-                SubscriptionRef::Filter(_) => None,
-            })
-            .collect();
-        for slot in shares {
+        for slot in session.shares() {
             self.member_changed(slot, true);
         }
         self.continue_snapshots(now, key);

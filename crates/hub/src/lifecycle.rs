@@ -14,7 +14,6 @@ use crate::hub::{Hub, Timer};
 use crate::key::{LinkId, SessionKey};
 use crate::sessions::{Away, Link};
 use crate::stats::LossCause;
-use crate::subscribe::SubscriptionRef;
 
 impl Hub {
     /// The socket of a connection is gone. Does nothing if the hub has let that connection go
@@ -156,15 +155,7 @@ impl Hub {
             will_at,
             snapshots,
         });
-        let shares: smallvec::SmallVec<[u32; 2]> = session
-            .subscriptions
-            .iter()
-            .filter_map(|subscription| match subscription {
-                SubscriptionRef::Share(slot) => Some(*slot),
-                SubscriptionRef::Filter(_) => None,
-            })
-            .collect();
-        for slot in shares {
+        for slot in session.shares() {
             self.member_changed(slot, false);
         }
         self.settle_absence(now, key);

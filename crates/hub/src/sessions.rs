@@ -109,6 +109,16 @@ impl Session {
         self.identity.zone
     }
 
+    /// The shared subscriptions of which it is a member, by their slots: a list of its own, so
+    /// that the hub can be changed while it is walked.
+    pub(crate) fn shares(&self) -> SmallVec<[u32; 2]> {
+        let share = |subscription: &SubscriptionRef| match subscription {
+            SubscriptionRef::Share(slot) => Some(*slot),
+            SubscriptionRef::Filter(_) => None,
+        };
+        self.subscriptions.iter().filter_map(share).collect()
+    }
+
     /// Its client is there, and gets what it did not get before.
     pub(crate) fn attach(&mut self, mut live: Live) {
         if let Link::Away(away) = &mut self.link
