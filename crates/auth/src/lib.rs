@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod list;
+pub mod model;
 mod pool;
 mod rights;
 

@@ -1,0 +1,87 @@
+//! How much a user may take.
+
+use serde::{Deserialize, Serialize};
+
+/// Bounds for the sessions of one user. What is `None` is not bounded by this role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Quotas {
+    /// Connections of the user at the same time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u32>,
+    /// Messages that one connection publishes per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages_per_sec: Option<u32>,
+    /// Payload bytes that one connection publishes per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_sec: Option<u64>,
+    /// Subscriptions of one session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subscriptions: Option<u32>,
+    /// Bytes that wait in the output queue of one session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queued_bytes: Option<u64>,
+}
+
+impl Quotas {
+    /// The names of the quotas, as commands and files write them.
+    pub const NAMES: [&'static str; 5] = [
+        "connections",
+        "messages_per_sec",
+        "bytes_per_sec",
+        "subscriptions",
+        "queued_bytes",
+    ];
+
+    /// Whether nothing is bounded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The quotas of somebody who has both roles. A role that says nothing about a quota leaves it
+    /// to the others; where several say something, the largest counts.
+    #[must_use]
+    pub fn join(self, other: Self) -> Self {
+        Self {
+            connections: larger(self.connections, other.connections),
+            messages_per_sec: larger(self.messages_per_sec, other.messages_per_sec),
+            bytes_per_sec: larger(self.bytes_per_sec, other.bytes_per_sec),
+            subscriptions: larger(self.subscriptions, other.subscriptions),
+            queued_bytes: larger(self.queued_bytes, other.queued_bytes),
+        }
+    }
+}
+
+/// `None` is smaller than every number, so that it gives way.
+fn larger<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+    a.max(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_generous_role_counts() {
+        let small = Quotas {
+            connections: Some(1),
+            subscriptions: Some(10),
+            ..Quotas::default()
+        };
+        let large = Quotas {
+            connections: Some(5),
+            queued_bytes: Some(9),
+            ..Quotas::default()
+        };
+        let joined = Quotas {
+            connections: Some(5),
+            subscriptions: Some(10),
+            queued_bytes: Some(9),
+            ..Quotas::default()
+        };
+        assert_eq!(small.join(large), joined);
+        assert_eq!(large.join(small), joined);
+        assert!(Quotas::default().join(Quotas::default()).is_empty());
+    }
+}

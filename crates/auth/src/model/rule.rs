@@ -1,0 +1,224 @@
+//! A rule: one sentence about what somebody may do.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use stentor_topic::{FilterError, validate_filter};
+use thiserror::Error;
+
+/// Length limit of a rule's pattern, in bytes of UTF-8.
+pub const PATTERN_BYTES_MAX: usize = 1_024;
+
+/// What stands for the user name, the client id and the zone's name in a pattern. Each may be a
+/// whole level or part of one.
+pub const PLACEHOLDERS: [&str; 3] = ["{user}", "{client}", "{zone}"];
+
+/// The one pattern that is no MQTT filter: every topic that begins with `$`, which `#` leaves out.
+pub const EVERY_DOLLAR: &str = "$#";
+
+/// Whether a rule allows or denies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effect {
+    /// It allows, unless another rule denies.
+    Allow,
+    /// It denies, whatever other rules allow.
+    Deny,
+}
+
+/// What a rule is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// Publishing.
+    Publish,
+    /// Subscribing and receiving.
+    Subscribe,
+    /// Both.
+    Both,
+}
+
+/// One rule of a role: `allow publish sensors/{user}/#`. Deny wins; what no rule allows is denied.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// Whether it allows or denies.
+    pub effect: Effect,
+    /// What it is about.
+    pub action: Action,
+    /// An MQTT topic filter with [`PLACEHOLDERS`], or [`EVERY_DOLLAR`]. As in every filter, a
+    /// wildcard in the first level leaves out the topics that begin with `$`.
+    pub pattern: Arc<str>,
+}
+
+/// Why a rule is not valid.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RuleError {
+    /// Not of the form `EFFECT ACTION PATTERN`.
+    #[error(
+        "{0:?} is no rule; a rule has three words: `allow` or `deny`, `publish`, `subscribe` or \
+         `both`, and a topic filter, like: allow publish sensors/#"
+    )]
+    Form(String),
+    /// The pattern is longer than [`PATTERN_BYTES_MAX`].
+    #[error("a pattern has at most {PATTERN_BYTES_MAX} bytes")]
+    TooLong,
+    /// The pattern is no topic filter.
+    #[error("the pattern {pattern:?} is no topic filter: {reason}")]
+    Filter {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        reason: FilterError,
+    },
+    /// The pattern contains a placeholder that does not exist.
+    #[error("the pattern {0:?} contains a placeholder other than {{user}}, {{client}}, {{zone}}")]
+    Placeholder(String),
+}
+
+impl Rule {
+    /// A rule of the program's own, whose pattern is known to be valid.
+    pub(super) fn fixed(effect: Effect, action: Action, pattern: &str) -> Self {
+        let pattern = Arc::from(pattern);
+        let rule = Self {
+            effect,
+            action,
+            pattern,
+        };
+        debug_assert_eq!(rule.check(), Ok(()));
+        rule
+    }
+
+    /// Checks the pattern.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn check(&self) -> Result<(), RuleError> {
+        let pattern = &*self.pattern;
+        if pattern.len() > PATTERN_BYTES_MAX {
+            return Err(RuleError::TooLong);
+        }
+        if pattern == EVERY_DOLLAR {
+            return Ok(());
+        }
+        validate_filter(pattern).map_err(|reason| RuleError::Filter {
+            pattern: pattern.to_owned(),
+            reason,
+        })?;
+        if has_unknown_placeholder(pattern) {
+            return Err(RuleError::Placeholder(pattern.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Whether something in braces is none of [`PLACEHOLDERS`]; a lone brace is a plain character.
+fn has_unknown_placeholder(pattern: &str) -> bool {
+    let starts = pattern.match_indices('{').map(|(at, _)| &pattern[at..]);
+    starts
+        .filter(|rest| rest.contains('}'))
+        .any(|rest| !PLACEHOLDERS.iter().any(|known| rest.starts_with(known)))
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let form = || RuleError::Form(text.chars().take(100).collect());
+        // The pattern may contain spaces, so it is what remains after two words.
+        let (effect, rest) = text.trim().split_once(' ').ok_or_else(form)?;
+        let (action, pattern) = rest.trim_start().split_once(' ').ok_or_else(form)?;
+        let effect = match effect {
+            "allow" => Effect::Allow,
+            "deny" => Effect::Deny,
+            _ => return Err(form()),
+        };
+        let action = match action {
+            "publish" => Action::Publish,
+            "subscribe" => Action::Subscribe,
+            "both" => Action::Both,
+            _ => return Err(form()),
+        };
+        let rule = Self {
+            effect,
+            action,
+            pattern: pattern.trim_start().into(),
+        };
+        rule.check()?;
+        Ok(rule)
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        })
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Publish => "publish",
+            Self::Subscribe => "subscribe",
+            Self::Both => "both",
+        })
+    }
+}
+
+/// As its parser reads it.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.effect, self.action, self.pattern)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_written_as_they_are_read() {
+        for text in [
+            "allow publish a/b",
+            "deny subscribe #",
+            "allow both $#",
+            "allow both {zone}/{user}/+/x-{client}",
+            "deny both a topic/with spaces/#",
+            "allow publish a/{",
+            "allow publish }/{",
+        ] {
+            let rule: Rule = text.parse().unwrap();
+            assert_eq!(rule.to_string(), text);
+            let json = serde_json::to_string(&rule).unwrap();
+            assert_eq!(serde_json::from_str::<Rule>(&json).unwrap(), rule);
+        }
+        let spaced: Rule = "  allow   publish   a/b ".parse().unwrap();
+        assert_eq!(spaced.to_string(), "allow publish a/b");
+    }
+
+    #[test]
+    fn what_is_no_rule_is_refused_with_its_reason() {
+        let long = format!("allow publish {}", "x".repeat(PATTERN_BYTES_MAX + 1));
+        for (text, reason) in [
+            ("", "three words"),
+            ("allow", "three words"),
+            ("allow publish", "three words"),
+            ("permit publish a", "three words"),
+            ("allow write a", "three words"),
+            ("allow publish a#", "is no topic filter"),
+            ("allow publish a/\0", "is no topic filter"),
+            ("allow publish $+", "is no topic filter"),
+            ("allow publish a/{name}", "placeholder other than"),
+            ("allow publish {{user}", "placeholder other than"),
+            (&long, "at most 1024 bytes"),
+        ] {
+            let error = text.parse::<Rule>().unwrap_err().to_string();
+            assert!(error.contains(reason), "{text:?}: {error}");
+        }
+    }
+}
