@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use stentor_mqtt::Version;
-use stentor_session::{CloseReason, Message, Output};
+use stentor_mqtt::{ReasonCode, Version};
+use stentor_session::{CloseReason, Message, Output, Ticket};
 use stentor_topic::Zone;
 
 use crate::key::{LinkId, SessionKey, ShardId};
@@ -71,6 +71,14 @@ pub enum ControlItem {
     },
     /// The server itself publishes: `$SYS` topics, commands.
     Publish(Arc<Message>),
+    /// What acknowledgements waited for has happened, or will not. Sent to every shard that may
+    /// hold some of them; one that holds none ignores it.
+    Resolved {
+        /// What it was.
+        ticket: Ticket,
+        /// What their publishers are told: success, or why there is none.
+        reason: ReasonCode,
+    },
 }
 
 /// What the log should tell.

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use stentor_session::{Message, Tick, Wheel};
 use stentor_topic::{Index, Subscriber, TopicHasher, Zone};
 
+use crate::acknowledge::Deferred;
 use crate::effects::{ControlItem, Effects, MeshItem};
 use crate::interest::{Interest, InterestTable};
 use crate::key::{SessionKey, ShardId};
@@ -45,6 +46,7 @@ pub struct Hub {
     pub(crate) shares: Shares,
     pub(crate) timers: Wheel<Timer>,
     pub(crate) outbox: Outbox,
+    pub(crate) deferred: Deferred,
     /// Sessions whose connection has to be closed when the present routing is done.
     pub(crate) overrun: Vec<SessionKey>,
     pub(crate) effects: Effects,
@@ -91,6 +93,7 @@ impl Hub {
             shares: Shares::default(),
             timers: Wheel::new(Tick::ZERO),
             outbox: Outbox::default(),
+            deferred: Deferred::default(),
             overrun: Vec::new(),
             effects: Effects::default(),
             stats: Stats::default(),
@@ -139,6 +142,7 @@ impl Hub {
                 self.count_share(&name, shard, live, away);
             }
             ControlItem::Publish(message) => self.publish_as_server(now, &message),
+            ControlItem::Resolved { ticket, reason } => self.resolved(now, ticket, reason),
         }
     }
 

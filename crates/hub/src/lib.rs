@@ -11,6 +11,7 @@
 
 extern crate alloc;
 
+mod acknowledge;
 mod connect;
 mod deliver;
 mod effects;
@@ -39,7 +40,7 @@ pub use hub::{Hub, Shared};
 pub use inspect::{ClientInfo, ConnectionInfo};
 pub use interest::InterestTable;
 pub use key::{LinkId, SHARDS_MAX, SessionKey, ShardId, home_shard};
-pub use retained::{Cursor, Mark, Retained, StoreFull, Walk};
+pub use retained::{Cursor, Kept, Mark, NotKept, Retained, Walk};
 pub use rights::{Identity, Rights};
 pub use settings::{Settings, SlowPolicy, TopicPolicy};
 pub use share::ShareName;

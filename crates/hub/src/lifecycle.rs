@@ -142,6 +142,12 @@ impl Hub {
         if let Some(outbound) = &mut session.outbound {
             outbound.disconnected();
         }
+        if let Some(inbound) = &mut session.inbound {
+            inbound.disconnected();
+            if inbound.is_empty() {
+                session.inbound = None;
+            }
+        }
         let until = match session.expiry_secs {
             u32::MAX => Tick::NEVER,
             secs => now.after_secs(secs),

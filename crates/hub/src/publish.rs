@@ -3,15 +3,17 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use stentor_mqtt::{Ack, Packet, Properties, Publish, QoS, ReasonCode, forwardable};
+use stentor_mqtt::{Publish, ReasonCode, forwardable};
 use stentor_session::{
-    Arrival, CloseReason, Limit, Message, MessageParts, Publisher, ReceivedAliases, Tick,
+    Arrival, CloseReason, Limit, Message, MessageParts, Publisher, Receipt, ReceivedAliases, Tick,
 };
 use stentor_topic::levels;
 
+use crate::acknowledge::{Taken, receipt};
 use crate::effects::Event;
 use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
+use crate::retained::Kept;
 use crate::sessions::Link;
 
 /// The publisher of a session's messages.
@@ -28,41 +30,57 @@ impl Hub {
     ) -> Result<(), CloseReason> {
         self.stats.publishes_received += 1;
         self.stats.publish_bytes_received += publish.payload.len() as u64;
-        if let (QoS::ExactlyOnce, Some(packet_id)) = (publish.qos, publish.packet_id) {
-            let Some(session) = self.sessions.get_mut(key) else {
-                return Ok(());
-            };
-            // 3.x has no way to tell a client of a receive maximum.
-            let receive_maximum = match session.live() {
-                Some(live) if live.version.is_v5() => self.settings.receive_maximum,
-                _ => u16::MAX,
-            };
-            let inbound = session.inbound.get_or_insert_default();
-            match inbound.on_publish(packet_id, receive_maximum) {
+        if let Some(receipt) = receipt(publish) {
+            match self.arrive(key, receipt) {
                 Arrival::New => {}
-                Arrival::Repeated => {
+                Arrival::TooMany => return Err(CloseReason::Limit(Limit::ReceiveMaximum)),
+                again => {
                     // The alias still counts: packets after it may use it.
                     self.with_topic(key, publish, |_, _| ())?;
-                    self.acknowledge(key, publish, ReasonCode::Success);
-                    return Ok(());
+                    let taken = match again {
+                        Arrival::RepeatedWaiting(ticket) => Taken::Waits(ticket),
+                        _ => Taken::Done(ReasonCode::Success),
+                    };
+                    return self.answer(key, publish, taken);
                 }
-                Arrival::TooMany => return Err(CloseReason::Limit(Limit::ReceiveMaximum)),
             }
         }
         let taken = self.with_topic(key, publish, |hub, topic| {
             hub.take(now, key, publish, topic)
         });
         self.close_overrun(now);
-        let answered = taken.and_then(|reason| self.answer(key, publish, reason));
+        let answered = taken.and_then(|taken| self.answer(key, publish, taken));
         if answered.is_err() {
             self.forget_arrival(key, publish);
         }
         answered
     }
 
+    /// Whether a publish above QoS 0 is new, and one that the client may send.
+    fn arrive(&mut self, key: SessionKey, receipt: Receipt) -> Arrival {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return Arrival::TooMany;
+        };
+        let receive_maximum = match &session.link {
+            // 3.x has no way to tell a client of a receive maximum.
+            Link::Live(live) if live.version.is_v5() => self.settings.receive_maximum,
+            _ => u16::MAX,
+        };
+        match (receipt, &mut session.inbound) {
+            (Receipt::PubAck(_), Some(inbound)) if inbound.is_full(receive_maximum) => {
+                Arrival::TooMany
+            }
+            // It may be a repetition; at QoS 1 that makes no difference.
+            (Receipt::PubAck(_), _) => Arrival::New,
+            (Receipt::PubRec(packet_id), inbound) => inbound
+                .get_or_insert_default()
+                .on_publish(packet_id, receive_maximum),
+        }
+    }
+
     /// A QoS 2 publish that closes the connection was not taken: it is new when it comes again.
     fn forget_arrival(&mut self, key: SessionKey, publish: &Publish<'_>) {
-        if let (QoS::ExactlyOnce, Some(packet_id)) = (publish.qos, publish.packet_id)
+        if let Some(Receipt::PubRec(packet_id)) = receipt(publish)
             && let Some(session) = self.sessions.get_mut(key)
             && let Some(inbound) = &mut session.inbound
         {
@@ -103,22 +121,16 @@ impl Hub {
     }
 
     /// Checks a publish, keeps it if it is retained, and routes it.
-    fn take(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        publish: &Publish<'_>,
-        topic: &str,
-    ) -> ReasonCode {
+    fn take(&mut self, now: Tick, key: SessionKey, publish: &Publish<'_>, topic: &str) -> Taken {
         let Some(session) = self.sessions.get(key) else {
-            return ReasonCode::UnspecifiedError;
+            return Taken::Done(ReasonCode::UnspecifiedError);
         };
         if !session.identity.rights.may_publish(topic) {
             self.deny_publish(key, topic);
-            return ReasonCode::NotAuthorized;
+            return Taken::Done(ReasonCode::NotAuthorized);
         }
         if levels(topic) > self.settings.topic_levels_max {
-            return ReasonCode::TopicNameInvalid;
+            return Taken::Done(ReasonCode::TopicNameInvalid);
         }
         let mut properties = Vec::new();
         if !publish.properties.is_empty() {
@@ -134,11 +146,16 @@ impl Hub {
         };
         let publisher = publisher(self.shard, session.generation);
         let message = Arc::new(Message::new(session.zone(), publisher, now, &parts));
-        if publish.retain && self.retained.put(&message).is_err() {
-            return ReasonCode::QuotaExceeded;
+        let mut taken = Taken::Done(ReasonCode::Success);
+        if publish.retain {
+            match self.retained.put(&message) {
+                Ok(Kept::Now) => {}
+                Ok(Kept::Later(ticket)) => taken = Taken::Waits(ticket),
+                Err(why) => return Taken::Done(why.reason()),
+            }
         }
         self.route(now, &message);
-        ReasonCode::Success
+        taken
     }
 
     fn deny_publish(&mut self, key: SessionKey, topic: &str) {
@@ -159,64 +176,6 @@ impl Hub {
                 client_id,
                 topic: topic.into(),
             });
-        }
-    }
-
-    /// Acknowledges a publish. What is not permitted is acknowledged to 3.x, which has no other
-    /// way; what cannot be kept is never acknowledged.
-    fn answer(
-        &mut self,
-        key: SessionKey,
-        publish: &Publish<'_>,
-        reason: ReasonCode,
-    ) -> Result<(), CloseReason> {
-        let is_v5 = self
-            .sessions
-            .get(key)
-            .and_then(|session| session.live())
-            .is_some_and(|live| live.version.is_v5());
-        match reason {
-            // There is no acknowledgement to withhold.
-            ReasonCode::QuotaExceeded if publish.qos == QoS::AtMostOnce => {
-                self.stats.publishes_dropped += 1;
-                Ok(())
-            }
-            ReasonCode::QuotaExceeded if !is_v5 => Err(CloseReason::Limit(Limit::Retained)),
-            _ => {
-                self.acknowledge(
-                    key,
-                    publish,
-                    if is_v5 { reason } else { ReasonCode::Success },
-                );
-                Ok(())
-            }
-        }
-    }
-
-    fn acknowledge(&mut self, key: SessionKey, publish: &Publish<'_>, reason: ReasonCode) {
-        let (Some(packet_id), Some(session)) = (publish.packet_id, self.sessions.get_mut(key))
-        else {
-            return;
-        };
-        let Link::Live(live) = &mut session.link else {
-            return;
-        };
-        let ack = Ack {
-            packet_id,
-            reason,
-            properties: Properties::EMPTY,
-        };
-        match publish.qos {
-            QoS::AtMostOnce => {}
-            QoS::AtLeastOnce => {
-                self.outbox.packet(key, live, &Packet::PubAck(ack));
-            }
-            QoS::ExactlyOnce => {
-                if let (true, Some(inbound)) = (reason.is_error(), &mut session.inbound) {
-                    inbound.refuse(packet_id);
-                }
-                self.outbox.packet(key, live, &Packet::PubRec(ack));
-            }
         }
     }
 }

@@ -4,16 +4,42 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use stentor_session::{Message, Tick};
+use stentor_mqtt::ReasonCode;
+use stentor_session::{Message, Tick, Ticket};
 use stentor_topic::Zone;
 
 /// A point in the history of the store: what was put later comes to the subscriber live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(pub u64);
 
-/// The store cannot keep another message.
+/// When the store's promise for a message holds: when its publish may be acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoreFull;
+pub enum Kept {
+    /// It holds.
+    Now,
+    /// It holds when the ticket is resolved without an error.
+    Later(Ticket),
+}
+
+/// Why the store does not keep a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotKept {
+    /// There is no room for another one: a quota, or the disk.
+    Full,
+    /// The store cannot write now: a broken disk, a lost permission.
+    Failed,
+}
+
+impl NotKept {
+    /// What an MQTT 5 publisher is told; 3.x has no way, so its connection is closed.
+    #[must_use]
+    pub const fn reason(self) -> ReasonCode {
+        match self {
+            Self::Full => ReasonCode::QuotaExceeded,
+            Self::Failed => ReasonCode::ImplementationSpecificError,
+        }
+    }
+}
 
 /// How far a walk over the matches of a filter has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,13 +65,32 @@ pub enum Walk {
 /// subscriber's shard raises interest, takes a mark, acknowledges, then reads. A value that was
 /// put after the mark is not read, since it comes live: so there is no gap and no stored value
 /// follows a newer live one.
+///
+/// The store numbers the messages of a topic and tells each its number by [`Message::stamp`]
+/// before [`Retained::put`] returns and before anybody can read it. Numbers of a topic only grow,
+/// over restarts too. Two successive messages differ by one, but for the first after a clear or
+/// an expiry, which may skip any number. A message that is read carries the number it was kept
+/// with.
 pub trait Retained: Send + Sync {
     /// Keeps a message as the last of its topic; an empty payload clears the topic
-    /// [MQTT-3.3.1-6].
+    /// [MQTT-3.3.1-6]. Whether the message has RETAIN set is the caller's business: with
+    /// `keep = "last"`, messages without it are kept too.
+    ///
+    /// What is answered says when the publish may be acknowledged. After [`Kept::Later`] the
+    /// store tells every shard, by [`crate::ControlItem::Resolved`] with the ticket, as soon as
+    /// its promise holds or is known not to; exactly once, and not before this call has returned
+    /// on that shard (a lane keeps that order). One ticket may stand for any number of messages,
+    /// of several shards, and a number is not used again. Readers see the message meanwhile, and
+    /// it is forwarded: only its acknowledgement waits. Tickets stay below 2^63; the rest is the
+    /// hub's.
     ///
     /// # Errors
-    /// When the store is full; what it held for the topic stays.
-    fn put(&self, message: &Arc<Message>) -> Result<(), StoreFull>;
+    /// When it is not kept; what the store held for the topic stays.
+    fn put(&self, message: &Arc<Message>) -> Result<Kept, NotKept>;
+
+    /// Changes when the numbers of topics may have started anew: a store that was empty at the
+    /// start, or lost a part of what it had. The same over a restart that lost nothing.
+    fn epoch(&self) -> u64;
 
     /// Now, in the history of the store.
     fn mark(&self) -> Mark;

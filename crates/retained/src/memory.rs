@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use stentor_hub::{Cursor, Mark, Retained, StoreFull, Walk};
+use stentor_hub::{Cursor, Kept, Mark, NotKept, Retained, Walk};
 use stentor_session::{Message, Tick};
 use stentor_topic::{TopicHasher, Zone, literal_prefix, matches};
 
@@ -42,6 +42,8 @@ pub struct MemoryStore {
     messages: AtomicU64,
     bytes: AtomicU64,
     bounds: Bounds,
+    /// Of this run: a restart forgets everything.
+    epoch: u64,
 }
 
 type Stripe = BTreeMap<Zone, BTreeMap<Box<str>, Value>>;
@@ -56,6 +58,7 @@ impl MemoryStore {
     #[must_use]
     pub fn new(hasher: TopicHasher, bounds: Bounds) -> Self {
         let stripes = (0..STRIPES).map(|_| Mutex::default()).collect();
+        let epoch = hasher.hash(Zone(0), "epoch");
         let (version, messages, bytes) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         Self {
             hasher,
@@ -64,6 +67,7 @@ impl MemoryStore {
             messages,
             bytes,
             bounds,
+            epoch,
         }
     }
 
@@ -99,15 +103,21 @@ impl MemoryStore {
 }
 
 impl Retained for MemoryStore {
-    fn put(&self, message: &Arc<Message>) -> Result<(), StoreFull> {
+    fn put(&self, message: &Arc<Message>) -> Result<Kept, NotKept> {
         let mut stripe = self.stripe_of(message.zone, message.topic());
         let topics = stripe.entry(message.zone).or_default();
+        // A topic that is new goes on above all numbers that it may have had before.
+        let next = topics.get(message.topic()).map_or_else(
+            || self.version.load(Ordering::SeqCst) + 1,
+            |old| old.message.sequence() + 1,
+        );
         if message.payload().is_empty() {
             if let Some(old) = topics.remove(message.topic()) {
                 self.forget(&old);
             }
+            message.stamp(next);
             self.version.fetch_add(1, Ordering::SeqCst);
-            return Ok(());
+            return Ok(Kept::Now);
         }
         let cost = message.cost() as u64;
         let freed = topics
@@ -117,10 +127,11 @@ impl Retained for MemoryStore {
         if (is_new && !self.has_room(cost))
             || (cost > freed && self.bytes() + (cost - freed) > self.bounds.bytes_max)
         {
-            return Err(StoreFull);
+            return Err(NotKept::Full);
         }
         // Under the stripe's lock, so that versions of one topic are in the order of its values.
         let version = self.version.fetch_add(1, Ordering::SeqCst) + 1;
+        message.stamp(next);
         let value = Value {
             version,
             message: Arc::clone(message),
@@ -130,7 +141,11 @@ impl Retained for MemoryStore {
         }
         self.messages.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(cost, Ordering::Relaxed);
-        Ok(())
+        Ok(Kept::Now)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     fn mark(&self) -> Mark {
@@ -302,7 +317,7 @@ mod tests {
         };
         let store = MemoryStore::new(TopicHasher::new(1), bounds);
         store.put(&message("a", b"1", None)).unwrap();
-        assert_eq!(store.put(&message("b", b"1", None)), Err(StoreFull));
+        assert_eq!(store.put(&message("b", b"1", None)), Err(NotKept::Full));
         store.put(&message("a", b"2", None)).unwrap();
         assert_eq!(store.count(), 1);
         let kept = store.get(Zone(0), "a", store.mark(), Tick::ZERO).unwrap();

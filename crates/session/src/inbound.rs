@@ -1,38 +1,92 @@
-//! The receiver's half of QoS 2.
+//! The receiver's half of QoS 1 and 2.
 
 use alloc::vec::Vec;
 
-use stentor_mqtt::PacketId;
+use stentor_mqtt::{PacketId, ReasonCode};
 
-/// The packet ids of QoS 2 messages that were taken and not yet released. Sorted; bounded by the
-/// receive maximum that the server announces.
+use crate::acks::{AckQueue, Receipt, Ticket};
+
+/// The packet ids of QoS 2 messages that were taken and not yet released, and the
+/// acknowledgements that wait for something. Sorted; bounded by the receive maximum that the
+/// server announces.
 #[derive(Debug, Default)]
 pub struct Inbound {
     received: Vec<PacketId>,
+    acks: AckQueue,
 }
 
-/// What a QoS 2 PUBLISH is.
+/// What a PUBLISH above QoS 0 is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// A new message: pass it on [MQTT-4.3.3-10].
     New,
     /// Passed on before: only acknowledge it again.
     Repeated,
+    /// Passed on before, and not settled yet: the acknowledgement waits for the same.
+    RepeatedWaiting(Ticket),
     /// More than the receive maximum allows [MQTT-3.3.4-9].
     TooMany,
 }
 
 impl Inbound {
+    /// Whether the client has as many messages under way as it may.
+    #[must_use]
+    pub fn is_full(&self, receive_maximum: u16) -> bool {
+        self.received.len() + self.acks.pubacks() >= usize::from(receive_maximum)
+    }
+
     /// A QoS 2 PUBLISH arrived.
     pub fn on_publish(&mut self, packet_id: PacketId, receive_maximum: u16) -> Arrival {
         match self.received.binary_search(&packet_id) {
-            Ok(_) => Arrival::Repeated,
-            Err(_) if self.received.len() >= usize::from(receive_maximum) => Arrival::TooMany,
+            // Nobody has to send one message so often that this many answers wait.
+            Ok(_) if self.acks.len() >= usize::from(receive_maximum) => Arrival::TooMany,
+            Ok(_) => self
+                .acks
+                .ticket_of(packet_id)
+                .map_or(Arrival::Repeated, Arrival::RepeatedWaiting),
+            Err(_) if self.is_full(receive_maximum) => Arrival::TooMany,
             Err(index) => {
                 self.received.insert(index, packet_id);
                 Arrival::New
             }
         }
+    }
+
+    /// An acknowledgement that could be sent now. `false` if another one has to be sent first:
+    /// this one is queued behind it then.
+    pub fn may_acknowledge(&mut self, receipt: Receipt, reason: ReasonCode) -> bool {
+        if self.acks.is_empty() {
+            return true;
+        }
+        self.acks.push_ready(receipt, reason);
+        false
+    }
+
+    /// An acknowledgement that waits; returns its name for [`Inbound::settle`].
+    pub fn defer(&mut self, receipt: Receipt, ticket: Ticket) -> u64 {
+        self.acks.push_waiting(receipt, ticket)
+    }
+
+    /// What an acknowledgement waited for has happened. Then ask [`Inbound::next_ack`].
+    pub fn settle(&mut self, name: u64, ticket: Ticket, reason: ReasonCode) {
+        if let Some(packet_id) = self.acks.settle(name, ticket, reason) {
+            self.refuse(packet_id);
+        }
+    }
+
+    /// The next acknowledgement that can be sent, in the order of receipt.
+    pub fn next_ack(&mut self) -> Option<(Receipt, ReasonCode)> {
+        self.acks.pop()
+    }
+
+    /// The connection is gone: its client will send again what was not acknowledged.
+    pub fn disconnected(&mut self) {
+        let received = &mut self.received;
+        self.acks.disconnected(|packet_id| {
+            if let Ok(index) = received.binary_search(&packet_id) {
+                received.remove(index);
+            }
+        });
     }
 
     /// Forgets a message that was refused with an error in its PUBREC: the exchange ends there.
@@ -51,9 +105,9 @@ impl Inbound {
         }
     }
 
-    /// Whether no message waits for its release.
+    /// Whether no message waits for its release, and no acknowledgement for its turn.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.received.is_empty()
+        self.received.is_empty() && self.acks.is_unused()
     }
 }

@@ -11,6 +11,7 @@
 
 extern crate alloc;
 
+mod acks;
 mod alias;
 mod close;
 mod connect;
@@ -21,6 +22,7 @@ mod output;
 mod tick;
 mod wheel;
 
+pub use acks::{AckQueue, Receipt, Ticket};
 pub use alias::{ReceivedAliases, SentAliases, TopicForm};
 pub use close::{CloseReason, Denied, Limit, Local, Remote, Timer, Violation};
 pub use connect::{ConnectRequest, WillRequest, malformed, read_connect, refusal};

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use stentor_mqtt::QoS;
 use stentor_topic::Zone;
@@ -44,6 +45,8 @@ pub struct Message {
     /// The forwarded properties as on the wire, then the payload.
     body: Box<[u8]>,
     properties_len: u32,
+    /// Given by the retained store, before anybody else sees the message; 0 for none.
+    sequence: AtomicU64,
 }
 
 /// What [`Message::new`] copies.
@@ -84,7 +87,20 @@ impl Message {
             // A packet is at most 256 MiB, so its properties fit.
             properties_len: u32::try_from(parts.properties.len()).unwrap_or(u32::MAX),
             body: body.into_boxed_slice(),
+            sequence: AtomicU64::new(0),
         }
+    }
+
+    /// Gives the message its place among those of its topic. Done once, by the retained store,
+    /// before it shows the message to anybody.
+    pub fn stamp(&self, sequence: u64) {
+        self.sequence.store(sequence, Ordering::Relaxed);
+    }
+
+    /// Its place among the messages of its topic; 0 if the retained store did not number it.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.sequence.load(Ordering::Relaxed)
     }
 
     /// The topic name.

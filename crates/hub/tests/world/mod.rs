@@ -9,8 +9,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use stentor_hub::{
-    ControlItem, Event, Hub, Identity, InterestTable, LinkId, MeshItem, Rights, SessionKey,
-    Settings, ShardId, Shared, home_shard,
+    ControlItem, Event, Hub, Identity, InterestTable, LinkId, MeshItem, Retained, Rights,
+    SessionKey, Settings, ShardId, Shared, home_shard,
 };
 use stentor_mqtt::{
     Ack, Connect, Packet, PacketId, Properties, PropertyBuf, Publish, QoS, ReasonCode, Sender,
@@ -133,9 +133,16 @@ impl World {
 
     fn build(shards: u8, settings: Settings, bounds: Bounds) -> Self {
         let hasher = TopicHasher::new(7);
+        let store = Arc::new(MemoryStore::new(hasher, bounds));
+        Self::with_store(shards, settings, store)
+    }
+
+    /// Hubs over a store of the test's own.
+    pub fn with_store(shards: u8, settings: Settings, retained: Arc<dyn Retained>) -> Self {
+        let hasher = TopicHasher::new(7);
         let shared = Shared {
             interest: Arc::new(InterestTable::new()),
-            retained: Arc::new(MemoryStore::new(hasher.clone(), bounds)),
+            retained,
         };
         let settings = Arc::new(settings);
         let hub = |shard| {
@@ -461,6 +468,14 @@ impl World {
 
     fn control(&mut self, to: u8, item: ControlItem) {
         self.hubs[usize::from(to)].control(self.now, item);
+    }
+
+    /// Something from outside for all hubs.
+    pub fn control_all(&mut self, item: &ControlItem) {
+        for shard in 0..self.hubs.len() {
+            self.control(u8::try_from(shard).unwrap(), item.clone());
+        }
+        self.settle();
     }
 
     pub fn flush(&mut self, shard: u8) -> bool {

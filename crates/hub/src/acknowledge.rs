@@ -1,0 +1,183 @@
+//! Acknowledging what clients publish: at once, or when what it waits for has happened.
+//!
+//! Acknowledgements leave in the order of receipt. One that waits for a ticket holds the later
+//! ones of its connection, and nothing else: neither other connections nor other packets.
+
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use stentor_mqtt::{Ack, Packet, Properties, Publish, QoS, ReasonCode};
+use stentor_session::{CloseReason, Limit, Receipt, Tick, Ticket};
+
+use crate::hub::Hub;
+use crate::key::SessionKey;
+use crate::sessions::Link;
+
+/// What became of a publish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// This is known now.
+    Done(ReasonCode),
+    /// It will be known when the ticket is resolved.
+    Waits(Ticket),
+}
+
+/// Acknowledgements of this shard that may wait at a time. Clients that come and go while
+/// nothing is resolved cannot fill the memory; what is above is refused.
+const DEFERRED_MAX: usize = 1 << 20;
+
+/// The acknowledgements that wait, by what they wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Deferred {
+    by_ticket: HashMap<Ticket, Vec<(SessionKey, u64)>, foldhash::fast::FixedState>,
+    len: usize,
+}
+
+/// How a publish is acknowledged; QoS 0 is not.
+pub(crate) const fn receipt(publish: &Publish<'_>) -> Option<Receipt> {
+    match (publish.qos, publish.packet_id) {
+        (QoS::AtLeastOnce, Some(packet_id)) => Some(Receipt::PubAck(packet_id)),
+        (QoS::ExactlyOnce, Some(packet_id)) => Some(Receipt::PubRec(packet_id)),
+        _ => None,
+    }
+}
+
+/// Whether this reason means that a message could not be kept. It is never acknowledged then:
+/// 5.0 is told why, 3.x is disconnected. What is merely not permitted is acknowledged to 3.x,
+/// which has no other way.
+const fn is_withheld(reason: ReasonCode) -> bool {
+    matches!(
+        reason,
+        ReasonCode::QuotaExceeded | ReasonCode::ImplementationSpecificError
+    )
+}
+
+impl Hub {
+    /// Acknowledges a publish, now or in its turn.
+    pub(crate) fn answer(
+        &mut self,
+        key: SessionKey,
+        publish: &Publish<'_>,
+        taken: Taken,
+    ) -> Result<(), CloseReason> {
+        let Some(receipt) = receipt(publish) else {
+            // There is no acknowledgement to withhold.
+            if let Taken::Done(reason) = taken
+                && is_withheld(reason)
+            {
+                self.stats.publishes_dropped += 1;
+            }
+            return Ok(());
+        };
+        match taken {
+            Taken::Done(reason) => self.acknowledge(key, receipt, reason),
+            Taken::Waits(_) if self.deferred.len >= DEFERRED_MAX => {
+                self.acknowledge(key, receipt, ReasonCode::QuotaExceeded)
+            }
+            Taken::Waits(ticket) => {
+                self.defer(key, receipt, ticket);
+                Ok(())
+            }
+        }
+    }
+
+    fn acknowledge(
+        &mut self,
+        key: SessionKey,
+        receipt: Receipt,
+        reason: ReasonCode,
+    ) -> Result<(), CloseReason> {
+        if let Some(session) = self.sessions.get_mut(key)
+            && let Some(inbound) = &mut session.inbound
+            && !inbound.may_acknowledge(receipt, reason)
+        {
+            return Ok(());
+        }
+        self.send_ack(key, receipt, reason)
+    }
+
+    fn defer(&mut self, key: SessionKey, receipt: Receipt, ticket: Ticket) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let inbound = session.inbound.get_or_insert_default();
+        let name = inbound.defer(receipt, ticket);
+        self.deferred.len += 1;
+        let waiting = self.deferred.by_ticket.entry(ticket).or_default();
+        waiting.push((key, name));
+    }
+
+    /// What acknowledgements of this shard waited for has happened; `reason` is what their
+    /// publishers are told. Does nothing for a ticket that nobody waits for.
+    pub fn resolved(&mut self, now: Tick, ticket: Ticket, reason: ReasonCode) {
+        let Some(waiting) = self.deferred.by_ticket.remove(&ticket) else {
+            return;
+        };
+        self.deferred.len -= waiting.len();
+        for (key, name) in waiting {
+            let Some(session) = self.sessions.get_mut(key) else {
+                continue;
+            };
+            let Some(inbound) = &mut session.inbound else {
+                continue;
+            };
+            inbound.settle(name, ticket, reason);
+            if let Err(reason) = self.release_acks(key) {
+                self.close(now, key, reason);
+            }
+        }
+        self.close_overrun(now);
+    }
+
+    /// Sends the acknowledgements of a session that wait for nothing any more.
+    fn release_acks(&mut self, key: SessionKey) -> Result<(), CloseReason> {
+        while let Some(session) = self.sessions.get_mut(key)
+            && let Some(inbound) = &mut session.inbound
+        {
+            let Some((receipt, reason)) = inbound.next_ack() else {
+                if inbound.is_empty() {
+                    session.inbound = None;
+                }
+                return Ok(());
+            };
+            self.send_ack(key, receipt, reason)?;
+        }
+        Ok(())
+    }
+
+    fn send_ack(
+        &mut self,
+        key: SessionKey,
+        receipt: Receipt,
+        reason: ReasonCode,
+    ) -> Result<(), CloseReason> {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return Ok(());
+        };
+        // A message that was refused is new when it comes again.
+        if let (true, Receipt::PubRec(packet_id), Some(inbound)) =
+            (reason.is_error(), receipt, &mut session.inbound)
+        {
+            inbound.refuse(packet_id);
+        }
+        let Link::Live(live) = &mut session.link else {
+            return Ok(());
+        };
+        let is_v5 = live.version.is_v5();
+        if !is_v5 && is_withheld(reason) {
+            return Err(CloseReason::Limit(Limit::Retained));
+        }
+        let reason = if is_v5 { reason } else { ReasonCode::Success };
+        let ack = |packet_id| Ack {
+            packet_id,
+            reason,
+            properties: Properties::EMPTY,
+        };
+        let packet = match receipt {
+            Receipt::PubAck(packet_id) => Packet::PubAck(ack(packet_id)),
+            Receipt::PubRec(packet_id) => Packet::PubRec(ack(packet_id)),
+        };
+        self.outbox.packet(key, live, &packet);
+        Ok(())
+    }
+}
