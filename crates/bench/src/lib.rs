@@ -35,12 +35,15 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
+use affinity::Placement;
 pub use args::Args;
 use args::{Command, Common};
 use error::{BenchError, Doing};
 use measure::Verdict;
 use progress::Progress;
-use workload::Workload;
+use scenario::Scenario;
+use target::Subject;
+use workload::Sheet;
 
 /// Everything arrived, once and in order.
 const EXIT_SOUND: u8 = 0;
@@ -72,31 +75,28 @@ pub fn run(args: Args) -> ExitCode {
 }
 
 fn dispatch(args: Args) -> Result<Verdict, BenchError> {
-    match args.command {
+    match &args.command {
         Command::List => print(args::LIST).map(|()| Verdict::Sound),
-        Command::Floor { kind } => floor::run(kind).map(|()| Verdict::Sound),
-        Command::Fanout(args) => measure_all(args.workloads()?, &args.common),
-        Command::Subscribe(args) => measure_all(args.workloads(), &args.common),
-        Command::Idle(args) => measure_all(vec![args.workload()], &args.common),
-        Command::Connect(args) => measure_all(vec![args.workload()], &args.common),
-        Command::Pingpong(args) => {
-            measure_all(args.workloads()?, &args.common.with_default_shards(1))
-        }
+        Command::Floor { kind } => floor::run(*kind).map(|()| Verdict::Sound),
+        command => command.scenario().map_or(Ok(Verdict::Sound), measure_all),
     }
 }
 
 /// Measures (or explains) one workload after the other; the worst verdict of the measured server.
-fn measure_all(workloads: Vec<Box<dyn Workload>>, common: &Common) -> Result<Verdict, BenchError> {
-    let subjects = common.subjects();
+fn measure_all(scenario: &dyn Scenario) -> Result<Verdict, BenchError> {
+    let common = scenario.common();
+    let subjects = common.subjects(common.shards(scenario.shards()));
     if subjects.is_empty() && common.no_floor {
         return Err(BenchError::usage(
             "--no-server --no-floor leaves nothing to measure",
         ));
     }
+    let placements = common.placements(scenario.placements());
     if common.explain {
+        let workloads = scenario.workloads()?;
         let text: String = workloads
             .iter()
-            .map(|w| explain(w.as_ref(), common))
+            .map(|workload| explain(&workload.sheet(), &subjects, &placements, common))
             .collect();
         return print(&text).map(|()| Verdict::Sound);
     }
@@ -104,38 +104,51 @@ fn measure_all(workloads: Vec<Box<dyn Workload>>, common: &Common) -> Result<Ver
     let machine = report::machine::describe(descriptors);
     let mut progress = Progress::new();
     let mut worst = Verdict::Sound;
+    let mut is_first = true;
     print(&format!("{}\n", report::machine::line()))?;
-    for (index, mut workload) in workloads.into_iter().enumerate() {
-        let pairs = common.pairs.unwrap_or_else(|| workload.pairs());
-        let results = runner::run(
-            workload.as_mut(),
-            &subjects,
-            pairs,
-            !common.no_floor,
-            &mut progress,
-        )?;
-        print(&report::table::render(workload.as_ref(), &results, pairs))?;
-        if let Some(file) = &common.json {
-            let object = report::json::object(workload.as_ref(), &results, pairs, &machine);
-            write_json(file, &object, index == 0)?;
-        }
-        if let Some(judged) = results.servers.first().or_else(|| results.floors.first()) {
-            worst = worst.max(judged.verdict());
+    for mut workload in scenario.workloads()? {
+        for placement in &placements {
+            let sheet = placement.mark(workload.sheet());
+            let plan = runner::Plan {
+                subjects: &subjects,
+                placement: *placement,
+                pairs: common.pairs(sheet.pairs),
+                floor: !common.no_floor,
+            };
+            let results = runner::run(workload.as_mut(), &sheet, &plan, &mut progress)?;
+            print(&report::table::render(&sheet, &results, plan.pairs))?;
+            if let Some(file) = &common.json {
+                let object = report::json::object(&sheet, &results, plan.pairs, &machine);
+                write_json(file, &object, is_first)?;
+                is_first = false;
+            }
+            if let Some(judged) = results.servers.first().or_else(|| results.floors.first()) {
+                worst = worst.max(judged.verdict());
+            }
         }
     }
     Ok(worst)
 }
 
-fn explain(workload: &dyn Workload, common: &Common) -> String {
-    let pairs = common.pairs.unwrap_or_else(|| workload.pairs());
-    let mut text = format!("{}\n", workload.title());
-    for (index, step) in workload.plan().iter().enumerate() {
+fn explain(
+    sheet: &Sheet,
+    subjects: &[Subject],
+    placements: &[Placement],
+    common: &Common,
+) -> String {
+    let mut text = format!("{}\n", sheet.title);
+    for (index, step) in sheet.plan.iter().enumerate() {
         text.push_str(&format!("  {}. {step}\n", index + 1));
     }
-    let floors = workload.floors().into_iter().filter(|_| !common.no_floor);
-    let subjects = floors.map(target::Subject::Floor).chain(common.subjects());
-    text.push_str(&format!("  {} times in turn, against\n", pairs));
-    for subject in subjects {
+    let floors = sheet.floors.iter().filter(|_| !common.no_floor);
+    let floors = floors.map(|floor| Subject::Floor(*floor));
+    let places: Vec<&str> = placements.iter().map(|place| place.describe()).collect();
+    let pairs = common.pairs(sheet.pairs);
+    text.push_str(&format!(
+        "  {pairs} times in turn, {}, against\n",
+        places.join("; then ")
+    ));
+    for subject in floors.chain(subjects.iter().cloned()) {
         text.push_str(&format!("     {}: {}\n", subject.name(), subject.explain()));
     }
     text

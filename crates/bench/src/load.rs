@@ -40,6 +40,14 @@ pub(crate) fn spawn<T: Send + 'static>(
         .doing("start a thread")
 }
 
+/// Runs something on a load thread and waits for its result.
+pub(crate) fn run<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> Result<T, BenchError> + Send + 'static,
+) -> Result<T, BenchError> {
+    join(spawn(name, work)?)?
+}
+
 /// Waits for a load thread.
 pub(crate) fn join<T>(handle: JoinHandle<T>) -> Result<T, BenchError> {
     handle

@@ -34,21 +34,35 @@ pub(crate) fn usage(pid: u32) -> Option<Usage> {
     found.then_some(total)
 }
 
-/// CPU seconds of a process tree so far: cheaper than [`usage`], for the edges of a measurement.
-pub(crate) fn cpu_s(pid: u32) -> Option<f64> {
-    let ticks_per_s = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100) as f64;
-    let stats: Vec<Stat> = family(pid).into_iter().filter_map(Stat::read).collect();
-    (!stats.is_empty()).then(|| {
-        stats
-            .iter()
-            .map(|stat| stat.ticks as f64 / ticks_per_s)
-            .sum()
-    })
+/// Measures the CPU time of a server from its making on.
+#[derive(Debug)]
+pub(crate) struct CpuMeter {
+    pid: Option<u32>,
+    before_s: Option<f64>,
 }
 
-/// CPU seconds of the living threads of a process tree so far, to the nanosecond: for what is over
-/// within a few of the kernel's clock ticks. Time of threads that have ended is missing.
-pub(crate) fn fine_cpu_s(pid: u32) -> Option<f64> {
+impl CpuMeter {
+    /// Begins to measure; without a process there is nothing to measure.
+    pub(crate) fn start(pid: Option<u32>) -> Self {
+        Self {
+            pid,
+            before_s: pid.and_then(cpu_s),
+        }
+    }
+
+    /// CPU seconds since the start.
+    pub(crate) fn used_s(&self) -> Option<f64> {
+        let after_s = self.pid.and_then(cpu_s);
+        after_s
+            .zip(self.before_s)
+            .map(|(after, before)| after - before)
+    }
+}
+
+/// CPU seconds of the living threads of a process tree so far, to the nanosecond: the kernel's
+/// clock ticks would be too coarse for what is soon over. Time of threads that have ended is
+/// missing.
+pub(crate) fn cpu_s(pid: u32) -> Option<f64> {
     let tasks = family(pid).into_iter().flat_map(|pid| {
         fs::read_dir(format!("/proc/{pid}/task"))
             .into_iter()

@@ -1,12 +1,13 @@
 //! Interleaved pairs: floor, server, rivals, and again, so that what disturbs the machine
 //! disturbs all of them.
 
+use crate::affinity::Placement;
 use crate::error::BenchError;
 use crate::measure::{Leg, Verdict};
 use crate::progress::Progress;
 use crate::stats::Spread;
 use crate::target::Subject;
-use crate::workload::Workload;
+use crate::workload::{Sheet, Workload};
 
 /// All measurements of one server.
 #[derive(Debug)]
@@ -59,37 +60,41 @@ impl Outcome {
     }
 }
 
+/// Whom to measure, where and how often.
+#[derive(Debug)]
+pub(crate) struct Plan<'a> {
+    /// The measured server first, then its rivals.
+    pub(crate) subjects: &'a [Subject],
+    pub(crate) placement: Placement,
+    pub(crate) pairs: u32,
+    /// Whether floors are measured as well.
+    pub(crate) floor: bool,
+}
+
 /// Runs all pairs. A floor or the measured server that cannot be run is an error; a rival that
 /// cannot is reported in its place.
 pub(crate) fn run(
     workload: &mut dyn Workload,
-    servers: &[Subject],
-    pairs: u32,
-    floor: bool,
+    sheet: &Sheet,
+    plan: &Plan<'_>,
     progress: &mut Progress,
 ) -> Result<Results, BenchError> {
-    let floors: Vec<Subject> = workload
-        .floors()
-        .into_iter()
-        .filter(|_| floor)
-        .map(Subject::Floor)
-        .collect();
+    let floors = sheet.floors.iter().filter(|_| plan.floor);
+    let floors: Vec<Subject> = floors.map(|floor| Subject::Floor(*floor)).collect();
     let empty = |subject: &Subject| Outcome {
         name: subject.name(),
         legs: Vec::new(),
     };
     let mut results = Results {
         floors: floors.iter().map(empty).collect(),
-        servers: servers.iter().map(empty).collect(),
+        servers: plan.subjects.iter().map(empty).collect(),
     };
-    for pair in 1..=pairs {
-        for (index, subject) in floors.iter().chain(servers).enumerate() {
-            progress.stage(format!(
-                "{} {pair}/{pairs} {}:",
-                workload.name(),
-                subject.name()
-            ));
-            let leg = measure(workload, index, subject, progress);
+    for pair in 1..=plan.pairs {
+        for (index, subject) in floors.iter().chain(plan.subjects).enumerate() {
+            let name = subject.name();
+            progress.stage(format!("{} {pair}/{} {name}:", sheet.name, plan.pairs));
+            progress.show("starting");
+            let leg = measure(workload, index, subject, sheet, plan.placement, progress);
             let rival = index > floors.len();
             let leg = match leg {
                 Err(e) if !rival => {
@@ -113,11 +118,14 @@ fn measure(
     workload: &mut dyn Workload,
     index: usize,
     subject: &Subject,
+    sheet: &Sheet,
+    placement: Placement,
     progress: &Progress,
 ) -> Result<Leg, BenchError> {
-    progress.show("starting");
-    let mut running = subject.start(&workload.needs())?;
+    let mut running = subject.start(&sheet.needs)?;
+    let placed = placement.place(running.pid())?;
     let leg = workload.leg(index, &mut running, progress);
+    drop(placed);
     // A dead server explains whatever else went wrong.
     running.check_alive()?;
     leg

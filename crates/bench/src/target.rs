@@ -153,11 +153,6 @@ impl Running {
         self.pid
     }
 
-    /// CPU seconds so far; `None` if its process is unknown.
-    pub(crate) fn cpu_s(&self) -> Option<f64> {
-        self.pid.and_then(process::cpu_s)
-    }
-
     /// CPU and memory now; `None` if its process is unknown.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.pid.and_then(process::usage)

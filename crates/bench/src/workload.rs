@@ -19,33 +19,31 @@ pub(crate) struct Published {
     pub(crate) notes: Vec<&'static str>,
 }
 
+/// Everything about a workload but how it is done.
+#[derive(Clone, Debug)]
+pub(crate) struct Sheet {
+    /// The command's name.
+    pub(crate) name: &'static str,
+    /// One line for people: what is done how often.
+    pub(crate) title: String,
+    /// Everything that defines the load.
+    pub(crate) parameters: Map<String, Value>,
+    /// The floors to compare with, the principal one first.
+    pub(crate) floors: Vec<FloorKind>,
+    /// What the server must be configured for.
+    pub(crate) needs: Needs,
+    /// How often to measure unless the user says so: the shorter and the noisier, the more.
+    pub(crate) pairs: u32,
+    /// What happens, step by step, for `--explain`.
+    pub(crate) plan: Vec<String>,
+    /// What was published about it.
+    pub(crate) published: Option<Published>,
+}
+
 /// One workload with its parameters.
 pub(crate) trait Workload {
-    /// The command's name.
-    fn name(&self) -> &'static str;
-
-    /// One line for people: what is done how often.
-    fn title(&self) -> String;
-
-    /// Everything that defines the load.
-    fn parameters(&self) -> Map<String, Value>;
-
-    /// The floors to compare with, the principal one first.
-    fn floors(&self) -> Vec<FloorKind>;
-
-    /// What the server must be configured for.
-    fn needs(&self) -> Needs;
-
-    /// How often to measure unless the user says so: the shorter and the noisier, the more.
-    fn pairs(&self) -> u32;
-
-    /// What happens, step by step, for `--explain`.
-    fn plan(&self) -> Vec<String>;
-
-    /// What was published about it.
-    fn published(&self) -> Option<Published> {
-        None
-    }
+    /// What it is.
+    fn sheet(&self) -> Sheet;
 
     /// Measures one running server once. `subject` tells servers apart, for what is to be found
     /// out only once about each.
@@ -55,4 +53,12 @@ pub(crate) trait Workload {
         running: &mut Running,
         progress: &Progress,
     ) -> Result<Leg, BenchError>;
+}
+
+/// The members of a JSON object.
+pub(crate) fn members(object: Value) -> Map<String, Value> {
+    match object {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
 }

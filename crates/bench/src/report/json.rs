@@ -13,15 +13,10 @@ use crate::measure::{Metric, Verdict};
 use crate::runner::{Outcome, Results};
 use crate::sequence::Faults;
 use crate::stats::Spread;
-use crate::workload::Workload;
+use crate::workload::Sheet;
 
 /// One workload's object.
-pub(crate) fn object(
-    workload: &dyn Workload,
-    results: &Results,
-    pairs: u32,
-    machine: &Value,
-) -> Value {
+pub(crate) fn object(sheet: &Sheet, results: &Results, pairs: u32, machine: &Value) -> Value {
     let metrics = metrics(results);
     let principal = results.floors.first();
     let own = results.servers.first();
@@ -47,9 +42,9 @@ pub(crate) fn object(
         })
         .collect();
     json!({
-        "workload": workload.name(),
-        "title": workload.title(),
-        "parameters": workload.parameters(),
+        "workload": sheet.name,
+        "title": sheet.title,
+        "parameters": sheet.parameters,
         "pairs": pairs,
         "machine": machine,
         "server": own.map(|own| own.name.clone()),
@@ -67,7 +62,7 @@ pub(crate) fn object(
             json!({ "step_seconds": leg.series.step_s, "counts": leg.series.counts })
         }),
         "percentiles_us": own.map(percentiles),
-        "published": workload.published().map(|published| {
+        "published": sheet.published.as_ref().map(|published| {
             let figures = published.figures.iter().map(|(key, v)| ((*key).into(), json!(v)));
             json!({
                 "source": published.source,

@@ -6,18 +6,18 @@ use super::number::{figure, grouped};
 use crate::measure::{Metric, Series, Verdict};
 use crate::runner::{Outcome, Results};
 use crate::stats::Spread;
-use crate::workload::Workload;
+use crate::workload::Sheet;
 
 /// Everything about one workload as text that ends with a newline.
-pub(crate) fn render(workload: &dyn Workload, results: &Results, pairs: u32) -> String {
+pub(crate) fn render(sheet: &Sheet, results: &Results, pairs: u32) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "\n{}", workload.title());
+    let _ = writeln!(text, "\n{}", sheet.title);
     let _ = writeln!(text, "medians of {pairs} interleaved pairs\n");
-    text.push_str(&align(&rows(workload, results)));
+    text.push_str(&align(&rows(sheet, results)));
     text.push_str(&ratios(results));
-    if let Some(published) = workload.published() {
-        for note in published.notes {
+    if let Some(published) = &sheet.published {
+        for note in &published.notes {
             let _ = writeln!(text, "  {note}");
         }
     }
@@ -59,13 +59,13 @@ pub(crate) fn metrics(results: &Results) -> Vec<Metric> {
     metrics
 }
 
-fn rows(workload: &dyn Workload, results: &Results) -> Vec<Vec<String>> {
+fn rows(sheet: &Sheet, results: &Results) -> Vec<Vec<String>> {
     let metrics = metrics(results);
     let mut header = vec![String::new()];
     header.extend(metrics.iter().map(|metric| metric.label.to_owned()));
     header.push("lost".into());
     let mut rows = vec![header];
-    if let Some(published) = workload.published() {
+    if let Some(published) = &sheet.published {
         let mut row = vec![published.source.to_owned()];
         row.extend(metrics.iter().map(|metric| {
             let found = published.figures.iter().find(|(key, _)| *key == metric.key);

@@ -4,20 +4,21 @@
 use std::time::Duration;
 
 use mio::Poll;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use super::{count, run_id};
+use super::{Scenario, count, run_id};
+use crate::args::Common;
 use crate::clock::{SECOND_NS, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
 use crate::load::crowd::{self, Plan};
-use crate::load::{histogram, join, spawn};
+use crate::load::{self, histogram};
 use crate::measure::{Leg, Metric, Unit, push_latency};
-use crate::process;
+use crate::process::{self, CpuMeter};
 use crate::progress::Progress;
 use crate::target::{Needs, Running};
 use crate::wire::Version;
-use crate::workload::Workload;
+use crate::workload::{Sheet, Workload, members};
 
 const DURATION: Metric = Metric::new("duration_us", "all in", Unit::Micros).against_floor();
 const RATE: Metric = Metric::new("logins_per_s", "logins/s", Unit::PerSecond);
@@ -29,56 +30,57 @@ const CPU: Metric = Metric::new("cpu_per_login_us", "CPU/login", Unit::Micros).a
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// All at once, as after a server's restart.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ConnectArgs {
+    /// Connections, all at once; at most 19,000
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u16).range(1..=19_000))]
+    connections: u16,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Scenario for ConnectArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
+        Ok(vec![Box::new(Connect {
+            connections: usize::from(self.connections),
+            version: self.common.version,
+        })])
+    }
+}
+
 /// The load.
 #[derive(Clone, Debug)]
-pub(crate) struct Connect {
-    pub(crate) connections: usize,
-    pub(crate) version: Version,
+struct Connect {
+    connections: usize,
+    version: Version,
 }
 
 impl Workload for Connect {
-    fn name(&self) -> &'static str {
-        "connect"
-    }
-
-    fn title(&self) -> String {
-        format!(
-            "connect: {} connections at once, MQTT {}",
-            count(self.connections),
-            self.version.as_str()
-        )
-    }
-
-    fn parameters(&self) -> Map<String, Value> {
-        let value = json!({ "connections": self.connections, "version": self.version.as_str() });
-        value.as_object().cloned().unwrap_or_default()
-    }
-
-    fn floors(&self) -> Vec<FloorKind> {
-        vec![FloorKind::Acknowledge]
-    }
-
-    fn needs(&self) -> Needs {
-        Needs {
-            connections: self.connections,
-            payload: 0,
-            version: self.version,
+    fn sheet(&self) -> Sheet {
+        let (connections, version) = (count(self.connections), self.version.as_str());
+        Sheet {
+            name: "connect",
+            title: format!("connect: {connections} connections at once, MQTT {version}"),
+            parameters: members(json!({ "connections": self.connections, "version": version })),
+            floors: vec![FloorKind::Acknowledge],
+            needs: Needs {
+                connections: self.connections,
+                payload: 0,
+                version: self.version,
+            },
+            pairs: 5,
+            plan: vec![
+                format!("begin {connections} TCP connections without waiting for any"),
+                "each sends CONNECT when it is through, and is in when its CONNACK arrives".into(),
+                "count what the kernel dropped because the listen backlog was full".into(),
+            ],
+            published: None,
         }
-    }
-
-    fn pairs(&self) -> u32 {
-        5
-    }
-
-    fn plan(&self) -> Vec<String> {
-        vec![
-            format!(
-                "begin {} TCP connections without waiting for any",
-                count(self.connections)
-            ),
-            "each sends CONNECT when it is through, and is in when its CONNACK arrives".into(),
-            "count what the kernel dropped because the listen backlog was full".into(),
-        ]
     }
 
     fn leg(
@@ -92,9 +94,9 @@ impl Workload for Connect {
         let (login, endpoint) = (running.login.clone(), running.endpoint.clone());
         let drops = process::listen_drops();
         let pid = running.pid();
-        let (crowd, duration_ns, used_s) = join(spawn("storm", move || {
+        let (crowd, duration_ns, used_s) = load::run("storm", move || {
             let mut poll = Poll::new().doing("open a poll")?;
-            let cpu_s = pid.and_then(process::fine_cpu_s);
+            let meter = CpuMeter::start(pid);
             let begun_ns = now_ns();
             let crowd = crowd::open(
                 &mut poll,
@@ -111,15 +113,15 @@ impl Workload for Connect {
                 },
             )?;
             let duration_ns = now_ns() - begun_ns;
-            let used_s = pid
-                .and_then(process::fine_cpu_s)
-                .zip(cpu_s)
-                .map(|(a, b)| a - b);
+            let used_s = meter.used_s();
             let logins: Vec<u64> = crowd.clients.iter().flatten().map(|c| c.login_ns).collect();
             // The sockets are closed here, in the table that they belong to.
-            let outcome = (logins, crowd.failed, crowd.first_failure);
-            Ok::<_, BenchError>((outcome, duration_ns, used_s))
-        })?)??;
+            Ok((
+                (logins, crowd.failed, crowd.first_failure),
+                duration_ns,
+                used_s,
+            ))
+        })?;
         let (logins, failed, first_failure) = crowd;
         let seconds = duration_ns as f64 / SECOND_NS as f64;
         let mut leg = Leg {

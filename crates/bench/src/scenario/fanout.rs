@@ -7,18 +7,19 @@ mod tests;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
+use super::idle::CONNECTIONS_PER_WORKER;
+use super::{Scenario, check_payload, count};
+use crate::args::{Common, seconds};
 use crate::error::BenchError;
 use crate::floor::FloorKind;
 use crate::measure::{Leg, Metric, Unit, push_latency};
 use crate::progress::Progress;
 use crate::report::number::grouped;
-use crate::scenario::count;
-use crate::stamp::STAMP_LEN;
 use crate::target::{Needs, Running};
 use crate::wire::Version;
-use crate::workload::{Published, Workload};
+use crate::workload::{Published, Sheet, Workload, members};
 
 use load::{Load, Outcome};
 
@@ -68,37 +69,139 @@ impl std::str::FromStr for Rate {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Preset {
+    /// 5 publishers × 10 msg/s × 1,000 B, 3,000 subscribers
+    #[value(name = "ice-1")]
+    Ice1,
+    /// 5 publishers × 35 msg/s × 100 B, 3,000 subscribers
+    #[value(name = "ice-2")]
+    Ice2,
+}
+
+/// A preset and what is changed of it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FanoutArgs {
+    /// Published parameters; each can be changed by the options below [default: both in turn]
+    #[arg(value_enum)]
+    preset: Option<Preset>,
+    /// Publishers, each on a topic of its own
+    #[arg(long)]
+    publishers: Option<usize>,
+    /// Subscribers, one topic each
+    #[arg(long)]
+    subscribers: Option<usize>,
+    /// Messages per second and publisher, or "max": as fast as lossless
+    #[arg(long)]
+    rate: Option<Rate>,
+    /// Bytes per message
+    #[arg(long)]
+    payload: Option<usize>,
+    /// Quality of service of publishers and subscribers
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    qos: u8,
+    /// Set RETAIN on every message
+    #[arg(long)]
+    retain: bool,
+    /// Seconds to measure
+    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
+    seconds: f64,
+    /// Seconds to run before measuring
+    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
+    warmup: f64,
+    /// Messages outstanding per publisher at --rate max [default: found by ramping]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    window: Option<u64>,
+    /// Threads that receive [default: one per 15,000 subscribers]
+    #[arg(long)]
+    workers: Option<usize>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Scenario for FanoutArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    /// One workload, or both presets if none is named.
+    fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
+        let presets = match self.preset {
+            Some(preset) => vec![preset],
+            None => vec![Preset::Ice1, Preset::Ice2],
+        };
+        let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
+        for preset in presets {
+            let workload = self.workload(preset);
+            workload.check()?;
+            workloads.push(Box::new(workload));
+        }
+        Ok(workloads)
+    }
+}
+
+impl FanoutArgs {
+    fn workload(&self, preset: Preset) -> Fanout {
+        let (name, scenario, rate, payload) = match preset {
+            Preset::Ice1 => ("ice-1", 1, 10.0, 1_000),
+            Preset::Ice2 => ("ice-2", 2, 35.0, 100),
+        };
+        let subscribers = self.subscribers.unwrap_or(3_000);
+        let unchanged = self.publishers.is_none()
+            && self.subscribers.is_none()
+            && self.rate.is_none()
+            && self.payload.is_none();
+        Fanout {
+            preset: name,
+            publishers: self.publishers.unwrap_or(5),
+            subscribers,
+            rate: self.rate.unwrap_or(Rate::Paced(rate)),
+            payload: self.payload.unwrap_or(payload),
+            qos: self.qos,
+            retain: self.retain,
+            version: self.common.version,
+            warmup: Duration::from_secs_f64(self.warmup),
+            seconds: Duration::from_secs_f64(self.seconds),
+            grace: Duration::from_secs(5),
+            workers: self
+                .workers
+                .unwrap_or_else(|| subscribers.div_ceil(CONNECTIONS_PER_WORKER))
+                .max(1),
+            window: self.window,
+            published: unchanged.then(|| published_ice(scenario)),
+            windows: HashMap::new(),
+        }
+    }
+}
+
 /// The load.
 #[derive(Clone, Debug)]
-pub(crate) struct Fanout {
-    pub(crate) preset: &'static str,
-    pub(crate) publishers: usize,
-    pub(crate) subscribers: usize,
-    pub(crate) rate: Rate,
-    pub(crate) payload: usize,
-    pub(crate) qos: u8,
-    pub(crate) retain: bool,
-    pub(crate) version: Version,
-    pub(crate) warmup: Duration,
-    pub(crate) seconds: Duration,
+struct Fanout {
+    preset: &'static str,
+    publishers: usize,
+    subscribers: usize,
+    rate: Rate,
+    payload: usize,
+    qos: u8,
+    retain: bool,
+    version: Version,
+    warmup: Duration,
+    seconds: Duration,
     /// How long to wait for what is still on its way after the last arrival.
-    pub(crate) grace: Duration,
+    grace: Duration,
     /// Receiver threads.
-    pub(crate) workers: usize,
+    workers: usize,
     /// Messages outstanding per publisher at rate max; found by ramping if `None`.
-    pub(crate) window: Option<u64>,
-    pub(crate) published: Option<Published>,
+    window: Option<u64>,
+    published: Option<Published>,
     /// Best windows found so far, by subject.
-    pub(crate) windows: HashMap<usize, u64>,
+    windows: HashMap<usize, u64>,
 }
 
 impl Fanout {
     /// Refuses what makes no sense.
-    pub(crate) fn check(&self) -> Result<(), BenchError> {
-        if self.payload < STAMP_LEN {
-            let text = format!("--payload must be at least {STAMP_LEN}: each message is stamped");
-            return Err(BenchError::usage(text));
-        }
+    fn check(&self) -> Result<(), BenchError> {
+        check_payload(self.payload)?;
         if self.publishers == 0 || self.subscribers < self.publishers {
             return Err(BenchError::usage(
                 "each publisher needs at least one subscriber",
@@ -185,11 +288,7 @@ impl Fanout {
     }
 }
 
-impl Workload for Fanout {
-    fn name(&self) -> &'static str {
-        "fanout"
-    }
-
+impl Fanout {
     fn title(&self) -> String {
         let rate = match self.rate {
             Rate::Paced(rate) => format!("{rate} msg/s"),
@@ -212,50 +311,22 @@ impl Workload for Fanout {
         )
     }
 
-    fn parameters(&self) -> Map<String, Value> {
-        let rate = match self.rate {
-            Rate::Paced(rate) => json!(rate),
-            Rate::Max => json!("max"),
-        };
-        let value = json!({
-            "preset": self.preset,
-            "publishers": self.publishers,
-            "subscribers": self.subscribers,
-            "rate_per_publisher": rate,
-            "payload_bytes": self.payload,
-            "qos": self.qos,
-            "retain": self.retain,
-            "version": self.version.as_str(),
-            "warmup_seconds": self.warmup.as_secs_f64(),
-            "seconds": self.seconds.as_secs_f64(),
-            "workers": self.workers,
-            "window": self.window,
-        });
-        value.as_object().cloned().unwrap_or_default()
-    }
-
-    fn floors(&self) -> Vec<FloorKind> {
-        vec![if self.rate == Rate::Max {
-            FloorKind::Batch
-        } else {
-            FloorKind::Send
-        }]
-    }
-
-    fn needs(&self) -> Needs {
-        Needs {
-            connections: self.publishers + self.subscribers,
-            payload: self.payload,
-            version: self.version,
-        }
-    }
-
-    fn pairs(&self) -> u32 {
-        if self.rate == Rate::Max { 3 } else { 5 }
-    }
-
     fn plan(&self) -> Vec<String> {
-        let mut plan = vec![
+        let publish = match self.rate {
+            Rate::Paced(rate) => format!(
+                "publish {rate} messages/s per publisher by the clock: {} deliveries/s",
+                grouped(rate * self.subscribers as f64)
+            ),
+            Rate::Max => format!(
+                "keep a window of messages outstanding per publisher until the slowest subscriber \
+                 has them; {}",
+                self.window.map_or_else(
+                    || format!("find the best window by ramping 1…{}", self.window_max()),
+                    |window| format!("window {window}")
+                )
+            ),
+        };
+        vec![
             format!(
                 "open {} subscribers, one topic each, and wait for every SUBACK",
                 count(self.subscribers)
@@ -264,36 +335,52 @@ impl Workload for Fanout {
                 "open {} publishers, each on a topic of its own",
                 self.publishers
             ),
-        ];
-        match self.rate {
-            Rate::Paced(rate) => plan.push(format!(
-                "publish {rate} messages/s per publisher by the clock: {} deliveries/s",
-                grouped(rate * self.subscribers as f64)
-            )),
-            Rate::Max => plan.push(format!(
-                "keep a window of messages outstanding per publisher until the slowest subscriber \
-                 has them; {}",
-                self.window.map_or_else(
-                    || format!("find the best window by ramping 1…{}", self.window_max()),
-                    |window| format!("window {window}")
-                )
-            )),
-        }
-        plan.push(format!(
-            "warm up {:.0} s, measure {:.0} s, wait for what is still on its way",
-            self.warmup.as_secs_f64(),
-            self.seconds.as_secs_f64()
-        ));
-        plan.push(
+            publish,
+            format!(
+                "warm up {:.0} s, measure {:.0} s, wait for what is still on its way",
+                self.warmup.as_secs_f64(),
+                self.seconds.as_secs_f64()
+            ),
             "check loss, duplicates and order by sequence numbers; latency from the intended \
              send time"
                 .into(),
-        );
-        plan
+        ]
     }
+}
 
-    fn published(&self) -> Option<Published> {
-        self.published.clone()
+impl Workload for Fanout {
+    fn sheet(&self) -> Sheet {
+        let (rate, floor, pairs) = match self.rate {
+            Rate::Paced(rate) => (json!(rate), FloorKind::Send, 5),
+            Rate::Max => (json!("max"), FloorKind::Batch, 3),
+        };
+        Sheet {
+            name: "fanout",
+            title: self.title(),
+            parameters: members(json!({
+                "preset": self.preset,
+                "publishers": self.publishers,
+                "subscribers": self.subscribers,
+                "rate_per_publisher": rate,
+                "payload_bytes": self.payload,
+                "qos": self.qos,
+                "retain": self.retain,
+                "version": self.version.as_str(),
+                "warmup_seconds": self.warmup.as_secs_f64(),
+                "seconds": self.seconds.as_secs_f64(),
+                "workers": self.workers,
+                "window": self.window,
+            })),
+            floors: vec![floor],
+            needs: Needs {
+                connections: self.publishers + self.subscribers,
+                payload: self.payload,
+                version: self.version,
+            },
+            pairs,
+            plan: self.plan(),
+            published: self.published.clone(),
+        }
     }
 
     fn leg(
@@ -316,7 +403,7 @@ impl Workload for Fanout {
 }
 
 /// What ICE Technology published in 2005 for the two scenarios.
-pub(crate) fn published_ice(scenario: u8) -> Published {
+fn published_ice(scenario: u8) -> Published {
     let source = "iPush V2 (ICE, 2005)";
     let notes = vec![
         "published: one Pentium 4 at 3.0 GHz for the server, two more machines for the clients",

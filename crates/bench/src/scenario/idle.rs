@@ -4,9 +4,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use mio::Poll;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use super::{count, run_id};
+use super::{Scenario, count, run_id};
+use crate::args::Common;
 use crate::clock::now_ns;
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
@@ -16,7 +17,7 @@ use crate::measure::{Leg, Metric, Unit};
 use crate::progress::Progress;
 use crate::target::{Needs, Running};
 use crate::wire::Version;
-use crate::workload::Workload;
+use crate::workload::{Sheet, Workload, members};
 
 const RSS_EACH: Metric = Metric::new("rss_per_connection_bytes", "RSS/connection", Unit::Bytes);
 const PSS_EACH: Metric = Metric::new("pss_per_connection_bytes", "PSS/connection", Unit::Bytes);
@@ -33,69 +34,79 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Until the server has settled: freed its login buffers, run its timers.
 const SETTLE: Duration = Duration::from_secs(2);
 
+/// How many, and how fast they come.
+#[derive(Debug, clap::Args)]
+pub(crate) struct IdleArgs {
+    /// Connections
+    #[arg(long, default_value_t = CONNECTIONS_PER_WORKER)]
+    connections: usize,
+    /// Connections on their way at once
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..))]
+    at_once: u16,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Scenario for IdleArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
+        Ok(vec![Box::new(Idle {
+            connections: self.connections,
+            at_once: usize::from(self.at_once),
+            version: self.common.version,
+        })])
+    }
+}
+
 /// The load.
 #[derive(Clone, Debug)]
-pub(crate) struct Idle {
-    pub(crate) connections: usize,
-    pub(crate) at_once: usize,
-    pub(crate) version: Version,
+struct Idle {
+    connections: usize,
+    at_once: usize,
+    version: Version,
 }
 
 impl Workload for Idle {
-    fn name(&self) -> &'static str {
-        "idle"
-    }
-
-    fn title(&self) -> String {
-        format!(
-            "idle: {} connections, each with a subscription of its own, MQTT {}",
-            count(self.connections),
-            self.version.as_str()
-        )
-    }
-
-    fn parameters(&self) -> Map<String, Value> {
-        let value = json!({
-            "connections": self.connections,
-            "at_once": self.at_once,
-            "version": self.version.as_str(),
-            "settle_seconds": SETTLE.as_secs_f64(),
-        });
-        value.as_object().cloned().unwrap_or_default()
-    }
-
-    fn floors(&self) -> Vec<FloorKind> {
-        // The floor is one thread, and has the descriptors of one.
-        if self.connections <= FLOOR_CONNECTIONS_MAX {
-            vec![FloorKind::Send]
-        } else {
-            Vec::new()
-        }
-    }
-
-    fn needs(&self) -> Needs {
-        Needs {
-            connections: self.connections,
-            payload: 0,
-            version: self.version,
-        }
-    }
-
-    fn pairs(&self) -> u32 {
-        3
-    }
-
-    fn plan(&self) -> Vec<String> {
-        vec![
-            "read the resident memory of the server that has just started".into(),
-            format!(
-                "open {} connections, {} on their way at once, each subscribed to one topic of its \
-                 own, from as many loopback addresses as ports demand",
-                count(self.connections),
-                self.at_once
+    fn sheet(&self) -> Sheet {
+        let (connections, version) = (count(self.connections), self.version.as_str());
+        Sheet {
+            name: "idle",
+            title: format!(
+                "idle: {connections} connections, each with a subscription of its own, MQTT \
+                 {version}"
             ),
-            format!("wait {} s, read the memory again, divide", SETTLE.as_secs()),
-        ]
+            parameters: members(json!({
+                "connections": self.connections,
+                "at_once": self.at_once,
+                "version": version,
+                "settle_seconds": SETTLE.as_secs_f64(),
+            })),
+            // The floor is one thread, and has the descriptors of one.
+            floors: if self.connections <= FLOOR_CONNECTIONS_MAX {
+                vec![FloorKind::Send]
+            } else {
+                Vec::new()
+            },
+            needs: Needs {
+                connections: self.connections,
+                payload: 0,
+                version: self.version,
+            },
+            pairs: 3,
+            plan: vec![
+                "read the resident memory of the server that has just started".into(),
+                format!(
+                    "open {connections} connections, {} on their way at once, each subscribed to \
+                     one topic of its own, from as many loopback addresses as ports demand",
+                    self.at_once
+                ),
+                format!("wait {} s, read the memory again, divide", SETTLE.as_secs()),
+            ],
+            published: None,
+        }
     }
 
     fn leg(

@@ -5,22 +5,24 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use mio::Poll;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use super::run_id;
+use super::{Scenario, check_payload, run_id};
 use crate::affinity::Placement;
+use crate::args::{Common, seconds};
 use crate::clock::{as_ns, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
 use crate::load::crowd::{self, Client, Plan};
-use crate::load::{histogram, join, spawn};
+use crate::load::{self, histogram};
 use crate::measure::{Leg, Metric, Unit, push_latency};
+use crate::process::CpuMeter;
 use crate::progress::Progress;
 use crate::sequence::{Arrival, Checker, Faults};
-use crate::stamp::{STAMP_LEN, Stamp};
+use crate::stamp::Stamp;
 use crate::target::{Needs, Running};
 use crate::wire::{self, Frame, PublishTemplate, Version};
-use crate::workload::Workload;
+use crate::workload::{Sheet, Workload, members};
 
 const P50: Metric = Metric::new("round_trip_p50_us", "p50", Unit::Micros).against_floor();
 const P99: Metric = Metric::new("round_trip_p99_us", "p99", Unit::Micros).against_floor();
@@ -30,82 +32,88 @@ const CPU: Metric = Metric::new("cpu_per_round_trip_us", "CPU/round trip", Unit:
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The load.
-#[derive(Clone, Debug)]
-pub(crate) struct PingPong {
-    pub(crate) payload: usize,
-    pub(crate) version: Version,
-    pub(crate) placement: Placement,
-    pub(crate) warmup: Duration,
-    pub(crate) seconds: Duration,
+/// The message, and how long.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PingPongArgs {
+    /// Bytes per message
+    #[arg(long, default_value_t = 100)]
+    payload: usize,
+    /// Seconds to measure
+    #[arg(long, default_value_t = 5.0, value_parser = seconds)]
+    seconds: f64,
+    /// Seconds to run before measuring
+    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
+    warmup: f64,
+    #[command(flatten)]
+    common: Common,
 }
 
-impl PingPong {
-    /// Refuses what makes no sense.
-    pub(crate) fn check(&self) -> Result<(), BenchError> {
-        if self.payload < STAMP_LEN {
-            let text = format!("--payload must be at least {STAMP_LEN}: each message is stamped");
-            return Err(BenchError::usage(text));
-        }
-        Ok(())
+impl Scenario for PingPongArgs {
+    fn common(&self) -> &Common {
+        &self.common
     }
+
+    fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
+        check_payload(self.payload)?;
+        Ok(vec![Box::new(PingPong {
+            payload: self.payload,
+            version: self.common.version,
+            warmup: Duration::from_secs_f64(self.warmup),
+            seconds: Duration::from_secs_f64(self.seconds),
+        })])
+    }
+
+    fn placements(&self) -> &'static [Placement] {
+        &[Placement::Together, Placement::Apart]
+    }
+
+    /// One, since messages between shards take another way.
+    fn shards(&self) -> Option<u16> {
+        Some(1)
+    }
+}
+
+/// The load.
+#[derive(Clone, Debug)]
+struct PingPong {
+    payload: usize,
+    version: Version,
+    warmup: Duration,
+    seconds: Duration,
 }
 
 impl Workload for PingPong {
-    fn name(&self) -> &'static str {
-        "pingpong"
-    }
-
-    fn title(&self) -> String {
-        format!(
-            "pingpong: two clients, {} B there and back, QoS 0, MQTT {}, {}",
-            self.payload,
-            self.version.as_str(),
-            match self.placement {
-                Placement::Together => "server and clients on one processor",
-                Placement::Apart => "server and clients on a processor each",
-                Placement::Free => "placed by the scheduler",
-            }
-        )
-    }
-
-    fn parameters(&self) -> Map<String, Value> {
-        let value = json!({
-            "payload_bytes": self.payload,
-            "version": self.version.as_str(),
-            "placement": self.placement.as_str(),
-            "warmup_seconds": self.warmup.as_secs_f64(),
-            "seconds": self.seconds.as_secs_f64(),
-        });
-        value.as_object().cloned().unwrap_or_default()
-    }
-
-    fn floors(&self) -> Vec<FloorKind> {
-        vec![FloorKind::Send]
-    }
-
-    fn needs(&self) -> Needs {
-        Needs {
-            connections: 2,
-            payload: self.payload,
-            version: self.version,
-        }
-    }
-
-    fn pairs(&self) -> u32 {
-        5
-    }
-
-    fn plan(&self) -> Vec<String> {
-        vec![
-            "client A subscribes to topic 2, client B to topic 1".into(),
-            "A publishes to topic 1; B answers on topic 2; then the next round begins".into(),
-            format!(
-                "warm up {:.0} s, measure {:.0} s, one thread that blocks on each receive",
-                self.warmup.as_secs_f64(),
-                self.seconds.as_secs_f64()
+    fn sheet(&self) -> Sheet {
+        let (payload, version) = (self.payload, self.version.as_str());
+        let (warmup, seconds) = (self.warmup.as_secs_f64(), self.seconds.as_secs_f64());
+        Sheet {
+            name: "pingpong",
+            title: format!(
+                "pingpong: two clients, {payload} B there and back, QoS 0, MQTT {version}"
             ),
-        ]
+            parameters: members(json!({
+                "payload_bytes": payload,
+                "version": version,
+                "warmup_seconds": warmup,
+                "seconds": seconds,
+            })),
+            floors: vec![FloorKind::Send],
+            needs: Needs {
+                connections: 2,
+                payload,
+                version: self.version,
+            },
+            pairs: 5,
+            plan: vec![
+                "client A subscribes to topic 2, client B to topic 1".into(),
+                "A publishes to topic 1; B answers on topic 2; then the next round begins".into(),
+                format!(
+                    "warm up {warmup:.0} s, measure {seconds:.0} s, one thread that blocks on \
+                     each receive"
+                ),
+            ],
+            published: None,
+        }
     }
 
     fn leg(
@@ -117,14 +125,8 @@ impl Workload for PingPong {
         progress.show("playing");
         let (plan, run) = (self.clone(), run_id());
         let (login, endpoint) = (running.login.clone(), running.endpoint.clone());
-        if !self.placement.place_server(running.pid()) {
-            return Err(BenchError::usage(
-                "cannot place the server on a processor: use --placement free (or --pid)",
-            ));
-        }
-        let cpu_s = running.cpu_s();
-        let match_ = join(spawn("players", move || {
-            plan.placement.place_generator();
+        let meter = CpuMeter::start(running.pid());
+        let match_ = load::run("players", move || {
             let mut poll = Poll::new().doing("open a poll")?;
             let crowd = crowd::open(
                 &mut poll,
@@ -148,15 +150,11 @@ impl Workload for PingPong {
                 .map(|(index, client)| Player::new(client, &plan, &run, index))
                 .collect::<Result<Vec<_>, _>>()?;
             play(players, &plan)
-        })?)??;
+        })?;
         let mut leg = Leg {
             faults: match_.faults,
             ..Leg::default()
         };
-        let cpu = running
-            .cpu_s()
-            .zip(cpu_s)
-            .map(|(after, before)| after - before);
         let rounds = match_.rounds.max(1) as f64;
         let quantiles = [(P50, 0.5), (P99, 0.99), (P999, 0.999)];
         leg.push(
@@ -164,7 +162,7 @@ impl Workload for PingPong {
             match_.latency.len() as f64 / self.seconds.as_secs_f64(),
         );
         push_latency(&mut leg, match_.latency, &quantiles);
-        leg.push(CPU, cpu.map(|cpu| cpu * 1e6 / rounds));
+        leg.push(CPU, meter.used_s().map(|cpu| cpu * 1e6 / rounds));
         Ok(leg)
     }
 }

@@ -4,20 +4,21 @@ use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use mio::{Events, Poll};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use super::{count, run_id};
+use super::{Scenario, count, run_id};
+use crate::args::Common;
 use crate::clock::{SECOND_NS, as_ns, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
 use crate::load::crowd::{self, Client, Plan};
-use crate::load::{histogram, join, spawn};
+use crate::load::{self, histogram};
 use crate::measure::{Leg, Metric, Series, Unit, push_latency};
-use crate::process::{self, Usage};
+use crate::process::{self, CpuMeter, Usage};
 use crate::progress::Progress;
 use crate::target::{Needs, Running};
 use crate::wire::{self, Frame, Version};
-use crate::workload::{Published, Workload};
+use crate::workload::{Published, Sheet, Workload, members};
 
 const RATE: Metric =
     Metric::new("subscriptions_per_s", "subscriptions/s", Unit::PerSecond).against_floor();
@@ -33,16 +34,69 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// The published table has seconds; this machine needs a finer one.
 const BINS_MAX: usize = 10;
 
+/// Who subscribes to what.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SubscribeArgs {
+    /// Users
+    #[arg(long, default_value_t = 100)]
+    users: usize,
+    /// Subscriptions of each user
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(1..))]
+    subscriptions: u16,
+    /// Which topics the users name
+    #[arg(long, value_enum, default_value = "distinct")]
+    topics: Topics,
+    /// Quality of service asked for
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    qos: u8,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Topics {
+    /// All different
+    Distinct,
+    /// Every user names the same
+    Shared,
+    /// One after the other
+    Both,
+}
+
+impl Scenario for SubscribeArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
+        let variants: &[bool] = match self.topics {
+            Topics::Distinct => &[false],
+            Topics::Shared => &[true],
+            Topics::Both => &[false, true],
+        };
+        let workload = |&shared_topics: &bool| -> Box<dyn Workload> {
+            Box::new(Subscribe {
+                users: self.users,
+                subscriptions: self.subscriptions,
+                shared_topics,
+                qos: self.qos,
+                version: self.common.version,
+            })
+        };
+        Ok(variants.iter().map(workload).collect())
+    }
+}
+
 /// The load.
 #[derive(Clone, Debug)]
-pub(crate) struct Subscribe {
-    pub(crate) users: usize,
+struct Subscribe {
+    users: usize,
     /// Subscriptions of each user; at most 65,535, so that every packet id is used once.
-    pub(crate) subscriptions: u16,
+    subscriptions: u16,
     /// All users subscribe to the same topics instead of different ones.
-    pub(crate) shared_topics: bool,
-    pub(crate) qos: u8,
-    pub(crate) version: Version,
+    shared_topics: bool,
+    qos: u8,
+    version: Version,
 }
 
 impl Subscribe {
@@ -66,72 +120,51 @@ impl Subscribe {
 }
 
 impl Workload for Subscribe {
-    fn name(&self) -> &'static str {
-        "subscribe"
-    }
-
-    fn title(&self) -> String {
-        format!(
-            "ice-subscribe: {} users × {} subscriptions at once, topics {}, MQTT {}",
-            self.users,
-            count(self.subscriptions),
-            if self.shared_topics {
-                "shared by all users"
-            } else {
-                "all different"
-            },
-            self.version.as_str()
-        )
-    }
-
-    fn parameters(&self) -> Map<String, Value> {
-        let value = json!({
-            "users": self.users,
-            "subscriptions_per_user": self.subscriptions,
-            "topics": if self.shared_topics { "shared" } else { "distinct" },
-            "qos": self.qos,
-            "version": self.version.as_str(),
-        });
-        value.as_object().cloned().unwrap_or_default()
-    }
-
-    fn floors(&self) -> Vec<FloorKind> {
-        vec![FloorKind::Acknowledge, FloorKind::Keep]
-    }
-
-    fn needs(&self) -> Needs {
-        Needs {
-            connections: self.users,
-            payload: 0,
-            version: self.version,
-        }
-    }
-
-    fn pairs(&self) -> u32 {
-        9
-    }
-
-    fn plan(&self) -> Vec<String> {
-        vec![
-            format!("log {} users in and wait until all are", self.users),
-            format!(
-                "each sends {} SUBSCRIBE packets of one filter at once: {} in all",
-                count(self.subscriptions),
-                count(self.total())
+    fn sheet(&self) -> Sheet {
+        let (users, each) = (self.users, count(self.subscriptions));
+        let (version, total) = (self.version.as_str(), count(self.total()));
+        let (topics, whose) = if self.shared_topics {
+            ("shared", "shared by all users")
+        } else {
+            ("distinct", "all different")
+        };
+        Sheet {
+            name: "subscribe",
+            title: format!(
+                "ice-subscribe: {users} users × {each} subscriptions at once, topics {whose}, \
+                 MQTT {version}"
             ),
-            "one is complete when its own SUBACK has arrived; latency from the common start".into(),
-        ]
-    }
-
-    fn published(&self) -> Option<Published> {
-        Some(Published {
-            source: "iPush V2 (ICE, 2005)",
-            figures: vec![("subscriptions_per_s", 28_377.0), ("duration_us", 3.75e6)],
-            notes: vec![
-                "published, second by second: 590 | 24,683 | 31,542 | 28,905 | 14,280; \
-                 100,000 in 3.5–4 s, none failed",
+            parameters: members(json!({
+                "users": users,
+                "subscriptions_per_user": self.subscriptions,
+                "topics": topics,
+                "qos": self.qos,
+                "version": version,
+            })),
+            floors: vec![FloorKind::Acknowledge, FloorKind::Keep],
+            needs: Needs {
+                connections: users,
+                payload: 0,
+                version: self.version,
+            },
+            pairs: 9,
+            plan: vec![
+                format!("log {users} users in and wait until all are"),
+                format!(
+                    "each sends {each} SUBSCRIBE packets of one filter at once: {total} in all"
+                ),
+                "one is complete when its own SUBACK has arrived; latency from the common start"
+                    .into(),
             ],
-        })
+            published: Some(Published {
+                source: "iPush V2 (ICE, 2005)",
+                figures: vec![("subscriptions_per_s", 28_377.0), ("duration_us", 3.75e6)],
+                notes: vec![
+                    "published, second by second: 590 | 24,683 | 31,542 | 28,905 | 14,280; \
+                     100,000 in 3.5–4 s, none failed",
+                ],
+            }),
+        }
     }
 
     fn leg(
@@ -148,7 +181,7 @@ impl Workload for Subscribe {
         );
         let run = run_id();
         let pid = running.pid();
-        let (storm, server_cpu_s, usage) = join(spawn("subscribers", move || {
+        let (storm, server_cpu_s, usage) = load::run("subscribers", move || {
             let mut poll = Poll::new().doing("open a poll")?;
             let crowd = crowd::open(
                 &mut poll,
@@ -166,15 +199,11 @@ impl Workload for Subscribe {
             )?;
             let packets = (0..plan.users).map(|user| plan.packets(&run, user));
             let mut storm = Storm::new(crowd.complete()?, packets, plan.subscriptions);
-            let cpu_s = pid.and_then(process::fine_cpu_s);
+            let meter = CpuMeter::start(pid);
             let outcome = storm.run(&mut poll)?;
             // While the connections are still open: the server clears up when they end.
-            let used_s = pid
-                .and_then(process::fine_cpu_s)
-                .zip(cpu_s)
-                .map(|(a, b)| a - b);
-            Ok::<_, BenchError>((outcome, used_s, pid.and_then(process::usage)))
-        })?)??;
+            Ok((outcome, meter.used_s(), pid.and_then(process::usage)))
+        })?;
         Ok(self.evaluate(storm, server_cpu_s, usage))
     }
 }

@@ -399,7 +399,7 @@ impl Meters {
         Self {
             threads,
             own_cpu_s: process::own_cpu_s(),
-            server_cpu_s: running.cpu_s(),
+            server_cpu_s: running.pid().and_then(process::cpu_s),
             delivered: shared.delivered(),
             at_ns: now_ns(),
         }
