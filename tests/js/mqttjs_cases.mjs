@@ -20,7 +20,7 @@ async function peer(clientId, options = {}) {
     clientId,
     protocolVersion: version,
     reconnectPeriod: 0,
-    connectTimeout: 20_000,
+    connectTimeout: 45_000,
     ...(ca ? { ca: readFileSync(ca) } : {}),
     ...options,
     ...(v5 ? { properties: { ...session, ...options.properties } } : {}),
@@ -163,6 +163,6 @@ const cases = {
 setTimeout(() => {
   console.error(`${name} waited in vain`);
   process.exit(1);
-}, 25_000).unref();
+}, 50_000).unref();
 await cases[name]();
 process.exit(0);

@@ -15,7 +15,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-PATIENCE = 20
+PATIENCE = 50
 VERSION = int(sys.argv[2])
 HOST, PORT = sys.argv[3], int(sys.argv[4])
 V5 = VERSION == 5
@@ -322,7 +322,8 @@ def carries_properties_in_order():
     assert got.PayloadFormatIndicator == 1 and got.ContentType == "text/plain"
     assert got.ResponseTopic == "answers/here" and got.CorrelationData == b"\x00\x01\x02"
     assert got.UserProperty == [("b", "2"), ("a", "1"), ("b", "2"), ("", "")], got.UserProperty
-    assert 98 <= got.MessageExpiryInterval <= 100
+    # What it waited has been subtracted: nearly nothing, but on a busy machine not nothing.
+    assert 40 <= got.MessageExpiryInterval <= 100
 
 
 def reports_subscription_identifiers():
@@ -445,19 +446,20 @@ def cancels_a_delayed_will_on_return():
         will={
             "topic": "cancelled/will",
             "payload": "gone",
-            "properties": properties(PacketTypes.WILLMESSAGE, WillDelayInterval=1),
+            # Long enough to come back in, however busy the machine is.
+            "properties": properties(PacketTypes.WILLMESSAGE, WillDelayInterval=8),
         },
         connect_properties=properties(PacketTypes.CONNECT, SessionExpiryInterval=600),
     )
     first.vanish()
     Peer("back", clean=False)
-    # A second client's will with the same delay tells that the time is over.
+    # A second client's will with a longer delay tells that the time is over.
     Peer(
         "clock",
         will={
             "topic": "cancelled/clock",
             "payload": "later",
-            "properties": properties(PacketTypes.WILLMESSAGE, WillDelayInterval=2),
+            "properties": properties(PacketTypes.WILLMESSAGE, WillDelayInterval=9),
         },
         connect_properties=properties(PacketTypes.CONNECT, SessionExpiryInterval=60),
     ).vanish()

@@ -36,19 +36,29 @@ fn settled(server: &Server) -> Vec<(String, usize)> {
 #[track_caller]
 fn flat(server: &Server, before: &[(String, usize)]) {
     let mut seen = Vec::new();
-    let end = std::time::Instant::now() + stentor_tests::DEADLINE;
-    while std::time::Instant::now() < end {
+    let flat = holds_in_time(|| {
         seen = descriptors(server.pid());
-        if seen
-            .iter()
-            .zip(before)
-            .all(|((_, seen), (_, before))| seen <= before)
-        {
-            return;
+        let mut pairs = seen.iter().zip(before);
+        pairs.all(|((_, seen), (_, before))| seen <= before)
+    });
+    assert!(
+        flat,
+        "descriptors were left open\nbefore: {before:?}\n after: {seen:?}"
+    );
+}
+
+/// Whether something that nothing announces comes to hold.
+fn holds_in_time(mut holds: impl FnMut() -> bool) -> bool {
+    let end = std::time::Instant::now() + stentor_tests::DEADLINE;
+    loop {
+        if holds() {
+            return true;
+        }
+        if std::time::Instant::now() >= end {
+            return false;
         }
         std::thread::yield_now();
     }
-    panic!("descriptors were left open\nbefore: {before:?}\n after: {seen:?}");
 }
 
 /// A connection takes one descriptor of one shard, and no other thread sees it.
@@ -62,22 +72,23 @@ fn each_shard_has_a_table_of_its_own() {
         return;
     }
     let before = settled(&server);
-    let clients = clients(&server, 90);
-    let after = descriptors(server.pid());
-    let mut sum = 0;
-    for ((name, before), (_, after)) in before.iter().zip(&after) {
-        if is_shard(name) {
-            assert!(
-                after - before < 90,
-                "{name} sees {} of 90 connections",
-                after - before
-            );
-            sum += after - before;
-        } else {
-            assert!(after <= before, "{name} sees connections");
-        }
+    let _clients = clients(&server, 90);
+    // A shard that passed a connection on closes its own copy later than the other one answers.
+    let mut seen = Vec::new();
+    let settles = holds_in_time(|| {
+        seen = descriptors(server.pid());
+        let sum = |threads: &[(String, usize)]| -> usize {
+            let shards = threads.iter().filter(|(name, _)| is_shard(name));
+            shards.map(|(_, count)| count).sum()
+        };
+        sum(&seen) == sum(&before) + 90
+    });
+    assert!(settles, "before: {before:?}\n after: {seen:?}");
+    for ((name, before), (_, after)) in before.iter().zip(&seen) {
+        // That all ninety come to one of three shards has a probability of 3^-89.
+        let most = if is_shard(name) { before + 89 } else { *before };
+        assert!(*after <= most, "{name} sees {after}, and saw {before}");
     }
-    assert_eq!(sum, clients.len());
 }
 
 #[test]

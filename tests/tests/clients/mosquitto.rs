@@ -200,7 +200,7 @@ fn rr_gets_its_answer() {
     let place = tcp(&server);
     let mut responder = server.client(stentor_tests::Version::V5, "responder");
     responder.subscribe("ask", 0);
-    let args = ["-t", "ask", "-e", "answer/here", "-m", "how?", "-W", "20"];
+    let args = ["-t", "ask", "-e", "answer/here", "-m", "how?", "-W", "50"];
     let asker = process::start(&mut client("mosquitto_rr", &place, "mqttv5", &args));
     let (topic, _) = responder.message();
     assert_eq!(topic, "ask");

@@ -25,8 +25,10 @@ fn ten_thousand_connects_and_disconnects() {
             drop(TcpStream::connect(server.address("mqtt")).expect("the server answers"));
         }
     }
-    eventually("the old number of descriptors", || {
-        descriptors(&server) == before
+    // Fewer than before is no fault: the question above may not have been closed yet.
+    eventually("no more descriptors than before", || {
+        let now = descriptors(&server);
+        now.iter().zip(&before).all(|(now, before)| now <= before)
     });
     let status = server.json(&["status"]);
     assert_eq!(status["clients_connected"], 2, "{status}");

@@ -51,9 +51,10 @@ fn half_packets_of_each_length_are_forgotten() {
 
 #[test]
 fn a_client_that_never_logs_in_is_sent_away() {
-    let config = "[limits]\nlogin_timeout = \"1s\"\n";
+    let config = "[limits]\nlogin_timeout = \"4s\"\n";
     let server = Plan::new().config(config).tcp().anonymous().start();
     let mut healthy = Healthy::new(&server);
+    // The healthy ones have the same four seconds for their login, and need a thousandth of it.
     let mut silent = server.dial();
     let mut half = server.dial();
     half.send(&connect(Version::V5, "half", true)[..9]);
@@ -70,9 +71,10 @@ fn a_client_that_falls_silent_loses_its_connection() {
     // The keep alive is one second, so it is noticed within two and a half.
     let mut bytes = connect(Version::V5, "silent", true);
     bytes[11] = 1;
+    // Before the server can know of it: what is measured is never less than what it waits.
+    let started = std::time::Instant::now();
     silent.send(&bytes);
     silent.expect(2);
-    let started = std::time::Instant::now();
     // 0x8D "keep alive timeout".
     let packet = silent.receive();
     assert_eq!(
@@ -81,11 +83,9 @@ fn a_client_that_falls_silent_loses_its_connection() {
         "{packet:?}"
     );
     silent.closed();
+    // The upper bound is checked on a virtual clock, where no other program takes the time.
     let waited = started.elapsed().as_millis();
-    assert!(
-        (1_400..=10_000).contains(&waited),
-        "noticed after {waited} ms"
-    );
+    assert!(waited >= 1_500, "noticed after {waited} ms");
     healthy.check();
 }
 

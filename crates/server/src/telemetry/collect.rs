@@ -7,8 +7,9 @@ use super::ShardReport;
 use crate::backplane::Backplane;
 use crate::shard::{Inquiry, Letter};
 
-/// How long anybody waits for a shard's answer.
-pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(2);
+/// How long anybody waits for a shard's answer: a shard answers within a turn, but a machine that
+/// has too much to do may leave it waiting for its own.
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// Asks every shard the same question and collects the answers that come in time, in no
 /// particular order.
