@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod credential;
 mod list;
 pub mod model;
 mod pool;

@@ -82,10 +82,8 @@ impl Credential {
     #[must_use]
     pub fn kind(&self) -> &str {
         let text = &*self.text;
-        let kind = match text.strip_prefix('$') {
-            Some(rest) => rest.split('$').next(),
-            None => text.split_once(':').map(|(kind, _)| kind),
-        };
+        let bare = text.strip_prefix('$').unwrap_or(text);
+        let kind = bare.split_once(['$', ':']).map(|(kind, _)| kind);
         kind.unwrap_or("unknown")
     }
 }
@@ -239,6 +237,7 @@ mod tests {
             ("$argon2id$v=19$x", "argon2id"),
             ("$7$101$x$y", "7"),
             ("token:abc", "token"),
+            ("SCRAM-SHA-256$4096:x$y:z", "SCRAM-SHA-256"),
             ("plain", "unknown"),
             ("", "unknown"),
         ] {

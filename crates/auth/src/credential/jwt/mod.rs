@@ -1,0 +1,145 @@
+//! JSON web tokens (RFC 7519): somebody else has checked who it is, and signs it.
+//!
+//! An [`Issuer`] says whose signatures count, for what audience, and which claims mean what. The
+//! signature is checked by `jsonwebtoken` with aws-lc; the claims are checked here, so that every
+//! rule is visible: a claim that is there but not of the right shape is refused, never passed over.
+
+mod claims;
+mod keys;
+
+use std::path::PathBuf;
+
+use jsonwebtoken::{Header, Validation};
+use thiserror::Error;
+
+pub use claims::Claims;
+pub use jsonwebtoken::Algorithm;
+pub use keys::{KEY_FILE_BYTES_MAX, KeyError, Keys};
+
+/// The longest token that is looked at, in bytes.
+pub const TOKEN_BYTES_MAX: usize = 16 * 1024;
+
+/// Keys that are tried for a token that does not say which one it is signed by.
+const KEYS_TRIED_MAX: usize = 16;
+
+/// Somebody whose tokens are accepted, and under which conditions.
+#[derive(Clone, Debug)]
+pub struct Issuer {
+    /// What the claim `iss` must be; `None`: anything, or nothing.
+    pub issuer: Option<String>,
+    /// One of these must be in the claim `aud`; if there are none, a token must not have it.
+    pub audience: Vec<String>,
+    /// How much the clocks may differ, in seconds.
+    pub leeway_secs: u64,
+    /// The claim that is the user's name.
+    pub user_claim: String,
+    /// The zone that all its users are in; `None`: the one of the claim `zone`, or the default.
+    pub zone: Option<String>,
+    /// The keys that it signs by, with the algorithms that each may be used with.
+    pub keys: Keys,
+}
+
+/// Where the keys of an issuer are read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// A public key or certificate in PEM format, or the bytes of a secret for HS algorithms.
+    File(PathBuf),
+    /// A JSON Web Key Set (RFC 7517).
+    Jwks(PathBuf),
+}
+
+/// Why a token is refused. What the client is told does not say which it is.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum JwtError {
+    /// It is none, or longer than [`TOKEN_BYTES_MAX`].
+    #[error("it is no JSON web token")]
+    Malformed,
+    /// It is encrypted, or uses extensions that are not known.
+    #[error("its header asks for {0}, which is not supported")]
+    Unsupported(&'static str),
+    /// No key fits its header.
+    #[error("no key fits its header")]
+    UnknownKey,
+    /// The signature is wrong.
+    #[error("its signature is wrong")]
+    Signature,
+    /// A claim is missing or has a wrong shape.
+    #[error("its claim {0:?} is missing or not of the right shape")]
+    Claim(String),
+    /// It is for somebody else.
+    #[error("its audience is not this server")]
+    Audience,
+    /// It is from somebody else.
+    #[error("its issuer is not the one who is expected")]
+    Issuer,
+    /// It holds no more.
+    #[error("it has expired")]
+    Expired,
+    /// It does not hold yet.
+    #[error("it does not hold yet")]
+    NotYet,
+}
+
+/// Whether what somebody shows as a password looks like a JSON web token: three parts in base64,
+/// the first of which is a JSON object.
+#[must_use]
+pub fn is_jwt(shown: &[u8]) -> bool {
+    let is_text = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    // `{"` in base64.
+    shown.starts_with(b"eyJ")
+        && shown.len() <= TOKEN_BYTES_MAX
+        && shown.iter().filter(|byte| **byte == b'.').count() == 2
+        && shown.iter().all(is_text)
+}
+
+/// Checks a token against all issuers; `now_secs` is in seconds since 1970. The first issuer whose
+/// key made the signature decides.
+///
+/// # Errors
+/// The reason of the issuer that came furthest.
+pub fn verify(issuers: &[Issuer], token: &[u8], now_secs: u64) -> Result<Claims, JwtError> {
+    if !is_jwt(token) {
+        return Err(JwtError::Malformed);
+    }
+    keys::install();
+    let header = jsonwebtoken::decode_header(token).map_err(|_| JwtError::Malformed)?;
+    check_header(&header)?;
+    let mut error = JwtError::UnknownKey;
+    let mut tries = KEYS_TRIED_MAX;
+    for issuer in issuers {
+        for key in issuer.keys.fitting(&header) {
+            if tries == 0 {
+                return Err(error);
+            }
+            tries -= 1;
+            let mut validation = Validation::new(header.alg);
+            validation.required_spec_claims.clear();
+            validation.validate_exp = false;
+            validation.validate_aud = false;
+            let decoded = jsonwebtoken::decode::<claims::Object>(token, key, &validation);
+            match decoded {
+                Ok(data) => match Claims::check(&data.claims, issuer, now_secs) {
+                    Ok(claims) => return Ok(claims),
+                    Err(refused) => error = refused,
+                },
+                Err(_) if error == JwtError::UnknownKey => error = JwtError::Signature,
+                Err(_) => {}
+            }
+        }
+    }
+    Err(error)
+}
+
+/// What stands in a header but is not done here must not be passed over (RFC 7515, 4.1.11).
+fn check_header(header: &Header) -> Result<(), JwtError> {
+    if header.crit.is_some() {
+        return Err(JwtError::Unsupported("critical extensions"));
+    }
+    if header.enc.is_some() || header.zip.is_some() {
+        return Err(JwtError::Unsupported("encryption or compression"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
