@@ -115,6 +115,7 @@ fn main() {
     let shared = Shared {
         interest: Arc::new(InterestTable::new()),
         retained: Arc::new(MemoryStore::new(hasher.clone(), Bounds::default())),
+        persistent_sessions: Arc::default(),
     };
     let mut hub = Hub::new(ShardId(0), 1, hasher, shared, Arc::new(Settings::default()));
     let (mut batch, mut dirty) = (Batch::new(), Vec::new());

@@ -4,18 +4,36 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 
-use smallvec::SmallVec;
-use stentor_mqtt::{ConnAck, Packet, Properties, Property, PropertyBuf, ReasonCode};
+use stentor_mqtt::{ConnAck, Packet, Properties, Property, PropertyBuf, ReasonCode, Version};
 use stentor_session::{CloseReason, ConnectRequest, Limit, Local, SentAliases, Tick};
 
-use crate::deliver::pump;
 use crate::effects::Event;
 use crate::hub::{Hub, Timer};
 use crate::key::{LinkId, SessionKey, home_shard};
 use crate::rights::Identity;
-use crate::sessions::{Away, Flushing, Link, Live, Session};
+use crate::sessions::{Announced, Flushing, Link, Live, Session};
 
 impl Hub {
+    /// Whether there is room for the session that a client asks for. To be asked before
+    /// [`Hub::connect`]; a session that is there already always goes on.
+    ///
+    /// # Errors
+    /// Why the client has to be refused.
+    pub fn admit(&self, request: &ConnectRequest, identity: &Identity) -> Result<(), CloseReason> {
+        let settings = &self.settings;
+        let lasts = request.session_expiry_secs > 0 && settings.session_expiry_max_secs > 0;
+        if !lasts || self.sessions.persistent() < settings.sessions_max {
+            return Ok(());
+        }
+        // It makes no difference to the count whether an old one goes on or a new one replaces it.
+        let present = self.sessions.find(identity.zone, &request.client_id);
+        let present = present.and_then(|key| self.sessions.get(key));
+        if present.is_some_and(Session::is_persistent) {
+            return Ok(());
+        }
+        Err(CloseReason::Limit(Limit::Sessions))
+    }
+
     /// Connects a client whose log-in was accepted: takes its session over from an older
     /// connection or an absence, or starts a new one, and queues CONNACK and what the session
     /// owes. The client id's home must be this shard, or the client id empty.
@@ -43,22 +61,9 @@ impl Hub {
             .min(self.settings.session_expiry_max_secs);
         let live = self.live(now, link, &request);
         let key = present.unwrap_or_else(|| {
-            self.sessions.insert(Session {
-                generation: 0,
-                epoch: 0,
-                identity: Arc::clone(&identity),
-                client_id: request.client_id.as_str().into(),
-                expiry_secs,
-                link: Link::Away(Away {
-                    until: Tick::NEVER,
-                    will_at: Tick::NEVER,
-                    snapshots: None,
-                }),
-                subscriptions: SmallVec::new(),
-                outbound: None,
-                inbound: None,
-                will: None,
-            })
+            let identity = Arc::clone(&identity);
+            let session = Session::new(identity, &request.client_id, expiry_secs);
+            self.sessions.insert(session)
         });
         self.stats.connects += 1;
         self.stats.connected += 1;
@@ -72,10 +77,10 @@ impl Hub {
         });
         if let Some(session) = self.sessions.get_mut(key) {
             session.identity = identity;
-            session.expiry_secs = expiry_secs;
             session.will = request.will.take();
             session.attach(live);
         }
+        self.sessions.set_expiry(key, expiry_secs);
         self.arm_keep_alive(now, key);
         if self.acknowledge_connect(key, &request, assigned, session_present) {
             self.resume(now, key);
@@ -103,6 +108,7 @@ impl Hub {
                 .min(self.settings.in_flight_max)
                 .max(1),
             packet_bytes_max: request.packet_bytes_max,
+            announced: self.announced(request.version),
             since: now,
             last_seen: now,
             output: None,
@@ -121,6 +127,20 @@ impl Hub {
         live
     }
 
+    fn announced(&self, version: Version) -> Announced {
+        let settings = &self.settings;
+        let (receive_maximum, topic_alias_maximum) = if version.is_v5() {
+            (settings.receive_maximum, settings.topic_alias_maximum)
+        } else {
+            (u16::MAX, 0)
+        };
+        Announced {
+            packet_bytes_max: settings.packet_bytes_max,
+            receive_maximum,
+            topic_alias_maximum,
+        }
+    }
+
     /// Ends or keeps what the client id had before. Returns the session to go on with.
     fn settle_predecessor(
         &mut self,
@@ -132,21 +152,14 @@ impl Hub {
         let session = self.sessions.get(key)?;
         // Another user must not inherit what this one's session holds.
         let starts_new = request.clean_start || session.identity.user != identity.user;
+        let is_live = session.live().is_some();
         if starts_new {
-            if let Some(session) = self.sessions.get_mut(key) {
-                session.expiry_secs = 0;
-            }
-        } else if let Some(session) = self.sessions.get_mut(key)
-            && session.live().is_some()
-        {
+            self.sessions.set_expiry(key, 0);
+        } else if is_live {
             // The session goes on, whatever expiry the old connection had asked for.
-            session.expiry_secs = u32::MAX;
+            self.sessions.set_expiry(key, u32::MAX);
         }
-        if self
-            .sessions
-            .get(key)
-            .is_some_and(|session| session.live().is_some())
-        {
+        if is_live {
             self.close(now, key, CloseReason::Local(Local::TakenOver));
         }
         if starts_new {
@@ -168,7 +181,7 @@ impl Hub {
         let Some(session) = self.sessions.get_mut(key) else {
             return true;
         };
-        let (client_id, expiry_secs) = (session.client_id.clone(), session.expiry_secs);
+        let (client_id, expiry_secs) = (session.client_id.clone(), session.expiry_secs());
         let Link::Live(live) = &mut session.link else {
             return true;
         };
@@ -177,15 +190,16 @@ impl Hub {
             if expiry_secs != request.session_expiry_secs {
                 properties.push(Property::SessionExpiryInterval(expiry_secs));
             }
-            if settings.receive_maximum != u16::MAX {
-                properties.push(Property::ReceiveMaximum(settings.receive_maximum));
+            let announced = live.announced;
+            if announced.receive_maximum != u16::MAX {
+                properties.push(Property::ReceiveMaximum(announced.receive_maximum));
             }
-            properties.push(Property::MaximumPacketSize(settings.packet_bytes_max));
+            properties.push(Property::MaximumPacketSize(announced.packet_bytes_max));
             if assigned {
                 properties.push(Property::AssignedClientIdentifier(&client_id));
             }
-            if settings.topic_alias_maximum > 0 {
-                properties.push(Property::TopicAliasMaximum(settings.topic_alias_maximum));
+            if announced.topic_alias_maximum > 0 {
+                properties.push(Property::TopicAliasMaximum(announced.topic_alias_maximum));
             }
             if live.keep_alive_secs != request.keep_alive_secs {
                 properties.push(Property::ServerKeepAlive(live.keep_alive_secs));
@@ -211,10 +225,10 @@ impl Hub {
 
     /// Goes on where the session's last connection ended.
     fn resume(&mut self, now: Tick, key: SessionKey) {
-        let Some(session) = self.sessions.get_mut(key) else {
+        self.pump(now, key);
+        let Some(session) = self.sessions.get(key) else {
             return;
         };
-        pump(&mut self.outbox, &mut self.stats, now, key, session);
         for slot in session.shares() {
             self.member_changed(slot, true);
         }

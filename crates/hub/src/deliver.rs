@@ -8,15 +8,16 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 use stentor_mqtt::{PacketId, QoS};
-use stentor_session::{Delivery, Message, Outgoing, Resend, SubscriptionIds, Tick, Wire};
+use stentor_session::{Delivery, Message, Outbound, Outgoing, Resend, SubscriptionIds, Tick, Wire};
 
 use crate::effects::Event;
+use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
 use crate::outbox::Outbox;
 use crate::route::{Counter, Parcel, encode_wire};
 use crate::sessions::{Link, Live, Session};
-use crate::settings::SlowPolicy;
+use crate::settings::{Settings, SlowPolicy};
 use crate::stats::{LossCause, Stats};
 
 /// How one session gets one message.
@@ -55,9 +56,20 @@ impl Terms {
 enum Verdict {
     Taken,
     Lost(LossCause),
-    /// Policy `drop-oldest`: the topics of what was dropped.
-    Displaced(Vec<Box<str>>),
+    /// Older ones were dropped to make room, perhaps in vain.
+    Displaced(Vec<Lost>),
     Overrun,
+}
+
+/// Why a message was lost, and its topic.
+type Lost = (LossCause, Box<str>);
+
+/// What giving a message to one session needs besides the two.
+struct Till<'a> {
+    now: Tick,
+    outbox: &'a mut Outbox,
+    settings: &'a Settings,
+    stats: &'a mut Stats,
 }
 
 impl Counter<'_> {
@@ -71,37 +83,27 @@ impl Counter<'_> {
             slot,
             generation: session.generation,
         };
+        let mut till = Till {
+            now: self.now,
+            outbox: self.outbox,
+            settings: self.settings,
+            stats: self.stats,
+        };
         let verdict = if terms.qos == QoS::AtMostOnce {
             let Link::Live(live) = &mut session.link else {
                 // QoS 0 is for those who are there [MQTT-3.1.2-5].
                 return;
             };
-            give_now(
-                self.outbox,
-                self.settings,
-                self.stats,
-                parcel,
-                key,
-                live,
-                terms,
-            )
+            give_now(&mut till, parcel, key, live, terms)
         } else {
-            owe(
-                self.outbox,
-                self.settings,
-                self.stats,
-                parcel,
-                key,
-                session,
-                terms,
-            )
+            owe(&mut till, parcel, key, session, terms)
         };
         match verdict {
             Verdict::Taken => {}
             Verdict::Lost(cause) => self.lose(slot, parcel.message.topic(), cause),
-            Verdict::Displaced(topics) => {
-                for topic in topics {
-                    self.lose(slot, &topic, LossCause::DropOldest);
+            Verdict::Displaced(lost) => {
+                for (cause, topic) in lost {
+                    self.lose(slot, &topic, cause);
                 }
             }
             Verdict::Overrun => self.overrun.push(key),
@@ -126,9 +128,7 @@ impl Counter<'_> {
 /// QoS 0: into the socket's queue, if it fits.
 #[inline]
 fn give_now(
-    outbox: &mut Outbox,
-    settings: &crate::Settings,
-    stats: &mut Stats,
+    till: &mut Till<'_>,
     parcel: &mut Parcel<'_>,
     key: SessionKey,
     live: &mut Live,
@@ -143,24 +143,24 @@ fn give_now(
     let wire = Rc::clone(wire);
     let len = wire.encoded.wire_len();
     let mut verdict = Verdict::Taken;
-    if live.queued_bytes() + len > settings.queue_bytes_max {
-        match parcel.policy(settings, QoS::AtMostOnce) {
+    if live.queued_bytes() + len > till.settings.queue_bytes_max {
+        match parcel.policy(till.settings, QoS::AtMostOnce) {
             SlowPolicy::DropNewest => return Verdict::Lost(LossCause::DropNewest),
             SlowPolicy::Disconnect => return Verdict::Overrun,
             SlowPolicy::DropOldest => {
-                let bytes = settings.queue_bytes_max.saturating_sub(len);
+                let bytes = till.settings.queue_bytes_max.saturating_sub(len);
                 let mut dropped = make_room(live, bytes);
                 if live.queued_bytes() > bytes {
-                    dropped.push(parcel.message.topic().into());
+                    dropped.push((LossCause::DropOldest, parcel.message.topic().into()));
                     return Verdict::Displaced(dropped);
                 }
                 verdict = Verdict::Displaced(dropped);
             }
         }
     }
-    stats.publishes_sent += 1;
-    stats.publish_bytes_sent += parcel.message.payload().len() as u64;
-    outbox.publish(
+    till.stats.publishes_sent += 1;
+    till.stats.publish_bytes_sent += parcel.message.payload().len() as u64;
+    till.outbox.publish(
         key,
         live,
         Outgoing::new(wire, QoS::AtMostOnce, terms.retain, false, None),
@@ -168,15 +168,15 @@ fn give_now(
     verdict
 }
 
-/// Drops the oldest queued messages until at most `bytes` wait, as far as possible; returns their
-/// topics.
-fn make_room(live: &mut Live, bytes: usize) -> Vec<Box<str>> {
+/// Drops the oldest queued messages until at most `bytes` wait, as far as possible.
+fn make_room(live: &mut Live, bytes: usize) -> Vec<Lost> {
     let mut dropped = Vec::new();
     if let Some(output) = &mut live.output {
         while output.bytes() > bytes
             && let Some(outgoing) = output.drop_oldest()
         {
-            dropped.push(outgoing.wire.encoded.topic().into());
+            let topic = outgoing.wire.encoded.topic().into();
+            dropped.push((LossCause::DropOldest, topic));
         }
     }
     dropped
@@ -184,9 +184,7 @@ fn make_room(live: &mut Live, bytes: usize) -> Vec<Box<str>> {
 
 /// QoS 1 and 2: owed until it is acknowledged.
 fn owe(
-    outbox: &mut Outbox,
-    settings: &crate::Settings,
-    stats: &mut Stats,
+    till: &mut Till<'_>,
     parcel: &mut Parcel<'_>,
     key: SessionKey,
     session: &mut Session,
@@ -194,104 +192,125 @@ fn owe(
 ) -> Verdict {
     let outbound = session.outbound.get_or_insert_default();
     let waiting = outbound.waiting_bytes() + parcel.message.cost();
-    if let Link::Live(live) = &mut session.link {
-        let queued = live.queued_bytes();
-        if queued + waiting <= settings.queue_bytes_max {
-            let delivery = terms.delivery(parcel.message);
-            if let Some(packet_id) = outbound.send(live.window, &delivery) {
-                let wire = parcel.wire(live.version, true, &terms.ids);
-                let Some(wire) = wire.filter(|wire| fits(live, wire)).map(Rc::clone) else {
-                    outbound.discard(packet_id);
-                    return Verdict::Lost(LossCause::PacketTooLarge);
-                };
-                stats.publishes_sent += 1;
-                stats.publish_bytes_sent += parcel.message.payload().len() as u64;
-                let outgoing = Outgoing::new(wire, terms.qos, terms.retain, false, Some(packet_id));
-                outbox.publish(key, live, outgoing);
-                return Verdict::Taken;
-            }
-        }
+    if let Link::Live(live) = &mut session.link
+        && live.queued_bytes() + waiting <= till.settings.queue_bytes_max
+        && let Some(packet_id) = outbound.send(live.window, &terms.delivery(parcel.message))
+    {
+        let wire = parcel.wire(live.version, true, &terms.ids);
+        let Some(wire) = wire.filter(|wire| fits(live, wire)).map(Rc::clone) else {
+            outbound.discard(packet_id);
+            return Verdict::Lost(LossCause::PacketTooLarge);
+        };
+        till.stats.publishes_sent += 1;
+        till.stats.publish_bytes_sent += parcel.message.payload().len() as u64;
+        let outgoing = Outgoing::new(wire, terms.qos, terms.retain, false, Some(packet_id));
+        till.outbox.publish(key, live, outgoing);
+        return Verdict::Taken;
     }
-    let mut verdict = Verdict::Taken;
+    keep_waiting(till, parcel.message, session, terms)
+}
+
+/// Above QoS 0, and neither the window nor the socket takes it now: it waits, if there is room.
+fn keep_waiting(
+    till: &Till<'_>,
+    message: &Arc<Message>,
+    session: &mut Session,
+    terms: &Terms,
+) -> Verdict {
+    let settings = till.settings;
     let queued = session.live().map_or(0, Live::queued_bytes);
     let is_live = session.live().is_some();
-    let Some(outbound) = &mut session.outbound else {
-        return Verdict::Taken;
-    };
-    let fits = |outbound: &stentor_session::Outbound| {
-        queued + outbound.waiting_bytes() + parcel.message.cost() <= settings.queue_bytes_max
+    let outbound = session.outbound.get_or_insert_default();
+    let fits = |outbound: &Outbound| {
+        queued + outbound.waiting_bytes() + message.cost() <= settings.queue_bytes_max
             && outbound.waiting_len() < settings.queue_messages_max
     };
+    let mut lost = Vec::new();
     if !fits(outbound) {
-        match settings.slow_policy(parcel.message.topic(), terms.qos) {
+        // What nobody wants any more goes first.
+        let mut expired = |topic: &str| lost.push((LossCause::Expired, topic.into()));
+        outbound.drop_expired_waiting(till.now, &mut expired);
+    }
+    if !fits(outbound) {
+        match settings.slow_policy(message.topic(), terms.qos) {
             SlowPolicy::Disconnect if is_live => {
-                outbound.wait(terms.delivery(parcel.message));
+                outbound.wait(terms.delivery(message));
                 return Verdict::Overrun;
             }
             SlowPolicy::DropNewest | SlowPolicy::Disconnect => {
-                return Verdict::Lost(LossCause::DropNewest);
+                lost.push((LossCause::DropNewest, message.topic().into()));
+                return Verdict::Displaced(lost);
             }
             SlowPolicy::DropOldest => {
-                let mut dropped = Vec::new();
                 while !fits(outbound) {
                     let oldest = outbound.drop_oldest_waiting();
-                    let message = oldest.as_ref().map_or(parcel.message, |d| &d.message);
-                    dropped.push(message.topic().into());
+                    let dropped = oldest.as_ref().map_or(message, |d| &d.message);
+                    lost.push((LossCause::DropOldest, dropped.topic().into()));
                     if oldest.is_none() {
-                        return Verdict::Displaced(dropped);
+                        return Verdict::Displaced(lost);
                     }
                 }
-                verdict = Verdict::Displaced(dropped);
             }
         }
     }
-    outbound.wait(terms.delivery(parcel.message));
-    verdict
+    outbound.wait(terms.delivery(message));
+    if lost.is_empty() {
+        Verdict::Taken
+    } else {
+        Verdict::Displaced(lost)
+    }
 }
 
-/// Sends what a session owes and its window allows: first what has to be sent again, then what
-/// waits. Called when a connection begins and whenever a packet id becomes free.
-pub(crate) fn pump(
-    outbox: &mut Outbox,
-    stats: &mut Stats,
-    now: Tick,
-    key: SessionKey,
-    session: &mut Session,
-) {
-    let (Link::Live(live), Some(outbound)) = (&mut session.link, &mut session.outbound) else {
-        return;
-    };
-    let window = live.window;
-    while let Some(resend) = outbound.resend(window) {
-        match resend {
-            Resend::Publish(packet_id, delivery) => {
-                if let Some(outgoing) = outgoing(live, delivery, packet_id, true) {
-                    stats.publishes_sent += 1;
-                    outbox.publish(key, live, outgoing);
-                } else {
-                    // The client takes smaller packets than it did before.
-                    outbound.discard(packet_id);
-                    stats.publishes_dropped += 1;
+impl Hub {
+    /// Sends what a session owes and its window allows: first what has to be sent again, then what
+    /// waits. Called when a connection begins and whenever a packet id becomes free.
+    pub(crate) fn pump(&mut self, now: Tick, key: SessionKey) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let (Link::Live(live), Some(outbound)) = (&mut session.link, &mut session.outbound) else {
+            return;
+        };
+        let window = live.window;
+        let mut lose = |cause| {
+            self.stats.publishes_dropped += 1;
+            self.losses.record_many(cause, 1);
+        };
+        while let Some(resend) = outbound.resend(window) {
+            match resend {
+                Resend::Publish(packet_id, delivery) => {
+                    if let Some(outgoing) = outgoing(live, delivery, packet_id, true) {
+                        self.stats.publishes_sent += 1;
+                        self.outbox.publish(key, live, outgoing);
+                    } else {
+                        // The client takes smaller packets than it did before.
+                        outbound.discard(packet_id);
+                        lose(LossCause::PacketTooLarge);
+                    }
+                }
+                Resend::PubRel(packet_id) => {
+                    let pubrel = crate::receive::pubrel(packet_id);
+                    self.outbox.packet(key, live, &pubrel);
                 }
             }
-            Resend::PubRel(packet_id) => {
-                outbox.packet(key, live, &crate::receive::pubrel(packet_id));
-            }
         }
-    }
-    while let Some((packet_id, delivery)) = outbound.advance(window) {
-        let outgoing = outgoing(live, &delivery, packet_id, false);
-        let Some(outgoing) = outgoing.filter(|_| !delivery.message.is_expired(now)) else {
+        while let Some((packet_id, delivery)) = outbound.advance(window) {
+            let cause = if delivery.message.is_expired(now) {
+                LossCause::Expired
+            } else if let Some(outgoing) = outgoing(live, &delivery, packet_id, false) {
+                self.stats.publishes_sent += 1;
+                self.stats.publish_bytes_sent += delivery.message.payload().len() as u64;
+                self.outbox.publish(key, live, outgoing);
+                continue;
+            } else {
+                LossCause::PacketTooLarge
+            };
             outbound.discard(packet_id);
-            stats.publishes_dropped += 1;
-            continue;
-        };
-        stats.publishes_sent += 1;
-        stats.publish_bytes_sent += delivery.message.payload().len() as u64;
-        outbox.publish(key, live, outgoing);
-    }
-    if outbound.is_empty() {
-        session.outbound = None;
+            lose(cause);
+        }
+        if outbound.is_empty() {
+            session.outbound = None;
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
 
 use stentor_session::{Message, Tick, Wheel};
 use stentor_topic::{Index, Subscriber, TopicHasher, Zone};
@@ -25,6 +26,8 @@ pub struct Shared {
     pub interest: Arc<InterestTable>,
     /// The last message of each topic.
     pub retained: Arc<dyn Retained>,
+    /// How many sessions outlive their connection, for [`Settings::sessions_max`].
+    pub persistent_sessions: Arc<AtomicU64>,
 }
 
 /// A shard's brain: owns the sessions whose home it is, routes messages between them, and says
@@ -89,7 +92,7 @@ impl Hub {
             retained: shared.retained,
             interest: Interest::new(shared.interest, hasher.clone(), shard.0, shards),
             index: Index::new(hasher.clone()),
-            sessions: Sessions::new(hasher.clone()),
+            sessions: Sessions::new(hasher.clone(), shared.persistent_sessions),
             shares: Shares::default(),
             timers: Wheel::new(Tick::ZERO),
             outbox: Outbox::default(),
@@ -118,7 +121,7 @@ impl Hub {
     /// Something from another shard's ring.
     pub fn apply(&mut self, now: Tick, item: MeshItem) {
         match item {
-            MeshItem::Publish(message) => self.route_here(&message),
+            MeshItem::Publish(message) => self.route_here(now, &message),
             MeshItem::Share {
                 name,
                 message,

@@ -88,7 +88,7 @@ fn info(key: SessionKey, session: &Session) -> ClientInfo {
         client_id: session.client_id.clone(),
         user: session.identity.user.clone(),
         connection,
-        expiry_secs: session.expiry_secs,
+        expiry_secs: session.expiry_secs(),
         subscriptions: session.subscriptions.len(),
         in_flight: session
             .outbound

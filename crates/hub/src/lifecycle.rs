@@ -121,6 +121,7 @@ impl Hub {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
+        let expiry_secs = session.expiry_secs();
         let Link::Live(live) = &mut session.link else {
             return;
         };
@@ -148,7 +149,7 @@ impl Hub {
                 session.inbound = None;
             }
         }
-        let until = match session.expiry_secs {
+        let until = match expiry_secs {
             u32::MAX => Tick::NEVER,
             secs => now.after_secs(secs),
         };
@@ -177,7 +178,7 @@ impl Hub {
         };
         if away.until <= now {
             let client_id = session.client_id.clone();
-            if session.expiry_secs > 0 {
+            if session.is_persistent() {
                 self.stats.expired += 1;
                 self.effects
                     .events

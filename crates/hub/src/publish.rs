@@ -61,11 +61,10 @@ impl Hub {
         let Some(session) = self.sessions.get_mut(key) else {
             return Arrival::TooMany;
         };
-        let receive_maximum = match &session.link {
-            // 3.x has no way to tell a client of a receive maximum.
-            Link::Live(live) if live.version.is_v5() => self.settings.receive_maximum,
-            _ => u16::MAX,
+        let Some(live) = session.live() else {
+            return Arrival::TooMany;
         };
+        let receive_maximum = live.announced.receive_maximum;
         match (receipt, &mut session.inbound) {
             (Receipt::PubAck(_), Some(inbound)) if inbound.is_full(receive_maximum) => {
                 Arrival::TooMany
@@ -98,7 +97,9 @@ impl Hub {
         let Some(alias) = publish.properties.topic_alias() else {
             return Ok(f(self, publish.topic));
         };
-        let maximum = self.settings.topic_alias_maximum;
+        let session = self.sessions.get(key);
+        let live = session.and_then(|session| session.live());
+        let maximum = live.map_or(0, |live| live.announced.topic_alias_maximum);
         // The table leaves the session while the topic is borrowed from it.
         let mut aliases = self.take_aliases(key).unwrap_or_default();
         let result = aliases

@@ -5,7 +5,6 @@ use stentor_mqtt::{
 };
 use stentor_session::{Acked, CloseReason, Remote, Tick, Violation, malformed};
 
-use crate::deliver::pump;
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::sessions::Link;
@@ -42,7 +41,7 @@ impl Hub {
                 return input.len();
             }
             let rest = input.get(consumed..).unwrap_or_default();
-            let frame = match frame(rest, self.settings.packet_bytes_max) {
+            let frame = match frame(rest, live.announced.packet_bytes_max) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return consumed,
                 Err(error) => {
@@ -136,7 +135,7 @@ impl Hub {
         };
         // An acknowledgement of something unknown is no violation: it may be a late repetition.
         if apply(outbound) == Acked::Complete {
-            pump(&mut self.outbox, &mut self.stats, now, key, session);
+            self.pump(now, key);
             self.continue_snapshots(now, key);
         }
     }
@@ -197,14 +196,16 @@ impl Hub {
         key: SessionKey,
         disconnect: &Disconnect<'_>,
     ) -> Result<(), CloseReason> {
-        let Some(session) = self.sessions.get_mut(key) else {
+        let Some(session) = self.sessions.get(key) else {
             return Ok(());
         };
         if let Some(expiry_secs) = disconnect.properties.session_expiry() {
-            if session.expiry_secs == 0 && expiry_secs != 0 {
+            // Where sessions never last, it may have asked for more in CONNECT.
+            let max = self.settings.session_expiry_max_secs;
+            if !session.is_persistent() && expiry_secs != 0 && max != 0 {
                 return Err(CloseReason::Violation(Violation::SessionExpiry));
             }
-            session.expiry_secs = expiry_secs.min(self.settings.session_expiry_max_secs);
+            self.sessions.set_expiry(key, expiry_secs.min(max));
         }
         // The caller closes; a reason other than 0 keeps the will.
         Err(CloseReason::Remote(

@@ -111,7 +111,7 @@ pub(crate) fn encode_wire(
 impl Hub {
     /// To everybody, on this shard and on the others.
     pub(crate) fn route(&mut self, now: Tick, message: &Arc<Message>) {
-        let shares = self.route_locally(message);
+        let shares = self.route_locally(now, message);
         for share in shares {
             self.deliver_shared(now, share, message);
         }
@@ -127,12 +127,12 @@ impl Hub {
 
     /// To the subscribers of this shard, for a message that another shard took. That one serves
     /// the shared subscriptions.
-    pub(crate) fn route_here(&mut self, message: &Arc<Message>) {
-        let _ = self.route_locally(message);
+    pub(crate) fn route_here(&mut self, now: Tick, message: &Arc<Message>) {
+        let _ = self.route_locally(now, message);
     }
 
     /// Delivers to the ordinary subscribers here; returns the shared subscriptions that match.
-    fn route_locally(&mut self, message: &Arc<Message>) -> SmallVec<[u32; 2]> {
+    fn route_locally(&mut self, now: Tick, message: &Arc<Message>) -> SmallVec<[u32; 2]> {
         let topic = message.topic();
         let hash = self.hasher.hash(message.zone, topic);
         let mut filters: SmallVec<[(FilterId, &[Subscriber]); 4]> = SmallVec::new();
@@ -144,6 +144,7 @@ impl Hub {
         let shard = self.shard;
         let lists = filters.iter().map(|(_, subscribers)| *subscribers);
         let mut counter = Counter {
+            now,
             sessions: &mut self.sessions,
             outbox: &mut self.outbox,
             settings: &self.settings,
@@ -158,6 +159,7 @@ impl Hub {
 
 /// The parts of a hub that handing out a message changes.
 pub(crate) struct Counter<'h> {
+    pub(crate) now: Tick,
     pub(crate) sessions: &'h mut crate::sessions::Sessions,
     pub(crate) outbox: &'h mut crate::outbox::Outbox,
     pub(crate) settings: &'h Settings,

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashTable;
 use slab::Slab;
@@ -25,7 +26,10 @@ pub(crate) struct Session {
     pub(crate) epoch: u32,
     pub(crate) identity: Arc<Identity>,
     pub(crate) client_id: Box<str>,
-    pub(crate) expiry_secs: u32,
+    /// Seconds that it outlives its connection. Changed by [`Sessions::set_expiry`] only.
+    expiry_secs: u32,
+    /// Bytes of the filters that it subscribes to, as it wrote them.
+    pub(crate) filter_bytes: u32,
     pub(crate) link: Link,
     pub(crate) subscriptions: SmallVec<[SubscriptionRef; 2]>,
     pub(crate) outbound: Option<Box<Outbound>>,
@@ -50,10 +54,24 @@ pub(crate) struct Live {
     /// How many messages may be in flight to the client: the smaller of its limit and ours.
     pub(crate) window: u16,
     pub(crate) packet_bytes_max: u32,
+    pub(crate) announced: Announced,
     pub(crate) since: Tick,
     pub(crate) last_seen: Tick,
     pub(crate) output: Option<Box<Output>>,
     pub(crate) extras: Option<Box<Extras>>,
+}
+
+/// What a connection's CONNACK said of the server's limits. It holds for as long as the
+/// connection does, whatever a reload changes: the client keeps to what it was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Announced {
+    /// The largest packet that the client may send, in bytes.
+    pub(crate) packet_bytes_max: u32,
+    /// QoS 1 and 2 messages that it may have under way. 3.x is told of no maximum: then it is
+    /// the number of packet ids.
+    pub(crate) receive_maximum: u16,
+    /// The highest topic alias that it may use.
+    pub(crate) topic_alias_maximum: u16,
 }
 
 /// What few connections need.
@@ -105,8 +123,52 @@ pub(crate) struct Away {
 }
 
 impl Session {
+    /// One that is new: nothing is subscribed, nothing is owed, and nobody is there.
+    pub(crate) fn new(identity: Arc<Identity>, client_id: &str, expiry_secs: u32) -> Self {
+        let (until, will_at) = (Tick::NEVER, Tick::NEVER);
+        let away = Away {
+            until,
+            will_at,
+            snapshots: None,
+        };
+        Self {
+            generation: 0,
+            epoch: 0,
+            identity,
+            client_id: client_id.into(),
+            expiry_secs,
+            filter_bytes: 0,
+            link: Link::Away(away),
+            subscriptions: SmallVec::new(),
+            outbound: None,
+            inbound: None,
+            will: None,
+        }
+    }
+
+    pub(crate) const fn expiry_secs(&self) -> u32 {
+        self.expiry_secs
+    }
+
+    /// Whether it outlives its connection.
+    pub(crate) const fn is_persistent(&self) -> bool {
+        self.expiry_secs > 0
+    }
+
     pub(crate) fn zone(&self) -> Zone {
         self.identity.zone
+    }
+
+    /// Adds a subscription to a filter of so many bytes.
+    pub(crate) fn subscribed(&mut self, subscription: SubscriptionRef, bytes: usize) {
+        self.subscriptions.push(subscription);
+        // A filter has at most 65,535 bytes, and the limit keeps the sum far from 4 GiB.
+        self.filter_bytes = self.filter_bytes.saturating_add(bytes as u32);
+    }
+
+    /// A subscription to a filter of so many bytes is gone.
+    pub(crate) const fn unsubscribed(&mut self, bytes: usize) {
+        self.filter_bytes = self.filter_bytes.saturating_sub(bytes as u32);
     }
 
     /// The shared subscriptions of which it is a member, by their slots: a list of its own, so
@@ -175,11 +237,14 @@ pub(crate) struct Sessions {
     slots: Slab<Session>,
     by_client: HashTable<u32>,
     generations: u32,
+    /// Sessions of all shards that outlive their connection.
+    persistent: Arc<AtomicU64>,
 }
 
 impl Sessions {
-    pub(crate) fn new(hasher: TopicHasher) -> Self {
+    pub(crate) fn new(hasher: TopicHasher, persistent: Arc<AtomicU64>) -> Self {
         Self {
+            persistent,
             hasher,
             slots: Slab::new(),
             by_client: HashTable::new(),
@@ -196,6 +261,8 @@ impl Sessions {
         self.generations = self.generations.wrapping_add(1);
         session.generation = self.generations;
         let generation = session.generation;
+        let persistent = u64::from(session.is_persistent());
+        self.persistent.fetch_add(persistent, Ordering::Relaxed);
         let hash = self.hasher.hash(session.zone(), &session.client_id);
         // A slab of more than 2^32 sessions does not fit into memory.
         let slot = u32::try_from(self.slots.insert(session)).unwrap_or(u32::MAX);
@@ -214,7 +281,27 @@ impl Sessions {
         if let Ok(entry) = self.by_client.find_entry(hash, |slot| *slot == key.slot) {
             entry.remove();
         }
-        self.slots.try_remove(key.slot as usize)
+        let session = self.slots.try_remove(key.slot as usize)?;
+        let persistent = u64::from(session.is_persistent());
+        self.persistent.fetch_sub(persistent, Ordering::Relaxed);
+        Some(session)
+    }
+
+    /// How many sessions of all shards outlive their connection.
+    pub(crate) fn persistent(&self) -> u64 {
+        self.persistent.load(Ordering::Relaxed)
+    }
+
+    /// Sets how long a session outlives its connection, in seconds.
+    pub(crate) fn set_expiry(&mut self, key: SessionKey, expiry_secs: u32) {
+        let count = Arc::clone(&self.persistent);
+        let Some(session) = self.get_mut(key) else {
+            return;
+        };
+        let was = u64::from(session.is_persistent());
+        session.expiry_secs = expiry_secs;
+        count.fetch_add(u64::from(session.is_persistent()), Ordering::Relaxed);
+        count.fetch_sub(was, Ordering::Relaxed);
     }
 
     pub(crate) fn find(&self, zone: Zone, client_id: &str) -> Option<SessionKey> {
@@ -265,5 +352,16 @@ impl Sessions {
                 session,
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A part of the memory that an idle connection costs.
+    #[test]
+    fn a_session_is_small() {
+        assert!(size_of::<Session>() <= 160, "{}", size_of::<Session>());
     }
 }

@@ -1,4 +1,5 @@
-//! Limits and policies. Replaced as a whole on reload.
+//! Limits and policies. Replaced as a whole on reload; what a CONNACK announced stays as it was
+//! for that connection.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -57,8 +58,13 @@ pub struct Settings {
     pub queue_bytes_max: usize,
     /// Messages above QoS 0 that may wait for one client.
     pub queue_messages_max: usize,
+    /// Sessions of all shards that outlive their connection. Shards that let clients in at the
+    /// same moment can exceed it by one each.
+    pub sessions_max: u64,
     /// Subscriptions of one client.
     pub subscriptions_max: usize,
+    /// Bytes of the topic filters of one client, as it wrote them.
+    pub subscription_bytes_max: usize,
     /// Levels of a topic name or filter.
     pub topic_levels_max: usize,
     /// The longest time a session may outlive its connection, in seconds; `u32::MAX`: for ever.
@@ -81,7 +87,9 @@ impl Default for Settings {
             sent_alias_maximum: 16,
             queue_bytes_max: 8 << 20,
             queue_messages_max: 100_000,
+            sessions_max: u64::MAX,
             subscriptions_max: 100_000,
+            subscription_bytes_max: 16 << 20,
             topic_levels_max: 128,
             session_expiry_max_secs: u32::MAX,
             keep_alive_max_secs: 0,

@@ -41,6 +41,13 @@ pub struct ShareName {
     pub filter: Box<str>,
 }
 
+impl ShareName {
+    /// The bytes of a subscription to it, as a client writes it.
+    fn text_len(&self) -> usize {
+        "$share//".len() + self.group.len() + self.filter.len()
+    }
+}
+
 #[derive(Debug)]
 struct Share {
     name: Arc<ShareName>,
@@ -90,6 +97,12 @@ impl Shares {
             .map_or_else(String::new, |share| {
                 format!("$share/{}/{}", share.name.group, share.name.filter)
             })
+    }
+
+    /// How many bytes that is.
+    pub(crate) fn text_len(&self, slot: u32) -> usize {
+        let name = self.slots.get(slot as usize).map(|share| &share.name);
+        name.map_or(0, |name| name.text_len())
     }
 
     /// All of them, with the number of members on this shard.
@@ -207,7 +220,7 @@ impl Hub {
             *old = options;
             return;
         }
-        session.subscriptions.push(subscription);
+        session.subscribed(subscription, share.name.text_len());
         share.members.push((key.slot, options));
         self.stats.subscriptions += 1;
         self.adjust_share(slot, |count| count.live += 1);
@@ -345,12 +358,13 @@ impl Hub {
         let ids = [options.id()];
         let ids = if ids == [0] { &[][..] } else { &ids[..] };
         let terms = Terms::new(message, options, ids, share.number);
-        self.counter()
+        self.counter(now)
             .hand_over(&mut Parcel::new(message), member, &terms);
     }
 
-    pub(crate) fn counter(&mut self) -> Counter<'_> {
+    pub(crate) fn counter(&mut self, now: Tick) -> Counter<'_> {
         Counter {
+            now,
             sessions: &mut self.sessions,
             outbox: &mut self.outbox,
             settings: &self.settings,

@@ -112,7 +112,7 @@ impl Hub {
             let zone = session.zone();
             let found = self.retained.get(zone, wanted.filter, wanted.mark, now);
             if let Some(message) = found {
-                self.send_retained(key, wanted.options, &message);
+                self.send_retained(now, key, wanted.options, &message);
             }
             return;
         }
@@ -167,7 +167,7 @@ impl Hub {
             Walk::Done
         };
         for message in found.drain(..) {
-            self.send_retained(key, snapshot.options, &message);
+            self.send_retained(now, key, snapshot.options, &message);
         }
         self.found = found;
         if let Some(session) = self.sessions.get_mut(key) {
@@ -188,7 +188,13 @@ impl Hub {
             .is_some_and(|snapshots| !snapshots.is_empty())
     }
 
-    fn send_retained(&mut self, key: SessionKey, options: Options, message: &Arc<Message>) {
+    fn send_retained(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        options: Options,
+        message: &Arc<Message>,
+    ) {
         // No-local [MQTT-3.8.3-3] makes no difference between retained and live.
         if options.no_local() && is_own(self.sessions.get(key), self.shard, message) {
             return;
@@ -198,7 +204,7 @@ impl Hub {
         let mut terms = Terms::new(message, options, ids, 0);
         // Sent because of a subscription: RETAIN is set [MQTT-3.3.1-8].
         terms.retain = true;
-        self.counter()
+        self.counter(now)
             .hand_over(&mut Parcel::new(message), key.slot, &terms);
     }
 }

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use hashbrown::HashSet;
 use smallvec::SmallVec;
 use stentor_mqtt::{
     Packet, Properties, QoS, ReasonCode, RetainHandling, SubAck, Subscribe, SubscribeOptions,
@@ -19,13 +20,16 @@ use crate::sessions::Link;
 use crate::snapshot::Wanted;
 
 /// A subscription as its session remembers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SubscriptionRef {
     /// An ordinary one.
     Filter(FilterId),
     /// Membership in a shared one, by its slot.
     Share(u32),
 }
+
+/// The subscriptions that an UNSUBSCRIBE has ended.
+type Gone = HashSet<SubscriptionRef, foldhash::fast::FixedState>;
 
 /// What one element of a SUBSCRIBE led to.
 struct Granted<'a> {
@@ -120,7 +124,9 @@ impl Hub {
         }
         let zone = session.zone();
         let granted = Options::new(options, id);
-        let is_full = session.subscriptions.len() >= self.settings.subscriptions_max;
+        let bytes = session.filter_bytes as usize + text.len();
+        let is_full = session.subscriptions.len() >= self.settings.subscriptions_max
+            || bytes > self.settings.subscription_bytes_max;
         if is_full && self.find_subscription(key, zone, share, filter).is_none() {
             return refuse(ReasonCode::QuotaExceeded);
         }
@@ -165,9 +171,7 @@ impl Hub {
         self.interest.raise(zone, filter);
         self.stats.subscriptions += 1;
         if let Some(session) = self.sessions.get_mut(key) {
-            session
-                .subscriptions
-                .push(SubscriptionRef::Filter(inserted.id));
+            session.subscribed(SubscriptionRef::Filter(inserted.id), filter.len());
         }
         (inserted.id, true)
     }
@@ -208,14 +212,20 @@ impl Hub {
     }
 
     pub(crate) fn on_unsubscribe(&mut self, key: SessionKey, unsubscribe: &Unsubscribe<'_>) {
+        let mut gone = HashSet::default();
         let reasons: Vec<u8> = unsubscribe
             .filters
             .iter()
-            .map(|filter| self.unsubscribe_one(key, filter) as u8)
+            .map(|filter| self.unsubscribe_one(key, filter, &mut gone) as u8)
             .collect();
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
+        // In one pass, for the packet may name them all.
+        if !gone.is_empty() {
+            let subscriptions = &mut session.subscriptions;
+            subscriptions.retain(|subscription| !gone.contains(subscription));
+        }
         let Link::Live(live) = &mut session.link else {
             return;
         };
@@ -227,7 +237,8 @@ impl Hub {
         self.outbox.packet(key, live, &packet);
     }
 
-    fn unsubscribe_one(&mut self, key: SessionKey, text: &str) -> ReasonCode {
+    /// Ends one subscription; it stays in the session's own list, and stands in `gone`.
+    fn unsubscribe_one(&mut self, key: SessionKey, text: &str, gone: &mut Gone) -> ReasonCode {
         let Ok(Subscription { share, filter }) = Subscription::parse(text) else {
             return ReasonCode::TopicFilterInvalid;
         };
@@ -236,24 +247,16 @@ impl Hub {
         };
         let zone = session.zone();
         let found = self.find_subscription(key, zone, share, filter);
-        let Some(found) = found else {
+        let Some(found) = found.filter(|found| gone.insert(*found)) else {
             return ReasonCode::NoSubscriptionExisted;
         };
-        if let Some(session) = self.sessions.get_mut(key) {
-            if let Some(at) = session
-                .subscriptions
-                .iter()
-                .position(|known| *known == found)
-            {
-                session.subscriptions.swap_remove(at);
-            }
-            // What is left of a snapshot is not wanted any more.
-            if let SubscriptionRef::Filter(id) = found
-                && let Some(live) = session.live_mut()
-                && let Some(snapshots) = live.snapshots()
-            {
-                snapshots.cancel(id);
-            }
+        // What is left of a snapshot is not wanted any more.
+        if let SubscriptionRef::Filter(id) = found
+            && let Some(session) = self.sessions.get_mut(key)
+            && let Some(live) = session.live_mut()
+            && let Some(snapshots) = live.snapshots()
+        {
+            snapshots.cancel(id);
         }
         self.drop_subscription(key, found, true);
         ReasonCode::Success
@@ -267,13 +270,22 @@ impl Hub {
         was_live: bool,
     ) {
         self.stats.subscriptions = self.stats.subscriptions.saturating_sub(1);
-        match subscription {
+        let bytes = match subscription {
             SubscriptionRef::Filter(id) => {
                 let (zone, filter) = self.index.filter(id);
+                let bytes = filter.len();
                 self.interest.lower(zone, filter);
                 self.index.remove(id, key.slot);
+                bytes
             }
-            SubscriptionRef::Share(slot) => self.leave_share(slot, key.slot, was_live),
+            SubscriptionRef::Share(slot) => {
+                let bytes = self.shares.text_len(slot);
+                self.leave_share(slot, key.slot, was_live);
+                bytes
+            }
+        };
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.unsubscribed(bytes);
         }
     }
 

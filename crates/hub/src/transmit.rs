@@ -5,6 +5,7 @@ use stentor_session::{Batch, Flush, Tick};
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::sessions::{Flushing, Link};
+use crate::stats::LossCause;
 
 /// What one flush writes at most, so that no client holds up the others.
 const FLUSH_BYTES: usize = 64 * 1024;
@@ -34,7 +35,7 @@ impl Hub {
         &mut self,
         now: Tick,
         key: SessionKey,
-        batch: &Batch,
+        batch: &mut Batch,
         written: usize,
     ) -> Flush {
         let Some(Link::Live(live)) = self.sessions.get_mut(key).map(|session| &mut session.link)
@@ -55,10 +56,32 @@ impl Hub {
             Flush::More => self.outbox.dirty.push(key),
             Flush::Blocked => live.flushing = Flushing::Blocked,
         }
-        if live.extras.is_some() && self.has_snapshots(key) {
+        let has_extras = live.extras.is_some();
+        if batch.expired().next().is_some() {
+            self.forget_expired(now, key, batch);
+        }
+        if has_extras && self.has_snapshots(key) {
             self.continue_snapshots(now, key);
         }
         flush
+    }
+
+    /// Messages that expired before they were sent are lost; their packet ids are free, and what
+    /// waits for one goes out.
+    fn forget_expired(&mut self, now: Tick, key: SessionKey, batch: &Batch) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let mut messages = 0;
+        for packet_id in batch.expired() {
+            messages += 1;
+            if let (Some(packet_id), Some(outbound)) = (packet_id, &mut session.outbound) {
+                outbound.discard(packet_id);
+            }
+        }
+        self.stats.publishes_dropped += messages;
+        self.losses.record_many(LossCause::Expired, messages);
+        self.pump(now, key);
     }
 
     /// The socket of a connection takes bytes again.

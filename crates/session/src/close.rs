@@ -82,6 +82,8 @@ pub enum Limit {
     ReceiveMaximum,
     /// The client did not read what it subscribed to, and its policy is `disconnect`.
     QueueBytes,
+    /// The server holds as many sessions that outlive their connection as it may.
+    Sessions,
     /// The server holds as many connections as it may.
     Connections,
     /// This address holds as many connections as it may.
@@ -249,9 +251,11 @@ impl Limit {
         match self {
             Self::PacketBytes | Self::RequestBytes => ReasonCode::PacketTooLarge,
             Self::ReceiveMaximum => ReasonCode::ReceiveMaximumExceeded,
-            Self::QueueBytes | Self::Connections | Self::ConnectionsPerAddress | Self::Retained => {
-                ReasonCode::QuotaExceeded
-            }
+            Self::QueueBytes
+            | Self::Sessions
+            | Self::Connections
+            | Self::ConnectionsPerAddress
+            | Self::Retained => ReasonCode::QuotaExceeded,
             Self::ConnectionRate => ReasonCode::ConnectionRateExceeded,
             Self::LoginQueue => ReasonCode::ServerBusy,
         }
@@ -262,6 +266,7 @@ impl Limit {
             Self::PacketBytes => "packet-too-large",
             Self::ReceiveMaximum => "receive-maximum",
             Self::QueueBytes => "slow-client",
+            Self::Sessions => "too-many-sessions",
             Self::Connections => "too-many-connections",
             Self::ConnectionsPerAddress => "too-many-connections-from-address",
             Self::ConnectionRate => "connection-rate",

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use stentor_mqtt::{PacketId, QoS, ReasonCode};
 
+use crate::Tick;
 use crate::message::Message;
 
 /// One message for one subscriber above QoS 0, as long as the session owes it.
@@ -101,6 +102,8 @@ pub struct Outbound {
     sent: usize,
     waiting: VecDeque<Delivery>,
     waiting_bytes: usize,
+    /// No waiting message expires before this.
+    earliest_expiry: Tick,
     next_id: u16,
     /// Whether the window is ordered by distance from its front.
     ordered: bool,
@@ -113,6 +116,7 @@ impl Default for Outbound {
             sent: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            earliest_expiry: Tick::NEVER,
             next_id: 1,
             ordered: true,
         }
@@ -205,7 +209,27 @@ impl Outbound {
     /// Adds a message to the waiting ones.
     pub fn wait(&mut self, delivery: Delivery) {
         self.waiting_bytes += delivery.message.cost();
+        self.earliest_expiry = self.earliest_expiry.min(delivery.message.expires_at);
         self.waiting.push_back(delivery);
+    }
+
+    /// Drops the waiting messages that have expired, and tells their topics [MQTT-3.3.2-5]. Costs
+    /// a look at each when one of them may have expired, else nothing.
+    pub fn drop_expired_waiting(&mut self, now: Tick, mut tell: impl FnMut(&str)) {
+        if now < self.earliest_expiry {
+            return;
+        }
+        self.earliest_expiry = Tick::NEVER;
+        self.waiting.retain(|delivery| {
+            let message = &delivery.message;
+            if message.is_expired(now) {
+                self.waiting_bytes -= message.cost();
+                tell(message.topic());
+                return false;
+            }
+            self.earliest_expiry = self.earliest_expiry.min(message.expires_at);
+            true
+        });
     }
 
     /// Takes the oldest waiting message out, to drop it.

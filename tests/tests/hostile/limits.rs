@@ -68,3 +68,43 @@ fn subscriptions_beyond_the_quota_are_refused_and_the_connection_stays() {
     assert_eq!(old.expect(9).body.last(), Some(&0x80));
     old.ping();
 }
+
+#[test]
+fn sessions_beyond_the_limit_are_refused_and_those_that_are_there_go_on() {
+    let config = "[limits]\nsessions = 2\n";
+    let server = Plan::new().config(config).tcp().anonymous().start();
+    let mut healthy = Healthy::new(&server);
+    // In 3.1.1 a session lasts until its client wants a clean one.
+    for client_id in ["first", "second"] {
+        server.dial().login(Version::V4, client_id, false);
+    }
+    let mut refused = server.dial();
+    refused.send(&connect(Version::V4, "third", false));
+    // 3: the server is unavailable.
+    assert_eq!(refused.expect(2).body, [0, 3]);
+    refused.closed();
+    let back = server.dial().login(Version::V4, "first", false);
+    assert_eq!(back.body, [1, 0], "its session is there");
+    server.dial().login(Version::V4, "brief", true);
+    healthy.check();
+    server.dial().login(Version::V4, "second", true);
+    server.dial().login(Version::V4, "third", false);
+}
+
+#[test]
+fn filters_that_are_too_long_together_are_refused() {
+    let config = "[limits]\nsubscription_bytes_per_client = 65536\n";
+    let server = Plan::new().config(config).tcp().anonymous().start();
+    let mut client = server.client(Version::V5, "greedy");
+    let filter = |number: usize| format!("{number}{}", "x".repeat(30_000));
+    client.subscribe(&filter(1), 0);
+    client.subscribe(&filter(2), 0);
+    client.send(&stentor_tests::raw::subscribe(
+        Version::V5,
+        9,
+        &filter(3),
+        0,
+    ));
+    assert_eq!(client.expect(9).body.last(), Some(&0x97));
+    client.ping();
+}

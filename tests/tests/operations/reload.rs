@@ -159,3 +159,21 @@ fn a_broken_certificate_keeps_the_old_one() {
     ]);
     process::run(command.arg("--cafile").arg(certificates.authority())).success();
 }
+
+/// What CONNACK announced holds for as long as the connection does.
+#[test]
+fn a_lower_packet_size_takes_nothing_from_those_who_are_connected() {
+    let server = server();
+    let mut old = server.client(Version::V5, "old");
+    let from = server.log().len();
+    server.reconfigure(&format!("{BASE}[limits]\npacket_bytes = 1024\n"));
+    server.signal(Signal::SIGHUP);
+    server.wait_log(from, "limits.packet_bytes");
+    let mut new = server.client(Version::V5, "new");
+    old.publish("t", &[b'x'; 4_000]);
+    old.ping();
+    new.publish("t", &[b'x'; 4_000]);
+    // 0x95: packet too large.
+    assert_eq!(new.expect(14).body.first(), Some(&0x95));
+    old.ping();
+}

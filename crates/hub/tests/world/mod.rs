@@ -143,6 +143,7 @@ impl World {
         let shared = Shared {
             interest: Arc::new(InterestTable::new()),
             retained,
+            persistent_sessions: Arc::default(),
         };
         let settings = Arc::new(settings);
         let hub = |shard| {
@@ -176,50 +177,8 @@ impl World {
         id: &str,
         options: &ConnectOptions<'_>,
     ) -> usize {
-        let mut properties = PropertyBuf::new();
-        let mut will_properties = PropertyBuf::new();
-        if version.is_v5() {
-            use stentor_mqtt::Property as P;
-            properties.push(P::SessionExpiryInterval(options.expiry_secs));
-            properties.push(P::ReceiveMaximum(options.receive_maximum));
-            if options.alias_maximum > 0 {
-                properties.push(P::TopicAliasMaximum(options.alias_maximum));
-            }
-            if options.packet_bytes_max > 0 {
-                properties.push(P::MaximumPacketSize(options.packet_bytes_max));
-            }
-            if let Some((_, _, delay)) = options.will {
-                will_properties.push(P::WillDelayInterval(delay));
-            }
-        }
-        let request = ConnectRequest::new(&Connect {
-            version,
-            bridge: options.bridge,
-            clean_start: options.clean_start,
-            keep_alive_secs: options.keep_alive_secs,
-            client_id: id,
-            will: options.will.map(|(topic, payload, _)| Will {
-                qos: QoS::AtLeastOnce,
-                retain: false,
-                topic,
-                payload: payload.as_bytes(),
-                properties: will_properties.as_properties(),
-            }),
-            username: None,
-            password: None,
-            properties: properties.as_properties(),
-        });
-        let identity = Arc::new(Identity {
-            user: options.user.map(Arc::from),
-            zone: Zone(0),
-            rights: Arc::new(TestRights),
-        });
-        let shards = u8::try_from(self.hubs.len()).unwrap();
-        let shard = if id.is_empty() {
-            0
-        } else {
-            home_shard(&self.hasher, Zone(0), id, shards).0
-        };
+        let (request, identity) = request(version, id, options);
+        let shard = self.home(id);
         self.next_link += 1;
         let link = LinkId(self.next_link);
         let client = self.clients.len();
@@ -238,6 +197,25 @@ impl World {
         self.clients[client].key = Some(key);
         self.settle();
         client
+    }
+
+    fn home(&self, id: &str) -> u8 {
+        let shards = u8::try_from(self.hubs.len()).unwrap();
+        if id.is_empty() {
+            return 0;
+        }
+        home_shard(&self.hasher, Zone(0), id, shards).0
+    }
+
+    /// Whether a hub lets this client in.
+    pub fn admit(
+        &self,
+        version: Version,
+        id: &str,
+        options: &ConnectOptions<'_>,
+    ) -> Result<(), CloseReason> {
+        let (request, identity) = request(version, id, options);
+        self.hubs[usize::from(self.home(id))].admit(&request, &identity)
     }
 
     /// Sends bytes from a client; what it is not connected for is ignored.
@@ -497,7 +475,7 @@ impl World {
                 client.socket_room -= written.min(client.socket_room);
                 client.take_in(&bytes[..written]);
             }
-            let flush = hub.transmitted(self.now, key, &batch, written);
+            let flush = hub.transmitted(self.now, key, &mut batch, written);
             assert!(flush != Flush::Blocked || written < batch.len());
         }
         let closing: Vec<_> = hub.effects().closing.drain(..).collect();
@@ -559,6 +537,53 @@ impl World {
         let text = |m: Message| String::from_utf8(m.payload).unwrap();
         self.take_messages(client).into_iter().map(text).collect()
     }
+}
+
+/// What a client asks for, and who it is.
+fn request(
+    version: Version,
+    id: &str,
+    options: &ConnectOptions<'_>,
+) -> (ConnectRequest, Arc<Identity>) {
+    let mut properties = PropertyBuf::new();
+    let mut will_properties = PropertyBuf::new();
+    if version.is_v5() {
+        use stentor_mqtt::Property as P;
+        properties.push(P::SessionExpiryInterval(options.expiry_secs));
+        properties.push(P::ReceiveMaximum(options.receive_maximum));
+        if options.alias_maximum > 0 {
+            properties.push(P::TopicAliasMaximum(options.alias_maximum));
+        }
+        if options.packet_bytes_max > 0 {
+            properties.push(P::MaximumPacketSize(options.packet_bytes_max));
+        }
+        if let Some((_, _, delay)) = options.will {
+            will_properties.push(P::WillDelayInterval(delay));
+        }
+    }
+    let request = ConnectRequest::new(&Connect {
+        version,
+        bridge: options.bridge,
+        clean_start: options.clean_start,
+        keep_alive_secs: options.keep_alive_secs,
+        client_id: id,
+        will: options.will.map(|(topic, payload, _)| Will {
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            topic,
+            payload: payload.as_bytes(),
+            properties: will_properties.as_properties(),
+        }),
+        username: None,
+        password: None,
+        properties: properties.as_properties(),
+    });
+    let identity = Arc::new(Identity {
+        user: options.user.map(Arc::from),
+        zone: Zone(0),
+        rights: Arc::new(TestRights),
+    });
+    (request, identity)
 }
 
 impl Client {

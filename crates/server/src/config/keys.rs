@@ -144,8 +144,13 @@ section! {
     }, Default("7d"), NewConnections;
     /// The largest packet that is taken from a client.
     packet_bytes: u32 = bytes(KIB, 256 * MIB), Default("2MiB"), NewConnections;
+    /// Sessions that outlive their connection, at a time: when there are so many, a client that
+    /// asks for another one is refused.
+    sessions: u64 = count(1, 1_000_000_000), Default("1000000"), Live;
     /// The topic filters that one session may have subscribed.
     subscriptions_per_client: u32 = count(1, 10_000_000), Default("10000"), Live;
+    /// Bytes of the topic filters that one session may have subscribed.
+    subscription_bytes_per_client: u64 = bytes(64 * KIB, GIB), Default("4MiB"), Live;
     /// Messages with QoS 1 or 2 on their way to one client that it has not acknowledged yet.
     inflight: u16 = count(1, 65_535), Default("1024"), NewConnections;
     /// Messages with QoS 1 or 2 that one client may have on their way to the server.

@@ -253,6 +253,7 @@ fn start_shards(
     };
     let (confirm, confirmed) = channel();
     let mut moved = Vec::new();
+    let persistent_sessions = Arc::default();
     for (id, (((poll, bell), inbox), mesh)) in polls
         .into_iter()
         .zip(bells)
@@ -263,6 +264,7 @@ fn start_shards(
         let shared = Shared {
             interest: Arc::clone(&interest),
             retained: retained.store.clone(),
+            persistent_sessions: Arc::clone(&persistent_sessions),
         };
         let listeners = listeners.next().unwrap_or_default();
         let equipment = Equipment {

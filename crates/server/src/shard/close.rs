@@ -137,7 +137,7 @@ impl Shard {
                 self.batch.len()
             };
             self.figures.bytes_sent += written as u64;
-            if output.written(&self.batch, written) == Flush::Blocked {
+            if output.written(&mut self.batch, written) == Flush::Blocked {
                 *farewell = Some(output);
                 return;
             }

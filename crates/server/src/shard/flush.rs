@@ -115,11 +115,12 @@ impl Shard {
             Ok(0)
         };
         let Ok(written) = written else {
-            self.hub.transmitted(self.now, key, &self.batch, 0);
+            self.hub.transmitted(self.now, key, &mut self.batch, 0);
             return self.lost(index, Remote::Reset);
         };
         self.figures.bytes_sent += written as u64;
-        self.hub.transmitted(self.now, key, &self.batch, written);
+        self.hub
+            .transmitted(self.now, key, &mut self.batch, written);
         if !is_plain {
             self.write_pending(index);
         }

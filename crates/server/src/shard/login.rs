@@ -143,6 +143,9 @@ impl Shard {
             }
             return self.send_home(index, home, Purpose::Connect(request, identity));
         }
+        if let Err(reason) = self.hub.admit(&request, &identity) {
+            return self.refuse(index, &request, reason);
+        }
         let key = self
             .hub
             .connect(self.now, LinkId(index), *request, identity);
@@ -193,6 +196,7 @@ impl Shard {
                     | Limit::ConnectionsPerAddress
                     | Limit::ConnectionRate
                     | Limit::LoginQueue
+                    | Limit::Sessions
             ) | CloseReason::Local(Local::ShuttingDown)
         );
         if !version.is_v5() || !is_want_of_room {

@@ -61,6 +61,9 @@ fn hub_settings(config: &Config) -> Settings {
         topic_alias_maximum: limits.topic_alias_maximum,
         queue_bytes_max: usize::try_from(limits.queue_bytes).unwrap_or(usize::MAX),
         queue_messages_max: limits.queue_messages as usize,
+        sessions_max: limits.sessions,
+        subscription_bytes_max: usize::try_from(limits.subscription_bytes_per_client)
+            .unwrap_or(usize::MAX),
         subscriptions_max: limits.subscriptions_per_client as usize,
         topic_levels_max: usize::from(limits.topic_levels),
         // The configuration keeps "never" apart from the longest finite time.

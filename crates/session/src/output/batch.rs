@@ -5,6 +5,8 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use stentor_mqtt::PacketId;
+
 use super::wire::{Outgoing, Wire};
 use crate::Tick;
 use crate::alias::TopicForm;
@@ -23,6 +25,8 @@ pub struct Batch {
     pub(super) ends: Vec<usize>,
     /// How many bytes at the front are what an earlier partial write left.
     pub(super) remnant_len: usize,
+    /// The entries that were left out because they have expired, with their packet ids.
+    pub(super) expired: Vec<(usize, Option<PacketId>)>,
     /// Whether a PUBLISH in it defines a topic alias, so that it cannot be gathered again.
     pub(super) once_only: bool,
     /// When the oldest message in it was taken: for the latency figures.
@@ -86,6 +90,12 @@ impl Batch {
         self.oldest
     }
 
+    /// After [`super::Output::written`]: the messages that were left out for good because they
+    /// have expired. A packet id among them was never used on this connection and is free.
+    pub fn expired(&self) -> impl Iterator<Item = Option<PacketId>> {
+        self.expired.iter().map(|(_, packet_id)| *packet_id)
+    }
+
     /// Leaves [`Batch::oldest`] unset if that message was taken before `since`: it waited for its
     /// client to come back.
     pub fn count_latency_since(&mut self, since: Tick) {
@@ -97,6 +107,7 @@ impl Batch {
         self.copied.clear();
         self.pieces.clear();
         self.ends.clear();
+        self.expired.clear();
         self.len = 0;
         self.remnant_len = 0;
         self.once_only = false;

@@ -113,7 +113,9 @@ impl Output {
             }
             match entry {
                 Entry::Publish(outgoing) => {
-                    if !outgoing.is_expired(now) {
+                    if outgoing.is_expired(now) {
+                        batch.expired.push((batch.ends.len(), outgoing.packet_id));
+                    } else {
                         let form = aliases.as_deref_mut().map_or(TopicForm::Plain, |aliases| {
                             let encoded = &outgoing.wire.encoded;
                             aliases.form(encoded.topic(), encoded.wire_len())
@@ -140,7 +142,16 @@ impl Output {
     }
 
     /// Takes out what was written: the first `written` bytes of the batch that was gathered last.
-    pub fn written(&mut self, batch: &Batch, written: usize) -> Flush {
+    /// [`Batch::expired`] tells then what was left out of it for good.
+    pub fn written(&mut self, batch: &mut Batch, written: usize) -> Flush {
+        let before = self.entries.len();
+        let flush = self.take_written(batch, written);
+        let gone = before - self.entries.len();
+        batch.expired.retain(|(entry, _)| *entry < gone);
+        flush
+    }
+
+    fn take_written(&mut self, batch: &Batch, written: usize) -> Flush {
         if written >= batch.len() {
             self.remnant = Remnant::default();
             self.forget(batch.ends.len());

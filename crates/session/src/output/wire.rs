@@ -65,9 +65,11 @@ impl Outgoing {
         self.first
     }
 
-    /// Whether the message expired before its delivery began [MQTT-3.3.2-5].
+    /// Whether the message expired before its delivery began [MQTT-3.3.2-5]. The delivery of one
+    /// that is sent again has begun, and goes on [MQTT-4.4.0-1].
     #[must_use]
     pub fn is_expired(&self, now: Tick) -> bool {
-        self.packet_id.is_none() && self.wire.expires_at <= now
+        const DUP: u8 = 1 << 3;
+        self.wire.expires_at <= now && self.first & DUP == 0
     }
 }
