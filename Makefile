@@ -4,7 +4,7 @@ CARGO ?= cargo
 SOAK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test tools format lint doc tidy gen unit deny soak fuzz bench
+.PHONY: help serve call test tools format lint doc tidy gen unit deny soak fuzz bench
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -61,6 +61,13 @@ fuzz:
 	else \
 		echo "skipping the fuzzers: they need a nightly toolchain and cargo-fuzz"; \
 	fi
+
+# Static, without Rust's runtime: a mail server starts it for every message.
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+call: ## Build stentor-call as a static binary
+	RUSTFLAGS="-C target-feature=+crt-static -C relocation-model=static" \
+		$(CARGO) build --profile call --package stentor-call --target $(HOST)
+	@echo "built target/$(HOST)/call/stentor-call"
 
 bench: ## Run the benchmarks, each against its floor
 	$(CARGO) build --release --package stentor-cli

@@ -1,0 +1,418 @@
+//! The command line.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use stentor_call_protocol::limits::TOKEN_BYTES_MAX;
+use stentor_call_protocol::{Format, Verdict};
+
+use crate::profile::{EX_TEMPFAIL, EX_USAGE, Profile};
+
+/// The socket of a server that was installed by its package.
+const DEFAULT_SOCKET: &str = "/run/stentor/call.sock";
+/// The port of the call protocol over TCP.
+const DEFAULT_PORT: u16 = 1889;
+const DEFAULT_DEADLINE: Duration = Duration::from_secs(5);
+const DEADLINE_MIN: Duration = Duration::from_millis(10);
+const DEADLINE_MAX: Duration = Duration::from_secs(3600);
+/// The longest token file that is read.
+const TOKEN_FILE_BYTES_MAX: u64 = 4096;
+
+/// What was asked for.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Help,
+    Version,
+    Call(Box<Options>),
+}
+
+/// Where the server is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Server {
+    Unix(PathBuf),
+    Tcp(IpAddr, u16),
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(IpAddr::V4(host), port) => write!(f, "{host}:{port}"),
+            Self::Tcp(IpAddr::V6(host), port) => write!(f, "[{host}]:{port}"),
+        }
+    }
+}
+
+/// Where the message is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    None,
+    File(PathBuf),
+    Stdin,
+}
+
+/// What happens to a message that the procedure changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changed {
+    /// Nothing: the procedure is told that it cannot change anything.
+    Refused,
+    /// It takes the place of the file.
+    InPlace,
+    /// It is printed, and so is one that was not changed.
+    Printed,
+}
+
+/// A call, as the command line says it.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) server: Server,
+    pub(crate) token: Vec<u8>,
+    pub(crate) procedure: String,
+    /// Names and values in their order.
+    pub(crate) arguments: Vec<(String, Vec<u8>)>,
+    pub(crate) source: Source,
+    pub(crate) format: Format,
+    pub(crate) profile: Profile,
+    /// `None`: what the server says, else tempfail.
+    pub(crate) on_error: Option<Verdict>,
+    pub(crate) deadline: Duration,
+    pub(crate) changed: Changed,
+}
+
+/// A command line that makes no sense.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    text: String,
+    exit_code: i32,
+}
+
+impl Problem {
+    /// The code to exit with: one that the caller takes for "later", if it is known who calls.
+    pub(crate) const fn exit_code(&self) -> i32 {
+        self.exit_code
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (--help shows what there is)", self.text)
+    }
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Given {
+    help: bool,
+    version: bool,
+    host: Option<OsString>,
+    port: Option<u16>,
+    token_file: Option<PathBuf>,
+    procedure: Option<String>,
+    arguments: Vec<(String, Vec<u8>)>,
+    file: Option<OsString>,
+    format: Option<Format>,
+    profile: Option<Profile>,
+    on_error: Option<Verdict>,
+    deadline: Option<Duration>,
+    changed: Option<Changed>,
+}
+
+/// Reads the command line, the token's variable and its file.
+///
+/// # Errors
+/// What is wrong with them, and the exit code that says so to the caller.
+pub(crate) fn parse(arguments: &[OsString]) -> Result<Command, Problem> {
+    let mut given = Given::default();
+    let result = given
+        .read(arguments)
+        .and_then(|()| given.command(arguments));
+    result.map_err(|text| Problem {
+        text,
+        exit_code: exit_code(arguments),
+    })
+}
+
+/// The exit code for a command line with a mistake. A mail server that calls with one must not
+/// bounce its mail: it gets what the profile has for "later", or what `--on-error` says.
+fn exit_code(arguments: &[OsString]) -> i32 {
+    let value_of = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1)?.to_str()
+    };
+    let on_error = value_of("--on-error").and_then(verdict_on_error);
+    match value_of("--profile").map(Profile::from_name) {
+        None => EX_USAGE,
+        Some(None) => EX_TEMPFAIL,
+        // Without a reply file beside it, this would be a permanent refusal.
+        Some(Some(Profile::XmailSmtp)) if on_error != Some(Verdict::Reject) => 0,
+        Some(Some(profile)) => profile.exit_code(on_error.unwrap_or(Verdict::Tempfail)),
+    }
+}
+
+fn verdict_on_error(name: &str) -> Option<Verdict> {
+    let verdict = Verdict::from_name(name)?;
+    matches!(
+        verdict,
+        Verdict::Accept | Verdict::Tempfail | Verdict::Reject
+    )
+    .then_some(verdict)
+}
+
+impl Given {
+    fn read(&mut self, arguments: &[OsString]) -> Result<(), String> {
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            let Some(name) = argument.to_str() else {
+                return Err(format!("{} is no option", argument.display()));
+            };
+            let value = |value: Option<&OsString>| {
+                value
+                    .cloned()
+                    .ok_or_else(|| format!("{name} needs a value after it"))
+            };
+            match name {
+                "-h" | "--help" if self.procedure.is_none() => self.help = true,
+                "-V" | "--version" if self.procedure.is_none() => self.version = true,
+                "--stdin" => self.file = Some(OsString::from("-")),
+                "--in-place" => self.change(Changed::InPlace)?,
+                "--filter" => self.change(Changed::Printed)?,
+                _ if name.starts_with("--") => self.option(name, value(rest.next())?)?,
+                _ if self.procedure.is_some() => {
+                    self.argument(name, value(rest.next())?)?;
+                }
+                "-s" => self.option("--server", value(rest.next())?)?,
+                "-p" => self.option("--port", value(rest.next())?)?,
+                _ if name.starts_with('/') => {
+                    self.procedure = Some(name.trim_start_matches('/').to_owned());
+                }
+                _ => return Err(format!("{name} is no option and no /PROCEDURE")),
+            }
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, changed: Changed) -> Result<(), String> {
+        match self.changed.replace(changed) {
+            Some(other) if other != changed => {
+                Err("--in-place and --filter exclude each other; leave one out".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// An argument for the procedure.
+    fn argument(&mut self, name: &str, value: OsString) -> Result<(), String> {
+        let Some(key) = name.strip_prefix('-').filter(|key| !key.is_empty()) else {
+            return Err(format!(
+                "\"{name}\" stands where a -KEY is expected, after the procedure"
+            ));
+        };
+        let value = value.into_encoded_bytes();
+        self.arguments.push((key.to_owned(), value));
+        Ok(())
+    }
+
+    fn option(&mut self, name: &str, value: OsString) -> Result<(), String> {
+        let text = || {
+            let text = value.to_str();
+            text.ok_or_else(|| format!("{name} {}: this is no text", value.display()))
+        };
+        match name {
+            "--server" => self.host = Some(value),
+            "--port" => {
+                let port = text()?.parse().ok().filter(|port| *port != 0);
+                let Some(port) = port else {
+                    return Err(format!("--port {}: a port is 1 to 65535", text()?));
+                };
+                self.port = Some(port);
+            }
+            "--token-file" => self.token_file = Some(value.into()),
+            "--file" => self.file = Some(value),
+            "--format" => {
+                self.format = Some(match text()? {
+                    "message" => Format::Message,
+                    "xmail" => Format::XmailSpool,
+                    other => return Err(format!("--format {other}: it is message or xmail")),
+                });
+            }
+            "--profile" => {
+                let Some(profile) = Profile::from_name(text()?) else {
+                    let names = Profile::ALL.map(|(_, name)| name).join(", ");
+                    return Err(format!("--profile {}: it is one of {names}", text()?));
+                };
+                self.profile = Some(profile);
+            }
+            "--on-error" => {
+                let Some(verdict) = verdict_on_error(text()?) else {
+                    let given = text()?;
+                    return Err(format!(
+                        "--on-error {given}: it is accept, tempfail or reject"
+                    ));
+                };
+                self.on_error = Some(verdict);
+            }
+            "--deadline" => self.deadline = Some(duration(text()?)?),
+            _ => return Err(format!("{name} is no option")),
+        }
+        Ok(())
+    }
+
+    fn command(&mut self, arguments: &[OsString]) -> Result<Command, String> {
+        if self.help || arguments.is_empty() {
+            return Ok(Command::Help);
+        }
+        if self.version {
+            return Ok(Command::Version);
+        }
+        let Some(procedure) = self.procedure.take() else {
+            return Err("the procedure is missing, as in /sizecheck".to_owned());
+        };
+        let server = self.server()?;
+        let profile = self.profile.unwrap_or(Profile::Plain);
+        let source = match self.file.take() {
+            None => Source::None,
+            Some(file) if file == "-" => Source::Stdin,
+            Some(file) if file.is_empty() => {
+                return Err("--file is empty; name the file".to_owned());
+            }
+            Some(file) => Source::File(file.into()),
+        };
+        let changed = match self.changed {
+            Some(Changed::InPlace) if !matches!(source, Source::File(_)) => {
+                return Err("--in-place needs a --file that is no standard input".to_owned());
+            }
+            Some(Changed::Printed) if source == Source::None => {
+                return Err("--filter needs a message: --file or --stdin".to_owned());
+            }
+            Some(changed) => changed,
+            None if profile.is_xmail() && matches!(source, Source::File(_)) => Changed::InPlace,
+            None => Changed::Refused,
+        };
+        let format = if profile.is_xmail() {
+            Format::XmailSpool
+        } else {
+            Format::Message
+        };
+        Ok(Command::Call(Box::new(Options {
+            token: token(self.token_file.take(), &server)?,
+            server,
+            procedure,
+            arguments: std::mem::take(&mut self.arguments),
+            source,
+            format: self.format.unwrap_or(format),
+            profile,
+            on_error: self.on_error,
+            deadline: self.deadline.unwrap_or(DEFAULT_DEADLINE),
+            changed,
+        })))
+    }
+
+    fn server(&mut self) -> Result<Server, String> {
+        let Some(host) = self.host.take() else {
+            return Ok(match self.port {
+                None => Server::Unix(DEFAULT_SOCKET.into()),
+                Some(port) => Server::Tcp(Ipv4Addr::LOCALHOST.into(), port),
+            });
+        };
+        let bytes = host.as_encoded_bytes();
+        let path = match host.to_str().and_then(|text| text.strip_prefix("unix:")) {
+            Some(path) => Some(PathBuf::from(path)),
+            None if bytes.first() == Some(&b'/') => Some(PathBuf::from(&host)),
+            None => None,
+        };
+        if let Some(path) = path {
+            if self.port.is_some() {
+                return Err("a Unix socket has no port; leave --port out".to_owned());
+            }
+            return Ok(Server::Unix(path));
+        }
+        let port = self.port.unwrap_or(DEFAULT_PORT);
+        let text = host.to_str().unwrap_or_default();
+        if text == "localhost" {
+            return Ok(Server::Tcp(Ipv4Addr::LOCALHOST.into(), port));
+        }
+        let bare = text
+            .strip_prefix('[')
+            .and_then(|text| text.strip_suffix(']'));
+        match bare.unwrap_or(text).parse() {
+            Ok(address) => Ok(Server::Tcp(address, port)),
+            Err(_) => Err(format!(
+                "--server {}: host names are not looked up; give the address, or unix:PATH",
+                host.display()
+            )),
+        }
+    }
+}
+
+/// The token for a server over the network. On a Unix socket one is sent only if it was named.
+fn token(file: Option<PathBuf>, server: &Server) -> Result<Vec<u8>, String> {
+    let token = match file {
+        Some(path) => read_token(&path)
+            .map_err(|reason| format!("--token-file {}: {reason}", path.display()))?,
+        None => match (server, std::env::var_os("STENTOR_TOKEN")) {
+            (Server::Tcp(..), Some(token)) => trim(token.as_encoded_bytes()).to_vec(),
+            _ => return Ok(Vec::new()),
+        },
+    };
+    if token.len() > TOKEN_BYTES_MAX {
+        return Err(format!("the token has more than {TOKEN_BYTES_MAX} bytes"));
+    }
+    Ok(token)
+}
+
+fn read_token(path: &std::path::Path) -> Result<Vec<u8>, String> {
+    let bytes = std::fs::File::open(path)
+        .and_then(|file| {
+            let mut bytes = Vec::new();
+            let mut file = std::io::Read::take(file, TOKEN_FILE_BYTES_MAX);
+            std::io::Read::read_to_end(&mut file, &mut bytes)?;
+            Ok(bytes)
+        })
+        .map_err(|error| error.to_string())?;
+    let line = bytes
+        .split(|byte| *byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    let token = trim(line);
+    if token.is_empty() {
+        return Err("the first line is empty; it has to be the token".to_owned());
+    }
+    Ok(token.to_vec())
+}
+
+fn trim(bytes: &[u8]) -> &[u8] {
+    bytes.trim_ascii()
+}
+
+/// `500ms`, `5s`, `2m`, `1h`; a number alone means seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let milliseconds = match unit {
+        "ms" => Some(1),
+        "" | "s" => Some(1000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        _ => None,
+    };
+    let number: Option<u64> = number.parse().ok();
+    let value = number
+        .zip(milliseconds)
+        .and_then(|(number, unit)| number.checked_mul(unit))
+        .map(Duration::from_millis)
+        .filter(|value| (DEADLINE_MIN..=DEADLINE_MAX).contains(value));
+    value.ok_or_else(|| format!("--deadline {text}: it is 10ms to 1h, as in 500ms or 5s"))
+}
+
+/// The name of a file with something appended: `message` becomes `message.rej`.
+pub(crate) fn beside(path: &OsStr, suffix: &str) -> PathBuf {
+    let mut name = path.to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests;

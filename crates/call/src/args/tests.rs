@@ -1,0 +1,161 @@
+use super::*;
+
+fn parsed(words: &[&str]) -> Result<Command, Problem> {
+    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    parse(&words)
+}
+
+fn options(words: &[&str]) -> Options {
+    match parsed(words) {
+        Ok(Command::Call(options)) => *options,
+        other => panic!("{words:?} is no call: {other:?}"),
+    }
+}
+
+#[test]
+fn a_call_has_defaults() {
+    let options = options(&["/sizecheck"]);
+    assert_eq!(options.server, Server::Unix(DEFAULT_SOCKET.into()));
+    assert_eq!(options.procedure, "sizecheck");
+    assert_eq!(options.profile, Profile::Plain);
+    assert_eq!(options.deadline, DEFAULT_DEADLINE);
+    assert_eq!(options.source, Source::None);
+    assert_eq!(options.changed, Changed::Refused);
+}
+
+/// The shape in which the first users of such a client wrote their calls.
+#[test]
+fn a_call_is_written_with_single_dashes() {
+    let options = options(&[
+        "-s",
+        "192.0.2.7",
+        "-p",
+        "2000",
+        "/sizecheck",
+        "-max",
+        "-5",
+        "-s",
+        "x",
+        "--file",
+        "m",
+    ]);
+    let host = IpAddr::from([192, 0, 2, 7]);
+    assert_eq!(options.server, Server::Tcp(host, 2000));
+    let arguments = [
+        ("max".to_owned(), b"-5".to_vec()),
+        ("s".to_owned(), b"x".to_vec()),
+    ];
+    assert_eq!(options.arguments, arguments);
+    assert_eq!(options.source, Source::File("m".into()));
+}
+
+#[test]
+fn servers_are_addresses_or_sockets() {
+    for (host, server) in [
+        ("unix:/a b", Server::Unix("/a b".into())),
+        ("/a", Server::Unix("/a".into())),
+        (
+            "localhost",
+            Server::Tcp(IpAddr::from([127, 0, 0, 1]), DEFAULT_PORT),
+        ),
+        (
+            "::1",
+            Server::Tcp(IpAddr::V6(std::net::Ipv6Addr::LOCALHOST), DEFAULT_PORT),
+        ),
+        (
+            "[::1]",
+            Server::Tcp(IpAddr::V6(std::net::Ipv6Addr::LOCALHOST), DEFAULT_PORT),
+        ),
+    ] {
+        assert_eq!(options(&["-s", host, "/p"]).server, server);
+    }
+}
+
+#[test]
+fn xmail_profiles_take_spool_files_and_change_them() {
+    for profile in ["xmail-queue", "xmail-smtp", "xmail-2002"] {
+        let options = options(&["--profile", profile, "--file", "f", "/p"]);
+        assert_eq!(options.format, Format::XmailSpool);
+        assert_eq!(options.changed, Changed::InPlace);
+    }
+}
+
+#[test]
+fn mistakes_are_explained() {
+    for (words, reason) in [
+        (&["/p", "word", "x"] as &[&str], "-KEY"),
+        (&["/p", "-key"], "needs a value"),
+        (&["-x", "/p"], "no option"),
+        (&["--nonsense", "1", "/p"], "no option"),
+        (&["-s", "mail.example", "/p"], "not looked up"),
+        (&["-s", "/a", "-p", "1", "/p"], "no port"),
+        (&["-p", "0", "/p"], "1 to 65535"),
+        (&["-p", "65536", "/p"], "1 to 65535"),
+        (&["--profile", "sendmail", "/p"], "xmail-queue"),
+        (
+            &["--on-error", "discard", "/p"],
+            "accept, tempfail or reject",
+        ),
+        (&["--deadline", "0", "/p"], "10ms to 1h"),
+        (&["--deadline", "2h", "/p"], "10ms to 1h"),
+        (&["--deadline", "5 s", "/p"], "10ms to 1h"),
+        (&["--deadline", "99999999999999999999s", "/p"], "10ms to 1h"),
+        (&["--format", "mbox", "/p"], "message or xmail"),
+        (&["--in-place", "/p"], "--in-place needs"),
+        (&["--in-place", "--stdin", "/p"], "--in-place needs"),
+        (&["--filter", "/p"], "--filter needs"),
+        (&["--filter", "--in-place", "--file", "f", "/p"], "exclude"),
+        (&["--file", "", "/p"], "--file is empty"),
+        (&["--stdin"], "procedure is missing"),
+        (
+            &["--token-file", "/nonexistent/token", "/p"],
+            "/nonexistent/token",
+        ),
+    ] {
+        let problem = parsed(words).expect_err("a mistake");
+        assert!(problem.to_string().contains(reason), "{words:?}: {problem}");
+        assert_eq!(problem.exit_code(), exit_code_of(words), "{words:?}");
+    }
+}
+
+fn exit_code_of(words: &[&str]) -> i32 {
+    if words.contains(&"--profile") {
+        EX_TEMPFAIL
+    } else {
+        EX_USAGE
+    }
+}
+
+/// A mistake in a mail server's configuration must not bounce its mail.
+#[test]
+fn mistakes_exit_as_errors_do() {
+    for (words, code) in [
+        (&["--profile", "sysexits"] as &[&str], 75),
+        (&["--profile", "xmail-queue", "-x"], 0),
+        (
+            &["--profile", "xmail-queue", "--on-error", "reject", "-x"],
+            6,
+        ),
+        (&["--profile", "xmail-smtp", "-x"], 0),
+        (
+            &["--profile", "xmail-smtp", "--on-error", "reject", "-x"],
+            3,
+        ),
+        (&["--profile", "xmail-2002", "-x"], 96),
+        (&["--profile", "plain", "-x"], 2),
+        (&["--profile"], 64),
+    ] {
+        assert_eq!(
+            parsed(words).expect_err("a mistake").exit_code(),
+            code,
+            "{words:?}"
+        );
+    }
+}
+
+#[test]
+fn durations_have_units() {
+    for (text, milliseconds) in [("10ms", 10), ("5", 5000), ("5s", 5000), ("1h", 3_600_000)] {
+        assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)));
+    }
+}

@@ -1,0 +1,95 @@
+//! Passing the message on, with the changes that the procedure asked for.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::args::{Changed, Options, beside};
+use crate::fault::Fault;
+use crate::file::Message;
+use crate::platform;
+
+/// The longest piece that is copied at once.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// A change that was received. The protocol's checks hold: offsets ascend, nothing overlaps, all
+/// lies inside the file.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) offset: u64,
+    pub(crate) deleted: u64,
+    pub(crate) inserted: Vec<u8>,
+}
+
+/// Puts the changed message where the options say.
+///
+/// # Errors
+/// When it cannot be written. A file that was to be changed is as it was then.
+pub(crate) fn deliver(
+    message: Message,
+    options: &Options,
+    changes: &[Change],
+) -> Result<(), Fault> {
+    match (options.changed, &message.path) {
+        (Changed::Printed, _) => {
+            let mut out = io::stdout().lock();
+            copy(&message, changes, &mut out).and_then(|()| {
+                out.flush()
+                    .map_err(|error| cannot("print the message", &error))
+            })
+        }
+        (Changed::InPlace, Some(path)) if !changes.is_empty() => replace(&message, path, changes),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a new file beside the old one and gives it the old one's name. Whoever looks sees the
+/// old message or the new one, never half of it.
+fn replace(message: &Message, path: &Path, changes: &[Change]) -> Result<(), Fault> {
+    let new = beside(
+        path.as_os_str(),
+        &format!(".stentor-{}", std::process::id()),
+    );
+    let what = format!("change {}", path.display());
+    let mut file =
+        platform::create_like(&new, &message.file).map_err(|error| cannot(&what, &error))?;
+    let written = copy(message, changes, &mut file).and_then(|()| {
+        drop(file);
+        fs::rename(&new, path).map_err(|error| cannot(&what, &error))
+    });
+    if written.is_err() {
+        // The reason for the failure is what counts.
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
+
+fn copy(message: &Message, changes: &[Change], out: &mut impl Write) -> Result<(), Fault> {
+    let mut at = 0;
+    for change in changes {
+        copy_range(message, at, change.offset, out)?;
+        out.write_all(&change.inserted)
+            .map_err(|error| cannot("write the message", &error))?;
+        at = change.offset + change.deleted;
+    }
+    copy_range(message, at, message.size, out)
+}
+
+fn copy_range(message: &Message, from: u64, to: u64, out: &mut impl Write) -> Result<(), Fault> {
+    let mut at = from;
+    while at < to {
+        let len = (to - at).min(PIECE_BYTES as u64) as usize;
+        let piece = message.read(at, len)?;
+        if piece.len() < len {
+            return Err(Fault::File("the message has become shorter".to_owned()));
+        }
+        out.write_all(&piece)
+            .map_err(|error| cannot("write the message", &error))?;
+        at += len as u64;
+    }
+    Ok(())
+}
+
+fn cannot(what: &str, error: &io::Error) -> Fault {
+    Fault::File(format!("cannot {what}: {error}"))
+}

@@ -1,0 +1,42 @@
+//! Why there is no answer.
+
+use std::fmt;
+
+use stentor_call_protocol::{Status, Violation};
+
+/// Why a call came to no verdict. Each of them leads to what `--on-error` says.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The file cannot be read or written: what was tried, and the reason.
+    File(String),
+    /// The server cannot be reached: where, and the reason.
+    Unreachable(String),
+    /// The deadline passed.
+    Timeout,
+    /// The server ended the connection without an answer.
+    Closed,
+    /// The connection broke.
+    Broken(String),
+    /// The server does not speak the protocol.
+    Nonsense(Violation),
+    /// The call cannot be put into a frame: an argument is too long, for example.
+    Unspeakable(Violation),
+    /// The server answered that the call did not work, and had no verdict to give.
+    Refused(Status, String),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(reason) | Self::Unreachable(reason) => f.write_str(reason),
+            Self::Timeout => f.write_str(
+                "there was no answer before the deadline; --deadline gives the server more time",
+            ),
+            Self::Closed => f.write_str("the server closed the connection without an answer"),
+            Self::Broken(reason) => write!(f, "the connection broke: {reason}"),
+            Self::Nonsense(violation) => write!(f, "the server's answer is not valid: {violation}"),
+            Self::Unspeakable(violation) => write!(f, "this call cannot be sent: {violation}"),
+            Self::Refused(status, text) => write!(f, "{}: {text}", status.name()),
+        }
+    }
+}

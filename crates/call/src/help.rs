@@ -1,0 +1,53 @@
+//! What `--help` prints.
+
+/// The help.
+pub(crate) const TEXT: &str = "\
+stentor-call: ask a Stentor server about a file; the answer is the exit code
+
+usage: stentor-call [OPTIONS] /PROCEDURE [-KEY VALUE]...
+
+  stentor-call --file message.eml /sizecheck -max 10000000
+  stentor-call -s 192.0.2.7 -p 1889 --token-file /etc/stentor.token --file m.eml /antivirus
+  stentor-call --profile xmail-queue --file @@FILE /spam -from @@FROM -rcpt @@RCPT
+
+what is asked
+  /PROCEDURE          the procedure's name
+  -KEY VALUE          arguments for it, as many as you like; the envelope goes by the
+                      keys from, rcpt (once for each), client, helo, user, queue-id
+  --file FILE         the message; `-` or --stdin takes standard input
+  --format FORMAT     message, or xmail for an XMail spool file (as the xmail profiles do)
+
+where
+  -s, --server HOST   the server's address, or unix:PATH; host names are not looked up
+                      [default: unix:/run/stentor/call.sock]
+  -p, --port PORT     its port [default: 1889]
+  --token-file FILE   the file with the token that says who you are; or set STENTOR_TOKEN.
+                      On a Unix socket your user id says it
+
+what the exit code means
+  --profile PROFILE   whose exit codes to use [default: plain]
+
+                    accept  modified  reject  tempfail  discard  quarantine
+    xmail-queue          0         7       6         0        4           5
+    xmail-smtp           0         0       3         3        3           3
+    xmail-2002          96       100      99        96       97          98
+    sysexits             0         0      69        75       99          98
+    postfix-pipe         0         0      69        75       99          98
+    exim                 0         0      69        75       99          98
+    procmail             0         0      77        75       99          98
+    plain                0         0       1         2        3           4
+
+  --on-error WHAT     accept, tempfail or reject, if the server is down, slow or refuses
+                      [default: what the server says about the procedure, else tempfail]
+  --deadline TIME     always end before this time has passed, 10ms to 1h [default: 5s]
+
+what happens to a changed message (xmail profiles change the file without being asked)
+  --in-place          put it in the file's place
+  --filter            print the message, changed or not, to standard output
+
+  -h, --help          this text
+  -V, --version       the version
+";
+
+/// The version, as a line.
+pub(crate) const VERSION: &str = concat!("stentor-call ", env!("CARGO_PKG_VERSION"), "\n");

@@ -1,0 +1,73 @@
+//! `stentor-call`: asks a server about a file and exits with the code that the caller understands.
+//!
+//! A mail server spawns it for each message, so what counts is the time from `exec` to `exit`:
+//! one connection, one write, one read. There is no runtime, no name resolution and no
+//! configuration file. Rust's own start-up is left out where that is possible (`start`).
+//!
+//! Whatever happens, it ends before its deadline with a code that its profile knows: an answer, or
+//! what `--on-error` says about a server that is down, slow, or tells nonsense.
+#![cfg_attr(all(target_os = "linux", target_env = "gnu", not(test)), no_main)]
+
+mod args;
+mod edit;
+mod fault;
+mod file;
+mod help;
+mod outcome;
+mod platform;
+mod profile;
+#[cfg(all(target_os = "linux", target_env = "gnu", not(test)))]
+mod start;
+mod talk;
+
+use std::ffi::OsString;
+
+use args::{Changed, Command, Options};
+use fault::Fault;
+use outcome::Outcome;
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu", not(test))))]
+fn main() {
+    std::process::exit(run(std::env::args_os().skip(1)));
+}
+
+/// Does everything; returns the exit code.
+fn run(arguments: impl Iterator<Item = OsString>) -> i32 {
+    let clock = platform::Clock::start();
+    let arguments: Vec<OsString> = arguments.collect();
+    match args::parse(&arguments) {
+        Ok(Command::Help) => outcome::print(help::TEXT.as_bytes()),
+        Ok(Command::Version) => outcome::print(help::VERSION.as_bytes()),
+        Ok(Command::Call(options)) => {
+            let outcome = call(&options, clock).unwrap_or_else(|fault| {
+                outcome::complain(&fault.to_string());
+                // What should be on standard output is not, so "accept" would lose the message.
+                let on_error = options
+                    .on_error
+                    .filter(|_| options.changed != Changed::Printed);
+                Outcome::of_fault(&fault, on_error)
+            });
+            outcome.finish(&options)
+        }
+        Err(problem) => {
+            outcome::complain(&problem.to_string());
+            problem.exit_code()
+        }
+    }
+}
+
+/// Calls, and passes the message on if that is what comes of it. A fault of the network or the
+/// server is an outcome as well; only a message that cannot be read or passed on is none.
+fn call(options: &Options, clock: platform::Clock) -> Result<Outcome, Fault> {
+    let deadline = clock.deadline(options.deadline);
+    let message = file::open(options, &deadline)?;
+    let (outcome, edits) =
+        talk::talk(options, message.as_ref(), &deadline).unwrap_or_else(|fault| {
+            outcome::complain(&fault.to_string());
+            (Outcome::of_fault(&fault, options.on_error), Vec::new())
+        });
+    if let Some(message) = message.filter(|_| outcome.passes()) {
+        edit::deliver(message, options, &edits)?;
+    }
+    Ok(outcome)
+}

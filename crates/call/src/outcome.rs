@@ -1,0 +1,227 @@
+//! What comes of a call, and how the caller is told.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+
+use stentor_call_protocol::{Answer, Status, Verdict};
+
+use crate::args::{Changed, Options, Source, beside};
+use crate::fault::Fault;
+use crate::profile::{EX_TEMPFAIL, Profile};
+
+/// What comes of a call.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    verdict: Verdict,
+    /// The SMTP reply code; 0 if the procedure has no wish.
+    reply_code: u16,
+    /// The enhanced status code; empty if the procedure has no wish.
+    enhanced: String,
+    text: String,
+    result: Vec<u8>,
+}
+
+impl Outcome {
+    /// What an answer says. Where the call itself went wrong, `--on-error` decides, or the
+    /// server's advice for this procedure.
+    ///
+    /// # Errors
+    /// When the call went wrong and nobody but the default decides.
+    pub(crate) fn of_answer(answer: &Answer<'_>, on_error: Option<Verdict>) -> Result<Self, Fault> {
+        let verdict = match (answer.status, answer.verdict, on_error) {
+            (Status::Done, Some(verdict), _) | (_, _, Some(verdict)) => verdict,
+            (_, Some(advice), None) => advice,
+            (status, None, None) => {
+                return Err(Fault::Refused(status, answer.text.to_owned()));
+            }
+        };
+        if answer.status != Status::Done {
+            complain(&format!("{}: {}", answer.status.name(), answer.text));
+        }
+        Ok(Self {
+            verdict,
+            reply_code: answer.reply_code,
+            enhanced: answer.enhanced.to_owned(),
+            text: answer.text.to_owned(),
+            result: answer.result.to_vec(),
+        })
+    }
+
+    /// What a fault means.
+    pub(crate) fn of_fault(fault: &Fault, on_error: Option<Verdict>) -> Self {
+        let text = match fault {
+            Fault::Refused(..) | Fault::Timeout => "the message cannot be checked now",
+            Fault::File(_) => "the message cannot be read",
+            _ => "the message cannot be checked: the server does not answer",
+        };
+        Self {
+            verdict: on_error.unwrap_or(Verdict::Tempfail),
+            reply_code: 0,
+            enhanced: String::new(),
+            text: text.to_owned(),
+            result: Vec::new(),
+        }
+    }
+
+    /// The message goes on its way.
+    pub(crate) const fn passes(&self) -> bool {
+        matches!(self.verdict, Verdict::Accept | Verdict::Modified)
+    }
+
+    /// Tells the caller; returns the exit code.
+    pub(crate) fn finish(&self, options: &Options) -> i32 {
+        let mut code = options.profile.exit_code(self.verdict);
+        match options.profile {
+            Profile::XmailSmtp if !self.passes() => {
+                if !self.write_reply(options) && self.verdict == Verdict::Tempfail {
+                    // Without the reply beside the message XMail would refuse it for good.
+                    code = 0;
+                }
+            }
+            Profile::XmailQueue | Profile::XmailSmtp | Profile::Xmail2002 | Profile::Procmail => {}
+            Profile::Sysexits | Profile::PostfixPipe | Profile::Exim | Profile::Plain => {
+                let shown = self.shown(options);
+                let written = if options.changed == Changed::Printed {
+                    complain(String::from_utf8_lossy(&shown).trim_end());
+                    0
+                } else {
+                    print(&shown)
+                };
+                if written != 0 && code == 0 {
+                    code = written;
+                }
+            }
+        }
+        code
+    }
+
+    /// What is printed.
+    fn shown(&self, options: &Options) -> Vec<u8> {
+        if !self.result.is_empty() && self.passes() {
+            return self.result.clone();
+        }
+        if options.profile.prints_status_code() && !self.passes() {
+            return format!("{} {}\n", self.status_code(), self.reason()).into_bytes();
+        }
+        if self.text.is_empty() {
+            return Vec::new();
+        }
+        format!("{}\n", self.text).into_bytes()
+    }
+
+    fn reason(&self) -> &str {
+        if self.text.is_empty() {
+            "message refused"
+        } else {
+            &self.text
+        }
+    }
+
+    /// The enhanced status code, of the class that fits the verdict.
+    fn status_code(&self) -> &str {
+        let (class, default) = match self.verdict {
+            Verdict::Tempfail => ("4.", "4.7.1"),
+            _ => ("5.", "5.7.1"),
+        };
+        if self.enhanced.starts_with(class) {
+            &self.enhanced
+        } else {
+            default
+        }
+    }
+
+    /// Puts the SMTP reply into the file beside the message; whether that worked.
+    fn write_reply(&self, options: &Options) -> bool {
+        let Source::File(path) = &options.source else {
+            complain("xmail-smtp needs a --file to put the reply beside");
+            return false;
+        };
+        let default = match self.verdict {
+            Verdict::Tempfail => 451,
+            _ => 554,
+        };
+        let fits = self.reply_code / 100 == default / 100;
+        let code = if fits { self.reply_code } else { default };
+        let mut line = String::new();
+        // Writing into a string does not fail.
+        let _ = write!(line, "{code} {} {}\r\n", self.status_code(), self.reason());
+        let reply = beside(path.as_os_str(), ".rej");
+        match std::fs::write(&reply, line) {
+            Ok(()) => true,
+            Err(error) => {
+                complain(&format!("cannot write {}: {error}", reply.display()));
+                false
+            }
+        }
+    }
+}
+
+/// Writes to standard output; returns an exit code, which is 0 if that worked.
+pub(crate) fn print(bytes: &[u8]) -> i32 {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => 0,
+        Err(_) => EX_TEMPFAIL,
+    }
+}
+
+/// Writes a line to standard error, for the mail server's log.
+pub(crate) fn complain(text: &str) {
+    if !text.is_empty() {
+        // Nobody may be reading, and the exit code says it as well.
+        let _ = io::stderr().write_all(format!("stentor-call: {text}\n").as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(verdict: Verdict, enhanced: &str) -> Outcome {
+        Outcome {
+            verdict,
+            reply_code: 0,
+            enhanced: enhanced.to_owned(),
+            text: String::new(),
+            result: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn status_codes_have_the_class_of_the_verdict() {
+        for (verdict, wished, code) in [
+            (Verdict::Reject, "", "5.7.1"),
+            (Verdict::Reject, "5.2.3", "5.2.3"),
+            (Verdict::Reject, "4.2.3", "5.7.1"),
+            (Verdict::Tempfail, "5.2.3", "4.7.1"),
+            (Verdict::Tempfail, "4.3.1", "4.3.1"),
+        ] {
+            assert_eq!(outcome(verdict, wished).status_code(), code);
+        }
+    }
+
+    #[test]
+    fn the_option_goes_before_the_advice_and_that_before_the_default() {
+        let failed = |verdict| Answer {
+            verdict,
+            ..Answer::of(Status::Failed, "broke")
+        };
+        let verdict = |advice, option| {
+            Outcome::of_answer(&failed(advice), option).map(|outcome| outcome.verdict)
+        };
+        let (accept, reject) = (Some(Verdict::Accept), Some(Verdict::Reject));
+        assert!(matches!(verdict(accept, reject), Ok(Verdict::Reject)));
+        assert!(matches!(verdict(accept, None), Ok(Verdict::Accept)));
+        assert!(matches!(verdict(None, accept), Ok(Verdict::Accept)));
+        let fault = verdict(None, None).unwrap_err();
+        let outcome = Outcome::of_fault(&fault, None);
+        assert_eq!(outcome.verdict, Verdict::Tempfail);
+        // A verdict is not overruled.
+        let done = Answer {
+            status: Status::Done,
+            ..failed(accept)
+        };
+        let outcome = Outcome::of_answer(&done, reject).unwrap();
+        assert_eq!(outcome.verdict, Verdict::Accept);
+    }
+}

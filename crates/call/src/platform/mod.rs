@@ -1,0 +1,48 @@
+//! What differs between systems: sockets, descriptors, files that nobody sees.
+//!
+//! Nothing outside this module assumes Unix. Elsewhere there is TCP, and no in-place change keeps
+//! an owner.
+
+#[cfg(not(unix))]
+mod other;
+#[cfg(unix)]
+mod unix;
+
+use std::time::{Duration, Instant};
+
+use crate::fault::Fault;
+
+#[cfg(not(unix))]
+pub(crate) use other::{Link, create_like, open, read_at, stdin_file, temporary_file};
+#[cfg(unix)]
+pub(crate) use unix::{Link, create_like, open, read_at, stdin_file, temporary_file};
+
+/// When the program started.
+#[derive(Clone, Copy)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn deadline(self, after: Duration) -> Deadline {
+        Deadline(self.0 + after)
+    }
+}
+
+/// When the program has to have ended.
+pub(crate) struct Deadline(Instant);
+
+impl Deadline {
+    /// The time that is left.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn left(&self) -> Result<Duration, Fault> {
+        match self.0.checked_duration_since(Instant::now()) {
+            Some(left) if !left.is_zero() => Ok(left),
+            _ => Err(Fault::Timeout),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Unix.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, recv, sendmsg, socket_with, sockopt,
+};
+
+use super::Deadline;
+use crate::args::Server;
+use crate::fault::Fault;
+
+/// How long to wait before a Unix socket with a full queue is tried again: the kernel does not say
+/// when there is room.
+const RETRY: Duration = Duration::from_millis(2);
+
+/// A connection to a server. It never blocks but in `poll`, which ends at the deadline.
+pub(crate) struct Link {
+    socket: OwnedFd,
+    is_unix: bool,
+}
+
+impl Link {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When nobody answers there before the deadline.
+    pub(crate) fn connect(server: &Server, deadline: &Deadline) -> Result<Self, Fault> {
+        let fail = |errno: Errno| {
+            Fault::Unreachable(format!(
+                "no server can be reached at {server}: {}",
+                io::Error::from(errno)
+            ))
+        };
+        let is_unix = matches!(server, Server::Unix(_));
+        let family = match server {
+            Server::Unix(_) => AddressFamily::UNIX,
+            Server::Tcp(host, _) if host.is_ipv4() => AddressFamily::INET,
+            Server::Tcp(..) => AddressFamily::INET6,
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(family, SocketType::STREAM, flags, None).map_err(fail)?;
+        let link = Self { socket, is_unix };
+        loop {
+            let connected = match server {
+                Server::Unix(path) => SocketAddrUnix::new(path.as_path())
+                    .and_then(|address| rustix::net::connect(&link.socket, &address)),
+                Server::Tcp(host, port) => {
+                    rustix::net::connect(&link.socket, &SocketAddr::new(*host, *port))
+                }
+            };
+            match connected {
+                Ok(()) => return Ok(link),
+                Err(Errno::INPROGRESS) => break,
+                Err(Errno::INTR) => {}
+                // The queue of the listener is full.
+                Err(Errno::AGAIN) => pause(deadline)?,
+                Err(errno) => return Err(fail(errno)),
+            }
+        }
+        link.wait(PollFlags::OUT, deadline)?;
+        match sockopt::socket_error(&link.socket) {
+            Ok(Ok(())) => Ok(link),
+            Ok(Err(errno)) | Err(errno) => Err(fail(errno)),
+        }
+    }
+
+    /// Whether a file can be passed along.
+    pub(crate) const fn passes_files(&self) -> bool {
+        self.is_unix
+    }
+
+    /// What is sent from here on is not held back to be sent in larger pieces.
+    pub(crate) fn hurry(&self) {
+        if !self.is_unix {
+            // Without it the last piece comes later, but it comes.
+            let _ = sockopt::set_tcp_nodelay(&self.socket, true);
+        }
+    }
+
+    /// Sends everything; the file goes with the first byte.
+    ///
+    /// # Errors
+    /// When the connection breaks or the deadline passes.
+    pub(crate) fn send(
+        &self,
+        mut bytes: &[u8],
+        file: Option<&File>,
+        deadline: &Deadline,
+    ) -> Result<(), Fault> {
+        let files = file.map(|file| [file.as_fd()]);
+        let mut files: &[BorrowedFd<'_>] = files.as_ref().map_or(&[], |files| files);
+        while !bytes.is_empty() {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            if !files.is_empty() {
+                control.push(SendAncillaryMessage::ScmRights(files));
+            }
+            let parts = [IoSlice::new(bytes)];
+            match sendmsg(&self.socket, &parts, &mut control, SendFlags::NOSIGNAL) {
+                Ok(sent) => {
+                    bytes = &bytes[sent..];
+                    files = &[];
+                }
+                Err(Errno::AGAIN) => self.wait(PollFlags::OUT, deadline)?,
+                Err(Errno::INTR) => {}
+                // The server may have answered before it closed: that is for `receive` to find.
+                Err(Errno::PIPE | Errno::CONNRESET) => return Ok(()),
+                Err(errno) => return Err(broken(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for more bytes and puts them into `buffer`; returns how many.
+    ///
+    /// # Errors
+    /// When the connection ends or breaks, or the deadline passes.
+    pub(crate) fn receive(&self, buffer: &mut [u8], deadline: &Deadline) -> Result<usize, Fault> {
+        loop {
+            self.wait(PollFlags::IN, deadline)?;
+            match recv(&self.socket, &mut *buffer, RecvFlags::empty()) {
+                Ok((_, 0)) => return Err(Fault::Closed),
+                Ok((_, received)) => return Ok(received),
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(Errno::CONNRESET) => return Err(Fault::Closed),
+                Err(errno) => return Err(broken(errno)),
+            }
+        }
+    }
+
+    fn wait(&self, events: PollFlags, deadline: &Deadline) -> Result<(), Fault> {
+        wait(self.socket.as_fd(), events, deadline)
+    }
+}
+
+fn broken(errno: Errno) -> Fault {
+    Fault::Broken(io::Error::from(errno).to_string())
+}
+
+/// Waits until something can be done with a descriptor.
+fn wait(fd: BorrowedFd<'_>, events: PollFlags, deadline: &Deadline) -> Result<(), Fault> {
+    loop {
+        let left = timespec(deadline.left()?);
+        let mut polled = [PollFd::from_borrowed_fd(fd, events)];
+        match poll(&mut polled, Some(&left)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(errno) => return Err(broken(errno)),
+        }
+    }
+}
+
+fn pause(deadline: &Deadline) -> Result<(), Fault> {
+    let time = timespec(RETRY.min(deadline.left()?));
+    match poll(&mut [], Some(&time)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(broken(errno)),
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        // Deadlines are at most an hour.
+        tv_sec: duration.as_secs().try_into().unwrap_or(3600),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}
+
+/// Opens a file for reading. Nobody has to write into a FIFO of that name for this to return.
+///
+/// # Errors
+/// When it cannot be opened.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// Reads from a place in a file, without moving its position.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    file.read_at(buffer, offset)
+}
+
+/// Standard input, if it is a file that stands at its beginning.
+pub(crate) fn stdin_file() -> Option<File> {
+    let stdin = rustix::stdio::stdin();
+    let stat = rustix::fs::fstat(stdin).ok()?;
+    let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
+    let at_start = is_file && rustix::fs::tell(stdin) == Ok(0);
+    let own = at_start.then(|| stdin.try_clone_to_owned().ok()).flatten();
+    own.map(File::from)
+}
+
+/// Waits for standard input and reads some of it.
+///
+/// # Errors
+/// When it cannot be read, or the deadline passes.
+fn read_stdin(buffer: &mut [u8], deadline: &Deadline) -> Result<usize, Fault> {
+    let stdin = rustix::stdio::stdin();
+    loop {
+        wait(stdin, PollFlags::IN, deadline)?;
+        match rustix::io::read(stdin, &mut *buffer) {
+            Ok(read) => return Ok(read),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => {
+                let reason = io::Error::from(errno);
+                return Err(Fault::File(format!("cannot read standard input: {reason}")));
+            }
+        }
+    }
+}
+
+/// Copies standard input into a file without a name; returns it with its size.
+///
+/// # Errors
+/// When there are more than `max` bytes, or the deadline passes.
+pub(crate) fn temporary_file(max: u64, deadline: &Deadline) -> Result<(File, u64), Fault> {
+    let fail = |error: io::Error| Fault::File(format!("cannot keep standard input: {error}"));
+    let mut file = nameless().map_err(fail)?;
+    let mut buffer = vec![0; 64 * 1024];
+    let mut size = 0;
+    loop {
+        let read = read_stdin(&mut buffer, deadline)?;
+        if read == 0 {
+            return Ok((file, size));
+        }
+        size += read as u64;
+        if size > max {
+            return Err(Fault::File(format!(
+                "there are more than {max} bytes on standard input; put them into a --file"
+            )));
+        }
+        io::Write::write_all(&mut file, &buffer[..read]).map_err(fail)?;
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "freebsd"))]
+fn nameless() -> io::Result<File> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    Ok(rustix::fs::memfd_create(c"message", flags)?.into())
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
+fn nameless() -> io::Result<File> {
+    let path = std::env::temp_dir().join(format!("stentor-call-{}", std::process::id()));
+    let mut options = File::options();
+    let file = options.read(true).write(true).create_new(true).mode(0o600);
+    let file = file.open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// Makes a new file with the owner and the permissions of another one.
+///
+/// # Errors
+/// When there is one of that name, or it cannot have that owner.
+pub(crate) fn create_like(path: &Path, model: &File) -> io::Result<File> {
+    let model = model.metadata()?;
+    let mut options = File::options();
+    let file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    let own = file.metadata()?;
+    let set = || {
+        if (own.uid(), own.gid()) != (model.uid(), model.gid()) {
+            std::os::unix::fs::fchown(&file, Some(model.uid()), Some(model.gid()))?;
+        }
+        file.set_permissions(std::fs::Permissions::from_mode(model.mode() & 0o7777))
+    };
+    set().inspect_err(|_| {
+        // The reason for the failure is what counts.
+        let _ = std::fs::remove_file(path);
+    })?;
+    Ok(file)
+}

@@ -1,0 +1,151 @@
+//! Exit codes, as each kind of caller understands them.
+//!
+//! One table would be wrong for somebody: exit code 75 makes Postfix try again later and XMail
+//! deliver. So a caller is named by its profile.
+
+use stentor_call_protocol::Verdict;
+
+/// Whose exit codes are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// XMail since 1.16, `filters.in.tab` and `filters.out.tab`.
+    XmailQueue,
+    /// XMail since 1.19, filters while the SMTP client waits.
+    XmailSmtp,
+    /// XMail before 1.16.
+    Xmail2002,
+    /// The codes of `sysexits.h`.
+    Sysexits,
+    /// Postfix `pipe`: those codes, and a status code at the beginning of the output.
+    PostfixPipe,
+    /// Exim `${run}`.
+    Exim,
+    /// procmail and maildrop.
+    Procmail,
+    /// Shell scripts.
+    Plain,
+}
+
+impl Profile {
+    /// All, with their names.
+    pub(crate) const ALL: [(Self, &'static str); 8] = [
+        (Self::XmailQueue, "xmail-queue"),
+        (Self::XmailSmtp, "xmail-smtp"),
+        (Self::Xmail2002, "xmail-2002"),
+        (Self::Sysexits, "sysexits"),
+        (Self::PostfixPipe, "postfix-pipe"),
+        (Self::Exim, "exim"),
+        (Self::Procmail, "procmail"),
+        (Self::Plain, "plain"),
+    ];
+
+    /// The profile of that name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        let found = Self::ALL.iter().find(|(_, known)| *known == name);
+        found.map(|(profile, _)| *profile)
+    }
+
+    /// The files of this caller are XMail's spool files, and it lets filters change them.
+    pub(crate) const fn is_xmail(self) -> bool {
+        matches!(self, Self::XmailQueue | Self::XmailSmtp | Self::Xmail2002)
+    }
+
+    /// What is printed comes before the text: a status code, for callers that look for one.
+    pub(crate) const fn prints_status_code(self) -> bool {
+        matches!(self, Self::Sysexits | Self::PostfixPipe)
+    }
+
+    /// The exit code for a verdict.
+    ///
+    /// Where a caller has no code for a verdict, it gets the next more careful one that loses no
+    /// mail: what was to be discarded or put aside is refused. XMail's queue filters have no way to
+    /// say "later", so such mail is delivered.
+    pub(crate) const fn exit_code(self, verdict: Verdict) -> i32 {
+        match self {
+            Self::XmailQueue => match verdict {
+                Verdict::Accept | Verdict::Tempfail => 0,
+                Verdict::Modified => 7,
+                Verdict::Reject => 6,
+                Verdict::Discard => 4,
+                Verdict::Quarantine => 5,
+            },
+            // With the reply in a file beside the message; see `Outcome::finish`.
+            Self::XmailSmtp => match verdict {
+                Verdict::Accept | Verdict::Modified => 0,
+                Verdict::Reject | Verdict::Tempfail | Verdict::Discard | Verdict::Quarantine => 3,
+            },
+            Self::Xmail2002 => match verdict {
+                Verdict::Accept | Verdict::Tempfail => 96,
+                Verdict::Modified => 100,
+                Verdict::Reject => 99,
+                Verdict::Discard => 97,
+                Verdict::Quarantine => 98,
+            },
+            Self::Sysexits | Self::PostfixPipe | Self::Exim => match verdict {
+                Verdict::Accept | Verdict::Modified => 0,
+                Verdict::Reject => EX_UNAVAILABLE,
+                Verdict::Tempfail => EX_TEMPFAIL,
+                Verdict::Discard => DISCARD,
+                Verdict::Quarantine => QUARANTINE,
+            },
+            Self::Procmail => match verdict {
+                Verdict::Accept | Verdict::Modified => 0,
+                Verdict::Reject => EX_NOPERM,
+                Verdict::Tempfail => EX_TEMPFAIL,
+                Verdict::Discard => DISCARD,
+                Verdict::Quarantine => QUARANTINE,
+            },
+            Self::Plain => match verdict {
+                Verdict::Accept | Verdict::Modified => 0,
+                Verdict::Reject => 1,
+                Verdict::Tempfail => 2,
+                Verdict::Discard => 3,
+                Verdict::Quarantine => 4,
+            },
+        }
+    }
+}
+
+/// `EX_USAGE` of `sysexits.h`.
+pub(crate) const EX_USAGE: i32 = 64;
+const EX_UNAVAILABLE: i32 = 69;
+/// `EX_TEMPFAIL` of `sysexits.h`: the one code after which no caller loses mail.
+pub(crate) const EX_TEMPFAIL: i32 = 75;
+const EX_NOPERM: i32 = 77;
+/// Outside `sysexits.h`, for scripts that want to tell it apart; others bounce the mail.
+const DISCARD: i32 = 99;
+/// As [`DISCARD`].
+const QUARANTINE: i32 = 98;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of the documentation, row by row: accept, modified, reject, tempfail, discard,
+    /// quarantine.
+    #[test]
+    fn every_profile_has_its_codes() {
+        for (profile, codes) in [
+            (Profile::XmailQueue, [0, 7, 6, 0, 4, 5]),
+            (Profile::XmailSmtp, [0, 0, 3, 3, 3, 3]),
+            (Profile::Xmail2002, [96, 100, 99, 96, 97, 98]),
+            (Profile::Sysexits, [0, 0, 69, 75, 99, 98]),
+            (Profile::PostfixPipe, [0, 0, 69, 75, 99, 98]),
+            (Profile::Exim, [0, 0, 69, 75, 99, 98]),
+            (Profile::Procmail, [0, 0, 77, 75, 99, 98]),
+            (Profile::Plain, [0, 0, 1, 2, 3, 4]),
+        ] {
+            for (verdict, code) in Verdict::ALL.iter().zip(codes) {
+                assert_eq!(profile.exit_code(*verdict), code, "{profile:?} {verdict:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_lead_to_their_profiles() {
+        for (profile, name) in Profile::ALL {
+            assert_eq!(Profile::from_name(name), Some(profile));
+        }
+        assert_eq!(Profile::from_name("xmail"), None);
+    }
+}

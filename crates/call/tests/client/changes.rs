@@ -1,0 +1,156 @@
+//! The message, changed: in its place, or printed.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use stentor_call_protocol::{Answer, Edit, Status, Verdict};
+
+use crate::support::{Fake, answer, verdict, word};
+
+/// Edits and the answer that goes with them.
+fn modified(edits: &[(u64, u64, &[u8])]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (offset, deleted, inserted) in edits {
+        let edit = Edit {
+            offset: *offset,
+            deleted: *deleted,
+            inserted,
+        };
+        edit.encode(&mut bytes).expect("a valid edit");
+    }
+    let last = Answer {
+        verdict: Some(Verdict::Modified),
+        edits: edits.len() as u32,
+        ..Answer::of(Status::Done, "changed")
+    };
+    bytes.extend_from_slice(&answer(&last));
+    bytes
+}
+
+/// The shape of an XMail spool file: what precedes the marker stays as it is, byte by byte.
+#[test]
+fn a_spool_file_is_changed_in_its_place() {
+    let preamble = "[127.0.0.1]:1;[127.0.0.1]:2;Sat\r\nx.test\r\nS2\r\nmail FROM:<a@b> size=9\r\n\
+                    RCPT TO:<c@d>\r\n<<MAIL-DATA>>\r\n";
+    let start = preamble.len() as u64;
+    for (profile, code) in [("xmail-queue", 7), ("xmail-smtp", 0), ("xmail-2002", 100)] {
+        let bytes = modified(&[
+            (start, 0, b"X-Seen: yes\r\n"),
+            (start + 8, 3, b"new"),
+            (start + 13, 0, b"bye"),
+        ]);
+        let mut fake = Fake::unix(move |mut peer| peer.send(&bytes));
+        let content = format!("{preamble}T: u\r\n\r\nold\r\n!");
+        let file = fake.file("spool", content.as_bytes());
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        let words = ["--profile", profile, "--file", word(&file), "/p"];
+        assert_eq!(fake.command(&words).status().unwrap().code(), Some(code));
+        fake.join();
+        let changed = fs::read_to_string(&file).unwrap();
+        assert_eq!(
+            changed,
+            format!("{preamble}X-Seen: yes\r\nT: u\r\n\r\nnew\r\nbye!")
+        );
+        let mode = fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o640);
+        // Nothing but the socket and the message is left.
+        assert_eq!(fs::read_dir(fake.folder.path()).unwrap().count(), 2);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_replaced_stays_and_the_call_has_failed() {
+    let bytes = modified(&[(0, 1, b"X")]);
+    let mut fake = Fake::unix(move |mut peer| peer.send(&bytes));
+    let file = fake.file(&"m".repeat(254), b"old");
+    let words = [
+        "--profile",
+        "sysexits",
+        "--in-place",
+        "--file",
+        word(&file),
+        "/p",
+    ];
+    assert_eq!(fake.command(&words).status().unwrap().code(), Some(75));
+    fake.join();
+    assert_eq!(fs::read(&file).unwrap(), b"old");
+}
+
+#[test]
+fn a_filter_prints_the_message_changed_or_not() {
+    let bytes = modified(&[(0, 1, b"X: y\r\n\r\n"), (4, 0, b"!")]);
+    let fake = Fake::unix(move |mut peer| peer.send(&bytes));
+    let file = fake.file("m", b"\nold");
+    let finished = fake.run(&[
+        "--profile",
+        "procmail",
+        "--filter",
+        "--file",
+        word(&file),
+        "/p",
+    ]);
+    assert_eq!(
+        (finished.code, finished.stdout.as_str()),
+        (Some(0), "X: y\r\n\r\nold!")
+    );
+    let fake = Fake::unix(|mut peer| peer.send(&verdict(Verdict::Accept, "fine")));
+    let file = fake.file("m", b"\nold");
+    let finished = fake.run(&["--filter", "--file", word(&file), "/p"]);
+    assert_eq!(
+        (finished.code, finished.stdout.as_str()),
+        (Some(0), "\nold")
+    );
+    // One that does not pass is not printed: the caller keeps its own.
+    let fake = Fake::unix(|mut peer| peer.send(&verdict(Verdict::Reject, "no")));
+    let file = fake.file("m", b"\nold");
+    let finished = fake.run(&["--filter", "--file", word(&file), "/p"]);
+    assert_eq!((finished.code, finished.stdout.as_str()), (Some(1), ""));
+}
+
+/// A filter that accepts without a server must still print what it got.
+#[test]
+fn a_filter_without_a_server_loses_nothing() {
+    let fake = Fake::dead();
+    let file = fake.file("m", b"\nold");
+    let words = [
+        "--filter",
+        "--on-error",
+        "accept",
+        "--file",
+        word(&file),
+        "/p",
+    ];
+    let finished = fake.run(&words);
+    assert_eq!(
+        (finished.code, finished.stdout.as_str()),
+        (Some(0), "\nold")
+    );
+    let fake = Fake::dead();
+    let gone = fake.folder.path().join("gone");
+    let finished = fake.run(&[
+        "--filter",
+        "--on-error",
+        "accept",
+        "--file",
+        word(&gone),
+        "/p",
+    ]);
+    assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""));
+}
+
+#[test]
+fn who_did_not_ask_for_changes_gets_none() {
+    let bytes = modified(&[(0, 1, b"X")]);
+    let mut fake = Fake::unix(move |mut peer| {
+        assert!(!peer.call().can_edit);
+        peer.send(&bytes);
+    });
+    let file = fake.file("m", b"old");
+    let output = fake
+        .command(&["--file", word(&file), "/p"])
+        .output()
+        .unwrap();
+    fake.join();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(fs::read(&file).unwrap(), b"old");
+}

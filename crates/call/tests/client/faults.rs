@@ -1,0 +1,210 @@
+//! Servers that are dead, silent, slow, or liars.
+
+use std::os::unix::net::UnixListener;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use stentor_call_protocol::{Answer, Status, Verdict};
+
+use crate::support::{Fake, Finished, answer, client, verdict, word};
+
+/// Far more than the deadline of the calls here, for machines that are busy with other things.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a call with a short deadline for each choice of `--on-error`, and checks the codes: those
+/// of accept, tempfail and reject.
+fn check(make: impl Fn() -> Fake, reason: &str) {
+    for (on_error, code) in [("accept", 0), ("tempfail", 75), ("reject", 69)] {
+        let fake = make();
+        let file = fake.file("m", b"a: b\r\n\r\nbody");
+        let start = Instant::now();
+        let finished = fake.run(&[
+            "--profile",
+            "sysexits",
+            "--on-error",
+            on_error,
+            "--deadline",
+            "250ms",
+            "--file",
+            word(&file),
+            "/p",
+        ]);
+        assert_eq!(finished.code, Some(code), "{on_error}: {}", finished.stderr);
+        assert!(finished.stderr.contains(reason), "{}", finished.stderr);
+        assert!(start.elapsed() < PATIENCE);
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there() {
+    check(Fake::dead, "no server can be reached at unix:");
+}
+
+#[test]
+fn a_server_that_never_answers() {
+    check(|| Fake::unix(|mut peer| peer.until_closed()), "--deadline");
+    check(|| Fake::tcp(|mut peer| peer.until_closed()), "--deadline");
+}
+
+#[test]
+fn a_server_that_dies_during_the_call() {
+    check(|| Fake::unix(drop), "closed the connection");
+    check(|| Fake::tcp(drop), "closed the connection");
+    let half = |mut peer: crate::support::Peer| {
+        let bytes = verdict(Verdict::Reject, "no");
+        peer.send(&bytes[..bytes.len() - 1]);
+    };
+    check(move || Fake::unix(half), "closed the connection");
+}
+
+/// One byte at a time keeps the connection busy, not the client.
+#[test]
+fn a_server_that_drips() {
+    let drip = |mut peer: crate::support::Peer| {
+        let (_keep, never) = mpsc::channel::<()>();
+        let bytes = answer(&Answer {
+            verdict: Some(Verdict::Accept),
+            result: &[b'x'; 100_000],
+            ..Answer::of(Status::Done, "")
+        });
+        for byte in bytes {
+            let waited = never.recv_timeout(Duration::from_millis(5));
+            assert_eq!(waited, Err(mpsc::RecvTimeoutError::Timeout));
+            if std::io::Write::write_all(&mut peer.stream, &[byte]).is_err() {
+                return;
+            }
+        }
+    };
+    check(move || Fake::unix(drip), "--deadline");
+    check(move || Fake::tcp(drip), "--deadline");
+}
+
+#[test]
+fn servers_that_lie() {
+    let mut edit = Vec::new();
+    let beyond = stentor_call_protocol::Edit {
+        offset: 1,
+        deleted: 1000,
+        inserted: b"",
+    };
+    beyond.encode(&mut edit).unwrap();
+    let mut asks_twice = Vec::new();
+    stentor_call_protocol::encode_need_body(&mut asks_twice);
+    stentor_call_protocol::encode_need_body(&mut asks_twice);
+    let lies: [&'static [u8]; 4] = [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"\x83\xFF\xFF\xFF\xFF",
+        b"\x83\0\0\0\x12\0\xFF\0\0\0\0\x02no\0\0\0\0\0\0\0\0\0",
+        b"\0",
+    ];
+    for lie in lies {
+        check(
+            move || Fake::unix(move |mut peer| peer.send(lie)),
+            "is not valid",
+        );
+    }
+    for lie in [edit, asks_twice] {
+        let script = move || {
+            let lie = lie.clone();
+            Fake::unix(move |mut peer| peer.send(&lie))
+        };
+        check(script, "is not valid");
+    }
+}
+
+/// A queue that is full makes `connect` wait for ever by default.
+#[test]
+fn a_server_that_does_not_accept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("full.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let _first = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let words = [
+        "--profile",
+        "xmail-2002",
+        "--deadline",
+        "200ms",
+        "-s",
+        word(&path),
+        "/p",
+    ];
+    let finished = Finished::of(&client().args(words).output().unwrap());
+    assert_eq!(finished.code, Some(96));
+    assert!(
+        finished.stderr.contains("--deadline"),
+        "{}",
+        finished.stderr
+    );
+}
+
+/// The server's health is not a verdict: its advice for the procedure holds, but the option wins.
+#[test]
+fn answers_without_a_verdict_are_faults() {
+    for status in [
+        Status::NotFound,
+        Status::NotAllowed,
+        Status::Overloaded,
+        Status::TimedOut,
+    ] {
+        let script = move || {
+            Fake::unix(move |mut peer| {
+                peer.send(&answer(&Answer::of(status, "that is how it is")));
+            })
+        };
+        check(script, &format!("{}: that is how it is", status.name()));
+    }
+    let advice = Answer {
+        verdict: Some(Verdict::Accept),
+        ..Answer::of(Status::Failed, "broke")
+    };
+    let bytes = answer(&advice);
+    let run = |words: &[&str]| {
+        let bytes = bytes.clone();
+        Fake::unix(move |mut peer| peer.send(&bytes))
+            .run(words)
+            .code
+    };
+    assert_eq!(run(&["--profile", "sysexits", "/p"]), Some(0));
+    let words = ["--profile", "sysexits", "--on-error", "reject", "/p"];
+    assert_eq!(run(&words), Some(69));
+}
+
+/// Files that are no messages are faults too, and a FIFO does not hang the client.
+#[test]
+fn files_that_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let missing = folder.path().join("missing");
+    for path in [fifo.as_path(), missing.as_path(), folder.path()] {
+        let words = ["--profile", "postfix-pipe", "--file", word(path), "/p"];
+        let finished = Finished::of(&client().args(words).output().unwrap());
+        assert_eq!(finished.code, Some(75), "{}", path.display());
+        assert!(
+            finished.stderr.contains("cannot read"),
+            "{}",
+            finished.stderr
+        );
+        assert!(finished.stdout.starts_with("4.7.1 "), "{}", finished.stdout);
+    }
+}
+
+/// A pipe that nobody closes ends at the deadline as well.
+#[test]
+fn a_standard_input_that_does_not_end() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = client();
+    command.args([
+        "--profile",
+        "sysexits",
+        "--deadline",
+        "100ms",
+        "--stdin",
+        "/p",
+    ]);
+    let output = command.stdin(reader).output().unwrap();
+    drop(writer);
+    assert_eq!(output.status.code(), Some(75));
+}
