@@ -113,6 +113,7 @@ fn options(random: &mut Random) -> ConnectOptions<'static> {
         will: [None, Some(("a/b", "will", 0)), Some(("a", "late", 1))][random.below(3)],
         user: None,
         bridge: false,
+        ..ConnectOptions::default()
     }
 }
 

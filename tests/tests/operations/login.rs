@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use stentor_tests::raw::connect_as;
+use stentor_tests::raw::{connect_as, publish, subscribe};
 use stentor_tests::{DEADLINE, Plan, Server, Version, process, server};
 
 fn hash(password: &str) -> String {
@@ -89,4 +89,41 @@ fn a_user_who_is_added_by_a_reload_gets_in() {
     server.reconfigure(&user);
     server.control(&["reload"]).success();
     assert_eq!(answer(&server, Version::V5, Some(("bob", "b"))), 0);
+}
+
+/// 3.1.1 [MQTT-3.1.4-5], 5.0 [MQTT-3.1.4-6]: what was sent along with a refused CONNECT.
+#[test]
+fn nothing_after_a_refused_connect_is_processed() {
+    let server = with_alice();
+    for version in stentor_tests::raw::VERSIONS {
+        let mut intruder = server.dial();
+        let mut bytes = connect_as(version, "c", true, Some(("alice", "wrong")));
+        bytes.extend(publish(version, "kept", b"by an intruder", 0, true));
+        bytes.extend(subscribe(version, 1, "kept", 0));
+        intruder.send(&bytes);
+        assert_ne!(intruder.expect(2).body[1], 0);
+        assert!(
+            intruder.rest().is_empty(),
+            "neither SUBACK nor anything else"
+        );
+        let mut alice = server.dial();
+        let login = Some(("alice", "correct horse"));
+        alice.send(&connect_as(version, "a", true, login));
+        alice.speaks(version);
+        assert_eq!(alice.expect(2).body[1], 0);
+        alice.subscribe("kept", 0);
+        // A retained message would come before this answer.
+        alice.ping();
+    }
+}
+
+/// 3.1.1 [MQTT-3.2.2-6]: there is no return code for a packet that breaks the rules.
+#[test]
+fn a_connect_without_a_fitting_return_code_is_closed_without_a_word() {
+    let server = Server::open();
+    let mut client = server.dial();
+    let mut reserved = connect_as(Version::V4, "c", true, None);
+    reserved[9] |= 1;
+    client.send(&reserved);
+    assert!(client.rest().is_empty());
 }

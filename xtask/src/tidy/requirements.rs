@@ -24,7 +24,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         collect(value, &mut named);
     }
     let tests = tests(tree);
-    let mut findings = Vec::new();
+    let mut findings = unexplained(&document);
     for name in named {
         if !exists(tree, &tests, &name) {
             let line = text
@@ -39,6 +39,27 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// A statement that concerns a server names a test or says why it has none.
+fn unexplained(document: &toml::Table) -> Vec<Finding> {
+    let entries = document.get("requirement").and_then(toml::Value::as_array);
+    let entries = entries.into_iter().flatten();
+    let has_none = |entry: &&toml::Value| {
+        let text = |key| entry.get(key).and_then(toml::Value::as_str);
+        let tests = entry.get("tests").and_then(toml::Value::as_array);
+        text("side") != Some("client-only")
+            && text("note").is_none()
+            && tests.is_none_or(|tests| tests.is_empty())
+    };
+    entries
+        .filter(has_none)
+        .map(|entry| {
+            let id = entry.get("id").and_then(toml::Value::as_str);
+            let message = format!("{} names no test and has no note", id.unwrap_or("one"));
+            Finding::new(LISTING, 0, message)
+        })
+        .collect()
 }
 
 fn collect(value: &toml::Value, named: &mut BTreeSet<String>) {
@@ -184,6 +205,18 @@ mod tests {
         ] {
             assert!(missing(entry), "{entry}");
         }
+    }
+
+    #[test]
+    fn a_statement_without_tests_says_why() {
+        let findings = |side: &str, rest: &str| {
+            let entry = format!("[[requirement]]\nid = \"x\"\nside = \"{side}\"\n{rest}\n");
+            check(&Tree::from([(LISTING, &*entry)])).len()
+        };
+        assert_eq!(findings("server", "tests = []"), 1);
+        assert_eq!(findings("session", ""), 1);
+        assert_eq!(findings("server", "note = \"because\"\ntests = []"), 0);
+        assert_eq!(findings("client-only", "tests = []"), 0);
     }
 
     #[test]

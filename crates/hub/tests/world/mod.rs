@@ -83,6 +83,9 @@ pub struct ConnectOptions<'a> {
     pub alias_maximum: u16,
     pub packet_bytes_max: u32,
     pub will: Option<(&'a str, &'a str, u32)>,
+    pub will_retain: bool,
+    pub will_user_properties: &'a [(&'a str, &'a str)],
+    pub response_information: bool,
     pub user: Option<&'a str>,
     pub bridge: bool,
 }
@@ -97,6 +100,9 @@ impl Default for ConnectOptions<'_> {
             alias_maximum: 0,
             packet_bytes_max: 0,
             will: None,
+            will_retain: false,
+            will_user_properties: &[],
+            response_information: false,
             user: None,
             bridge: false,
         }
@@ -554,11 +560,17 @@ fn request(
         if options.alias_maximum > 0 {
             properties.push(P::TopicAliasMaximum(options.alias_maximum));
         }
+        if options.response_information {
+            properties.push(P::RequestResponseInformation(true));
+        }
         if options.packet_bytes_max > 0 {
             properties.push(P::MaximumPacketSize(options.packet_bytes_max));
         }
         if let Some((_, _, delay)) = options.will {
             will_properties.push(P::WillDelayInterval(delay));
+            for pair in options.will_user_properties {
+                will_properties.push(P::UserProperty(*pair));
+            }
         }
     }
     let request = ConnectRequest::new(&Connect {
@@ -569,7 +581,7 @@ fn request(
         client_id: id,
         will: options.will.map(|(topic, payload, _)| Will {
             qos: QoS::AtLeastOnce,
-            retain: false,
+            retain: options.will_retain,
             topic,
             payload: payload.as_bytes(),
             properties: will_properties.as_properties(),

@@ -230,7 +230,13 @@ fn malformed_answer(input: &[u8], reason: CloseReason) -> Option<Box<Output>> {
     // everybody understands [MQTT-3.1.2-2].
     let version =
         stentor_mqtt::connect_version(input.get(frame.header_len..)?).unwrap_or(Version::V311);
-    Some(farewell(&refusal(version, reason.reason_code()?, None)))
+    let code = reason.reason_code()?;
+    // 3.x has no return code for a packet that breaks the rules [3.1.1 MQTT-3.2.2-6].
+    let fits = matches!(
+        code,
+        ReasonCode::UnsupportedProtocolVersion | ReasonCode::ClientIdentifierNotValid
+    );
+    (version.is_v5() || fits).then(|| farewell(&refusal(version, code, None)))
 }
 
 /// Bytes to be written before a connection is closed.
