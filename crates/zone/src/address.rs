@@ -1,0 +1,267 @@
+//! The topics by which plain MQTT clients use a zone.
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+
+use thiserror::Error;
+
+use crate::name::{check_name, decode_name, encode_name};
+
+/// What a client means that publishes to a topic beginning with `$`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address<'a> {
+    /// `$private/to/<user>` or `$private/to/<user>/<id>`: a private message.
+    Private {
+        /// The recipient.
+        user: Cow<'a, str>,
+        /// Where the result goes: `$reply/<id>`.
+        reply: Option<&'a str>,
+    },
+    /// `$room/<room>/say`.
+    Say {
+        /// The room.
+        room: &'a str,
+    },
+    /// `$call/<name>` or `$call/<name>/<id>`.
+    Call {
+        /// The procedure.
+        procedure: &'a str,
+        /// Where the answer goes: `$reply/<id>`.
+        reply: Option<&'a str>,
+    },
+}
+
+/// Why a topic of a zone's tree cannot be published to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NotAddress {
+    /// It is none of a zone's topics: ordinary rules apply.
+    #[error("not one of the zone's topics")]
+    Elsewhere,
+    /// Only the server publishes there: what it says about senders and members cannot be forged.
+    #[error("only the server publishes to this topic")]
+    ServerOnly,
+    /// A level is missing, is empty, or is one too many.
+    #[error("the topic has not the levels that it needs")]
+    Malformed,
+}
+
+impl<'a> Address<'a> {
+    /// Reads the topic of a publish.
+    ///
+    /// # Errors
+    /// Why nothing is meant by it; see [`NotAddress`].
+    pub fn parse(topic: &'a str) -> Result<Self, NotAddress> {
+        let (tree, rest) = topic.split_once('/').unwrap_or((topic, ""));
+        match tree {
+            "$private" => Self::private(rest),
+            "$room" => Self::room(rest),
+            "$call" => Self::call(rest),
+            "$rooms" | "$presence" | "$reply" => Err(NotAddress::ServerOnly),
+            _ => Err(NotAddress::Elsewhere),
+        }
+    }
+
+    fn private(rest: &'a str) -> Result<Self, NotAddress> {
+        let Some(rest) = rest.strip_prefix("to/") else {
+            return Err(NotAddress::ServerOnly);
+        };
+        let (user, reply) = with_reply(rest)?;
+        let user = decode_name(user).ok_or(NotAddress::Malformed)?;
+        Ok(Self::Private { user, reply })
+    }
+
+    fn room(rest: &'a str) -> Result<Self, NotAddress> {
+        let (room, below) = rest.split_once('/').ok_or(NotAddress::Malformed)?;
+        check_name(room).map_err(|_| NotAddress::Malformed)?;
+        match below {
+            "say" => Ok(Self::Say { room }),
+            _ => Err(NotAddress::ServerOnly),
+        }
+    }
+
+    fn call(rest: &'a str) -> Result<Self, NotAddress> {
+        let (procedure, reply) = with_reply(rest)?;
+        Ok(Self::Call { procedure, reply })
+    }
+}
+
+/// `<name>` or `<name>/<id>`.
+fn with_reply(rest: &str) -> Result<(&str, Option<&str>), NotAddress> {
+    let (name, reply) = match rest.split_once('/') {
+        Some((name, id)) => (name, Some(id)),
+        None => (rest, None),
+    };
+    let is_level = |text: &str| check_name(text).is_ok();
+    if name.is_empty() || reply.is_some_and(|id| !is_level(id)) {
+        return Err(NotAddress::Malformed);
+    }
+    Ok((name, reply))
+}
+
+/// What a client means that subscribes to a filter beginning with `$`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest<'a> {
+    /// `$private/from/…`: its own inbox.
+    Inbox,
+    /// `$room/<room>/…`: it wants to be in the room.
+    Room {
+        /// The room.
+        room: &'a str,
+    },
+    /// `$rooms/…`: the list of rooms.
+    RoomList,
+    /// `$presence/…`: who is there.
+    Presence,
+    /// `$reply/…`: the answers to its calls.
+    Replies,
+    /// A wildcard or nothing stands where a room's name should: that never joins anything.
+    NoRoom,
+    /// None of a zone's filters: ordinary rules apply.
+    Elsewhere,
+}
+
+impl<'a> Interest<'a> {
+    /// Reads a topic filter, without `$share/<group>/`.
+    #[must_use]
+    pub fn parse(filter: &'a str) -> Self {
+        let (tree, rest) = filter.split_once('/').unwrap_or((filter, ""));
+        match tree {
+            "$private" if rest == "#" || rest.starts_with("from/") => Self::Inbox,
+            "$room" => match rest.split_once('/') {
+                Some((room, below)) if check_name(room).is_ok() && !below.is_empty() => {
+                    Self::Room { room }
+                }
+                _ => Self::NoRoom,
+            },
+            "$rooms" => Self::RoomList,
+            "$presence" => Self::Presence,
+            "$reply" => Self::Replies,
+            _ => Self::Elsewhere,
+        }
+    }
+}
+
+/// Makes the topics on which the server itself publishes in a zone.
+pub mod topic {
+    use super::{String, encode_name};
+    use alloc::format;
+
+    /// Where a private message arrives: `$private/from/<sender>`.
+    #[must_use]
+    pub fn private_from(sender: &str) -> String {
+        format!("$private/from/{}", encode_name(sender))
+    }
+
+    /// Where an answer goes: `$reply/<id>`.
+    #[must_use]
+    pub fn reply(id: &str) -> String {
+        format!("$reply/{id}")
+    }
+
+    /// Where a user is heard: `$room/<room>/say/<user>`.
+    #[must_use]
+    pub fn said(room: &str, user: &str) -> String {
+        format!("$room/{room}/say/{}", encode_name(user))
+    }
+
+    /// What happened in a room: `$room/<room>/event`.
+    #[must_use]
+    pub fn event(room: &str) -> String {
+        format!("$room/{room}/event")
+    }
+
+    /// A member, retained while it is one: `$room/<room>/member/<user>`.
+    #[must_use]
+    pub fn member(room: &str, user: &str) -> String {
+        format!("$room/{room}/member/{}", encode_name(user))
+    }
+
+    /// A property, retained while it has a value: `$room/<room>/prop/<name>`.
+    #[must_use]
+    pub fn property(room: &str, name: &str) -> String {
+        format!("$room/{room}/prop/{name}")
+    }
+
+    /// The room in the list of rooms, retained while it exists: `$rooms/<room>`.
+    #[must_use]
+    pub fn listed(room: &str) -> String {
+        format!("$rooms/{room}")
+    }
+
+    /// Whether a user is there, retained: `$presence/<user>`.
+    #[must_use]
+    pub fn presence(user: &str) -> String {
+        format!("$presence/{}", encode_name(user))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_publish_means_what_the_table_says() {
+        let private = |user: &'static str, reply| {
+            Ok(Address::Private {
+                user: user.into(),
+                reply,
+            })
+        };
+        for (topic, meant) in [
+            ("$private/to/bob", private("bob", None)),
+            ("$private/to/bob/7", private("bob", Some("7"))),
+            ("$private/to/a%2fb", private("a/b", None)),
+            ("$private/to/", Err(NotAddress::Malformed)),
+            ("$private/to/bob/", Err(NotAddress::Malformed)),
+            ("$private/to/bob/1/2", Err(NotAddress::Malformed)),
+            ("$private/to/%", Err(NotAddress::Malformed)),
+            ("$private/from/bob", Err(NotAddress::ServerOnly)),
+            ("$private", Err(NotAddress::ServerOnly)),
+            ("$room/tea/say", Ok(Address::Say { room: "tea" })),
+            ("$room/tea/say/bob", Err(NotAddress::ServerOnly)),
+            ("$room/tea/event", Err(NotAddress::ServerOnly)),
+            ("$room/tea", Err(NotAddress::Malformed)),
+            ("$room//say", Err(NotAddress::Malformed)),
+            ("$rooms/tea", Err(NotAddress::ServerOnly)),
+            ("$presence/bob", Err(NotAddress::ServerOnly)),
+            ("$reply/1", Err(NotAddress::ServerOnly)),
+            ("$SYS/x", Err(NotAddress::Elsewhere)),
+            ("a/b", Err(NotAddress::Elsewhere)),
+            (
+                "$call/room.create/9",
+                Ok(Address::Call {
+                    procedure: "room.create",
+                    reply: Some("9"),
+                }),
+            ),
+            ("$call/", Err(NotAddress::Malformed)),
+        ] {
+            assert_eq!(Address::parse(topic), meant, "{topic}");
+        }
+    }
+
+    #[test]
+    fn a_filter_means_what_the_table_says() {
+        let tea = Interest::Room { room: "tea" };
+        for (filter, meant) in [
+            ("$room/tea/#", tea),
+            ("$room/tea/say/+", tea),
+            ("$room/tea/event", tea),
+            ("$room/+/say/#", Interest::NoRoom),
+            ("$room/#", Interest::NoRoom),
+            ("$room/tea", Interest::NoRoom),
+            ("$room/tea/", Interest::NoRoom),
+            ("$private/from/+", Interest::Inbox),
+            ("$private/from/bob", Interest::Inbox),
+            ("$private/#", Interest::Inbox),
+            ("$private/to/bob", Interest::Elsewhere),
+            ("$rooms/+", Interest::RoomList),
+            ("$presence/#", Interest::Presence),
+            ("$reply/+", Interest::Replies),
+            ("#", Interest::Elsewhere),
+            ("a/b", Interest::Elsewhere),
+        ] {
+            assert_eq!(Interest::parse(filter), meant, "{filter}");
+        }
+    }
+}

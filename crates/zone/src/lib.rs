@@ -1,0 +1,32 @@
+//! What a zone is to its users: private messages, rooms and presence, over plain MQTT topics.
+//!
+//! - [`Address`] and [`Interest`] read the topics that publishers and subscribers use for it.
+//! - [`Rooms`] holds the rooms of one zone that live on one shard; every room is a [`Room`], a
+//!   state machine that is told what users do and what time it is, and answers with [`Effect`]s:
+//!   messages to publish, sessions to tell, seats to clear.
+//! - [`Presence`] knows which users are there, away or gone.
+//!
+//! Nothing here routes, stores or reads a clock. Who holds a [`Room`] publishes what it asks for
+//! through the zone's ordinary topics, so that subscriptions, retained messages and slow-client
+//! policies are the same for a room as for everything else.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod address;
+mod effect;
+mod name;
+mod presence;
+mod room;
+mod rooms;
+
+pub use address::{Address, Interest, NotAddress, topic};
+pub use effect::{Effect, Seat};
+pub use name::{NAME_BYTES_MAX, NameError, check_name, decode_name, encode_name};
+pub use presence::{Presence, Standing, Uniqueness, Verdict};
+pub use room::{
+    Actor, Bounds, Change, Condition, Entry, HistoryBounds, Property, Refusal, Role, Room,
+    RoomOptions, Summary,
+};
+pub use rooms::{Rooms, RoomsOptions, Wish};

@@ -1,0 +1,213 @@
+//! Who is in a room.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use stentor_session::Tick;
+
+use crate::effect::Seat;
+
+/// A member is a user; it sits on the seats of its sessions.
+#[derive(Debug)]
+struct Member {
+    presence: Presence,
+    /// Members in the order they came: the oldest inherits the room.
+    number: u64,
+}
+
+#[derive(Debug)]
+enum Presence {
+    /// On these seats; at least one.
+    Here(Vec<Seat>),
+    /// All its connections were lost; its place is kept until then.
+    Away(Tick),
+}
+
+/// What becomes of a session that comes in.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Seated {
+    /// Its user is there already, by another session.
+    Beside,
+    /// Its user was away and is back.
+    Back,
+    /// Its user has no place.
+    Stranger,
+}
+
+/// What a session that stood up leaves behind.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Departure {
+    /// Its user is still there, or was never a member.
+    Unnoticed,
+    /// Its user sits nowhere any more.
+    LastSeat,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    by_user: BTreeMap<Arc<str>, Member>,
+    observers: BTreeSet<Seat>,
+    away: usize,
+    last_number: u64,
+}
+
+impl Members {
+    pub(super) fn len(&self) -> usize {
+        self.by_user.len()
+    }
+
+    /// Whether nobody is in the room, seen or unseen.
+    pub(super) fn is_deserted(&self) -> bool {
+        self.by_user.is_empty() && self.observers.is_empty()
+    }
+
+    pub(super) fn is_member(&self, user: &str) -> bool {
+        self.by_user.contains_key(user)
+    }
+
+    pub(super) fn is_here(&self, user: &str) -> bool {
+        self.by_user
+            .get(user)
+            .is_some_and(|member| matches!(member.presence, Presence::Here(_)))
+    }
+
+    /// Whether a user sits on a seat already.
+    pub(super) fn sits(&self, user: &str, seat: Seat) -> bool {
+        self.seats(user).is_some_and(|seats| seats.contains(&seat))
+    }
+
+    /// Where a member sits; nowhere while it is away.
+    pub(super) fn seats(&self, user: &str) -> Option<&[Seat]> {
+        Some(match &self.by_user.get(user)?.presence {
+            Presence::Here(seats) => seats,
+            Presence::Away(_) => &[],
+        })
+    }
+
+    /// False if it is one already.
+    pub(super) fn observe(&mut self, seat: Seat) -> bool {
+        self.observers.insert(seat)
+    }
+
+    pub(super) fn stop_observing(&mut self, seat: Seat) {
+        self.observers.remove(&seat);
+    }
+
+    pub(super) fn sit(&mut self, user: &str, seat: Seat) -> Seated {
+        let Some(member) = self.by_user.get_mut(user) else {
+            return Seated::Stranger;
+        };
+        match &mut member.presence {
+            Presence::Here(seats) => {
+                seats.push(seat);
+                Seated::Beside
+            }
+            Presence::Away(_) => {
+                member.presence = Presence::Here(alloc::vec![seat]);
+                self.away -= 1;
+                Seated::Back
+            }
+        }
+    }
+
+    pub(super) fn add(&mut self, user: &str, seat: Seat) {
+        self.last_number += 1;
+        let member = Member {
+            presence: Presence::Here(alloc::vec![seat]),
+            number: self.last_number,
+        };
+        self.by_user.insert(user.into(), member);
+    }
+
+    pub(super) fn stand_up(&mut self, user: &str, seat: Seat) -> Departure {
+        if self.observers.remove(&seat) {
+            return Departure::Unnoticed;
+        }
+        let Some(Presence::Here(seats)) = self.by_user.get_mut(user).map(|m| &mut m.presence)
+        else {
+            return Departure::Unnoticed;
+        };
+        let before = seats.len();
+        seats.retain(|&other| other != seat);
+        if before > 0 && seats.is_empty() {
+            Departure::LastSeat
+        } else {
+            Departure::Unnoticed
+        }
+    }
+
+    pub(super) fn away(&mut self, user: &str, until: Tick) {
+        if let Some(member) = self.by_user.get_mut(user) {
+            member.presence = Presence::Away(until);
+            self.away += 1;
+        }
+    }
+
+    /// Who did not come back in time, in the order they came.
+    pub(super) fn overdue(&self, now: Tick) -> Vec<Arc<str>> {
+        if self.away == 0 {
+            return Vec::new();
+        }
+        self.sorted(|member| matches!(member.presence, Presence::Away(until) if until <= now))
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Tick> {
+        if self.away == 0 {
+            return None;
+        }
+        let until = |member: &Member| match member.presence {
+            Presence::Away(until) => Some(until),
+            Presence::Here(_) => None,
+        };
+        self.by_user.values().filter_map(until).min()
+    }
+
+    pub(super) fn remove(&mut self, user: &str) -> bool {
+        match self.by_user.remove(user) {
+            None => false,
+            Some(member) => {
+                self.away -= usize::from(matches!(member.presence, Presence::Away(_)));
+                true
+            }
+        }
+    }
+
+    pub(super) fn oldest(&self) -> Option<Arc<str>> {
+        let (user, _) = self
+            .by_user
+            .iter()
+            .min_by_key(|(_, member)| member.number)?;
+        Some(Arc::clone(user))
+    }
+
+    pub(super) fn in_order(&self) -> Vec<Arc<str>> {
+        self.sorted(|_| true)
+    }
+
+    fn sorted(&self, wanted: impl Fn(&Member) -> bool) -> Vec<Arc<str>> {
+        let mut members: Vec<_> = self
+            .by_user
+            .iter()
+            .filter(|(_, member)| wanted(member))
+            .map(|(user, member)| (member.number, user))
+            .collect();
+        members.sort_unstable_by_key(|&(number, _)| number);
+        members
+            .into_iter()
+            .map(|(_, user)| Arc::clone(user))
+            .collect()
+    }
+
+    /// Sends everybody away; returns where they sat, members first.
+    pub(super) fn clear(&mut self) -> Vec<Seat> {
+        let mut seats: Vec<Seat> = Vec::new();
+        for user in self.in_order() {
+            seats.extend(self.seats(&user).unwrap_or_default());
+        }
+        seats.extend(core::mem::take(&mut self.observers));
+        self.by_user.clear();
+        self.away = 0;
+        seats
+    }
+}

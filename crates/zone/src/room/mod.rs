@@ -1,0 +1,541 @@
+//! One room: its members, what they said, its properties.
+
+mod history;
+mod members;
+mod notice;
+mod options;
+mod properties;
+
+pub use options::{Bounds, Change, HistoryBounds, RoomOptions};
+pub use properties::{Condition, Property};
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use stentor_session::Tick;
+use thiserror::Error;
+
+use crate::effect::{Effect, Seat};
+use crate::topic;
+use history::History;
+use members::{Departure, Members};
+use notice::{Notice, Reason};
+use properties::Properties;
+
+/// Who does something in a room.
+#[derive(Clone, Copy, Debug)]
+pub struct Actor<'a> {
+    /// The user's name.
+    pub user: &'a str,
+    /// What the user is to the zone.
+    pub role: Role,
+}
+
+/// What a user is to the zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// An ordinary user: may change what it owns.
+    User,
+    /// May change everything.
+    Administrator,
+}
+
+/// How a session comes into a room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// As a member, whom the others see and who may speak.
+    Member,
+    /// It hears and is not seen. Takes no place.
+    Observer,
+}
+
+/// Why a room does not do what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// All places are taken.
+    #[error("the room is full")]
+    Full,
+    /// Nobody may come in now.
+    #[error("the room is locked")]
+    Locked,
+    /// Only members do that.
+    #[error("not a member of the room")]
+    NotMember,
+    /// Only the owner and administrators do that.
+    #[error("only the room's owner may do that")]
+    NotOwner,
+    /// Another user holds the property's lock.
+    #[error("another user has locked the property")]
+    PropertyLocked,
+    /// The property does not have the expected value or version.
+    #[error("the property has changed")]
+    Conflict,
+    /// There is no such room, member or property.
+    #[error("there is no such thing in the room")]
+    Unknown,
+    /// There is such a room already.
+    #[error("there is a room of this name already")]
+    Exists,
+    /// The name cannot be used.
+    #[error("the name is empty, too long, or contains / + # $ or control characters")]
+    Name,
+    /// The value or the payload is larger than a bound.
+    #[error("larger than allowed")]
+    TooLarge,
+    /// As many rooms or properties as there may be.
+    #[error("as many as allowed are there already")]
+    TooMany,
+    /// The zone does not let users make rooms.
+    #[error("this zone's rooms are made by its administrators")]
+    NotAllowed,
+}
+
+/// What the list of rooms tells of a room.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The room.
+    pub room: Arc<str>,
+    /// How many members it has, those included who are away for a moment.
+    pub members: usize,
+    /// How many it may have; `None` without a bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u32>,
+    /// Its owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Arc<str>>,
+    /// Whether nobody may come in.
+    pub locked: bool,
+    /// Whether it stays when it is empty.
+    pub permanent: bool,
+    /// Its properties.
+    pub properties: Map<String, Value>,
+}
+
+/// A room. Told what users do, it answers with effects and never with silence: what is refused is
+/// refused by a [`Refusal`].
+#[derive(Debug)]
+pub struct Room {
+    name: Arc<str>,
+    options: RoomOptions,
+    owner: Option<Arc<str>>,
+    members: Members,
+    properties: Properties,
+    history: History,
+}
+
+impl Room {
+    /// An empty room. Publishes its place in the list of rooms.
+    pub fn new(
+        name: &str,
+        owner: Option<&str>,
+        options: RoomOptions,
+        out: &mut Vec<Effect>,
+    ) -> Self {
+        let room = Self {
+            name: name.into(),
+            owner: owner.map(Into::into),
+            members: Members::default(),
+            properties: Properties::default(),
+            history: History::default(),
+            options,
+        };
+        room.list(out);
+        room
+    }
+
+    /// The room's name.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// What the list of rooms tells. O(properties).
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        Summary {
+            room: Arc::clone(&self.name),
+            members: self.members.len(),
+            capacity: self.options.capacity,
+            owner: self.owner.clone(),
+            locked: self.options.locked,
+            permanent: self.options.permanent,
+            properties: self.properties.values(),
+        }
+    }
+
+    /// The members' names, in the order they came. O(members · log members).
+    #[must_use]
+    pub fn members(&self) -> Vec<Arc<str>> {
+        self.members.in_order()
+    }
+
+    /// One property.
+    #[must_use]
+    pub fn property(&self, name: &str) -> Option<&Property> {
+        self.properties.get(name)
+    }
+
+    /// Whether nothing holds the room any more: it is not permanent and nobody is in it.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        !self.options.permanent && self.members.is_deserted()
+    }
+
+    /// When [`advance`](Self::advance) has something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Tick> {
+        self.members.next_deadline()
+    }
+
+    /// A session comes in, or comes back to the place that it or its user has. What was said
+    /// before follows for a session that was not in the room. O(log members), plus the history.
+    ///
+    /// # Errors
+    /// [`Refusal::Locked`], [`Refusal::Full`]; whoever has a place keeps it.
+    pub fn join(
+        &mut self,
+        now: Tick,
+        actor: Actor<'_>,
+        seat: Seat,
+        entry: Entry,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        if self.members.sits(actor.user, seat) {
+            return Ok(());
+        }
+        if entry == Entry::Observer {
+            if self.members.observe(seat) {
+                self.history.recall(now, &self.options.history, seat, out);
+            }
+            return Ok(());
+        }
+        match self.members.sit(actor.user, seat) {
+            members::Seated::Beside => {}
+            members::Seated::Back => {
+                self.show_member(actor.user, "here", out);
+                self.tell(Notice::Back { user: actor.user }, out);
+            }
+            members::Seated::Stranger => self.admit(actor, seat, out)?,
+        }
+        self.members.stop_observing(seat);
+        self.history.recall(now, &self.options.history, seat, out);
+        Ok(())
+    }
+
+    fn admit(
+        &mut self,
+        actor: Actor<'_>,
+        seat: Seat,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        let privileged = actor.role == Role::Administrator || self.is_owner(actor);
+        if self.options.locked && !privileged {
+            return Err(Refusal::Locked);
+        }
+        let is_full = self
+            .options
+            .capacity
+            .is_some_and(|capacity| self.members.len() >= capacity as usize);
+        if is_full {
+            return Err(Refusal::Full);
+        }
+        self.members.add(actor.user, seat);
+        if self.owner.is_none() && !self.options.permanent {
+            self.owner = Some(actor.user.into());
+        }
+        self.show_member(actor.user, "here", out);
+        let members = self.members.len();
+        self.tell(
+            Notice::Joined {
+                user: actor.user,
+                members,
+            },
+            out,
+        );
+        self.list(out);
+        Ok(())
+    }
+
+    /// A session leaves on purpose. Nothing happens if it is not in the room.
+    pub fn leave(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
+        if self.members.stand_up(user, seat) == Departure::LastSeat {
+            self.part(user, Reason::Left, out);
+        }
+    }
+
+    /// A session's connection was lost. Its user keeps the place for the grace period.
+    pub fn lost(&mut self, now: Tick, user: &str, seat: Seat, out: &mut Vec<Effect>) {
+        if self.members.stand_up(user, seat) != Departure::LastSeat {
+            return;
+        }
+        if self.options.grace.is_zero() {
+            return self.part(user, Reason::Lost, out);
+        }
+        self.members.away(user, now.after(self.options.grace));
+        self.show_member(user, "away", out);
+        self.tell(Notice::Away { user }, out);
+    }
+
+    /// Lets go of those who did not come back in time. O(members that are away).
+    pub fn advance(&mut self, now: Tick, out: &mut Vec<Effect>) {
+        for user in self.members.overdue(now) {
+            self.part(&user, Reason::Lost, out);
+        }
+    }
+
+    /// A member speaks: everybody in the room hears it on `$room/<room>/say/<user>`.
+    ///
+    /// # Errors
+    /// [`Refusal::NotMember`] for those who only listen; [`Refusal::TooLarge`].
+    pub fn say(
+        &mut self,
+        now: Tick,
+        actor: Actor<'_>,
+        payload: &[u8],
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        if !self.members.is_here(actor.user) && actor.role != Role::Administrator {
+            return Err(Refusal::NotMember);
+        }
+        if payload.len() > self.options.bounds.say_bytes {
+            return Err(Refusal::TooLarge);
+        }
+        let topic = topic::said(&self.name, actor.user);
+        self.history
+            .keep(now, &self.options.history, &topic, payload);
+        out.push(Effect::Publish {
+            topic,
+            payload: payload.into(),
+            retain: false,
+        });
+        Ok(())
+    }
+
+    /// Gives a property a value, or takes it away (`None`). Returns its new version.
+    ///
+    /// # Errors
+    /// [`Refusal::NotMember`], [`Refusal::PropertyLocked`], [`Refusal::Conflict`],
+    /// [`Refusal::Name`], [`Refusal::TooLarge`], [`Refusal::TooMany`].
+    pub fn set(
+        &mut self,
+        actor: Actor<'_>,
+        name: &str,
+        value: Option<Value>,
+        condition: &Condition,
+        out: &mut Vec<Effect>,
+    ) -> Result<u64, Refusal> {
+        self.must_be_inside(actor)?;
+        let bounds = &self.options.bounds;
+        let version = self.properties.set(actor, name, value, condition, bounds)?;
+        self.show_property(name, out);
+        self.list(out);
+        Ok(version)
+    }
+
+    /// Makes a member the only one who may change a property, until it unlocks it or goes. The
+    /// property need not have a value yet.
+    ///
+    /// # Errors
+    /// [`Refusal::NotMember`], [`Refusal::PropertyLocked`], [`Refusal::Name`],
+    /// [`Refusal::TooMany`].
+    pub fn lock(
+        &mut self,
+        actor: Actor<'_>,
+        name: &str,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        if !self.members.is_here(actor.user) {
+            return Err(Refusal::NotMember);
+        }
+        self.properties
+            .lock(actor.user, name, &self.options.bounds)?;
+        self.show_property(name, out);
+        Ok(())
+    }
+
+    /// Gives a lock back. Owner and administrators may break another's.
+    ///
+    /// # Errors
+    /// [`Refusal::Unknown`] if it is not locked, [`Refusal::PropertyLocked`] by another.
+    pub fn unlock(
+        &mut self,
+        actor: Actor<'_>,
+        name: &str,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        let breaks = self.must_own(actor).is_ok();
+        self.properties.unlock(actor.user, name, breaks)?;
+        self.show_property(name, out);
+        Ok(())
+    }
+
+    /// Changes the room itself.
+    ///
+    /// # Errors
+    /// [`Refusal::NotOwner`]; [`Refusal::Unknown`] for a new owner who is no member.
+    pub fn change(
+        &mut self,
+        actor: Actor<'_>,
+        change: Change<'_>,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        self.must_own(actor)?;
+        match change {
+            Change::Capacity(capacity) => self.options.capacity = capacity,
+            Change::Locked(locked) => self.options.locked = locked,
+            Change::History(history) => {
+                self.options.history = self.options.bounds.limit_history(history);
+                self.history.shrink(&self.options.history);
+            }
+            Change::Owner(user) => {
+                if !self.members.is_member(user) {
+                    return Err(Refusal::Unknown);
+                }
+                self.hand_over(user.into(), out);
+            }
+        }
+        self.tell(Notice::Changed { by: actor.user }, out);
+        self.list(out);
+        Ok(())
+    }
+
+    /// Sends a member out of the room. It may come back unless the room is locked.
+    ///
+    /// # Errors
+    /// [`Refusal::NotOwner`], [`Refusal::Unknown`].
+    pub fn kick(
+        &mut self,
+        actor: Actor<'_>,
+        user: &str,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        self.must_own(actor)?;
+        let seats = self.members.seats(user).ok_or(Refusal::Unknown)?;
+        out.extend(seats.iter().map(|&seat| Effect::Clear { seat }));
+        self.part(user, Reason::Kicked, out);
+        Ok(())
+    }
+
+    /// Ends the room: everybody is sent out, its retained topics are cleared.
+    ///
+    /// # Errors
+    /// [`Refusal::NotOwner`].
+    pub fn close(&mut self, actor: Actor<'_>, out: &mut Vec<Effect>) -> Result<(), Refusal> {
+        self.must_own(actor)?;
+        self.tell(Notice::Closed, out);
+        self.dissolve(out);
+        Ok(())
+    }
+
+    /// Clears what the room has left behind: it ends. Called for a room that [is
+    /// over](Self::is_over).
+    pub fn dissolve(&mut self, out: &mut Vec<Effect>) {
+        for user in self.members.in_order() {
+            out.push(clear(topic::member(&self.name, &user)));
+        }
+        let seats = self.members.clear();
+        out.extend(seats.into_iter().map(|seat| Effect::Clear { seat }));
+        for name in self.properties.clear() {
+            out.push(clear(topic::property(&self.name, &name)));
+        }
+        self.options.permanent = false;
+        out.push(clear(topic::listed(&self.name)));
+    }
+
+    /// A member is gone for good.
+    fn part(&mut self, user: &str, reason: Reason, out: &mut Vec<Effect>) {
+        if !self.members.remove(user) {
+            return;
+        }
+        for name in self.properties.release(user) {
+            self.show_property(&name, out);
+        }
+        out.push(clear(topic::member(&self.name, user)));
+        let members = self.members.len();
+        self.tell(
+            Notice::Left {
+                user,
+                reason,
+                members,
+            },
+            out,
+        );
+        // A permanent room keeps its owner, who may come back to it.
+        if self.owner.as_deref() == Some(user) && !self.options.permanent {
+            match self.members.oldest() {
+                Some(heir) => self.hand_over(heir, out),
+                None => self.owner = None,
+            }
+        }
+        self.list(out);
+    }
+
+    fn hand_over(&mut self, user: Arc<str>, out: &mut Vec<Effect>) {
+        self.tell(Notice::Owner { user: &user }, out);
+        self.owner = Some(user);
+    }
+
+    fn is_owner(&self, actor: Actor<'_>) -> bool {
+        self.owner.as_deref() == Some(actor.user)
+    }
+
+    fn must_own(&self, actor: Actor<'_>) -> Result<(), Refusal> {
+        if actor.role == Role::Administrator || self.is_owner(actor) {
+            Ok(())
+        } else {
+            Err(Refusal::NotOwner)
+        }
+    }
+
+    fn must_be_inside(&self, actor: Actor<'_>) -> Result<(), Refusal> {
+        if self.members.is_here(actor.user) {
+            return Ok(());
+        }
+        self.must_own(actor).map_err(|_| Refusal::NotMember)
+    }
+
+    fn tell(&self, notice: Notice<'_>, out: &mut Vec<Effect>) {
+        out.push(Effect::Publish {
+            topic: topic::event(&self.name),
+            payload: notice::json(&notice),
+            retain: false,
+        });
+    }
+
+    fn show_member(&self, user: &str, state: &str, out: &mut Vec<Effect>) {
+        out.push(Effect::Publish {
+            topic: topic::member(&self.name, user),
+            payload: notice::json(&notice::MemberState { state }),
+            retain: true,
+        });
+    }
+
+    fn show_property(&self, name: &str, out: &mut Vec<Effect>) {
+        let payload = self.properties.get(name).map(notice::json);
+        out.push(Effect::Publish {
+            topic: topic::property(&self.name, name),
+            payload: payload.unwrap_or_default(),
+            retain: true,
+        });
+    }
+
+    fn list(&self, out: &mut Vec<Effect>) {
+        out.push(Effect::Publish {
+            topic: topic::listed(&self.name),
+            payload: notice::json(&self.summary()),
+            retain: true,
+        });
+    }
+}
+
+/// Clears a retained topic.
+fn clear(topic: String) -> Effect {
+    Effect::Publish {
+        topic,
+        payload: Vec::new(),
+        retain: true,
+    }
+}

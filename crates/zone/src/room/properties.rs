@@ -1,0 +1,176 @@
+//! A room's custom properties, with compare-and-set and locks.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{Actor, Bounds, Refusal, notice};
+use crate::name::check_name;
+
+/// A property: the payload of `$room/<room>/prop/<name>`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Property {
+    /// Its value; `None` for one that is only locked.
+    pub value: Option<Value>,
+    /// Grows with every change of a property in the room, so that no two values share one; 0 for
+    /// one that was never set.
+    pub version: u64,
+    /// Who set it last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<Arc<str>>,
+    /// Who alone may change it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock: Option<Arc<str>>,
+}
+
+/// When a property may be set.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// Whatever it is.
+    Always,
+    /// If it has no value.
+    Absent,
+    /// If it has this version.
+    Version(u64),
+    /// If it has this value.
+    Value(Value),
+}
+
+impl Condition {
+    fn holds(&self, property: Option<&Property>) -> bool {
+        let value = property.and_then(|p| p.value.as_ref());
+        match self {
+            Self::Always => true,
+            Self::Absent => value.is_none(),
+            Self::Version(version) => property.map_or(0, |p| p.version) == *version,
+            Self::Value(expected) => value == Some(expected),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Properties {
+    by_name: BTreeMap<Arc<str>, Property>,
+    last_version: u64,
+}
+
+impl Properties {
+    pub(super) fn get(&self, name: &str) -> Option<&Property> {
+        self.by_name.get(name)
+    }
+
+    pub(super) fn values(&self) -> Map<String, Value> {
+        self.by_name
+            .iter()
+            .filter_map(|(name, property)| Some((String::from(&**name), property.value.clone()?)))
+            .collect()
+    }
+
+    pub(super) fn set(
+        &mut self,
+        actor: Actor<'_>,
+        name: &str,
+        value: Option<Value>,
+        condition: &Condition,
+        bounds: &Bounds,
+    ) -> Result<u64, Refusal> {
+        let present = self.by_name.get(name);
+        let is_locked = present
+            .and_then(|property| property.lock.as_deref())
+            .is_some_and(|holder| holder != actor.user);
+        if is_locked {
+            return Err(Refusal::PropertyLocked);
+        }
+        if !condition.holds(present) {
+            return Err(Refusal::Conflict);
+        }
+        if notice::json(&value).len() > bounds.property_bytes {
+            return Err(Refusal::TooLarge);
+        }
+        if value.is_none() && present.is_none() {
+            return Err(Refusal::Unknown);
+        }
+        let version = self.last_version + 1;
+        let property = self.entry(name, bounds)?;
+        property.version = version;
+        property.by = Some(actor.user.into());
+        property.value = value;
+        self.last_version = version;
+        self.tidy(name);
+        Ok(version)
+    }
+
+    pub(super) fn lock(&mut self, user: &str, name: &str, bounds: &Bounds) -> Result<(), Refusal> {
+        let property = self.entry(name, bounds)?;
+        match property.lock.as_deref() {
+            Some(holder) if holder != user => Err(Refusal::PropertyLocked),
+            _ => {
+                property.lock = Some(user.into());
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn unlock(&mut self, user: &str, name: &str, breaks: bool) -> Result<(), Refusal> {
+        let property = self.by_name.get_mut(name).ok_or(Refusal::Unknown)?;
+        match property.lock.as_deref() {
+            None => Err(Refusal::Unknown),
+            Some(holder) if holder != user && !breaks => Err(Refusal::PropertyLocked),
+            Some(_) => {
+                property.lock = None;
+                self.tidy(name);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a user's locks away; returns which.
+    pub(super) fn release(&mut self, user: &str) -> Vec<Arc<str>> {
+        let held = |property: &Property| property.lock.as_deref() == Some(user);
+        let names: Vec<_> = self
+            .by_name
+            .iter()
+            .filter(|(_, property)| held(property))
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        for name in &names {
+            if let Some(property) = self.by_name.get_mut(name) {
+                property.lock = None;
+            }
+            self.tidy(name);
+        }
+        names
+    }
+
+    pub(super) fn clear(&mut self) -> Vec<Arc<str>> {
+        core::mem::take(&mut self.by_name).into_keys().collect()
+    }
+
+    fn entry(&mut self, name: &str, bounds: &Bounds) -> Result<&mut Property, Refusal> {
+        if !self.by_name.contains_key(name) {
+            check_name(name).map_err(|_| Refusal::Name)?;
+            if self.by_name.len() >= bounds.properties {
+                return Err(Refusal::TooMany);
+            }
+        }
+        Ok(self.by_name.entry(name.into()).or_insert(Property {
+            value: None,
+            version: 0,
+            by: None,
+            lock: None,
+        }))
+    }
+
+    /// Forgets a property that says nothing any more.
+    fn tidy(&mut self, name: &str) {
+        let says_nothing =
+            |property: &Property| property.value.is_none() && property.lock.is_none();
+        if self.by_name.get(name).is_some_and(says_nothing) {
+            self.by_name.remove(name);
+        }
+    }
+}

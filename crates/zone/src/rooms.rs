@@ -1,0 +1,229 @@
+//! All rooms of a zone.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use alloc::collections::BTreeMap;
+use serde_json::{Map, Value};
+use stentor_session::Tick;
+
+use crate::effect::{Effect, Seat};
+use crate::name::check_name;
+use crate::room::{Actor, Entry, Refusal, Role, Room, RoomOptions, Summary};
+
+/// What a zone allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoomsOptions {
+    /// Whether users make rooms: by joining one that does not exist, or by command.
+    pub user_rooms: bool,
+    /// How many rooms there may be.
+    pub rooms_max: usize,
+    /// What a new room is made with.
+    pub room: RoomOptions,
+}
+
+impl Default for RoomsOptions {
+    fn default() -> Self {
+        Self {
+            user_rooms: true,
+            rooms_max: 100_000,
+            room: RoomOptions::default(),
+        }
+    }
+}
+
+/// What a user who looks for a room wants.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wish {
+    /// Properties that the room must have, with these values.
+    pub properties: Map<String, Value>,
+    /// Free places that it must have.
+    pub places: u32,
+}
+
+impl Wish {
+    fn suits(&self, room: &Summary) -> bool {
+        let has_places = room.capacity.is_none_or(|capacity| {
+            (capacity as usize).saturating_sub(room.members) >= self.places as usize
+        });
+        let has = |(name, value): (&String, &Value)| room.properties.get(name) == Some(value);
+        !room.locked && has_places && self.properties.iter().all(has)
+    }
+}
+
+/// The rooms of one zone. They live together, so that what concerns several (match-making, the
+/// bound on their number) is decided at once.
+#[derive(Debug, Default)]
+pub struct Rooms {
+    options: RoomsOptions,
+    rooms: BTreeMap<Arc<str>, Room>,
+}
+
+impl Rooms {
+    /// No rooms yet.
+    #[must_use]
+    pub fn new(options: RoomsOptions) -> Self {
+        Self {
+            options,
+            rooms: BTreeMap::new(),
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rooms.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rooms.is_empty()
+    }
+
+    /// One room.
+    #[must_use]
+    pub fn get(&self, room: &str) -> Option<&Room> {
+        self.rooms.get(room)
+    }
+
+    /// What the list of rooms tells of each, by name.
+    pub fn summaries(&self) -> impl Iterator<Item = Summary> {
+        self.rooms.values().map(Room::summary)
+    }
+
+    /// What a new room is made with unless its maker says otherwise.
+    #[must_use]
+    pub const fn defaults(&self) -> &RoomOptions {
+        &self.options.room
+    }
+
+    /// Makes a room. Its maker owns it, and joins it by subscribing.
+    ///
+    /// # Errors
+    /// [`Refusal::NotAllowed`] for users where the zone does not let them, and for permanent
+    /// rooms; [`Refusal::Name`], [`Refusal::Exists`], [`Refusal::TooMany`].
+    pub fn create(
+        &mut self,
+        actor: Actor<'_>,
+        room: &str,
+        options: RoomOptions,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        let is_user = actor.role == Role::User;
+        if is_user && (options.permanent || !self.options.user_rooms) {
+            return Err(Refusal::NotAllowed);
+        }
+        check_name(room).map_err(|_| Refusal::Name)?;
+        if self.rooms.contains_key(room) {
+            return Err(Refusal::Exists);
+        }
+        if self.rooms.len() >= self.options.rooms_max {
+            return Err(Refusal::TooMany);
+        }
+        let owner = is_user.then_some(actor.user);
+        let made = Room::new(room, owner, options, out);
+        self.rooms.insert(Arc::clone(made.name()), made);
+        Ok(())
+    }
+
+    /// A session comes into a room; where the zone allows it, into one that this makes.
+    ///
+    /// # Errors
+    /// Those of [`create`](Self::create) and [`Room::join`]; [`Refusal::Unknown`] for an observer
+    /// of a room that does not exist.
+    pub fn join(
+        &mut self,
+        now: Tick,
+        actor: Actor<'_>,
+        room: &str,
+        (seat, entry): (Seat, Entry),
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        if !self.rooms.contains_key(room) {
+            if entry == Entry::Observer {
+                return Err(Refusal::Unknown);
+            }
+            self.create(actor, room, self.options.room.clone(), out)?;
+        }
+        self.act(room, out, |room, out| {
+            room.join(now, actor, seat, entry, out)
+        })
+    }
+
+    /// Does something in a room, and ends the room if that left it over.
+    ///
+    /// # Errors
+    /// [`Refusal::Unknown`] without such a room, and those of `f`.
+    pub fn act<R>(
+        &mut self,
+        room: &str,
+        out: &mut Vec<Effect>,
+        f: impl FnOnce(&mut Room, &mut Vec<Effect>) -> Result<R, Refusal>,
+    ) -> Result<R, Refusal> {
+        let held = self.rooms.get_mut(room).ok_or(Refusal::Unknown)?;
+        // Somebody who makes a room has yet to join it: only what empties it ends it.
+        let was_over = held.is_over();
+        let result = f(held, out);
+        if held.is_over() && !was_over {
+            held.dissolve(out);
+            self.rooms.remove(room);
+        }
+        result
+    }
+
+    /// The room that suits a wish best: the fullest, so that rooms fill up; of equals the first by
+    /// name. O(rooms).
+    #[must_use]
+    pub fn find(&self, wish: &Wish) -> Option<Arc<str>> {
+        self.summaries()
+            .filter(|room| wish.suits(room))
+            .max_by(|a, b| {
+                let by_name = || b.room.cmp(&a.room);
+                a.members.cmp(&b.members).then_with(by_name)
+            })
+            .map(|room| room.room)
+    }
+
+    /// Ends a room.
+    ///
+    /// # Errors
+    /// [`Refusal::Unknown`], [`Refusal::NotOwner`].
+    pub fn close(
+        &mut self,
+        actor: Actor<'_>,
+        room: &str,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        let held = self.rooms.get_mut(room).ok_or(Refusal::Unknown)?;
+        held.close(actor, out)?;
+        self.rooms.remove(room);
+        Ok(())
+    }
+
+    /// When [`advance`](Self::advance) has something to do. O(rooms).
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Tick> {
+        self.rooms.values().filter_map(Room::next_deadline).min()
+    }
+
+    /// Lets go of those who did not come back in time. O(rooms).
+    pub fn advance(&mut self, now: Tick, out: &mut Vec<Effect>) {
+        let due = |room: &Room| room.next_deadline().is_some_and(|at| at <= now);
+        let mut names: Vec<_> = self
+            .rooms
+            .values()
+            .filter(|room| due(room))
+            .map(|room| Arc::clone(room.name()))
+            .collect();
+        names.sort_unstable();
+        for name in names {
+            // It exists and nothing is refused.
+            let _ = self.act(&name, out, |room, out| {
+                room.advance(now, out);
+                Ok(())
+            });
+        }
+    }
+}

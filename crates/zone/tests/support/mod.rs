@@ -1,0 +1,169 @@
+//! A zone's rooms with what is around them: the retained topics, the sessions, the time.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use stentor_session::Tick;
+use stentor_zone::{
+    Actor, Effect, Entry, Refusal, Role, Room, RoomOptions, Rooms, RoomsOptions, Seat,
+};
+
+pub(crate) const fn user(name: &str) -> Actor<'_> {
+    Actor {
+        user: name,
+        role: Role::User,
+    }
+}
+
+pub(crate) const fn admin() -> Actor<'static> {
+    Actor {
+        user: "admin",
+        role: Role::Administrator,
+    }
+}
+
+pub(crate) const fn seat(number: u64) -> Seat {
+    Seat(number)
+}
+
+/// Applies every effect as a hub would.
+#[derive(Default)]
+pub(crate) struct Hall {
+    pub(crate) rooms: Rooms,
+    pub(crate) now: Tick,
+    pub(crate) retained: BTreeMap<String, Vec<u8>>,
+    pub(crate) events: Vec<(String, Vec<u8>)>,
+    pub(crate) said: Vec<(String, Vec<u8>)>,
+    pub(crate) cleared: Vec<Seat>,
+    pub(crate) recalled: Vec<(Seat, Vec<u8>, u64)>,
+}
+
+impl Hall {
+    pub(crate) fn new(options: RoomsOptions) -> Self {
+        Self {
+            rooms: Rooms::new(options),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn apply(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Publish {
+                    topic,
+                    payload,
+                    retain: true,
+                } => {
+                    if payload.is_empty() {
+                        self.retained.remove(&topic);
+                    } else {
+                        self.retained.insert(topic, payload);
+                    }
+                }
+                Effect::Publish { topic, payload, .. } if topic.ends_with("/event") => {
+                    self.events.push((topic, payload));
+                }
+                Effect::Publish { topic, payload, .. } => self.said.push((topic, payload)),
+                Effect::Clear { seat } => self.cleared.push(seat),
+                Effect::Recall {
+                    seat,
+                    payload,
+                    age_millis,
+                    ..
+                } => self.recalled.push((seat, payload.to_vec(), age_millis)),
+            }
+        }
+    }
+
+    fn with<R>(&mut self, f: impl FnOnce(&mut Rooms, Tick, &mut Vec<Effect>) -> R) -> R {
+        let mut out = Vec::new();
+        let result = f(&mut self.rooms, self.now, &mut out);
+        self.apply(out);
+        result
+    }
+
+    pub(crate) fn create(
+        &mut self,
+        actor: Actor<'_>,
+        room: &str,
+        options: RoomOptions,
+    ) -> Result<(), Refusal> {
+        self.with(|rooms, _, out| rooms.create(actor, room, options, out))
+    }
+
+    pub(crate) fn join(&mut self, name: &str, number: u64, room: &str) -> Result<(), Refusal> {
+        let place = (seat(number), Entry::Member);
+        self.with(|rooms, now, out| rooms.join(now, user(name), room, place, out))
+    }
+
+    pub(crate) fn observe(&mut self, name: &str, number: u64, room: &str) -> Result<(), Refusal> {
+        let place = (seat(number), Entry::Observer);
+        self.with(|rooms, now, out| rooms.join(now, user(name), room, place, out))
+    }
+
+    pub(crate) fn act<R>(
+        &mut self,
+        room: &str,
+        f: impl FnOnce(&mut Room, &mut Vec<Effect>) -> Result<R, Refusal>,
+    ) -> Result<R, Refusal> {
+        self.with(|rooms, _, out| rooms.act(room, out, f))
+    }
+
+    pub(crate) fn leave(&mut self, name: &str, number: u64, room: &str) {
+        let _ = self.act(room, |room, out| {
+            room.leave(name, seat(number), out);
+            Ok(())
+        });
+    }
+
+    pub(crate) fn lost(&mut self, name: &str, number: u64, room: &str) {
+        let now = self.now;
+        let _ = self.act(room, |room, out| {
+            room.lost(now, name, seat(number), out);
+            Ok(())
+        });
+    }
+
+    pub(crate) fn say(&mut self, name: &str, room: &str, payload: &[u8]) -> Result<(), Refusal> {
+        let now = self.now;
+        self.act(room, |room, out| room.say(now, user(name), payload, out))
+    }
+
+    /// Moves the time to so many seconds.
+    pub(crate) fn at(&mut self, secs: u64) {
+        self.now = Tick::from_secs(secs);
+        self.with(Rooms::advance);
+    }
+
+    pub(crate) fn retained(&self, topic: &str) -> Option<Value> {
+        let payload = self.retained.get(topic)?;
+        Some(serde_json::from_slice(payload).expect("JSON"))
+    }
+
+    pub(crate) fn listed(&self, room: &str) -> Value {
+        self.retained(&format!("$rooms/{room}")).expect("listed")
+    }
+
+    pub(crate) fn topics(&self) -> Vec<String> {
+        self.retained.keys().cloned().collect()
+    }
+
+    /// The events of a room so far.
+    pub(crate) fn events(&self, room: &str) -> Vec<Value> {
+        let topic = format!("$room/{room}/event");
+        let of_room = self.events.iter().filter(|(at, _)| *at == topic);
+        of_room
+            .map(|(_, payload)| serde_json::from_slice(payload).expect("JSON"))
+            .collect()
+    }
+
+    /// What a session was sent of the history since this was last asked.
+    pub(crate) fn recalled(&mut self, number: u64) -> Vec<(String, u64)> {
+        std::mem::take(&mut self.recalled)
+            .into_iter()
+            .filter(|&(at, ..)| at == seat(number))
+            .map(|(_, payload, age)| (String::from_utf8(payload).expect("text"), age))
+            .collect()
+    }
+}
