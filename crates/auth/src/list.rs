@@ -8,9 +8,12 @@ use argon2::Argon2;
 use argon2::password_hash::PasswordVerifier;
 use argon2::password_hash::phc::PasswordHash;
 use stentor_hub::{Identity, Rights};
+use stentor_session::Tick;
 use stentor_topic::Zone;
 
-use crate::{Admin, Answer, Authenticator, Begun, Decision, LoginRequest, Member, Pool, Refusal};
+use crate::{
+    Admin, Answer, Authenticator, Begun, Decision, Exchange, LoginRequest, Member, Pool, Refusal,
+};
 
 /// The zone of login names without `/`.
 const DEFAULT_ZONE: &str = "default";
@@ -100,7 +103,7 @@ impl Candidate {
             Self::Nobody(None) => NOBODY,
         };
         match (verify(hash, password), self) {
-            (true, Self::User(entry)) => Decision::Accepted(Arc::clone(&entry.identity)),
+            (true, Self::User(entry)) => Decision::Accepted(Arc::clone(&entry.identity), None),
             _ => Decision::Refused(Refusal::Credentials),
         }
     }
@@ -124,6 +127,7 @@ impl UserList {
             user: None,
             zone: Zone::DEFAULT,
             rights: Arc::new(Member),
+            expires_at: Tick::NEVER,
         };
         let list = Self {
             entries: RwLock::default(),
@@ -154,6 +158,7 @@ impl UserList {
                 user: Some(user.name.as_str().into()),
                 zone: self.zones.number(&user.zone),
                 rights,
+                expires_at: Tick::NEVER,
             });
             let hash = user.password_hash.clone();
             let entry = Arc::new(Entry { identity, hash });
@@ -182,24 +187,29 @@ impl UserList {
 impl Authenticator for UserList {
     fn begin(&self, request: LoginRequest, answer: Answer) -> Begun {
         if request.method.is_some() {
-            return Begun::Decided(Decision::Refused(Refusal::Method));
+            return answer.decided(Decision::Refused(Refusal::Method));
         }
         let Some(username) = &request.username else {
-            return Begun::Decided(if request.anonymous {
-                Decision::Accepted(Arc::clone(&self.anonymous))
+            return answer.decided(if request.anonymous {
+                Decision::Accepted(Arc::clone(&self.anonymous), None)
             } else {
                 Decision::Refused(Refusal::LoginRequired)
             });
         };
         let candidate = self.find(username);
-        let submitted = self.pool.submit(move || {
-            answer(candidate.check(request.password.as_deref().unwrap_or_default()));
-        });
-        if submitted {
-            Begun::Pending
-        } else {
-            Begun::Decided(Decision::Refused(Refusal::Busy))
+        let password = request.password.unwrap_or_default();
+        match self
+            .pool
+            .submit((password, answer), move |(password, answer)| {
+                answer.give(candidate.check(password.reveal()));
+            }) {
+            Ok(()) => Begun::Pending,
+            Err((_, answer)) => answer.decided(Decision::Refused(Refusal::Busy)),
         }
+    }
+
+    fn proceed(&self, _exchange: Exchange, _data: Vec<u8>, answer: Answer) -> Begun {
+        answer.decided(Decision::Refused(Refusal::Method))
     }
 
     fn waiting(&self) -> usize {
@@ -238,7 +248,7 @@ impl Zones {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PoolOptions;
+    use crate::{PoolOptions, Secret};
     use argon2::password_hash::PasswordHasher;
     use argon2::{Algorithm, Params, Version};
     use std::sync::mpsc;
@@ -271,7 +281,7 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         match list.begin(
             request,
-            Box::new(move |decision| sender.send(decision).unwrap()),
+            Answer::new(move |decision| sender.send(decision).unwrap()),
         ) {
             Begun::Decided(decision) => decision,
             Begun::Pending => receiver.recv().unwrap(),
@@ -281,7 +291,7 @@ mod tests {
     fn with_password(username: &str, password: &str) -> LoginRequest {
         LoginRequest {
             username: Some(username.into()),
-            password: Some(password.into()),
+            password: Some(Secret::new(password.into())),
             ..LoginRequest::default()
         }
     }
@@ -304,7 +314,7 @@ mod tests {
         ];
         for (name, password, expected) in cases {
             match (login(&list, with_password(name, password)), expected) {
-                (Decision::Accepted(identity), Some(zone)) => {
+                (Decision::Accepted(identity, None), Some(zone)) => {
                     assert_eq!(identity.user.as_deref(), Some("ann"));
                     assert_eq!(identity.zone, zone);
                 }
@@ -321,7 +331,7 @@ mod tests {
             anonymous: true,
             ..LoginRequest::default()
         };
-        assert!(matches!(login(&list, request), Decision::Accepted(who) if who.user.is_none()));
+        assert!(matches!(login(&list, request), Decision::Accepted(who, _) if who.user.is_none()));
         let request = LoginRequest::default();
         assert!(matches!(
             login(&list, request),
@@ -349,7 +359,7 @@ mod tests {
         assert_eq!(error, UserListError::Hash("default/bob".into()));
         assert!(matches!(
             login(&list, with_password("ann", "old")),
-            Decision::Accepted(_)
+            Decision::Accepted(..)
         ));
         list.replace(&[user("default", "ann", "new")]).unwrap();
         assert!(matches!(
@@ -358,7 +368,7 @@ mod tests {
         ));
         assert!(matches!(
             login(&list, with_password("ann", "new")),
-            Decision::Accepted(_)
+            Decision::Accepted(..)
         ));
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// How a pool is made.
@@ -78,27 +79,35 @@ impl Pool {
                 .spawn(move || {
                     (options.at_start)();
                     while let Some(job) = queue.next() {
-                        job();
+                        // One job that fails takes no thread away from the others; what it had
+                        // with it was dropped, and says so.
+                        let _ = catch_unwind(AssertUnwindSafe(job));
                     }
                 })?;
         }
         Ok(pool)
     }
 
-    /// Adds a job; false if too many wait already.
-    #[must_use]
-    pub fn submit(&self, job: impl FnOnce() + Send + 'static) -> bool {
+    /// Adds a job that takes something with it.
+    ///
+    /// # Errors
+    /// When too many wait already: what it would have taken comes back.
+    pub fn submit<T: Send + 'static>(
+        &self,
+        luggage: T,
+        job: impl FnOnce(T) + Send + 'static,
+    ) -> Result<(), T> {
         let mut state = self.queue.lock();
         let State::Open(jobs) = &mut *state else {
-            return false;
+            return Err(luggage);
         };
         if jobs.len() >= self.waiting_max {
-            return false;
+            return Err(luggage);
         }
-        jobs.push_back(Box::new(job));
+        jobs.push_back(Box::new(move || job(luggage)));
         drop(state);
         self.queue.arrived.notify_one();
-        true
+        Ok(())
     }
 
     /// How many jobs wait for a thread.
@@ -158,18 +167,30 @@ mod tests {
         let (hold, held) = mpsc::channel::<()>();
         let (begun, has_begun) = mpsc::channel();
         let (done, results) = mpsc::channel();
-        assert!(pool.submit(move || {
+        let first = pool.submit((), move |()| {
             begun.send(()).unwrap();
             held.recv().unwrap();
-        }));
+        });
+        assert_eq!(first, Ok(()));
         has_begun.recv().unwrap();
         for number in 0..2 {
             let done = done.clone();
-            assert!(pool.submit(move || done.send(number).unwrap()));
+            let added = pool.submit(number, move |number| done.send(number).unwrap());
+            assert_eq!(added, Ok(()));
         }
         assert_eq!(pool.waiting(), 2);
-        assert!(!pool.submit(|| unreachable!("the queue is full")));
+        let refused = pool.submit(9, |_| unreachable!("the queue is full"));
+        assert_eq!(refused, Err(9));
         hold.send(()).unwrap();
         assert_eq!([results.recv(), results.recv()], [Ok(0), Ok(1)]);
+    }
+
+    #[test]
+    fn a_job_that_panics_takes_no_thread_away() {
+        let pool = Pool::start(PoolOptions::default()).unwrap();
+        let (done, results) = mpsc::channel();
+        pool.submit((), |()| panic!("on purpose")).unwrap();
+        pool.submit((), move |()| done.send(7).unwrap()).unwrap();
+        assert_eq!(results.recv(), Ok(7));
     }
 }

@@ -51,6 +51,7 @@ fn connect(hub: &mut Hub, number: usize) -> SessionKey {
         user,
         zone: Zone(0),
         rights,
+        expires_at: Tick::NEVER,
     });
     hub.connect(Tick::ZERO, LinkId(number as u32), request, identity)
 }

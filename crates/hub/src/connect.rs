@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use stentor_mqtt::{ConnAck, Packet, Properties, Property, PropertyBuf, ReasonCode, Version};
 use stentor_session::{CloseReason, ConnectRequest, Limit, Local, SentAliases, Tick};
 
+use crate::authenticate::Method;
 use crate::effects::Event;
 use crate::hub::{Hub, Timer};
 use crate::key::{LinkId, SessionKey, home_shard};
@@ -81,7 +82,7 @@ impl Hub {
             session.attach(live);
         }
         self.sessions.set_expiry(key, expiry_secs);
-        self.arm_keep_alive(now, key);
+        self.watch(now, key);
         if self.acknowledge_connect(key, &request, assigned, session_present) {
             self.resume(now, key);
         } else {
@@ -116,6 +117,9 @@ impl Hub {
         };
         if request.bridge {
             live.extras().bridge = true;
+        }
+        if let Some(method) = &request.authentication_method {
+            live.extras().method = Some(Method::new(method));
         }
         let aliases = request
             .topic_alias_maximum
@@ -204,6 +208,14 @@ impl Hub {
             if live.keep_alive_secs != request.keep_alive_secs {
                 properties.push(Property::ServerKeepAlive(live.keep_alive_secs));
             }
+            // All who came by a method are told its name, nobody else [MQTT-4.12.0-5],
+            // [MQTT-4.12.0-6].
+            if let Some(method) = &request.authentication_method {
+                properties.push(Property::AuthenticationMethod(method));
+                if let Some(data) = &request.authentication_data {
+                    properties.push(Property::AuthenticationData(data));
+                }
+            }
             if let (true, Some(information)) = (
                 request.request_response_information,
                 &settings.response_information,
@@ -235,17 +247,21 @@ impl Hub {
         self.continue_snapshots(now, key);
     }
 
-    /// Starts watching the keep-alive of a new connection.
-    fn arm_keep_alive(&mut self, now: Tick, key: SessionKey) {
+    /// Starts watching the keep-alive of a connection, and the end of what its client has logged
+    /// in with: one timer for both.
+    pub(crate) fn watch(&mut self, now: Tick, key: SessionKey) {
         if let Some(session) = self.sessions.get(key)
             && let Some(live) = session.live()
-            && live.keep_alive_secs > 0
         {
+            let silence = keep_alive_deadline(live.last_seen, live.keep_alive_secs);
+            let deadline = silence.min(session.identity.expires_at);
             let timer = Timer {
                 session: key,
                 epoch: session.epoch,
             };
-            self.arm(now, keep_alive_deadline(now, live.keep_alive_secs), timer);
+            if deadline != Tick::NEVER {
+                self.arm(now, deadline, timer);
+            }
         }
     }
 
@@ -269,8 +285,12 @@ impl Hub {
     }
 }
 
-/// One and a half times the keep-alive time after the last packet [MQTT-3.1.2-22].
+/// One and a half times the keep-alive time after the last packet [MQTT-3.1.2-22]; never without a
+/// keep-alive.
 pub(crate) fn keep_alive_deadline(last_seen: Tick, keep_alive_secs: u16) -> Tick {
+    if keep_alive_secs == 0 {
+        return Tick::NEVER;
+    }
     let micros = u64::from(keep_alive_secs) * 1_500_000;
     Tick::from_micros(last_seen.as_micros() + micros)
 }

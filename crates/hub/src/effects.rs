@@ -8,6 +8,7 @@ use stentor_mqtt::{ReasonCode, Version};
 use stentor_session::{CloseReason, Message, Output, Ticket};
 use stentor_topic::Zone;
 
+use crate::authenticate::Authentication;
 use crate::key::{LinkId, SessionKey, ShardId};
 use crate::share::ShareName;
 
@@ -23,6 +24,8 @@ pub struct Effects {
     pub mesh: Vec<(ShardId, MeshItem)>,
     /// Changes that other shards must know before they apply what any client sends next.
     pub lanes: Vec<(ShardId, ControlItem)>,
+    /// What connected clients say to the authenticator.
+    pub authentications: Vec<Authentication>,
     /// For the log.
     pub events: Vec<Event>,
 }

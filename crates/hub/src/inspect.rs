@@ -54,6 +54,12 @@ pub struct ConnectionInfo {
 }
 
 impl Hub {
+    /// The client id of a session that exists.
+    #[must_use]
+    pub fn client_id(&self, key: SessionKey) -> Option<&str> {
+        self.sessions.get(key).map(|session| &*session.client_id)
+    }
+
     /// All sessions of this shard. O(sessions): for people, not for every message.
     pub fn clients(&self) -> impl Iterator<Item = ClientInfo> {
         self.sessions

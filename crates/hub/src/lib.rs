@@ -12,6 +12,7 @@
 extern crate alloc;
 
 mod acknowledge;
+mod authenticate;
 mod connect;
 mod deliver;
 mod effects;
@@ -35,6 +36,7 @@ mod stats;
 mod subscribe;
 mod transmit;
 
+pub use authenticate::{Authenticated, Authentication, Step};
 pub use effects::{Closing, ControlItem, Effects, Event, MeshItem};
 pub use hub::{Hub, Shared};
 pub use inspect::{ClientInfo, ConnectionInfo};

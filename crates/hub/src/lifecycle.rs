@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use stentor_mqtt::{Disconnect, Packet, PropertyBuf, ReasonCode};
 use stentor_session::{
-    CloseReason, Local, Message, MessageParts, Tick, Timer as TimerKind, WillRequest,
+    CloseReason, Denied, Local, Message, MessageParts, Tick, Timer as TimerKind, WillRequest,
 };
 use stentor_topic::{Zone, levels};
 
@@ -275,15 +275,16 @@ impl Hub {
         match &session.link {
             Link::Away(_) => self.settle_absence(now, timer.session),
             Link::Live(live) => {
-                let deadline = keep_alive_deadline(live.last_seen, live.keep_alive_secs);
-                if deadline <= now {
-                    self.close(
-                        now,
-                        timer.session,
-                        CloseReason::Timeout(TimerKind::KeepAlive),
-                    );
+                let silence = keep_alive_deadline(live.last_seen, live.keep_alive_secs);
+                let expiry = session.identity.expires_at;
+                if expiry <= now {
+                    let reason = CloseReason::Denied(Denied::Expired);
+                    self.close(now, timer.session, reason);
+                } else if silence <= now {
+                    let reason = CloseReason::Timeout(TimerKind::KeepAlive);
+                    self.close(now, timer.session, reason);
                 } else {
-                    self.arm(now, deadline, timer);
+                    self.arm(now, silence.min(expiry), timer);
                 }
             }
         }

@@ -105,7 +105,7 @@ impl Hub {
             }
             Packet::Disconnect(disconnect) => self.on_disconnect(key, disconnect),
             Packet::Connect(_) => Err(CloseReason::Violation(Violation::SecondConnect)),
-            Packet::Auth(_) => Err(CloseReason::Violation(Violation::UnexpectedAuth)),
+            Packet::Auth(auth) => self.on_auth(key, auth),
             Packet::ConnAck(_) | Packet::SubAck(_) | Packet::UnsubAck(_) | Packet::PingResp => {
                 Err(CloseReason::Violation(Violation::ServerPacket))
             }

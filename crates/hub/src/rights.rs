@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::fmt;
 
+use stentor_session::Tick;
 use stentor_topic::Zone;
 
 /// Rights compiled for one login. Asked for every publish: no allocation, no lock.
@@ -22,6 +23,9 @@ pub struct Identity {
     pub zone: Zone,
     /// What it may do.
     pub rights: Arc<dyn Rights>,
+    /// When the connection ends unless the client authenticates again: the end of a token;
+    /// [`Tick::NEVER`] for most.
+    pub expires_at: Tick,
 }
 
 impl fmt::Debug for Identity {

@@ -12,6 +12,7 @@ use stentor_mqtt::Version;
 use stentor_session::{Inbound, Outbound, Output, ReceivedAliases, SentAliases, Tick, WillRequest};
 use stentor_topic::{TopicHasher, Zone};
 
+use crate::authenticate::Method;
 use crate::key::{LinkId, SessionKey};
 use crate::rights::Identity;
 use crate::snapshot::Snapshots;
@@ -79,6 +80,8 @@ pub(crate) struct Announced {
 pub(crate) struct Extras {
     /// Subscriptions of a mosquitto bridge are no-local and retain-as-published.
     pub(crate) bridge: bool,
+    /// The enhanced authentication method that it was let in by.
+    pub(crate) method: Option<Method>,
     pub(crate) received_aliases: Option<ReceivedAliases>,
     pub(crate) sent_aliases: Option<SentAliases>,
     /// Retained messages still to be sent, by subscription.

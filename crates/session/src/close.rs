@@ -50,6 +50,8 @@ pub enum Violation {
     WebSocket,
     /// Bytes below MQTT: a broken TLS record or a failed handshake.
     Tls,
+    /// Bytes below all else: a broken PROXY protocol header.
+    Proxy,
 }
 
 /// What the peer may not do.
@@ -71,6 +73,8 @@ pub enum Denied {
     Version,
     /// A WebSocket from a page of another origin.
     Origin,
+    /// Whatever it logged in with holds no longer: a token has expired.
+    Expired,
 }
 
 /// Which limit was reached.
@@ -92,6 +96,8 @@ pub enum Limit {
     ConnectionRate,
     /// The queue of log-ins is full.
     LoginQueue,
+    /// Too many log-ins from this address, or of this account from there, have failed lately.
+    LoginRate,
     /// The HTTP request of a WebSocket is too long.
     RequestBytes,
     /// The retained store cannot keep a message and 3.x has no other way to say so.
@@ -190,7 +196,7 @@ impl Violation {
         match self {
             Self::TopicAlias => ReasonCode::TopicAliasInvalid,
             Self::TopicName => ReasonCode::TopicNameInvalid,
-            Self::WebSocket | Self::Tls => ReasonCode::MalformedPacket,
+            Self::WebSocket | Self::Tls | Self::Proxy => ReasonCode::MalformedPacket,
             Self::ExpectedConnect
             | Self::SecondConnect
             | Self::ServerPacket
@@ -216,6 +222,7 @@ impl Violation {
             Self::SessionExpiry => "session-expiry",
             Self::WebSocket => "websocket",
             Self::Tls => "tls",
+            Self::Proxy => "proxy-header",
         }
     }
 }
@@ -229,6 +236,7 @@ impl Denied {
             Self::AuthMethod => ReasonCode::BadAuthenticationMethod,
             Self::ClientId => ReasonCode::ClientIdentifierNotValid,
             Self::Version => ReasonCode::UnsupportedProtocolVersion,
+            Self::Expired => ReasonCode::MaximumConnectTime,
         }
     }
 
@@ -242,6 +250,7 @@ impl Denied {
             Self::ClientId => "client-id",
             Self::Version => "protocol-version",
             Self::Origin => "origin",
+            Self::Expired => "login-expired",
         }
     }
 }
@@ -256,7 +265,7 @@ impl Limit {
             | Self::Connections
             | Self::ConnectionsPerAddress
             | Self::Retained => ReasonCode::QuotaExceeded,
-            Self::ConnectionRate => ReasonCode::ConnectionRateExceeded,
+            Self::ConnectionRate | Self::LoginRate => ReasonCode::ConnectionRateExceeded,
             Self::LoginQueue => ReasonCode::ServerBusy,
         }
     }
@@ -271,6 +280,7 @@ impl Limit {
             Self::ConnectionsPerAddress => "too-many-connections-from-address",
             Self::ConnectionRate => "connection-rate",
             Self::LoginQueue => "login-queue-full",
+            Self::LoginRate => "login-rate",
             Self::RequestBytes => "request-too-large",
             Self::Retained => "retained-full",
         }

@@ -10,7 +10,7 @@ use stentor_mqtt::{
     decode, encode, forwardable, frame,
 };
 
-use crate::close::{CloseReason, Limit, Violation};
+use crate::close::{CloseReason, Limit, Remote, Violation};
 
 /// The packet type of CONNECT in the high half of a first byte.
 const CONNECT_FIRST_BYTE: u8 = 0x10;
@@ -52,7 +52,8 @@ pub struct ConnectRequest {
     pub request_problem_information: bool,
     /// The enhanced authentication method asked for.
     pub authentication_method: Option<String>,
-    /// The first data of that method.
+    /// The first data of that method; once the client is let in, the server's last, which goes
+    /// with CONNACK.
     pub authentication_data: Option<Vec<u8>>,
 }
 
@@ -113,6 +114,72 @@ pub fn read_connect(
         Packet::Connect(connect) => Ok(Some((ConnectRequest::new(&connect), frame.total_len))),
         _ => Err(CloseReason::Violation(Violation::ExpectedConnect)),
     }
+}
+
+/// The next AUTH packet of a client that has not got its CONNACK yet.
+pub struct AuthAnswer {
+    /// The data of the method.
+    pub data: Vec<u8>,
+}
+
+/// Leaves out the data, which may be secret.
+impl fmt::Debug for AuthAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthAnswer").finish_non_exhaustive()
+    }
+}
+
+/// Reads the answer of a client to AUTH, between CONNECT and CONNACK. `None`: more bytes are
+/// needed; else the answer and how many bytes it took.
+///
+/// # Errors
+/// When it is malformed or too large; when it is neither AUTH nor DISCONNECT [MQTT-3.1.2-30]; when
+/// it does not go on [MQTT-4.12.0-3], or names another method than CONNECT did [MQTT-4.12.0-5].
+/// DISCONNECT ends it as well.
+pub fn read_auth(
+    input: &[u8],
+    packet_bytes_max: u32,
+    method: &str,
+) -> Result<Option<(AuthAnswer, usize)>, CloseReason> {
+    let Some(frame) = frame(input, packet_bytes_max).map_err(malformed)? else {
+        return Ok(None);
+    };
+    let Some(body) = input.get(frame.header_len..frame.total_len) else {
+        return Ok(None);
+    };
+    const UNEXPECTED: CloseReason = CloseReason::Violation(Violation::UnexpectedAuth);
+    match decode(Version::V5, Sender::Client, frame.first, body).map_err(malformed)? {
+        Packet::Auth(auth) => {
+            let goes_on = auth.reason == ReasonCode::ContinueAuthentication;
+            if !goes_on || auth.properties.auth_method() != Some(method) {
+                return Err(UNEXPECTED);
+            }
+            let data = auth.properties.auth_data().unwrap_or_default().to_vec();
+            Ok(Some((AuthAnswer { data }, frame.total_len)))
+        }
+        Packet::Disconnect(_) => Err(CloseReason::Remote(Remote::Disconnect)),
+        _ => Err(UNEXPECTED),
+    }
+}
+
+/// The bytes of an AUTH packet: 0x18 asks for more [MQTT-4.12.0-2], 0x00 ends a re-authentication.
+/// Empty if the data does not fit into a packet.
+#[must_use]
+pub fn auth(reason: ReasonCode, method: &str, data: Option<&[u8]>) -> Vec<u8> {
+    let mut properties = PropertyBuf::new();
+    properties.push(Property::AuthenticationMethod(method));
+    if let Some(data) = data {
+        properties.push(Property::AuthenticationData(data));
+    }
+    let packet = Packet::Auth(stentor_mqtt::Disconnect {
+        reason,
+        properties: properties.as_properties(),
+    });
+    let mut out = Vec::new();
+    if encode(Version::V5, &packet, &mut out).is_err() {
+        out.clear();
+    }
+    out
 }
 
 /// How a codec error ends a connection.

@@ -25,7 +25,9 @@ mod wheel;
 pub use acks::{AckQueue, Receipt, Ticket};
 pub use alias::{ReceivedAliases, SentAliases, TopicForm};
 pub use close::{CloseReason, Denied, Limit, Local, Remote, Timer, Violation};
-pub use connect::{ConnectRequest, WillRequest, malformed, read_connect, refusal};
+pub use connect::{
+    AuthAnswer, ConnectRequest, WillRequest, auth, malformed, read_auth, read_connect, refusal,
+};
 pub use inbound::{Arrival, Inbound};
 pub use message::{Message, MessageParts, Publisher};
 pub use outbound::{Acked, Delivery, Outbound, Resend, SubscriptionIds};

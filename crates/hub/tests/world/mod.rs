@@ -88,6 +88,9 @@ pub struct ConnectOptions<'a> {
     pub response_information: bool,
     pub user: Option<&'a str>,
     pub bridge: bool,
+    /// The enhanced authentication method that let the client in.
+    pub method: Option<&'a str>,
+    pub expires_at: Tick,
 }
 
 impl Default for ConnectOptions<'_> {
@@ -105,6 +108,8 @@ impl Default for ConnectOptions<'_> {
             response_information: false,
             user: None,
             bridge: false,
+            method: None,
+            expires_at: Tick::NEVER,
         }
     }
 }
@@ -546,6 +551,16 @@ impl World {
 }
 
 /// What a client asks for, and who it is.
+/// Somebody with the test's rights.
+pub fn identity(user: Option<&str>, expires_at: Tick) -> Arc<Identity> {
+    Arc::new(Identity {
+        user: user.map(Arc::from),
+        zone: Zone(0),
+        rights: Arc::new(TestRights),
+        expires_at,
+    })
+}
+
 fn request(
     version: Version,
     id: &str,
@@ -565,6 +580,10 @@ fn request(
         }
         if options.packet_bytes_max > 0 {
             properties.push(P::MaximumPacketSize(options.packet_bytes_max));
+        }
+        if let Some(method) = options.method {
+            properties.push(P::AuthenticationMethod(method));
+            properties.push(P::AuthenticationData(b"last"));
         }
         if let Some((_, _, delay)) = options.will {
             will_properties.push(P::WillDelayInterval(delay));
@@ -590,12 +609,7 @@ fn request(
         password: None,
         properties: properties.as_properties(),
     });
-    let identity = Arc::new(Identity {
-        user: options.user.map(Arc::from),
-        zone: Zone(0),
-        rights: Arc::new(TestRights),
-    });
-    (request, identity)
+    (request, identity(options.user, options.expires_at))
 }
 
 impl Client {

@@ -241,7 +241,7 @@ impl Shard {
                     *entrance = Entrance::Stopping;
                     self.timers.insert(self.now.after(STOP_TIME), key);
                 }
-                Phase::Authenticating(_) => waiting.push(key.index),
+                Phase::Authenticating(_) | Phase::ExpectAuth(_) => waiting.push(key.index),
                 Phase::Draining { farewell: None, .. } => {
                     self.timers.insert(self.now.after(STOP_TIME), key)
                 }

@@ -63,6 +63,8 @@ impl Shard {
         if let Some(link) = self.links.get_mut(index as usize)
             && !matches!(link.phase, Phase::Gone)
         {
+            let serial = link.serial;
+            self.exchanges.remove(&LinkKey { index, serial });
             link.phase = Phase::Gone;
             link.tail = Vec::new();
             self.gone.push(index);
@@ -190,8 +192,11 @@ impl Shard {
         if link.serial != key.serial {
             return;
         }
-        match link.phase {
-            Phase::ExpectConnect(_) | Phase::Authenticating(_) => {
+        match &link.phase {
+            // Its time runs from the moment that the client is asked for something.
+            Phase::Authenticating(_) => {}
+            Phase::ExpectAuth(waiting) if waiting.deadline > self.now => {}
+            Phase::ExpectConnect(_) | Phase::ExpectAuth(_) => {
                 let reason = CloseReason::Timeout(Timer::Login);
                 self.note_refusal(key.index, (None, ""), reason);
                 self.bury(key.index);

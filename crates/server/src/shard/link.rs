@@ -3,8 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use stentor_auth::Exchange;
 use stentor_hub::SessionKey;
-use stentor_session::{ConnectRequest, Limit, Output};
+use stentor_session::{ConnectRequest, Limit, Output, Tick};
 
 use crate::admission::Permit;
 use crate::listener::Port;
@@ -36,6 +37,8 @@ pub(super) enum Phase {
     ExpectConnect(Entrance),
     /// CONNECT waits for the answer of the authenticator; nothing is read meanwhile.
     Authenticating(Box<ConnectRequest>),
+    /// The authenticator has asked for more, and the client has to answer.
+    ExpectAuth(Box<Exchanging>),
     /// It carries a session.
     Live(SessionKey),
     /// The server has closed it: last bytes go out, and what arrives is thrown away until the
@@ -48,6 +51,15 @@ pub(super) enum Phase {
     },
     /// Over; the slot is free after this turn.
     Gone,
+}
+
+/// An enhanced authentication that waits for its client.
+pub(super) struct Exchanging {
+    /// What the connection began with.
+    pub(super) request: Box<ConnectRequest>,
+    pub(super) exchange: Exchange,
+    /// When the client must have answered.
+    pub(super) deadline: Tick,
 }
 
 /// How a connection that has not logged in yet will be received.
@@ -84,7 +96,7 @@ pub(super) enum Stream {
 }
 
 /// Names a connection for as long as it exists, for answers and timers that come later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LinkKey {
     /// The slot.
     pub(super) index: u32,

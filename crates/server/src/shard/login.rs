@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use stentor_auth::{Admin, Begun, Decision, LoginRequest, Refusal};
+use stentor_auth::{Admin, Answer, Begun, Decision, LoginRequest, Method, Refusal, Secret};
 use stentor_hub::{Identity, LinkId, home_shard};
 use stentor_mqtt::{ConnAck, Packet, Property, PropertyBuf, ReasonCode, Version, encode};
 use stentor_session::{
-    CloseReason, ConnectRequest, Denied, Limit, Local, Output, read_connect, refusal,
+    CloseReason, ConnectRequest, Denied, Limit, Local, Output, Tick, Violation, read_connect,
+    refusal,
 };
 use stentor_topic::Zone;
+use zeroize::Zeroize;
 
 use super::Shard;
 use super::letter::{Letter, Purpose};
@@ -27,6 +29,8 @@ impl Shard {
         match read_connect(&link.tail, max) {
             Ok(None) => {}
             Ok(Some((request, consumed))) => {
+                // It may hold a password.
+                link.tail[..consumed].zeroize();
                 link.tail.drain(..consumed);
                 self.log_in(index, entrance, Box::new(request));
             }
@@ -61,6 +65,7 @@ impl Shard {
                         user,
                         zone: Zone::DEFAULT,
                         rights,
+                        expires_at: Tick::NEVER,
                     }),
                 );
             }
@@ -69,25 +74,61 @@ impl Shard {
     }
 
     fn authenticate(&mut self, index: u32, mut request: Box<ConnectRequest>) {
-        let link = &mut self.links[index as usize];
-        let key = LinkKey {
-            index,
-            serial: link.serial,
-        };
+        let link = &self.links[index as usize];
+        let method = request.authentication_method.as_deref().map(|name| Method {
+            name: name.into(),
+            data: Secret::new(request.authentication_data.take().unwrap_or_default()),
+        });
+        let client_id = &*request.client_id;
         let login = LoginRequest {
             username: request.username.clone(),
-            password: request.password.take(),
+            password: request.password.take().map(Secret::new),
+            client_id: (!client_id.is_empty()).then(|| client_id.into()),
+            address: link.peer.address(),
             anonymous: link.port.rules.load().anonymous,
-            method: request.authentication_method.clone(),
+            certificate_name: None,
+            method,
+            again: None,
         };
+        let key = self.link_key(index);
+        let begun = self
+            .backplane
+            .authenticator
+            .begin(login, self.answer_to(key));
+        self.go_on(index, request, begun);
+    }
+
+    /// What the authenticator calls when it has decided.
+    pub(super) fn answer_to(&self, key: LinkKey) -> Answer {
         let (backplane, shard) = (Arc::clone(&self.backplane), self.id);
-        let answer = Box::new(move |decision| {
-            backplane.post(shard, Letter::Login(key, decision));
-        });
-        match self.backplane.authenticator.begin(login, answer) {
-            Begun::Pending => link.phase = Phase::Authenticating(request),
-            Begun::Decided(Decision::Accepted(identity)) => self.enter(index, request, identity),
-            Begun::Decided(Decision::Refused(why)) => self.refuse(index, &request, reason_of(why)),
+        Answer::new(move |decision| backplane.post(shard, Letter::Login(key, decision)))
+    }
+
+    /// The name of a link that exists.
+    pub(super) fn link_key(&self, index: u32) -> LinkKey {
+        let serial = self.links[index as usize].serial;
+        LinkKey { index, serial }
+    }
+
+    /// Does what the authenticator says, now or later.
+    pub(super) fn go_on(&mut self, index: u32, request: Box<ConnectRequest>, begun: Begun) {
+        match begun {
+            Begun::Pending => {
+                self.links[index as usize].phase = Phase::Authenticating(request);
+            }
+            Begun::Decided(decision) => self.settle(index, request, decision),
+        }
+    }
+
+    fn settle(&mut self, index: u32, mut request: Box<ConnectRequest>, decision: Decision) {
+        match decision {
+            Decision::Accepted(identity, data) => {
+                // From here on it is what CONNACK tells.
+                request.authentication_data = data;
+                self.enter(index, request, identity);
+            }
+            Decision::Continue(exchange, data) => self.ask(index, request, exchange, &data),
+            Decision::Refused(why) => self.refuse(index, &request, reason_of(why)),
         }
     }
 
@@ -97,17 +138,20 @@ impl Shard {
             return;
         };
         // The connection may be gone, and its slot another's.
-        if link.serial != key.serial || !matches!(link.phase, Phase::Authenticating(_)) {
+        if link.serial != key.serial {
+            return;
+        }
+        if let Phase::Live(session) = link.phase {
+            return self.decided_again(key, session, decision);
+        }
+        if !matches!(link.phase, Phase::Authenticating(_)) {
             return;
         }
         let expect = Phase::ExpectConnect(Entrance::Login);
         let Phase::Authenticating(request) = std::mem::replace(&mut link.phase, expect) else {
             return;
         };
-        match decision {
-            Decision::Accepted(identity) => self.enter(key.index, request, identity),
-            Decision::Refused(why) => self.refuse(key.index, &request, reason_of(why)),
-        }
+        self.settle(key.index, request, decision);
     }
 
     /// Refuses a connection that waits for the authenticator.
@@ -116,8 +160,10 @@ impl Shard {
             return;
         };
         let expect = Phase::ExpectConnect(Entrance::Stopping);
-        if let Phase::Authenticating(request) = std::mem::replace(&mut link.phase, expect) {
-            self.refuse(index, &request, reason);
+        match std::mem::replace(&mut link.phase, expect) {
+            Phase::Authenticating(request) => self.refuse(index, &request, reason),
+            Phase::ExpectAuth(waiting) => self.refuse(index, &waiting.request, reason),
+            other => link.phase = other,
         }
     }
 
@@ -240,17 +286,20 @@ fn malformed_answer(input: &[u8], reason: CloseReason) -> Option<Box<Output>> {
 }
 
 /// Bytes to be written before a connection is closed.
-fn farewell(bytes: &[u8]) -> Box<Output> {
+pub(super) fn farewell(bytes: &[u8]) -> Box<Output> {
     let mut output = Box::<Output>::default();
     output.push_control(bytes);
     output
 }
 
-const fn reason_of(refusal: Refusal) -> CloseReason {
+pub(super) const fn reason_of(refusal: Refusal) -> CloseReason {
     match refusal {
         Refusal::Credentials => CloseReason::Denied(Denied::Credentials),
         Refusal::LoginRequired => CloseReason::Denied(Denied::Anonymous),
         Refusal::Method => CloseReason::Denied(Denied::AuthMethod),
+        Refusal::Protocol => CloseReason::Violation(Violation::UnexpectedAuth),
         Refusal::Busy => CloseReason::Limit(Limit::LoginQueue),
+        Refusal::Slowed => CloseReason::Limit(Limit::LoginRate),
+        Refusal::Unavailable => CloseReason::Local(Local::Unavailable),
     }
 }

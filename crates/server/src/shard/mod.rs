@@ -14,6 +14,7 @@
 
 mod accept;
 mod close;
+mod exchange;
 mod flush;
 mod inquiry;
 mod letter;
@@ -28,6 +29,7 @@ pub(crate) use accept::{REFUSALS_AT_ONCE, unix_peer};
 pub(crate) use letter::{ClientEntry, Incoming, Inquiry, Letter, Purpose, Traveller};
 pub(crate) use policy::Policy;
 
+use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,6 +38,7 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
+use stentor_auth::Exchange;
 use stentor_hub::{Hub, MeshItem, SessionKey, ShardId, Shared};
 use stentor_session::{Batch, CloseReason, Tick, Wheel};
 
@@ -94,6 +97,8 @@ pub(crate) struct Shard {
     outbox: Outbox,
     tickets: Tickets,
     timers: Wheel<LinkKey>,
+    /// Enhanced authentications of connected clients that wait for them.
+    exchanges: HashMap<LinkKey, Exchange>,
     /// Links with bytes to read.
     readable: Vec<u32>,
     /// For each shard, the links that are not read until it has caught up.
@@ -194,6 +199,7 @@ impl Shard {
             outbox: Outbox::new(slots),
             tickets: Tickets::of(number),
             timers: Wheel::new(backplane.clock.now()),
+            exchanges: HashMap::new(),
             readable: Vec::new(),
             stalled: vec![Vec::new(); count],
             pending: Vec::new(),
@@ -359,12 +365,16 @@ impl Shard {
         for (to, item) in effects.lanes.drain(..) {
             self.backplane.post(usize::from(to.0), Letter::Hub(item));
         }
+        let authentications = std::mem::take(&mut effects.authentications);
         let mut behind = None;
         for (to, item) in effects.mesh.drain(..) {
             let to = usize::from(to.0);
             if self.mesh.push(to, item) == crate::mesh::Pushed::Overflowed {
                 behind = Some(to);
             }
+        }
+        for authentication in authentications {
+            self.authenticate_again(authentication);
         }
         behind
     }
@@ -523,7 +533,10 @@ impl Phase {
     /// Whether bytes are wanted from the socket.
     const fn reads(&self) -> bool {
         match self {
-            Self::ExpectConnect(_) | Self::Live(_) | Self::Draining { .. } => true,
+            Self::ExpectConnect(_)
+            | Self::ExpectAuth(_)
+            | Self::Live(_)
+            | Self::Draining { .. } => true,
             Self::Authenticating(_) | Self::Gone => false,
         }
     }

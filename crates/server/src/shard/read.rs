@@ -78,9 +78,9 @@ impl Shard {
                     let key = *key;
                     self.apply_plain(index, key, len);
                 }
-                Phase::ExpectConnect(_) | Phase::Authenticating(_) => {
+                Phase::ExpectConnect(_) | Phase::Authenticating(_) | Phase::ExpectAuth(_) => {
                     link.tail.extend_from_slice(self.scratch.read(len));
-                    self.expect_connect(index);
+                    self.apply_tail(index);
                 }
                 Phase::Draining { .. } | Phase::Gone => {}
             }
@@ -148,6 +148,7 @@ impl Shard {
                 self.after_receive(index);
             }
             Phase::ExpectConnect(_) => self.expect_connect(index),
+            Phase::ExpectAuth(_) => self.expect_auth(index),
             Phase::Authenticating(_) => {}
             Phase::Draining { .. } | Phase::Gone => link.tail = Vec::new(),
         }

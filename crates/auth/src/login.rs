@@ -1,0 +1,239 @@
+//! What the shards ask, and what they are answered.
+
+use std::any::Any;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use stentor_hub::Identity;
+use zeroize::Zeroizing;
+
+/// Decides who may log in.
+pub trait Authenticator: Send + Sync {
+    /// Begins a log-in. What can be decided without waiting is returned; for everything else
+    /// `answer` is called later, exactly once, on another thread.
+    fn begin(&self, request: LoginRequest, answer: Answer) -> Begun;
+
+    /// Goes on with an exchange after [`Decision::Continue`]: `data` is what the client says.
+    fn proceed(&self, exchange: Exchange, data: Vec<u8>, answer: Answer) -> Begun;
+
+    /// How many log-ins wait for their answer.
+    fn waiting(&self) -> usize;
+}
+
+/// What a client shows to be let in.
+#[derive(Clone, Default)]
+pub struct LoginRequest {
+    /// The login name: `user` or `zone/user`.
+    pub username: Option<String>,
+    /// The password, or a token.
+    pub password: Option<Secret>,
+    /// The client id; `None` if the server is to choose it.
+    pub client_id: Option<Arc<str>>,
+    /// Where it comes from; `None` for a Unix socket.
+    pub address: Option<IpAddr>,
+    /// Whether the listener lets clients in without a name.
+    pub anonymous: bool,
+    /// The name in its certificate, if the listener takes it for a user's.
+    pub certificate_name: Option<String>,
+    /// The enhanced authentication that it asks for.
+    pub method: Option<Method>,
+    /// Who it is already, if it authenticates again.
+    pub again: Option<Arc<Identity>>,
+}
+
+/// An enhanced authentication method with the first data of the client.
+#[derive(Clone)]
+pub struct Method {
+    /// Its name, like `SCRAM-SHA-256`.
+    pub name: Box<str>,
+    /// The data.
+    pub data: Secret,
+}
+
+/// Bytes that are wiped when dropped and not shown by `Debug`.
+#[derive(Clone, Default)]
+pub struct Secret(Zeroizing<Vec<u8>>);
+
+impl Secret {
+    /// Takes the bytes over.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn reveal(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Leaves out what is secret.
+impl fmt::Debug for LoginRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoginRequest")
+            .field("username", &self.username)
+            .field("client_id", &self.client_id)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where the decision goes. One that is dropped answers that the service is unavailable, so that
+/// nobody waits for ever for a thread that failed.
+pub struct Answer(Option<Box<dyn FnOnce(Decision) + Send>>);
+
+impl Answer {
+    /// An answer that is taken by this.
+    #[must_use]
+    pub fn new(take: impl FnOnce(Decision) + Send + 'static) -> Self {
+        Self(Some(Box::new(take)))
+    }
+
+    /// Answers.
+    pub fn give(mut self, decision: Decision) {
+        if let Some(take) = self.0.take() {
+            take(decision);
+        }
+    }
+
+    /// Answers by returning: to be called by [`Authenticator::begin`] on its caller's thread.
+    #[must_use]
+    pub fn decided(mut self, decision: Decision) -> Begun {
+        self.0 = None;
+        Begun::Decided(decision)
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some(take) = self.0.take() {
+            take(Decision::Refused(Refusal::Unavailable));
+        }
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Answer")
+    }
+}
+
+/// What came of [`Authenticator::begin`].
+#[derive(Debug)]
+pub enum Begun {
+    /// Decided at once; the [`Answer`] is not called.
+    Decided(Decision),
+    /// The [`Answer`] will be called.
+    Pending,
+}
+
+/// Whether a client is let in.
+#[derive(Debug)]
+pub enum Decision {
+    /// It is, as this; with the last data of its method, if it came by one.
+    Accepted(Arc<Identity>, Option<Vec<u8>>),
+    /// It has to answer this first; see [`Authenticator::proceed`].
+    Continue(Exchange, Vec<u8>),
+    /// It is not.
+    Refused(Refusal),
+}
+
+/// An enhanced authentication that waits for what the client says next. Only the authenticator that
+/// made it knows what is in it.
+pub struct Exchange(Box<dyn Any + Send>);
+
+impl Exchange {
+    /// What an authenticator has to remember.
+    #[must_use]
+    pub fn new(state: impl Any + Send) -> Self {
+        Self(Box::new(state))
+    }
+
+    /// What it has remembered; `None` if that was something else.
+    #[must_use]
+    pub fn into_state<T: Any>(self) -> Option<T> {
+        self.0.downcast::<T>().ok().map(|state| *state)
+    }
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Exchange")
+    }
+}
+
+/// Why a client is not let in. What the client is told does not distinguish a wrong name from a
+/// wrong password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Wrong name, wrong password, wrong proof, or a token that is not valid (any more).
+    Credentials,
+    /// No name was given and the listener asks for one.
+    LoginRequired,
+    /// An authentication method that this server does not have.
+    Method,
+    /// What the client says is not what its method has here.
+    Protocol,
+    /// Too many log-ins wait.
+    Busy,
+    /// Too many log-ins from this address, or of this account from there, have failed lately.
+    Slowed,
+    /// The database of users does not answer.
+    Unavailable,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn an_answer_is_given_once_and_never_forgotten() {
+        let (sender, answers) = mpsc::channel();
+        let answer = || {
+            let sender = sender.clone();
+            Answer::new(move |decision| sender.send(decision).unwrap())
+        };
+        answer().give(Decision::Refused(Refusal::Busy));
+        assert!(matches!(
+            answers.try_recv(),
+            Ok(Decision::Refused(Refusal::Busy))
+        ));
+        drop(answer());
+        let lost = answers.try_recv();
+        assert!(matches!(lost, Ok(Decision::Refused(Refusal::Unavailable))));
+        let begun = answer().decided(Decision::Refused(Refusal::Method));
+        assert!(matches!(
+            begun,
+            Begun::Decided(Decision::Refused(Refusal::Method))
+        ));
+        assert!(answers.try_recv().is_err());
+    }
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let request = LoginRequest {
+            password: Some(Secret::new(b"pencil".to_vec())),
+            method: Some(Method {
+                name: "JWT".into(),
+                data: Secret::new(b"eraser".to_vec()),
+            }),
+            ..LoginRequest::default()
+        };
+        let shown = format!("{request:?} {:?}", request.password);
+        let bytes = format!("{:?}{:?}", b"pencil", b"eraser");
+        assert!(
+            !shown.contains("pencil") && !shown.contains("eraser"),
+            "{shown}"
+        );
+        assert!(!shown.contains(&bytes));
+    }
+}
