@@ -15,6 +15,7 @@ mod login;
 pub mod model;
 mod pool;
 mod rights;
+pub mod store;
 
 pub use list::{User, UserList, UserListError};
 pub use login::{

@@ -1,0 +1,314 @@
+//! Whom the rest of the server asks about users, roles and zones.
+
+mod cache;
+mod first;
+mod health;
+mod roles;
+mod worker;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use serde_json::Value;
+use thiserror::Error;
+use tokio::sync::mpsc;
+
+use super::{AuditLog, Books, Order, OrderError, StoreError, Who};
+use crate::model::{User, UserKey, ZoneRecord};
+use cache::Cache;
+pub use cache::Watch;
+pub use health::Health;
+pub use roles::Roles;
+pub(super) use worker::Worker;
+use worker::{Job, LookUp};
+
+/// Orders that may wait.
+const ORDERS_WAITING_MAX: usize = 1_000;
+
+/// How a directory works.
+#[derive(Debug)]
+pub struct DirectoryOptions {
+    /// How often users who are in use, and all roles and zones, are read again.
+    pub refresh: Duration,
+    /// How long the database may take for one answer before it counts as gone.
+    pub timeout: Duration,
+    /// Look-ups that may wait; one more is refused.
+    pub waiting_max: usize,
+    /// Where changes of rights are written down.
+    pub audit: AuditLog,
+    /// Where the password of the first administrator goes, who is made at the first start. `None`
+    /// for a command that is not the server.
+    pub admin_password: Option<PathBuf>,
+}
+
+impl Default for DirectoryOptions {
+    fn default() -> Self {
+        Self {
+            refresh: Duration::from_secs(30),
+            timeout: Duration::from_secs(5),
+            waiting_max: 20_000,
+            audit: AuditLog::nowhere(),
+            admin_password: None,
+        }
+    }
+}
+
+/// The database does not answer now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the user database does not answer")]
+pub struct Unavailable;
+
+/// Where the answer to a look-up goes: to the user, or none if nobody has that name.
+pub type Found = Box<dyn FnOnce(Result<Option<Arc<User>>, Unavailable>) + Send>;
+
+/// Where the answer to an order goes.
+pub type OrderAnswer = Box<dyn FnOnce(Result<Value, OrderError>) + Send>;
+
+/// Something that is known has changed.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A user who is watched or was looked up lately: as it is now, or gone.
+    User(UserKey, Option<Arc<User>>),
+    /// One of the roles; which ones is not told.
+    Roles,
+    /// One of the zones.
+    Zones,
+}
+
+/// What to do when something has changed.
+type Hook = Box<dyn Fn(Change) + Send + Sync>;
+
+/// Users, roles and zones, from a thread of its own.
+///
+/// Look-ups that arrive while a query is under way wait and go into the next one together, so a
+/// login storm costs few queries. A database that goes away costs each look-up nothing: it is
+/// answered [`Unavailable`] at once until the database is back, which is found out by trying with
+/// growing pauses. What is known stays known.
+pub struct Directory {
+    shared: Arc<Shared>,
+    /// Closed first when the directory ends.
+    ways: Option<Ways>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Ways {
+    look_ups: mpsc::Sender<LookUp>,
+    orders: mpsc::Sender<Job>,
+}
+
+/// What the directory's thread shares with those who ask.
+struct Shared {
+    roles: ArcSwap<Roles>,
+    zones: ArcSwap<Vec<ZoneRecord>>,
+    /// Users of the configuration, who go before all others.
+    pinned: ArcSwap<HashMap<UserKey, Arc<User>>>,
+    cache: Cache,
+    health: Health,
+    hook: OnceLock<Hook>,
+    queries: AtomicU64,
+}
+
+impl Shared {
+    fn tell(&self, change: Change) {
+        if let Some(hook) = self.hook.get() {
+            hook(change);
+        }
+    }
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Directory")
+            .field("health", &self.shared.health)
+            .field("waiting", &self.waiting())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Directory {
+    /// Starts the thread and waits until the books are open, or until it is clear that their
+    /// database does not answer now; then the directory starts without and goes on trying.
+    ///
+    /// # Errors
+    /// When the database refuses, a file cannot be used, or the system gives no thread.
+    pub fn start(books: Books, options: DirectoryOptions) -> Result<Self, StoreError> {
+        let (look_ups, look_up_queue) = mpsc::channel(options.waiting_max.max(1));
+        let (orders, order_queue) = mpsc::channel(ORDERS_WAITING_MAX);
+        let shared = Arc::new(Shared {
+            roles: ArcSwap::from_pointee(Roles::default()),
+            zones: ArcSwap::default(),
+            pinned: ArcSwap::default(),
+            cache: Cache::default(),
+            health: Health::default(),
+            hook: OnceLock::new(),
+            queries: AtomicU64::new(0),
+        });
+        let (confirm, confirmed) = std::sync::mpsc::channel();
+        let worker = Worker::new(books, options, Arc::clone(&shared));
+        let failed = |error: std::io::Error| StoreError::Refused(error.to_string());
+        let thread = std::thread::Builder::new()
+            .name("directory".into())
+            .spawn(move || worker.run(look_up_queue, order_queue, confirm))
+            .map_err(failed)?;
+        let directory = Self {
+            shared,
+            ways: Some(Ways { look_ups, orders }),
+            thread: Some(thread),
+        };
+        match confirmed.recv() {
+            Ok(Ok(())) => Ok(directory),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(StoreError::Refused("the directory's thread ended".into())),
+        }
+    }
+
+    /// Asks for a user. False if too many ask already; `found` is forgotten then. Otherwise it is
+    /// called once: on this thread for a user of the configuration, else on the directory's own,
+    /// where it must not wait for anything.
+    #[must_use]
+    pub fn look_up(&self, key: UserKey, found: Found) -> bool {
+        if let Some(user) = self.shared.pinned.load().get(&key) {
+            found(Ok(Some(Arc::clone(user))));
+            return true;
+        }
+        let Some(ways) = &self.ways else {
+            return false;
+        };
+        ways.look_ups.try_send(LookUp { key, found }).is_ok()
+    }
+
+    /// A user who was looked up before, no older than `auth.refresh` while the database answers.
+    #[must_use]
+    pub fn cached(&self, key: &UserKey) -> Option<Arc<User>> {
+        if let Some(user) = self.shared.pinned.load().get(key) {
+            return Some(Arc::clone(user));
+        }
+        self.shared.cache.get(key)
+    }
+
+    /// Keeps a user current and tells of its changes for as long as the watch is held, as a session
+    /// of the user does. What changed between the look-up and the watch is not told: compare the
+    /// user with [`Directory::cached`] once the watch is held.
+    #[must_use]
+    pub fn watch(&self, user: &Arc<User>) -> Watch {
+        let key = user.key();
+        if self.shared.pinned.load().contains_key(&key) {
+            return Watch::nothing(key);
+        }
+        self.shared.cache.watch(user)
+    }
+
+    /// All roles, as they are now.
+    #[must_use]
+    pub fn roles(&self) -> Arc<Roles> {
+        self.shared.roles.load_full()
+    }
+
+    /// All zones that were added, as they are now.
+    #[must_use]
+    pub fn zones(&self) -> Arc<Vec<ZoneRecord>> {
+        self.shared.zones.load_full()
+    }
+
+    /// Has something done whenever a user, a role or a zone has changed, on the directory's thread.
+    /// There is one such hook; a second one is refused.
+    #[must_use]
+    pub fn on_change(&self, hook: impl Fn(Change) + Send + Sync + 'static) -> bool {
+        self.shared.hook.set(Box::new(hook)).is_ok()
+    }
+
+    /// Takes other users of the configuration from now on. They go before all others.
+    pub fn pin(&self, users: Vec<User>) {
+        let new: HashMap<UserKey, Arc<User>> = users
+            .into_iter()
+            .map(|user| (user.key(), Arc::new(user)))
+            .collect();
+        let old = self.shared.pinned.swap(Arc::new(new.clone()));
+        for key in old.keys().filter(|key| !new.contains_key(*key)) {
+            self.shared.tell(Change::User(key.clone(), None));
+        }
+        for (key, user) in new {
+            if old.get(&key) != Some(&user) {
+                self.shared.tell(Change::User(key, Some(user)));
+            }
+        }
+    }
+
+    /// Carries an order out; `answer` is called on the directory's thread.
+    pub fn submit(&self, who: Who, order: Order, answer: OrderAnswer) {
+        let job = Job { who, order, answer };
+        let refused = match &self.ways {
+            Some(ways) => match ways.orders.try_send(job) {
+                Ok(()) => return,
+                Err(
+                    mpsc::error::TrySendError::Full(job) | mpsc::error::TrySendError::Closed(job),
+                ) => job,
+            },
+            None => job,
+        };
+        (refused.answer)(Err(OrderError::busy()));
+    }
+
+    /// Carries an order out and waits for it. Not to be called on the directory's own thread.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    pub fn order(&self, who: Who, order: Order) -> Result<Value, OrderError> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let answer = Box::new(move |result| {
+            // Nobody waits any more if the asking thread has gone.
+            let _ = sender.send(result);
+        });
+        self.submit(who, order, answer);
+        receiver.recv().unwrap_or_else(|_| Err(OrderError::busy()))
+    }
+
+    /// Puts a better hash in the place of an outdated one, if the user still has that.
+    pub fn upgrade_credential(&self, key: UserKey, outdated: Arc<str>, better: Arc<str>) {
+        let order = Order::Upgrade {
+            key,
+            outdated,
+            better,
+        };
+        self.submit(Who::server(), order, Box::new(|_| {}));
+    }
+
+    /// Whether the database answers.
+    #[must_use]
+    pub fn is_available(&self) -> bool {
+        self.shared.health.is_up()
+    }
+
+    /// Look-ups that wait for their answer.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.ways.as_ref().map_or(0, |ways| {
+            ways.look_ups.max_capacity() - ways.look_ups.capacity()
+        })
+    }
+
+    /// How many queries look-ups have cost so far.
+    #[must_use]
+    pub fn queries(&self) -> u64 {
+        self.shared.queries.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Directory {
+    /// Ends the thread: what waits is still answered.
+    fn drop(&mut self) {
+        self.ways = None;
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}

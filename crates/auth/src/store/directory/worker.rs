@@ -1,0 +1,287 @@
+//! The directory's thread.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use tokio::sync::mpsc::Receiver;
+use tokio::time::{MissedTickBehavior, timeout};
+use tracing::{info, warn};
+
+use super::{Change, DirectoryOptions, Found, OrderAnswer, Roles, Shared, Unavailable, first};
+use crate::model::{User, UserKey};
+use crate::store::{Books, Order, StoreError, Who, order};
+
+/// Names that one query asks for.
+const BATCH_MAX: usize = 1_024;
+
+/// How long an order may take.
+const ORDER_TIME: Duration = Duration::from_secs(60);
+
+/// A look-up that waits.
+pub(super) struct LookUp {
+    pub(super) key: UserKey,
+    pub(super) found: Found,
+}
+
+/// An order that waits.
+pub(super) struct Job {
+    pub(super) who: Who,
+    pub(super) order: Order,
+    pub(super) answer: OrderAnswer,
+}
+
+/// What the directory's thread works with.
+pub(in crate::store) struct Worker {
+    pub(in crate::store) books: Books,
+    pub(in crate::store) options: DirectoryOptions,
+    shared: Arc<Shared>,
+    shown: String,
+}
+
+impl Worker {
+    pub(super) fn new(books: Books, options: DirectoryOptions, shared: Arc<Shared>) -> Self {
+        Self {
+            shown: books.describe(),
+            books,
+            options,
+            shared,
+        }
+    }
+
+    /// Runs until both queues are closed and empty.
+    pub(super) fn run(
+        self,
+        look_ups: Receiver<LookUp>,
+        orders: Receiver<Job>,
+        confirm: Sender<Result<(), StoreError>>,
+    ) {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = match builder.enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                // Whoever waits for it is there.
+                let _ = confirm.send(Err(StoreError::Refused(error.to_string())));
+                return;
+            }
+        };
+        runtime.block_on(async {
+            if let Err(error) = self.open().await {
+                if !error.is_unavailable() {
+                    let _ = confirm.send(Err(error));
+                    return;
+                }
+                warn!(
+                    "the user database {} does not answer ({error}); logins are told that the \
+                     server is unavailable until it does",
+                    self.shown
+                );
+                self.shared.health.lose(&self.shown, "");
+            }
+            let _ = confirm.send(Ok(()));
+            drop(confirm);
+            let serve = async { tokio::join!(self.serve(look_ups), self.obey(orders)) };
+            let care = async {
+                let attempt = async || self.open().await.is_ok();
+                let recover = self.shared.health.keep_trying(&self.shown, attempt);
+                tokio::join!(self.keep_fresh(), recover)
+            };
+            tokio::select! {
+                _ = serve => {}
+                _ = care => {}
+            }
+        });
+    }
+
+    /// Opens the books and reads what is always known.
+    async fn open(&self) -> Result<(), StoreError> {
+        let open = async {
+            self.books.open().await?;
+            self.read_roles().await?;
+            self.read_zones().await?;
+            if let Some(file) = &self.options.admin_password
+                && first::administrator(&self.books, file).await?
+            {
+                self.note(
+                    &Who::server(),
+                    "user.add",
+                    "admin",
+                    serde_json::json!({
+                        "roles": ["admin"],
+                    }),
+                );
+            }
+            Ok(())
+        };
+        match timeout(self.options.timeout, open).await {
+            Ok(Ok(())) => {
+                self.shared.health.begin();
+                Ok(())
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(StoreError::Unavailable("no answer in time".to_owned())),
+        }
+    }
+
+    async fn serve(&self, mut queue: Receiver<LookUp>) {
+        let mut taken = Vec::with_capacity(BATCH_MAX);
+        while queue.recv_many(&mut taken, BATCH_MAX).await > 0 {
+            let mut waiting: HashMap<UserKey, Vec<Found>> = HashMap::with_capacity(taken.len());
+            for look_up in taken.drain(..) {
+                waiting.entry(look_up.key).or_default().push(look_up.found);
+            }
+            let keys: Vec<UserKey> = waiting.keys().cloned().collect();
+            let users = match self.shared.health.is_up() {
+                true => self.find(&keys).await,
+                false => Err(Unavailable),
+            };
+            let mut users = match users {
+                Ok(users) => users,
+                Err(Unavailable) => {
+                    let founds = waiting.into_values().flatten();
+                    founds.for_each(|found| found(Err(Unavailable)));
+                    continue;
+                }
+            };
+            for (key, founds) in waiting {
+                let user = users.remove(&key).map(|user| self.shared.cache.keep(user));
+                for found in founds {
+                    found(Ok(user.clone()));
+                }
+            }
+        }
+    }
+
+    /// One query.
+    async fn find(&self, keys: &[UserKey]) -> Result<HashMap<UserKey, User>, Unavailable> {
+        self.shared.queries.fetch_add(1, Ordering::Relaxed);
+        let shown = &self.shown;
+        match timeout(self.options.timeout, self.books.find(keys)).await {
+            Ok(Ok(users)) => Ok(users),
+            Ok(Err(error)) if error.is_unavailable() => {
+                self.shared.health.lose(shown, &error.to_string());
+                Err(Unavailable)
+            }
+            Ok(Err(error)) => {
+                // Something is wrong with the tables: nobody can log in, but it is no outage.
+                warn!("looking users up in {shown} fails: {error}");
+                Err(Unavailable)
+            }
+            Err(_) => {
+                self.shared.health.lose(shown, "no answer in time");
+                Err(Unavailable)
+            }
+        }
+    }
+
+    async fn obey(&self, mut queue: Receiver<Job>) {
+        while let Some(Job { who, order, answer }) = queue.recv().await {
+            let result = match timeout(ORDER_TIME, order::execute(self, &who, order)).await {
+                Ok(result) => result,
+                Err(_) => Err(StoreError::Unavailable("no answer in time".to_owned()).into()),
+            };
+            answer(result);
+        }
+    }
+
+    async fn keep_fresh(&self) {
+        let mut ticks = tokio::time::interval(self.options.refresh.max(Duration::from_millis(1)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.tick().await;
+        loop {
+            ticks.tick().await;
+            if self.shared.health.is_up() {
+                // A failure was told by the health, or is told again at the next look-up.
+                let _ = self.refresh().await;
+            }
+        }
+    }
+
+    /// Reads everything that is known again.
+    pub(in crate::store) async fn refresh(&self) -> Result<usize, StoreError> {
+        self.read_roles().await?;
+        self.read_zones().await?;
+        let mut changed = 0;
+        for keys in self.shared.cache.keys_to_refresh().chunks(BATCH_MAX) {
+            changed += self.reread(keys).await?;
+        }
+        if changed > 0 {
+            info!("{changed} users were changed in {}", self.shown);
+        }
+        Ok(changed)
+    }
+
+    /// Reads these users again, if they are known; how many have changed.
+    pub(in crate::store) async fn reread(&self, keys: &[UserKey]) -> Result<usize, StoreError> {
+        let known = keys.iter().filter(|key| self.shared.cache.has(key));
+        let keys: Vec<UserKey> = known.cloned().collect();
+        if keys.is_empty() {
+            return Ok(0);
+        }
+        let mut users = self.books.find(&keys).await?;
+        let mut changed = 0;
+        for key in keys {
+            let found = users.remove(&key);
+            if let Some(user) = self.shared.cache.refresh(&key, found) {
+                changed += 1;
+                self.shared.tell(Change::User(key, user));
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Reads all roles again.
+    pub(in crate::store) async fn read_roles(&self) -> Result<(), StoreError> {
+        let roles = self.books.store.roles().await?;
+        if !self.shared.roles.load().are(&roles) {
+            self.shared.roles.store(Arc::new(Roles::new(roles)));
+            self.shared.tell(Change::Roles);
+        }
+        Ok(())
+    }
+
+    /// Reads all zones again.
+    pub(in crate::store) async fn read_zones(&self) -> Result<(), StoreError> {
+        let zones = self.books.store.zones().await?;
+        if **self.shared.zones.load() != zones {
+            self.shared.zones.store(Arc::new(zones));
+            self.shared.tell(Change::Zones);
+        }
+        Ok(())
+    }
+
+    /// All roles, as they were read last.
+    pub(in crate::store) fn roles(&self) -> Arc<Roles> {
+        self.shared.roles.load_full()
+    }
+
+    /// Whether a zone may have users.
+    pub(in crate::store) fn has_zone(&self, name: &str) -> bool {
+        name == crate::model::DEFAULT_ZONE
+            || self
+                .shared
+                .zones
+                .load()
+                .iter()
+                .any(|zone| *zone.name == *name)
+    }
+
+    /// Writes down what was done.
+    pub(in crate::store) fn note(
+        &self,
+        who: &Who,
+        what: &str,
+        target: &str,
+        detail: serde_json::Value,
+    ) {
+        if let Err(error) = self
+            .options
+            .audit
+            .note(&who.to_string(), what, target, detail)
+        {
+            warn!(what, target, "the audit log cannot be written: {error}");
+        }
+    }
+}

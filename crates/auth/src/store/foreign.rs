@@ -1,0 +1,243 @@
+//! Users in tables that the operator has already.
+
+use std::sync::Arc;
+
+use super::sql::Reader;
+use super::{Place, Source, StoreError, Task};
+use crate::model::{Credential, DEFAULT_ZONE, MEMBER, User, UserKey};
+
+/// What the columns of the operator's query are called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Columns {
+    /// The name within the zone. It must be there.
+    pub name: String,
+    /// The password's hash. It must be there; NULL is no password.
+    pub password: String,
+    /// The names of roles, separated by commas or spaces.
+    pub roles: String,
+    /// Whether the user may not log in: a number other than 0, or a word for yes.
+    pub disabled: String,
+    /// The zone.
+    pub zone: String,
+}
+
+impl Default for Columns {
+    fn default() -> Self {
+        let text = str::to_owned;
+        Self {
+            name: text("name"),
+            password: text("password"),
+            roles: text("roles"),
+            disabled: text("disabled"),
+            zone: text("zone"),
+        }
+    }
+}
+
+/// Looks users up by a query of the operator's: `SELECT … WHERE name IN (?)`, in which `(?)` stands
+/// for the list of names.
+pub struct QuerySource {
+    reader: Reader,
+    query: String,
+    columns: Columns,
+    role: Arc<str>,
+    shown: String,
+}
+
+impl QuerySource {
+    /// Asks a database with a query; who has no role there gets this one, or `member`.
+    ///
+    /// # Errors
+    /// When the place is no SQL database, or `(?)` does not stand in the query exactly once.
+    pub fn new(
+        place: &Place,
+        password: Option<&str>,
+        query: &str,
+        columns: Columns,
+        role: Option<&str>,
+    ) -> Result<Self, StoreError> {
+        if query.matches("(?)").count() != 1 || query.matches('?').count() != 1 {
+            return Err(StoreError::Refused(
+                "the query needs `(?)` exactly once, in the place of the list of names, like: \
+                 SELECT name, password FROM account WHERE name IN (?)"
+                    .to_owned(),
+            ));
+        }
+        Ok(Self {
+            reader: Reader::new(place, password)?,
+            query: query.to_owned(),
+            columns,
+            role: role.unwrap_or(MEMBER).into(),
+            shown: place.to_string(),
+        })
+    }
+
+    async fn look(&self, keys: &[UserKey]) -> Result<Vec<User>, StoreError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut names: Vec<String> = keys.iter().map(|key| key.name.to_string()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let (columns, rows) = self.reader.fetch(&self.query, names).await?;
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let places = Places::of(&columns, &self.columns)?;
+        rows.iter()
+            .filter_map(|row| self.user(row, &places).transpose())
+            .collect()
+    }
+
+    /// The user of a row; none if the name is NULL.
+    fn user(&self, row: &[Option<String>], at: &Places) -> Result<Option<User>, StoreError> {
+        let value = |place: Option<usize>| place.and_then(|at| row.get(at)?.as_deref());
+        let Some(name) = value(Some(at.name)) else {
+            return Ok(None);
+        };
+        let roles = value(at.roles).unwrap_or_default();
+        let mut roles: Vec<Arc<str>> = roles
+            .split([',', ' '])
+            .filter(|role| !role.is_empty())
+            .map(Arc::from)
+            .collect();
+        if roles.is_empty() {
+            roles.push(self.role.clone());
+        }
+        let zone = value(at.zone).filter(|zone| !zone.is_empty());
+        let password = value(Some(at.password))
+            .map(str::trim)
+            .filter(|hash| !hash.is_empty());
+        let user = User {
+            zone: zone.unwrap_or(DEFAULT_ZONE).into(),
+            name: name.into(),
+            credentials: password.map(Credential::new).into_iter().collect(),
+            roles,
+            disabled: value(at.disabled).is_some_and(means_yes),
+        };
+        let too_long = user.credentials.iter().any(|one| one.text.len() > 1_024);
+        if too_long {
+            let message = format!("the password of {} is too long to be a hash", user.key());
+            return Err(StoreError::Content(message));
+        }
+        Ok(Some(user))
+    }
+}
+
+/// Where the columns are in a row.
+struct Places {
+    name: usize,
+    password: usize,
+    roles: Option<usize>,
+    disabled: Option<usize>,
+    zone: Option<usize>,
+}
+
+impl Places {
+    fn of(columns: &[String], wanted: &Columns) -> Result<Self, StoreError> {
+        let find = |name: &String| {
+            columns
+                .iter()
+                .position(|column| column.eq_ignore_ascii_case(name))
+        };
+        let must = |name: &String| {
+            find(name).ok_or_else(|| {
+                StoreError::Refused(format!(
+                    "the query answers with no column {name:?}, but with {}; rename it with AS, or \
+                     map it with auth.column_… in the configuration",
+                    columns.join(", ")
+                ))
+            })
+        };
+        Ok(Self {
+            name: must(&wanted.name)?,
+            password: must(&wanted.password)?,
+            roles: find(&wanted.roles),
+            disabled: find(&wanted.disabled),
+            zone: find(&wanted.zone),
+        })
+    }
+}
+
+/// What databases and people write for yes.
+fn means_yes(text: &str) -> bool {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "t" | "true" | "y" | "yes" | "on" => true,
+        number => number.parse::<f64>().is_ok_and(|number| number != 0.0),
+    }
+}
+
+impl Source for QuerySource {
+    fn describe(&self) -> String {
+        self.shown.clone()
+    }
+
+    fn open(&self) -> Task<'_, ()> {
+        Box::pin(async {
+            self.reader.ping().await?;
+            // A query that does not work is told at the start. Nobody has this name.
+            self.look(&[UserKey::new(DEFAULT_ZONE, "\u{1}")])
+                .await
+                .map(|_| ())
+        })
+    }
+
+    fn find<'a>(&'a self, keys: &'a [UserKey]) -> Task<'a, Vec<User>> {
+        Box::pin(self.look(keys))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yes_is_written_in_many_ways() {
+        for (text, yes) in [
+            ("1", true),
+            ("t", true),
+            ("TRUE", true),
+            ("yes", true),
+            ("2", true),
+            ("0", false),
+            ("f", false),
+            ("", false),
+            ("no", false),
+            ("0.0", false),
+        ] {
+            assert_eq!(means_yes(text), yes, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_query_without_its_list_is_refused() {
+        let place: Place = "sqlite:x".parse().unwrap();
+        for query in [
+            "SELECT 1",
+            "SELECT (?) WHERE (?)",
+            "SELECT ? WHERE x IN (?)",
+        ] {
+            let made = QuerySource::new(&place, None, query, Columns::default(), None);
+            assert!(matches!(made, Err(StoreError::Refused(_))), "{query}");
+        }
+    }
+
+    #[test]
+    fn missing_columns_are_named() {
+        let columns = ["login".to_owned(), "PASSWORD".to_owned()];
+        let error = Places::of(&columns, &Columns::default())
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            error.contains("\"name\"") && error.contains("login, PASSWORD"),
+            "{error}"
+        );
+        let mapped = Columns {
+            name: "login".into(),
+            ..Columns::default()
+        };
+        let places = Places::of(&columns, &mapped).unwrap();
+        assert_eq!((places.name, places.password, places.zone), (0, 1, None));
+    }
+}

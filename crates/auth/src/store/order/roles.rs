@@ -1,0 +1,99 @@
+//! Orders about roles.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{OrderError, Outcome, Who};
+use crate::model::{Quotas, Role, Rule};
+use crate::store::directory::Worker;
+
+pub(super) async fn add(worker: &Worker, who: &Who, role: Role, replace: bool) -> Outcome {
+    if !replace && find(worker, role.zone.as_deref(), &role.name).await.is_ok() {
+        let message = format!(
+            "there is a role {:?} already; `stentor role change` changes its rules",
+            &*role.name
+        );
+        return Err(OrderError::new("exists", message));
+    }
+    put(worker, who, "role.add", role).await
+}
+
+pub(super) async fn change(
+    worker: &Worker,
+    who: &Who,
+    (zone, name): (Option<Arc<str>>, Arc<str>),
+    (add, remove, quotas): (Vec<Rule>, &[Rule], Option<Quotas>),
+) -> Outcome {
+    let mut role = find(worker, zone.as_deref(), &name).await?;
+    if let Some(rule) = remove.iter().find(|rule| !role.rules.contains(rule)) {
+        let message = format!(
+            "the role {name:?} has no rule `{rule}`; `stentor role show {name}` shows its rules"
+        );
+        return Err(OrderError::new("not-found", message));
+    }
+    role.rules.retain(|rule| !remove.contains(rule));
+    for rule in add {
+        if !role.rules.contains(&rule) {
+            role.rules.push(rule);
+        }
+    }
+    role.quotas = quotas.unwrap_or(role.quotas);
+    put(worker, who, "role.change", role).await
+}
+
+async fn put(worker: &Worker, who: &Who, what: &str, role: Role) -> Outcome {
+    role.check()
+        .map_err(|error| OrderError::bad(format!("role {:?}: {error}", &*role.name)))?;
+    if let Some(zone) = &role.zone
+        && !worker.has_zone(zone)
+    {
+        let message = format!(
+            "there is no zone {0:?}; add it first: stentor zone add {0}",
+            &**zone
+        );
+        return Err(OrderError::new("not-found", message));
+    }
+    worker.books.store.put_role(&role).await?;
+    worker.read_roles().await?;
+    let rules: Vec<String> = role.rules.iter().map(Rule::to_string).collect();
+    let detail = json!({ "zone": role.zone, "rules": rules, "quotas": role.quotas });
+    worker.note(who, what, &role.name, detail);
+    Ok(shown(&role))
+}
+
+pub(super) async fn list(worker: &Worker) -> Outcome {
+    let roles = worker.books.store.roles().await?;
+    let roles: Vec<Value> = roles.iter().map(shown).collect();
+    Ok(json!({ "roles": roles }))
+}
+
+pub(super) async fn show(worker: &Worker, zone: Option<&str>, name: &str) -> Outcome {
+    Ok(shown(&find(worker, zone, name).await?))
+}
+
+pub(super) async fn delete(worker: &Worker, who: &Who, zone: Option<&str>, name: &str) -> Outcome {
+    if !worker.books.store.delete_role(zone, name).await? {
+        return Err(missing(name));
+    }
+    worker.read_roles().await?;
+    worker.note(who, "role.delete", name, json!({ "zone": zone }));
+    Ok(json!({}))
+}
+
+async fn find(worker: &Worker, zone: Option<&str>, name: &str) -> Result<Role, OrderError> {
+    let roles = worker.books.store.roles().await?;
+    let is_it = |role: &Role| role.zone.as_deref() == zone && *role.name == *name;
+    roles.into_iter().find(is_it).ok_or_else(|| missing(name))
+}
+
+fn missing(name: &str) -> OrderError {
+    let message = format!("there is no role {name:?}; `stentor role list` shows those there are");
+    OrderError::new("not-found", message)
+}
+
+/// A role as people see it: rules as sentences.
+fn shown(role: &Role) -> Value {
+    let rules: Vec<String> = role.rules.iter().map(Rule::to_string).collect();
+    json!({ "name": role.name, "zone": role.zone, "rules": rules, "quotas": role.quotas })
+}

@@ -1,0 +1,429 @@
+//! Orders about users.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{IMPORT_USERS_MAX, OrderError, Outcome, PAGE, Who};
+use crate::model::{Credential, Login, MEMBER, User, UserKey};
+use crate::store::audit::utc;
+use crate::store::directory::Worker;
+use crate::store::{Record, Store};
+
+/// How often a change is tried again when somebody else changes the same user.
+const ATTEMPTS_MAX: usize = 10;
+
+/// How a token's text begins.
+pub(super) const TOKEN: &str = "token:";
+
+/// Which part of the list of users.
+pub(super) struct Page {
+    zone: Option<String>,
+    after: Option<UserKey>,
+    limit: usize,
+}
+
+impl Page {
+    pub(super) fn new(zone: Option<&str>, after: Option<&str>, limit: Option<usize>) -> Self {
+        Self {
+            zone: zone.map(str::to_owned),
+            after: after.map(UserKey::parse),
+            limit: limit.unwrap_or(PAGE.0).clamp(1, PAGE.1),
+        }
+    }
+}
+
+pub(super) async fn add(
+    worker: &Worker,
+    who: &Who,
+    name: &str,
+    (credentials, roles, disabled): (Vec<Credential>, Option<Vec<Arc<str>>>, bool),
+) -> Outcome {
+    let login = Login::parse(name);
+    let user = User {
+        zone: login.zone.into(),
+        name: login.name.into(),
+        credentials,
+        roles: roles.unwrap_or_else(|| vec![MEMBER.into()]),
+        disabled,
+    };
+    check(worker, &user)?;
+    let key = user.key();
+    if !worker
+        .books
+        .store
+        .insert(std::slice::from_ref(&user))
+        .await?
+    {
+        return Err(exists(&key));
+    }
+    worker.reread(std::slice::from_ref(&key)).await?;
+    worker.note(who, "user.add", &key.to_string(), changed(&user));
+    Ok(shown(&user))
+}
+
+/// Checks a user, and that its zone and its roles exist.
+fn check(worker: &Worker, user: &User) -> Result<(), OrderError> {
+    let key = user.key();
+    user.check()
+        .map_err(|error| OrderError::bad(format!("user {key}: {error}")))?;
+    if !worker.has_zone(&user.zone) {
+        return Err(OrderError::new(
+            "not-found",
+            format!(
+                "there is no zone {0:?}; add it first: stentor zone add {0}",
+                &*user.zone
+            ),
+        ));
+    }
+    check_roles(worker, &user.zone, &user.roles)
+}
+
+fn check_roles(worker: &Worker, zone: &Arc<str>, names: &[Arc<str>]) -> Result<(), OrderError> {
+    let roles = worker.roles();
+    match names.iter().find(|name| roles.find(zone, name).is_none()) {
+        None => Ok(()),
+        Some(name) => Err(OrderError::new(
+            "not-found",
+            format!("there is no role {name:?}; `stentor role list` shows those that there are"),
+        )),
+    }
+}
+
+pub(super) async fn list(worker: &Worker, page: Page, containing: &str) -> Outcome {
+    let wanted = |user: &User| containing.is_empty() || user.name.contains(containing);
+    let mut users: Vec<Value> = Vec::new();
+    let mut after = page.after;
+    let mut more = true;
+    // Pages of the store are searched until enough was found.
+    while more && users.len() < page.limit {
+        let rows = PAGE.0;
+        let found = worker
+            .books
+            .store
+            .list(page.zone.as_deref(), after.as_ref(), rows)
+            .await?;
+        more = found.len() == rows;
+        for (at, user) in found.iter().enumerate() {
+            after = Some(user.key());
+            if wanted(user) {
+                users.push(shown(user));
+                if users.len() == page.limit {
+                    more |= at + 1 < found.len();
+                    break;
+                }
+            }
+        }
+    }
+    let next = after.filter(|_| more).map(|key| key.to_string());
+    let total = worker.books.store.count(page.zone.as_deref()).await?;
+    Ok(json!({ "users": users, "next": next, "total": total }))
+}
+
+pub(super) async fn show(worker: &Worker, name: &str) -> Outcome {
+    let key = UserKey::parse(name);
+    let user = find(worker, &key).await?;
+    let mut answer = shown(&user);
+    let foreign = match &worker.books.source {
+        None => false,
+        Some(source) => !source.find(&[key]).await?.is_empty(),
+    };
+    if foreign && let Some(source) = &worker.books.source {
+        answer["kept_by"] = source.describe().into();
+    }
+    Ok(answer)
+}
+
+/// The user, wherever it is kept.
+pub(super) async fn find(worker: &Worker, key: &UserKey) -> Result<User, OrderError> {
+    let mut users = worker.books.find(std::slice::from_ref(key)).await?;
+    users.remove(key).ok_or_else(|| missing(key))
+}
+
+pub(super) async fn set_password(
+    worker: &Worker,
+    who: &Who,
+    name: &str,
+    credentials: Vec<Credential>,
+) -> Outcome {
+    let key = UserKey::parse(name);
+    if let Some(source) = &worker.books.source
+        && let Some(foreign) = source.find(std::slice::from_ref(&key)).await?.first()
+        && !foreign.credentials.is_empty()
+    {
+        let message = format!(
+            "the password of {key} is kept by {}, which Stentor only reads; change it there",
+            source.describe()
+        );
+        return Err(OrderError::new("refused", message));
+    }
+    let change = |user: &mut User| {
+        user.credentials
+            .retain(|credential| credential.text.starts_with(TOKEN));
+        user.credentials.extend(credentials.iter().cloned());
+        Ok(())
+    };
+    let user = modify(worker, &key, change).await?;
+    worker.note(who, "user.set-password", &key.to_string(), Value::Null);
+    Ok(shown(&user))
+}
+
+pub(super) async fn disable(worker: &Worker, who: &Who, name: &str, disabled: bool) -> Outcome {
+    let key = UserKey::parse(name);
+    let change = |user: &mut User| {
+        user.disabled = disabled;
+        Ok(())
+    };
+    modify(worker, &key, change).await?;
+    let what = if disabled {
+        "user.disable"
+    } else {
+        "user.enable"
+    };
+    worker.note(who, what, &key.to_string(), Value::Null);
+    let user = find(worker, &key).await?;
+    if user.disabled != disabled
+        && let Some(source) = &worker.books.source
+    {
+        let message = format!(
+            "{key} is disabled in {}; enable it there",
+            source.describe()
+        );
+        return Err(OrderError::new("refused", message));
+    }
+    Ok(shown(&user))
+}
+
+pub(super) async fn delete(worker: &Worker, who: &Who, name: &str) -> Outcome {
+    let key = UserKey::parse(name);
+    let deleted = worker.books.store.delete(&key).await?;
+    worker.reread(std::slice::from_ref(&key)).await?;
+    if deleted {
+        worker.note(who, "user.delete", &key.to_string(), Value::Null);
+    }
+    if let Some(source) = &worker.books.source
+        && !source.find(std::slice::from_ref(&key)).await?.is_empty()
+    {
+        let message = format!(
+            "{key} is kept by {}, which Stentor only reads; delete it there, or keep it out with \
+             `stentor user disable {key}`",
+            source.describe()
+        );
+        return Err(OrderError::new("refused", message));
+    }
+    match deleted {
+        true => Ok(json!({})),
+        false => Err(missing(&key)),
+    }
+}
+
+pub(super) async fn import(
+    worker: &Worker,
+    who: &Who,
+    mut users: Vec<User>,
+    replace: bool,
+) -> Outcome {
+    if users.len() > IMPORT_USERS_MAX {
+        let message = format!("an import has at most {IMPORT_USERS_MAX} users at a time");
+        return Err(OrderError::bad(message));
+    }
+    for user in &mut users {
+        if user.roles.is_empty() {
+            user.roles.push(MEMBER.into());
+        }
+        check(worker, user)?;
+    }
+    let mut keys: Vec<UserKey> = users.iter().map(User::key).collect();
+    let store = &worker.books.store;
+    if replace {
+        store.put(&users).await?;
+    } else if !store.insert(&users).await? {
+        let there = store.find(&keys).await?;
+        let there = there.first().map(|record| record.user.key());
+        return Err(match there {
+            Some(key) => exists(&key),
+            None => OrderError::new("exists", "a user stands there twice"),
+        });
+    }
+    worker.reread(&keys).await?;
+    keys.truncate(20);
+    let some: Vec<String> = keys.iter().map(UserKey::to_string).collect();
+    let detail = json!({ "users": users.len(), "replace": replace, "first": some });
+    worker.note(who, "user.import", "users", detail);
+    Ok(json!({ "imported": users.len() }))
+}
+
+pub(super) async fn export(worker: &Worker, who: &Who, page: Page) -> Outcome {
+    let store = &worker.books.store;
+    let users = store
+        .list(page.zone.as_deref(), page.after.as_ref(), page.limit)
+        .await?;
+    let last = users.last().filter(|_| users.len() == page.limit);
+    let next = last.map(|user| user.key().to_string());
+    let detail = json!({ "users": users.len() });
+    worker.note(
+        who,
+        "user.export",
+        page.zone.as_deref().unwrap_or("all zones"),
+        detail,
+    );
+    Ok(json!({ "users": users, "next": next }))
+}
+
+pub(super) async fn grant(worker: &Worker, who: &Who, name: &str, roles: &[Arc<str>]) -> Outcome {
+    let key = UserKey::parse(name);
+    check_roles(worker, &key.zone, roles)?;
+    let change = |user: &mut User| {
+        for role in roles {
+            if !user.roles.contains(role) {
+                user.roles.push(Arc::clone(role));
+            }
+        }
+        Ok(())
+    };
+    let user = modify(worker, &key, change).await?;
+    worker.note(who, "grant", &key.to_string(), json!({ "roles": roles }));
+    Ok(shown(&user))
+}
+
+pub(super) async fn revoke(worker: &Worker, who: &Who, name: &str, roles: &[Arc<str>]) -> Outcome {
+    let key = UserKey::parse(name);
+    let change = |user: &mut User| {
+        if let Some(role) = roles.iter().find(|role| !user.roles.contains(role)) {
+            let message = format!("{} does not have the role {role:?}", user.key());
+            return Err(OrderError::new("not-found", message));
+        }
+        user.roles.retain(|role| !roles.contains(role));
+        Ok(())
+    };
+    let user = modify(worker, &key, change).await?;
+    worker.note(who, "revoke", &key.to_string(), json!({ "roles": roles }));
+    Ok(shown(&user))
+}
+
+pub(super) async fn upgrade(
+    worker: &Worker,
+    who: &Who,
+    key: &UserKey,
+    outdated: &Arc<str>,
+    better: Arc<str>,
+) -> Outcome {
+    let change = |user: &mut User| {
+        let mut credentials = user.credentials.iter_mut();
+        match credentials.find(|credential| credential.text == *outdated) {
+            Some(credential) => credential.text = Arc::clone(&better),
+            // It was changed meanwhile, or is kept by somebody else.
+            None => return Err(missing(key)),
+        }
+        Ok(())
+    };
+    if worker
+        .books
+        .store
+        .find(std::slice::from_ref(key))
+        .await?
+        .is_empty()
+    {
+        return Err(missing(key));
+    }
+    modify(worker, key, change).await?;
+    worker.note(who, "user.upgrade-hash", &key.to_string(), Value::Null);
+    Ok(json!({}))
+}
+
+/// Changes a user, however often others change it at the same time. For a user whom somebody else
+/// keeps, a record with what differs is made in the store.
+pub(super) async fn modify(
+    worker: &Worker,
+    key: &UserKey,
+    change: impl Fn(&mut User) -> Result<(), OrderError>,
+) -> Result<User, OrderError> {
+    let store = &worker.books.store;
+    for _ in 0..ATTEMPTS_MAX {
+        let own = store.find(std::slice::from_ref(key)).await?;
+        let own = own.into_iter().find(|record| record.user.key() == *key);
+        let (mut user, revision) = match own {
+            Some(Record { user, revision }) => (user, Some(revision)),
+            None => (foreign(worker, key).await?, None),
+        };
+        change(&mut user)?;
+        user.check().map_err(OrderError::bad)?;
+        if write(&**store, &user, revision).await? {
+            worker.reread(std::slice::from_ref(key)).await?;
+            return Ok(user);
+        }
+    }
+    let message = format!("{key} is changed by somebody else all the time; try again");
+    Err(OrderError::new("conflict", message))
+}
+
+async fn write(store: &dyn Store, user: &User, revision: Option<i64>) -> Result<bool, OrderError> {
+    Ok(match revision {
+        None => store.insert(std::slice::from_ref(user)).await?,
+        Some(revision) => {
+            let user = user.clone();
+            store.update(&Record { user, revision }).await?
+        }
+    })
+}
+
+/// What the store would say of a user whom somebody else keeps: the same roles, and nothing that
+/// proves who it is.
+async fn foreign(worker: &Worker, key: &UserKey) -> Result<User, OrderError> {
+    let Some(source) = &worker.books.source else {
+        return Err(missing(key));
+    };
+    let users = source.find(std::slice::from_ref(key)).await?;
+    let user = users.into_iter().find(|user| user.key() == *key);
+    let mut user = user.ok_or_else(|| missing(key))?;
+    user.credentials.clear();
+    user.disabled = false;
+    Ok(user)
+}
+
+fn missing(key: &UserKey) -> OrderError {
+    let message = format!("there is no user {key}; `stentor user list` shows those that there are");
+    OrderError::new("not-found", message)
+}
+
+fn exists(key: &UserKey) -> OrderError {
+    let message = format!(
+        "there is a user {key} already; `stentor user set-password` changes its password, and an \
+         import with --replace replaces it"
+    );
+    OrderError::new("exists", message)
+}
+
+/// A user as people see it: without anything secret.
+pub(super) fn shown(user: &User) -> Value {
+    let credentials: Vec<Value> = user.credentials.iter().map(shown_credential).collect();
+    json!({
+        "login": user.key().to_string(),
+        "zone": user.zone,
+        "name": user.name,
+        "roles": user.roles,
+        "disabled": user.disabled,
+        "credentials": credentials,
+    })
+}
+
+pub(super) fn shown_credential(credential: &Credential) -> Value {
+    let mut shown = json!({ "kind": credential.kind() });
+    if let Some(id) = super::tokens::id(credential) {
+        shown["id"] = id.into();
+    }
+    if !credential.label.is_empty() {
+        shown["label"] = json!(credential.label);
+    }
+    if credential.created_at_secs > 0 {
+        shown["created_at"] = utc(credential.created_at_secs).into();
+    }
+    if let Some(at) = credential.expires_at_secs {
+        shown["expires_at"] = utc(at).into();
+    }
+    shown
+}
+
+fn changed(user: &User) -> Value {
+    json!({ "roles": user.roles, "disabled": user.disabled })
+}

@@ -1,0 +1,88 @@
+//! A connection that is made when it is needed, and made again when it is gone.
+
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::link::{Answer, Link, Options, Statement};
+use crate::store::StoreError;
+
+/// One connection, used by one statement at a time. sqlx's own pool is not used: it asks the
+/// database before or after each use whether it is still there, which costs a round trip.
+pub(super) struct Lane {
+    pub(super) options: Options,
+    link: Mutex<Option<Link>>,
+}
+
+/// A connection that was taken out. A statement that is given up half way leaves nothing behind:
+/// whoever takes a connection puts it back only when it is whole.
+type Place<'a> = MutexGuard<'a, Option<Link>>;
+
+impl Lane {
+    pub(super) fn new(options: Options) -> Self {
+        let link = Mutex::new(None);
+        Self { options, link }
+    }
+
+    /// Runs a statement. If the connection turns out to be gone, it is made again, once.
+    pub(super) async fn fetch(&self, statement: &Statement) -> Result<Answer, StoreError> {
+        let mut place = self.link.lock().await;
+        if let Some(mut link) = place.take() {
+            match link.fetch(statement).await {
+                Err(error) if error.is_unavailable() => {}
+                result => return keep(place, link, result),
+            }
+        }
+        let mut link = self.options.connect().await?;
+        let result = link.fetch(statement).await;
+        keep(place, link, result)
+    }
+
+    /// Runs statements, all or none. They are run a second time, on a new connection, only if the
+    /// first one was gone before it was asked.
+    pub(super) async fn execute(&self, statements: &[Statement]) -> Result<Vec<u64>, StoreError> {
+        let mut place = self.link.lock().await;
+        let link = match place.take() {
+            // Nobody knows what became of a statement whose answer is lost, so ask first.
+            Some(mut link) => link.ping().await.is_ok().then_some(link),
+            None => None,
+        };
+        let mut link = match link {
+            Some(link) => link,
+            None => self.options.connect().await?,
+        };
+        let result = link.execute(statements).await;
+        keep(place, link, result)
+    }
+
+    /// Makes sure that the database answers.
+    pub(super) async fn ping(&self) -> Result<(), StoreError> {
+        let mut place = self.link.lock().await;
+        if let Some(mut link) = place.take()
+            && link.ping().await.is_ok()
+        {
+            *place = Some(link);
+            return Ok(());
+        }
+        *place = Some(self.options.connect().await?);
+        Ok(())
+    }
+
+    /// Makes or migrates Stentor's tables.
+    pub(super) async fn migrate(&self) -> Result<(), StoreError> {
+        let place = self.link.lock().await;
+        let mut link = self.options.connect().await?;
+        let result = link.migrate().await;
+        keep(place, link, result)
+    }
+}
+
+/// Puts a connection back, unless it is gone.
+fn keep<T>(
+    mut place: Place<'_>,
+    link: Link,
+    result: Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    if !matches!(&result, Err(error) if error.is_unavailable()) {
+        *place = Some(link);
+    }
+    result
+}

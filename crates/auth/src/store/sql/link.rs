@@ -1,0 +1,205 @@
+//! One connection to one of the three databases, with the few things that the stores need.
+
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{AssertSqlSafe, Column, ConnectOptions, Connection, Row, SqlSafeStr};
+
+use super::dialect::Dialect;
+use crate::store::StoreError;
+
+/// How to make a connection.
+#[derive(Clone, Debug)]
+pub(super) enum Options {
+    Sqlite(Box<SqliteConnectOptions>),
+    Postgres(Box<PgConnectOptions>),
+    MySql(Box<MySqlConnectOptions>),
+}
+
+/// A connection.
+pub(super) enum Link {
+    Sqlite(SqliteConnection),
+    Postgres(PgConnection),
+    MySql(MySqlConnection),
+}
+
+/// A value that goes into a statement.
+#[derive(Clone, Debug)]
+pub(super) enum Param {
+    Text(String),
+    Int(i64),
+    MaybeInt(Option<i64>),
+}
+
+/// A statement with its values; `?` stands for each.
+#[derive(Clone, Debug)]
+pub(super) struct Statement {
+    pub(super) sql: String,
+    pub(super) params: Vec<Param>,
+}
+
+/// What came back: the columns' names once, and the values of each row as text.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub(super) columns: Vec<String>,
+    pub(super) rows: Vec<Vec<Option<String>>>,
+}
+
+impl Options {
+    pub(super) fn sqlite(path: &std::path::Path, read_only: bool) -> Self {
+        let options = SqliteConnectOptions::new().filename(path);
+        let options = if read_only {
+            options.read_only(true)
+        } else {
+            // A commit survives the end of the process; a power loss may cost the last ones.
+            options
+                .create_if_missing(true)
+                .journal_mode(SqliteJournalMode::Wal)
+                .synchronous(SqliteSynchronous::Full)
+        };
+        Self::Sqlite(Box::new(options.disable_statement_logging()))
+    }
+
+    pub(super) const fn dialect(&self) -> Dialect {
+        match self {
+            Self::Sqlite(_) => Dialect::Sqlite,
+            Self::Postgres(_) => Dialect::Postgres,
+            Self::MySql(_) => Dialect::MySql,
+        }
+    }
+
+    pub(super) async fn connect(&self) -> Result<Link, StoreError> {
+        Ok(match self {
+            Self::Sqlite(options) => Link::Sqlite(options.connect().await?),
+            Self::Postgres(options) => Link::Postgres(options.connect().await?),
+            Self::MySql(options) => Link::MySql(options.connect().await?),
+        })
+    }
+}
+
+/// The same code for the three drivers, whose types share no trait that would do.
+macro_rules! on_each {
+    ($link:expr, $connection:ident => $code:expr) => {
+        match $link {
+            Link::Sqlite($connection) => $code,
+            Link::Postgres($connection) => $code,
+            Link::MySql($connection) => $code,
+        }
+    };
+}
+
+/// A statement for one of the drivers, with its values bound.
+macro_rules! bound {
+    ($statement:expr) => {{
+        let mut query = sqlx::query(AssertSqlSafe($statement.sql.clone()));
+        for param in &$statement.params {
+            query = match param {
+                Param::Text(text) => query.bind(text.clone()),
+                Param::Int(number) => query.bind(*number),
+                Param::MaybeInt(number) => query.bind(*number),
+            };
+        }
+        query
+    }};
+}
+
+/// Takes the first type that fits; databases say "number" in many ways.
+macro_rules! as_text {
+    ($row:expr, $at:expr; $($type:ty),+) => {{
+        let mut text = None;
+        $(
+            if text.is_none()
+                && let Ok(value) = $row.try_get::<Option<$type>, _>($at)
+            {
+                text = Some(value.map(|value| value.to_string()));
+            }
+        )+
+        text
+    }};
+}
+
+/// The rows of one driver as text.
+macro_rules! answer {
+    ($rows:expr; $($type:ty),+) => {{
+        let mut answer = Answer::default();
+        for row in $rows {
+            if answer.columns.is_empty() {
+                let names = row.columns().iter().map(|column| column.name().to_owned());
+                answer.columns = names.collect();
+            }
+            let mut values = Vec::with_capacity(row.len());
+            for at in 0..row.len() {
+                let text = match as_text!(row, at; String, $($type),+) {
+                    Some(text) => text,
+                    None => Some(bytes_as_text(row.try_get::<Vec<u8>, _>(at)?)?),
+                };
+                values.push(text);
+            }
+            answer.rows.push(values);
+        }
+        answer
+    }};
+}
+
+fn bytes_as_text(bytes: Vec<u8>) -> Result<String, StoreError> {
+    String::from_utf8(bytes).map_err(|_| StoreError::Content("a column is no text".to_owned()))
+}
+
+impl Link {
+    /// Runs a statement that answers with rows.
+    pub(super) async fn fetch(&mut self, statement: &Statement) -> Result<Answer, StoreError> {
+        Ok(match self {
+            Self::Sqlite(connection) => {
+                let rows = bound!(statement).fetch_all(connection).await?;
+                answer!(rows; i64, bool, f64)
+            }
+            Self::Postgres(connection) => {
+                let rows = bound!(statement).fetch_all(connection).await?;
+                answer!(rows; i64, i32, i16, bool, f64)
+            }
+            Self::MySql(connection) => {
+                let rows = bound!(statement).fetch_all(connection).await?;
+                answer!(rows; i64, u64, bool, f64)
+            }
+        })
+    }
+
+    /// Runs statements, all or none; how many rows each changed.
+    pub(super) async fn execute(
+        &mut self,
+        statements: &[Statement],
+    ) -> Result<Vec<u64>, StoreError> {
+        let mut changed = Vec::with_capacity(statements.len());
+        on_each!(self, connection => {
+            let mut transaction = connection.begin().await?;
+            for statement in statements {
+                let done = bound!(statement).execute(&mut *transaction).await?;
+                changed.push(done.rows_affected());
+            }
+            transaction.commit().await?;
+        });
+        Ok(changed)
+    }
+
+    /// Asks for nothing, to see whether the database answers.
+    pub(super) async fn ping(&mut self) -> Result<(), StoreError> {
+        on_each!(self, connection => connection.ping().await?);
+        Ok(())
+    }
+
+    /// Makes or migrates Stentor's tables. Servers that do it at the same time wait for each other.
+    pub(super) async fn migrate(&mut self) -> Result<(), StoreError> {
+        let sql = match self {
+            Self::Sqlite(_) => include_str!("../../../migrations/sqlite/0001_first.sql"),
+            Self::Postgres(_) => include_str!("../../../migrations/postgres/0001_first.sql"),
+            Self::MySql(_) => include_str!("../../../migrations/mysql/0001_first.sql"),
+        };
+        let kind = MigrationType::Simple;
+        let migration = Migration::new(1, "first".into(), kind, sql.into_sql_str(), false);
+        let mut migrator = Migrator::with_migrations(vec![migration]);
+        migrator.dangerous_set_table_name("stentor_migration");
+        on_each!(self, connection => migrator.run_direct(None, connection, false).await?);
+        Ok(())
+    }
+}

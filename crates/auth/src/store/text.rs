@@ -1,0 +1,337 @@
+//! Records in a text file, for those who want no database at all.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Record, Store, StoreError, Task};
+use crate::model::{Role, User, UserKey, ZoneRecord, initial_roles};
+
+/// The largest file that is read, in bytes.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+const HEAD: &str = "\
+# Users, roles and zones of a Stentor server. It may be edited; a running server notices within
+# `auth.refresh`, or at once by `stentor auth refresh`. Commands write the file anew and keep no
+# comments.
+
+";
+
+/// Keeps records in a TOML file, and all of them in memory. The file is read again when it has
+/// changed, and replaced as a whole by a rename, so nobody ever sees half of it.
+pub struct TextStore {
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    content: Content,
+    /// What the file looked like when it was read: a change of either means a change of the file.
+    seen: Option<(SystemTime, u64)>,
+}
+
+#[derive(Clone, Default)]
+struct Content {
+    started: bool,
+    users: BTreeMap<UserKey, User>,
+    roles: BTreeMap<(String, String), Role>,
+    zones: BTreeMap<String, ZoneRecord>,
+}
+
+/// The file.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Document {
+    /// Whether the server has had its first start.
+    started: bool,
+    zone: Vec<ZoneRecord>,
+    role: Vec<Role>,
+    user: Vec<User>,
+}
+
+impl TextStore {
+    /// The store in a file. Nothing is read yet.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            state: Mutex::default(),
+        }
+    }
+
+    fn failed(&self, reason: impl ToString) -> StoreError {
+        StoreError::File {
+            path: self.path.clone(),
+            reason: reason.to_string(),
+        }
+    }
+
+    /// What the file holds now.
+    fn current(&self) -> Result<MutexGuard<'_, State>, StoreError> {
+        // The state is replaced as a whole, so it is whole after any panic.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = match fs::metadata(&self.path) {
+            Ok(metadata) if metadata.len() > FILE_BYTES_MAX => {
+                return Err(self.failed("the file is too large"));
+            }
+            Ok(metadata) => {
+                let modified = metadata.modified().map_err(|error| self.failed(error))?;
+                Some((modified, metadata.len()))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(self.failed(error)),
+        };
+        if stamp != state.seen {
+            let content = match stamp {
+                None => Content::default(),
+                Some(_) => self.read()?,
+            };
+            *state = State {
+                content,
+                seen: stamp,
+            };
+        }
+        Ok(state)
+    }
+
+    fn read(&self) -> Result<Content, StoreError> {
+        let text = fs::read_to_string(&self.path).map_err(|error| self.failed(error))?;
+        let document: Document = toml::from_str(&text).map_err(|error| {
+            // The message of the parser quotes the line, which may hold a hash.
+            let line = error
+                .span()
+                .map_or(0, |span| text[..span.start].lines().count());
+            self.failed(format!("line {line}: {}", error.message()))
+        })?;
+        let mut content = Content {
+            started: document.started,
+            ..Content::default()
+        };
+        for user in document.user {
+            user.check()
+                .map_err(|error| self.failed(format!("user {}: {error}", user.key())))?;
+            if let Some(twice) = content.users.insert(user.key(), user) {
+                return Err(self.failed(format!("user {} stands there twice", twice.key())));
+            }
+        }
+        for role in document.role {
+            role.check()
+                .map_err(|error| self.failed(format!("role {}: {error}", role.name)))?;
+            if let Some(twice) = content.roles.insert(role_key(&role), role) {
+                return Err(self.failed(format!("role {} stands there twice", twice.name)));
+            }
+        }
+        for zone in document.zone {
+            zone.check()
+                .map_err(|error| self.failed(format!("zone {}: {error}", zone.name)))?;
+            content.zones.insert(zone.name.to_string(), zone);
+        }
+        Ok(content)
+    }
+
+    /// Changes the content, writes the file, and only then takes the change over.
+    fn change<T>(&self, change: impl FnOnce(&mut Content) -> T) -> Result<T, StoreError> {
+        let mut state = self.current()?;
+        let mut content = state.content.clone();
+        let result = change(&mut content);
+        self.write(&content)?;
+        let metadata = fs::metadata(&self.path).map_err(|error| self.failed(error))?;
+        let modified = metadata.modified().map_err(|error| self.failed(error))?;
+        *state = State {
+            content,
+            seen: Some((modified, metadata.len())),
+        };
+        Ok(result)
+    }
+
+    fn write(&self, content: &Content) -> Result<(), StoreError> {
+        let document = Document {
+            started: content.started,
+            zone: content.zones.values().cloned().collect(),
+            role: content.roles.values().cloned().collect(),
+            user: content.users.values().cloned().collect(),
+        };
+        let body = toml::to_string(&document).map_err(|error| self.failed(error))?;
+        let mut draft = self.path.clone().into_os_string();
+        draft.push(".new");
+        let draft = PathBuf::from(draft);
+        let write = || -> io::Result<()> {
+            // A draft that a killed command left behind is in the way of nobody.
+            let _ = fs::remove_file(&draft);
+            let mut options = OpenOptions::new();
+            let mut file = options
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&draft)?;
+            file.write_all(HEAD.as_bytes())?;
+            file.write_all(body.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&draft, &self.path)
+        };
+        write().map_err(|error| self.failed(error))
+    }
+
+    fn read_with<T>(&self, read: impl FnOnce(&Content) -> T) -> Result<T, StoreError> {
+        Ok(read(&self.current()?.content))
+    }
+}
+
+fn role_key(role: &Role) -> (String, String) {
+    let zone = role.zone.as_deref().unwrap_or_default();
+    (zone.to_owned(), role.name.to_string())
+}
+
+fn in_zone(user: &User, zone: Option<&str>) -> bool {
+    zone.is_none_or(|zone| *user.zone == *zone)
+}
+
+fn ready<'a, T: Send + 'a>(result: Result<T, StoreError>) -> Task<'a, T> {
+    Box::pin(std::future::ready(result))
+}
+
+impl Store for TextStore {
+    fn describe(&self) -> String {
+        format!("file:{}", self.path.display())
+    }
+
+    fn open(&self) -> Task<'_, ()> {
+        let open = || {
+            if self.path.exists() {
+                return self.read_with(|_| ());
+            }
+            self.change(|content| {
+                let roles = initial_roles().into_iter();
+                content.roles = roles.map(|role| (role_key(&role), role)).collect();
+            })
+        };
+        ready(open())
+    }
+
+    fn find<'a>(&'a self, keys: &'a [UserKey]) -> Task<'a, Vec<Record>> {
+        ready(self.read_with(|content| {
+            let found = keys.iter().filter_map(|key| content.users.get(key));
+            let record = |user: &User| Record {
+                user: user.clone(),
+                revision: 0,
+            };
+            found.map(record).collect()
+        }))
+    }
+
+    fn list<'a>(
+        &'a self,
+        zone: Option<&'a str>,
+        after: Option<&'a UserKey>,
+        limit: usize,
+    ) -> Task<'a, Vec<User>> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        ready(self.read_with(|content| {
+            let start = after.cloned().map_or(Unbounded, Excluded);
+            let users = content
+                .users
+                .range((start, Unbounded))
+                .map(|(_, user)| user);
+            users
+                .filter(|user| in_zone(user, zone))
+                .take(limit)
+                .cloned()
+                .collect()
+        }))
+    }
+
+    fn count<'a>(&'a self, zone: Option<&'a str>) -> Task<'a, u64> {
+        ready(self.read_with(|content| {
+            let users = content.users.values();
+            users.filter(|user| in_zone(user, zone)).count() as u64
+        }))
+    }
+
+    fn insert<'a>(&'a self, users: &'a [User]) -> Task<'a, bool> {
+        let insert = || {
+            let there = |content: &Content| {
+                users
+                    .iter()
+                    .any(|user| content.users.contains_key(&user.key()))
+            };
+            if self.read_with(there)? {
+                return Ok(false);
+            }
+            self.change(|content| {
+                content
+                    .users
+                    .extend(users.iter().map(|user| (user.key(), user.clone())));
+                true
+            })
+        };
+        ready(insert())
+    }
+
+    fn put<'a>(&'a self, users: &'a [User]) -> Task<'a, ()> {
+        ready(self.change(|content| {
+            content
+                .users
+                .extend(users.iter().map(|user| (user.key(), user.clone())));
+        }))
+    }
+
+    fn update<'a>(&'a self, record: &'a Record) -> Task<'a, bool> {
+        let key = record.user.key();
+        let update = || {
+            if !self.read_with(|content| content.users.contains_key(&key))? {
+                return Ok(false);
+            }
+            self.change(|content| content.users.insert(key.clone(), record.user.clone()))?;
+            Ok(true)
+        };
+        ready(update())
+    }
+
+    fn delete<'a>(&'a self, key: &'a UserKey) -> Task<'a, bool> {
+        ready(self.change(|content| content.users.remove(key).is_some()))
+    }
+
+    fn roles(&self) -> Task<'_, Vec<Role>> {
+        ready(self.read_with(|content| content.roles.values().cloned().collect()))
+    }
+
+    fn put_role<'a>(&'a self, role: &'a Role) -> Task<'a, ()> {
+        ready(self.change(|content| {
+            content.roles.insert(role_key(role), role.clone());
+        }))
+    }
+
+    fn delete_role<'a>(&'a self, zone: Option<&'a str>, name: &'a str) -> Task<'a, bool> {
+        let key = (zone.unwrap_or_default().to_owned(), name.to_owned());
+        ready(self.change(|content| content.roles.remove(&key).is_some()))
+    }
+
+    fn zones(&self) -> Task<'_, Vec<ZoneRecord>> {
+        ready(self.read_with(|content| content.zones.values().cloned().collect()))
+    }
+
+    fn put_zone<'a>(&'a self, zone: &'a ZoneRecord) -> Task<'a, ()> {
+        ready(self.change(|content| {
+            content.zones.insert(zone.name.to_string(), zone.clone());
+        }))
+    }
+
+    fn delete_zone<'a>(&'a self, name: &'a str) -> Task<'a, bool> {
+        ready(self.change(|content| content.zones.remove(name).is_some()))
+    }
+
+    fn is_started(&self) -> Task<'_, bool> {
+        ready(self.read_with(|content| content.started))
+    }
+
+    fn set_started(&self) -> Task<'_, ()> {
+        ready(self.change(|content| content.started = true))
+    }
+}

@@ -1,0 +1,286 @@
+//! The directory: joined look-ups, an outage, changes that are noticed.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use stentor_auth::model::{DEFAULT_ZONE, User, UserKey};
+use stentor_auth::store::{
+    AuditLog, Books, Change, Directory, DirectoryOptions, Source, StoreError, Task, Unavailable,
+};
+use stentor_tests::DEADLINE;
+use tokio::sync::Semaphore;
+
+use crate::suite::{run, user};
+use crate::{sqlite, text};
+
+/// Users whom somebody else keeps, and whose answers the test holds back or withholds.
+struct Stubborn {
+    /// A query goes on with one of these.
+    permits: Semaphore,
+    queries: AtomicUsize,
+    there: AtomicBool,
+    users: Mutex<Vec<User>>,
+}
+
+impl Stubborn {
+    fn new(users: usize) -> Arc<Self> {
+        let users = (0..users)
+            .map(|n| user(DEFAULT_ZONE, &format!("u{n}")))
+            .collect();
+        Arc::new(Self {
+            permits: Semaphore::new(0),
+            queries: AtomicUsize::new(0),
+            there: AtomicBool::new(true),
+            users: Mutex::new(users),
+        })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<User>)) {
+        change(&mut self.users.lock().unwrap());
+    }
+}
+
+/// What the directory is given.
+struct Shared(Arc<Stubborn>);
+
+impl Source for Shared {
+    fn describe(&self) -> String {
+        "the test".to_owned()
+    }
+
+    fn open(&self) -> Task<'_, ()> {
+        Box::pin(async {
+            match self.0.there.load(Ordering::SeqCst) {
+                true => Ok(()),
+                false => Err(StoreError::Unavailable("unplugged".to_owned())),
+            }
+        })
+    }
+
+    fn find<'a>(&'a self, keys: &'a [UserKey]) -> Task<'a, Vec<User>> {
+        Box::pin(async move {
+            self.0.queries.fetch_add(1, Ordering::SeqCst);
+            self.0
+                .permits
+                .acquire()
+                .await
+                .expect("nobody closes it")
+                .forget();
+            self.open().await?;
+            let users = self.0.users.lock().unwrap();
+            Ok(users
+                .iter()
+                .filter(|user| keys.contains(&user.key()))
+                .cloned()
+                .collect())
+        })
+    }
+}
+
+fn books(source: &Arc<Stubborn>) -> (Books, tempfile::TempDir) {
+    let bench = text();
+    let mut books = bench.books;
+    books.source = Some(Arc::new(Shared(Arc::clone(source))));
+    (books, bench.folder)
+}
+
+type Answer = Result<Option<Arc<User>>, Unavailable>;
+
+fn look_up(directory: &Directory, name: &str) -> Receiver<Answer> {
+    let (sender, receiver) = channel();
+    let key = UserKey::new(DEFAULT_ZONE, name);
+    let found = Box::new(move |answer| sender.send(answer).expect("the test waits"));
+    assert!(directory.look_up(key, found), "the queue is long enough");
+    receiver
+}
+
+fn wait(receiver: &Receiver<Answer>) -> Answer {
+    receiver.recv_timeout(DEADLINE).expect("an answer comes")
+}
+
+#[test]
+fn look_ups_that_wait_share_a_query() {
+    const LOGINS: usize = 3_000;
+    let source = Stubborn::new(LOGINS);
+    let (books, _folder) = books(&source);
+    let directory = Directory::start(books, DirectoryOptions::default()).unwrap();
+    let answers: Vec<_> = (0..=LOGINS)
+        .map(|n| look_up(&directory, &format!("u{n}")))
+        .collect();
+    source.permits.add_permits(1_000);
+    for (n, answer) in answers.iter().enumerate() {
+        let found = wait(answer).unwrap();
+        assert_eq!(
+            found.map(|user| user.name.to_string()),
+            (n < LOGINS).then(|| format!("u{n}"))
+        );
+    }
+    let queries = source.queries.load(Ordering::SeqCst);
+    assert!(queries <= 40, "{queries} queries for {LOGINS} logins");
+}
+
+#[test]
+fn a_full_queue_is_told() {
+    let source = Stubborn::new(1);
+    let (books, _folder) = books(&source);
+    let options = DirectoryOptions {
+        waiting_max: 2,
+        ..DirectoryOptions::default()
+    };
+    let directory = Directory::start(books, options).unwrap();
+    let refused = AtomicUsize::new(0);
+    for _ in 0..1_100 {
+        let key = UserKey::new(DEFAULT_ZONE, "u0");
+        if !directory.look_up(key, Box::new(|_| {})) {
+            refused.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    assert!(refused.load(Ordering::SeqCst) > 0);
+    source.permits.add_permits(1_000);
+}
+
+#[test]
+fn an_outage_is_answered_at_once_and_ends_by_itself() {
+    let source = Stubborn::new(1);
+    let (books, _folder) = books(&source);
+    source.permits.add_permits(100_000);
+    let directory = Directory::start(books, DirectoryOptions::default()).unwrap();
+    let ann = wait(&look_up(&directory, "u0")).unwrap().unwrap();
+    source.there.store(false, Ordering::SeqCst);
+    assert_eq!(wait(&look_up(&directory, "u0")).unwrap_err(), Unavailable);
+    assert!(!directory.is_available());
+    let before = source.queries.load(Ordering::SeqCst);
+    for _ in 0..100 {
+        assert_eq!(wait(&look_up(&directory, "u0")).unwrap_err(), Unavailable);
+    }
+    assert_eq!(
+        source.queries.load(Ordering::SeqCst),
+        before,
+        "nobody waits for the database"
+    );
+    // What is known stays known.
+    assert_eq!(directory.cached(&ann.key()), Some(ann));
+    assert_eq!(directory.roles().iter().count(), 3);
+    source.there.store(true, Ordering::SeqCst);
+    while wait(&look_up(&directory, "u0")).is_err() {}
+    assert!(directory.is_available());
+}
+
+#[test]
+fn a_database_that_is_down_at_the_start_is_waited_for() {
+    let source = Stubborn::new(1);
+    let (books, _folder) = books(&source);
+    source.permits.add_permits(100_000);
+    source.there.store(false, Ordering::SeqCst);
+    let directory = Directory::start(books, DirectoryOptions::default()).unwrap();
+    assert_eq!(wait(&look_up(&directory, "u0")).unwrap_err(), Unavailable);
+    source.there.store(true, Ordering::SeqCst);
+    while wait(&look_up(&directory, "u0")).is_err() {}
+}
+
+#[test]
+fn an_answer_that_does_not_come_counts_as_an_outage() {
+    let source = Stubborn::new(1);
+    let (books, _folder) = books(&source);
+    let options = DirectoryOptions {
+        timeout: Duration::from_millis(50),
+        ..DirectoryOptions::default()
+    };
+    let directory = Directory::start(books, options).unwrap();
+    assert_eq!(wait(&look_up(&directory, "u0")).unwrap_err(), Unavailable);
+}
+
+#[test]
+fn changes_in_the_operators_tables_are_noticed() {
+    let source = Stubborn::new(3);
+    let (books, _folder) = books(&source);
+    source.permits.add_permits(100_000);
+    let options = DirectoryOptions {
+        refresh: Duration::from_millis(5),
+        ..DirectoryOptions::default()
+    };
+    let directory = Directory::start(books, options).unwrap();
+    let (sender, changes) = channel();
+    assert!(directory.on_change(move |change| {
+        // The test may have ended.
+        let _ = sender.send(change);
+    }));
+    let users: Vec<_> = ["u0", "u1", "u2"]
+        .map(|name| wait(&look_up(&directory, name)).unwrap().unwrap())
+        .into();
+    let _watches: Vec<_> = users.iter().map(|user| directory.watch(user)).collect();
+    source.change(|users| {
+        users[0].disabled = true;
+        users.remove(1);
+    });
+    let mut seen = Vec::new();
+    while seen.len() < 2 {
+        match changes.recv_timeout(DEADLINE).expect("a change is told") {
+            Change::User(key, user) => seen.push((key.name.to_string(), user.map(|u| u.disabled))),
+            Change::Roles | Change::Zones => {}
+        }
+    }
+    seen.sort();
+    assert_eq!(
+        seen,
+        [("u0".to_owned(), Some(true)), ("u1".to_owned(), None)]
+    );
+    assert_eq!(
+        directory.cached(&users[2].key()),
+        Some(Arc::clone(&users[2]))
+    );
+}
+
+#[test]
+fn users_of_the_configuration_go_before_all_others() {
+    let bench = sqlite();
+    run(bench.books.open()).unwrap();
+    run(bench.books.store.insert(&[user(DEFAULT_ZONE, "ann")])).unwrap();
+    let directory = Directory::start(bench.books, DirectoryOptions::default()).unwrap();
+    let mut pinned = user(DEFAULT_ZONE, "ann");
+    pinned.roles = vec!["admin".into()];
+    directory.pin(vec![pinned.clone()]);
+    assert_eq!(*wait(&look_up(&directory, "ann")).unwrap().unwrap(), pinned);
+    directory.pin(Vec::new());
+    assert_eq!(
+        *wait(&look_up(&directory, "ann")).unwrap().unwrap(),
+        user(DEFAULT_ZONE, "ann")
+    );
+}
+
+#[test]
+fn the_first_start_makes_an_administrator_whose_password_is_in_a_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let bench = sqlite();
+    let file = bench.folder.path().join("admin-password");
+    let audit = bench.folder.path().join("audit.log");
+    let start = || {
+        let options = DirectoryOptions {
+            admin_password: Some(file.clone()),
+            audit: AuditLog::open(&audit).unwrap(),
+            ..DirectoryOptions::default()
+        };
+        Directory::start(bench.books.clone(), options).unwrap()
+    };
+    let directory = start();
+    let admin = wait(&look_up(&directory, "admin")).unwrap().unwrap();
+    assert_eq!(admin.roles, ["admin".into()]);
+    drop(directory);
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let password = std::fs::read_to_string(&file).unwrap();
+    assert!(password.trim().len() >= 20);
+    let log = std::fs::read_to_string(&audit).unwrap();
+    assert!(
+        log.contains("user.add") && !log.contains(password.trim()),
+        "{log}"
+    );
+    // Not again, even when it was deleted.
+    std::fs::remove_file(&file).unwrap();
+    run(bench.books.store.delete(&admin.key())).unwrap();
+    let directory = start();
+    assert!(wait(&look_up(&directory, "admin")).unwrap().is_none());
+    assert!(!file.exists());
+}
