@@ -1,5 +1,6 @@
 //! An MQTT client that writes bytes as it is told, right or wrong.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -21,12 +22,25 @@ pub enum Version {
 pub const VERSIONS: [Version; 2] = [Version::V4, Version::V5];
 
 /// One control packet as it came: its first byte and its body.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Packet {
     /// Packet type and flags.
     pub first: u8,
     /// What follows the remaining length.
     pub body: Vec<u8>,
+}
+
+impl fmt::Debug for Packet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The rest of a long payload says nothing.
+        let shown = &self.body[..self.body.len().min(80)];
+        let (first, length) = (self.first, self.body.len());
+        write!(
+            f,
+            "packet {first:#04x} of {length}: {}",
+            shown.escape_ascii()
+        )
+    }
 }
 
 impl Packet {
@@ -92,8 +106,8 @@ pub struct Raw {
     version: Version,
 }
 
-impl std::fmt::Debug for Raw {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Raw")
             .field("version", &self.version)
             .finish_non_exhaustive()

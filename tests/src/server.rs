@@ -73,6 +73,7 @@ pub fn descriptors(pid: i32) -> Vec<(String, usize)> {
 pub struct Plan {
     folder: TempDir,
     args: Vec<String>,
+    environment: Vec<(String, String)>,
     listeners: usize,
 }
 
@@ -96,6 +97,7 @@ impl Plan {
         Self {
             folder,
             args: Vec::new(),
+            environment: Vec::new(),
             listeners: 0,
         }
     }
@@ -131,10 +133,24 @@ impl Plan {
         self.arg("--allow-anonymous")
     }
 
+    /// Says that the environment adds that many listeners.
+    #[must_use]
+    pub const fn opens(mut self, listeners: usize) -> Self {
+        self.listeners += listeners;
+        self
+    }
+
     /// Adds one argument.
     #[must_use]
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_string_lossy().into_owned());
+        self
+    }
+
+    /// Sets a variable of the server's environment.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -170,7 +186,8 @@ impl Plan {
             .arg("serve")
             .arg("--data-dir")
             .arg(self.data_dir())
-            .args(&self.args);
+            .args(&self.args)
+            .envs(self.environment.iter().cloned());
         command
     }
 

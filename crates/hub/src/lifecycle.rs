@@ -1,12 +1,14 @@
 //! How connections and sessions end, and what happens then.
 
+use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
-use stentor_mqtt::{Disconnect, Packet, PropertyBuf, ReasonCode};
+use stentor_mqtt::{Disconnect, Packet, Property, PropertyBuf, ReasonCode};
 use stentor_session::{
     CloseReason, Denied, Local, Message, MessageParts, Tick, Timer as TimerKind, WillRequest,
 };
-use stentor_topic::{Zone, levels};
+use stentor_topic::Zone;
 
 use crate::connect::keep_alive_deadline;
 use crate::effects::{Closing, Event};
@@ -45,14 +47,30 @@ impl Hub {
     }
 
     /// Closes all connections because the server stops. Wills stay unpublished: their readers
-    /// are told the same.
-    pub fn shut_down(&mut self, now: Tick) {
-        let keys: alloc::vec::Vec<_> = self.sessions.iter().map(|(key, _)| key).collect();
+    /// are told the same. `elsewhere` names the server that the client of a connection may use
+    /// instead; an MQTT 5 client is told with 0x9C then, if its maximum packet size lets it.
+    pub fn shut_down(&mut self, now: Tick, elsewhere: impl Fn(LinkId) -> Option<String>) {
+        let reason = CloseReason::Local(Local::ShuttingDown);
+        let keys: Vec<_> = self.sessions.iter().map(|(key, _)| key).collect();
         for key in keys {
-            if let Some(session) = self.sessions.get_mut(key) {
-                session.will = None;
-            }
-            self.close(now, key, CloseReason::Local(Local::ShuttingDown));
+            let Some(session) = self.sessions.get_mut(key) else {
+                continue;
+            };
+            session.will = None;
+            let reference = session.live().and_then(|live| {
+                // Fixed header, reason code, and the property with its lengths.
+                let fits = |text: &String| text.len() + 13 <= live.packet_bytes_max as usize;
+                elsewhere(live.link).filter(fits)
+            });
+            let mut properties = PropertyBuf::new();
+            let code = match &reference {
+                Some(reference) => {
+                    properties.push(Property::ServerReference(reference));
+                    Some(ReasonCode::UseAnotherServer)
+                }
+                None => reason.reason_code(),
+            };
+            self.close_with(now, key, reason, (code, properties));
         }
     }
 
@@ -71,6 +89,16 @@ impl Hub {
         reason: CloseReason,
         code: Option<ReasonCode>,
     ) {
+        self.close_with(now, key, reason, (code, PropertyBuf::new()));
+    }
+
+    fn close_with(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        reason: CloseReason,
+        (code, properties): (Option<ReasonCode>, PropertyBuf),
+    ) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -80,7 +108,6 @@ impl Hub {
         if matches!(reason, CloseReason::Bug(_)) {
             self.stats.bugs += 1;
         }
-        let properties = PropertyBuf::new();
         let code = code.filter(|_| live.version.is_v5());
         let packet = code.map(|reason| {
             Packet::Disconnect(Disconnect {
@@ -235,8 +262,7 @@ impl Hub {
         identity: &crate::Identity,
         will: &WillRequest,
     ) {
-        let too_deep = levels(&will.topic) > self.settings.topic_levels_max;
-        if too_deep || !identity.rights.may_publish(&will.topic) {
+        if !self.settings.takes_topic(&will.topic) || !identity.rights.may_publish(&will.topic) {
             self.stats.denied += 1;
             return;
         }

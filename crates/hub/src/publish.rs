@@ -7,7 +7,6 @@ use stentor_mqtt::{Publish, ReasonCode, forwardable};
 use stentor_session::{
     Arrival, CloseReason, Limit, Message, MessageParts, Publisher, Receipt, ReceivedAliases, Tick,
 };
-use stentor_topic::levels;
 
 use crate::acknowledge::{Taken, receipt};
 use crate::effects::Event;
@@ -130,7 +129,7 @@ impl Hub {
             self.deny_publish(key, topic);
             return Taken::Done(ReasonCode::NotAuthorized);
         }
-        if levels(topic) > self.settings.topic_levels_max {
+        if !self.settings.takes_topic(topic) {
             return Taken::Done(ReasonCode::TopicNameInvalid);
         }
         let mut properties = Vec::new();

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use stentor_mqtt::QoS;
-use stentor_topic::matches;
+use stentor_topic::{levels, matches};
 
 /// What a message meets at a client that does not read fast enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,8 @@ pub struct Settings {
     pub subscription_bytes_max: usize,
     /// Levels of a topic name or filter.
     pub topic_levels_max: usize,
+    /// Bytes of a topic name or filter.
+    pub topic_bytes_max: usize,
     /// The longest time a session may outlive its connection, in seconds; `u32::MAX`: for ever.
     pub session_expiry_max_secs: u32,
     /// The longest keep-alive time in seconds that is taken from a client; 0: any, and none.
@@ -91,6 +93,7 @@ impl Default for Settings {
             subscriptions_max: 100_000,
             subscription_bytes_max: 16 << 20,
             topic_levels_max: 128,
+            topic_bytes_max: usize::from(u16::MAX),
             session_expiry_max_secs: u32::MAX,
             keep_alive_max_secs: 0,
             response_information: None,
@@ -100,6 +103,12 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Whether a topic name or filter is within the bounds.
+    #[must_use]
+    pub fn takes_topic(&self, topic: &str) -> bool {
+        topic.len() <= self.topic_bytes_max && levels(topic) <= self.topic_levels_max
+    }
+
     /// What to do with a message that does not fit. O(policies).
     #[must_use]
     pub fn slow_policy(&self, topic: &str, qos: QoS) -> SlowPolicy {

@@ -10,7 +10,7 @@ use stentor_mqtt::{
     Unsubscribe,
 };
 use stentor_session::{CloseReason, Tick, Violation};
-use stentor_topic::{FilterId, Subscriber, Subscription, Zone, levels};
+use stentor_topic::{FilterId, Subscriber, Subscription, Zone};
 
 use crate::effects::Event;
 use crate::hub::Hub;
@@ -112,7 +112,7 @@ impl Hub {
         if share.is_some() && options.no_local {
             return Err(CloseReason::Violation(Violation::SharedNoLocal));
         }
-        if levels(filter) > self.settings.topic_levels_max {
+        if !self.settings.takes_topic(filter) {
             return refuse(ReasonCode::TopicFilterInvalid);
         }
         let Some(session) = self.sessions.get(key) else {

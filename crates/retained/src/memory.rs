@@ -41,7 +41,8 @@ pub struct MemoryStore {
     version: AtomicU64,
     messages: AtomicU64,
     bytes: AtomicU64,
-    bounds: Bounds,
+    messages_max: AtomicU64,
+    bytes_max: AtomicU64,
     /// Of this run: a restart forgets everything.
     epoch: u64,
 }
@@ -66,9 +67,18 @@ impl MemoryStore {
             version,
             messages,
             bytes,
-            bounds,
+            messages_max: AtomicU64::new(bounds.messages_max),
+            bytes_max: AtomicU64::new(bounds.bytes_max),
             epoch,
         }
+    }
+
+    /// Sets other bounds from now on. What is there stays, even beyond them: then nothing new is
+    /// kept until enough of it has gone.
+    pub fn set_bounds(&self, bounds: Bounds) {
+        self.messages_max
+            .store(bounds.messages_max, Ordering::Relaxed);
+        self.bytes_max.store(bounds.bytes_max, Ordering::Relaxed);
     }
 
     /// Bytes held: topics, properties, payloads and overhead.
@@ -91,8 +101,8 @@ impl MemoryStore {
     }
 
     fn has_room(&self, more: u64) -> bool {
-        self.messages.load(Ordering::Relaxed) < self.bounds.messages_max
-            && self.bytes.load(Ordering::Relaxed) + more <= self.bounds.bytes_max
+        self.messages.load(Ordering::Relaxed) < self.messages_max.load(Ordering::Relaxed)
+            && self.bytes() + more <= self.bytes_max.load(Ordering::Relaxed)
     }
 
     fn forget(&self, value: &Value) {
@@ -125,7 +135,8 @@ impl Retained for MemoryStore {
             .map_or(0, |old| old.message.cost() as u64);
         let is_new = freed == 0;
         if (is_new && !self.has_room(cost))
-            || (cost > freed && self.bytes() + (cost - freed) > self.bounds.bytes_max)
+            || (cost > freed
+                && self.bytes() + (cost - freed) > self.bytes_max.load(Ordering::Relaxed))
         {
             return Err(NotKept::Full);
         }

@@ -1,7 +1,9 @@
 //! At a limit new work is refused politely, and what is there goes on.
 
-use stentor_tests::raw::connect;
-use stentor_tests::{Plan, Version};
+use std::time::Instant;
+
+use stentor_tests::raw::{connect, eventually, packet, subscribe};
+use stentor_tests::{Plan, Raw, Server, Version};
 
 use crate::Healthy;
 
@@ -25,7 +27,7 @@ fn connections_beyond_the_limit_are_refused_and_the_others_stay() {
     third.ping();
     fourth.ping();
     drop(fourth);
-    stentor_tests::raw::eventually("a free place", || {
+    eventually("a free place", || {
         let mut client = server.dial();
         let _ = client.try_send(&connect(Version::V5, "next", true));
         client
@@ -56,7 +58,7 @@ fn subscriptions_beyond_the_quota_are_refused_and_the_connection_stays() {
     for number in 0..3 {
         client.subscribe(&format!("f{number}"), 0);
     }
-    client.send(&stentor_tests::raw::subscribe(Version::V5, 9, "f4", 0));
+    client.send(&subscribe(Version::V5, 9, "f4", 0));
     // 0x97 "quota exceeded".
     assert_eq!(client.expect(9).body.last(), Some(&0x97));
     client.ping();
@@ -64,7 +66,7 @@ fn subscriptions_beyond_the_quota_are_refused_and_the_connection_stays() {
     for number in 0..3 {
         old.subscribe(&format!("f{number}"), 0);
     }
-    old.send(&stentor_tests::raw::subscribe(Version::V4, 9, "f4", 0));
+    old.send(&subscribe(Version::V4, 9, "f4", 0));
     assert_eq!(old.expect(9).body.last(), Some(&0x80));
     old.ping();
 }
@@ -99,12 +101,114 @@ fn filters_that_are_too_long_together_are_refused() {
     let filter = |number: usize| format!("{number}{}", "x".repeat(30_000));
     client.subscribe(&filter(1), 0);
     client.subscribe(&filter(2), 0);
-    client.send(&stentor_tests::raw::subscribe(
-        Version::V5,
-        9,
-        &filter(3),
-        0,
-    ));
+    client.send(&subscribe(Version::V5, 9, &filter(3), 0));
     assert_eq!(client.expect(9).body.last(), Some(&0x97));
     client.ping();
+}
+
+const BASE: &str = "allow_anonymous = true\n[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n";
+
+/// Connects and logs in; the reason code of the CONNACK.
+#[track_caller]
+fn knock(server: &Server, client_id: &str) -> u8 {
+    let mut client = server.dial();
+    client.send(&connect(Version::V5, client_id, true));
+    client.expect(2).body[1]
+}
+
+#[test]
+fn connections_beyond_the_rate_are_refused_and_come_in_later() {
+    let server = Plan::new().config(BASE).start();
+    let mut healthy = Healthy::new(&server);
+    server.reconfigure(&format!("{BASE}[limits]\nconnection_rate = 1\n"));
+    server.control(&["reload"]).success();
+    let started = Instant::now();
+    let codes: Vec<u8> = (0..30)
+        .map(|number| knock(&server, &format!("c{number}")))
+        .collect();
+    let seconds = usize::try_from(started.elapsed().as_secs()).expect("not that long");
+    let admitted = codes.iter().filter(|code| **code == 0).count();
+    // 0x9F "connection rate exceeded".
+    let refused = codes.iter().filter(|code| **code == 0x9F).count();
+    assert_eq!(admitted + refused, codes.len(), "{codes:02x?}");
+    assert!(
+        admitted <= seconds + 2,
+        "{admitted} came in within {seconds} s"
+    );
+    healthy.check();
+    server.wait_log(0, "limits.connection_rate");
+    eventually("a place for who tries again", || {
+        knock(&server, "patient") == 0
+    });
+}
+
+/// The limit of one listener leaves the others alone.
+#[test]
+fn a_full_listener_refuses_and_the_others_do_not() {
+    let config = format!("{BASE}max_connections = 1\n[[listener]]\nurl = \"ws://127.0.0.1:0\"\n");
+    let server = Plan::new().config(&config).start();
+    let mut first = server.client(Version::V5, "first");
+    // 0x97 "quota exceeded".
+    assert_eq!(knock(&server, "second"), 0x97);
+    let mut web = Raw::tcp(&server.address("ws"));
+    web.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert!(web.until(b"\r\n").starts_with(b"HTTP/1.1 200"));
+    first.ping();
+}
+
+/// A limit that is lowered while clients are there holds for those who come.
+#[test]
+fn a_lowered_limit_sends_nobody_away() {
+    let server = Plan::new().config(BASE).start();
+    let mut healthy = Healthy::new(&server);
+    let mut third = server.client(Version::V4, "third");
+    server.reconfigure(&format!("{BASE}[limits]\nconnections = 1\n"));
+    server.control(&["reload"]).success();
+    assert_eq!(knock(&server, "fourth"), 0x97);
+    third.ping();
+    healthy.check();
+}
+
+/// What waits for a client that is away takes no more than its bytes; the rest is counted.
+#[test]
+fn queued_bytes_are_bounded_for_a_client_that_is_away() {
+    let config = "[limits]\nqueue_bytes = \"64KiB\"\npacket_bytes = \"32KiB\"\n";
+    let server = Plan::new().config(config).tcp().anonymous().start();
+    let mut healthy = Healthy::new(&server);
+    let mut away = server.dial();
+    away.login(Version::V5, "away", false);
+    away.subscribe("queue", 1);
+    away.send(&[0xE0, 0]);
+    away.closed();
+    for number in 0..40_u8 {
+        healthy
+            .publisher
+            .publish_surely("queue", &vec![number; 10_000]);
+    }
+    healthy.check();
+    let mut back = server.dial();
+    assert_eq!(back.login(Version::V5, "away", false).body[0], 1);
+    // What is published once this is acknowledged comes after what was kept.
+    back.send(&subscribe(Version::V5, 1, "fence", 0));
+    let mut kept = 0;
+    loop {
+        let message = back.receive();
+        if message.kind() == 9 {
+            healthy.publisher.publish_surely("fence", b"");
+            continue;
+        }
+        let (topic, payload) = message.message(Version::V5);
+        if topic == "fence" {
+            break;
+        }
+        assert_eq!(payload, vec![kept; 10_000], "the oldest are kept, in order");
+        // The packet id follows the topic.
+        back.send(&packet(0x40, &message.body[7..9]));
+        kept += 1;
+    }
+    assert!((1..=6).contains(&kept), "{kept} of 10,000 bytes in 64 KiB");
+    let losses = &server.json(&["status"])["losses"];
+    assert_eq!(losses["worst"][0]["client_id"], "away", "{losses}");
+    let lost = u64::from(40 - kept);
+    assert_eq!(losses["worst"][0]["messages"], lost, "{losses}");
 }

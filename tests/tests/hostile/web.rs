@@ -50,7 +50,11 @@ fn a_foreign_page_is_refused_with_the_remedy_in_the_log() {
     client.send(&upgrade("mqtt.example", "Origin: https://evil.example\r\n"));
     assert!(status(&mut client).contains(" 403 "));
     client.closed();
-    server.wait_log(0, "allowed_origins");
+    let log = server.wait_log(0, "allowed_origins");
+    let line = log.lines().find(|line| line.contains("allowed_origins"));
+    let line = line.expect("it was just there");
+    assert!(line.contains("https://evil.example"), "{line}");
+    assert!(line.contains(server.url("ws")), "{line}");
     healthy.check();
 }
 

@@ -1,7 +1,11 @@
 //! Changing a running server.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
 use nix::sys::signal::Signal;
-use stentor_tests::{Certificates, Plan, Server, Version, process, tools};
+use stentor_tests::{Certificates, Plan, Raw, Server, Version, process, raw, tools};
 
 const BASE: &str = "allow_anonymous = true\n[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n";
 
@@ -80,31 +84,88 @@ fn listeners_open_and_close_and_the_others_stay() {
     ));
     server.control(&["reload"]).success();
     let address = second().expect("a second listener is open");
-    stentor_tests::Raw::tcp(&address).login(Version::V5, "d", true);
+    Raw::tcp(&address).login(Version::V5, "d", true);
     server.reconfigure(BASE);
     server.control(&["reload"]).success();
     assert_eq!(second(), None);
-    stentor_tests::raw::eventually("a closed port", || {
+    raw::eventually("a closed port", || {
         std::net::TcpStream::connect(&address).is_err()
     });
     client.ping();
     server.client(Version::V5, "e").ping();
 }
 
-/// All shards inherit a Unix socket from the main thread, so a new one waits for a restart.
+/// The permissions of a file, without its type.
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("it is there").mode() & 0o777
+}
+
+/// The descriptors of the new socket travel to every shard.
 #[test]
-fn a_new_unix_socket_waits_for_a_restart_and_the_log_says_so() {
+fn unix_sockets_open_change_and_close_like_the_others() {
+    let plan = Plan::new().arg("--shards").arg("3");
+    let path = plan.folder().join("more.sock");
+    let server = plan.config(BASE).start();
+    let mut client = server.client(Version::V5, "c");
+    let with = |more: &str| {
+        let url = format!("unix:{}", path.display());
+        server.reconfigure(&format!("{BASE}[[listener]]\nurl = \"{url}\"\n{more}"));
+        server.control(&["reload"])
+    };
+    with("").success();
+    assert_eq!(mode(&path), 0o660);
+    let mut through: Vec<Raw> = (0..30)
+        .map(|number| {
+            let mut raw = Raw::unix(&path);
+            raw.login(Version::V5, &format!("unix-{number}"), true);
+            raw
+        })
+        .collect();
+    with("mode = \"0600\"\n").success();
+    assert_eq!(mode(&path), 0o600);
+    let text = with("owner = \"nobody-of-that-name\"\n").refusal();
+    assert!(text.contains("nobody-of-that-name"), "{text}");
+    server.reconfigure(BASE);
+    server.control(&["reload"]).success();
+    assert!(!path.exists(), "the socket's file stayed behind");
+    through.iter_mut().for_each(Raw::ping);
+    client.ping();
+}
+
+/// A reload is all or nothing: what it opened before it failed is closed again.
+#[test]
+fn a_reload_that_fails_leaves_no_socket_behind() {
     let plan = Plan::new();
     let path = plan.folder().join("more.sock");
     let server = plan.config(BASE).start();
-    let from = server.log().len();
     server.reconfigure(&format!(
-        "{BASE}[[listener]]\nurl = \"unix:{}\"\n",
-        path.display()
+        "{BASE}[[listener]]\nurl = \"unix:{}\"\n[[listener]]\nurl = \"{}\"\n",
+        path.display(),
+        server.url("mqtt")
     ));
+    let text = server.control(&["reload"]).refusal();
+    assert!(text.contains("taken"), "{text}");
+    assert!(!path.exists(), "the socket's file stayed behind");
+    server.client(Version::V5, "c").ping();
+}
+
+#[test]
+fn bounds_of_retained_messages_hold_at_once() {
+    let config = |messages: u32| format!("{BASE}[retained]\nmessages = {messages}\n");
+    let server = Plan::new().config(&config(0)).start();
+    let mut client = server.client(Version::V5, "c");
+    let mut keep = |topic: &str| {
+        client.send(&raw::publish(Version::V5, topic, b"x", 1, true));
+        client.expect(4).body.get(2).copied().unwrap_or_default()
+    };
+    // 0x97 "quota exceeded".
+    assert_eq!(keep("a"), 0x97);
+    server.reconfigure(&config(1_000_000));
     server.control(&["reload"]).success();
-    server.wait_log(from, "after a restart only: listener[unix:");
-    assert!(!path.exists());
+    assert_eq!(keep("a"), 0);
+    server.reconfigure(&config(0));
+    server.control(&["reload"]).success();
+    assert_eq!(keep("b"), 0x97);
 }
 
 #[test]
@@ -144,7 +205,7 @@ fn a_broken_certificate_keeps_the_old_one() {
         .listen("mqtts://127.0.0.1:0")
         .certificates();
     let server = plan.start();
-    std::fs::write(certificates.certificate(), "broken").expect("a file can be written");
+    fs::write(certificates.certificate(), "broken").expect("a file can be written");
     server.control(&["reload"]).refusal();
     let mut command = tools::mosquitto("mosquitto_pub");
     command.args([

@@ -20,6 +20,32 @@ fn sigterm_tells_mqtt_5_clients_and_closes_the_others() {
     assert!(old.rest().is_empty(), "MQTT 3.1.1 has no word for it");
 }
 
+/// A server that has another one to recommend does so: to those who understand it, and who take
+/// packets of that size [MQTT-3.1.2-24].
+#[test]
+fn sigterm_sends_mqtt_5_clients_to_the_other_server() {
+    let config = "server_reference = \"other.example:1883\"\n";
+    let plan = stentor_tests::Plan::new().config(config).tcp().anonymous();
+    let mut server = plan.start();
+    let mut old = server.client(Version::V4, "old");
+    let mut new = server.client(Version::V5, "new");
+    let mut narrow = server.dial();
+    let mut login = raw::connect(Version::V5, "narrow", true);
+    // A maximum packet size of 25, where there were no properties.
+    login[1] += 5;
+    login[12] = 5;
+    login.splice(13..13, [0x27, 0, 0, 0, 25]);
+    narrow.send(&login);
+    narrow.speaks(Version::V5);
+    narrow.expect(2);
+    assert!(server.stop().success());
+    let packet = new.expect(14);
+    assert_eq!(packet.body[..3], [0x9C, 21, 0x1C], "{packet:?}");
+    assert_eq!(packet.body[5..], *b"other.example:1883");
+    assert_eq!(narrow.expect(14).body[0], 0x8B);
+    assert!(old.rest().is_empty());
+}
+
 #[test]
 fn sigint_ends_it_too() {
     let mut server = Server::open();

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 
 use stentor_tests::{Finished, Plan, Version, process, server};
@@ -44,6 +45,43 @@ fn a_taken_unix_socket_is_refused_and_stays() {
     let plan = plan.listen(&format!("unix:{}", path.display()));
     check(plan.refused(), 69, &["taken"]);
     assert!(path.exists(), "another program's socket was removed");
+}
+
+/// Root gives the socket away; everybody else can give it to himself.
+#[test]
+fn a_unix_socket_gets_its_owner_group_and_mode() {
+    let plan = Plan::new();
+    let path = plan.folder().join("owned.sock");
+    let us = fs::metadata(plan.folder()).expect("the folder is there");
+    let (owner, group) = if us.uid() == 0 {
+        (12_345, 54_321)
+    } else {
+        (us.uid(), us.gid())
+    };
+    let config = format!(
+        "allow_anonymous = true\n[[listener]]\nurl = \"unix:{}\"\n\
+         owner = \"{owner}\"\ngroup = \"{group}\"\nmode = \"0604\"\n",
+        path.display()
+    );
+    let server = plan.config(&config).start();
+    let file = fs::metadata(&path).expect("the socket is there");
+    assert_eq!((file.uid(), file.gid()), (owner, group));
+    assert_eq!(file.mode() & 0o777, 0o604);
+    stentor_tests::Raw::unix(&path).login(Version::V5, "c", true);
+    drop(server);
+}
+
+#[test]
+fn an_owner_whom_nobody_knows_is_refused_and_no_socket_stays() {
+    let plan = Plan::new();
+    let path = plan.folder().join("owned.sock");
+    let config = format!(
+        "[[listener]]\nurl = \"unix:{}\"\nowner = \"nobody-of-that-name\"\n",
+        path.display()
+    );
+    let plan = plan.config(&config);
+    check(plan.refused(), 77, &["nobody-of-that-name", "owner"]);
+    assert!(!path.exists(), "the socket's file stayed behind");
 }
 
 #[test]
@@ -182,16 +220,47 @@ fn check_config_says_what_is_wrong_and_where() {
 
 #[test]
 fn flags_beat_the_environment_and_that_beats_the_file() {
-    let plan = Plan::new().config("shards = 3\n").tcp().anonymous();
-    let shards = |server: &stentor_tests::Server| server.json(&["status"])["shards_total"].as_u64();
-    assert_eq!(shards(&plan.start()), Some(3));
-    let plan = Plan::new()
-        .config("shards = 3\n")
-        .tcp()
-        .anonymous()
-        .arg("--shards")
-        .arg("1");
-    assert_eq!(shards(&plan.start()), Some(1));
+    let plan = || Plan::new().config("shards = 3\n").tcp().anonymous();
+    let with_variable = || plan().variable("STENTOR_SHARDS", "2");
+    let shards = |plan: Plan| plan.start().json(&["status"])["shards_total"].as_u64();
+    assert_eq!(shards(plan()), Some(3));
+    assert_eq!(shards(with_variable()), Some(2));
+    assert_eq!(shards(with_variable().arg("--shards").arg("1")), Some(1));
+}
+
+/// A key in a section, and a list entry, by their variables alone.
+#[test]
+fn the_environment_alone_configures_a_server() {
+    let mut plan = Plan::new().variable("STENTOR_LISTENER__0__URL", "mqtt://127.0.0.1:0");
+    plan = plan.variable("STENTOR_LISTENER__0__ANONYMOUS", "true");
+    plan = plan.variable("STENTOR_LIMITS__TOPIC_BYTES", "20");
+    let server = plan.opens(1).start();
+    let mut client = server.client(Version::V5, "c");
+    client.subscribe("twenty-bytes-long-ok", 0);
+    let subscribe = stentor_tests::raw::subscribe(Version::V5, 2, "twenty-one-bytes-long", 0);
+    client.send(&subscribe);
+    // 0x8F "topic filter invalid".
+    assert_eq!(client.expect(9).body.last(), Some(&0x8F));
+    let topic = "twenty-one-bytes-long";
+    client.send(&stentor_tests::raw::publish(
+        Version::V5,
+        topic,
+        b"",
+        1,
+        false,
+    ));
+    // 0x90 "topic name invalid".
+    assert_eq!(client.expect(4).body.get(2), Some(&0x90));
+    client.ping();
+}
+
+/// A warning and no refusal: containers invent variables that begin with a service's name.
+#[test]
+fn a_misspelt_variable_draws_a_suggestion() {
+    let plan = Plan::new().variable("STENTOR_SHARDZ", "2");
+    let server = plan.tcp().anonymous().start();
+    let log = server.wait_log(0, "STENTOR_SHARDZ");
+    assert!(log.contains("did you mean STENTOR_SHARDS"), "{log}");
 }
 
 #[test]

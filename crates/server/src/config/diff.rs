@@ -61,8 +61,7 @@ impl Diff {
 
 /// Compares the running configuration with a newly loaded one.
 ///
-/// A listener is known by its URL: another URL is another listener. A Unix socket has to exist
-/// before the shards part their descriptor tables, so adding or removing one takes a restart.
+/// A listener is known by its URL: another URL is another listener.
 #[must_use]
 pub fn diff(old: &Config, new: &Config) -> Diff {
     let mut diff = Diff::default();
@@ -124,11 +123,9 @@ fn policies(old: &[Policy], new: &[Policy], changes: &mut Vec<Change>) {
 }
 
 fn entry_change(listener: &Listener) -> Change {
-    let unix = listener.url.unix_path().is_some();
-    let reload = if unix { Reload::Restart } else { Reload::Live };
     Change {
         path: format!("listener[{}]", listener.url),
-        reload,
+        reload: Reload::Live,
     }
 }
 

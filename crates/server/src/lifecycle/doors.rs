@@ -1,7 +1,6 @@
 //! The open listeners, as the main thread keeps them.
 
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tracing::warn;
@@ -18,6 +17,15 @@ pub(super) struct Door {
     pub(super) configured: ListenUrl,
     /// Several where a host name has several addresses.
     pub(super) ports: Vec<Arc<Port>>,
+}
+
+impl Door {
+    /// Removes the file of a Unix socket: nobody finds its way in any more.
+    pub(super) fn remove_file(&self) {
+        if let Some(path) = self.configured.unix_path() {
+            remove_unix(path);
+        }
+    }
 }
 
 /// All open listeners.
@@ -101,14 +109,7 @@ impl Doors {
 
     /// Removes the files of Unix sockets.
     pub(super) fn remove_files(&self) {
-        let paths: Vec<PathBuf> = self
-            .0
-            .iter()
-            .filter_map(|door| door.configured.unix_path().map(PathBuf::from))
-            .collect();
-        for path in paths {
-            remove_unix(&path);
-        }
+        self.0.iter().for_each(Door::remove_file);
     }
 }
 

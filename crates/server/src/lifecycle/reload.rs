@@ -1,5 +1,6 @@
 //! Taking a changed configuration over without dropping a connection.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -9,11 +10,11 @@ use tracing::{info, warn};
 
 use super::announce;
 use super::doors::{self, Door, Doors, Opened};
-use super::start::users;
+use super::start::{retained_bounds, users};
 use crate::backplane::Backplane;
 use crate::config::{Config, Diff, Reload, Sources, diff};
 use crate::error::ServerError;
-use crate::listener::{Port, Rules};
+use crate::listener::{Access, Port, Rules};
 use crate::log::Logger;
 use crate::shard::{Incoming, Letter, Policy};
 
@@ -66,6 +67,17 @@ struct Prepared {
     rules: Vec<(usize, Vec<Rules>)>,
     opened: Vec<(Door, Vec<Opened>)>,
     closed: Vec<usize>,
+    /// What the files of Unix sockets that stay open are given.
+    access: Vec<(PathBuf, Access)>,
+}
+
+impl Prepared {
+    /// Undoes what was prepared: sockets close by themselves, but their files do not go.
+    fn abandon(self) {
+        for (door, _) in self.opened {
+            door.remove_file();
+        }
+    }
 }
 
 impl Reloader {
@@ -76,10 +88,11 @@ impl Reloader {
         let prepared = self
             .prepare(&new, &diff, backplane.shard_count())
             .map_err(|error| error.to_string())?;
-        // All or nothing as well. What was opened closes by itself if this fails.
-        self.users
-            .replace(&users(&new))
-            .map_err(|error| error.to_string())?;
+        // All or nothing as well.
+        if let Err(error) = self.users.replace(&users(&new)) {
+            prepared.abandon();
+            return Err(error.to_string());
+        }
         self.apply(&new, prepared, backplane);
         let label = |reload: bool| {
             let wanted = diff
@@ -101,10 +114,15 @@ impl Reloader {
             rules: Vec::new(),
             opened: Vec::new(),
             closed: Vec::new(),
+            access: Vec::new(),
         };
         // Certificates are read again even where no key has changed.
         for (_, to) in &diff.listeners_kept {
             let listener = &new.listeners[*to];
+            if let Some(path) = listener.url.unix_path() {
+                let access = Access::of(listener, path)?;
+                prepared.access.push((path.to_owned(), access));
+            }
             let certificate = doors::certificate(listener)?;
             for (index, door) in self.doors.0.iter().enumerate() {
                 if door.configured == listener.url {
@@ -119,15 +137,15 @@ impl Reloader {
         for index in &diff.listeners_removed {
             let url = &self.config.listeners[*index].url;
             let place = self.doors.0.iter().position(|door| door.configured == *url);
-            prepared
-                .closed
-                .extend(place.filter(|_| url.unix_path().is_none()));
+            prepared.closed.extend(place);
         }
         for index in &diff.listeners_added {
-            let listener = &new.listeners[*index];
-            // A Unix socket waits for a restart: all shards inherit it from the main thread.
-            if listener.url.unix_path().is_none() {
-                prepared.opened.push(doors::open(listener, shards)?);
+            match doors::open(&new.listeners[*index], shards) {
+                Ok(opened) => prepared.opened.push(opened),
+                Err(error) => {
+                    prepared.abandon();
+                    return Err(error);
+                }
             }
         }
         Ok(prepared)
@@ -139,7 +157,14 @@ impl Reloader {
                 port.rules.store(Arc::new(rules));
             }
         }
+        for (path, access) in prepared.access {
+            // Where this process may not, the file stays as it was.
+            if let Err(error) = access.set(&path) {
+                warn!("{error}");
+            }
+        }
         backplane.admission.reconfigure(&new.limits);
+        backplane.retained.set_bounds(retained_bounds(new));
         let policy = Arc::new(Policy::of(new));
         for shard in 0..backplane.shards.len() {
             backplane.post(shard, Letter::Configure(Arc::clone(&policy)));
@@ -161,6 +186,7 @@ impl Reloader {
         indexes.sort_unstable();
         for index in indexes.into_iter().rev() {
             let door = self.doors.0.remove(index);
+            door.remove_file();
             for port in door.ports {
                 for shard in 0..backplane.shards.len() {
                     backplane.post(shard, Letter::Unlisten(Arc::clone(&port)));

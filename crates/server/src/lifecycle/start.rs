@@ -180,12 +180,16 @@ struct Kept {
 
 fn retained_store(config: &Config) -> Kept {
     let hasher = TopicHasher::new(random());
-    let bounds = Bounds {
+    let store = Arc::new(MemoryStore::new(hasher.clone(), retained_bounds(config)));
+    Kept { hasher, store }
+}
+
+/// What the retained store may hold.
+pub(super) const fn retained_bounds(config: &Config) -> Bounds {
+    Bounds {
         messages_max: config.retained.messages,
         bytes_max: config.retained.bytes,
-    };
-    let store = Arc::new(MemoryStore::new(hasher.clone(), bounds));
-    Kept { hasher, store }
+    }
 }
 
 /// The ways into the shards.

@@ -2,7 +2,8 @@
 //!
 //! Sockets are bound on the main thread: before the shards leave its descriptor table at the
 //! start, and passed to them later on a reload. A TCP listener is one socket per shard, between
-//! which the kernel spreads the connections; a Unix socket is one, which all shards accept from.
+//! which the kernel spreads the connections; a Unix socket is one, of which every shard has a
+//! descriptor and accepts when it is free.
 
 mod bind;
 mod port;
@@ -10,7 +11,7 @@ mod unix;
 
 pub(crate) use bind::{Bound, bind, is_unavailable};
 pub(crate) use port::{Port, Rules, WebRules};
-pub(crate) use unix::remove as remove_unix;
+pub(crate) use unix::{Access, remove as remove_unix};
 
 /// A listener entry with nothing but defaults.
 #[cfg(test)]

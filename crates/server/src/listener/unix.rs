@@ -30,11 +30,10 @@ pub(super) fn bind(listener: &Listener, path: &Path) -> Result<OwnedFd, ServerEr
     let address = SockAddr::unix(path).map_err(fail)?;
     socket.bind(&address).map_err(fail)?;
     // Nobody can connect before `listen`, so the permissions are in place in time.
-    fs::set_permissions(path, fs::Permissions::from_mode(listener.mode)).map_err(|error| {
-        let (path, reason) = (path.to_owned(), error.to_string());
-        ServerError::SocketOwner { path, reason }
-    })?;
-    set_owner(listener, path)?;
+    if let Err(error) = Access::of(listener, path).and_then(|access| access.set(path)) {
+        remove(path);
+        return Err(error);
+    }
     socket.listen(super::bind::BACKLOG).map_err(fail)?;
     Ok(socket.into())
 }
@@ -59,32 +58,61 @@ fn clear(path: &Path, url: &ListenUrl) -> Result<(), ServerError> {
     }
 }
 
-fn set_owner(listener: &Listener, path: &Path) -> Result<(), ServerError> {
-    let fail = |reason: String| ServerError::SocketOwner {
-        path: path.to_owned(),
-        reason,
-    };
-    let owner = listener
-        .owner
-        .as_deref()
-        .map(find_user)
-        .transpose()
-        .map_err(fail)?;
-    let group = listener
-        .group
-        .as_deref()
-        .map(find_group)
-        .transpose()
-        .map_err(fail)?;
-    if owner.is_none() && group.is_none() {
-        return Ok(());
+/// Who may connect to a Unix socket: its owner, group and permissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Access {
+    owner: Option<Uid>,
+    group: Option<Gid>,
+    mode: u32,
+}
+
+impl Access {
+    /// What a listener is configured with.
+    ///
+    /// # Errors
+    /// When this machine has no such user or group.
+    pub(crate) fn of(listener: &Listener, path: &Path) -> Result<Self, ServerError> {
+        let fail = |reason| failure(path, reason);
+        Ok(Self {
+            owner: listener
+                .owner
+                .as_deref()
+                .map(find_user)
+                .transpose()
+                .map_err(fail)?,
+            group: listener
+                .group
+                .as_deref()
+                .map(find_group)
+                .transpose()
+                .map_err(fail)?,
+            mode: listener.mode,
+        })
     }
-    chown(path, owner, group).map_err(|errno| {
-        fail(format!(
-            "{}; only root can give a file away, and a group must be one of this user's",
-            errno.desc()
-        ))
-    })
+
+    /// Gives it to the socket's file.
+    ///
+    /// # Errors
+    /// When this process may not.
+    pub(crate) fn set(self, path: &Path) -> Result<(), ServerError> {
+        if self.owner.is_some() || self.group.is_some() {
+            chown(path, self.owner, self.group).map_err(|errno| {
+                let reason = format!(
+                    "{}; only root can give a file away, and a group must be one of this user's",
+                    errno.desc()
+                );
+                failure(path, reason)
+            })?;
+        }
+        // After the owner: a change of owner may take permissions away.
+        fs::set_permissions(path, fs::Permissions::from_mode(self.mode))
+            .map_err(|error| failure(path, error.to_string()))
+    }
+}
+
+fn failure(path: &Path, reason: String) -> ServerError {
+    let path = path.to_owned();
+    ServerError::SocketOwner { path, reason }
 }
 
 /// A user by name or number.

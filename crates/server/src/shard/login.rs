@@ -248,13 +248,10 @@ impl Shard {
         if !version.is_v5() || !is_want_of_room {
             return None;
         }
-        let rules = self.links.get(index as usize)?.port.rules.load();
-        let reference = rules
-            .server_reference
-            .as_ref()
-            .or(self.policy.server_reference.as_ref())?;
+        let link = self.links.get(index as usize)?;
+        let reference = self.policy.server_reference(&link.port)?;
         let mut properties = PropertyBuf::new();
-        properties.push(Property::ServerReference(reference));
+        properties.push(Property::ServerReference(&reference));
         let packet = Packet::ConnAck(ConnAck {
             session_present: false,
             reason: ReasonCode::UseAnotherServer,

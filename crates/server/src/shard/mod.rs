@@ -477,6 +477,7 @@ impl Shard {
                 port: Arc::clone(&link.port),
                 user: who.0.map(Into::into),
                 client_id: who.1.into(),
+                origin: link.transport.refused_origin().map(Into::into),
                 reason,
             });
             self.backplane.journal.wake();
@@ -523,7 +524,11 @@ impl Shard {
         self.accept_last();
         // What other shards have acknowledged already goes out before the goodbye.
         self.drain_mesh();
-        self.hub.shut_down(self.now);
+        let (links, policy) = (&self.links, &self.policy);
+        self.hub.shut_down(self.now, |link| {
+            let link = links.get(link.0 as usize)?;
+            policy.server_reference(&link.port)
+        });
         self.forward();
         self.turn_away_unfinished();
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use stentor_hub::{Settings, SlowPolicy, TopicPolicy};
 
 use crate::config::{Config, Overflow};
+use crate::listener::Port;
 
 /// CONNECT is no larger than this, whatever other packets may be: who has not logged in yet gets
 /// little memory. Every field at its longest takes a third of it.
@@ -23,7 +24,7 @@ pub(crate) struct Policy {
     /// The largest CONNECT, in bytes.
     pub(super) connect_bytes_max: u32,
     /// The server that MQTT 5 clients are told to use, where the listener names none.
-    pub(super) server_reference: Option<String>,
+    server_reference: Option<String>,
 }
 
 impl Policy {
@@ -36,6 +37,13 @@ impl Policy {
             connect_bytes_max: config.limits.packet_bytes.min(CONNECT_BYTES_MAX),
             server_reference: config.general.server_reference.clone(),
         }
+    }
+
+    /// The server that MQTT 5 clients of a listener are told to use when they cannot stay here.
+    pub(super) fn server_reference(&self, port: &Port) -> Option<String> {
+        let rules = port.rules.load();
+        let reference = rules.server_reference.as_ref();
+        reference.or(self.server_reference.as_ref()).cloned()
     }
 }
 
@@ -66,6 +74,7 @@ fn hub_settings(config: &Config) -> Settings {
             .unwrap_or(usize::MAX),
         subscriptions_max: limits.subscriptions_per_client as usize,
         topic_levels_max: usize::from(limits.topic_levels),
+        topic_bytes_max: usize::from(limits.topic_bytes),
         // The configuration keeps "never" apart from the longest finite time.
         session_expiry_max_secs: u32::try_from(limits.session_expiry_max.as_secs())
             .unwrap_or(u32::MAX),

@@ -48,6 +48,8 @@ pub(crate) enum Entry {
         user: Option<Box<str>>,
         /// The client id, as far as it was read.
         client_id: Box<str>,
+        /// The origin of its page, where that was refused.
+        origin: Option<Box<str>>,
         /// Why.
         reason: CloseReason,
     },
@@ -127,23 +129,33 @@ impl Journal {
         self.write_all(&mut Pace::default());
     }
 
+    /// That entries are missing is said before the next one is written: whoever reads on knows at
+    /// once that he does not see everything. While more are lost, one line a second says so.
     fn write_all(&self, pace: &mut Pace) {
         while let Some(entry) = self.0.entries.pop() {
+            if self.untold() > 0 && pace.admit_loss() {
+                self.tell_dropped();
+            }
             write(&entry, pace);
         }
-        let total = self.dropped();
-        let dropped = total
-            - self
-                .0
-                .dropped_told
-                .swap(total, Ordering::Relaxed)
-                .min(total);
-        if dropped > 0 {
-            warn!(
-                dropped,
-                "log entries were dropped: more came than could be written"
-            );
+        if self.untold() > 0 {
+            self.tell_dropped();
         }
+    }
+
+    /// Entries that were dropped since the log said so last.
+    fn untold(&self) -> u64 {
+        let told = self.0.dropped_told.load(Ordering::Relaxed);
+        self.dropped().saturating_sub(told)
+    }
+
+    fn tell_dropped(&self) {
+        let dropped = self.untold();
+        self.0.dropped_told.fetch_add(dropped, Ordering::Relaxed);
+        warn!(
+            dropped,
+            "events are missing from this log: more happened than could be written"
+        );
     }
 }
 
@@ -152,6 +164,13 @@ impl Journal {
 struct Pace(HashMap<&'static str, RateLimit>);
 
 impl Pace {
+    /// Whether a line about missing entries is written now.
+    fn admit_loss(&mut self) -> bool {
+        let limit = RateLimit::new(1, Duration::from_secs(1));
+        let limit = self.0.entry("journal").or_insert(limit);
+        matches!(limit.admit(Instant::now()), Admission::Write { .. })
+    }
+
     /// Whether a line for this reason is written now, and how many were not since the last one.
     fn admit(&mut self, label: &'static str) -> Option<u64> {
         let limit = RateLimit::new(REFUSALS_MAX, REFUSALS_PERIOD);
@@ -184,11 +203,13 @@ fn write(entry: &Entry, pace: &mut Pace) {
             port,
             user,
             client_id,
+            origin,
             reason,
         } => {
             if let Some(held_back) = pace.admit(reason.label()) {
                 let user = user.as_deref().unwrap_or("");
-                let remedy = remedy(*reason, &port.url.to_string(), user);
+                let origin = origin.as_deref().unwrap_or("");
+                let remedy = remedy(*reason, &port.url.to_string(), (user, origin));
                 let (client, reason) = (&**client_id, reason.label());
                 let listener = &port.url;
                 warn!(%peer, %listener, client, user, reason, held_back, "refused{remedy}");
@@ -253,7 +274,7 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
 }
 
 /// What helps, for reasons where the operator can do something.
-fn remedy(reason: CloseReason, url: &str, user: &str) -> String {
+fn remedy(reason: CloseReason, url: &str, (user, origin): (&str, &str)) -> String {
     match reason {
         CloseReason::Denied(Denied::Anonymous) => format!(
             ": it gave no user name; to let clients in without one, start with `stentor serve \
@@ -264,7 +285,8 @@ fn remedy(reason: CloseReason, url: &str, user: &str) -> String {
              [[user]] entry named \"{user}\""
         ),
         CloseReason::Denied(Denied::Origin) => format!(
-            ": the page's origin is not allowed; add it to `allowed_origins` of the listener {url}"
+            ": a page of {origin:?} may not connect here; to let it, add that origin to \
+             `allowed_origins` of the listener {url}"
         ),
         CloseReason::Limit(Limit::Connections) => {
             ": raise `limits.connections`, the limit on open files (LimitNOFILE), or --shards"
@@ -309,7 +331,7 @@ mod tests {
         let text = remedy(
             CloseReason::Denied(Denied::Anonymous),
             "mqtt://[::1]:1883",
-            "",
+            ("", ""),
         );
         assert!(text.contains("--allow-anonymous") && text.contains("mqtt://[::1]:1883"));
     }

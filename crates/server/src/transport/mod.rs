@@ -121,6 +121,15 @@ impl Transport {
         }
     }
 
+    /// The origin of the page that was refused, if that was the reason to close.
+    pub(crate) fn refused_origin(&self) -> Option<&str> {
+        match self {
+            Self::Plain | Self::Tls(_) => None,
+            Self::WebSocket(web) => web.refused_origin(),
+            Self::SecureWebSocket(layers) => layers.1.refused_origin(),
+        }
+    }
+
     /// Bytes that wait for the socket.
     pub(crate) fn pending(&self) -> &[u8] {
         match self {

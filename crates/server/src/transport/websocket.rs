@@ -58,7 +58,12 @@ enum State {
     Open(Decoder),
     /// This side sends no more frames; what arrives is thrown away.
     Closed,
+    /// The same, after the page that this origin belongs to was refused.
+    Turned(Box<str>),
 }
+
+/// Of an origin that is not let in, no more than this reaches the log, in bytes.
+const ORIGIN_BYTES_MAX: usize = 200;
 
 impl WebSocket {
     /// The server's side of an upgrade that has not begun.
@@ -82,13 +87,17 @@ impl WebSocket {
     ) -> Result<(), CloseReason> {
         match &mut self.state {
             State::Open(_) => self.unwrap(input, mqtt, pongs),
-            State::Closed => Ok(()),
+            State::Closed | State::Turned(_) => Ok(()),
             State::ExpectRequest(head, rules) => {
                 head.extend_from_slice(input);
                 let answer = match parse_request(head, Limits::default()) {
                     Ok(None) => return Ok(()),
                     Ok(Some((request, len))) => decide(&request, rules).map(|answer| (answer, len)),
                     Err(error) => Err(refuse(error)),
+                };
+                let closed = match &answer {
+                    Err((_, CloseReason::Denied(Denied::Origin))) => turned(head),
+                    _ => State::Closed,
                 };
                 let mut rest = match &answer {
                     Ok((_, len)) => head.split_off(*len),
@@ -99,7 +108,7 @@ impl WebSocket {
                         let decoder = Decoder::new(Role::Server, FRAME_BYTES_MAX);
                         (State::Open(decoder), response, Ok(()))
                     }
-                    Err((response, reason)) => (State::Closed, response, Err(reason)),
+                    Err((response, reason)) => (closed, response, Err(reason)),
                 };
                 self.state = state;
                 self.pending.bytes_mut().extend_from_slice(&response);
@@ -182,9 +191,37 @@ impl WebSocket {
         self.pending.as_slice()
     }
 
+    /// The origin of the page that was refused, if that was the reason.
+    pub(super) fn refused_origin(&self) -> Option<&str> {
+        match &self.state {
+            State::Turned(origin) => Some(origin),
+            State::ExpectRequest(..) | State::Open(_) | State::Closed => None,
+        }
+    }
+
     pub(super) fn forget(&mut self, written: usize) {
         self.pending.forget(written);
     }
+}
+
+/// Remembers for the log who was refused by his page's origin.
+fn turned(head: &[u8]) -> State {
+    let parsed = parse_request(head, Limits::default());
+    let origin = parsed
+        .ok()
+        .flatten()
+        .and_then(|(request, _)| request.origin);
+    match origin {
+        Some(origin) => State::Turned(shortened(origin).into()),
+        None => State::Closed,
+    }
+}
+
+/// At most [`ORIGIN_BYTES_MAX`] bytes of a text.
+fn shortened(text: &str) -> &str {
+    let end = (0..=ORIGIN_BYTES_MAX.min(text.len())).rev();
+    let end = end.into_iter().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
 }
 
 /// An answer and why the connection is closed after it.
@@ -288,6 +325,22 @@ mod tests {
         frame.extend_from_slice(payload);
         stentor_websocket::apply_mask(&mut frame[start..], mask);
         frame
+    }
+
+    #[test]
+    fn the_log_gets_a_bounded_piece_of_a_refused_origin() {
+        for (origin, logged) in [
+            ("https://evil.example".to_owned(), 20),
+            (format!("https://{}", "ä".repeat(300)), ORIGIN_BYTES_MAX),
+        ] {
+            let mut web = WebSocket::accept(Arc::new(rules()));
+            let mut head = request("/", &format!("Origin: {origin}\r\n"));
+            let result = web.receive(&mut head, &mut Vec::new(), Pongs::Sent);
+            assert_eq!(result, Err(CloseReason::Denied(Denied::Origin)));
+            let refused = web.refused_origin().expect("it was refused");
+            assert!(origin.starts_with(refused));
+            assert_eq!(refused.len(), logged);
+        }
     }
 
     #[test]
