@@ -173,9 +173,8 @@ fn make_room(live: &mut Live, bytes: usize) -> Vec<Lost> {
     let mut dropped = Vec::new();
     if let Some(output) = &mut live.output {
         while output.bytes() > bytes
-            && let Some(outgoing) = output.drop_oldest()
+            && let Some(topic) = output.drop_oldest()
         {
-            let topic = outgoing.wire.encoded.topic().into();
             dropped.push((LossCause::DropOldest, topic));
         }
     }

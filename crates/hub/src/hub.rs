@@ -8,6 +8,7 @@ use stentor_session::{Message, Tick, Wheel};
 use stentor_topic::{Index, Subscriber, TopicHasher, Zone};
 
 use crate::acknowledge::Deferred;
+use crate::burst::{Burst, Source};
 use crate::effects::{ControlItem, Effects, MeshItem};
 use crate::interest::{Interest, InterestTable};
 use crate::key::{SessionKey, ShardId};
@@ -49,6 +50,7 @@ pub struct Hub {
     pub(crate) shares: Shares,
     pub(crate) timers: Wheel<Timer>,
     pub(crate) outbox: Outbox,
+    pub(crate) burst: Burst,
     pub(crate) deferred: Deferred,
     /// Sessions whose connection has to be closed when the present routing is done.
     pub(crate) overrun: Vec<SessionKey>,
@@ -96,6 +98,7 @@ impl Hub {
             shares: Shares::default(),
             timers: Wheel::new(Tick::ZERO),
             outbox: Outbox::default(),
+            burst: Burst::default(),
             deferred: Deferred::default(),
             overrun: Vec::new(),
             effects: Effects::default(),
@@ -118,15 +121,17 @@ impl Hub {
         &mut self.effects
     }
 
-    /// Something from another shard's ring.
+    /// Something from another shard's ring. [`Hub::settle`] has to follow, after this or after
+    /// several.
     pub fn apply(&mut self, now: Tick, item: MeshItem) {
         match item {
-            MeshItem::Publish(message) => self.route_here(now, &message),
+            MeshItem::Publish(message) => self.route_soon(now, message, Source::Mesh),
             MeshItem::Share {
                 name,
                 message,
                 hops,
             } => {
+                self.settle(now);
                 self.deliver_shared_here(now, &name, &message, hops);
             }
         }
@@ -153,7 +158,7 @@ impl Hub {
     pub fn publish_as_server(&mut self, now: Tick, message: &Arc<Message>) {
         // A full store keeps what it has; the server's own figures come again.
         if !message.retain || self.retained.put(message).is_ok() {
-            self.route(now, message);
+            self.route(now, core::slice::from_ref(message));
         }
         self.close_overrun(now);
     }

@@ -13,6 +13,7 @@ extern crate alloc;
 
 mod acknowledge;
 mod authenticate;
+mod burst;
 mod connect;
 mod deliver;
 mod effects;

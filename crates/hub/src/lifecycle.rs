@@ -280,7 +280,7 @@ impl Hub {
             self.stats.publishes_dropped += 1;
             return;
         }
-        self.route(now, &message);
+        self.route(now, &[message]);
     }
 
     /// Sets a timer. It fires early when the deadline is far away, and is set again then: a timer

@@ -1,10 +1,11 @@
 //! Putting packets into the output queues of connections.
 
 use alloc::boxed::Box;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 use stentor_mqtt::{Packet, Version, encode};
-use stentor_session::{Outgoing, Output};
+use stentor_session::{Outgoing, Output, Run};
 
 use crate::key::SessionKey;
 use crate::sessions::{Flushing, Live};
@@ -30,6 +31,11 @@ impl Outbox {
     #[inline]
     pub(crate) fn publish(&mut self, key: SessionKey, live: &mut Live, outgoing: Outgoing) {
         self.open(key, live).push_publish(outgoing);
+    }
+
+    #[inline]
+    pub(crate) fn run(&mut self, key: SessionKey, live: &mut Live, run: Rc<Run>) {
+        self.open(key, live).push_run(run);
     }
 
     /// Encodes and queues a packet. One that the encoder refuses, or that is larger than the

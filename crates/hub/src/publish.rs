@@ -9,6 +9,7 @@ use stentor_session::{
 };
 
 use crate::acknowledge::{Taken, receipt};
+use crate::burst::Source;
 use crate::effects::Event;
 use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
@@ -154,7 +155,7 @@ impl Hub {
                 Err(why) => return Taken::Done(why.reason()),
             }
         }
-        self.route(now, &message);
+        self.route_soon(now, message, Source::Client);
         taken
     }
 

@@ -24,6 +24,12 @@ impl Hub {
     /// breaks the protocol closes the connection (see [`crate::Effects::closing`]) and the rest
     /// of the input is not looked at: then everything counts as consumed.
     pub fn receive(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
+        let consumed = self.receive_packets(now, key, input);
+        self.settle(now);
+        consumed
+    }
+
+    fn receive_packets(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
         let mut consumed = 0;
         loop {
             let Some(live) = self
@@ -37,6 +43,7 @@ impl Hub {
             // Answers that nobody reads are bounded like messages.
             if live.control_bytes() > self.settings.queue_bytes_max {
                 self.overrun.push(key);
+                self.settle(now);
                 self.close_overrun(now);
                 return input.len();
             }
@@ -45,6 +52,7 @@ impl Hub {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return consumed,
                 Err(error) => {
+                    self.settle(now);
                     self.close(now, key, malformed(error));
                     return input.len();
                 }
@@ -59,11 +67,16 @@ impl Hub {
             let packet = frame
                 .check(version)
                 .and_then(|()| decode(version, Sender::Client, frame.first, body));
+            // Everything but a publish meets a hub that has routed what came before.
+            if !matches!(packet, Ok(Packet::Publish(_))) {
+                self.settle(now);
+            }
             let result = match packet {
                 Ok(packet) => self.on_packet(now, key, &packet),
                 Err(error) => Err(malformed(error)),
             };
             if let Err(reason) = result {
+                self.settle(now);
                 self.close(now, key, reason);
                 return input.len();
             }

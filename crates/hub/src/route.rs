@@ -9,6 +9,7 @@ use stentor_mqtt::{EncodedPublish, PublishParts, QoS, Version};
 use stentor_session::{Message, Tick, Wire};
 use stentor_topic::{FilterId, Subscriber};
 
+use crate::burst::Shipment;
 use crate::deliver::Terms;
 use crate::effects::MeshItem;
 use crate::hub::Hub;
@@ -109,30 +110,39 @@ pub(crate) fn encode_wire(
 }
 
 impl Hub {
-    /// To everybody, on this shard and on the others.
-    pub(crate) fn route(&mut self, now: Tick, message: &Arc<Message>) {
-        let shares = self.route_locally(now, message);
+    /// To everybody, on this shard and on the others. All `messages` have one publisher and one
+    /// topic.
+    pub(crate) fn route(&mut self, now: Tick, messages: &[Arc<Message>]) {
+        let shares = self.route_locally(now, messages);
         for share in shares {
-            self.deliver_shared(now, share, message);
+            for message in messages {
+                self.deliver_shared(now, share, message);
+            }
         }
-        let mut others = self.interest.others(message.zone, message.topic());
+        let Some(first) = messages.first() else {
+            return;
+        };
+        let mut others = self.interest.others(first.zone, first.topic());
         while others != 0 {
-            let shard = others.trailing_zeros();
+            let shard = ShardId(others.trailing_zeros() as u8);
             others &= others - 1;
-            self.effects
-                .mesh
-                .push((ShardId(shard as u8), MeshItem::Publish(Arc::clone(message))));
+            let items = messages.iter().map(Arc::clone).map(MeshItem::Publish);
+            self.effects.mesh.extend(items.map(|item| (shard, item)));
         }
     }
 
-    /// To the subscribers of this shard, for a message that another shard took. That one serves
+    /// To the subscribers of this shard, for messages that another shard took. That one serves
     /// the shared subscriptions.
-    pub(crate) fn route_here(&mut self, now: Tick, message: &Arc<Message>) {
-        let _ = self.route_locally(now, message);
+    pub(crate) fn route_here(&mut self, now: Tick, messages: &[Arc<Message>]) {
+        let _ = self.route_locally(now, messages);
     }
 
     /// Delivers to the ordinary subscribers here; returns the shared subscriptions that match.
-    fn route_locally(&mut self, now: Tick, message: &Arc<Message>) -> SmallVec<[u32; 2]> {
+    fn route_locally(&mut self, now: Tick, messages: &[Arc<Message>]) -> SmallVec<[u32; 2]> {
+        let mut shipment = Shipment::new(messages);
+        let Some(message) = shipment.first() else {
+            return SmallVec::new();
+        };
         let topic = message.topic();
         let hash = self.hasher.hash(message.zone, topic);
         let mut filters: SmallVec<[(FilterId, &[Subscriber]); 4]> = SmallVec::new();
@@ -140,7 +150,6 @@ impl Hub {
             .for_each_match(message.zone, topic, hash, |id, found| {
                 filters.push((id, found));
             });
-        let mut parcel = Parcel::new(message);
         let shard = self.shard;
         let lists = filters.iter().map(|(_, subscribers)| *subscribers);
         let mut counter = Counter {
@@ -153,7 +162,7 @@ impl Hub {
             overrun: &mut self.overrun,
             events: &mut self.effects.events,
         };
-        counter.serve_all(&mut parcel, shard, lists)
+        counter.serve_all(&mut shipment, message, shard, lists)
     }
 }
 
@@ -184,7 +193,8 @@ impl Counter<'_> {
     /// longest is walked as it is, and only the others are sorted and looked up.
     fn serve_all<'s>(
         &mut self,
-        parcel: &mut Parcel<'_>,
+        shipment: &mut Shipment<'_>,
+        message: &Message,
         shard: ShardId,
         lists: impl Iterator<Item = &'s [Subscriber]> + Clone,
     ) -> SmallVec<[u32; 2]> {
@@ -207,7 +217,7 @@ impl Counter<'_> {
             let slot = subscriber.session;
             let first = others.partition_point(|other| other.slot < slot);
             if others.get(first).is_none_or(|other| other.slot != slot) {
-                self.serve(parcel, shard, slot, &[options]);
+                self.serve(shipment, message, shard, slot, &[options]);
                 continue;
             }
             let same = others[first..]
@@ -218,49 +228,54 @@ impl Counter<'_> {
                 other.served = true;
                 other.options
             }));
-            self.serve(parcel, shard, slot, &all);
+            self.serve(shipment, message, shard, slot, &all);
         }
         for same in others
             .chunk_by(|a, b| a.slot == b.slot)
             .filter(|same| !same[0].served)
         {
             let all: SmallVec<[Options; 4]> = same.iter().map(|other| other.options).collect();
-            self.serve(parcel, shard, same[0].slot, &all);
+            self.serve(shipment, message, shard, same[0].slot, &all);
         }
         shares
     }
 
-    /// All matching subscriptions of one session: it gets one copy, at the highest of their QoS
-    /// [MQTT-3.3.4-2], with all their identifiers [MQTT-3.3.4-4].
+    /// All matching subscriptions of one session: it gets one copy of each message, at the highest
+    /// of their QoS [MQTT-3.3.4-2], with all their identifiers [MQTT-3.3.4-4].
     #[inline]
-    fn serve(&mut self, parcel: &mut Parcel<'_>, shard: ShardId, slot: u32, all: &[Options]) {
+    fn serve(
+        &mut self,
+        shipment: &mut Shipment<'_>,
+        message: &Message,
+        shard: ShardId,
+        slot: u32,
+        all: &[Options],
+    ) {
         let mut best: Option<Options> = None;
         let mut retain = false;
         let mut ids: SmallVec<[u32; 1]> = SmallVec::new();
         for options in all {
-            if options.no_local() && is_own(self.sessions.at(slot), shard, parcel.message) {
+            if options.no_local() && is_own(self.sessions.at(slot), shard, message) {
                 continue;
             }
             if options.id() != 0 {
                 ids.push(options.id());
             }
-            retain |= options.retain_as_published() && parcel.message.retain;
+            retain |= options.retain_as_published() && message.retain;
             if best.is_none_or(|best| options.qos() > best.qos()) {
                 best = Some(*options);
             }
         }
         if let Some(options) = best {
-            let qos = parcel.message.qos.min(options.qos());
-            self.hand_over(
-                parcel,
-                slot,
-                &Terms {
-                    qos,
-                    retain,
-                    ids,
-                    share: 0,
-                },
-            );
+            let qos = message.qos.min(options.qos());
+            let share = 0;
+            let terms = Terms {
+                qos,
+                retain,
+                ids,
+                share,
+            };
+            self.hand_over_all(shipment, slot, &terms);
         }
     }
 }

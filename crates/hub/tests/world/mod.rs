@@ -419,6 +419,7 @@ impl World {
             return false;
         };
         self.hubs[usize::from(to)].apply(self.now, item);
+        self.hubs[usize::from(to)].settle(self.now);
         self.collect(to);
         true
     }

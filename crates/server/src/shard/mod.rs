@@ -344,6 +344,7 @@ impl Shard {
     fn drain_mesh(&mut self) {
         let (hub, now) = (&mut self.hub, self.now);
         self.mesh.drain(|item| hub.apply(now, item));
+        hub.settle(now);
         self.forward();
         let (stalled, readable, links) = (&mut self.stalled, &mut self.readable, &mut self.links);
         self.mesh.refill(|peer| {

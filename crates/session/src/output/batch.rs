@@ -7,12 +7,13 @@ use core::ops::Range;
 
 use stentor_mqtt::PacketId;
 
-use super::wire::{Outgoing, Wire};
+use super::run::Run;
+use super::wire::{Wire, is_retained};
 use crate::Tick;
 use crate::alias::TopicForm;
 
-/// Payloads of at least this many bytes are written from where they are; below it a copy is
-/// cheaper than one more piece in a vectored write.
+/// Payloads and runs of at least this many bytes are written from where they are; below it a copy
+/// is cheaper than one more piece in a vectored write.
 const SHARE_BYTES_MIN: usize = 4096;
 
 /// The output gathered for one write, in a buffer that is used again for every flush of a shard.
@@ -36,7 +37,23 @@ pub struct Batch {
 #[derive(Debug)]
 enum Piece {
     Copied(Range<usize>),
-    Payload(Rc<Wire>, usize),
+    Shared(Shared, Range<usize>),
+}
+
+/// Bytes that are written from where they are.
+#[derive(Clone, Debug)]
+enum Shared {
+    Payload(Rc<Wire>),
+    Run(Rc<Run>),
+}
+
+impl Shared {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Payload(wire) => wire.encoded.payload(),
+            Self::Run(run) => run.bytes(),
+        }
+    }
 }
 
 /// What a partial write left of a batch: goes out before anything else.
@@ -46,7 +63,7 @@ pub(super) struct Remnant(VecDeque<RemnantPiece>);
 #[derive(Debug)]
 enum RemnantPiece {
     Copied(Vec<u8>, usize),
-    Payload(Rc<Wire>, usize),
+    Shared(Shared, Range<usize>),
 }
 
 impl Batch {
@@ -117,7 +134,7 @@ impl Batch {
     fn slice<'a>(&'a self, piece: &'a Piece) -> &'a [u8] {
         match piece {
             Piece::Copied(range) => self.copied.get(range.clone()).unwrap_or_default(),
-            Piece::Payload(wire, from) => wire.encoded.payload().get(*from..).unwrap_or_default(),
+            Piece::Shared(shared, range) => shared.bytes().get(range.clone()).unwrap_or_default(),
         }
     }
 
@@ -133,9 +150,33 @@ impl Batch {
         }
     }
 
-    fn share_payload(&mut self, wire: &Rc<Wire>, from: usize) {
-        self.len += wire.encoded.payload().len() - from;
-        self.pieces.push(Piece::Payload(Rc::clone(wire), from));
+    fn share(&mut self, shared: Shared, range: Range<usize>) {
+        self.len += range.len();
+        self.pieces.push(Piece::Shared(shared, range));
+    }
+
+    #[inline]
+    fn copy(&mut self, bytes: &[u8]) {
+        let start = self.copied.len();
+        self.copied.extend_from_slice(bytes);
+        self.cover(start);
+    }
+
+    #[inline]
+    fn count_latency(&mut self, received_at: Tick) {
+        self.oldest = Some(self.oldest.map_or(received_at, |old| old.min(received_at)));
+    }
+
+    /// Adds what is left of a run from the packet with index `next` on.
+    #[inline]
+    pub(super) fn append_run(&mut self, run: &Rc<Run>, next: usize) {
+        self.count_latency(run.received_at());
+        let range = run.start(next)..run.bytes().len();
+        if range.len() >= SHARE_BYTES_MIN {
+            self.share(Shared::Run(Rc::clone(run)), range);
+        } else {
+            self.copy(run.bytes().get(range).unwrap_or_default());
+        }
     }
 
     #[inline]
@@ -147,41 +188,35 @@ impl Batch {
     }
 
     #[inline]
-    pub(super) fn append_publish(&mut self, now: Tick, outgoing: &Outgoing, form: TopicForm) {
-        let wire = &outgoing.wire;
+    pub(super) fn append_publish(
+        &mut self,
+        now: Tick,
+        wire: &Rc<Wire>,
+        (first, packet_id): (u8, Option<PacketId>),
+        form: TopicForm,
+    ) {
         let encoded = &wire.encoded;
-        if !outgoing.is_retained() {
-            self.oldest = Some(
-                self.oldest
-                    .map_or(wire.received_at, |old| old.min(wire.received_at)),
-            );
+        if !is_retained(first) {
+            self.count_latency(wire.received_at);
         }
         let expiry = wire.expiry_secs(now);
         let start = self.copied.len();
         let shared = encoded.payload().len() >= SHARE_BYTES_MIN;
         match form {
             TopicForm::Plain if !shared => {
-                encoded.append_to(
-                    &mut self.copied,
-                    outgoing.first(),
-                    outgoing.packet_id,
-                    expiry,
-                );
+                encoded.append_to(&mut self.copied, first, packet_id, expiry);
                 return self.cover(start);
             }
-            TopicForm::Plain => encoded.append_head_to(
-                &mut self.copied,
-                outgoing.first(),
-                outgoing.packet_id,
-                expiry,
-            ),
+            TopicForm::Plain => {
+                encoded.append_head_to(&mut self.copied, first, packet_id, expiry);
+            }
             TopicForm::Define(alias) | TopicForm::Alias(alias) => {
                 let define = matches!(form, TopicForm::Define(_));
                 self.once_only |= define;
                 encoded.append_head_aliased(
                     &mut self.copied,
-                    outgoing.first(),
-                    outgoing.packet_id,
+                    first,
+                    packet_id,
                     expiry,
                     alias,
                     define,
@@ -193,7 +228,8 @@ impl Batch {
         }
         self.cover(start);
         if shared {
-            self.share_payload(wire, 0);
+            let payload = 0..encoded.payload().len();
+            self.share(Shared::Payload(Rc::clone(wire)), payload);
         }
     }
 
@@ -201,18 +237,15 @@ impl Batch {
         for piece in &remnant.0 {
             match piece {
                 RemnantPiece::Copied(bytes, from) => {
-                    let start = self.copied.len();
-                    self.copied
-                        .extend_from_slice(bytes.get(*from..).unwrap_or_default());
-                    self.cover(start);
+                    self.copy(bytes.get(*from..).unwrap_or_default());
                 }
-                RemnantPiece::Payload(wire, from) => self.share_payload(wire, *from),
+                RemnantPiece::Shared(shared, range) => self.share(shared.clone(), range.clone()),
             }
         }
         self.remnant_len = self.len;
     }
 
-    /// Copies `range` of the batch into a remnant; shared payloads stay shared.
+    /// Copies `range` of the batch into a remnant; what is long and shared stays shared.
     pub(super) fn keep(&self, range: Range<usize>, remnant: &mut Remnant) {
         let mut position = 0;
         for piece in &self.pieces {
@@ -224,8 +257,9 @@ impl Batch {
                 continue;
             }
             remnant.0.push_back(match piece {
-                Piece::Payload(wire, start) if to == bytes.len() => {
-                    RemnantPiece::Payload(Rc::clone(wire), start + from)
+                Piece::Shared(shared, range) if to - from >= SHARE_BYTES_MIN => {
+                    let start = range.start;
+                    RemnantPiece::Shared(shared.clone(), start + from..start + to)
                 }
                 _ => RemnantPiece::Copied(bytes.get(from..to).unwrap_or_default().into(), 0),
             });
@@ -246,7 +280,7 @@ impl Remnant {
             };
             let (left, from) = match piece {
                 RemnantPiece::Copied(bytes, from) => (bytes.len() - *from, from),
-                RemnantPiece::Payload(wire, from) => (wire.encoded.payload().len() - *from, from),
+                RemnantPiece::Shared(_, range) => (range.len(), &mut range.start),
             };
             if written < left {
                 *from += written;

@@ -2,8 +2,10 @@
 
 mod batch;
 mod queue;
+mod run;
 mod wire;
 
 pub use batch::Batch;
 pub use queue::{Flush, Output};
+pub use run::Run;
 pub use wire::{Outgoing, Wire};

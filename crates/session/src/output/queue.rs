@@ -1,9 +1,14 @@
 //! The queue of packets that wait to be written to one connection.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+
+use stentor_mqtt::PacketId;
 
 use super::batch::{Batch, Remnant};
-use super::wire::Outgoing;
+use super::run::Run;
+use super::wire::{Outgoing, Wire};
 use crate::Tick;
 use crate::alias::{SentAliases, TopicForm};
 
@@ -22,9 +27,16 @@ pub struct Output {
     publish_bytes: usize,
 }
 
+/// The fields of an [`Outgoing`] stand here by themselves, which keeps an entry at 16 bytes.
 #[derive(Debug)]
 enum Entry {
-    Publish(Outgoing),
+    Publish {
+        wire: Rc<Wire>,
+        packet_id: Option<PacketId>,
+        first: u8,
+    },
+    /// The packets of a run from this one on.
+    Run { run: Rc<Run>, next: u32 },
     /// That many bytes of `control`.
     Control(u32),
 }
@@ -63,7 +75,23 @@ impl Output {
     #[inline]
     pub fn push_publish(&mut self, outgoing: Outgoing) {
         self.publish_bytes += outgoing.wire.encoded.wire_len();
-        self.entries.push_back(Entry::Publish(outgoing));
+        let Outgoing {
+            wire,
+            packet_id,
+            first,
+        } = outgoing;
+        self.entries.push_back(Entry::Publish {
+            wire,
+            packet_id,
+            first,
+        });
+    }
+
+    /// Adds all packets of a run.
+    #[inline]
+    pub fn push_run(&mut self, run: Rc<Run>) {
+        self.publish_bytes += run.bytes().len();
+        self.entries.push_back(Entry::Run { run, next: 0 });
     }
 
     /// Adds another packet. Runs of them are one entry.
@@ -80,16 +108,29 @@ impl Output {
         }
     }
 
-    /// Takes out the oldest PUBLISH that holds no packet id. O(entries before it).
-    pub fn drop_oldest(&mut self) -> Option<Outgoing> {
-        let index = self.entries.iter().position(
-            |entry| matches!(entry, Entry::Publish(outgoing) if outgoing.packet_id.is_none()),
-        )?;
-        match self.entries.remove(index)? {
-            Entry::Publish(outgoing) => {
-                self.publish_bytes -= outgoing.wire.encoded.wire_len();
-                Some(outgoing)
+    /// Takes out the oldest PUBLISH that holds no packet id; returns its topic. O(entries before
+    /// it).
+    pub fn drop_oldest(&mut self) -> Option<Box<str>> {
+        let droppable = |entry: &Entry| match entry {
+            Entry::Publish { packet_id, .. } => packet_id.is_none(),
+            Entry::Run { .. } => true,
+            Entry::Control(_) => false,
+        };
+        let index = self.entries.iter().position(droppable)?;
+        if let Some(Entry::Run { run, next }) = self.entries.get_mut(index) {
+            let at = *next as usize;
+            self.publish_bytes -= run.start(at + 1) - run.start(at);
+            *next += 1;
+            if at + 1 < run.len() {
+                return Some(run.topic().into());
             }
+        }
+        match self.entries.remove(index)? {
+            Entry::Publish { wire, .. } => {
+                self.publish_bytes -= wire.encoded.wire_len();
+                Some(wire.encoded.topic().into())
+            }
+            Entry::Run { run, .. } => Some(run.topic().into()),
             Entry::Control(_) => None,
         }
     }
@@ -112,17 +153,22 @@ impl Output {
                 break;
             }
             match entry {
-                Entry::Publish(outgoing) => {
-                    if outgoing.is_expired(now) {
-                        batch.expired.push((batch.ends.len(), outgoing.packet_id));
+                Entry::Publish {
+                    wire,
+                    packet_id,
+                    first,
+                } => {
+                    if wire.is_expired(now, *first) {
+                        batch.expired.push((batch.ends.len(), *packet_id));
                     } else {
                         let form = aliases.as_deref_mut().map_or(TopicForm::Plain, |aliases| {
-                            let encoded = &outgoing.wire.encoded;
+                            let encoded = &wire.encoded;
                             aliases.form(encoded.topic(), encoded.wire_len())
                         });
-                        batch.append_publish(now, outgoing, form);
+                        batch.append_publish(now, wire, (*first, *packet_id), form);
                     }
                 }
+                Entry::Run { run, next } => batch.append_run(run, *next as usize),
                 Entry::Control(len) => {
                     let end = control_at + *len as usize;
                     let cut = first.len();
@@ -171,33 +217,55 @@ impl Output {
             return Flush::Blocked;
         }
         self.remnant = Remnant::default();
-        let whole = batch.ends.partition_point(|end| *end <= written);
         let kept_until = if batch.once_only {
             self.forget(batch.ends.len());
             batch.len()
         } else {
-            let begun = batch.ends.get(whole).is_some_and(|_| {
-                written
-                    > whole
-                        .checked_sub(1)
-                        .map_or(batch.remnant_len, |i| batch.ends[i])
-            });
-            self.forget(whole + usize::from(begun));
-            if begun { batch.ends[whole] } else { written }
+            let whole = batch.ends.partition_point(|end| *end <= written);
+            let before = whole.checked_sub(1);
+            let start = before.map_or(batch.remnant_len, |before| batch.ends[before]);
+            self.forget(whole);
+            match batch.ends.get(whole) {
+                Some(end) if written > start => start + self.begin(written - start, end - start),
+                _ => written,
+            }
         };
         batch.keep(written..kept_until, &mut self.remnant);
         Flush::Blocked
+    }
+
+    /// Takes the packet of the first entry that was begun out of the queue, with those before it:
+    /// `written` bytes of the entry's `len` went. Returns where in the entry that packet ends.
+    fn begin(&mut self, written: usize, len: usize) -> usize {
+        let Some(Entry::Run { run, next }) = self.entries.front_mut() else {
+            self.forget(1);
+            return len;
+        };
+        let from = run.start(*next as usize);
+        let whole = run.whole_until(from + written);
+        let is_begun = run.start(whole) < from + written;
+        let taken = whole + usize::from(is_begun);
+        let end = run.start(taken);
+        if taken < run.len() {
+            self.publish_bytes -= end - from;
+            // No more than there are packets, which are counted in 32 bits.
+            *next = taken as u32;
+        } else {
+            self.forget(1);
+        }
+        end - from
     }
 
     /// Drops everything that was not begun, control packets too: what follows is a farewell. The
     /// rest of a packet that was begun stays, so that the stream stays whole. Returns how many
     /// messages are lost by that: those without a packet id.
     pub fn abandon(&mut self) -> usize {
-        let is_lost = |entry: &&Entry| match entry {
-            Entry::Publish(outgoing) => outgoing.packet_id.is_none(),
-            Entry::Control(_) => false,
+        let lost = |entry: &Entry| match entry {
+            Entry::Publish { packet_id, .. } => usize::from(packet_id.is_none()),
+            Entry::Run { run, next } => run.len() - *next as usize,
+            Entry::Control(_) => 0,
         };
-        let lost = self.entries.iter().filter(is_lost).count();
+        let lost = self.entries.iter().map(lost).sum();
         self.entries.clear();
         self.control.clear();
         self.publish_bytes = 0;
@@ -208,8 +276,9 @@ impl Output {
         let mut control = 0;
         for entry in self.entries.drain(..entries) {
             match entry {
-                Entry::Publish(outgoing) => {
-                    self.publish_bytes -= outgoing.wire.encoded.wire_len();
+                Entry::Publish { wire, .. } => self.publish_bytes -= wire.encoded.wire_len(),
+                Entry::Run { run, next } => {
+                    self.publish_bytes -= run.bytes().len() - run.start(next as usize);
                 }
                 Entry::Control(len) => control += len as usize,
             }

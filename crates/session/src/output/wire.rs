@@ -24,6 +24,14 @@ impl Wire {
     pub fn expiry_secs(&self, now: Tick) -> Option<u32> {
         expiry_secs(self.expires_at, now)
     }
+
+    /// Whether the message expired before its delivery, by a packet with this first byte, began
+    /// [MQTT-3.3.2-5]. The delivery of one that is sent again has begun, and goes on
+    /// [MQTT-4.4.0-1].
+    pub(super) fn is_expired(&self, now: Tick, first: u8) -> bool {
+        const DUP: u8 = 1 << 3;
+        self.expires_at <= now && first & DUP == 0
+    }
 }
 
 /// One PUBLISH for one subscriber: shared bytes and what differs.
@@ -33,7 +41,12 @@ pub struct Outgoing {
     pub wire: Rc<Wire>,
     /// The packet identifier, above QoS 0. A message that holds one is never dropped.
     pub packet_id: Option<PacketId>,
-    first: u8,
+    pub(super) first: u8,
+}
+
+/// Whether the first byte of a PUBLISH has the RETAIN flag.
+pub(super) const fn is_retained(first: u8) -> bool {
+    first & 1 != 0
 }
 
 impl Outgoing {
@@ -51,25 +64,5 @@ impl Outgoing {
             packet_id,
             first: first_byte(qos, retain, dup),
         }
-    }
-
-    /// Whether it is sent with the RETAIN flag.
-    #[must_use]
-    pub const fn is_retained(&self) -> bool {
-        self.first & 1 != 0
-    }
-
-    /// The first byte of the packet: type and flags.
-    #[must_use]
-    pub const fn first(&self) -> u8 {
-        self.first
-    }
-
-    /// Whether the message expired before its delivery began [MQTT-3.3.2-5]. The delivery of one
-    /// that is sent again has begun, and goes on [MQTT-4.4.0-1].
-    #[must_use]
-    pub fn is_expired(&self, now: Tick) -> bool {
-        const DUP: u8 = 1 << 3;
-        self.wire.expires_at <= now && self.first & DUP == 0
     }
 }

@@ -1,0 +1,219 @@
+//! Several messages at once.
+//!
+//! Who publishes faster than the shard turns leaves a burst of messages in one read. Those of QoS 0
+//! to one topic are matched together, and a subscriber that is to get all of them gets them as one
+//! entry in its queue: what a delivery costs is then little more than the copying of its bytes.
+
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_mqtt::{QoS, Version};
+use stentor_session::{Message, Run, Tick};
+
+use crate::deliver::Terms;
+use crate::hub::Hub;
+use crate::key::SessionKey;
+use crate::route::{Counter, Parcel, encode_wire};
+use crate::sessions::Link;
+
+/// A burst is cut when its messages cost this much: it is encoded as a whole and stays in memory
+/// until the last subscriber has got it.
+const BURST_BYTES_MAX: usize = 128 * 1024;
+
+/// Who handed a message to this shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Its publisher, whose session is here: other shards have to hear of it.
+    Client,
+    /// The shard of its publisher.
+    Mesh,
+}
+
+/// Messages of one publisher to one topic that were taken but not routed. Empty between the calls
+/// of a shard.
+#[derive(Debug)]
+pub(crate) struct Burst {
+    messages: Vec<Arc<Message>>,
+    /// What they cost together.
+    bytes: usize,
+    source: Source,
+}
+
+impl Default for Burst {
+    fn default() -> Self {
+        Self {
+            messages: Vec::new(),
+            bytes: 0,
+            source: Source::Client,
+        }
+    }
+}
+
+/// Whether nothing in a message but its bytes matters to its subscribers.
+fn is_plain(message: &Message) -> bool {
+    message.qos == QoS::AtMostOnce && !message.retain && message.expires_at == Tick::NEVER
+}
+
+impl Burst {
+    fn goes_with(&self, message: &Message, source: Source) -> bool {
+        let Some(last) = self.messages.last() else {
+            return true;
+        };
+        is_plain(message)
+            && self.source == source
+            && self.bytes + message.cost() <= BURST_BYTES_MAX
+            && last.publisher == message.publisher
+            && last.zone == message.zone
+            && last.topic() == message.topic()
+    }
+}
+
+impl Hub {
+    /// Routes a message, together with those before and after it where that makes no difference:
+    /// until [`Hub::settle`] at the latest.
+    pub(crate) fn route_soon(&mut self, now: Tick, message: Arc<Message>, source: Source) {
+        if !self.burst.goes_with(&message, source) {
+            self.settle(now);
+        }
+        let is_plain = is_plain(&message);
+        self.burst.bytes += message.cost();
+        self.burst.source = source;
+        self.burst.messages.push(message);
+        if !is_plain {
+            self.settle(now);
+        }
+    }
+
+    /// Routes what waits for more of its kind. To be called after the last of several
+    /// [`Hub::apply`]; all other calls do it by themselves.
+    pub fn settle(&mut self, now: Tick) {
+        if self.burst.messages.is_empty() {
+            return;
+        }
+        let mut messages = core::mem::take(&mut self.burst.messages);
+        self.burst.bytes = 0;
+        match self.burst.source {
+            Source::Client => self.route(now, &messages),
+            Source::Mesh => self.route_here(now, &messages),
+        }
+        messages.clear();
+        self.burst.messages = messages;
+        self.close_overrun(now);
+    }
+}
+
+/// Messages on their way to the same subscribers: usually one, or a burst.
+pub(crate) struct Shipment<'m> {
+    messages: &'m [Arc<Message>],
+    parcels: Parcels<'m>,
+    /// All of them in one, by version 3.x or 5.0.
+    runs: [Option<Rc<Run>>; 2],
+    payload_bytes: u64,
+}
+
+/// The messages of a shipment one by one.
+enum Parcels<'m> {
+    One(Parcel<'m>),
+    /// Made when the first subscriber needs them.
+    Many(Vec<Parcel<'m>>),
+}
+
+impl<'m> Shipment<'m> {
+    /// All `messages` are of one publisher to one topic; none, or several plain ones, if it is
+    /// not one.
+    pub(crate) fn new(messages: &'m [Arc<Message>]) -> Self {
+        let parcels = match messages {
+            [message] => Parcels::One(Parcel::new(message)),
+            _ => Parcels::Many(Vec::new()),
+        };
+        let payload = |message: &Arc<Message>| message.payload().len() as u64;
+        Self {
+            messages,
+            parcels,
+            runs: Default::default(),
+            payload_bytes: messages.iter().map(payload).sum(),
+        }
+    }
+
+    /// The first of them, to tell what is the same for all.
+    pub(crate) fn first(&self) -> Option<&'m Arc<Message>> {
+        self.messages.first()
+    }
+
+    /// All in one; `None` if one of them is too large for a packet.
+    fn run(&mut self, version: Version) -> Option<&Rc<Run>> {
+        let slot = &mut self.runs[usize::from(version.is_v5())];
+        if slot.is_none() {
+            let first = self.messages.first()?;
+            let mut run = Run::new(first.topic(), first.received_at);
+            for message in self.messages {
+                if !run.push(&encode_wire(message, version, false, &[])?) {
+                    return None;
+                }
+            }
+            *slot = Some(Rc::new(run));
+        }
+        slot.as_ref()
+    }
+}
+
+impl Counter<'_> {
+    /// Gives all messages of a shipment to the session in `slot`.
+    #[inline]
+    pub(crate) fn hand_over_all(&mut self, shipment: &mut Shipment<'_>, slot: u32, terms: &Terms) {
+        match &mut shipment.parcels {
+            Parcels::One(parcel) => return self.hand_over(parcel, slot, terms),
+            Parcels::Many(_) => {}
+        }
+        if self.hand_over_run(shipment, slot, terms) {
+            return;
+        }
+        if let Parcels::Many(parcels) = &mut shipment.parcels {
+            if parcels.is_empty() {
+                parcels.extend(shipment.messages.iter().map(Parcel::new));
+            }
+            for parcel in parcels {
+                self.hand_over(parcel, slot, terms);
+            }
+        }
+    }
+
+    /// The same as one entry of its queue; `false`, and nothing done, if each message has to be
+    /// looked at.
+    #[inline]
+    fn hand_over_run(&mut self, shipment: &mut Shipment<'_>, slot: u32, terms: &Terms) -> bool {
+        let Some(session) = self.sessions.at_mut(slot) else {
+            return true;
+        };
+        let key = SessionKey {
+            slot,
+            generation: session.generation,
+        };
+        let Link::Live(live) = &mut session.link else {
+            return false;
+        };
+        let aliases = |extras: &crate::sessions::Extras| extras.sent_aliases.is_some();
+        if terms.qos != QoS::AtMostOnce
+            || terms.retain
+            || !terms.ids.is_empty()
+            || live.extras.as_deref().is_some_and(aliases)
+        {
+            return false;
+        }
+        let count = shipment.messages.len() as u64;
+        let payload_bytes = shipment.payload_bytes;
+        let Some(run) = shipment.run(live.version) else {
+            return false;
+        };
+        if run.packet_bytes() > live.packet_bytes_max as usize
+            || live.queued_bytes() + run.bytes().len() > self.settings.queue_bytes_max
+        {
+            return false;
+        }
+        self.stats.publishes_sent += count;
+        self.stats.publish_bytes_sent += payload_bytes;
+        self.outbox.run(key, live, Rc::clone(run));
+        true
+    }
+}
