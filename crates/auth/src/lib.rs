@@ -14,7 +14,7 @@ mod list;
 mod login;
 pub mod model;
 mod pool;
-mod rights;
+pub mod rights;
 pub mod store;
 
 pub use list::{User, UserList, UserListError};
@@ -22,4 +22,3 @@ pub use login::{
     Answer, Authenticator, Begun, Decision, Exchange, LoginRequest, Method, Refusal, Secret,
 };
 pub use pool::{Pool, PoolOptions};
-pub use rights::{Admin, Member};

@@ -11,9 +11,9 @@ use stentor_hub::{Identity, Rights};
 use stentor_session::Tick;
 use stentor_topic::Zone;
 
-use crate::{
-    Admin, Answer, Authenticator, Begun, Decision, Exchange, LoginRequest, Member, Pool, Refusal,
-};
+use crate::model::{ADMIN, ANONYMOUS, MEMBER, initial_roles};
+use crate::rights::{Book, Login};
+use crate::{Answer, Authenticator, Begun, Decision, Exchange, LoginRequest, Pool, Refusal};
 
 /// The zone of login names without `/`.
 const DEFAULT_ZONE: &str = "default";
@@ -73,7 +73,18 @@ pub struct UserList {
     entries: RwLock<Entries>,
     zones: Zones,
     anonymous: Arc<Identity>,
+    book: Book,
     pool: Pool,
+}
+
+/// The rights of one of the roles that exist from the start. They ask for no client id.
+fn rights(book: &Book, role: &str, zone: &str, user: Option<&str>) -> Arc<dyn Rights> {
+    let login = Login {
+        user: user.map(Into::into),
+        client_id: None,
+        zone: zone.into(),
+    };
+    book.holder(&[role.into()], login)
 }
 
 #[derive(Default)]
@@ -123,16 +134,18 @@ impl UserList {
     /// # Errors
     /// When a hash is no argon2 hash.
     pub fn new(users: &[User], pool: Pool) -> Result<Self, UserListError> {
+        let book = Book::new(initial_roles().into_iter().map(Arc::new), None);
         let identity = Identity {
             user: None,
             zone: Zone::DEFAULT,
-            rights: Arc::new(Member),
+            rights: rights(&book, ANONYMOUS, DEFAULT_ZONE, None),
             expires_at: Tick::NEVER,
         };
         let list = Self {
             entries: RwLock::default(),
             zones: Zones::default(),
             anonymous: Arc::new(identity),
+            book,
             pool,
         };
         list.replace(users)?;
@@ -149,15 +162,11 @@ impl UserList {
             let full_name = format!("{}/{}", user.zone, user.name);
             PasswordHash::new(&user.password_hash)
                 .map_err(|_| UserListError::Hash(full_name.clone()))?;
-            let rights: Arc<dyn Rights> = if user.admin {
-                Arc::new(Admin)
-            } else {
-                Arc::new(Member)
-            };
+            let role = if user.admin { ADMIN } else { MEMBER };
             let identity = Arc::new(Identity {
                 user: Some(user.name.as_str().into()),
                 zone: self.zones.number(&user.zone),
-                rights,
+                rights: rights(&self.book, role, &user.zone, Some(&user.name)),
                 expires_at: Tick::NEVER,
             });
             let hash = user.password_hash.clone();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use stentor_hub::{
-    Hub, Identity, InterestTable, LinkId, Rights, SessionKey, Settings, ShardId, Shared,
+    Access, Hub, Identity, InterestTable, LinkId, Rights, SessionKey, Settings, ShardId, Shared,
 };
 use stentor_mqtt::{
     Connect, Packet, PacketId, Properties, Publish, QoS, Subscribe, SubscribeFilterBuf,
@@ -24,7 +24,11 @@ impl Rights for Everything {
     fn may_publish(&self, _: &str) -> bool {
         true
     }
-    fn may_subscribe(&self, _: &str) -> bool {
+    fn may_subscribe(&self, _: &str) -> Access {
+        Access::All
+    }
+
+    fn may_receive(&self, _: &str) -> bool {
         true
     }
 }

@@ -155,6 +155,7 @@ impl Hub {
             return;
         };
         let name = method.name.clone();
+        let mut renewed = None;
         let (reason, data) = match decision {
             Authenticated::Refused(reason) => return self.close(now, key, reason),
             Authenticated::Accepted(identity, _) if !is_same(&session.identity, &identity) => {
@@ -166,7 +167,7 @@ impl Hub {
             }
             Authenticated::Accepted(identity, data) => {
                 method.turn = Turn::Nobody;
-                session.identity = identity;
+                renewed = Some(identity);
                 (ReasonCode::Success, data)
             }
         };
@@ -184,7 +185,11 @@ impl Hub {
             // Without the data the client cannot go on.
             return self.close(now, key, CloseReason::Limit(Limit::PacketBytes));
         }
-        if reason == ReasonCode::Success {
+        if let Some(identity) = renewed {
+            self.adopt(now, key, identity);
+        }
+        let session = self.sessions.get_mut(key);
+        if let (ReasonCode::Success, Some(session)) = (reason, session) {
             // The timer of the earlier end is one of an earlier epoch from now on.
             session.epoch = session.epoch.wrapping_add(1);
             self.watch(now, key);

@@ -193,10 +193,12 @@ impl Counter<'_> {
         let Link::Live(live) = &mut session.link else {
             return false;
         };
+        let is_filtered = session.filtered > 0;
         let aliases = |extras: &crate::sessions::Extras| extras.sent_aliases.is_some();
         if terms.qos != QoS::AtMostOnce
             || terms.retain
             || !terms.ids.is_empty()
+            || is_filtered
             || live.extras.as_deref().is_some_and(aliases)
         {
             return false;

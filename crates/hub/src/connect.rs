@@ -76,8 +76,8 @@ impl Hub {
             version: request.version,
             session_present,
         });
+        self.adopt(now, key, identity);
         if let Some(session) = self.sessions.get_mut(key) {
-            session.identity = identity;
             session.will = request.will.take();
             session.attach(live);
         }

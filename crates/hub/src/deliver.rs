@@ -79,6 +79,10 @@ impl Counter<'_> {
         let Some(session) = self.sessions.at_mut(slot) else {
             return;
         };
+        if !session.may_receive(parcel.message.topic()) {
+            self.stats.publishes_withheld += 1;
+            return;
+        }
         let key = SessionKey {
             slot,
             generation: session.generation,

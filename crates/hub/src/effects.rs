@@ -10,7 +10,7 @@ use stentor_topic::Zone;
 
 use crate::authenticate::Authentication;
 use crate::key::{LinkId, SessionKey, ShardId};
-use crate::share::ShareName;
+use crate::share::{Search, ShareName};
 
 /// Everything that calls to the hub have asked for since it was last emptied. The shard drains
 /// `mesh` and `lanes` after each call, the rest at the end of its turn.
@@ -53,8 +53,8 @@ pub enum MeshItem {
         name: Arc<ShareName>,
         /// The message.
         message: Arc<Message>,
-        /// How many shards may still pass it on when its member has left.
-        hops: u8,
+        /// Where a member was looked for already.
+        search: Search,
     },
 }
 

@@ -129,10 +129,10 @@ impl Hub {
             MeshItem::Share {
                 name,
                 message,
-                hops,
+                search,
             } => {
                 self.settle(now);
-                self.deliver_shared_here(now, &name, &message, hops);
+                self.deliver_shared_here(now, &name, &message, search);
             }
         }
         self.close_overrun(now);

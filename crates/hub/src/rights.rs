@@ -6,12 +6,38 @@ use core::fmt;
 use stentor_session::Tick;
 use stentor_topic::Zone;
 
-/// Rights compiled for one login. Asked for every publish: no allocation, no lock.
+/// Rights compiled for one login. They never change: a login whose rights change gets others.
 pub trait Rights: Send + Sync {
-    /// Whether `topic` may be published to.
+    /// Whether `topic` may be published to. Asked for every publish: no allocation, no lock.
     fn may_publish(&self, topic: &str) -> bool;
-    /// Whether `filter` may be subscribed to; without `$share/<group>/`.
-    fn may_subscribe(&self, filter: &str) -> bool;
+    /// How much of what `filter` matches may be received; without `$share/<group>/`.
+    fn may_subscribe(&self, filter: &str) -> Access;
+    /// Whether the messages of `topic` may be received. Asked for each delivery to a session with
+    /// a subscription that is not permitted in full: no allocation, no lock.
+    fn may_receive(&self, topic: &str) -> bool;
+}
+
+/// How much of what a filter matches somebody may receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Every topic that it matches.
+    All,
+    /// Some of the topics.
+    Part,
+    /// None of them.
+    Nothing,
+}
+
+impl Access {
+    /// A word for people and for machines.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Part => "part",
+            Self::Nothing => "nothing",
+        }
+    }
 }
 
 /// An authenticated client.

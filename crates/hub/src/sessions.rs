@@ -31,6 +31,9 @@ pub(crate) struct Session {
     expiry_secs: u32,
     /// Bytes of the filters that it subscribes to, as it wrote them.
     pub(crate) filter_bytes: u32,
+    /// Subscriptions of which the rights permit a part or nothing: while there are any, each
+    /// delivery is checked.
+    pub(crate) filtered: u32,
     pub(crate) link: Link,
     pub(crate) subscriptions: SmallVec<[SubscriptionRef; 2]>,
     pub(crate) outbound: Option<Box<Outbound>>,
@@ -141,6 +144,7 @@ impl Session {
             client_id: client_id.into(),
             expiry_secs,
             filter_bytes: 0,
+            filtered: 0,
             link: Link::Away(away),
             subscriptions: SmallVec::new(),
             outbound: None,

@@ -30,6 +30,17 @@ impl SlowPolicy {
     }
 }
 
+/// What a subscription meets that is wider than its client's rights. One of which nothing is
+/// permitted is always refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WideSubscription {
+    /// It is accepted, and only what is permitted is delivered.
+    #[default]
+    Filter,
+    /// It is refused.
+    Refuse,
+}
+
 /// A policy for the topics that match a filter.
 #[derive(Clone, Debug)]
 pub struct TopicPolicy {
@@ -65,6 +76,8 @@ pub struct Settings {
     pub subscriptions_max: usize,
     /// Bytes of the topic filters of one client, as it wrote them.
     pub subscription_bytes_max: usize,
+    /// What a subscription meets that is wider than its client's rights.
+    pub wide_subscription: WideSubscription,
     /// Levels of a topic name or filter.
     pub topic_levels_max: usize,
     /// Bytes of a topic name or filter.
@@ -92,6 +105,7 @@ impl Default for Settings {
             sessions_max: u64::MAX,
             subscriptions_max: 100_000,
             subscription_bytes_max: 16 << 20,
+            wide_subscription: WideSubscription::Filter,
             topic_levels_max: 128,
             topic_bytes_max: usize::from(u16::MAX),
             session_expiry_max_secs: u32::MAX,

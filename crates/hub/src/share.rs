@@ -30,6 +30,22 @@ use crate::subscribe::SubscriptionRef;
 /// it travels cost one each.
 const HOPS_MAX: u8 = 8;
 
+/// How the search for a member of a shared subscription stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Search {
+    /// How many shards may still pass the message on when its member has left.
+    hops: u8,
+    /// A bit for each shard where no member may receive the message.
+    refused: u64,
+}
+
+impl Search {
+    const NEW: Self = Self {
+        hops: HOPS_MAX,
+        refused: 0,
+    };
+}
+
 /// Which shared subscription.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ShareName {
@@ -105,6 +121,12 @@ impl Shares {
         name.map_or(0, |name| name.text_len())
     }
 
+    /// What its members subscribed to.
+    pub(crate) fn filter(&self, slot: u32) -> &str {
+        let share = self.slots.get(slot as usize);
+        share.map_or("", |share| &share.name.filter)
+    }
+
     /// All of them, with the number of members on this shard.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&ShareName, usize)> {
         let shares = self.slots.iter();
@@ -122,31 +144,46 @@ impl Shares {
 
 impl Share {
     /// The shard whose turn it is, weighted by its members: those with a connection first, and
-    /// those without only for messages that can wait.
-    fn next_shard(&mut self, qos: QoS) -> Option<ShardId> {
-        let live: u32 = self.counts.iter().map(|count| count.live).sum();
-        let away: u32 = self.counts.iter().map(|count| count.away).sum();
+    /// those without only for messages that can wait. `refused` has a bit for each shard where no
+    /// member may receive the message.
+    fn next_shard(&mut self, qos: QoS, refused: u64) -> Option<ShardId> {
+        let counts = || {
+            let is_left = move |(shard, _): &(usize, &Count)| refused >> *shard & 1 == 0;
+            self.counts.iter().enumerate().filter(is_left)
+        };
+        let live: u32 = counts().map(|(_, count)| count.live).sum();
+        let away: u32 = counts().map(|(_, count)| count.away).sum();
         let (total, of): (u32, fn(&Count) -> u32) = match (live, away, qos) {
             (1.., _, _) => (live, |count| count.live),
             (0, 1.., QoS::AtLeastOnce | QoS::ExactlyOnce) => (away, |count| count.away),
             _ => return None,
         };
-        self.turn = self.turn.wrapping_add(1);
-        let mut place = self.turn % total;
-        for (shard, count) in self.counts.iter().enumerate() {
+        let turn = self.turn.wrapping_add(1);
+        let mut place = turn % total;
+        let mut chosen = None;
+        for (shard, count) in counts() {
             if place < of(count) {
-                return u8::try_from(shard).ok().map(ShardId);
+                chosen = u8::try_from(shard).ok().map(ShardId);
+                break;
             }
             place -= of(count);
         }
-        None
+        self.turn = turn;
+        chosen
     }
 
-    /// The member whose turn it is, those with a connection first.
-    fn next_member(&mut self, sessions: &Sessions) -> Option<(u32, Options)> {
+    /// The member whose turn it is, those with a connection first, of those that may receive
+    /// the topic.
+    fn next_member(&mut self, sessions: &Sessions, topic: &str) -> Option<(u32, Options)> {
         let len = self.members.len();
         let start = self.member_turn;
-        let turns = (0..len).map(|step| (start + step) % len);
+        let may_receive = |at: &usize| {
+            let session = sessions.at(self.members[*at].0);
+            session.is_some_and(|session| session.may_receive(topic))
+        };
+        let turns = (0..len)
+            .map(|step| (start + step) % len)
+            .filter(may_receive);
         let is_live = |slot: u32| {
             sessions
                 .at(slot)
@@ -190,6 +227,7 @@ impl Hub {
         slot
     }
 
+    /// Makes a session a member; returns whether it was none.
     pub(crate) fn join_share(
         &mut self,
         key: SessionKey,
@@ -197,7 +235,7 @@ impl Hub {
         group: &str,
         filter: &str,
         options: Options,
-    ) {
+    ) -> bool {
         let name = ShareName {
             zone,
             group: group.into(),
@@ -205,11 +243,12 @@ impl Hub {
         };
         let slot = self.open_share(&Arc::new(name));
         let Some(share) = self.shares.slots.get_mut(slot as usize) else {
-            return;
+            return false;
         };
         let subscription = SubscriptionRef::Share(slot);
         let Some(session) = self.sessions.get_mut(key) else {
-            return self.close_share_if_empty(slot);
+            self.close_share_if_empty(slot);
+            return false;
         };
         // Whichever list is shorter tells whether it is a member already.
         let is_known = share.members.len() <= session.subscriptions.len()
@@ -218,12 +257,13 @@ impl Hub {
         let is_member = |(member, _): &&mut (u32, Options)| *member == key.slot;
         if is_known && let Some((_, old)) = members.find(is_member) {
             *old = options;
-            return;
+            return false;
         }
         session.subscribed(subscription, share.name.text_len());
         share.members.push((key.slot, options));
         self.stats.subscriptions += 1;
         self.adjust_share(slot, |count| count.live += 1);
+        true
     }
 
     /// A session that is gone, or goes, leaves; `was_live` says as what it was counted.
@@ -315,45 +355,62 @@ impl Hub {
             return;
         };
         let name = Arc::clone(&share.name);
-        self.pass_on(now, &name, message, HOPS_MAX);
+        self.pass_on(now, &name, message, Search::NEW);
     }
 
-    fn pass_on(&mut self, now: Tick, name: &Arc<ShareName>, message: &Arc<Message>, hops: u8) {
+    fn pass_on(
+        &mut self,
+        now: Tick,
+        name: &Arc<ShareName>,
+        message: &Arc<Message>,
+        mut search: Search,
+    ) {
         let Some(slot) = self.shares.by_name.get(name) else {
             return;
         };
         let Some(share) = self.shares.slots.get_mut(*slot as usize) else {
             return;
         };
-        let (Some(shard), Some(hops)) = (share.next_shard(message.qos), hops.checked_sub(1)) else {
+        let shard = share.next_shard(message.qos, search.refused);
+        let (Some(shard), Some(hops)) = (shard, search.hops.checked_sub(1)) else {
+            if search.refused != 0 {
+                self.stats.publishes_withheld += 1;
+            }
             return;
         };
+        search.hops = hops;
         if shard == self.shard {
-            self.deliver_shared_here(now, name, message, hops);
+            self.deliver_shared_here(now, name, message, search);
         } else {
             let item = MeshItem::Share {
                 name: Arc::clone(name),
                 message: Arc::clone(message),
-                hops,
+                search,
             };
             self.effects.mesh.push((shard, item));
         }
     }
 
-    /// A message for one member here; picked again if the last one has left meanwhile.
+    /// A message for one member here; picked again elsewhere if the last one has left meanwhile,
+    /// or none may receive it.
     pub(crate) fn deliver_shared_here(
         &mut self,
         now: Tick,
         name: &Arc<ShareName>,
         message: &Arc<Message>,
-        hops: u8,
+        mut search: Search,
     ) {
         let share = self.shares.by_name.get(name).copied();
-        let share = share.and_then(|slot| self.shares.slots.get_mut(slot as usize));
-        let Some((share, (member, options))) =
-            share.and_then(|s| s.next_member(&self.sessions).map(|member| (s, member)))
-        else {
-            return self.pass_on(now, name, message, hops);
+        let Some(share) = share.and_then(|slot| self.shares.slots.get_mut(slot as usize)) else {
+            return self.pass_on(now, name, message, search);
+        };
+        let Some((member, options)) = share.next_member(&self.sessions, message.topic()) else {
+            if !share.members.is_empty() {
+                // Shards are counted once each, so this search ends as well.
+                search.refused |= 1 << self.shard.0;
+                search.hops = search.hops.saturating_add(1);
+            }
+            return self.pass_on(now, name, message, search);
         };
         let ids = [options.id()];
         let ids = if ids == [0] { &[][..] } else { &ids[..] };

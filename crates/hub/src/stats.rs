@@ -30,6 +30,8 @@ pub struct Stats {
     pub publish_bytes_sent: u64,
     /// Messages that a client should have had and did not get.
     pub publishes_dropped: u64,
+    /// Messages that matched a subscription but that its client may not receive.
+    pub publishes_withheld: u64,
     /// Publishes and subscribes refused by rights.
     pub denied: u64,
     /// Sessions that expired.

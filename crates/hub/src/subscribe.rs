@@ -118,7 +118,8 @@ impl Hub {
         let Some(session) = self.sessions.get(key) else {
             return refuse(ReasonCode::UnspecifiedError);
         };
-        if !session.identity.rights.may_subscribe(filter) {
+        let access = session.identity.rights.may_subscribe(filter);
+        if !self.is_accepted(access) {
             self.deny_subscribe(key, text);
             return refuse(ReasonCode::NotAuthorized);
         }
@@ -132,10 +133,15 @@ impl Hub {
         }
         let reason = granted_reason(granted.qos());
         if let Some(group) = share {
-            self.join_share(key, zone, group, filter, granted);
+            if self.join_share(key, zone, group, filter, granted) {
+                self.count_filtered(key, access);
+            }
             return refuse(reason);
         }
         let (id, is_new) = self.add_subscription(key, zone, filter, granted);
+        if is_new {
+            self.count_filtered(key, access);
+        }
         let wants_retained = match options.retain_handling {
             RetainHandling::Send => true,
             RetainHandling::SendIfNew => is_new,
@@ -250,13 +256,15 @@ impl Hub {
         let Some(found) = found.filter(|found| gone.insert(*found)) else {
             return ReasonCode::NoSubscriptionExisted;
         };
-        // What is left of a snapshot is not wanted any more.
-        if let SubscriptionRef::Filter(id) = found
-            && let Some(session) = self.sessions.get_mut(key)
-            && let Some(live) = session.live_mut()
-            && let Some(snapshots) = live.snapshots()
-        {
-            snapshots.cancel(id);
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.forget_filtered(filter);
+            // What is left of a snapshot is not wanted any more.
+            if let SubscriptionRef::Filter(id) = found
+                && let Some(live) = session.live_mut()
+                && let Some(snapshots) = live.snapshots()
+            {
+                snapshots.cancel(id);
+            }
         }
         self.drop_subscription(key, found, true);
         ReasonCode::Success
@@ -286,6 +294,14 @@ impl Hub {
         };
         if let Some(session) = self.sessions.get_mut(key) {
             session.unsubscribed(bytes);
+        }
+    }
+
+    /// The filter of a subscription, without the share group.
+    pub(crate) fn filter_of(&self, subscription: SubscriptionRef) -> &str {
+        match subscription {
+            SubscriptionRef::Filter(id) => self.index.filter(id).1,
+            SubscriptionRef::Share(slot) => self.shares.filter(slot),
         }
     }
 

@@ -119,7 +119,7 @@ fn a_client_authenticates_again() {
         (said_next.step, &*said_next.data),
         (Step::Continue, &b"three"[..])
     );
-    let ann = identity(Some("ann"), Tick::NEVER);
+    let ann = identity(Some("ann"), Tick::NEVER, &[]);
     decide(
         &mut world,
         client,
@@ -163,7 +163,7 @@ fn a_session_never_becomes_somebody_elses() {
         let mut world = World::new(1);
         let client = world.connect(Version::V5, "a", &options());
         send_auth(&mut world, client, ReasonCode::ReAuthenticate, METHOD, b"x");
-        let accepted = Authenticated::Accepted(identity(other, Tick::NEVER), None);
+        let accepted = Authenticated::Accepted(identity(other, Tick::NEVER, &[]), None);
         decide(&mut world, client, accepted);
         let refused = CloseReason::Denied(Denied::Right);
         assert_eq!(world.clients[client].closed, Some(refused));
@@ -263,7 +263,7 @@ fn a_connection_ends_when_its_token_does_unless_it_is_renewed() {
         assert_eq!(world.clients[client].closed, None);
         if renewed {
             send_auth(&mut world, client, ReasonCode::ReAuthenticate, METHOD, b"");
-            let ann = identity(Some("ann"), now.after_secs(30));
+            let ann = identity(Some("ann"), now.after_secs(30), &[]);
             decide(&mut world, client, Authenticated::Accepted(ann, None));
             world.pass_secs(6);
             world.send(client, &Packet::PingReq);
@@ -299,7 +299,7 @@ fn keep_alive_is_watched_beside_the_expiry() {
     };
     let client = world.connect(Version::V5, "a", &options);
     send_auth(&mut world, client, ReasonCode::ReAuthenticate, METHOD, b"");
-    let ann = identity(Some("ann"), world.now.after_secs(200));
+    let ann = identity(Some("ann"), world.now.after_secs(200), &[]);
     decide(&mut world, client, Authenticated::Accepted(ann, None));
     world.pass_secs(16);
     let closed = world.clients[client].closed;

@@ -328,6 +328,34 @@ impl Outbound {
         })
     }
 
+    /// Takes out what the session must not have any more: of the messages that wait, and of those
+    /// that are to be sent again. What was sent on this connection stays until it is acknowledged.
+    /// Returns what was taken out.
+    pub fn withdraw(&mut self, mut may_have: impl FnMut(&Message) -> bool) -> Vec<Delivery> {
+        let mut withdrawn = Vec::new();
+        let mut index = self.sent;
+        while let Some(entry) = self.in_flight.get(index) {
+            match &entry.awaits {
+                Awaits::Acknowledgement(delivery) | Awaits::Receipt(delivery)
+                    if !may_have(&delivery.message) =>
+                {
+                    withdrawn.push(delivery.clone());
+                    self.complete(index);
+                }
+                Awaits::Acknowledgement(_) | Awaits::Receipt(_) | Awaits::Completion => index += 1,
+            }
+        }
+        for delivery in core::mem::take(&mut self.waiting) {
+            if may_have(&delivery.message) {
+                self.waiting.push_back(delivery);
+            } else {
+                self.waiting_bytes -= delivery.message.cost();
+                withdrawn.push(delivery);
+            }
+        }
+        withdrawn
+    }
+
     /// Ends the session's debt. Returns the messages of shared subscriptions that another member
     /// should get: unacknowledged ones of QoS 1, and all that were not sent yet
     /// [MQTT-4.8.2-5].

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use stentor_hub::{
-    ControlItem, Event, Hub, Identity, InterestTable, LinkId, MeshItem, Retained, Rights,
+    Access, ControlItem, Event, Hub, Identity, InterestTable, LinkId, MeshItem, Retained, Rights,
     SessionKey, Settings, ShardId, Shared, home_shard,
 };
 use stentor_mqtt::{
@@ -21,15 +21,36 @@ use stentor_retained::{Bounds, MemoryStore};
 use stentor_session::{Batch, CloseReason, ConnectRequest, Flush, Remote, Tick};
 use stentor_topic::{TopicHasher, Zone};
 
-/// Everything is allowed but `secret/…`.
-pub struct TestRights;
+/// Everything is allowed but what begins so.
+pub struct TestRights(Vec<String>);
+
+impl TestRights {
+    pub fn denying(prefixes: &[&str]) -> Arc<dyn Rights> {
+        Arc::new(Self(prefixes.iter().map(ToString::to_string).collect()))
+    }
+
+    fn denies(&self, topic: &str) -> bool {
+        self.0.iter().any(|prefix| topic.starts_with(prefix))
+    }
+}
 
 impl Rights for TestRights {
     fn may_publish(&self, topic: &str) -> bool {
-        !topic.starts_with("secret/")
+        !self.denies(topic)
     }
-    fn may_subscribe(&self, filter: &str) -> bool {
-        !filter.starts_with("secret/")
+    fn may_subscribe(&self, filter: &str) -> Access {
+        let literal = stentor_topic::literal_prefix(filter);
+        let reaches = |prefix: &String| prefix.starts_with(literal);
+        if self.denies(filter) {
+            Access::Nothing
+        } else if literal != filter && self.0.iter().any(reaches) {
+            Access::Part
+        } else {
+            Access::All
+        }
+    }
+    fn may_receive(&self, topic: &str) -> bool {
+        !self.denies(topic)
     }
 }
 
@@ -91,6 +112,8 @@ pub struct ConnectOptions<'a> {
     /// The enhanced authentication method that let the client in.
     pub method: Option<&'a str>,
     pub expires_at: Tick,
+    /// The beginnings of topics that it may neither publish nor receive.
+    pub denied: &'a [&'a str],
 }
 
 impl Default for ConnectOptions<'_> {
@@ -110,6 +133,7 @@ impl Default for ConnectOptions<'_> {
             bridge: false,
             method: None,
             expires_at: Tick::NEVER,
+            denied: &["secret/"],
         }
     }
 }
@@ -551,17 +575,17 @@ impl World {
     }
 }
 
-/// What a client asks for, and who it is.
 /// Somebody with the test's rights.
-pub fn identity(user: Option<&str>, expires_at: Tick) -> Arc<Identity> {
+pub fn identity(user: Option<&str>, expires_at: Tick, denied: &[&str]) -> Arc<Identity> {
     Arc::new(Identity {
         user: user.map(Arc::from),
         zone: Zone(0),
-        rights: Arc::new(TestRights),
+        rights: TestRights::denying(denied),
         expires_at,
     })
 }
 
+/// What a client asks for, and who it is.
 fn request(
     version: Version,
     id: &str,
@@ -610,7 +634,8 @@ fn request(
         password: None,
         properties: properties.as_properties(),
     });
-    (request, identity(options.user, options.expires_at))
+    let identity = identity(options.user, options.expires_at, options.denied);
+    (request, identity)
 }
 
 impl Client {

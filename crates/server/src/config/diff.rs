@@ -93,6 +93,7 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
     for &(from, to) in &users.kept {
         old.users[from].changes(&new.users[to], &old.users[from].name, changes);
     }
+    old.auth.changes(&new.auth, "", changes);
     old.limits.changes(&new.limits, "", changes);
     policies(&old.policies, &new.policies, changes);
     old.retained.changes(&new.retained, "", changes);

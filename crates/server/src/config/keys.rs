@@ -76,6 +76,16 @@ choice! {
     }
 }
 
+choice! {
+    /// What happens to a subscription that is wider than its client's rights.
+    Subscribing {
+        /// It is accepted, and delivers what the client may receive.
+        Filtered = "filtered",
+        /// It is refused with 0x87.
+        Strict = "strict",
+    }
+}
+
 section! {
     /// The server as a whole.
     General = "", repeated: false;
@@ -168,6 +178,16 @@ section! {
 }
 
 section! {
+    /// Who may do what.
+    Auth = "auth", repeated: false;
+
+    /// What happens to a subscription of which the client may receive only a part: `filtered`
+    /// accepts it and delivers that part, `strict` refuses it. One of which the client may receive
+    /// nothing is always refused.
+    subscribe: Subscribing = Kind::Choice(Subscribing::NAMES), Default("filtered"), Live;
+}
+
+section! {
     /// The last messages that late subscribers get.
     Retained = "retained", repeated: false;
 
@@ -253,6 +273,7 @@ pub const SECTIONS: &[Section] = &[
     Listener::SECTION,
     Tls::SECTION,
     User::SECTION,
+    Auth::SECTION,
     Limits::SECTION,
     Policy::SECTION,
     Retained::SECTION,

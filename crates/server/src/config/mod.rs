@@ -35,8 +35,8 @@ use std::path::{Path, PathBuf};
 pub use diff::{Change, Diff, diff};
 pub use generate::{reference, sample};
 pub use keys::{
-    Format, General, Level, Limits, Listener, Log, Overflow, Policy, Retained, SECTIONS, Sys, Tls,
-    User, find_key, keys,
+    Auth, Format, General, Level, Limits, Listener, Log, Overflow, Policy, Retained, SECTIONS,
+    Subscribing, Sys, Tls, User, find_key, keys,
 };
 pub use kind::Kind;
 pub use problem::{ConfigError, Origin, Problem};
@@ -62,6 +62,8 @@ pub struct Config {
     pub tls: Tls,
     /// The entries of `user`.
     pub users: Vec<User>,
+    /// The section `auth`.
+    pub auth: Auth,
     /// The section `limits`.
     pub limits: Limits,
     /// The entries of `policy`; the first that matches a topic decides.
@@ -140,6 +142,7 @@ impl Config {
             listeners: givens.read_all(&Listener::SECTION, Listener::read),
             tls: givens.read_one(&Tls::SECTION, Tls::read),
             users: givens.read_all(&User::SECTION, User::read),
+            auth: givens.read_one(&Auth::SECTION, Auth::read),
             limits: givens.read_one(&Limits::SECTION, Limits::read),
             policies: givens.read_all(&Policy::SECTION, Policy::read),
             retained: givens.read_one(&Retained::SECTION, Retained::read),

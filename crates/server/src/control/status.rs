@@ -123,6 +123,7 @@ fn figures(report: &ShardReport) -> Value {
         "messages_out": stats.publishes_sent,
         "messages_out_bytes": stats.publish_bytes_sent,
         "messages_dropped": stats.publishes_dropped,
+        "messages_withheld": stats.publishes_withheld,
         "denied": stats.denied,
         "sessions_expired": stats.expired,
         "bugs": stats.bugs,

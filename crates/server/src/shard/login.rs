@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use stentor_auth::{Admin, Answer, Begun, Decision, LoginRequest, Method, Refusal, Secret};
+use stentor_auth::rights::Unrestricted;
+use stentor_auth::{Answer, Begun, Decision, LoginRequest, Method, Refusal, Secret};
 use stentor_hub::{Identity, LinkId, home_shard};
 use stentor_mqtt::{ConnAck, Packet, Property, PropertyBuf, ReasonCode, Version, encode};
 use stentor_session::{
@@ -57,7 +58,7 @@ impl Shard {
             }
             Entrance::Administrator => {
                 let user = Some("admin".into());
-                let rights = Arc::new(Admin);
+                let rights = Arc::new(Unrestricted);
                 self.enter(
                     index,
                     request,

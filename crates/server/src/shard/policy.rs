@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor_hub::{Settings, SlowPolicy, TopicPolicy};
+use stentor_hub::{Settings, SlowPolicy, TopicPolicy, WideSubscription};
 
-use crate::config::{Config, Overflow};
+use crate::config::{Config, Overflow, Subscribing};
 use crate::listener::Port;
 
 /// CONNECT is no larger than this, whatever other packets may be: who has not logged in yet gets
@@ -73,6 +73,10 @@ fn hub_settings(config: &Config) -> Settings {
         subscription_bytes_max: usize::try_from(limits.subscription_bytes_per_client)
             .unwrap_or(usize::MAX),
         subscriptions_max: limits.subscriptions_per_client as usize,
+        wide_subscription: match config.auth.subscribe {
+            Subscribing::Filtered => WideSubscription::Filter,
+            Subscribing::Strict => WideSubscription::Refuse,
+        },
         topic_levels_max: usize::from(limits.topic_levels),
         topic_bytes_max: usize::from(limits.topic_bytes),
         // The configuration keeps "never" apart from the longest finite time.

@@ -92,6 +92,7 @@ fn add_stats(sum: &mut ShardReport, report: &ShardReport) {
     sum.publishes_sent += more.publishes_sent;
     sum.publish_bytes_sent += more.publish_bytes_sent;
     sum.publishes_dropped += more.publishes_dropped;
+    sum.publishes_withheld += more.publishes_withheld;
     sum.denied += more.denied;
     sum.expired += more.expired;
     sum.bugs += more.bugs;

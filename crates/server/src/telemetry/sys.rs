@@ -90,6 +90,7 @@ impl SysTopics {
             ("publish/messages/received", stats.publishes_received),
             ("publish/messages/sent", stats.publishes_sent),
             ("publish/messages/dropped", stats.publishes_dropped),
+            ("publish/messages/withheld", stats.publishes_withheld),
             ("publish/bytes/received", stats.publish_bytes_received),
             ("publish/bytes/sent", stats.publish_bytes_sent),
             ("bytes/received", sum.bytes_received),

@@ -1,0 +1,195 @@
+//! What the roles of somebody allow together.
+
+use std::sync::Arc;
+
+use stentor_hub::{Access, Rights};
+
+use super::exact::{expand, intersect, is_covered};
+use super::powers::Powers;
+use super::tree::{Relation, Tree};
+use super::who::{Placeholder, Who};
+use crate::model::{Quotas, Role};
+
+/// A role, compiled once for all who have it.
+#[derive(Debug)]
+pub(super) struct CompiledRole {
+    pub(super) role: Arc<Role>,
+    tree: Tree,
+}
+
+impl CompiledRole {
+    pub(super) fn new(role: Arc<Role>) -> Self {
+        let tree = Tree::new(&role.rules);
+        Self { role, tree }
+    }
+}
+
+/// A list of compiled roles, shared by everybody who has just these.
+#[derive(Debug)]
+pub struct Grant {
+    pub(super) roles: Box<[Arc<CompiledRole>]>,
+    quotas: Quotas,
+    depth: usize,
+    uses: Uses,
+}
+
+/// Which names the roles ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Uses {
+    pub(super) user: bool,
+    pub(super) client: bool,
+    pub(super) zone: bool,
+}
+
+impl Grant {
+    pub(super) fn new(roles: impl IntoIterator<Item = Arc<CompiledRole>>) -> Self {
+        let roles: Box<[_]> = roles.into_iter().collect();
+        let quotas = roles.iter().fold(Quotas::default(), |sum, compiled| {
+            sum.join(compiled.role.quotas)
+        });
+        let depth = roles.iter().map(|compiled| compiled.tree.depth()).max();
+        let uses = |name| roles.iter().any(|compiled| compiled.tree.uses(name));
+        let uses = Uses {
+            user: uses(Placeholder::User),
+            client: uses(Placeholder::Client),
+            zone: uses(Placeholder::Zone),
+        };
+        Self {
+            roles,
+            quotas,
+            depth: depth.unwrap_or(0),
+            uses,
+        }
+    }
+
+    /// What the roles bound, each by the most generous one.
+    #[must_use]
+    pub const fn quotas(&self) -> Quotas {
+        self.quotas
+    }
+
+    pub(super) const fn uses(&self) -> Uses {
+        self.uses
+    }
+
+    fn ask(&self, filter: &str, relation: Relation, who: &Who, wanted: Powers) -> Powers {
+        let mut found = Powers::NONE;
+        for compiled in &self.roles {
+            let wanted = wanted.without(found);
+            found |= compiled.tree.ask(filter, relation, who, wanted);
+        }
+        found
+    }
+
+    /// Whether a topic may be published to.
+    pub(super) fn may_publish(&self, topic: &str, who: &Who) -> bool {
+        self.ask(topic, Relation::Covers, who, Powers::PUBLISH) == Powers::ALLOW_PUBLISH
+    }
+
+    /// Whether a topic's messages may be received.
+    pub(super) fn may_receive(&self, topic: &str, who: &Who) -> bool {
+        self.ask(topic, Relation::Covers, who, Powers::SUBSCRIBE) == Powers::ALLOW_SUBSCRIBE
+    }
+
+    /// How much of what a filter matches may be received.
+    pub(super) fn may_subscribe(&self, filter: &str, who: &Who) -> Access {
+        let over = self.ask(filter, Relation::Overlaps, who, Powers::SUBSCRIBE);
+        if !over.has(Powers::ALLOW_SUBSCRIBE) {
+            return Access::Nothing;
+        }
+        let cover = self.ask(filter, Relation::Covers, who, Powers::SUBSCRIBE);
+        if cover.has(Powers::DENY_SUBSCRIBE) {
+            return Access::Nothing;
+        }
+        if cover.has(Powers::ALLOW_SUBSCRIBE) && !over.has(Powers::DENY_SUBSCRIBE) {
+            return Access::All;
+        }
+        self.weigh(filter, who)
+    }
+
+    /// [`Grant::may_subscribe`] where one look at the trees does not decide. O(rules), and it
+    /// allocates: for filters that lie across the edge of what is allowed.
+    fn weigh(&self, filter: &str, who: &Who) -> Access {
+        if !self.overlaps(filter, who, Powers::DENY_SUBSCRIBE) {
+            return if self.covers(filter, who, Powers::ALLOW_SUBSCRIBE) {
+                Access::All
+            } else if self.overlaps(filter, who, Powers::ALLOW_SUBSCRIBE) {
+                Access::Part
+            } else {
+                Access::Nothing
+            };
+        }
+        // Something is left if anything that is allowed is not denied in full.
+        let left = |common: String| !self.covers(&common, who, Powers::DENY_SUBSCRIBE);
+        let allowed = &mut self.common(filter, who, Powers::ALLOW_SUBSCRIBE);
+        if allowed.any(left) {
+            Access::Part
+        } else {
+            Access::Nothing
+        }
+    }
+
+    /// What a filter has in common with each rule that says this.
+    fn common<'g>(
+        &'g self,
+        filter: &'g str,
+        who: &'g Who,
+        power: Powers,
+    ) -> impl Iterator<Item = String> + 'g {
+        let rules = self.roles.iter().flat_map(|compiled| &compiled.role.rules);
+        rules
+            .filter(move |rule| Powers::of(rule).has(power))
+            .filter_map(move |rule| intersect(filter, &expand(rule, who)?))
+    }
+
+    fn overlaps(&self, filter: &str, who: &Who, power: Powers) -> bool {
+        self.common(filter, who, power).next().is_some()
+    }
+
+    /// Whether the rules that say this cover a filter together.
+    fn covers(&self, filter: &str, who: &Who, power: Powers) -> bool {
+        let one_covers = |filter: &str| self.ask(filter, Relation::Covers, who, power).is_some();
+        one_covers(filter) || is_covered(filter, self.depth, one_covers)
+    }
+}
+
+/// The rights of one login: the shared roles, with the names that their placeholders stand for.
+#[derive(Debug)]
+pub struct Holder {
+    grant: Arc<Grant>,
+    who: Who,
+}
+
+impl Holder {
+    /// Somebody with these roles.
+    #[must_use]
+    pub const fn new(grant: Arc<Grant>, who: Who) -> Self {
+        Self { grant, who }
+    }
+
+    /// The roles.
+    #[must_use]
+    pub const fn grant(&self) -> &Arc<Grant> {
+        &self.grant
+    }
+
+    /// The names.
+    #[must_use]
+    pub const fn who(&self) -> &Who {
+        &self.who
+    }
+}
+
+impl Rights for Holder {
+    fn may_publish(&self, topic: &str) -> bool {
+        self.grant.may_publish(topic, &self.who)
+    }
+
+    fn may_subscribe(&self, filter: &str) -> Access {
+        self.grant.may_subscribe(filter, &self.who)
+    }
+
+    fn may_receive(&self, topic: &str) -> bool {
+        self.grant.may_receive(topic, &self.who)
+    }
+}
