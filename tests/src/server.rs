@@ -458,6 +458,29 @@ impl Server {
         self.ended()
     }
 
+    /// Kills the server with SIGKILL; the plan starts another one on the same folder.
+    ///
+    /// # Panics
+    /// If it has ended before.
+    #[track_caller]
+    pub fn kill(mut self) -> Plan {
+        let mut child = self.child.take().expect("the server runs");
+        child.kill().expect("a server can be killed");
+        child.wait().expect("a killed server ends");
+        std::mem::take(&mut self.plan)
+    }
+
+    /// Stops the server in order; the plan starts another one on the same folder.
+    ///
+    /// # Panics
+    /// If it does not end well.
+    #[track_caller]
+    pub fn stop_for_restart(mut self) -> Plan {
+        let status = self.stop();
+        assert!(status.success(), "the server ended with {status}");
+        std::mem::take(&mut self.plan)
+    }
+
     /// Waits for a server that has been told to stop in some other way.
     ///
     /// # Panics

@@ -38,7 +38,7 @@ pub struct MemoryStore {
     hasher: TopicHasher,
     stripes: Vec<Mutex<Stripe>>,
     /// Counts puts; a value's version is the count at its put.
-    version: AtomicU64,
+    version: Arc<AtomicU64>,
     messages: AtomicU64,
     bytes: AtomicU64,
     messages_max: AtomicU64,
@@ -58,9 +58,18 @@ impl MemoryStore {
     /// An empty store.
     #[must_use]
     pub fn new(hasher: TopicHasher, bounds: Bounds) -> Self {
+        Self::counting_with(hasher, bounds, Arc::default())
+    }
+
+    /// An empty store that shares its count of puts with another one.
+    pub(crate) fn counting_with(
+        hasher: TopicHasher,
+        bounds: Bounds,
+        version: Arc<AtomicU64>,
+    ) -> Self {
         let stripes = (0..STRIPES).map(|_| Mutex::default()).collect();
         let epoch = hasher.hash(Zone(0), "epoch");
-        let (version, messages, bytes) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let (messages, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
         Self {
             hasher,
             stripes,

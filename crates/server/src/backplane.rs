@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::errno::Errno;
 use stentor_auth::Authenticator;
-use stentor_retained::MemoryStore;
+use stentor_retained::Store;
+use stentor_retained::disk::MappedDisk;
 use stentor_topic::TopicHasher;
 
 use crate::admission::Admission;
@@ -27,7 +28,7 @@ pub(crate) struct Backplane {
     /// Counts and limits connections.
     pub(crate) admission: Arc<Admission>,
     /// The retained messages.
-    pub(crate) retained: Arc<MemoryStore>,
+    pub(crate) retained: Arc<Store<MappedDisk>>,
     /// Where events are told.
     pub(crate) journal: Journal,
     /// The ways to each shard.

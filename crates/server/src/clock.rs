@@ -28,6 +28,11 @@ impl Clock {
         Tick::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
+    /// The wall clock's time at the start.
+    pub(crate) fn started_at(&self) -> SystemTime {
+        self.started_at
+    }
+
     /// Seconds since 1970 at the start.
     pub(crate) fn started_at_secs(&self) -> u64 {
         self.started_at

@@ -84,6 +84,18 @@ pub enum ServerError {
         /// The folder.
         path: PathBuf,
     },
+    /// The retained messages cannot be read.
+    #[error(
+        "the retained messages in {} cannot be used: {reason}; mend that, choose another folder \
+         with `retained.dir`, or move this one away to begin without any",
+        path.display()
+    )]
+    RetainedDir {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// A user that cannot be loaded.
     #[error("{0}")]
     Users(#[from] stentor_auth::UserListError),
@@ -106,7 +118,7 @@ impl ServerError {
         match self {
             Self::PortTaken { .. } | Self::SocketTaken { .. } => 69,
             Self::System { .. } => 71,
-            Self::DataDir { .. } => 73,
+            Self::DataDir { .. } | Self::RetainedDir { .. } => 73,
             Self::DataDirInUse { .. } => 75,
             Self::PortForbidden { .. } | Self::SocketOwner { .. } => 77,
             Self::Bind { .. }

@@ -24,6 +24,18 @@ impl Publisher {
     pub const fn session(shard: u8, serial: u64) -> Self {
         Self(((shard as u64 + 1) << 56) | (serial & ((1 << 56) - 1)))
     }
+
+    /// As a number, for who has to store it.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// What [`Publisher::to_bits`] gave, in the same run of the server.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
 }
 
 /// An application message: decoded once, then shared by every queue that holds it.

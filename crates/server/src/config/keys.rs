@@ -86,6 +86,18 @@ choice! {
     }
 }
 
+choice! {
+    /// When retained messages are written to the disk.
+    SyncLevel {
+        /// When the operating system likes.
+        Never = "never",
+        /// After an interval at the latest.
+        Interval = "interval",
+        /// Before they are acknowledged.
+        Always = "always",
+    }
+}
+
 section! {
     /// The server as a whole.
     General = "", repeated: false;
@@ -191,10 +203,25 @@ section! {
     /// The last messages that late subscribers get.
     Retained = "retained", repeated: false;
 
+    /// The folder that holds them; not given, `retained` in the data folder.
+    dir: Option<PathBuf> = Kind::Path, Unset("/var/lib/stentor/retained"), Restart;
+    /// What a power loss may cost: with `never` what the operating system has not written by
+    /// itself, with `interval` what was acknowledged in the last `sync_interval`, with `always`
+    /// nothing, since acknowledgements wait for the disk. A crash or a kill of the server costs
+    /// nothing in any case.
+    sync: SyncLevel = Kind::Choice(SyncLevel::NAMES), Default("interval"), Restart;
+    /// How often `sync = "interval"` writes to the disk.
+    sync_interval: Duration = Kind::Duration {
+        min: Duration::from_millis(10), max: Duration::from_secs(3600), never: false,
+    }, Default("1s"), Restart;
     /// Topics that may hold a retained message.
     messages: u64 = count(0, 1_000_000_000), Default("1000000"), Live;
-    /// Bytes of all retained messages, their topics included.
+    /// Bytes of all retained messages: topics, properties and payloads.
     bytes: u64 = bytes(0, 16 * TIB), Default("1GiB"), Live;
+    /// Topics of one zone that may hold a retained message; 0 turns the limit off.
+    zone_messages: u64 = count(0, 1_000_000_000), Default("0"), Live;
+    /// Bytes of the retained messages of one zone; 0 turns the limit off.
+    zone_bytes: u64 = bytes(0, 16 * TIB), Default("0"), Live;
 }
 
 section! {

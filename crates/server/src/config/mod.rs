@@ -36,7 +36,7 @@ pub use diff::{Change, Diff, diff};
 pub use generate::{reference, sample};
 pub use keys::{
     Auth, Format, General, Level, Limits, Listener, Log, Overflow, Policy, Retained, SECTIONS,
-    Subscribing, Sys, Tls, User, find_key, keys,
+    Subscribing, SyncLevel, Sys, Tls, User, find_key, keys,
 };
 pub use kind::Kind;
 pub use problem::{ConfigError, Origin, Problem};

@@ -7,6 +7,7 @@
 mod announce;
 mod doors;
 mod reload;
+mod retained;
 mod signals;
 mod start;
 mod systemd;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use stentor_retained::Keeper;
 use stentor_session::Tick;
 use tracing::{error, info, warn};
 
@@ -67,12 +69,13 @@ pub fn run(
     let signals =
         signals::block().map_err(|error| ServerError::system("blocking signals", error))?;
     let data_dir = DataDir::open(&config.general.data_dir)?;
-    let started = start::start(&config)?;
+    let started = start::start(&config, data_dir.path())?;
     let start::Started {
         backplane,
         users,
         doors,
         shards,
+        keeper,
     } = started;
     let (commands, inbox) = channel();
     shards.watch(&commands);
@@ -103,6 +106,7 @@ pub fn run(
         backplane,
         systemd: Systemd::from_environment(),
         control,
+        keeper,
     };
     supervisor.systemd.ready();
     let end = supervisor.supervise(&inbox);
@@ -124,6 +128,8 @@ struct Supervisor {
     backplane: Arc<Backplane>,
     systemd: Systemd,
     control: Control,
+    /// Of the retained store.
+    keeper: Keeper,
 }
 
 /// Why the server ends.
@@ -196,6 +202,8 @@ impl Supervisor {
             warn!("a shard did not end in time");
         }
         self.reloader.doors.remove_files();
+        // After the shards, whose last messages it commits.
+        self.keeper.end();
         self.control.end();
         self.backplane.journal.flush();
         info!("stopped");

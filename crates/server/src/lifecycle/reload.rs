@@ -10,7 +10,8 @@ use tracing::{info, warn};
 
 use super::announce;
 use super::doors::{self, Door, Doors, Opened};
-use super::start::{retained_bounds, users};
+use super::retained;
+use super::start::users;
 use crate::backplane::Backplane;
 use crate::config::{Config, Diff, Reload, Sources, diff};
 use crate::error::ServerError;
@@ -164,7 +165,8 @@ impl Reloader {
             }
         }
         backplane.admission.reconfigure(&new.limits);
-        backplane.retained.set_bounds(retained_bounds(new));
+        let (total, zone) = retained::quotas(new);
+        backplane.retained.set_quotas(total, zone);
         let policy = Arc::new(Policy::of(new));
         for shard in 0..backplane.shards.len() {
             backplane.post(shard, Letter::Configure(Arc::clone(&policy)));

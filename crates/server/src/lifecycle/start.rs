@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,12 +13,14 @@ use std::time::{Duration, Instant};
 use mio::Poll;
 use stentor_auth::{Pool, PoolOptions, User, UserList};
 use stentor_hub::{InterestTable, SHARDS_MAX, Shared};
-use stentor_retained::{Bounds, MemoryStore};
+use stentor_retained::disk::MappedDisk;
+use stentor_retained::{Keeper, Store};
 use stentor_topic::TopicHasher;
 use tracing::warn;
 
 use super::Command;
 use super::doors::{Doors, Opened};
+use super::retained;
 use crate::admission::Admission;
 use crate::backplane::{Backplane, Way};
 use crate::clock::Clock;
@@ -42,6 +45,8 @@ pub(super) struct Started {
     pub(super) users: Arc<UserList>,
     pub(super) doors: Doors,
     pub(super) shards: Shards,
+    /// Of the retained store.
+    pub(super) keeper: Keeper,
 }
 
 /// The shards' threads.
@@ -85,7 +90,7 @@ fn shard_count(config: &Config) -> u8 {
 ///
 /// # Errors
 /// When something cannot be had; what was opened is closed again.
-pub(super) fn start(config: &Config) -> Result<Started, ServerError> {
+pub(super) fn start(config: &Config, data_dir: &Path) -> Result<Started, ServerError> {
     let count = shard_count(config);
     let limit = fdtable::raise_limit();
     let table = fdtable::probe();
@@ -102,14 +107,33 @@ pub(super) fn start(config: &Config) -> Result<Started, ServerError> {
     let pool = Pool::start(options)
         .map_err(|error| ServerError::system("starting the login threads", error))?;
     let users = Arc::new(UserList::new(&users(config), pool)?);
+    let clock = Clock::start();
+    let store = retained::open(config, data_dir, clock)?;
     let (doors, opened) = Doors::open(&config.listeners, count)?;
-    let result = start_shards(config, count, (table, capacity), journal, &users, opened);
+    let kept = Kept {
+        clock,
+        hasher: TopicHasher::new(random()),
+        store,
+    };
+    let result = start_shards(
+        config,
+        count,
+        (table, capacity),
+        (journal, kept),
+        &users,
+        opened,
+    )
+    .and_then(|(backplane, shards)| {
+        let keeper = retained::start(&backplane)?;
+        Ok((backplane, shards, keeper))
+    });
     match result {
-        Ok((backplane, shards)) => Ok(Started {
+        Ok((backplane, shards, keeper)) => Ok(Started {
             backplane,
             users,
             doors,
             shards,
+            keeper,
         }),
         Err(error) => {
             doors.remove_files();
@@ -172,24 +196,11 @@ impl Made {
     }
 }
 
-/// The retained store, and the hasher that it shares with the hubs.
+/// The retained store, the clock that it was opened with, and the hasher of the hubs.
 struct Kept {
+    clock: Clock,
     hasher: TopicHasher,
-    store: Arc<MemoryStore>,
-}
-
-fn retained_store(config: &Config) -> Kept {
-    let hasher = TopicHasher::new(random());
-    let store = Arc::new(MemoryStore::new(hasher.clone(), retained_bounds(config)));
-    Kept { hasher, store }
-}
-
-/// What the retained store may hold.
-pub(super) const fn retained_bounds(config: &Config) -> Bounds {
-    Bounds {
-        messages_max: config.retained.messages,
-        bytes_max: config.retained.bytes,
-    }
+    store: Arc<Store<MappedDisk>>,
 }
 
 /// The ways into the shards.
@@ -213,11 +224,11 @@ fn connect(
     let admission = Arc::new(Admission::default());
     admission.reconfigure(&config.limits);
     Arc::new(Backplane {
-        clock: Clock::start(),
+        clock: retained.clock,
         hasher: retained.hasher.clone(),
         authenticator: Arc::clone(users) as Arc<dyn stentor_auth::Authenticator>,
         admission,
-        retained: Arc::clone(&retained.store) as _,
+        retained: Arc::clone(&retained.store),
         journal,
         shards,
         capacity,
@@ -230,7 +241,7 @@ fn start_shards(
     config: &Config,
     count: u8,
     (table, capacity): (Table, usize),
-    journal: Journal,
+    (journal, retained): (Journal, Kept),
     users: &Arc<UserList>,
     opened: Vec<Opened>,
 ) -> io::Result<(Arc<Backplane>, Shards)> {
@@ -243,7 +254,6 @@ fn start_shards(
         slots,
     } = made;
     let meshes = mesh::build(&bells, mesh::RING_ITEMS);
-    let retained = retained_store(config);
     let shards = (ways(&bells, slots), capacity);
     let backplane = connect(config, journal, users, &retained, shards);
     let interest = Arc::new(InterestTable::new());
@@ -322,7 +332,7 @@ fn await_all(confirmed: &Receiver<io::Result<()>>, count: u8) -> io::Result<()> 
 }
 
 /// A number that nobody can foresee: the standard library seeds its hash maps with one.
-fn random() -> u64 {
+pub(super) fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()
 }

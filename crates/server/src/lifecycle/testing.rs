@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use stentor_retained::Keeper;
+use tempfile::TempDir;
+
 use super::doors::Doors;
 use super::start::{self, Shards, Started};
 use crate::backplane::Backplane;
@@ -19,6 +22,8 @@ pub(crate) struct Running {
     backplane: Arc<Backplane>,
     doors: Doors,
     shards: Shards,
+    keeper: Keeper,
+    _folder: TempDir,
 }
 
 impl Running {
@@ -33,16 +38,20 @@ impl Running {
                 .collect(),
             read_file: Box::new(|_| Err(std::io::ErrorKind::NotFound.into())),
         });
+        let folder = tempfile::tempdir().unwrap();
         let Started {
             backplane,
             doors,
             shards,
+            keeper,
             ..
-        } = start::start(&config.unwrap()).unwrap();
+        } = start::start(&config.unwrap(), folder.path()).unwrap();
         Self {
             backplane,
             doors,
             shards,
+            keeper,
+            _folder: folder,
         }
     }
 
@@ -68,6 +77,7 @@ impl Running {
             self.shards.join(Instant::now() + DEADLINE),
             "the shards end"
         );
+        self.keeper.end();
         self.doors.remove_files();
     }
 }

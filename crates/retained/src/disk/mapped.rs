@@ -1,0 +1,294 @@
+//! Files of the operating system, mapped into memory.
+#![expect(
+    unsafe_code,
+    reason = "a memory map is read and written through pointers"
+)]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use memmap2::{Advice, MmapRaw};
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, Flock, FlockArg, fallocate};
+
+use super::{Disk, Flusher, Region};
+
+/// Pages are advised about in multiples of this.
+const PAGE_BYTES: usize = 4096;
+
+/// A folder of the file system.
+///
+/// No descriptor of a mapped file stays open: shards have descriptor tables of their own, where one
+/// would name nothing, but mapped memory is the same for all threads.
+#[derive(Debug)]
+pub struct MappedDisk {
+    folder: PathBuf,
+    _lock: Flock<File>,
+}
+
+/// The file whose lock is held by who uses the folder.
+const LOCK_FILE: &str = "lock";
+
+impl MappedDisk {
+    /// Uses a folder, which is made if it is missing, and locks it until this is dropped.
+    ///
+    /// # Errors
+    /// When it cannot be made; [`ErrorKind::WouldBlock`] when somebody else uses it.
+    pub fn new(folder: &Path) -> io::Result<Self> {
+        use std::os::unix::fs::DirBuilderExt;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(folder.join(LOCK_FILE))?;
+        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
+            .map_err(|(_, errno)| io::Error::from(errno))?;
+        let folder = folder.to_owned();
+        Ok(Self {
+            folder,
+            _lock: lock,
+        })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn create(&self, name: &str) -> io::Result<File> {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(self.path(name))
+    }
+}
+
+/// Allocates the blocks of an empty file, so that writing to its map never lacks them.
+fn allocate(file: &mut File, len: usize) -> io::Result<()> {
+    let end = i64::try_from(len).map_err(|_| ErrorKind::FileTooLarge)?;
+    loop {
+        match fallocate(&*file, FallocateFlags::empty(), 0, end) {
+            Ok(()) => return Ok(()),
+            Err(Errno::EINTR) => {}
+            // This file system cannot promise blocks, but it can hold zeros.
+            Err(Errno::EOPNOTSUPP) => return write_zeros(file, len),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+fn write_zeros(file: &mut File, len: usize) -> io::Result<()> {
+    let zeros = [0; 64 << 10];
+    let mut left = len;
+    while left > 0 {
+        let step = left.min(zeros.len());
+        file.write_all(&zeros[..step])?;
+        left -= step;
+    }
+    Ok(())
+}
+
+impl Disk for MappedDisk {
+    type Region = MappedRegion;
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            // A name that is not text is none of ours.
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn grow(&self, name: &str, len: usize) -> io::Result<MappedRegion> {
+        let mut file = self.create(name)?;
+        let region = allocate(&mut file, len).and_then(|()| MappedRegion::map(&file));
+        region.inspect_err(|_| {
+            // The first error is the one to tell.
+            let _ = fs::remove_file(self.path(name));
+        })
+    }
+
+    fn open(&self, name: &str) -> io::Result<MappedRegion> {
+        let path = self.path(name);
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        MappedRegion::map(&file)
+    }
+
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        match fs::read(self.path(name)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut file = self.create(name)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path(from), self.path(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path(name))
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        File::open(&self.folder)?.sync_all()
+    }
+}
+
+/// A mapped file. Its owner alone reads and writes the memory; whoever holds a flusher only names
+/// it to the kernel.
+#[derive(Debug)]
+pub struct MappedRegion {
+    map: Arc<MmapRaw>,
+}
+
+impl MappedRegion {
+    fn map(file: &File) -> io::Result<Self> {
+        let map = Arc::new(MmapRaw::map_raw(file)?);
+        Ok(Self { map })
+    }
+}
+
+impl Region for MappedRegion {
+    type Flusher = MappedFlusher;
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the map is valid for its length as long as it exists, and borrowed for as long
+        // as the slice is. Only `write` changes the memory, and it takes the region exclusively;
+        // flushers do not touch it; the folder's lock keeps other processes away from the file.
+        unsafe { slice::from_raw_parts(self.map.as_ptr(), self.map.len()) }
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        let end = at.checked_add(bytes.len());
+        assert!(
+            end.is_some_and(|end| end <= self.map.len()),
+            "{} bytes at {at} do not fit into {}",
+            bytes.len(),
+            self.map.len()
+        );
+        // SAFETY: the range lies in the map, as was just checked; nobody else reads or writes it,
+        // see `bytes`; the source cannot overlap it, since a slice of the map borrows the region.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.as_mut_ptr().add(at), bytes.len());
+        }
+        // A killed process leaves what it had written: in this order, and nothing left out because
+        // it is overwritten later.
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    fn flusher(&self) -> MappedFlusher {
+        MappedFlusher {
+            map: Arc::clone(&self.map),
+        }
+    }
+}
+
+/// Names a region's memory to the kernel.
+#[derive(Clone, Debug)]
+pub struct MappedFlusher {
+    map: Arc<MmapRaw>,
+}
+
+impl Flusher for MappedFlusher {
+    fn flush(&self) -> io::Result<()> {
+        self.map.flush()
+    }
+
+    fn load(&self, part: Range<usize>, for_writing: bool) -> io::Result<()> {
+        let start = part.start / PAGE_BYTES * PAGE_BYTES;
+        let len = part.end.min(self.map.len()).saturating_sub(start);
+        let advice = if for_writing {
+            Advice::PopulateWrite
+        } else {
+            Advice::PopulateRead
+        };
+        match self.map.advise_range(advice, start, len) {
+            // Kernels before 5.14 do not know it; then the first access waits.
+            Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => Ok(()),
+            result => result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = MappedDisk::new(&folder.path().join("deep/er")).unwrap();
+        let mut region = disk.grow("a.new", 3 * PAGE_BYTES).unwrap();
+        let flusher = region.flusher();
+        flusher.load(0..3 * PAGE_BYTES, true).unwrap();
+        region.write(PAGE_BYTES - 2, b"hello");
+        assert_eq!(&region.bytes()[PAGE_BYTES - 2..][..5], b"hello");
+        flusher.flush().unwrap();
+        disk.rename("a.new", "a").unwrap();
+        disk.sync_names().unwrap();
+        drop((region, flusher));
+        let region = disk.open("a").unwrap();
+        assert_eq!(region.bytes().len(), 3 * PAGE_BYTES);
+        assert_eq!(&region.bytes()[PAGE_BYTES - 2..][..5], b"hello");
+        assert!(disk.names().unwrap().contains(&"a".to_owned()));
+        disk.remove("a").unwrap();
+        assert_eq!(disk.read("a").unwrap(), None);
+        disk.write("b", b"x").unwrap();
+        assert_eq!(disk.read("b").unwrap().as_deref(), Some(&b"x"[..]));
+    }
+
+    #[test]
+    #[should_panic(expected = "do not fit")]
+    fn a_write_beyond_the_end_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = MappedDisk::new(folder.path()).unwrap();
+        disk.grow("a", PAGE_BYTES)
+            .unwrap()
+            .write(PAGE_BYTES - 1, b"xx");
+    }
+
+    #[test]
+    fn a_folder_is_used_by_one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = MappedDisk::new(folder.path()).unwrap();
+        let refused = MappedDisk::new(folder.path()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::WouldBlock);
+        drop(disk);
+        MappedDisk::new(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn an_empty_or_missing_file_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = MappedDisk::new(folder.path()).unwrap();
+        disk.write("a", b"").unwrap();
+        disk.open("missing").unwrap_err();
+        // Mapping nothing is refused here, or gives a region without bytes.
+        assert!(
+            disk.open("a")
+                .map_or(true, |region| region.bytes().is_empty())
+        );
+    }
+}

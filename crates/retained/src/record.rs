@@ -1,0 +1,349 @@
+//! One version of a message, as it lies in a slot.
+//!
+//! A record is a head of [`HEAD_BYTES`], what the flags ask for, then topic, properties and
+//! payload. The checksum covers everything behind it, and is keyed with the secret of the store:
+//! what a client publishes can never be mistaken for a record.
+
+use stentor_mqtt::QoS;
+use stentor_topic::Zone;
+
+/// Bytes of every record before its variable parts.
+pub(crate) const HEAD_BYTES: usize = 48;
+/// Head, zone and expiry interval.
+const HEAD_BYTES_MAX: usize = HEAD_BYTES + 8;
+/// The first bytes of an empty place are zero, as in a fresh file.
+pub(crate) const EMPTY_BYTES: usize = 8;
+
+const QOS_BITS: u8 = 0b0000_0011;
+const CLEARED: u8 = 0b0000_0100;
+const EXPIRES: u8 = 0b0000_1000;
+const ZONED: u8 = 0b0001_0000;
+const KNOWN_FLAGS: u8 = 0b0001_1111;
+
+/// A message as it is stored, or the note that its topic was cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record<'a> {
+    /// Counts puts to the whole store; the newest record of a topic has the highest. Never 0.
+    pub(crate) version: u64,
+    /// Counts messages of the topic.
+    pub(crate) sequence: u64,
+    /// Who published it, if that was since the server was started.
+    pub(crate) publisher: u64,
+    /// Wall clock, in milliseconds since 1970; 48 bits.
+    pub(crate) received_ms: u64,
+    pub(crate) zone: Zone,
+    pub(crate) qos: QoS,
+    /// The message expiry interval, from `received_ms`.
+    pub(crate) expiry_secs: Option<u32>,
+    /// The topic holds nothing: there are neither properties nor a payload.
+    pub(crate) cleared: bool,
+    pub(crate) topic: &'a str,
+    pub(crate) properties: &'a [u8],
+    pub(crate) payload: &'a [u8],
+}
+
+/// A place that holds something else than a whole record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Damaged;
+
+/// The fixed part of a record, read without checking the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) version: u64,
+    pub(crate) sequence: u64,
+    pub(crate) received_ms: u64,
+    pub(crate) expiry_secs: Option<u32>,
+    pub(crate) cleared: bool,
+    qos: u8,
+    publisher: u64,
+    zone: Zone,
+    topic_len: usize,
+    properties_len: usize,
+    payload_len: usize,
+    /// Where the topic begins.
+    topic_at: usize,
+}
+
+/// How many bytes a record of these parts takes.
+pub(crate) const fn encoded_len(zone: Zone, expires: bool, variable_len: usize) -> usize {
+    let zone_len = if zone.0 == 0 { 0 } else { 4 };
+    let expiry_len = if expires { 4 } else { 0 };
+    HEAD_BYTES + zone_len + expiry_len + variable_len
+}
+
+/// The first bytes of an encoded record, up to where the topic begins.
+pub(crate) struct EncodedHead {
+    bytes: [u8; HEAD_BYTES_MAX],
+    len: usize,
+}
+
+impl EncodedHead {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl Record<'_> {
+    pub(crate) fn encoded_len(&self) -> usize {
+        let variable = self.topic.len() + self.properties.len() + self.payload.len();
+        encoded_len(self.zone, self.expiry_secs.is_some(), variable)
+    }
+
+    /// What stands before the topic; topic, properties and payload follow as they are. The caller
+    /// has checked that the lengths fit.
+    pub(crate) fn encode_head(&self, key: u32) -> EncodedHead {
+        let mut bytes = [0; HEAD_BYTES_MAX];
+        let mut flags = self.qos as u8;
+        let mut len = HEAD_BYTES;
+        if self.cleared {
+            flags |= CLEARED;
+        }
+        if self.zone.0 != 0 {
+            flags |= ZONED;
+            bytes[len..len + 4].copy_from_slice(&self.zone.0.to_le_bytes());
+            len += 4;
+        }
+        if let Some(secs) = self.expiry_secs {
+            flags |= EXPIRES;
+            bytes[len..len + 4].copy_from_slice(&secs.to_le_bytes());
+            len += 4;
+        }
+        bytes[4..6].copy_from_slice(&(self.topic.len() as u16).to_le_bytes());
+        bytes[6] = flags;
+        bytes[8..16].copy_from_slice(&self.version.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.publisher.to_le_bytes());
+        bytes[32..38].copy_from_slice(&self.received_ms.to_le_bytes()[..6]);
+        bytes[38..42].copy_from_slice(&(self.properties.len() as u32).to_le_bytes());
+        bytes[42..46].copy_from_slice(&(self.payload.len() as u32).to_le_bytes());
+        let mut checksum = crc32fast::Hasher::new_with_initial(key);
+        for part in [
+            &bytes[4..len],
+            self.topic.as_bytes(),
+            self.properties,
+            self.payload,
+        ] {
+            checksum.update(part);
+        }
+        bytes[..4].copy_from_slice(&checksum.finalize().to_le_bytes());
+        EncodedHead { bytes, len }
+    }
+}
+
+impl Head {
+    /// Reads the head of what may be a record; `None` for an empty place.
+    ///
+    /// # Errors
+    /// If it cannot be the head of a record that fits into `place`.
+    pub(crate) fn read(place: &[u8]) -> Result<Option<Self>, Damaged> {
+        let head = place.first_chunk::<HEAD_BYTES>().ok_or(Damaged)?;
+        if head[..EMPTY_BYTES] == [0; EMPTY_BYTES] {
+            return Ok(None);
+        }
+        let flags = head[6];
+        if flags & !KNOWN_FLAGS != 0 || head[7] != 0 || head[46..] != [0; 2] {
+            return Err(Damaged);
+        }
+        let mut topic_at = HEAD_BYTES;
+        let mut optional = |flag| {
+            (flags & flag != 0).then(|| {
+                let at = topic_at;
+                topic_at += 4;
+                place.get(at..at + 4).map_or(0, u32_of)
+            })
+        };
+        let zone = Zone(optional(ZONED).unwrap_or(0));
+        let expiry_secs = optional(EXPIRES);
+        let read = Self {
+            version: u64_of(&head[8..16]),
+            sequence: u64_of(&head[16..24]),
+            publisher: u64_of(&head[24..32]),
+            received_ms: u64_of(&head[32..38]),
+            expiry_secs,
+            cleared: flags & CLEARED != 0,
+            qos: flags & QOS_BITS,
+            zone,
+            topic_len: usize::from(u16::from_le_bytes([head[4], head[5]])),
+            properties_len: u32_of(&head[38..42]) as usize,
+            payload_len: u32_of(&head[42..46]) as usize,
+            topic_at,
+        };
+        if read.version == 0 || read.topic_len == 0 || read.end() > place.len() {
+            return Err(Damaged);
+        }
+        Ok(Some(read))
+    }
+
+    fn end(&self) -> usize {
+        self.topic_at + self.topic_len + self.properties_len + self.payload_len
+    }
+
+    /// Bytes of the whole record.
+    pub(crate) fn encoded_len(&self) -> usize {
+        self.end()
+    }
+
+    /// Bytes of topic, properties and payload.
+    pub(crate) fn content_len(&self) -> u64 {
+        (self.topic_len + self.properties_len + self.payload_len) as u64
+    }
+
+    /// When it stops being of interest, in milliseconds since 1970.
+    pub(crate) fn expires_ms(&self) -> Option<u64> {
+        self.expiry_secs
+            .map(|secs| self.received_ms + u64::from(secs) * 1_000)
+    }
+
+    pub(crate) fn is_expired(&self, now_ms: u64) -> bool {
+        self.expires_ms().is_some_and(|at| at <= now_ms)
+    }
+
+    /// Whether the topic that lies behind this head is that one; the checksum says nothing here.
+    pub(crate) fn is_for(&self, place: &[u8], zone: Zone, topic: &str) -> bool {
+        self.zone == zone
+            && place.get(self.topic_at..self.topic_at + self.topic_len) == Some(topic.as_bytes())
+    }
+
+    /// The topic as it stands there, if it is text: for telling what was damaged.
+    pub(crate) fn topic<'a>(&self, place: &'a [u8]) -> Option<(Zone, &'a str)> {
+        let bytes = place.get(self.topic_at..self.topic_at + self.topic_len)?;
+        Some((self.zone, std::str::from_utf8(bytes).ok()?))
+    }
+
+    /// The whole record.
+    ///
+    /// # Errors
+    /// If the checksum is not that of the content.
+    pub(crate) fn record<'a>(&self, place: &'a [u8], key: u32) -> Result<Record<'a>, Damaged> {
+        let bytes = place.get(..self.end()).ok_or(Damaged)?;
+        let mut checksum = crc32fast::Hasher::new_with_initial(key);
+        checksum.update(&bytes[4..]);
+        if checksum.finalize() != u32_of(&bytes[..4]) {
+            return Err(Damaged);
+        }
+        let (topic, body) = bytes[self.topic_at..].split_at(self.topic_len);
+        let (properties, payload) = body.split_at(self.properties_len);
+        let record = Record {
+            version: self.version,
+            sequence: self.sequence,
+            publisher: self.publisher,
+            received_ms: self.received_ms,
+            zone: self.zone,
+            qos: QoS::from_bits(self.qos).ok_or(Damaged)?,
+            expiry_secs: self.expiry_secs,
+            cleared: self.cleared,
+            topic: std::str::from_utf8(topic).map_err(|_| Damaged)?,
+            properties,
+            payload,
+        };
+        Ok(record)
+    }
+}
+
+/// Reads what lies in a place; `None` if it is empty.
+///
+/// # Errors
+/// If it is not a whole record.
+pub(crate) fn read(place: &[u8], key: u32) -> Result<Option<Record<'_>>, Damaged> {
+    match Head::read(place)? {
+        None => Ok(None),
+        Some(head) => head.record(place, key).map(Some),
+    }
+}
+
+fn u32_of(bytes: &[u8]) -> u32 {
+    bytes
+        .first_chunk()
+        .map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+/// Reads up to eight bytes.
+fn u64_of(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: u32 = 0x1234_5678;
+
+    fn sample(zone: u32, expiry_secs: Option<u32>) -> Record<'static> {
+        Record {
+            version: 7,
+            sequence: 3,
+            publisher: 0x0100_0000_0000_0009,
+            received_ms: 1_900_000_000_123,
+            zone: Zone(zone),
+            qos: QoS::ExactlyOnce,
+            expiry_secs,
+            cleared: false,
+            topic: "a/b",
+            properties: b"\x01\x01",
+            payload: b"hello",
+        }
+    }
+
+    fn encoded(record: &Record<'_>) -> Vec<u8> {
+        let head = record.encode_head(KEY);
+        let mut bytes = head.bytes().to_vec();
+        for part in [record.topic.as_bytes(), record.properties, record.payload] {
+            bytes.extend_from_slice(part);
+        }
+        assert_eq!(bytes.len(), record.encoded_len());
+        bytes
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for zone in [0, 9] {
+            for expiry_secs in [None, Some(60)] {
+                let record = sample(zone, expiry_secs);
+                let mut bytes = encoded(&record);
+                bytes.extend_from_slice(&[0xFF; 9]);
+                assert_eq!(read(&bytes, KEY), Ok(Some(record)));
+            }
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_shows() {
+        let bytes = encoded(&sample(9, Some(60)));
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(read(&damaged, KEY), Err(Damaged), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn every_torn_write_over_an_older_record_shows() {
+        let (old, new) = (encoded(&sample(9, Some(60))), {
+            let mut record = sample(9, Some(61));
+            record.version = 8;
+            encoded(&record)
+        });
+        for at in 1..new.len() {
+            let torn = [&new[..at], &old[at..]].concat();
+            if torn != new && torn != old {
+                assert_eq!(read(&torn, KEY), Err(Damaged), "torn at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn another_store_s_record_is_none_of_ours() {
+        assert_eq!(read(&encoded(&sample(0, None)), KEY + 1), Err(Damaged));
+    }
+
+    #[test]
+    fn an_empty_place_is_empty_and_a_short_one_is_damaged() {
+        assert_eq!(read(&[0; HEAD_BYTES], KEY), Ok(None));
+        assert_eq!(read(&[0; HEAD_BYTES - 1], KEY), Err(Damaged));
+        let bytes = encoded(&sample(0, None));
+        assert_eq!(read(&bytes[..bytes.len() - 1], KEY), Err(Damaged));
+    }
+}

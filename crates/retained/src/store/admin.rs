@@ -1,0 +1,112 @@
+//! What operators ask of a store.
+
+use stentor_session::Tick;
+use stentor_topic::Zone;
+
+use super::{STRIPES, Store};
+use crate::damage::DamageReport;
+use crate::disk::Disk;
+use crate::usage::Quota;
+
+/// How a store is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreStatus {
+    /// Topics with a message, without those below `$SYS/`.
+    pub messages: u64,
+    /// Bytes of their topics, properties and payloads.
+    pub bytes: u64,
+    /// Messages and bytes by zone.
+    pub zones: Vec<(Zone, u64, u64)>,
+    /// What the files hold.
+    pub files: FileUse,
+    /// Bytes of memory for finding topics; the page cache holds the rest.
+    pub index_bytes: u64,
+    /// Damaged places that were found since the start.
+    pub damaged: u64,
+    /// What is wrong with the disk now, in sentences.
+    pub troubles: Vec<String>,
+}
+
+/// How the files of a store are used, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileUse {
+    /// How many files there are.
+    pub files: u64,
+    /// Their lengths.
+    pub allocated: u64,
+    /// The part that was ever given to messages and not taken back.
+    pub used: u64,
+    /// The part that messages lie in.
+    pub live: u64,
+}
+
+/// What a verification found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Messages that are whole.
+    pub whole: u64,
+    /// Messages that are damaged.
+    pub damaged: u64,
+}
+
+impl<D: Disk> Store<D> {
+    /// How the store is doing. Takes each stripe's lock for a moment.
+    #[must_use]
+    pub fn status(&self) -> StoreStatus {
+        let (messages, bytes) = self.env.accounts.total();
+        let mut status = StoreStatus {
+            messages,
+            bytes,
+            zones: self.env.accounts.by_zone(),
+            damaged: self.env.damage.count(),
+            troubles: self.troubles.texts(),
+            ..StoreStatus::default()
+        };
+        for stripe in 0..STRIPES {
+            let stripe = self.lock(stripe);
+            let space = stripe.space();
+            status.files.files += space.segments().count() as u64;
+            status.files.allocated += space.file_bytes();
+            status.files.used += space.run_bytes();
+            status.files.live += space.bytes_in_use();
+            status.index_bytes += stripe.memory() as u64;
+        }
+        status
+    }
+
+    /// Bytes of topics, properties and payloads, without those below `$SYS/`.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.env.accounts.total().1 + self.volatile.bytes()
+    }
+
+    /// What was found damaged since the start: how many places, and the first of them.
+    #[must_use]
+    pub fn damage(&self) -> (u64, Vec<DamageReport>) {
+        self.env.damage.get()
+    }
+
+    /// Reads every message and checks it; what is damaged is reported and not read any more.
+    #[must_use]
+    pub fn verify(&self) -> Verified {
+        let mut verified = Verified::default();
+        for stripe in 0..STRIPES {
+            let mut from = 0;
+            while let Some(next) = self.lock(stripe).verify(&self.env, from, &mut verified) {
+                from = next;
+            }
+        }
+        verified
+    }
+
+    /// New quotas; what is held stays.
+    pub fn set_quotas(&self, total: Quota, zone: Quota) {
+        self.env.accounts.set_quotas(total, zone);
+    }
+
+    /// When a message was received, in milliseconds since 1970.
+    #[must_use]
+    pub fn received_ms(&self, received_at: Tick) -> u64 {
+        self.wall_ms(received_at)
+    }
+}

@@ -1,0 +1,359 @@
+//! The threads that look after a store: one commits, one does everything else that takes time.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use stentor_session::Ticket;
+
+use super::meta::Meta;
+use super::{STRIPES, Store, StoreEvent, Sync, Watcher};
+use crate::disk::{Disk, Flusher, Region};
+use crate::layout;
+use crate::stripe::{Batch, Compaction};
+
+pub(crate) type Flush<D> = <<D as Disk>::Region as Region>::Flusher;
+
+const COMMITTING: &str = "writing retained messages to the disk";
+const RESERVING: &str = "writing the file `store`";
+const REMOVING: &str = "removing an empty file";
+
+/// How often the keeper looks round without being asked.
+const ROUND: Duration = Duration::from_millis(500);
+/// Messages that are removed or moved under one lock.
+const STEP: usize = 64;
+/// Versions that are reserved at a time.
+const VERSIONS_AT_ONCE: u64 = 1 << 26;
+
+/// One group commit on its way.
+#[derive(Debug)]
+pub(crate) struct Round<F> {
+    number: u64,
+    /// Somebody waits for it.
+    is_wanted: bool,
+    batches: Vec<(usize, Batch<F>)>,
+}
+
+/// The threads of a store. Ending them commits what the store promises.
+pub struct Keeper {
+    threads: Vec<JoinHandle<()>>,
+    end: Box<dyn Fn() + Send + std::marker::Sync>,
+}
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Keeper").finish_non_exhaustive()
+    }
+}
+
+impl Keeper {
+    /// Ends the threads and waits for them.
+    pub fn end(self) {
+        (self.end)();
+        for thread in self.threads {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<D: Disk> Store<D> {
+    /// Starts the threads. Without them a store neither syncs nor cleans up.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn start(self: &Arc<Self>, watcher: Arc<dyn Watcher>) -> io::Result<Keeper> {
+        *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
+        let mut threads = Vec::new();
+        let store = Arc::clone(self);
+        let keep = move || store.keep_until_end();
+        let keeper = thread::Builder::new()
+            .name("store-keeper".into())
+            .spawn(keep)?;
+        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper.thread().clone());
+        threads.push(keeper);
+        if self.sync != Sync::Never {
+            let store = Arc::clone(self);
+            let commit = move || store.commit_until_end();
+            threads.push(
+                thread::Builder::new()
+                    .name("store-sync".into())
+                    .spawn(commit)?,
+            );
+        }
+        let store = Arc::clone(self);
+        let end = Box::new(move || {
+            *store
+                .rounds
+                .ends
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = true;
+            store.rounds.wake.notify_all();
+            store.wake_keeper();
+        });
+        Ok(Keeper { threads, end })
+    }
+
+    pub(super) fn wake_keeper(&self) {
+        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = &*keeper {
+            thread.unpark();
+        }
+    }
+
+    /// Tells the watcher.
+    pub(super) fn tell(&self, event: StoreEvent) {
+        let watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(watcher) = watcher.clone() {
+            watcher.event(event);
+        }
+    }
+
+    fn has_to_end(&self) -> bool {
+        *self
+            .rounds
+            .ends
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Grows what is low at once, and cleans up now and then.
+    fn keep_until_end(&self) {
+        let mut cleaned_at = Instant::now();
+        while !self.has_to_end() {
+            let low = self.low.swap(0, Ordering::SeqCst);
+            for stripe in (0..STRIPES).filter(|stripe| low & (1 << stripe) != 0) {
+                self.grow_ahead(stripe);
+            }
+            if cleaned_at.elapsed() >= ROUND {
+                self.clean_up();
+                cleaned_at = Instant::now();
+            }
+            if self.low.load(Ordering::SeqCst) == 0 {
+                thread::park_timeout(ROUND);
+            }
+        }
+    }
+
+    /// Removes what has expired, compacts, reserves versions.
+    pub(crate) fn clean_up(&self) {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now_ms = since.map_or(0, |since| since.as_millis() as u64);
+        self.expire(now_ms);
+        self.compact();
+        self.reserve_versions();
+    }
+
+    /// Removes what has expired by then.
+    pub(crate) fn expire(&self, now_ms: u64) {
+        for stripe in 0..STRIPES {
+            while self.lock(stripe).sweep(&self.env, now_ms, STEP) {}
+        }
+    }
+
+    /// Moves messages together, so that segments can go.
+    ///
+    /// Returns how many went.
+    pub(crate) fn compact(&self) -> usize {
+        let mut removed = 0;
+        for stripe in 0..STRIPES {
+            loop {
+                let step = self.lock(stripe).compact(&self.env, STEP);
+                match step {
+                    Compaction::Idle => break,
+                    Compaction::Busy => {}
+                    Compaction::Emptied(segment) => {
+                        // There are `STRIPES`.
+                        let name = layout::file_name(stripe as u16, segment.number());
+                        drop(segment);
+                        match self.disk.remove(&name) {
+                            Ok(()) => {
+                                removed += 1;
+                                self.well(REMOVING);
+                            }
+                            // An empty file does no harm; the next start takes it up again.
+                            Err(error) => {
+                                self.trouble(REMOVING, &error);
+                            }
+                        }
+                        self.has_new_names.store(true, Ordering::SeqCst);
+                    }
+                }
+            }
+        }
+        removed
+    }
+
+    /// Sees to it that versions above all that are used are known to be free at the next start.
+    pub(crate) fn reserve_versions(&self) {
+        let used = self.env.versions.load(Ordering::SeqCst);
+        let mut meta = self.meta.lock().unwrap_or_else(PoisonError::into_inner);
+        if used + VERSIONS_AT_ONCE / 2 < meta.versions_below {
+            return;
+        }
+        let next = Meta {
+            versions_below: used + VERSIONS_AT_ONCE,
+            ..*meta
+        };
+        match next.save(&self.disk) {
+            Ok(()) => {
+                *meta = next;
+                drop(meta);
+                self.well(RESERVING);
+            }
+            Err(error) => {
+                drop(meta);
+                self.trouble(RESERVING, &error);
+            }
+        }
+    }
+
+    /// Commits when somebody waits, or when the interval has passed; once more at the end.
+    fn commit_until_end(&self) {
+        loop {
+            let ends = self.wait_for_work();
+            let is_kept = self.commit();
+            if ends {
+                if is_kept {
+                    self.close();
+                }
+                return;
+            }
+        }
+    }
+
+    /// Waits for the next commit; whether it is the last.
+    fn wait_for_work(&self) -> bool {
+        let mut ends = self
+            .rounds
+            .ends
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let patience = match self.sync {
+            Sync::Interval(interval) => interval,
+            Sync::Never | Sync::Always => ROUND,
+        };
+        let until = Instant::now() + patience;
+        while !*ends {
+            let open = self.rounds.open.load(Ordering::SeqCst);
+            if self.rounds.wanted_below.load(Ordering::SeqCst) > open {
+                break;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            ends = self
+                .rounds
+                .wake
+                .wait_timeout(ends, left)
+                .map_or_else(|error| error.into_inner().0, |(ends, _)| ends);
+        }
+        *ends
+    }
+
+    /// Notes that the disk has everything.
+    pub(crate) fn close(&self) {
+        let mut meta = self.meta.lock().unwrap_or_else(PoisonError::into_inner);
+        meta.is_closed = true;
+        // Without the note the next start is more careful than it had to be.
+        let _ = meta.save(&self.disk);
+    }
+
+    /// Brings everything that was put until now to the disk, and says so to those who wait.
+    ///
+    /// Returns whether the disk has it.
+    pub(crate) fn commit(&self) -> bool {
+        let round = self.begin_round();
+        let flushed = self.flush_round(&round);
+        self.end_round(round, flushed)
+    }
+
+    /// Begins a round with everything that was put until now.
+    pub(crate) fn begin_round(&self) -> Round<Flush<D>> {
+        // Who put before its stripe's commit begins waits for this round or the next; who waits
+        // for this round has put by then, since a put is stamped with its round under the lock.
+        let number = self.rounds.open.fetch_add(1, Ordering::SeqCst);
+        let mut batches = Vec::new();
+        for stripe in 0..STRIPES {
+            batches.extend(
+                self.lock(stripe)
+                    .begin_commit()
+                    .map(|batch| (stripe, batch)),
+            );
+        }
+        let is_wanted = self.rounds.wanted_below.load(Ordering::SeqCst) > number;
+        Round {
+            number,
+            is_wanted,
+            batches,
+        }
+    }
+
+    /// Waits for the disk: names first, since a file without one holds nothing for sure.
+    pub(crate) fn flush_round(&self, round: &Round<Flush<D>>) -> io::Result<()> {
+        self.sync_names()?;
+        flush_together(&round.batches)
+    }
+
+    /// Ends a round; whether the disk has it all.
+    pub(crate) fn end_round(&self, round: Round<Flush<D>>, flushed: io::Result<()>) -> bool {
+        let (is_flushed, had_work) = (flushed.is_ok(), !round.batches.is_empty());
+        for (stripe, batch) in round.batches {
+            self.lock(stripe).finish_commit(batch, is_flushed);
+        }
+        match flushed {
+            Ok(()) if had_work => self.well(COMMITTING),
+            Ok(()) => {}
+            Err(error) => {
+                self.trouble(COMMITTING, &error);
+            }
+        }
+        if round.is_wanted {
+            let watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(watcher) = watcher.clone() {
+                watcher.resolved(Ticket(round.number), is_flushed);
+            }
+        }
+        is_flushed
+    }
+
+    /// Asks the disk again at once, however recent its last failure is.
+    #[cfg(test)]
+    pub(crate) fn forget_troubles(&self) {
+        self.troubles.forget();
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        if !self.has_new_names.swap(false, Ordering::SeqCst) {
+            return Ok(());
+        }
+        self.disk.sync_names().inspect_err(|_| {
+            self.has_new_names.store(true, Ordering::SeqCst);
+        })
+    }
+}
+
+/// Flushes the batches of several stripes at once: the file system writes its journal once for
+/// those that come together.
+fn flush_together<F: Flusher>(batches: &[(usize, Batch<F>)]) -> io::Result<()> {
+    const AT_ONCE: usize = 8;
+    let flush = |part: &[(usize, Batch<F>)]| part.iter().try_for_each(|(_, batch)| batch.flush());
+    if batches.len() <= 1 {
+        return flush(batches);
+    }
+    let share = batches.len().div_ceil(AT_ONCE);
+    thread::scope(|scope| {
+        let parts = batches.chunks(share);
+        let threads: Vec<_> = parts.map(|part| scope.spawn(move || flush(part))).collect();
+        let outcomes = threads.into_iter().map(|thread| {
+            let panicked = |_| Err(io::Error::other("a flush panicked"));
+            thread.join().unwrap_or_else(panicked)
+        });
+        // All are waited for, whatever the first says.
+        let outcomes: Vec<_> = outcomes.collect();
+        outcomes.into_iter().collect()
+    })
+}

@@ -1,0 +1,130 @@
+//! The file `store`: what all segments have in common.
+
+use std::io;
+
+use super::OpenError;
+use crate::disk::Disk;
+use crate::layout::FORMAT;
+
+/// The file's name.
+pub(crate) const FILE: &str = "store";
+/// What a file is called while it is not complete.
+pub(crate) const NEW_SUFFIX: &str = ".new";
+const MAGIC: &[u8; 8] = b"STENTORR";
+const LEN: usize = 64;
+
+/// What the file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Meta {
+    /// The secret number that decides stripes and keys checksums.
+    pub(crate) seed: u64,
+    /// Changes when the numbers of topics may have started anew.
+    pub(crate) epoch: u64,
+    /// Versions below this one may have been used.
+    pub(crate) versions_below: u64,
+    /// Tells one start of the machine from the next.
+    pub(crate) boot: u64,
+    /// The disk has everything, and nobody uses the store.
+    pub(crate) is_closed: bool,
+}
+
+impl Meta {
+    fn encode(&self) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.seed.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.epoch.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.versions_below.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.boot.to_le_bytes());
+        bytes[48] = u8::from(self.is_closed);
+        let checksum = checksum(&bytes);
+        bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// `None` for what is damaged; the format if it is newer.
+    fn decode(bytes: &[u8]) -> Result<Option<Self>, u32> {
+        let Some(bytes) = bytes.first_chunk::<LEN>() else {
+            return Ok(None);
+        };
+        let word = |at: usize| {
+            let eight: [u8; 8] = std::array::from_fn(|i| bytes[at + i]);
+            u64::from_le_bytes(eight)
+        };
+        // The low half is the format, the high half the checksum.
+        let (format, stored) = (word(8) as u32, (word(8) >> 32) as u32);
+        if &bytes[..8] != MAGIC || stored != checksum(bytes) {
+            return Ok(None);
+        }
+        if format > FORMAT {
+            return Err(format);
+        }
+        Ok(Some(Self {
+            seed: word(16),
+            epoch: word(24),
+            versions_below: word(32),
+            boot: word(40),
+            is_closed: bytes[48] != 0,
+        }))
+    }
+
+    /// Reads the file; `None` if it is missing or damaged.
+    pub(crate) fn load<D: Disk>(disk: &D) -> Result<Option<Self>, OpenError> {
+        let bytes = disk.read(FILE).map_err(|error| OpenError::Read {
+            file: FILE.into(),
+            error,
+        })?;
+        let Some(bytes) = bytes else {
+            return Ok(None);
+        };
+        Self::decode(&bytes).map_err(|format| OpenError::Newer {
+            file: FILE.into(),
+            format,
+        })
+    }
+
+    /// Writes the file anew: the old one stays until the new one is complete.
+    pub(crate) fn save<D: Disk>(&self, disk: &D) -> io::Result<()> {
+        let temporary = format!("{FILE}{NEW_SUFFIX}");
+        disk.write(&temporary, &self.encode())?;
+        disk.rename(&temporary, FILE)?;
+        disk.sync_names()
+    }
+}
+
+fn checksum(bytes: &[u8; LEN]) -> u32 {
+    let mut checksum = crc32fast::Hasher::new();
+    checksum.update(&bytes[..12]);
+    checksum.update(&bytes[16..]);
+    checksum.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_back_and_every_flipped_bit_shows() {
+        let meta = Meta {
+            seed: u64::MAX - 1,
+            epoch: 3,
+            versions_below: 1 << 40,
+            boot: 7,
+            is_closed: true,
+        };
+        let bytes = meta.encode();
+        assert_eq!(Meta::decode(&bytes), Ok(Some(meta)));
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Meta::decode(&damaged), Ok(None), "bit {bit}");
+        }
+        assert_eq!(Meta::decode(&bytes[1..]), Ok(None));
+        let mut newer = bytes;
+        newer[8] = 2;
+        let check = checksum(&newer);
+        newer[12..16].copy_from_slice(&check.to_le_bytes());
+        assert_eq!(Meta::decode(&newer), Err(2));
+    }
+}

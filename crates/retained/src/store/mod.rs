@@ -1,0 +1,346 @@
+//! The store: all stripes, what they share, and the threads that look after them.
+
+mod admin;
+mod grow;
+mod keeper;
+mod meta;
+mod open;
+mod trouble;
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, SystemTime};
+
+use stentor_hub::{Cursor, Kept, Mark, NotKept, Retained, Walk};
+use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
+use stentor_topic::Zone;
+
+use crate::disk::Disk;
+use crate::memory::MemoryStore;
+use crate::record::Record;
+use crate::stripe::{Budget, Env, Incoming, PutError, Stripe, View};
+use crate::usage::Quota;
+
+pub use admin::{FileUse, StoreStatus, Verified};
+pub use keeper::Keeper;
+#[cfg(test)]
+pub(crate) use keeper::{Flush, Round};
+
+use meta::Meta;
+use trouble::Troubles;
+
+/// Parts of the store with a lock each: part of the file format.
+pub(crate) const STRIPES: usize = 32;
+/// Topics below this one tell of the running server, and are not kept over a restart.
+const VOLATILE: &str = "$SYS/";
+/// Bytes of messages that one step of a walk brings into memory, and the message that crosses it.
+const STEP_BYTES: usize = 64 << 10;
+
+/// What a power loss may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// Anything that the operating system had not written by itself. A killed process loses
+    /// nothing.
+    Never,
+    /// What was acknowledged in the last interval, and while the disk was busy with it.
+    Interval(Duration),
+    /// Nothing that was acknowledged: acknowledgements wait for the disk.
+    Always,
+}
+
+/// How a store is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreOptions {
+    /// What a power loss may cost.
+    pub sync: Sync,
+    /// What all zones together may hold.
+    pub total: Quota,
+    /// What each zone may hold.
+    pub zone: Quota,
+    /// The wall clock's time at [`Tick::ZERO`].
+    pub started_at: SystemTime,
+    /// A number that nobody can foresee: the secret of a store that is made now.
+    pub random: u64,
+    /// A number that changes when the machine starts anew: then what was not synced may be lost.
+    pub boot: u64,
+}
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The folder or a file cannot be read.
+    #[error("cannot read {file}: {error}")]
+    Read {
+        /// Which file, or the folder.
+        file: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A later version wrote the files.
+    #[error(
+        "{file} has format {format}, and this version knows up to {known}: use the version that \
+         wrote it, or let that one export its messages",
+        known = crate::layout::FORMAT
+    )]
+    Newer {
+        /// Which file.
+        file: String,
+        /// Its format.
+        format: u32,
+    },
+}
+
+/// What happens to a store without anybody asking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreEvent {
+    /// Messages are refused from now on, since the disk does not take them.
+    Trouble(String),
+    /// The disk takes messages again.
+    Recovered,
+}
+
+/// Somebody who is told what happens to a store.
+pub trait Watcher: Send + std::marker::Sync {
+    /// A commit has ended: what waits for the ticket may go on.
+    fn resolved(&self, ticket: Ticket, is_kept: bool);
+
+    /// Something else.
+    fn event(&self, event: StoreEvent);
+}
+
+/// The retained messages of all zones in files that are mapped into memory.
+///
+/// `$SYS/` topics are kept in memory only.
+pub struct Store<D: Disk> {
+    disk: D,
+    env: Env,
+    sync: Sync,
+    stripes: Vec<Mutex<Stripe<D::Region>>>,
+    volatile: MemoryStore,
+    meta: Mutex<Meta>,
+    /// Wall clock at [`Tick::ZERO`], in milliseconds since 1970.
+    origin_ms: u64,
+    /// Versions up to this one are of earlier runs.
+    first_version: u64,
+    troubles: Troubles,
+    /// The names of files changed since the folder was last synced.
+    has_new_names: AtomicBool,
+    rounds: Rounds,
+    keeper: Mutex<Option<Thread>>,
+    /// A bit for each stripe that is about to need a segment.
+    low: AtomicU64,
+    /// Only tests have a store without one.
+    watcher: Mutex<Option<Arc<dyn Watcher>>>,
+}
+
+/// The rounds of group commit.
+struct Rounds {
+    /// What is put now is on the disk when this round has ended.
+    open: AtomicU64,
+    /// Somebody waits for the rounds below this one.
+    wanted_below: AtomicU64,
+    /// Of the thread that commits: whether it should end.
+    ends: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl<D: Disk> fmt::Debug for Store<D> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Store")
+            .field("sync", &self.sync)
+            .field("messages", &self.count())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Disk> Store<D> {
+    /// A panic while a lock was held left a stripe whose records are whole; the index may miss
+    /// one topic.
+    fn lock(&self, stripe: usize) -> MutexGuard<'_, Stripe<D::Region>> {
+        self.stripes[stripe]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The hash of a topic, and the stripe that it falls to.
+    fn place_of(&self, zone: Zone, topic: &str) -> (u64, usize) {
+        let hash = self.env.hasher.hash(zone, topic);
+        // Of bits that the stripe's table uses last.
+        (hash, (hash >> 40) as usize % STRIPES)
+    }
+
+    fn wall_ms(&self, now: Tick) -> u64 {
+        self.origin_ms + now.as_micros() / 1_000
+    }
+
+    /// The tick at a time of the wall clock; what was before the start was at the start.
+    fn tick(&self, ms: u64) -> Tick {
+        Tick::from_millis(ms.saturating_sub(self.origin_ms))
+    }
+
+    fn view(&self, mark: Mark, now: Tick) -> View {
+        View {
+            mark: mark.0,
+            now_ms: self.wall_ms(now),
+        }
+    }
+
+    /// The message of a record, as if it had just been read from a publisher.
+    fn message(&self, record: &Record<'_>) -> Arc<Message> {
+        let parts = MessageParts {
+            topic: record.topic,
+            properties: record.properties,
+            payload: record.payload,
+            qos: record.qos,
+            retain: true,
+            expiry_secs: None,
+        };
+        // Publishers of earlier runs have the names of others now.
+        let publisher = if record.version > self.first_version {
+            Publisher::from_bits(record.publisher)
+        } else {
+            Publisher::SERVER
+        };
+        let received = self.tick(record.received_ms);
+        let mut message = Message::new(record.zone, publisher, received, &parts);
+        if let Some(secs) = record.expiry_secs {
+            let expires_ms = record.received_ms + u64::from(secs) * 1_000;
+            message.expires_at = self.tick(expires_ms);
+        }
+        message.stamp(record.sequence);
+        Arc::new(message)
+    }
+
+    /// Keeps a message, growing the stripe if it must.
+    fn keep(&self, incoming: &Incoming<'_>) -> Result<(u64, Kept), NotKept> {
+        let (hash, number) = self.place_of(incoming.zone, incoming.topic);
+        loop {
+            let mut stripe = self.lock(number);
+            match stripe.put(&self.env, hash, incoming) {
+                Ok(stamp) => {
+                    // Under the lock, so that the round's commit of this stripe comes after.
+                    let kept = self.promise();
+                    let is_low = stripe.space_mut().take_carved() && grow::is_low(&stripe);
+                    drop(stripe);
+                    if is_low {
+                        self.ask_for_room(number);
+                    }
+                    return Ok((stamp.sequence, kept));
+                }
+                Err(PutError::Quota | PutError::TooLarge) => return Err(NotKept::Full),
+                Err(PutError::Grow(blocks)) => {
+                    drop(stripe);
+                    self.grow(number, blocks)?;
+                }
+            }
+        }
+    }
+
+    /// When what was just put is safe.
+    fn promise(&self) -> Kept {
+        if self.sync != Sync::Always {
+            return Kept::Now;
+        }
+        let round = self.rounds.open.load(Ordering::SeqCst);
+        let known = self
+            .rounds
+            .wanted_below
+            .fetch_max(round + 1, Ordering::SeqCst);
+        if known <= round {
+            // Under the mutex, so that the thread is waiting or will look again.
+            let ends = self.rounds.ends.lock();
+            self.rounds.wake.notify_one();
+            drop(ends);
+        }
+        Kept::Later(Ticket(round))
+    }
+}
+
+impl<D: Disk> Retained for Store<D> {
+    fn put(&self, message: &Arc<Message>) -> Result<Kept, NotKept> {
+        if message.topic().starts_with(VOLATILE) {
+            return self.volatile.put(message);
+        }
+        let lifetime = message.expires_at.since(message.received_at);
+        let expiry_secs = (message.expires_at != Tick::NEVER)
+            .then(|| u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX));
+        let (sequence, kept) = self.keep(&Incoming {
+            zone: message.zone,
+            topic: message.topic(),
+            properties: message.properties(),
+            payload: message.payload(),
+            qos: message.qos,
+            publisher: message.publisher.to_bits(),
+            received_ms: self.wall_ms(message.received_at),
+            expiry_secs,
+        })?;
+        message.stamp(sequence);
+        Ok(kept)
+    }
+
+    fn epoch(&self) -> u64 {
+        let meta = self.meta.lock().unwrap_or_else(PoisonError::into_inner);
+        meta.epoch
+    }
+
+    fn mark(&self) -> Mark {
+        Mark(self.env.versions.load(Ordering::SeqCst))
+    }
+
+    fn get(&self, zone: Zone, topic: &str, mark: Mark, now: Tick) -> Option<Arc<Message>> {
+        if topic.starts_with(VOLATILE) {
+            return self.volatile.get(zone, topic, mark, now);
+        }
+        let (hash, stripe) = self.place_of(zone, topic);
+        let view = self.view(mark, now);
+        self.lock(stripe)
+            .get(&self.env, hash, (zone, topic), view, |record| {
+                self.message(record)
+            })
+    }
+
+    fn walk(
+        &self,
+        zone: Zone,
+        filter: &str,
+        (mark, now): (Mark, Tick),
+        cursor: &mut Cursor,
+        visits: usize,
+        out: &mut Vec<Arc<Message>>,
+    ) -> Walk {
+        if filter.starts_with(VOLATILE) {
+            return self
+                .volatile
+                .walk(zone, filter, (mark, now), cursor, visits, out);
+        }
+        let view = self.view(mark, now);
+        let mut budget = Budget {
+            visits,
+            bytes: STEP_BYTES,
+        };
+        while usize::from(cursor.stripe) < STRIPES {
+            let stripe = self.lock(usize::from(cursor.stripe));
+            let is_done = stripe.walk(
+                &self.env,
+                (zone, filter),
+                view,
+                &mut cursor.after,
+                &mut budget,
+                &mut |record| out.push(self.message(record)),
+            );
+            if !is_done {
+                return Walk::More;
+            }
+            cursor.stripe += 1;
+            cursor.after = None;
+        }
+        Walk::Done
+    }
+
+    fn count(&self) -> u64 {
+        self.env.accounts.total().0 + self.volatile.count()
+    }
+}

@@ -1,0 +1,101 @@
+//! What is wrong with the disk, and when to try again.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use stentor_hub::NotKept;
+
+/// How long a failure is believed before the disk is asked again.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The last failure of everything that fails, until it succeeds.
+#[derive(Debug, Default)]
+pub(crate) struct Troubles {
+    is_any: AtomicBool,
+    by_doing: Mutex<BTreeMap<&'static str, Trouble>>,
+}
+
+#[derive(Clone, Debug)]
+struct Trouble {
+    at: Instant,
+    text: String,
+    is_full: bool,
+}
+
+impl Trouble {
+    fn refusal(&self) -> NotKept {
+        if self.is_full {
+            NotKept::Full
+        } else {
+            NotKept::Failed
+        }
+    }
+}
+
+impl Troubles {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Trouble>> {
+        self.by_doing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why not even to try, if the last try has just failed.
+    pub(crate) fn recent(&self, doing: &str) -> Option<NotKept> {
+        if !self.is_any.load(Ordering::Relaxed) {
+            return None;
+        }
+        let troubles = self.lock();
+        let trouble = troubles.get(doing)?;
+        (trouble.at.elapsed() < PATIENCE).then(|| trouble.refusal())
+    }
+
+    /// Remembers a failure: what publishers are told, and its text if it is news.
+    pub(crate) fn failed(
+        &self,
+        doing: &'static str,
+        error: &io::Error,
+    ) -> (NotKept, Option<String>) {
+        let is_full = matches!(
+            error.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        );
+        let text = format!("{doing}: {error}");
+        let trouble = Trouble {
+            at: Instant::now(),
+            text: text.clone(),
+            is_full,
+        };
+        let refusal = trouble.refusal();
+        self.is_any.store(true, Ordering::Relaxed);
+        let known = self.lock().insert(doing, trouble);
+        let is_news = known.is_none_or(|known| known.text != text);
+        (refusal, is_news.then_some(text))
+    }
+
+    /// Something has succeeded; whether it was the last thing that had failed.
+    pub(crate) fn succeeded(&self, doing: &str) -> bool {
+        if !self.is_any.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut troubles = self.lock();
+        let was_there = troubles.remove(doing).is_some();
+        let is_well = troubles.is_empty();
+        self.is_any.store(!is_well, Ordering::Relaxed);
+        was_there && is_well
+    }
+
+    #[cfg(test)]
+    pub(crate) fn forget(&self) {
+        self.lock().clear();
+        self.is_any.store(false, Ordering::Relaxed);
+    }
+
+    /// What is wrong now.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.lock()
+            .values()
+            .map(|trouble| trouble.text.clone())
+            .collect()
+    }
+}

@@ -1,0 +1,502 @@
+//! One stripe of the store: the topics whose hash falls to it, under one lock.
+//!
+//! Which place may be overwritten is what everything depends on. A place that holds the newest
+//! message is never written, so a killed process loses nothing. In a store that syncs (`careful`),
+//! neither is a place that a power loss may have to fall back on: one that holds the newest message
+//! that the disk is known to have, or may be about to be known to have. Where that leaves none of
+//! the two, the message goes to a new slot, and the old slot is held until the disk has the new
+//! one.
+
+mod commit;
+mod compact;
+mod recover;
+mod walk;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stentor_mqtt::QoS;
+use stentor_topic::{TopicHasher, Zone};
+
+use crate::class;
+use crate::damage::{DamageList, DamageReport, Outcome};
+use crate::disk::Region;
+use crate::index::{Entry, Index};
+use crate::layout;
+use crate::names::Names;
+use crate::record::{Head, Record, encoded_len};
+use crate::space::{Place, Slot, Space};
+use crate::usage::{Accounts, Change, Usage};
+
+pub(crate) use commit::Batch;
+pub(crate) use compact::Compaction;
+pub(crate) use recover::{Found, recover};
+pub(crate) use walk::{Budget, View};
+
+/// What all stripes share.
+#[derive(Debug)]
+pub(crate) struct Env {
+    pub(crate) hasher: TopicHasher,
+    /// The key of records' checksums.
+    pub(crate) key: u32,
+    /// Whether the store promises anything about power losses.
+    pub(crate) careful: bool,
+    /// Counts puts; a record's version is the count at its put.
+    pub(crate) versions: Arc<AtomicU64>,
+    pub(crate) accounts: Accounts,
+    pub(crate) damage: DamageList,
+    /// The machine has lost power since the files were written.
+    pub(crate) lost_power: bool,
+}
+
+/// A message to keep.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Incoming<'a> {
+    pub(crate) zone: Zone,
+    pub(crate) topic: &'a str,
+    pub(crate) properties: &'a [u8],
+    /// Empty to clear the topic.
+    pub(crate) payload: &'a [u8],
+    pub(crate) qos: QoS,
+    pub(crate) publisher: u64,
+    pub(crate) received_ms: u64,
+    pub(crate) expiry_secs: Option<u32>,
+}
+
+impl Incoming<'_> {
+    fn content_len(&self) -> u64 {
+        (self.topic.len() + self.properties.len() + self.payload.len()) as u64
+    }
+
+    fn encoded_len(&self) -> usize {
+        let variable = self.topic.len() + self.properties.len() + self.payload.len();
+        encoded_len(self.zone, self.expiry_secs.is_some(), variable)
+    }
+}
+
+/// The numbers that a message got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) version: u64,
+    pub(crate) sequence: u64,
+}
+
+/// Why a message is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PutError {
+    /// A quota of the zone or of the whole store.
+    Quota,
+    /// No slot is that large.
+    TooLarge,
+    /// The stripe has no run of so many free blocks: it has to grow first.
+    Grow(usize),
+}
+
+/// A slot that must not be reused before the disk has what replaces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    /// Its message is in another slot.
+    Moved(Slot),
+    /// This place says that the topic was cleared; the other place of the slot is old.
+    Cleared(Place),
+    /// As cleared, and the old place is empty.
+    Emptied(Slot),
+}
+
+/// The topics of one zone in one stripe.
+#[derive(Debug)]
+struct ZonePart {
+    names: Names,
+    usage: Arc<Usage>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Stripe<R> {
+    number: u16,
+    space: Space<R>,
+    index: Index,
+    zones: BTreeMap<Zone, ZonePart>,
+    /// When the messages of timed topics expire, and the topic's hash.
+    deadlines: BinaryHeap<Reverse<(u64, u64)>>,
+    held: Vec<Held>,
+    /// The version of the last put.
+    newest: u64,
+    /// Every version up to this one is on the disk, or replaced by one that is.
+    durable: u64,
+    /// A power loss may have to fall back on versions up to this one.
+    needed: u64,
+    /// A commit of versions up to this one is on its way.
+    committing: Option<u64>,
+    /// The number of the next segment.
+    next_segment: u32,
+}
+
+impl<R: Region> Stripe<R> {
+    /// A stripe without topics or segments.
+    pub(crate) fn new(number: u16, key: u32) -> Self {
+        Self {
+            number,
+            space: Space::new(key),
+            index: Index::default(),
+            zones: BTreeMap::new(),
+            deadlines: BinaryHeap::new(),
+            held: Vec::new(),
+            newest: 0,
+            durable: 0,
+            needed: 0,
+            committing: None,
+            next_segment: 0,
+        }
+    }
+
+    pub(crate) fn space(&self) -> &Space<R> {
+        &self.space
+    }
+
+    pub(crate) fn space_mut(&mut self) -> &mut Space<R> {
+        &mut self.space
+    }
+
+    /// A number for a new segment.
+    pub(crate) fn take_segment_number(&mut self) -> u32 {
+        let number = self.next_segment;
+        self.next_segment += 1;
+        number
+    }
+
+    /// The version of the last put.
+    pub(crate) fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// Bytes of memory for finding topics.
+    pub(crate) fn memory(&self) -> usize {
+        let names = self.zones.values().map(|zone| zone.names.memory());
+        self.index.memory() + names.sum::<usize>()
+    }
+
+    /// The entry of a topic. One whose record is damaged is taken for the topic's, since no other
+    /// topic has its hash but by the rarest chance.
+    fn find(&self, hash: u64, zone: Zone, topic: &str) -> Option<Entry> {
+        self.index.find(hash, |entry| {
+            let place = entry.place();
+            let bytes = self.space.bytes(place);
+            match Head::read(bytes) {
+                Ok(Some(head)) if head.is_for(bytes, zone, topic) => true,
+                _ => !matches!(self.space.read(place), Ok(Some(_))),
+            }
+        })
+    }
+
+    /// Keeps a message as the last of its topic, or clears the topic.
+    pub(crate) fn put(
+        &mut self,
+        env: &Env,
+        hash: u64,
+        message: &Incoming<'_>,
+    ) -> Result<Stamp, PutError> {
+        let entry = self.find(hash, message.zone, message.topic);
+        if message.payload.is_empty() {
+            return match entry {
+                Some(entry) => self.clear(env, entry, message),
+                None => {
+                    let version = self.next_version(env);
+                    let sequence = version;
+                    Ok(Stamp { version, sequence })
+                }
+            };
+        }
+        match entry {
+            Some(entry) => self.replace(env, entry, message),
+            None => self.add(env, hash, message),
+        }
+    }
+
+    fn next_version(&mut self, env: &Env) -> u64 {
+        self.newest = env.versions.fetch_add(1, Ordering::SeqCst) + 1;
+        self.newest
+    }
+
+    fn usage(&mut self, env: &Env, zone: Zone) -> Arc<Usage> {
+        let part = self.zones.entry(zone).or_insert_with(|| ZonePart {
+            names: Names::default(),
+            usage: env.accounts.zone(zone),
+        });
+        Arc::clone(&part.usage)
+    }
+
+    /// A message for a topic that has none.
+    fn add(&mut self, env: &Env, hash: u64, message: &Incoming<'_>) -> Result<Stamp, PutError> {
+        let usage = self.usage(env, message.zone);
+        let change = Change::between(None, Some(message.content_len()));
+        if !env.accounts.has_room(&usage, change) {
+            return Err(PutError::Quota);
+        }
+        let slot = self.take_slot(message.encoded_len())?;
+        let version = self.next_version(env);
+        let place = Place {
+            slot,
+            second: false,
+        };
+        // Versions grow faster than the numbers of any topic, so that they go on growing.
+        let sequence = version;
+        self.space.write(place, &record(message, version, sequence));
+        self.index.insert(Entry::new(hash, place));
+        if let Some(zone) = self.zones.get_mut(&message.zone) {
+            zone.names.insert(message.topic);
+        }
+        env.accounts.apply(&usage, change);
+        self.keep_deadline(hash, place);
+        Ok(Stamp { version, sequence })
+    }
+
+    /// A message for a topic that has one.
+    fn replace(
+        &mut self,
+        env: &Env,
+        entry: Entry,
+        message: &Incoming<'_>,
+    ) -> Result<Stamp, PutError> {
+        let live = entry.place();
+        // The content of a damaged record is not known; its account is lost with it.
+        let head = self.space.head(live).ok().flatten();
+        let before = head.map_or(0, |head| head.content_len());
+        let usage = self.usage(env, message.zone);
+        let change = Change::between(Some(before), Some(message.content_len()));
+        if !env.accounts.has_room(&usage, change) {
+            return Err(PutError::Quota);
+        }
+        let need = message.encoded_len();
+        let place = if self.fits(live.slot, need) && self.may_overwrite_spare(env, live) {
+            live.spare()
+        } else {
+            let slot = self.take_slot(need)?;
+            Place {
+                slot,
+                second: false,
+            }
+        };
+        let version = self.next_version(env);
+        let sequence = head.map_or(version, |head| head.sequence + 1);
+        self.space.write(place, &record(message, version, sequence));
+        if let Some(entry) = self.index.entry_mut(entry.hash, live) {
+            entry.set_place(place);
+        }
+        if place.slot != live.slot {
+            self.release(env, Held::Moved(live.slot));
+        }
+        env.accounts.apply(&usage, change);
+        self.keep_deadline(entry.hash, place);
+        Ok(Stamp { version, sequence })
+    }
+
+    /// Whether a record belongs into a slot: it fits, and does not waste most of it.
+    fn fits(&self, slot: Slot, need: usize) -> bool {
+        const SMALL: usize = 512;
+        self.space.class_of(slot).is_some_and(|class| {
+            need <= class.place_bytes
+                && (class.place_bytes <= SMALL || need > class.place_bytes / 4)
+        })
+    }
+
+    /// See the module.
+    fn may_overwrite_spare(&self, env: &Env, live: Place) -> bool {
+        if !env.careful {
+            return true;
+        }
+        let version = |place| {
+            self.space
+                .head(place)
+                .ok()
+                .flatten()
+                .map(|head| head.version)
+        };
+        let (Some(live_version), Some(spare_version)) = (version(live), version(live.spare()))
+        else {
+            return true;
+        };
+        let needed = self.needed.max(self.committing.unwrap_or(0));
+        live_version <= self.durable || spare_version > needed
+    }
+
+    fn take_slot(&mut self, need: usize) -> Result<Slot, PutError> {
+        let (id, class) = class::for_record(need).ok_or(PutError::TooLarge)?;
+        self.space
+            .take(id, class)
+            .ok_or(PutError::Grow(class.run_blocks))
+    }
+
+    /// Removes the message of a topic.
+    fn clear(
+        &mut self,
+        env: &Env,
+        entry: Entry,
+        message: &Incoming<'_>,
+    ) -> Result<Stamp, PutError> {
+        let live = entry.place();
+        let head = self.space.head(live).ok().flatten();
+        let mut note = live.spare();
+        if env.careful && !self.may_overwrite_spare(env, live) {
+            let need = encoded_len(message.zone, false, message.topic.len());
+            note = Place {
+                slot: self.take_slot(need)?,
+                second: false,
+            };
+        }
+        let version = self.next_version(env);
+        let sequence = head.map_or(version, |head| head.sequence + 1);
+        if env.careful {
+            let cleared = Record {
+                cleared: true,
+                expiry_secs: None,
+                properties: &[],
+                payload: &[],
+                ..record(message, version, sequence)
+            };
+            self.space.write(note, &cleared);
+            self.release(env, Held::Cleared(note));
+            if note.slot != live.slot {
+                self.release(env, Held::Moved(live.slot));
+            }
+        } else {
+            // The older one first: a kill in between leaves the newer.
+            self.space.wipe(live.spare());
+            self.space.free(live.slot);
+        }
+        self.forget(env, entry, message.zone, message.topic, head);
+        Ok(Stamp { version, sequence })
+    }
+
+    /// The topic holds nothing any more.
+    fn forget(&mut self, env: &Env, entry: Entry, zone: Zone, topic: &str, head: Option<Head>) {
+        self.index.remove(entry.hash, entry.place());
+        if let Some(part) = self.zones.get_mut(&zone) {
+            part.names.remove(topic);
+            let before = head.map_or(0, |head| head.content_len());
+            env.accounts
+                .apply(&part.usage, Change::between(Some(before), None));
+            if part.names.len() == 0 {
+                self.zones.remove(&zone);
+            }
+        }
+    }
+
+    /// A slot is not needed any more, once the disk has what replaces it.
+    fn release(&mut self, env: &Env, held: Held) {
+        match held {
+            Held::Moved(slot) if !env.careful => self.space.free(slot),
+            held => self.held.push(held),
+        }
+    }
+
+    /// Sees to it that the message in a place is removed when it expires.
+    fn keep_deadline(&mut self, hash: u64, place: Place) {
+        let expires_ms = match self.space.head(place) {
+            Ok(Some(head)) => head.expires_ms(),
+            _ => None,
+        };
+        if let Some(expires_ms) = expires_ms
+            && let Some(entry) = self.index.entry_mut(hash, place)
+            && !entry.is_timed()
+        {
+            entry.set_timed(true);
+            self.deadlines.push(Reverse((expires_ms, hash)));
+        }
+    }
+
+    /// Removes messages that have expired, at most so many; whether there may be more.
+    pub(crate) fn sweep(&mut self, env: &Env, now_ms: u64, at_most: usize) -> bool {
+        for _ in 0..at_most {
+            match self.deadlines.peek() {
+                Some(Reverse((at, _))) if *at <= now_ms => {}
+                _ => return false,
+            }
+            let Some(Reverse((_, hash))) = self.deadlines.pop() else {
+                return false;
+            };
+            let Some(entry) = self.index.find(hash, |entry| entry.is_timed()) else {
+                continue;
+            };
+            let place = entry.place();
+            if let Some(entry) = self.index.entry_mut(hash, place) {
+                entry.set_timed(false);
+            }
+            // It may have a later message by now.
+            let expired = match self.space.read(place) {
+                Ok(Some(record)) if self.is_expired(place, now_ms) => {
+                    Some((record.zone, record.topic.to_owned(), record.qos))
+                }
+                _ => None,
+            };
+            match expired {
+                None => self.keep_deadline(hash, place),
+                Some((zone, topic, qos)) => self.expire(env, hash, (zone, &topic, qos)),
+            }
+        }
+        true
+    }
+
+    fn is_expired(&self, place: Place, now_ms: u64) -> bool {
+        matches!(self.space.head(place), Ok(Some(head)) if head.is_expired(now_ms))
+    }
+
+    fn expire(&mut self, env: &Env, hash: u64, (zone, topic, qos): (Zone, &str, QoS)) {
+        let message = Incoming {
+            zone,
+            topic,
+            properties: &[],
+            payload: &[],
+            qos,
+            publisher: 0,
+            received_ms: 0,
+            expiry_secs: None,
+        };
+        if self.put(env, hash, &message).is_err()
+            && let Some(entry) = self.find(hash, zone, topic)
+        {
+            // There is no room for the note: it is tried again, and is not read meanwhile.
+            self.keep_deadline(hash, entry.place());
+        }
+    }
+
+    /// Tells of a damaged place.
+    fn report(&self, env: &Env, place: Place, outcome: Outcome) {
+        let bytes = self.space.bytes(place);
+        let topic = match (self.space.read(place.spare()), Head::read(bytes)) {
+            (Ok(Some(record)), _) => Some((record.zone, record.topic.to_owned())),
+            (_, Ok(Some(head))) => head
+                .topic(bytes)
+                .map(|(zone, topic)| (zone, topic.to_owned())),
+            _ => None,
+        };
+        let number = self
+            .space
+            .segment(place.slot.segment)
+            .map_or(0, crate::space::Segment::number);
+        env.damage.push(DamageReport {
+            file: layout::file_name(self.number, number),
+            offset: self.space.offset(place),
+            topic,
+            outcome,
+        });
+    }
+}
+
+fn record<'a>(message: &Incoming<'a>, version: u64, sequence: u64) -> Record<'a> {
+    Record {
+        version,
+        sequence,
+        publisher: message.publisher,
+        received_ms: message.received_ms,
+        zone: message.zone,
+        qos: message.qos,
+        expiry_secs: message.expiry_secs,
+        cleared: false,
+        topic: message.topic,
+        properties: message.properties,
+        payload: message.payload,
+    }
+}

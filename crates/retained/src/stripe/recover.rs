@@ -1,0 +1,336 @@
+//! Recovery: finding what lies in the files of a stripe.
+//!
+//! Of each slot the newest whole record counts, and of each topic the newest of all slots. A note
+//! that a topic was cleared counts as a record, so that nothing older comes back.
+
+use std::cmp::Reverse;
+
+use stentor_topic::Zone;
+
+use super::{Env, Held, Stripe, ZonePart};
+use crate::class::{self, BLOCK_BYTES, ClassId};
+use crate::damage::{DamageReport, Outcome};
+use crate::disk::Region;
+use crate::index::Entry;
+use crate::layout;
+use crate::names::Names;
+use crate::record::{self, EMPTY_BYTES, Head, Record};
+use crate::space::{Place, Segment, Slot};
+use crate::usage::Change;
+
+/// The records of a stripe, and what could not stay where it was.
+pub(crate) struct Found<R> {
+    pub(crate) stripe: Stripe<R>,
+    /// Whole records from blocks whose directory entry is damaged, to be put elsewhere by
+    /// [`Stripe::readmit`].
+    pub(crate) salvaged: Vec<Box<[u8]>>,
+    /// Records were wiped from free blocks.
+    pub(crate) has_scrubbed: bool,
+}
+
+/// Reads all segments of a stripe. Each is readable as a whole and has a sound head.
+pub(crate) fn recover<R: Region>(env: &Env, number: u16, files: Vec<(u32, R)>) -> Found<R> {
+    let mut stripe = Stripe::new(number, env.key);
+    let mut leftovers = Leftovers::default();
+    for (file, region) in files {
+        stripe.next_segment = stripe.next_segment.max(file.saturating_add(1));
+        if let Ok(position) = stripe.space.attach(Segment::new(file, region)) {
+            stripe.read_segment(env, position, &mut leftovers);
+        }
+    }
+    stripe.sort_out_cleared();
+    stripe.restore_names(env);
+    stripe.needed = stripe.newest;
+    stripe.release_all(env);
+    Found {
+        stripe,
+        salvaged: leftovers.salvaged,
+        has_scrubbed: leftovers.has_scrubbed,
+    }
+}
+
+/// What was found outside of runs.
+#[derive(Default)]
+struct Leftovers {
+    salvaged: Vec<Box<[u8]>>,
+    has_scrubbed: bool,
+}
+
+/// Calls `found` with the place and the length of every whole record in blocks that nothing says
+/// how they are divided: that begins in the first `starts` bytes.
+fn search(bytes: &[u8], starts: usize, key: u32, mut found: impl FnMut(usize, usize)) {
+    let mut at = 0;
+    while at < starts {
+        at += match record::read(&bytes[at..], key) {
+            Ok(Some(record)) => {
+                let len = record.encoded_len();
+                found(at, len);
+                len.next_multiple_of(8)
+            }
+            // Every place begins at a multiple of eight.
+            Ok(None) | Err(_) => 8,
+        };
+    }
+}
+
+impl<R: Region> Stripe<R> {
+    fn read_segment(&mut self, env: &Env, position: u16, leftovers: &mut Leftovers) {
+        let blocks = self.space.segment(position).map_or(0, Segment::blocks);
+        let mut block = 0;
+        while block < blocks {
+            let bytes = self.space.segment(position).map_or(&[][..], Segment::bytes);
+            // A segment has at most 2^16 blocks.
+            let at = block as u32;
+            block += match layout::decode_entry(bytes, env.key, block) {
+                layout::Entry::Free => {
+                    if env.lost_power {
+                        leftovers.has_scrubbed |= self.scrub(env, position, at);
+                    }
+                    1
+                }
+                layout::Entry::Run(id) if self.space.restore_run(position, at, id) => {
+                    self.read_run(env, (position, at), id)
+                }
+                layout::Entry::Run(_) | layout::Entry::Damaged => {
+                    self.salvage(env, (position, at), leftovers)
+                }
+            };
+        }
+    }
+
+    /// Reads the slots of a run; its blocks.
+    fn read_run(&mut self, env: &Env, (segment, block): (u16, u32), id: ClassId) -> usize {
+        let Some(class) = class::get(id) else {
+            return 1;
+        };
+        self.index.reserve(class.run_slots);
+        for index in (0..=u8::MAX).take(class.run_slots) {
+            self.read_slot(
+                env,
+                Slot {
+                    segment,
+                    block,
+                    index,
+                },
+            );
+        }
+        class.run_blocks
+    }
+
+    fn read_slot(&mut self, env: &Env, slot: Slot) {
+        let first = Place {
+            slot,
+            second: false,
+        };
+        let places = [first, first.spare()];
+        let read = places.map(|place| match self.space.read(place) {
+            Ok(Some(record)) => Ok(Some(record.version)),
+            Ok(None) => Ok(None),
+            Err(damaged) => Err(damaged),
+        });
+        let newest = match (read[0], read[1]) {
+            (Ok(Some(a)), Ok(Some(b))) => Some(if a > b { places[0] } else { places[1] }),
+            (Ok(Some(_)), _) => Some(places[0]),
+            (_, Ok(Some(_))) => Some(places[1]),
+            _ => None,
+        };
+        for (place, read) in places.into_iter().zip(read) {
+            if read.is_err() {
+                let outcome = if newest.is_some() {
+                    Outcome::Previous
+                } else {
+                    Outcome::Lost
+                };
+                self.report(env, place, outcome);
+                self.space.wipe(place);
+            }
+        }
+        if let Some(place) = newest {
+            self.space.restore_slot(slot);
+            self.admit(env, place);
+        }
+    }
+
+    /// Takes a record into the index, unless there is a newer one of its topic.
+    fn admit(&mut self, env: &Env, place: Place) {
+        let Ok(Some(head)) = self.space.head(place) else {
+            return;
+        };
+        self.newest = self.newest.max(head.version);
+        let Some((zone, topic)) = head.topic(self.space.bytes(place)) else {
+            return;
+        };
+        let hash = env.hasher.hash(zone, topic);
+        match self.find(hash, zone, topic) {
+            None => self.index.insert(Entry::new(hash, place)),
+            Some(entry) => {
+                let other = entry.place();
+                if self.version(other) >= head.version {
+                    self.held.push(Held::Moved(place.slot));
+                } else {
+                    if let Some(entry) = self.index.entry_mut(hash, other) {
+                        entry.set_place(place);
+                    }
+                    self.held.push(Held::Moved(other.slot));
+                }
+            }
+        }
+    }
+
+    fn version(&self, place: Place) -> u64 {
+        let head = self.space.head(place).ok().flatten();
+        head.map_or(0, |head| head.version)
+    }
+
+    /// Topics whose newest record says that they were cleared hold nothing.
+    fn sort_out_cleared(&mut self) {
+        let mut cleared = Vec::new();
+        let space = &self.space;
+        self.index.retain(|entry| {
+            let is_cleared = matches!(space.head(entry.place()), Ok(Some(head)) if head.cleared);
+            if is_cleared {
+                cleared.push(Held::Cleared(entry.place()));
+            }
+            !is_cleared
+        });
+        self.held.extend(cleared);
+    }
+
+    /// Orders the topics and counts what they hold.
+    fn restore_names(&mut self, env: &Env) {
+        let mut topics: Vec<(Zone, &str, Head, u64)> = self
+            .index
+            .iter()
+            .filter_map(|entry| {
+                let head = self.space.head(entry.place()).ok().flatten()?;
+                let (zone, topic) = head.topic(self.space.bytes(entry.place()))?;
+                Some((zone, topic, head, entry.hash))
+            })
+            .collect();
+        topics.sort_unstable_by_key(|(zone, topic, ..)| (*zone, *topic));
+        let mut before = "";
+        let mut timed = Vec::new();
+        for (zone, topic, head, hash) in &topics {
+            let part = self.zones.entry(*zone).or_insert_with(|| {
+                before = "";
+                ZonePart {
+                    names: Names::default(),
+                    usage: env.accounts.zone(*zone),
+                }
+            });
+            part.names.push_last(topic, before);
+            before = topic;
+            let change = Change::between(None, Some(head.content_len()));
+            env.accounts.apply(&part.usage, change);
+            if let Some(expires_ms) = head.expires_ms() {
+                timed.push((expires_ms, *hash));
+            }
+        }
+        for (expires_ms, hash) in timed {
+            let entry = self.index.find(hash, |entry| !entry.is_timed());
+            if let Some(entry) = entry
+                && let Some(entry) = self.index.entry_mut(hash, entry.place())
+            {
+                entry.set_timed(true);
+                self.deadlines.push(Reverse((expires_ms, hash)));
+            }
+        }
+    }
+
+    /// Wipes the records that lie in a free block, because a power loss took the entry of their run
+    /// or kept it from being emptied: they would come back when the block is used again. Whether
+    /// there were any.
+    fn scrub(&mut self, env: &Env, position: u16, block: u32) -> bool {
+        let Some(segment) = self.space.segment_mut(position) else {
+            return false;
+        };
+        let from = segment.block_at(block);
+        let mut found = Vec::new();
+        let bytes = &segment.bytes()[from..];
+        search(bytes, BLOCK_BYTES, env.key, |at, _| found.push(from + at));
+        for at in &found {
+            segment.write(*at, &[0; EMPTY_BYTES]);
+        }
+        !found.is_empty()
+    }
+
+    /// Looks for whole records where nothing says how the blocks are divided, up to the next run;
+    /// how many blocks that are. They are set aside until the next start.
+    fn salvage(
+        &mut self,
+        env: &Env,
+        (position, block): (u16, u32),
+        leftovers: &mut Leftovers,
+    ) -> usize {
+        let Some(segment) = self.space.segment_mut(position) else {
+            return 1;
+        };
+        let blocks = segment.blocks();
+        let is_run = |at: &usize| {
+            let entry = layout::decode_entry(segment.bytes(), env.key, *at);
+            matches!(entry, layout::Entry::Run(_))
+        };
+        let next = (block as usize + 1..blocks).find(is_run).unwrap_or(blocks);
+        let count = next - block as usize;
+        let from = segment.block_at(block);
+        let bytes = &segment.bytes()[from..from + count * BLOCK_BYTES];
+        search(bytes, bytes.len(), env.key, |at, len| {
+            leftovers.salvaged.push(bytes[at..at + len].into());
+        });
+        segment.write(layout::entry_at(block as usize), &[0; layout::ENTRY_BYTES]);
+        segment.set_aside(block, count);
+        env.damage.push(DamageReport {
+            file: layout::file_name(self.number, segment.number()),
+            offset: layout::entry_at(block as usize) as u64,
+            topic: None,
+            outcome: Outcome::Mended,
+        });
+        count
+    }
+
+    /// Puts a salvaged record into a slot, unless there is a newer one of its topic. If there is
+    /// no room, the stripe has to grow by so many blocks first.
+    pub(crate) fn readmit(&mut self, env: &Env, bytes: &[u8]) -> Result<(), usize> {
+        let Ok(Some(record)) = record::read(bytes, env.key) else {
+            return Ok(());
+        };
+        let hash = env.hasher.hash(record.zone, record.topic);
+        let known = self.find(hash, record.zone, record.topic);
+        if known.is_some_and(|entry| self.version(entry.place()) >= record.version) {
+            return Ok(());
+        }
+        self.newest = self.newest.max(record.version);
+        self.needed = self.needed.max(record.version);
+        if let Some(entry) = known {
+            let head = self.space.head(entry.place()).ok().flatten();
+            self.release(env, Held::Moved(entry.place().slot));
+            self.forget(env, entry, record.zone, record.topic, head);
+        }
+        if record.cleared {
+            return Ok(());
+        }
+        self.readmit_new(env, hash, &record)
+    }
+
+    fn readmit_new(&mut self, env: &Env, hash: u64, record: &Record<'_>) -> Result<(), usize> {
+        let Some((id, class)) = class::for_record(record.encoded_len()) else {
+            return Ok(());
+        };
+        let slot = self.space.take(id, class).ok_or(class.run_blocks)?;
+        let place = Place {
+            slot,
+            second: false,
+        };
+        self.space.write(place, record);
+        self.index.insert(Entry::new(hash, place));
+        let usage = self.usage(env, record.zone);
+        if let Some(part) = self.zones.get_mut(&record.zone) {
+            part.names.insert(record.topic);
+        }
+        let len = record.topic.len() + record.properties.len() + record.payload.len();
+        env.accounts
+            .apply(&usage, Change::between(None, Some(len as u64)));
+        self.keep_deadline(hash, place);
+        Ok(())
+    }
+}

@@ -1,0 +1,183 @@
+//! Reading: one topic, or the matches of a filter.
+
+use std::cmp::Ordering;
+
+use stentor_topic::{Zone, matches};
+
+use super::{Env, Stripe};
+use crate::damage::Outcome;
+use crate::disk::Region;
+use crate::record::Record;
+use crate::space::Place;
+use crate::store::Verified;
+
+/// What a reader may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    /// Nothing that was put later.
+    pub(crate) mark: u64,
+    /// Nothing that has expired by then.
+    pub(crate) now_ms: u64,
+}
+
+/// How much one step of a walk may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Budget {
+    /// Topics to visit.
+    pub(crate) visits: usize,
+    /// Bytes of records to read; the last one may go beyond.
+    pub(crate) bytes: usize,
+}
+
+impl Budget {
+    const fn is_spent(self) -> bool {
+        self.visits == 0 || self.bytes == 0
+    }
+}
+
+/// Where a filter's matches can lie.
+struct Stem<'a> {
+    /// What they begin with: up to the first wildcard.
+    text: &'a str,
+    /// The one match that does not: `a` of `a/#`.
+    parent: Option<&'a str>,
+}
+
+fn stem(filter: &str) -> Stem<'_> {
+    let at = filter.find(['+', '#']).unwrap_or(filter.len());
+    let (text, rest) = filter.split_at(at);
+    let parent = text.strip_suffix('/').filter(|_| rest == "#");
+    Stem { text, parent }
+}
+
+impl<R: Region> Stripe<R> {
+    /// The message of one topic.
+    pub(crate) fn get<T>(
+        &self,
+        env: &Env,
+        hash: u64,
+        (zone, topic): (Zone, &str),
+        view: View,
+        found: impl FnOnce(&Record<'_>) -> T,
+    ) -> Option<T> {
+        let place = self.find(hash, zone, topic)?.place();
+        self.visible(env, place, view).map(|record| found(&record))
+    }
+
+    /// Reads a place, if it may be seen; damage is reported.
+    fn visible(&self, env: &Env, place: Place, view: View) -> Option<Record<'_>> {
+        match self.space.head(place) {
+            Ok(Some(head)) if head.version > view.mark || head.is_expired(view.now_ms) => None,
+            _ => match self.space.read(place) {
+                Ok(record) => record,
+                Err(_) => {
+                    self.report(env, place, Outcome::Lost);
+                    None
+                }
+            },
+        }
+    }
+
+    /// Visits matches of a filter in the order of their topics, from the one after `after` on;
+    /// whether all were visited. The budget says what is left of it.
+    pub(crate) fn walk(
+        &self,
+        env: &Env,
+        (zone, filter): (Zone, &str),
+        view: View,
+        after: &mut Option<Box<str>>,
+        budget: &mut Budget,
+        found: &mut dyn FnMut(&Record<'_>),
+    ) -> bool {
+        let Some(part) = self.zones.get(&zone) else {
+            return true;
+        };
+        let stem = stem(filter);
+        let mut visit = |topic: &str, budget: &mut Budget| {
+            budget.visits -= 1;
+            if !matches(filter, topic) {
+                return;
+            }
+            let hash = env.hasher.hash(zone, topic);
+            let record = self
+                .find(hash, zone, topic)
+                .and_then(|entry| self.visible(env, entry.place(), view));
+            if let Some(record) = record {
+                found(&record);
+                budget.bytes = budget.bytes.saturating_sub(record.encoded_len());
+            }
+        };
+        if budget.is_spent() {
+            return false;
+        }
+        if let (None, Some(parent)) = (&after, stem.parent) {
+            visit(parent, budget);
+            *after = Some(parent.into());
+        }
+        // After the parent, or from the beginning, or where the last step ended.
+        let mut names = match after {
+            Some(after) if (**after).cmp(stem.text) != Ordering::Less => {
+                part.names.range(after, false)
+            }
+            _ => part.names.range(stem.text, true),
+        };
+        let mut last = None;
+        while let Some(topic) = names.next() {
+            if !topic.starts_with(stem.text) {
+                return true;
+            }
+            if budget.is_spent() {
+                if let Some(last) = last {
+                    *after = Some(last);
+                }
+                return false;
+            }
+            visit(topic, budget);
+            last = Some(Box::from(topic));
+        }
+        true
+    }
+}
+
+impl<R: Region> Stripe<R> {
+    /// Checks the messages of one segment, the one at a position or the next; the position to go
+    /// on from.
+    pub(crate) fn verify(&self, env: &Env, from: u16, verified: &mut Verified) -> Option<u16> {
+        let mut segments = self.space.segments();
+        let (position, _) = segments.find(|(position, _)| *position >= from)?;
+        for entry in self.index.iter() {
+            let place = entry.place();
+            if place.slot.segment != position {
+                continue;
+            }
+            if matches!(self.space.read(place), Ok(Some(_))) {
+                verified.whole += 1;
+            } else {
+                verified.damaged += 1;
+                self.report(env, place, Outcome::Lost);
+            }
+        }
+        position.checked_add(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matches_lie_behind_the_literal_levels() {
+        for (filter, text, parent) in [
+            ("#", "", None),
+            ("+/a", "", None),
+            ("/+", "/", None),
+            ("/#", "/", Some("")),
+            ("a/#", "a/", Some("a")),
+            ("a/+/#", "a/", None),
+            ("a/b/+/c", "a/b/", None),
+        ] {
+            let stem = stem(filter);
+            assert_eq!((stem.text, stem.parent), (text, parent), "{filter}");
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of the whole store.
+
+mod model;
+mod support;

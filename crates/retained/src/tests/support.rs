@@ -1,0 +1,84 @@
+//! What the tests of the store share.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use stentor_hub::{Cursor, NotKept, Retained, Walk};
+use stentor_mqtt::QoS;
+use stentor_session::{Message, MessageParts, Publisher, Tick};
+use stentor_topic::Zone;
+
+use crate::disk::Disk;
+use crate::{Quota, Store, StoreOptions, Sync};
+
+/// Options without quotas, for a server that was started at a fixed time.
+pub(super) fn options(sync: Sync) -> StoreOptions {
+    StoreOptions {
+        sync,
+        total: Quota::UNLIMITED,
+        zone: Quota::UNLIMITED,
+        started_at: SystemTime::UNIX_EPOCH + Duration::from_secs(1_900_000_000),
+        random: 0x5EED_5EED_5EED_5EED,
+        boot: 1,
+    }
+}
+
+pub(super) fn message(zone: Zone, topic: &str, payload: &[u8]) -> Arc<Message> {
+    expiring(zone, topic, payload, None)
+}
+
+pub(super) fn expiring(
+    zone: Zone,
+    topic: &str,
+    payload: &[u8],
+    expiry_secs: Option<u32>,
+) -> Arc<Message> {
+    let parts = MessageParts {
+        topic,
+        properties: b"\x01\x01",
+        payload,
+        qos: QoS::AtLeastOnce,
+        retain: true,
+        expiry_secs,
+    };
+    let publisher = Publisher::session(3, 77);
+    Arc::new(Message::new(zone, publisher, Tick::from_secs(5), &parts))
+}
+
+pub(super) fn put<D: Disk>(store: &Store<D>, topic: &str, payload: &[u8]) -> Result<u64, NotKept> {
+    let message = message(Zone(0), topic, payload);
+    store.put(&message).map(|_| message.sequence())
+}
+
+pub(super) fn get<D: Disk>(store: &Store<D>, topic: &str) -> Option<Vec<u8>> {
+    let found = store.get(Zone(0), topic, store.mark(), Tick::from_secs(6))?;
+    assert_eq!(found.topic(), topic);
+    assert_eq!(found.properties(), b"\x01\x01");
+    Some(found.payload().to_vec())
+}
+
+/// All matches of a filter, in steps of so many visits.
+pub(super) fn walk<D: Disk>(store: &Store<D>, filter: &str, visits: usize) -> Vec<Arc<Message>> {
+    let (mut cursor, mut found) = (Cursor::default(), Vec::new());
+    let scope = (store.mark(), Tick::from_secs(6));
+    while store.walk(Zone(0), filter, scope, &mut cursor, visits, &mut found) == Walk::More {}
+    found
+}
+
+/// Numbers that depend on nothing but a seed.
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) % bound.max(1) as u64) as usize
+    }
+
+    pub(super) fn one_in(&mut self, many: usize) -> bool {
+        self.below(many) == 0
+    }
+}

@@ -1,0 +1,169 @@
+//! Quotas, and what counts against them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stentor_topic::Zone;
+
+/// What may be held: by one zone, or by all together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Topics with a message.
+    pub messages_max: u64,
+    /// Bytes of their topics, properties and payloads.
+    pub bytes_max: u64,
+}
+
+impl Quota {
+    /// No bound at all.
+    pub const UNLIMITED: Self = Self {
+        messages_max: u64::MAX,
+        bytes_max: u64::MAX,
+    };
+}
+
+impl Default for Quota {
+    fn default() -> Self {
+        Self::UNLIMITED
+    }
+}
+
+/// A quota that can change, and what is used of it.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    pub(crate) messages: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+}
+
+impl Usage {
+    const fn new() -> Self {
+        Self {
+            messages: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether so much more stays within a quota. What holds more than its quota, since that was
+    /// lowered, may still shrink.
+    fn has_room(&self, quota: &Limits, change: Change) -> bool {
+        let fits = |used: &AtomicU64, more: i64, max: &AtomicU64| {
+            let used = used.load(Ordering::Relaxed);
+            more <= 0 || used.saturating_add_signed(more) <= max.load(Ordering::Relaxed)
+        };
+        fits(&self.messages, change.messages, &quota.messages_max)
+            && fits(&self.bytes, change.bytes, &quota.bytes_max)
+    }
+
+    fn apply(&self, change: Change) {
+        // Wraps around below zero, as two's complement does.
+        self.messages
+            .fetch_add(change.messages as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(change.bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// What a put or a clear changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) messages: i64,
+    pub(crate) bytes: i64,
+}
+
+impl Change {
+    /// From one content length to another; `None` where there is no message.
+    pub(crate) fn between(before: Option<u64>, after: Option<u64>) -> Self {
+        let count = |len: Option<u64>| i64::from(len.is_some());
+        let bytes = |len: Option<u64>| len.unwrap_or(0) as i64;
+        Self {
+            messages: count(after) - count(before),
+            bytes: bytes(after) - bytes(before),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Limits {
+    messages_max: AtomicU64,
+    bytes_max: AtomicU64,
+}
+
+impl Limits {
+    fn new(quota: Quota) -> Self {
+        Self {
+            messages_max: AtomicU64::new(quota.messages_max),
+            bytes_max: AtomicU64::new(quota.bytes_max),
+        }
+    }
+
+    fn set(&self, quota: Quota) {
+        self.messages_max
+            .store(quota.messages_max, Ordering::Relaxed);
+        self.bytes_max.store(quota.bytes_max, Ordering::Relaxed);
+    }
+}
+
+/// What all zones use, together and each. Shards that put at the same moment may go beyond a quota
+/// by one message each.
+#[derive(Debug)]
+pub(crate) struct Accounts {
+    total: Usage,
+    total_limits: Limits,
+    zone_limits: Limits,
+    zones: Mutex<HashMap<Zone, Arc<Usage>>>,
+}
+
+impl Accounts {
+    pub(crate) fn new(total: Quota, zone: Quota) -> Self {
+        Self {
+            total: Usage::new(),
+            total_limits: Limits::new(total),
+            zone_limits: Limits::new(zone),
+            zones: Mutex::default(),
+        }
+    }
+
+    /// New quotas; what is held stays.
+    pub(crate) fn set_quotas(&self, total: Quota, zone: Quota) {
+        self.total_limits.set(total);
+        self.zone_limits.set(zone);
+    }
+
+    /// The account of a zone.
+    pub(crate) fn zone(&self, zone: Zone) -> Arc<Usage> {
+        let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(zones.entry(zone).or_insert_with(|| Arc::new(Usage::new())))
+    }
+
+    pub(crate) fn has_room(&self, zone: &Usage, change: Change) -> bool {
+        self.total.has_room(&self.total_limits, change) && zone.has_room(&self.zone_limits, change)
+    }
+
+    pub(crate) fn apply(&self, zone: &Usage, change: Change) {
+        self.total.apply(change);
+        zone.apply(change);
+    }
+
+    /// Messages and bytes of all zones.
+    pub(crate) fn total(&self) -> (u64, u64) {
+        (
+            self.total.messages.load(Ordering::Relaxed),
+            self.total.bytes.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Messages and bytes of each zone that holds any.
+    pub(crate) fn by_zone(&self) -> Vec<(Zone, u64, u64)> {
+        let zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = zones
+            .iter()
+            .map(|(zone, usage)| {
+                let messages = usage.messages.load(Ordering::Relaxed);
+                (*zone, messages, usage.bytes.load(Ordering::Relaxed))
+            })
+            .filter(|(_, messages, _)| *messages > 0)
+            .collect();
+        all.sort_unstable();
+        all
+    }
+}

@@ -1,0 +1,148 @@
+//! The retained store of a server: opening it, and passing on what it says.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use stentor_hub::ControlItem;
+use stentor_mqtt::ReasonCode;
+use stentor_retained::disk::MappedDisk;
+use stentor_retained::{Keeper, Quota, Store, StoreEvent, StoreOptions, Sync, Watcher};
+use stentor_session::Ticket;
+use tracing::{info, warn};
+
+use super::start::random;
+use crate::backplane::Backplane;
+use crate::clock::Clock;
+use crate::config::{Config, SyncLevel};
+use crate::error::ServerError;
+use crate::shard::Letter;
+
+/// The store's folder in the data folder.
+const FOLDER: &str = "retained";
+/// Damaged records that the log tells one by one.
+const REPORTS_MAX: usize = 20;
+
+/// The quotas of a configuration: in total, and of each zone.
+pub(super) fn quotas(config: &Config) -> (Quota, Quota) {
+    let retained = &config.retained;
+    let or_unlimited = |bound| if bound == 0 { u64::MAX } else { bound };
+    let total = Quota {
+        messages_max: retained.messages,
+        bytes_max: retained.bytes,
+    };
+    let zone = Quota {
+        messages_max: or_unlimited(retained.zone_messages),
+        bytes_max: or_unlimited(retained.zone_bytes),
+    };
+    (total, zone)
+}
+
+/// Opens the store that a configuration asks for, and tells what was found damaged.
+///
+/// # Errors
+/// When the folder cannot be used, or a later version wrote it.
+pub(super) fn open(
+    config: &Config,
+    data_dir: &Path,
+    clock: Clock,
+) -> Result<Arc<Store<MappedDisk>>, ServerError> {
+    let folder = config
+        .retained
+        .dir
+        .clone()
+        .unwrap_or_else(|| data_dir.join(FOLDER));
+    let fail = |reason: String| ServerError::RetainedDir {
+        path: folder.clone(),
+        reason,
+    };
+    let (total, zone) = quotas(config);
+    let options = StoreOptions {
+        sync: match config.retained.sync {
+            SyncLevel::Never => Sync::Never,
+            SyncLevel::Interval => Sync::Interval(config.retained.sync_interval),
+            SyncLevel::Always => Sync::Always,
+        },
+        total,
+        zone,
+        started_at: clock.started_at(),
+        random: random(),
+        boot: boot(),
+    };
+    let disk = MappedDisk::new(&folder).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => ServerError::DataDirInUse {
+            path: folder.clone(),
+        },
+        _ => fail(error.to_string()),
+    })?;
+    let store = Store::open(disk, &options).map_err(|error| fail(error.to_string()))?;
+    let (count, reports) = store.damage();
+    for report in reports.iter().take(REPORTS_MAX) {
+        warn!(
+            file = report.file,
+            offset = report.offset,
+            topic = report.topic.as_ref().map(|(_, topic)| topic.as_str()),
+            outcome = report.outcome.as_str(),
+            "a retained message is damaged"
+        );
+    }
+    if count > 0 {
+        warn!(
+            places = count,
+            "damage was found among the retained messages in {}; `stentor retained verify` lists it",
+            folder.display()
+        );
+    }
+    Ok(Arc::new(store))
+}
+
+/// Starts the threads of the store.
+///
+/// # Errors
+/// When a thread cannot be started.
+pub(super) fn start(backplane: &Arc<Backplane>) -> std::io::Result<Keeper> {
+    let messenger = Messenger {
+        backplane: Arc::downgrade(backplane),
+    };
+    backplane.retained.start(Arc::new(messenger))
+}
+
+/// A number that changes when the machine starts anew; 0 where the system does not tell.
+fn boot() -> u64 {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = id
+        .chars()
+        .filter(char::is_ascii_hexdigit)
+        .take(16)
+        .collect();
+    u64::from_str_radix(&digits, 16).unwrap_or(0)
+}
+
+/// Passes on what the store says. The store belongs to the backplane, so this must not own it.
+struct Messenger {
+    backplane: Weak<Backplane>,
+}
+
+impl Watcher for Messenger {
+    fn resolved(&self, ticket: Ticket, is_kept: bool) {
+        let Some(backplane) = self.backplane.upgrade() else {
+            return;
+        };
+        let reason = if is_kept {
+            ReasonCode::Success
+        } else {
+            ReasonCode::ImplementationSpecificError
+        };
+        for shard in 0..backplane.shards.len() {
+            let item = ControlItem::Resolved { ticket, reason };
+            backplane.post(shard, Letter::Hub(item));
+        }
+    }
+
+    fn event(&self, event: StoreEvent) {
+        match event {
+            StoreEvent::Trouble(what) => warn!("retained messages are in trouble: {what}"),
+            StoreEvent::Recovered => info!("retained messages are kept again"),
+        }
+    }
+}

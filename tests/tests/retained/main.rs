@@ -1,0 +1,5 @@
+//! Retained messages over restarts, kills and full disks.
+
+mod kill;
+mod support;
+mod survive;

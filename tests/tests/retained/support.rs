@@ -1,0 +1,44 @@
+//! What these tests share.
+
+use std::collections::BTreeMap;
+
+use stentor_tests::raw::{self, packet, string};
+use stentor_tests::{Raw, Server, Version};
+
+/// A retained PUBLISH of MQTT 3.1.1 with QoS 1.
+pub(crate) fn publish(topic: &str, payload: &[u8], packet_id: u16) -> Vec<u8> {
+    let mut body = string(topic);
+    body.extend(packet_id.to_be_bytes());
+    body.extend_from_slice(payload);
+    packet(0x33, &body)
+}
+
+/// Publishes a retained message and waits for the acknowledgement.
+#[track_caller]
+pub(crate) fn keep(client: &mut Raw, version: Version, topic: &str, payload: &[u8]) {
+    client.send(&raw::publish(version, topic, payload, 1, true));
+    client.expect(4);
+}
+
+/// All retained messages that match a filter, by topic.
+#[track_caller]
+pub(crate) fn snapshot(server: &Server, filter: &str) -> BTreeMap<String, Vec<u8>> {
+    let mut reader = server.client(Version::V4, "snapshot");
+    reader.subscribe(filter, 0);
+    // Nothing says where a snapshot ends: it is told by counting.
+    let expected = server.json(&["status"])["retained"]["messages"].as_u64();
+    let system = server.json(&["topics", "$SYS", "--limit", "100000"])["retained"]
+        .as_array()
+        .map_or(0, Vec::len) as u64;
+    let expected = expected.expect("a status has a count") - system;
+    let mut found = BTreeMap::new();
+    while (found.len() as u64) < expected {
+        let message = reader.expect(3);
+        assert_eq!(message.first & 1, 1, "a stored message has RETAIN set");
+        let (topic, payload) = message.message(Version::V4);
+        let earlier = found.insert(topic, payload);
+        assert_eq!(earlier, None, "a topic comes once");
+    }
+    reader.ping();
+    found
+}
