@@ -15,7 +15,8 @@ use crate::deliver::Terms;
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::route::{Counter, Parcel, encode_wire};
-use crate::sessions::Link;
+use crate::sessions::{Extras, Link};
+use crate::settings::Shape;
 
 /// A burst is cut when its messages cost this much: it is encoded as a whole and stays in memory
 /// until the last subscriber has got it.
@@ -106,6 +107,8 @@ impl Hub {
 /// Messages on their way to the same subscribers: usually one, or a burst.
 pub(crate) struct Shipment<'m> {
     messages: &'m [Arc<Message>],
+    /// How they are thinned out.
+    shape: Option<Shape>,
     parcels: Parcels<'m>,
     /// All of them in one, by version 3.x or 5.0.
     runs: [Option<Rc<Run>>; 2],
@@ -122,23 +125,19 @@ enum Parcels<'m> {
 impl<'m> Shipment<'m> {
     /// All `messages` are of one publisher to one topic; none, or several plain ones, if it is
     /// not one.
-    pub(crate) fn new(messages: &'m [Arc<Message>]) -> Self {
+    pub(crate) fn new(messages: &'m [Arc<Message>], shape: Option<Shape>) -> Self {
         let parcels = match messages {
-            [message] => Parcels::One(Parcel::new(message)),
+            [message] => Parcels::One(Parcel::new(message, shape)),
             _ => Parcels::Many(Vec::new()),
         };
         let payload = |message: &Arc<Message>| message.payload().len() as u64;
         Self {
             messages,
+            shape,
             parcels,
             runs: Default::default(),
             payload_bytes: messages.iter().map(payload).sum(),
         }
-    }
-
-    /// The first of them, to tell what is the same for all.
-    pub(crate) fn first(&self) -> Option<&'m Arc<Message>> {
-        self.messages.first()
     }
 
     /// All in one; `None` if one of them is too large for a packet.
@@ -171,7 +170,9 @@ impl Counter<'_> {
         }
         if let Parcels::Many(parcels) = &mut shipment.parcels {
             if parcels.is_empty() {
-                parcels.extend(shipment.messages.iter().map(Parcel::new));
+                let shape = shipment.shape;
+                let parcel = |message| Parcel::new(message, shape);
+                parcels.extend(shipment.messages.iter().map(parcel));
             }
             for parcel in parcels {
                 self.hand_over(parcel, slot, terms);
@@ -194,12 +195,14 @@ impl Counter<'_> {
             return false;
         };
         let is_filtered = session.filtered > 0;
-        let aliases = |extras: &crate::sessions::Extras| extras.sent_aliases.is_some();
+        let looks_at_each =
+            |extras: &Extras| extras.sent_aliases.is_some() || extras.conflating.is_some();
         if terms.qos != QoS::AtMostOnce
             || terms.retain
             || !terms.ids.is_empty()
             || is_filtered
-            || live.extras.as_deref().is_some_and(aliases)
+            || shipment.shape.is_some()
+            || live.extras.as_deref().is_some_and(looks_at_each)
         {
             return false;
         }

@@ -238,6 +238,7 @@ impl Hub {
     /// Goes on where the session's last connection ended.
     fn resume(&mut self, now: Tick, key: SessionKey) {
         self.pump(now, key);
+        self.release(now, key);
         let Some(session) = self.sessions.get(key) else {
             return;
         };

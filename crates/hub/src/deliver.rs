@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use stentor_mqtt::{PacketId, QoS};
 use stentor_session::{Delivery, Message, Outbound, Outgoing, Resend, SubscriptionIds, Tick, Wire};
 
+use crate::conflate::hold_back;
 use crate::effects::Event;
 use crate::hub::Hub;
 use crate::key::SessionKey;
@@ -18,7 +19,7 @@ use crate::outbox::Outbox;
 use crate::route::{Counter, Parcel, encode_wire};
 use crate::sessions::{Link, Live, Session};
 use crate::settings::{Settings, SlowPolicy};
-use crate::stats::{LossCause, Stats};
+use crate::stats::{LossCause, Losses, Stats};
 
 /// How one session gets one message.
 #[derive(Clone, Debug)]
@@ -28,6 +29,12 @@ pub(crate) struct Terms {
     pub(crate) ids: SmallVec<[u32; 1]>,
     /// The number of the shared subscription that chose this session; 0 for none.
     pub(crate) share: u64,
+    /// How many of its subscriptions match.
+    pub(crate) matched: u32,
+    /// Whether the message comes from the retained store, because of a new subscription.
+    pub(crate) stored: bool,
+    /// How many older messages of the topic it stands for.
+    pub(crate) conflated: u32,
 }
 
 impl Terms {
@@ -38,22 +45,26 @@ impl Terms {
             retain: options.retain_as_published() && message.retain,
             ids: SmallVec::from_slice(ids),
             share,
+            matched: 1,
+            stored: false,
+            conflated: 0,
         }
     }
 
-    fn delivery(&self, message: &Arc<Message>) -> Delivery {
+    pub(crate) fn delivery(&self, message: &Arc<Message>) -> Delivery {
         Delivery {
             message: Arc::clone(message),
             qos: self.qos,
             retain: self.retain,
             subscription_ids: SubscriptionIds::new(&self.ids),
             share: self.share,
+            conflated: self.conflated,
         }
     }
 }
 
 /// Whether the message does not fit, and what became of that.
-enum Verdict {
+pub(crate) enum Verdict {
     Taken,
     Lost(LossCause),
     /// Older ones were dropped to make room, perhaps in vain.
@@ -62,20 +73,41 @@ enum Verdict {
 }
 
 /// Why a message was lost, and its topic.
-type Lost = (LossCause, Box<str>);
+pub(crate) type Lost = (LossCause, Box<str>);
 
 /// What giving a message to one session needs besides the two.
-struct Till<'a> {
-    now: Tick,
-    outbox: &'a mut Outbox,
-    settings: &'a Settings,
+pub(crate) struct Till<'a> {
+    pub(crate) now: Tick,
+    pub(crate) outbox: &'a mut Outbox,
+    pub(crate) settings: &'a Settings,
     stats: &'a mut Stats,
+    losses: &'a mut Losses,
+}
+
+impl Till<'_> {
+    /// A newer message has taken the place of one that waited.
+    pub(crate) fn count_conflated(&mut self, client_id: &str, topic: &str) {
+        // No line in the log: it is what was asked for.
+        self.losses.record(LossCause::Conflated, client_id, topic);
+    }
 }
 
 impl Counter<'_> {
     /// Gives a message to the session in `slot`. O(1), but for dropping older ones.
     #[inline]
     pub(crate) fn hand_over(&mut self, parcel: &mut Parcel<'_>, slot: u32, terms: &Terms) {
+        self.give(parcel, slot, terms, true);
+    }
+
+    /// [`Counter::hand_over`]; `may_hold` tells whether it may be held back for now.
+    #[inline]
+    pub(crate) fn give(
+        &mut self,
+        parcel: &mut Parcel<'_>,
+        slot: u32,
+        terms: &Terms,
+        may_hold: bool,
+    ) {
         let Some(session) = self.sessions.at_mut(slot) else {
             return;
         };
@@ -92,8 +124,17 @@ impl Counter<'_> {
             outbox: self.outbox,
             settings: self.settings,
             stats: self.stats,
+            losses: self.losses,
         };
-        let verdict = if terms.qos == QoS::AtMostOnce {
+        let shaped = may_hold && (parcel.shape.is_some() || session.is_special());
+        let held = if shaped {
+            hold_back(&mut till, parcel, key, session, terms)
+        } else {
+            None
+        };
+        let verdict = if let Some(verdict) = held {
+            verdict
+        } else if terms.qos == QoS::AtMostOnce {
             let Link::Live(live) = &mut session.link else {
                 // QoS 0 is for those who are there [MQTT-3.1.2-5].
                 return;
@@ -150,7 +191,7 @@ fn give_now(
     if live.queued_bytes() + len > till.settings.queue_bytes_max {
         match parcel.policy(till.settings, QoS::AtMostOnce) {
             SlowPolicy::DropNewest => return Verdict::Lost(LossCause::DropNewest),
-            SlowPolicy::Disconnect => return Verdict::Overrun,
+            SlowPolicy::Disconnect | SlowPolicy::Conflate => return Verdict::Overrun,
             SlowPolicy::DropOldest => {
                 let bytes = till.settings.queue_bytes_max.saturating_sub(len);
                 let mut dropped = make_room(live, bytes);
@@ -236,11 +277,11 @@ fn keep_waiting(
     }
     if !fits(outbound) {
         match settings.slow_policy(message.topic(), terms.qos) {
-            SlowPolicy::Disconnect if is_live => {
+            SlowPolicy::Disconnect | SlowPolicy::Conflate if is_live => {
                 outbound.wait(terms.delivery(message));
                 return Verdict::Overrun;
             }
-            SlowPolicy::DropNewest | SlowPolicy::Disconnect => {
+            SlowPolicy::DropNewest | SlowPolicy::Disconnect | SlowPolicy::Conflate => {
                 lost.push((LossCause::DropNewest, message.topic().into()));
                 return Verdict::Displaced(lost);
             }

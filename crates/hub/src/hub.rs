@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::sync::atomic::AtomicU64;
 
 use stentor_session::{Message, Tick, Wheel};
@@ -43,6 +44,8 @@ pub struct Hub {
     pub(crate) shards: u8,
     pub(crate) hasher: TopicHasher,
     pub(crate) settings: Arc<Settings>,
+    /// Whether a policy of the settings thins topics out.
+    pub(crate) shapes: bool,
     pub(crate) retained: Arc<dyn Retained>,
     pub(crate) interest: Interest,
     pub(crate) index: Index,
@@ -90,6 +93,7 @@ impl Hub {
         Self {
             shard,
             shards,
+            shapes: settings.shapes(),
             settings,
             retained: shared.retained,
             interest: Interest::new(shared.interest, hasher.clone(), shard.0, shards),
@@ -112,6 +116,7 @@ impl Hub {
 
     /// New limits and policies; what is connected keeps what its CONNACK said.
     pub fn reconfigure(&mut self, settings: Arc<Settings>) {
+        self.shapes = settings.shapes();
         self.settings = settings;
     }
 
@@ -170,13 +175,15 @@ impl Hub {
         for timer in due {
             self.on_timer(now, timer);
         }
+        self.release_due(now);
         self.close_overrun(now);
     }
 
     /// When to call [`Hub::advance`] next at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
-        self.timers.next()
+        let pace = self.outbox.paces.peek().map(|Reverse((at, _))| *at);
+        self.timers.next().into_iter().chain(pace).min()
     }
 
     /// The counters.

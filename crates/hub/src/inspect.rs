@@ -30,7 +30,7 @@ pub struct ClientInfo {
     pub subscriptions: usize,
     /// Messages in flight to it.
     pub in_flight: usize,
-    /// Messages above QoS 0 that wait for it.
+    /// Messages that wait for it and have not got a packet id.
     pub waiting: usize,
 }
 
@@ -103,6 +103,7 @@ fn info(key: SessionKey, session: &Session) -> ClientInfo {
         waiting: session
             .outbound
             .as_ref()
-            .map_or(0, |outbound| outbound.waiting_len()),
+            .map_or(0, |outbound| outbound.waiting_len())
+            + session.held_back(),
     }
 }

@@ -11,7 +11,7 @@ pub struct ShardId(pub u8);
 pub struct LinkId(pub u32);
 
 /// A session of one shard. The generation makes a key that outlives its session name nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey {
     /// The slot.
     pub slot: u32,

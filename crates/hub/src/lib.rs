@@ -14,6 +14,7 @@ extern crate alloc;
 mod acknowledge;
 mod authenticate;
 mod burst;
+mod conflate;
 mod connect;
 mod deliver;
 mod effects;

@@ -10,6 +10,7 @@ use stentor_session::{
 };
 use stentor_topic::Zone;
 
+use crate::conflate::Conflating;
 use crate::connect::keep_alive_deadline;
 use crate::effects::{Closing, Event};
 use crate::hub::{Hub, Timer};
@@ -183,11 +184,15 @@ impl Hub {
         let delay = session.will.as_ref().map(|will| will.delay_secs);
         let will_at = delay.map_or(Tick::NEVER, |secs| now.after_secs(secs).min(until));
         session.epoch = session.epoch.wrapping_add(1);
-        let snapshots = live.extras.as_mut().and_then(|e| e.snapshots.take());
+        let (snapshots, conflating) = match live.extras.take() {
+            Some(extras) => (extras.snapshots, extras.conflating),
+            None => (None, None),
+        };
         session.link = Link::Away(Away {
             until,
             will_at,
             snapshots,
+            conflating: conflating.and_then(Conflating::disconnected),
         });
         for slot in session.shares() {
             self.member_changed(slot, false);

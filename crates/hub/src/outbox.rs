@@ -1,11 +1,13 @@
 //! Putting packets into the output queues of connections.
 
 use alloc::boxed::Box;
+use alloc::collections::BinaryHeap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use stentor_mqtt::{Packet, Version, encode};
-use stentor_session::{Outgoing, Output, Run};
+use stentor_session::{Outgoing, Output, Run, Tick};
 
 use crate::key::SessionKey;
 use crate::sessions::{Flushing, Live};
@@ -20,6 +22,8 @@ pub(crate) struct Outbox {
     )]
     spare: Vec<Box<Output>>,
     scratch: Vec<u8>,
+    /// When something that is held back may go, and for whom.
+    pub(crate) paces: BinaryHeap<Reverse<(Tick, SessionKey)>>,
     /// Packets other than PUBLISH that were queued since the start.
     pub(crate) controls: u64,
 }

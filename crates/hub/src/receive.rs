@@ -149,6 +149,7 @@ impl Hub {
         // An acknowledgement of something unknown is no violation: it may be a late repetition.
         if apply(outbound) == Acked::Complete {
             self.pump(now, key);
+            self.release(now, key);
             self.continue_snapshots(now, key);
         }
     }

@@ -16,7 +16,7 @@ use crate::hub::Hub;
 use crate::key::ShardId;
 use crate::options::{Options, as_share};
 use crate::sessions::Session;
-use crate::settings::{Settings, SlowPolicy};
+use crate::settings::{Settings, Shape, SlowPolicy, TopicPolicy};
 
 /// The subscription identifiers, and the wires without and with a packet id.
 type Identified = (SmallVec<[u32; 1]>, [Option<Rc<Wire>>; 2]);
@@ -29,12 +29,15 @@ pub(crate) struct Parcel<'m> {
     /// With subscription identifiers.
     identified: SmallVec<[Identified; 2]>,
     policy: Option<SlowPolicy>,
+    /// How it is thinned out.
+    pub(crate) shape: Option<Shape>,
 }
 
 impl<'m> Parcel<'m> {
-    pub(crate) fn new(message: &'m Arc<Message>) -> Self {
+    pub(crate) fn new(message: &'m Arc<Message>, shape: Option<Shape>) -> Self {
         Self {
             message,
+            shape,
             plain: Default::default(),
             identified: SmallVec::new(),
             policy: None,
@@ -110,6 +113,20 @@ pub(crate) fn encode_wire(
 }
 
 impl Hub {
+    /// How messages of a topic are thinned out.
+    #[inline]
+    pub(crate) fn shape(&self, topic: &str) -> Option<Shape> {
+        if !self.shapes {
+            return None;
+        }
+        self.settings.policy(topic).and_then(TopicPolicy::shape)
+    }
+
+    /// A message to be handed out by itself.
+    pub(crate) fn parcel<'m>(&self, message: &'m Arc<Message>) -> Parcel<'m> {
+        Parcel::new(message, self.shape(message.topic()))
+    }
+
     /// To everybody, on this shard and on the others. All `messages` have one publisher and one
     /// topic.
     pub(crate) fn route(&mut self, now: Tick, messages: &[Arc<Message>]) {
@@ -139,11 +156,11 @@ impl Hub {
 
     /// Delivers to the ordinary subscribers here; returns the shared subscriptions that match.
     fn route_locally(&mut self, now: Tick, messages: &[Arc<Message>]) -> SmallVec<[u32; 2]> {
-        let mut shipment = Shipment::new(messages);
-        let Some(message) = shipment.first() else {
+        let Some(message) = messages.first() else {
             return SmallVec::new();
         };
         let topic = message.topic();
+        let mut shipment = Shipment::new(messages, self.shape(topic));
         let hash = self.hasher.hash(message.zone, topic);
         let mut filters: SmallVec<[(FilterId, &[Subscriber]); 4]> = SmallVec::new();
         self.index
@@ -252,12 +269,14 @@ impl Counter<'_> {
         all: &[Options],
     ) {
         let mut best: Option<Options> = None;
+        let mut matched = 0;
         let mut retain = false;
         let mut ids: SmallVec<[u32; 1]> = SmallVec::new();
         for options in all {
             if options.no_local() && is_own(self.sessions.at(slot), shard, message) {
                 continue;
             }
+            matched += 1;
             if options.id() != 0 {
                 ids.push(options.id());
             }
@@ -274,6 +293,9 @@ impl Counter<'_> {
                 retain,
                 ids,
                 share,
+                matched,
+                stored: false,
+                conflated: 0,
             };
             self.hand_over_all(shipment, slot, &terms);
         }

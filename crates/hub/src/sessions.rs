@@ -13,6 +13,7 @@ use stentor_session::{Inbound, Outbound, Output, ReceivedAliases, SentAliases, T
 use stentor_topic::{TopicHasher, Zone};
 
 use crate::authenticate::Method;
+use crate::conflate::Conflating;
 use crate::key::{LinkId, SessionKey};
 use crate::rights::Identity;
 use crate::snapshot::Snapshots;
@@ -89,6 +90,8 @@ pub(crate) struct Extras {
     pub(crate) sent_aliases: Option<SentAliases>,
     /// Retained messages still to be sent, by subscription.
     pub(crate) snapshots: Option<Box<Snapshots>>,
+    /// What is held back of what it subscribes to.
+    pub(crate) conflating: Option<Box<Conflating>>,
     /// Hashes of the topics and filters whose refusal was logged already.
     denied: Vec<u64>,
 }
@@ -126,6 +129,8 @@ pub(crate) struct Away {
     pub(crate) will_at: Tick,
     /// Retained messages that it did not get before its connection ended.
     pub(crate) snapshots: Option<Box<Snapshots>>,
+    /// What waits for it under policy `conflate`, and the rates of its subscriptions.
+    pub(crate) conflating: Option<Box<Conflating>>,
 }
 
 impl Session {
@@ -136,6 +141,7 @@ impl Session {
             until,
             will_at,
             snapshots: None,
+            conflating: None,
         };
         Self {
             generation: 0,
@@ -190,13 +196,25 @@ impl Session {
 
     /// Its client is there, and gets what it did not get before.
     pub(crate) fn attach(&mut self, mut live: Live) {
-        if let Link::Away(away) = &mut self.link
-            && let Some(snapshots) = away.snapshots.take()
-        {
-            live.extras().snapshots = Some(snapshots);
+        if let Link::Away(away) = &mut self.link {
+            if let Some(snapshots) = away.snapshots.take() {
+                live.extras().snapshots = Some(snapshots);
+            }
+            if let Some(conflating) = away.conflating.take() {
+                live.extras().conflating = Some(conflating);
+            }
         }
         self.link = Link::Live(live);
         self.epoch = self.epoch.wrapping_add(1);
+    }
+
+    /// Whether it has something that most sessions do not have.
+    #[inline]
+    pub(crate) const fn is_special(&self) -> bool {
+        match &self.link {
+            Link::Live(live) => live.extras.is_some(),
+            Link::Away(away) => away.conflating.is_some(),
+        }
     }
 
     pub(crate) const fn live(&self) -> Option<&Live> {

@@ -3,6 +3,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use stentor_mqtt::QoS;
 use stentor_topic::{levels, matches};
@@ -16,6 +17,9 @@ pub enum SlowPolicy {
     DropOldest,
     /// Close the connection with 0x97; the session is kept.
     Disconnect,
+    /// While the client does not keep up, have only the newest message of each topic wait. Where
+    /// even those are too many, as for `Disconnect`.
+    Conflate,
 }
 
 impl SlowPolicy {
@@ -26,6 +30,7 @@ impl SlowPolicy {
             Self::DropNewest => "drop-newest",
             Self::DropOldest => "drop-oldest",
             Self::Disconnect => "disconnect",
+            Self::Conflate => "conflate",
         }
     }
 }
@@ -50,6 +55,38 @@ pub struct TopicPolicy {
     pub qos0: SlowPolicy,
     /// For QoS 1 and 2.
     pub qos1: SlowPolicy,
+    /// The least time between two messages of one topic to one client; zero for none. The newest
+    /// one is sent as soon as the time has passed.
+    pub interval: Duration,
+}
+
+impl Default for TopicPolicy {
+    fn default() -> Self {
+        Self {
+            filter: "#".into(),
+            qos0: SlowPolicy::DropNewest,
+            qos1: SlowPolicy::Disconnect,
+            interval: Duration::ZERO,
+        }
+    }
+}
+
+/// How a topic's messages are thinned out for each client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shape {
+    qos0: bool,
+    qos1: bool,
+    pub(crate) interval: Duration,
+}
+
+impl Shape {
+    /// Whether only the newest waits for a client that does not keep up.
+    pub(crate) const fn conflates(self, qos: QoS) -> bool {
+        match qos {
+            QoS::AtMostOnce => self.qos0,
+            QoS::AtLeastOnce | QoS::ExactlyOnce => self.qos1,
+        }
+    }
 }
 
 /// The limits and policies of every session.
@@ -116,6 +153,18 @@ impl Default for Settings {
     }
 }
 
+impl TopicPolicy {
+    /// How its topics are thinned out; `None` if they are not.
+    pub(crate) fn shape(&self) -> Option<Shape> {
+        let shape = Shape {
+            qos0: self.qos0 == SlowPolicy::Conflate,
+            qos1: self.qos1 == SlowPolicy::Conflate,
+            interval: self.interval,
+        };
+        (shape != Shape::default()).then_some(shape)
+    }
+}
+
 impl Settings {
     /// Whether a topic name or filter is within the bounds.
     #[must_use]
@@ -123,14 +172,20 @@ impl Settings {
         topic.len() <= self.topic_bytes_max && levels(topic) <= self.topic_levels_max
     }
 
+    /// The first policy that matches a topic. O(policies).
+    pub(crate) fn policy(&self, topic: &str) -> Option<&TopicPolicy> {
+        self.policies.iter().find(|p| matches(&p.filter, topic))
+    }
+
+    /// Whether messages of some topics are thinned out.
+    pub(crate) fn shapes(&self) -> bool {
+        self.policies.iter().any(|policy| policy.shape().is_some())
+    }
+
     /// What to do with a message that does not fit. O(policies).
     #[must_use]
     pub fn slow_policy(&self, topic: &str, qos: QoS) -> SlowPolicy {
-        let policy = self
-            .policies
-            .iter()
-            .find(|policy| matches(&policy.filter, topic));
-        match (policy, qos) {
+        match (self.policy(topic), qos) {
             (Some(policy), QoS::AtMostOnce) => policy.qos0,
             (Some(policy), _) => policy.qos1,
             (None, QoS::AtMostOnce) => SlowPolicy::DropNewest,

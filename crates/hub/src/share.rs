@@ -22,7 +22,7 @@ use crate::effects::{ControlItem, MeshItem};
 use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
 use crate::options::{Options, share_subscriber};
-use crate::route::{Counter, Parcel};
+use crate::route::Counter;
 use crate::sessions::Sessions;
 use crate::subscribe::SubscriptionRef;
 
@@ -415,8 +415,8 @@ impl Hub {
         let ids = [options.id()];
         let ids = if ids == [0] { &[][..] } else { &ids[..] };
         let terms = Terms::new(message, options, ids, share.number);
-        self.counter(now)
-            .hand_over(&mut Parcel::new(message), member, &terms);
+        let mut parcel = self.parcel(message);
+        self.counter(now).hand_over(&mut parcel, member, &terms);
     }
 
     pub(crate) fn counter(&mut self, now: Tick) -> Counter<'_> {

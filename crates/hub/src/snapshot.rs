@@ -2,10 +2,13 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use hashbrown::HashMap;
-use stentor_session::{Message, Tick};
+use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
+use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::{FilterId, has_wildcard};
 
 use crate::deliver::Terms;
@@ -30,7 +33,17 @@ pub(crate) struct Snapshot {
     filter: Box<str>,
     options: Options,
     mark: Mark,
-    cursor: Cursor,
+    progress: Progress,
+    marks_end: bool,
+}
+
+/// How far a snapshot has come.
+#[derive(Debug)]
+enum Progress {
+    /// There may be more in the store.
+    Walking(Cursor),
+    /// All is on its way; what follows it is not yet.
+    Walked,
 }
 
 /// The snapshots of one session, which take turns: one for each subscription at most.
@@ -83,6 +96,10 @@ pub(crate) struct Wanted<'a> {
     pub(crate) filter: &'a str,
     pub(crate) options: Options,
     pub(crate) mark: Mark,
+    /// Whether stored messages are sent at all.
+    pub(crate) sends: bool,
+    /// Whether a message tells the end of the snapshot.
+    pub(crate) marks_end: bool,
 }
 
 /// Whether a session takes more of a snapshot now.
@@ -107,7 +124,8 @@ impl Hub {
             .live_mut()
             .and_then(|live| live.snapshots())
             .is_none_or(|snapshots| snapshots.is_empty());
-        if is_first && is_ready(session) && !has_wildcard(wanted.filter) {
+        let is_plain = wanted.sends && !wanted.marks_end;
+        if is_first && is_plain && is_ready(session) && !has_wildcard(wanted.filter) {
             // The common case, one value at most, needs no bookkeeping.
             let zone = session.zone();
             let found = self.retained.get(zone, wanted.filter, wanted.mark, now);
@@ -122,15 +140,23 @@ impl Hub {
                 filter,
                 options,
                 mark,
+                sends,
+                marks_end,
             } = *wanted;
-            let (filter, cursor) = (filter.into(), Cursor::default());
+            let filter = filter.into();
+            let progress = if sends {
+                Progress::Walking(Cursor::default())
+            } else {
+                Progress::Walked
+            };
             let snapshots = live.extras().snapshots.get_or_insert_default();
             snapshots.push(Snapshot {
                 id,
                 filter,
                 options,
                 mark,
-                cursor,
+                progress,
+                marks_end,
             });
         }
         self.continue_snapshots(now, key);
@@ -154,22 +180,35 @@ impl Hub {
             return;
         };
         let mut found = core::mem::take(&mut self.found);
-        let walk = if has_wildcard(&snapshot.filter) {
-            let scope = (snapshot.mark, now);
-            let cursor = &mut snapshot.cursor;
-            self.retained
-                .walk(zone, &snapshot.filter, scope, cursor, VISITS, &mut found)
-        } else {
-            found.extend(
+        let walk = match &mut snapshot.progress {
+            Progress::Walking(cursor) if has_wildcard(&snapshot.filter) => {
+                let scope = (snapshot.mark, now);
                 self.retained
-                    .get(zone, &snapshot.filter, snapshot.mark, now),
-            );
-            Walk::Done
+                    .walk(zone, &snapshot.filter, scope, cursor, VISITS, &mut found)
+            }
+            Progress::Walking(_) => {
+                let (filter, mark) = (&snapshot.filter, snapshot.mark);
+                found.extend(self.retained.get(zone, filter, mark, now));
+                Walk::Done
+            }
+            Progress::Walked => {
+                self.send_end(now, key, &snapshot);
+                snapshot.marks_end = false;
+                Walk::Done
+            }
         };
         for message in found.drain(..) {
             self.send_retained(now, key, snapshot.options, &message);
         }
         self.found = found;
+        let walk = match walk {
+            // The end comes after the last message, which may wait for a packet id.
+            Walk::Done if snapshot.marks_end => {
+                snapshot.progress = Progress::Walked;
+                Walk::More
+            }
+            walk => walk,
+        };
         if let Some(session) = self.sessions.get_mut(key) {
             let is_ready = is_ready(session);
             if let Some(live) = session.live_mut() {
@@ -188,6 +227,33 @@ impl Hub {
             .is_some_and(|snapshots| !snapshots.is_empty())
     }
 
+    /// A message that matches the filter, empty but for the user property `snapshot-end` with the
+    /// filter as its value.
+    fn send_end(&mut self, now: Tick, key: SessionKey, snapshot: &Snapshot) {
+        let Some(session) = self.sessions.get(key) else {
+            return;
+        };
+        let mut properties = PropertyBuf::new();
+        properties.push(Property::UserProperty((SNAPSHOT_END, &snapshot.filter)));
+        let mut raw = Vec::new();
+        forwardable(properties.as_properties(), &mut raw);
+        let parts = MessageParts {
+            topic: &topic_of(&snapshot.filter),
+            properties: &raw,
+            payload: &[],
+            qos: QoS::AtMostOnce,
+            retain: false,
+            expiry_secs: None,
+        };
+        let message = Message::new(session.zone(), Publisher::SERVER, now, &parts);
+        let message = Arc::new(message);
+        let ids = [snapshot.options.id()];
+        let ids = if ids == [0] { &[][..] } else { &ids[..] };
+        let terms = Terms::new(&message, snapshot.options, ids, 0);
+        let mut parcel = Parcel::new(&message, None);
+        self.counter(now).give(&mut parcel, key.slot, &terms, false);
+    }
+
     fn send_retained(
         &mut self,
         now: Tick,
@@ -204,9 +270,29 @@ impl Hub {
         let mut terms = Terms::new(message, options, ids, 0);
         // Sent because of a subscription: RETAIN is set [MQTT-3.3.1-8].
         terms.retain = true;
-        self.counter(now)
-            .hand_over(&mut Parcel::new(message), key.slot, &terms);
+        terms.stored = true;
+        let mut parcel = self.parcel(message);
+        self.counter(now).hand_over(&mut parcel, key.slot, &terms);
     }
+}
+
+/// The user property that asks for the end of a snapshot, and tells it.
+pub(crate) const SNAPSHOT_END: &str = "snapshot-end";
+
+/// A topic that matches a filter, as that of every message to a subscriber has to
+/// [MQTT-3.3.2-3].
+fn topic_of(filter: &str) -> String {
+    let mut topic = String::with_capacity(filter.len() + SNAPSHOT_END.len());
+    for (at, level) in filter.split('/').enumerate() {
+        if at > 0 {
+            topic.push('/');
+        }
+        topic.push_str(match level {
+            "+" | "#" => SNAPSHOT_END,
+            level => level,
+        });
+    }
+    topic
 }
 
 /// After one step: a walk that has more takes its next turn, and if the step queued nothing that

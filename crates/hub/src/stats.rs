@@ -53,16 +53,20 @@ pub enum LossCause {
     PacketTooLarge,
     /// Expired while it waited.
     Expired,
+    /// Replaced by a newer message of its topic, under policy `conflate` or a maximum rate. Does
+    /// not count as a loss of a message that the client should have had.
+    Conflated,
 }
 
 impl LossCause {
     /// All causes, in the order of their counters.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::DropNewest,
         Self::DropOldest,
         Self::Disconnect,
         Self::PacketTooLarge,
         Self::Expired,
+        Self::Conflated,
     ];
 
     /// The name in counters and logs.
@@ -74,6 +78,7 @@ impl LossCause {
             Self::Disconnect => "disconnect",
             Self::PacketTooLarge => "packet-too-large",
             Self::Expired => "expired",
+            Self::Conflated => "conflated",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use hashbrown::HashSet;
 use smallvec::SmallVec;
@@ -12,12 +13,13 @@ use stentor_mqtt::{
 use stentor_session::{CloseReason, Tick, Violation};
 use stentor_topic::{FilterId, Subscriber, Subscription, Zone};
 
+use crate::conflate::{NoRate, max_rate};
 use crate::effects::Event;
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
-use crate::sessions::Link;
-use crate::snapshot::Wanted;
+use crate::sessions::{Link, Session};
+use crate::snapshot::{SNAPSHOT_END, Wanted};
 
 /// A subscription as its session remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +38,28 @@ struct Granted<'a> {
     reason: ReasonCode,
     /// The retained messages to send after the SUBACK.
     wanted: Option<Wanted<'a>>,
+}
+
+/// What a SUBSCRIBE asks for in user properties.
+#[derive(Clone, Copy, Debug)]
+struct Wishes {
+    /// `max-rate`: the least time between two messages of one topic.
+    interval: Option<Duration>,
+    /// `snapshot-end`, whatever its value: a message that tells the end of the stored ones.
+    marks_end: bool,
+}
+
+impl Wishes {
+    /// Reads them. A rate that is none refuses the subscription: it is this server's own property.
+    fn new(properties: Properties<'_>) -> Result<Self, NoRate> {
+        let interval = max_rate(properties)?;
+        let mut pairs = properties.user_properties();
+        let marks_end = pairs.any(|(name, _)| name == SNAPSHOT_END);
+        Ok(Self {
+            interval,
+            marks_end,
+        })
+    }
 }
 
 /// How a SUBACK says which QoS was granted.
@@ -64,13 +88,14 @@ impl Hub {
         let is_v5 = live.version.is_v5();
         let bridge = live.extras.as_ref().is_some_and(|extras| extras.bridge);
         let id = subscribe.properties.subscription_id();
+        let wishes = Wishes::new(subscribe.properties);
         let mut reasons: SmallVec<[u8; 8]> = SmallVec::new();
         let mut wanted: SmallVec<[Wanted<'_>; 4]> = SmallVec::new();
         for element in subscribe.filters.iter() {
             let mut options = element.options;
             options.no_local |= bridge && !element.filter.starts_with("$share/");
             options.retain_as_published |= bridge;
-            let granted = self.subscribe_one(key, element.filter, options, id)?;
+            let granted = self.subscribe_one(key, element.filter, options, (id, wishes))?;
             wanted.extend(granted.wanted);
             // 3.x knows one failure only [MQTT-3.9.3-2].
             let failed = granted.reason.is_error() && !is_v5;
@@ -97,7 +122,7 @@ impl Hub {
         key: SessionKey,
         text: &'a str,
         options: SubscribeOptions,
-        id: Option<u32>,
+        (id, wishes): (Option<u32>, Result<Wishes, NoRate>),
     ) -> Result<Granted<'a>, CloseReason> {
         // Nothing is retained for what is refused or shared.
         let refuse = |reason| {
@@ -115,6 +140,9 @@ impl Hub {
         if !self.settings.takes_topic(filter) {
             return refuse(ReasonCode::TopicFilterInvalid);
         }
+        let Ok(wishes) = wishes else {
+            return refuse(ReasonCode::ImplementationSpecificError);
+        };
         let Some(session) = self.sessions.get(key) else {
             return refuse(ReasonCode::UnspecifiedError);
         };
@@ -125,9 +153,8 @@ impl Hub {
         }
         let zone = session.zone();
         let granted = Options::new(options, id);
-        let bytes = session.filter_bytes as usize + text.len();
-        let is_full = session.subscriptions.len() >= self.settings.subscriptions_max
-            || bytes > self.settings.subscription_bytes_max;
+        let has_rate = share.is_none() && wishes.interval.is_some();
+        let is_full = self.is_full(session, text, has_rate);
         if is_full && self.find_subscription(key, zone, share, filter).is_none() {
             return refuse(ReasonCode::QuotaExceeded);
         }
@@ -142,19 +169,30 @@ impl Hub {
         if is_new {
             self.count_filtered(key, access);
         }
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.set_rate(id, filter, wishes.interval);
+        }
         let wants_retained = match options.retain_handling {
             RetainHandling::Send => true,
             RetainHandling::SendIfNew => is_new,
             RetainHandling::DoNotSend => false,
         };
-        let mark = self.retained.mark();
-        let wanted = wants_retained.then_some(Wanted {
+        let wanted = (wants_retained || wishes.marks_end).then_some(Wanted {
+            sends: wants_retained,
+            marks_end: wishes.marks_end,
             id,
             filter,
             options: granted,
-            mark,
+            mark: self.retained.mark(),
         });
         Ok(Granted { reason, wanted })
+    }
+
+    /// Whether a session has no room for another subscription, written like this.
+    fn is_full(&self, session: &Session, text: &str, has_rate: bool) -> bool {
+        session.subscriptions.len() >= self.settings.subscriptions_max
+            || session.filter_bytes as usize + text.len() > self.settings.subscription_bytes_max
+            || has_rate && !session.takes_rate()
     }
 
     /// Puts an ordinary subscription into the index; returns its filter and whether it is new.
@@ -284,6 +322,9 @@ impl Hub {
                 let bytes = filter.len();
                 self.interest.lower(zone, filter);
                 self.index.remove(id, key.slot);
+                if let Some(session) = self.sessions.get_mut(key) {
+                    session.set_rate(id, "", None);
+                }
                 bytes
             }
             SubscriptionRef::Share(slot) => {

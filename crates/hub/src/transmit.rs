@@ -60,6 +60,9 @@ impl Hub {
         if batch.expired().next().is_some() {
             self.forget_expired(now, key, batch);
         }
+        if has_extras && flush != Flush::Blocked {
+            self.release(now, key);
+        }
         if has_extras && self.has_snapshots(key) {
             self.continue_snapshots(now, key);
         }

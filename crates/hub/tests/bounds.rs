@@ -320,6 +320,7 @@ fn a_reload_changes_the_policies_of_those_who_are_connected() {
             filter: "t".into(),
             qos0,
             qos1: SlowPolicy::Disconnect,
+            ..TopicPolicy::default()
         }],
         ..Settings::default()
     };

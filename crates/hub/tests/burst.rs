@@ -134,6 +134,7 @@ fn the_queue_of_a_slow_reader_holds_as_many_as_fit() {
                 filter: "#".into(),
                 qos0: policy,
                 qos1: policy,
+                ..TopicPolicy::default()
             }],
             ..Settings::default()
         };

@@ -260,6 +260,7 @@ fn drop_oldest_counts_each_loss() {
             filter: "#".into(),
             qos0: SlowPolicy::DropOldest,
             qos1: SlowPolicy::DropOldest,
+            ..TopicPolicy::default()
         }],
         ..Settings::default()
     };

@@ -137,6 +137,7 @@ fn stumble(seed: u64) {
             filter: "#".into(),
             qos0: policy(&mut random),
             qos1: policy(&mut random),
+            ..TopicPolicy::default()
         }],
         ..Settings::default()
     };

@@ -591,6 +591,7 @@ fn slow_world(qos0: SlowPolicy, qos1: SlowPolicy) -> (World, usize, usize) {
                 filter: "t/#".into(),
                 qos0,
                 qos1,
+                ..TopicPolicy::default()
             }],
             ..Settings::default()
         },

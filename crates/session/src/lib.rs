@@ -14,6 +14,7 @@ extern crate alloc;
 mod acks;
 mod alias;
 mod close;
+mod conflation;
 mod connect;
 mod inbound;
 mod message;
@@ -25,6 +26,7 @@ mod wheel;
 pub use acks::{AckQueue, Receipt, Ticket};
 pub use alias::{ReceivedAliases, SentAliases, TopicForm};
 pub use close::{CloseReason, Denied, Limit, Local, Remote, Timer, Violation};
+pub use conflation::{Conflation, Lane, Offered};
 pub use connect::{
     AuthAnswer, ConnectRequest, WillRequest, auth, malformed, read_auth, read_connect, refusal,
 };

@@ -23,6 +23,8 @@ pub struct Delivery {
     pub subscription_ids: SubscriptionIds,
     /// The shared subscription that chose this member; the owner's number, 0 for none.
     pub share: u64,
+    /// How many messages of its topic this one stands for, besides itself.
+    pub conflated: u32,
 }
 
 /// Subscription identifiers of one delivery: nearly always none or one.
@@ -153,10 +155,16 @@ impl Outbound {
     /// Returns `None`, and the message is not taken, when the window holds `window` messages or
     /// others wait already: order is kept [MQTT-4.6.0-5].
     pub fn send(&mut self, window: u16, delivery: &Delivery) -> Option<PacketId> {
-        if !self.waiting.is_empty() || !self.has_room(window) {
+        if !self.may_send(window) {
             return None;
         }
         Some(self.launch(delivery.clone()))
+    }
+
+    /// Whether [`Outbound::send`] would take a message now.
+    #[must_use]
+    pub fn may_send(&self, window: u16) -> bool {
+        self.waiting.is_empty() && self.has_room(window)
     }
 
     fn has_room(&self, window: u16) -> bool {

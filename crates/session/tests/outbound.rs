@@ -26,6 +26,7 @@ fn delivery() -> Delivery {
         retain: false,
         subscription_ids: SubscriptionIds::default(),
         share: 0,
+        conflated: 0,
     }
 }
 

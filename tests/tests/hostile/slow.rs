@@ -1,6 +1,6 @@
 //! Clients that send slowly, stop in the middle, or never read.
 
-use stentor_tests::raw::{connect, eventually, publish, subscribe};
+use stentor_tests::raw::{connect, eventually, packet, publish, string, subscribe};
 use stentor_tests::{Plan, Server, Version};
 
 use crate::Healthy;
@@ -112,6 +112,66 @@ fn a_subscriber_that_never_reads_loses_its_own_messages_only() {
     // What was not dropped is still delivered, whole.
     assert_eq!(lazy.message(), ("flood".to_owned(), payload.to_vec()));
     healthy.check();
+}
+
+/// Policy `conflate`: what it reads is ever newer, and the last is never lost.
+#[test]
+fn a_subscriber_that_is_slow_gets_the_newest_message() {
+    let config = "[[policy]]\nfilter = \"tick/#\"\nqos0 = \"conflate\"\n";
+    let server = Plan::new().config(config).tcp().anonymous().start();
+    let mut healthy = Healthy::new(&server);
+    let mut lazy = server.client(Version::V5, "lazy");
+    lazy.subscribe("tick/#", 0);
+    let mut sender = server.client(Version::V4, "sender");
+    let mut payload = [b'x'; 100_000];
+    for number in 0..300_u32 {
+        payload[..4].copy_from_slice(&number.to_be_bytes());
+        sender.publish_surely("tick/a", &payload);
+        sender.publish_surely("tick/b", &number.to_be_bytes());
+    }
+    healthy.check();
+    let number = |payload: &[u8]| u32::from_be_bytes(payload[..4].try_into().expect("a number"));
+    let (mut a, mut b, mut received) = (None, None, 0);
+    while a.max(b) < Some(299) || a != b {
+        let (topic, payload) = lazy.message();
+        let last = if topic == "tick/a" { &mut a } else { &mut b };
+        assert!(*last < Some(number(&payload)), "{topic} went back");
+        *last = Some(number(&payload));
+        received += 1;
+    }
+    assert!(received < 600, "nothing was left out");
+    let status = server.json(&["status"]);
+    let conflated = status["losses"]["by_cause"]["conflated"].as_u64();
+    assert_eq!(conflated, Some(600 - received), "{status}");
+    assert_eq!(
+        status["losses"]["by_cause"]["drop-newest"]
+            .as_u64()
+            .unwrap_or(0),
+        0
+    );
+}
+
+/// The user property `max-rate` of a SUBSCRIBE, and `snapshot-end`.
+#[test]
+fn a_subscriber_may_ask_for_fewer_messages() {
+    let server = Server::open();
+    let mut sender = server.client(Version::V4, "sender");
+    sender.send(&publish(Version::V4, "tick", b"kept", 0, true));
+    sender.ping();
+    let mut client = server.client(Version::V5, "modest");
+    // One message in a thousand seconds, and the end of the stored ones.
+    let pair = |name: &str, value: &str| [&[0x26][..], &string(name), &string(value)].concat();
+    let properties = [pair("max-rate", "0.001"), pair("snapshot-end", "")].concat();
+    let head = [&[0, 1, properties.len() as u8][..], &properties].concat();
+    client.send(&packet(0x82, &[&head[..], &string("tick"), &[0]].concat()));
+    assert_eq!(client.expect(9).body.last(), Some(&0));
+    assert_eq!(client.message(), ("tick".to_owned(), b"kept".to_vec()));
+    assert_eq!(client.message(), ("tick".to_owned(), Vec::new()));
+    for _ in 0..20 {
+        sender.publish_surely("tick", b"too many");
+    }
+    // Nothing comes before this answer.
+    client.ping();
 }
 
 /// The default policy for QoS 1 says goodbye with 0x97 and keeps the session.

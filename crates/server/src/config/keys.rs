@@ -73,6 +73,8 @@ choice! {
         DropOldest = "drop-oldest",
         /// The client is disconnected with 0x97; its session is kept.
         Disconnect = "disconnect",
+        /// While the client does not keep up, only the newest message of each topic waits for it.
+        Conflate = "conflate",
     }
 }
 
@@ -274,6 +276,9 @@ section! {
     qos0: Overflow = Kind::Choice(Overflow::NAMES), Default("drop-newest"), Live;
     /// What happens to a message with QoS 1 or 2.
     qos1: Overflow = Kind::Choice(Overflow::NAMES), Default("disconnect"), Live;
+    /// How many messages of one topic each client gets in a second, at most: always the newest,
+    /// and never without the last; 0 turns the limit off.
+    max_rate: u32 = count(0, 1_000_000), Default("0"), Live;
 }
 
 section! {

@@ -52,6 +52,15 @@ const fn slow_policy(overflow: Overflow) -> SlowPolicy {
         Overflow::DropNewest => SlowPolicy::DropNewest,
         Overflow::DropOldest => SlowPolicy::DropOldest,
         Overflow::Disconnect => SlowPolicy::Disconnect,
+        Overflow::Conflate => SlowPolicy::Conflate,
+    }
+}
+
+/// The time from one message to the next; zero for no limit.
+const fn interval(per_second: u32) -> Duration {
+    match 1_000_000_u64.checked_div(per_second as u64) {
+        Some(micros) => Duration::from_micros(micros),
+        None => Duration::ZERO,
     }
 }
 
@@ -61,6 +70,7 @@ fn hub_settings(config: &Config) -> Settings {
         filter: policy.filter.clone(),
         qos0: slow_policy(policy.qos0),
         qos1: slow_policy(policy.qos1),
+        interval: interval(policy.max_rate),
     });
     Settings {
         packet_bytes_max: limits.packet_bytes,

@@ -1,0 +1,322 @@
+//! Clients that get the newest message of each topic instead of all: because they do not read
+//! fast enough and the topic's policy is `conflate`, or because of a maximum rate.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::time::Duration;
+
+use smallvec::SmallVec;
+use stentor_mqtt::{Properties, QoS};
+use stentor_session::{Conflation, Delivery, Lane, Offered, Tick};
+use stentor_topic::{FilterId, matches};
+
+use crate::deliver::{Terms, Till, Verdict};
+use crate::hub::Hub;
+use crate::key::SessionKey;
+use crate::outbox::Outbox;
+use crate::route::Parcel;
+use crate::sessions::{Flushing, Link, Live, Session};
+use crate::stats::LossCause;
+
+/// Below this many bytes that wait for its socket, a client keeps up. What is held back goes when
+/// fewer wait, so that it is still the newest when it goes.
+const QUEUED_BYTES_LOW: usize = 64 * 1024;
+
+/// Rates that one session may ask for: each costs a comparison for every message it gets.
+const RATES_MAX: usize = 64;
+
+/// What one session holds back, and how often it wants to be sent what.
+#[derive(Debug)]
+pub(crate) struct Conflating {
+    queue: Conflation,
+    rates: Vec<Rate>,
+    /// When the hub looks next; `NEVER` if it does not.
+    armed: Tick,
+}
+
+#[derive(Debug)]
+struct Rate {
+    id: FilterId,
+    filter: Box<str>,
+    interval: Duration,
+}
+
+impl Default for Conflating {
+    fn default() -> Self {
+        Self {
+            queue: Conflation::default(),
+            rates: Vec::new(),
+            armed: Tick::NEVER,
+        }
+    }
+}
+
+impl Conflating {
+    /// How many messages wait.
+    pub(crate) const fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The least time between two messages of a topic that the session's subscriptions ask for,
+    /// if so many of them match it: one without a rate asks for all.
+    fn interval(&self, topic: &str, matched: u32) -> Duration {
+        let rates = self.rates.iter().filter(|r| matches(&r.filter, topic));
+        let (mut count, mut least) = (0, Duration::MAX);
+        for rate in rates {
+            count += 1;
+            least = least.min(rate.interval);
+        }
+        if count == 0 || count < matched {
+            Duration::ZERO
+        } else {
+            least
+        }
+    }
+
+    /// Sets the rate of a subscription, or takes it back.
+    fn set_rate(&mut self, id: FilterId, filter: &str, interval: Option<Duration>) {
+        self.rates.retain(|rate| rate.id != id);
+        if let Some(interval) = interval {
+            let filter = filter.into();
+            self.rates.push(Rate {
+                id,
+                filter,
+                interval,
+            });
+        }
+    }
+
+    /// The connection is gone. Nothing is left if there is nothing to remember.
+    pub(crate) fn disconnected(mut self: Box<Self>) -> Option<Box<Self>> {
+        self.queue.disconnected();
+        (!self.is_unused()).then_some(self)
+    }
+
+    fn is_unused(&self) -> bool {
+        self.queue.is_unused() && self.rates.is_empty()
+    }
+
+    /// Has the hub look at this session when something may go.
+    fn arm(&mut self, outbox: &mut Outbox, key: SessionKey) {
+        if let Some(at) = self.queue.next_deadline()
+            && at < self.armed
+        {
+            self.armed = at;
+            outbox.paces.push(Reverse((at, key)));
+        }
+    }
+}
+
+/// A `max-rate` that is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoRate;
+
+/// The most often that a subscription wants messages of one topic, from the user property
+/// `max-rate` of its SUBSCRIBE: messages per second, perhaps with a fraction.
+///
+/// # Errors
+/// When it is there and no number from 0.001 to 1,000,000.
+pub(crate) fn max_rate(properties: Properties<'_>) -> Result<Option<Duration>, NoRate> {
+    let mut pairs = properties.user_properties();
+    let Some((_, text)) = pairs.find(|(name, _)| *name == "max-rate") else {
+        return Ok(None);
+    };
+    match text.parse::<f64>() {
+        Ok(rate) if (0.001..=1_000_000.0).contains(&rate) => {
+            // At most 10^9, and at least 1.
+            let micros = 1_000_000.0 / rate;
+            Ok(Some(Duration::from_micros(micros as u64)))
+        }
+        _ => Err(NoRate),
+    }
+}
+
+/// Decides whether a session gets a message now. `None`: it does, like everybody.
+pub(crate) fn hold_back(
+    till: &mut Till<'_>,
+    parcel: &Parcel<'_>,
+    key: SessionKey,
+    session: &mut Session,
+    terms: &Terms,
+) -> Option<Verdict> {
+    let shape = parcel.shape.unwrap_or_default();
+    let message = parcel.message;
+    let topic = message.topic();
+    let known = session.conflating();
+    let asked = known.map_or(Duration::ZERO, |c| c.interval(topic, terms.matched));
+    let interval = shape.interval.max(asked);
+    let is_away = session.live().is_none();
+    if terms.share != 0 || (is_away && terms.qos == QoS::AtMostOnce) {
+        return None;
+    }
+    if interval.is_zero() && !shape.conflates(terms.qos) {
+        // It goes another way, and what waits must not follow it.
+        session.conflating()?;
+        if let (false, Some(known)) = (terms.stored, session.conflating_mut()) {
+            known.queue.withdraw(topic)?;
+            till.count_conflated(&session.client_id, topic);
+        }
+        return None;
+    }
+    let known = session.conflating();
+    let passes = known.is_none_or(|c| c.queue.may_pass(till.now, topic));
+    if !passes && terms.stored {
+        // What waits, or went just now, is newer than what was stored before the subscription.
+        return Some(Verdict::Taken);
+    }
+    let keeps_up = keeps_up(session, terms.qos);
+    if passes && keeps_up {
+        if !interval.is_zero() {
+            let held = session.conflating_mut().get_or_insert_default();
+            held.queue.passed(till.now, topic, interval);
+            held.arm(till.outbox, key);
+        }
+        return None;
+    }
+    let queued = session.live().map_or(0, Live::queued_bytes);
+    let outbound = session.outbound.as_ref();
+    let elsewhere = queued + outbound.map_or(0, |outbound| outbound.waiting_bytes());
+    let held = session.conflating_mut().get_or_insert_default();
+    let delivery = terms.delivery(message);
+    let bytes = elsewhere + held.queue.bytes_with(&delivery);
+    let is_full = held.len() >= till.settings.queue_messages_max && !held.queue.holds(topic);
+    if bytes > till.settings.queue_bytes_max || is_full {
+        // Newer than all that this client was sent of its topic: it may not just be lost.
+        return Some(if is_away {
+            Verdict::Lost(LossCause::DropNewest)
+        } else {
+            Verdict::Overrun
+        });
+    }
+    let offered = held.queue.offer(till.now, delivery, interval);
+    held.arm(till.outbox, key);
+    if offered == Offered::Replaced {
+        till.count_conflated(&session.client_id, topic);
+    }
+    Some(Verdict::Taken)
+}
+
+/// Whether a session takes another message at once.
+fn keeps_up(session: &Session, qos: QoS) -> bool {
+    let Link::Live(live) = &session.link else {
+        return false;
+    };
+    let outbound = session.outbound.as_ref();
+    live.flushing != Flushing::Blocked
+        && live.queued_bytes() < QUEUED_BYTES_LOW
+        && (qos == QoS::AtMostOnce || outbound.is_none_or(|o| o.may_send(live.window)))
+}
+
+impl Session {
+    fn conflating(&self) -> Option<&Conflating> {
+        match &self.link {
+            Link::Live(live) => live.extras.as_ref()?.conflating.as_deref(),
+            Link::Away(away) => away.conflating.as_deref(),
+        }
+    }
+
+    pub(crate) fn conflating_mut(&mut self) -> &mut Option<Box<Conflating>> {
+        match &mut self.link {
+            Link::Live(live) => &mut live.extras().conflating,
+            Link::Away(away) => &mut away.conflating,
+        }
+    }
+
+    /// Whether another subscription of it may have a rate.
+    pub(crate) fn takes_rate(&self) -> bool {
+        self.conflating().is_none_or(|c| c.rates.len() < RATES_MAX)
+    }
+
+    /// Sets the rate of a subscription, or takes it back.
+    pub(crate) fn set_rate(&mut self, id: FilterId, filter: &str, interval: Option<Duration>) {
+        if self.conflating().is_some() || interval.is_some() {
+            let held = self.conflating_mut().get_or_insert_default();
+            held.set_rate(id, filter, interval);
+        }
+    }
+
+    /// Messages that are held back for it.
+    pub(crate) fn held_back(&self) -> usize {
+        self.conflating().map_or(0, Conflating::len)
+    }
+}
+
+impl Hub {
+    /// Sends what was held back for a session, as far as it keeps up now and the rates allow.
+    pub(crate) fn release(&mut self, now: Tick, key: SessionKey) {
+        let mut lanes = [Lane::Windowed, Lane::Free].into_iter().cycle();
+        loop {
+            let Some(session) = self.sessions.get_mut(key) else {
+                return;
+            };
+            if session.conflating().is_none() {
+                return;
+            }
+            let (free, windowed) = (
+                keeps_up(session, QoS::AtMostOnce),
+                keeps_up(session, QoS::AtLeastOnce),
+            );
+            let Some(held) = session.conflating_mut() else {
+                return;
+            };
+            held.queue.wake(now);
+            // The lists take turns, so that neither starves.
+            let may = |lane: &Lane| match lane {
+                Lane::Free => free,
+                Lane::Windowed => windowed,
+            };
+            let mut turns = [lanes.next(), lanes.next()].into_iter().flatten();
+            let next = turns.find_map(|lane| {
+                let popped = may(&lane).then(|| held.queue.pop(now, lane));
+                popped.flatten()
+            });
+            lanes.next();
+            let Some(delivery) = next else {
+                held.arm(&mut self.outbox, key);
+                if held.is_unused() {
+                    *session.conflating_mut() = None;
+                }
+                return;
+            };
+            self.send_held(now, key, &delivery);
+        }
+    }
+
+    fn send_held(&mut self, now: Tick, key: SessionKey, delivery: &Delivery) {
+        let message = &delivery.message;
+        if message.is_expired(now) {
+            self.stats.publishes_dropped += 1;
+            self.losses.record_many(LossCause::Expired, 1);
+            return;
+        }
+        let terms = Terms {
+            qos: delivery.qos,
+            retain: delivery.retain,
+            ids: SmallVec::from_slice(delivery.subscription_ids.as_slice()),
+            share: 0,
+            matched: 0,
+            stored: false,
+            conflated: delivery.conflated,
+        };
+        let mut parcel = self.parcel(message);
+        self.counter(now).give(&mut parcel, key.slot, &terms, false);
+    }
+
+    /// Goes on with the sessions whose pace lets something go.
+    pub(crate) fn release_due(&mut self, now: Tick) {
+        while let Some(Reverse((at, key))) = self.outbox.paces.peek().copied()
+            && at <= now
+        {
+            self.outbox.paces.pop();
+            if let Some(session) = self.sessions.get_mut(key)
+                && let Some(held) = session.conflating_mut()
+            {
+                if held.armed == at {
+                    held.armed = Tick::NEVER;
+                }
+                self.release(now, key);
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The newest message of each topic, for a client that does not get all of them.
+
+use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
+use alloc::rc::Rc;
+use core::cmp::Reverse;
+use core::time::Duration;
+
+use stentor_mqtt::QoS;
+
+use crate::Tick;
+use crate::outbound::Delivery;
+
+/// What a topic costs besides its message, in bytes: about what its places here take.
+const TOPIC_COST: usize = 160;
+
+/// Messages that one client does not get yet: because it does not read fast enough, or because
+/// their topic goes to it at most so often. Of each topic only the newest waits; it takes the
+/// place of the one before, so that topics take turns however often they change.
+///
+/// What waits holds no packet id and is newer than everything of its topic that went to the
+/// client before. The owner bounds [`Conflation::bytes`], and has [`Conflation::wake`] called when
+/// [`Conflation::next_deadline`] is there. All operations cost O(log topics).
+#[derive(Debug, Default)]
+pub struct Conflation {
+    topics: BTreeMap<Rc<str>, Held>,
+    /// Topics whose message may go, in the order in which they began to wait: at QoS 0, and above.
+    ready: [VecDeque<Rc<str>>; 2],
+    /// When the next message of a topic may go; each topic stands here once at most.
+    later: BinaryHeap<Reverse<(Tick, Rc<str>)>>,
+    waiting: usize,
+    bytes: usize,
+}
+
+/// What is known of one topic.
+#[derive(Debug, Default)]
+struct Held {
+    /// The pace lets no message go before this.
+    next: Tick,
+    waiting: Option<Waiting>,
+    /// Whether it stands in each of the two lists of those that may go.
+    listed: [bool; 2],
+    /// Whether it stands in `later`.
+    timed: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    delivery: Delivery,
+    /// The time from this message to the next one of its topic.
+    interval: Duration,
+    lane: Lane,
+}
+
+/// Which list a message goes from. One that needs a packet id must not hold those that do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// At QoS 0.
+    Free = 0,
+    /// Above QoS 0, or in the place of such a one.
+    Windowed = 1,
+}
+
+/// What became of the message that waited before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// There was none.
+    First,
+    /// It was replaced.
+    Replaced,
+}
+
+impl Conflation {
+    /// How many messages wait.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.waiting
+    }
+
+    /// Whether no message waits.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Whether nothing is known of any topic.
+    #[must_use]
+    pub fn is_unused(&self) -> bool {
+        self.topics.is_empty()
+    }
+
+    /// What all of it costs, in bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What it would cost if this message waited too.
+    #[must_use]
+    pub fn bytes_with(&self, delivery: &Delivery) -> usize {
+        let message = &delivery.message;
+        let freed = match self.topics.get(message.topic()) {
+            None => return self.bytes + topic_cost(message.topic()) + message.cost(),
+            Some(held) => held.waiting.as_ref().map_or(0, Waiting::cost),
+        };
+        self.bytes + message.cost() - freed
+    }
+
+    /// Whether a message of this topic waits.
+    #[must_use]
+    pub fn holds(&self, topic: &str) -> bool {
+        let held = self.topics.get(topic);
+        held.is_some_and(|held| held.waiting.is_some())
+    }
+
+    /// Whether a message of this topic may go now, past what waits of others.
+    #[must_use]
+    pub fn may_pass(&self, now: Tick, topic: &str) -> bool {
+        let held = self.topics.get(topic);
+        held.is_none_or(|held| held.waiting.is_none() && held.next <= now)
+    }
+
+    /// A message of this topic went now; the next one may after `interval`.
+    pub fn passed(&mut self, now: Tick, topic: &str, interval: Duration) {
+        if interval.is_zero() {
+            return;
+        }
+        let topic = self.open(topic);
+        self.pace(now, &topic, interval);
+    }
+
+    /// Has a message wait, in the place of an older one of its topic.
+    pub fn offer(&mut self, now: Tick, mut delivery: Delivery, interval: Duration) -> Offered {
+        let topic = self.open(delivery.message.topic());
+        let Some(held) = self.topics.get_mut(&topic) else {
+            return Offered::First;
+        };
+        let mut lane = match delivery.qos {
+            QoS::AtMostOnce => Lane::Free,
+            QoS::AtLeastOnce | QoS::ExactlyOnce => Lane::Windowed,
+        };
+        self.bytes += delivery.message.cost();
+        let old = held.waiting.take();
+        if let Some(old) = &old {
+            self.bytes -= old.cost();
+            delivery.conflated = old.delivery.conflated.saturating_add(1);
+            if old.lane == Lane::Windowed {
+                lane = Lane::Windowed;
+            }
+        }
+        held.waiting = Some(Waiting {
+            delivery,
+            interval,
+            lane,
+        });
+        if held.next <= now {
+            list(&mut self.ready, held, &topic, lane);
+        }
+        if old.is_some() {
+            return Offered::Replaced;
+        }
+        self.waiting += 1;
+        Offered::First
+    }
+
+    /// Takes back what waits of a topic, because a newer message of it goes another way.
+    pub fn withdraw(&mut self, topic: &str) -> Option<Delivery> {
+        let held = self.topics.get_mut(topic)?;
+        let waiting = held.waiting.take()?;
+        self.waiting -= 1;
+        self.bytes -= waiting.cost();
+        self.close(topic);
+        Some(waiting.delivery)
+    }
+
+    /// When a message that waits for its pace may go, or a pace is forgotten.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Tick> {
+        self.later.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Has the messages go whose time has come.
+    pub fn wake(&mut self, now: Tick) {
+        while self.next_deadline().is_some_and(|at| at <= now) {
+            let Some(Reverse((_, topic))) = self.later.pop() else {
+                return;
+            };
+            if let Some(held) = self.topics.get_mut(&topic) {
+                if held.next > now {
+                    // Another message has gone since this was noted.
+                    self.later.push(Reverse((held.next, topic)));
+                    continue;
+                }
+                held.timed = false;
+                let lane = held.waiting.as_ref().map(|waiting| waiting.lane);
+                if let Some(lane) = lane {
+                    list(&mut self.ready, held, &topic, lane);
+                }
+            }
+            self.close(&topic);
+        }
+    }
+
+    /// Takes out the message whose turn it is in one of the lists: it goes now.
+    pub fn pop(&mut self, now: Tick, lane: Lane) -> Option<Delivery> {
+        while let Some(topic) = self.ready[lane as usize].pop_front() {
+            let Some(held) = self.topics.get_mut(&topic) else {
+                continue;
+            };
+            held.listed[lane as usize] = false;
+            let waiting = held.waiting.take_if(|waiting| waiting.lane == lane);
+            let Some(waiting) = waiting else {
+                self.close(&topic);
+                continue;
+            };
+            self.waiting -= 1;
+            self.bytes -= waiting.cost();
+            if !waiting.interval.is_zero() {
+                self.pace(now, &topic, waiting.interval);
+            }
+            self.close(&topic);
+            return Some(waiting.delivery);
+        }
+        None
+    }
+
+    /// Whether a message may go from one of the lists.
+    #[must_use]
+    pub fn is_ready(&self, lane: Lane) -> bool {
+        !self.ready[lane as usize].is_empty()
+    }
+
+    /// The connection is gone: what waits at QoS 0 is, too.
+    pub fn disconnected(&mut self) {
+        let is_lost = |held: &Held| {
+            let waiting = held.waiting.as_ref();
+            waiting.is_some_and(|waiting| waiting.delivery.qos == QoS::AtMostOnce)
+        };
+        let lost = self.topics.iter().filter(|(_, held)| is_lost(held));
+        let lost: alloc::vec::Vec<_> = lost.map(|(topic, _)| Rc::clone(topic)).collect();
+        for topic in lost {
+            self.withdraw(&topic);
+        }
+    }
+
+    /// The key of a topic, which is known from now on.
+    fn open(&mut self, topic: &str) -> Rc<str> {
+        if let Some((key, _)) = self.topics.get_key_value(topic) {
+            return Rc::clone(key);
+        }
+        let key: Rc<str> = topic.into();
+        self.bytes += topic_cost(topic);
+        self.topics.insert(Rc::clone(&key), Held::default());
+        key
+    }
+
+    /// Forgets a topic of which there is nothing to know.
+    fn close(&mut self, topic: &str) {
+        let held = self.topics.get(topic);
+        if held
+            .is_some_and(|held| held.waiting.is_none() && held.listed == [false; 2] && !held.timed)
+        {
+            self.topics.remove(topic);
+            self.bytes -= topic_cost(topic);
+        }
+    }
+
+    fn pace(&mut self, now: Tick, topic: &Rc<str>, interval: Duration) {
+        if let Some(held) = self.topics.get_mut(topic) {
+            held.next = now.after(interval);
+            if !held.timed {
+                held.timed = true;
+                self.later.push(Reverse((held.next, Rc::clone(topic))));
+            }
+        }
+    }
+}
+
+fn list(ready: &mut [VecDeque<Rc<str>>; 2], held: &mut Held, topic: &Rc<str>, lane: Lane) {
+    if !held.listed[lane as usize] {
+        held.listed[lane as usize] = true;
+        ready[lane as usize].push_back(Rc::clone(topic));
+    }
+}
+
+const fn topic_cost(topic: &str) -> usize {
+    TOPIC_COST + topic.len()
+}
+
+impl Waiting {
+    fn cost(&self) -> usize {
+        self.delivery.message.cost()
+    }
+}
