@@ -5,6 +5,8 @@
 //! this is its own doing. It runs as a process of its own, `bench floor`, and the generator treats
 //! it like any other server.
 
+mod hand_over;
+
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -37,6 +39,8 @@ pub(crate) enum FloorKind {
     Acknowledge,
     /// The same, and a copy of each filter goes into a hash map.
     Keep,
+    /// Two threads; what crosses is handed over with one write to an eventfd. MQTT 3.1.1, QoS 0.
+    HandOver,
 }
 
 impl FloorKind {
@@ -47,6 +51,7 @@ impl FloorKind {
             Self::Batch => "batch",
             Self::Acknowledge => "acknowledge",
             Self::Keep => "keep",
+            Self::HandOver => "hand-over",
         }
     }
 
@@ -63,9 +68,11 @@ pub(crate) fn run(kind: FloorKind) -> Result<(), BenchError> {
     let listener = listen().doing("open the floor's listener")?;
     let address = listener.local_addr().doing("read the floor's port")?;
     writeln!(io::stdout().lock(), "listening mqtt://{address}").doing("print the address")?;
-    Floor::new(kind, listener)
-        .and_then(|mut floor| floor.serve())
-        .doing("run the floor")
+    let served = match kind {
+        FloorKind::HandOver => hand_over::serve(listener),
+        _ => Floor::new(kind, listener).and_then(|mut floor| floor.serve()),
+    };
+    served.doing("run the floor")
 }
 
 fn listen() -> io::Result<TcpListener> {

@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use mio::Poll;
 use serde_json::json;
 
@@ -30,6 +31,10 @@ const P999: Metric = Metric::new("round_trip_p999_us", "p99.9", Unit::Micros);
 const RATE: Metric = Metric::new("round_trips_per_s", "round trips/s", Unit::PerSecond);
 const CPU: Metric = Metric::new("cpu_per_round_trip_us", "CPU/round trip", Unit::Micros);
 
+/// With several shards, some clients are at home on the same shard and some are not, and nobody can
+/// tell from outside. With so many partners the slowest one is on another, but for one run in 256.
+const PARTNERS: usize = 8;
+
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The message, and how long.
@@ -55,7 +60,17 @@ impl Scenario for PingPongArgs {
 
     fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
         check_payload(self.payload)?;
+        let crosses = self
+            .common
+            .shards(Scenario::shards(self))
+            .is_some_and(|shards| shards > 1);
+        if crosses && self.common.version.is_v5() {
+            return Err(BenchError::usage(
+                "the floor of several shards speaks MQTT 3.1.1 only: leave --version out",
+            ));
+        }
         Ok(vec![Box::new(PingPong {
+            partners: if crosses { PARTNERS } else { 1 },
             payload: self.payload,
             version: self.common.version,
             warmup: Duration::from_secs_f64(self.warmup),
@@ -76,6 +91,8 @@ impl Scenario for PingPongArgs {
 /// The load.
 #[derive(Clone, Debug)]
 struct PingPong {
+    /// Clients that the first one plays with in turn.
+    partners: usize,
     payload: usize,
     version: Version,
     warmup: Duration,
@@ -86,27 +103,35 @@ impl Workload for PingPong {
     fn sheet(&self) -> Sheet {
         let (payload, version) = (self.payload, self.version.as_str());
         let (warmup, seconds) = (self.warmup.as_secs_f64(), self.seconds.as_secs_f64());
+        let (floor, way) = if self.partners > 1 {
+            (FloorKind::HandOver, "two clients on different shards")
+        } else {
+            (FloorKind::Send, "two clients")
+        };
         Sheet {
             name: "pingpong",
-            title: format!(
-                "pingpong: two clients, {payload} B there and back, QoS 0, MQTT {version}"
-            ),
+            title: format!("pingpong: {way}, {payload} B there and back, QoS 0, MQTT {version}"),
             parameters: members(json!({
                 "payload_bytes": payload,
+                "partners": self.partners,
                 "version": version,
                 "warmup_seconds": warmup,
                 "seconds": seconds,
             })),
-            floors: vec![FloorKind::Send],
+            floors: vec![floor],
             needs: Needs {
-                connections: 2,
+                connections: 1 + self.partners,
                 payload,
                 version: self.version,
             },
             pairs: 5,
             plan: vec![
-                "client A subscribes to topic 2, client B to topic 1".into(),
-                "A publishes to topic 1; B answers on topic 2; then the next round begins".into(),
+                "client A subscribes to topic 0, client B to topic 1".into(),
+                "A publishes to topic 1; B answers on topic 0; then the next round begins".into(),
+                format!(
+                    "A plays with {} client(s) in turn; the slowest of them counts",
+                    self.partners
+                ),
                 format!(
                     "warm up {warmup:.0} s, measure {seconds:.0} s, one thread that blocks on \
                      each receive"
@@ -134,13 +159,13 @@ impl Workload for PingPong {
                     endpoint: &endpoint,
                     login: &login,
                     version: plan.version,
-                    count: 2,
+                    count: 1 + plan.partners,
                     first: 0,
-                    at_once: 2,
+                    // One after the other: the floor gives them to its threads in turn.
+                    at_once: 1,
                     patience: PATIENCE,
                     client_id: &|index| format!("g-{run}-{index}"),
-                    // Player 0 hears topic 1, player 1 hears topic 0.
-                    filter: &|index| Some((format!("bench/{run}/{}", 1 - index), 0)),
+                    filter: &|index| Some((topic(&run, index), 0)),
                 },
             )?;
             let players = crowd
@@ -157,55 +182,65 @@ impl Workload for PingPong {
         };
         let rounds = match_.rounds.max(1) as f64;
         let quantiles = [(P50, 0.5), (P99, 0.99), (P999, 0.999)];
-        leg.push(
-            RATE,
-            match_.latency.len() as f64 / self.seconds.as_secs_f64(),
-        );
+        let seconds = (self.warmup + self.seconds).as_secs_f64();
+        leg.push(RATE, rounds / seconds);
         push_latency(&mut leg, match_.latency, &quantiles);
         leg.push(CPU, meter.used_s().map(|cpu| cpu * 1e6 / rounds));
         Ok(leg)
     }
 }
 
+/// Where the player with this index listens.
+fn topic(run: &str, index: usize) -> String {
+    format!("bench/{run}/{index}")
+}
+
 struct Match {
-    latency: hdrhistogram::Histogram<u64>,
+    /// With the slowest partner.
+    latency: Histogram<u64>,
     faults: Faults,
+    /// With all partners.
     rounds: u64,
 }
 
 fn play(mut players: Vec<Player>, plan: &PingPong) -> Result<Match, BenchError> {
     let from_ns = now_ns() + as_ns(plan.warmup);
     let to_ns = from_ns + as_ns(plan.seconds);
-    let (mut latency, mut faults) = (histogram(), Faults::default());
-    for round in 0.. {
-        let sent_ns = now_ns();
-        if sent_ns >= to_ns {
-            return Ok(Match {
-                latency,
-                faults,
-                rounds: round,
-            });
-        }
-        for (from, to) in [(0, 1), (1, 0)] {
-            let stamp = Stamp {
-                publisher: from as u32,
-                sequence: round,
-                intended_ns: sent_ns,
-            };
-            players[from].publish(stamp)?;
-            players[to].receive(stamp, &mut faults)?;
-        }
-        if sent_ns >= from_ns {
-            latency.saturating_record(now_ns() - sent_ns);
+    let mut latencies = vec![histogram(); plan.partners];
+    let mut faults = Faults::default();
+    let mut rounds = 0;
+    while now_ns() < to_ns {
+        for (latency, partner) in latencies.iter_mut().zip(1..) {
+            let sent_ns = now_ns();
+            for (from, to) in [(0, partner), (partner, 0)] {
+                let stamp = Stamp {
+                    publisher: from as u32,
+                    sequence: players[to].checker.next(),
+                    intended_ns: sent_ns,
+                };
+                players[from].publish(to, stamp)?;
+                players[to].receive(stamp, &mut faults)?;
+            }
+            rounds += 1;
+            if sent_ns >= from_ns {
+                latency.saturating_record(now_ns() - sent_ns);
+            }
         }
     }
-    unreachable!("the rounds have no end")
+    let median = |latency: &Histogram<u64>| latency.value_at_quantile(0.5);
+    let slowest = latencies.into_iter().max_by_key(median);
+    Ok(Match {
+        latency: slowest.unwrap_or_else(histogram),
+        faults,
+        rounds,
+    })
 }
 
 struct Player {
     client: Client,
     version: Version,
-    template: PublishTemplate,
+    /// By the player that listens.
+    templates: Vec<PublishTemplate>,
     checker: Checker,
     packet: Vec<u8>,
     buffer: Vec<u8>,
@@ -220,14 +255,20 @@ impl Player {
         index: usize,
     ) -> Result<Self, BenchError> {
         block(&mut client)?;
-        let topic = format!("bench/{run}/{index}");
+        let listeners = if index == 0 {
+            0..1 + plan.partners
+        } else {
+            0..1
+        };
+        let template =
+            |to| PublishTemplate::new(plan.version, &topic(run, to), 0, false, plan.payload);
         let mut buffer = std::mem::take(&mut client.carry);
         let filled = buffer.len();
         buffer.resize(filled + plan.payload + 1_024, 0);
         Ok(Self {
             client,
             version: plan.version,
-            template: PublishTemplate::new(plan.version, &topic, 0, false, plan.payload),
+            templates: listeners.map(template).collect(),
             checker: Checker::default(),
             packet: Vec::new(),
             buffer,
@@ -235,10 +276,9 @@ impl Player {
         })
     }
 
-    fn publish(&mut self, stamp: Stamp) -> Result<(), BenchError> {
+    fn publish(&mut self, to: usize, stamp: Stamp) -> Result<(), BenchError> {
         self.packet.clear();
-        self.template
-            .push(&mut self.packet, 0, |payload| stamp.write(payload));
+        self.templates[to].push(&mut self.packet, 0, |payload| stamp.write(payload));
         self.client
             .link
             .write_all(&self.packet)
