@@ -14,6 +14,9 @@ add() { # add COMMAND PACKAGE...: the packages are wanted if the command is miss
 }
 add mosquitto mosquitto
 add mosquitto_pub mosquitto-clients
+add mariadbd mariadb-server
+add mariadb mariadb-client
+ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || packages+=(postgresql)
 add node nodejs
 add npm npm
 add python3 python3 python3-venv

@@ -5,6 +5,7 @@
 //! and every wait ends with what it waits for or fails at its [`DEADLINE`] with the server's log.
 
 pub mod certificates;
+pub mod database;
 pub mod process;
 pub mod raw;
 pub mod server;

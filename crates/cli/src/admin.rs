@@ -1,6 +1,6 @@
 //! Commands for the running server: `status`, `clients`, `topics`, `reload` and `stop`.
 
-mod table;
+pub(crate) mod table;
 
 use std::io::{self, Write};
 

@@ -80,7 +80,8 @@ pub(crate) fn upgrade(stream: &mut UnixStream) -> Result<(), Failure> {
     answer(&line).map(|_| ())
 }
 
-fn answer(line: &[u8]) -> Result<Value, Failure> {
+/// What an answer says.
+pub(crate) fn answer(line: &[u8]) -> Result<Value, Failure> {
     if line.is_empty() {
         return Err(Failure::new(
             "the server closed the connection without an answer",

@@ -75,6 +75,14 @@ impl Failure {
         Self::new(format!("cannot write to standard output: {error}"))
     }
 
+    /// Says something more.
+    pub(crate) fn with_note(mut self, note: &str) -> Self {
+        if let Some(message) = &mut self.message {
+            *message = format!("{message}; {note}");
+        }
+        self
+    }
+
     /// Leaves the exit code, but says nothing.
     pub(crate) fn silenced(mut self, quiet: bool) -> Self {
         if quiet {

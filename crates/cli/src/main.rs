@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod admin;
 mod check_config;
 mod connect;
@@ -35,6 +36,7 @@ Examples:
   stentor pub -t sensors/attic -m 21.5 -r      publish, and keep it as the topic's last message
   stentor rr -t sum -e sum/answer -m '1 2'     ask, and wait for the answer
   stentor status                               how the server is doing
+  stentor user add alice                       let alice in; asks for her password
   stentor hash-password                        make a password_hash for a user
 
 pub, sub and rr take mosquitto's letters and talk to any MQTT server. Without a host they ask the
@@ -75,6 +77,20 @@ enum Command {
     Reload(admin::Reload),
     /// Stop the running server
     Stop(admin::Stop),
+    /// Add, list, change and delete users
+    User(accounts::User),
+    /// Add, list, change and delete roles
+    Role(accounts::Role),
+    /// Give roles to a user
+    Grant(accounts::Grant),
+    /// Take roles from a user
+    Revoke(accounts::Revoke),
+    /// Make, list and revoke tokens for machines
+    Token(accounts::Token),
+    /// Add, list and remove zones
+    Zone(accounts::Zone),
+    /// Read users and rights again
+    Auth(accounts::Auth),
     /// Hash a password for `password_hash` in the configuration
     HashPassword(hash_password::HashPassword),
     /// Measure servers
@@ -96,6 +112,13 @@ fn main() -> ExitCode {
         Command::Topics(command) => command.run(),
         Command::Reload(command) => command.run(),
         Command::Stop(command) => command.run(),
+        Command::User(command) => command.run(),
+        Command::Role(command) => command.run(),
+        Command::Grant(command) => command.run(),
+        Command::Revoke(command) => command.run(),
+        Command::Token(command) => command.run(),
+        Command::Zone(command) => command.run(),
+        Command::Auth(command) => command.run(),
         Command::HashPassword(command) => command.run(),
     };
     result.map_or_else(Failure::report, |()| ExitCode::SUCCESS)

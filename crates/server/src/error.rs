@@ -99,6 +99,9 @@ pub enum ServerError {
     /// A user that cannot be loaded.
     #[error("{0}")]
     Users(#[from] stentor_auth::UserListError),
+    /// The database of users.
+    #[error("{0}; see [auth] in docs/configuration.md")]
+    Store(#[from] stentor_auth::store::StoreError),
     /// The system gives no thread, descriptor or the like.
     #[error("{what} failed: {error}")]
     System {
@@ -124,7 +127,8 @@ impl ServerError {
             Self::Bind { .. }
             | Self::NotASocket { .. }
             | Self::Certificate { .. }
-            | Self::Users(_) => 78,
+            | Self::Users(_)
+            | Self::Store(_) => 78,
         }
     }
 

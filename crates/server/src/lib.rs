@@ -7,9 +7,11 @@
 //! - `shard` is a thread with a poll loop, its connections and its hub;
 //! - `transport` is what lies between a socket and MQTT: TLS, WebSocket;
 //! - `mesh` carries messages between shards, `inbox` sockets, `fdtable` keeps descriptors apart;
+//! - `accounts` opens users, roles and zones, for the server and for commands without one;
 //! - `telemetry` tells what happens, `control` is the administrator's way in;
 //! - `lifecycle` starts, reloads and stops it all.
 
+mod accounts;
 mod admission;
 mod backplane;
 mod clock;
@@ -30,5 +32,6 @@ mod shard;
 mod telemetry;
 mod transport;
 
+pub use accounts::Accounts;
 pub use error::ServerError;
 pub use lifecycle::run;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod directory;
+mod servers;
 mod suite;
 
 use stentor_auth::store::{Books, SqlStore, TextStore};
@@ -12,6 +13,9 @@ struct Bench {
     books: Books,
     folder: TempDir,
 }
+
+/// A test of the suite.
+type Test = fn(&Bench);
 
 fn sqlite() -> Bench {
     let folder = tempfile::tempdir().expect("a folder can be made");
@@ -30,6 +34,9 @@ macro_rules! for_every_store {
     ($($test:ident)+) => {
         mod on_sqlite { $(#[test] fn $test() { crate::suite::$test(&crate::sqlite()); })+ }
         mod on_text { $(#[test] fn $test() { crate::suite::$test(&crate::text()); })+ }
+
+        /// All tests of the suite, for a server that is started once for all of them.
+        const SUITE: &[(&str, Test)] = &[$((stringify!($test), suite::$test)),+];
     };
 }
 

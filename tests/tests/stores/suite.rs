@@ -9,6 +9,8 @@ use stentor_auth::model::{
 };
 use stentor_auth::store::{Directory, DirectoryOptions, Order, OrderError, Record, Store, Who};
 
+use tokio::runtime::{Builder, Runtime};
+
 use crate::Bench;
 
 pub(crate) fn user(zone: &str, name: &str) -> User {
@@ -21,14 +23,17 @@ pub(crate) fn user(zone: &str, name: &str) -> User {
     }
 }
 
-/// Runs what a store does.
-pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder
+thread_local! {
+    /// Connections belong to the runtime that made them, so a test has one for all its steps.
+    static RUNTIME: Runtime = Builder::new_current_thread()
         .enable_all()
         .build()
-        .expect("a runtime starts")
-        .block_on(work)
+        .expect("a runtime starts");
+}
+
+/// Runs what a store does.
+pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
+    RUNTIME.with(|runtime| runtime.block_on(work))
 }
 
 fn opened(bench: &Bench) -> &Arc<dyn Store> {

@@ -6,26 +6,26 @@ use serde_json::Value;
 
 /// Rows under heads, as wide as their contents.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     heads: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(super) fn new(heads: &[&str]) -> Self {
+    pub(crate) fn new(heads: &[&str]) -> Self {
         Self {
             heads: heads.iter().map(|&head| head.to_owned()).collect(),
             rows: Vec::new(),
         }
     }
 
-    pub(super) fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         debug_assert_eq!(N, self.heads.len(), "a cell for each head");
         self.rows.push(cells.into());
     }
 
     /// The text; its heads are bold where somebody looks at a terminal.
-    pub(super) fn render(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         self.render_with(io::stdout().is_terminal() && !no_color)
     }
@@ -61,7 +61,7 @@ impl Table {
 
 /// A value for people: no quotes, `-` for nothing. Control characters, which a client may have put
 /// into its id, do not reach the terminal.
-pub(super) fn plain(value: &Value) -> String {
+pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::Null => "-".into(),
         Value::String(text) => {
@@ -87,7 +87,7 @@ pub(super) fn plain(value: &Value) -> String {
 }
 
 /// One line for each key of an object.
-pub(super) fn paragraphs(value: &Value) -> String {
+pub(crate) fn paragraphs(value: &Value) -> String {
     let Value::Object(object) = value else {
         return format!("{}\n", plain(value));
     };
@@ -103,7 +103,7 @@ pub(super) fn paragraphs(value: &Value) -> String {
 }
 
 /// `3d 4h`, `5m 6s`: the two largest units.
-pub(super) fn duration(secs: u64) -> String {
+pub(crate) fn duration(secs: u64) -> String {
     let (minutes, hours, days) = (secs / 60, secs / 3_600, secs / 86_400);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{secs}s"),
@@ -114,7 +114,7 @@ pub(super) fn duration(secs: u64) -> String {
 }
 
 /// `1.5 MiB`.
-pub(super) fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     let mut size = bytes as f64;
     let mut unit = "B";

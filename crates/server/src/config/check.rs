@@ -44,6 +44,7 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens, read_file: FileRe
     for (index, user) in config.users.iter_mut().enumerate() {
         password(user, index, givens, read_file);
     }
+    auth(config, givens, read_file);
     if u64::from(config.limits.packet_bytes) > config.limits.queue_bytes {
         let origin = givens.origin("limits", 0, "queue_bytes");
         let message = "limits.queue_bytes is less than limits.packet_bytes, so the largest \
@@ -192,6 +193,66 @@ fn duplicates(section: &str, key: &str, names: Vec<Option<String>>, givens: &mut
             seen.insert(name, index);
         }
     }
+}
+
+/// Fetches the passwords of databases, and checks that a source comes with what it needs.
+fn auth(config: &mut Config, givens: &mut Givens, read_file: FileReader<'_>) {
+    let auth = &mut config.auth;
+    let mut problem = |key: &'static str, message: String| {
+        let origin = givens.origin("auth", 0, key);
+        givens.problem(origin, message);
+    };
+    let pairs = [
+        ("password_file", &mut auth.password, &auth.password_file),
+        (
+            "source_password_file",
+            &mut auth.source_password,
+            &auth.source_password_file,
+        ),
+    ];
+    for (key, password, file) in pairs {
+        let Some(file) = file else { continue };
+        if password.is_some() {
+            let other = key.trim_end_matches("_file");
+            problem(
+                key,
+                format!("auth has `{other}` and `{key}`; remove one of them"),
+            );
+            continue;
+        }
+        match read_file(file) {
+            Ok(text) => *password = Some(Secret::new(text.lines().next().unwrap_or_default())),
+            Err(error) => {
+                problem(
+                    key,
+                    format!("auth.{key}: cannot read {}: {error}", file.display()),
+                );
+            }
+        }
+    }
+    let scheme = |place: &Option<String>| {
+        let place = place.as_deref().unwrap_or_default();
+        place.split(':').next().unwrap_or_default().to_owned()
+    };
+    if scheme(&auth.database) == "mosquitto" {
+        let message = "auth.database cannot be mosquitto's password file, which has no roles; give \
+                       it as auth.source";
+        problem("database", message.to_owned());
+    }
+    let message = match (scheme(&auth.source).as_str(), &auth.query) {
+        ("file", _) => {
+            "auth.source is a database or mosquitto's password file; give a file of \
+                        Stentor's own as auth.database"
+        }
+        ("", Some(_)) => "auth.query needs auth.source, the database that it is asked of",
+        ("mosquitto", Some(_)) => "auth.query is for databases; mosquitto's password file has none",
+        ("sqlite" | "postgres" | "postgresql" | "mysql" | "mariadb", None) => {
+            "auth.source needs auth.query, like: SELECT name, password FROM account WHERE name IN \
+             (?)"
+        }
+        _ => return,
+    };
+    problem("source", message.to_owned());
 }
 
 /// Fetches a user's password hash from its file.

@@ -82,6 +82,7 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
         old.listeners[from].changes(&new.listeners[to], &at, changes);
     }
     old.tls.changes(&new.tls, "", changes);
+    old.auth.changes(&new.auth, "", changes);
     let users = Pairs::of(&old.users, &new.users, |user| user.name.clone());
     let added = users.added.iter().map(|index| &new.users[*index]);
     for user in added.chain(users.removed.iter().map(|index| &old.users[*index])) {
@@ -93,7 +94,6 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
     for &(from, to) in &users.kept {
         old.users[from].changes(&new.users[to], &old.users[from].name, changes);
     }
-    old.auth.changes(&new.auth, "", changes);
     old.limits.changes(&new.limits, "", changes);
     policies(&old.policies, &new.policies, changes);
     old.retained.changes(&new.retained, "", changes);

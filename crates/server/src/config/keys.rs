@@ -192,16 +192,6 @@ section! {
 }
 
 section! {
-    /// Who may do what.
-    Auth = "auth", repeated: false;
-
-    /// What happens to a subscription of which the client may receive only a part: `filtered`
-    /// accepts it and delivers that part, `strict` refuses it. One of which the client may receive
-    /// nothing is always refused.
-    subscribe: Subscribing = Kind::Choice(Subscribing::NAMES), Default("filtered"), Live;
-}
-
-section! {
     /// The last messages that late subscribers get.
     Retained = "retained", repeated: false;
 
@@ -282,7 +272,58 @@ section! {
 }
 
 section! {
-    /// Who may log in.
+    /// Where users, roles and zones are kept, and how rights are taken; `stentor user --help` says
+    /// how to change them.
+    Auth = "auth", repeated: false;
+
+    /// The database of the server's own records, whose tables it makes itself. Not given, an SQLite
+    /// file `auth.db` in the data folder. Relative paths start at the data folder.
+    database: Option<String> = Kind::Place, Unset("postgres://stentor@db.example/stentor"), Restart;
+    /// The password for the database.
+    password: Option<Secret> = Kind::Password, Unset("PASSWORD"), Restart;
+    /// A file whose first line is the password for the database, instead of `password`.
+    password_file: Option<PathBuf> = Kind::Path, Unset("/run/credentials/database"), Restart;
+    /// Users that somebody else keeps, and that the server only reads, beside its own: mosquitto's
+    /// password file (`mosquitto:PATH`), or tables that are asked with `query`.
+    source: Option<String> = Kind::Place, Unset("mysql://reader@db.example/shop"), Restart;
+    /// The password for the database in `source`.
+    source_password: Option<Secret> = Kind::Password, Unset("PASSWORD"), Restart;
+    /// A file whose first line is the password for the database in `source`.
+    source_password_file: Option<PathBuf> = Kind::Path, Unset("/run/credentials/source"), Restart;
+    /// How users are found in `source`; `(?)` stands for the list of names. Columns for roles
+    /// (separated by commas or spaces), zone and disabled may be missing.
+    query: Option<String> = Kind::Text,
+        Unset("SELECT name, password FROM account WHERE name IN (?)"), Restart;
+    /// The column of the query with the name.
+    column_name: String = Kind::Text, Default("name"), Restart;
+    /// The column of the query with the password's hash.
+    column_password: String = Kind::Text, Default("password"), Restart;
+    /// The column of the query with the roles.
+    column_roles: String = Kind::Text, Default("roles"), Restart;
+    /// The column of the query that says whether the user may not log in.
+    column_disabled: String = Kind::Text, Default("disabled"), Restart;
+    /// The column of the query with the zone.
+    column_zone: String = Kind::Text, Default("zone"), Restart;
+    /// The role of users from `source` who have none there.
+    role: String = Kind::Name, Default("member"), Restart;
+    /// How often users who are in use, roles and zones are read again, so that changes made
+    /// directly in the database hold for live connections too. `stentor auth refresh` does it now.
+    refresh: Duration = seconds(1, 86_400), Default("30s"), Restart;
+    /// How long the database may take for an answer before it counts as gone.
+    timeout: Duration = Kind::Duration {
+        min: Duration::from_millis(100), max: Duration::from_secs(60), never: false,
+    }, Default("5s"), Restart;
+    /// Logins that may wait for the database; one more is told that the server is busy.
+    queue: u32 = count(1, 1_000_000), Default("20000"), Restart;
+    /// What happens to a subscription of which the client may receive only a part: `filtered`
+    /// accepts it and delivers that part, `strict` refuses it. One of which the client may receive
+    /// nothing is always refused.
+    subscribe: Subscribing = Kind::Choice(Subscribing::NAMES), Default("filtered"), Live;
+}
+
+section! {
+    /// Users of the configuration, who go before all others of the same name. Users that change
+    /// belong into the database.
     User = "user", repeated: true;
 
     /// The login name.
@@ -304,8 +345,8 @@ pub const SECTIONS: &[Section] = &[
     Log::SECTION,
     Listener::SECTION,
     Tls::SECTION,
-    User::SECTION,
     Auth::SECTION,
+    User::SECTION,
     Limits::SECTION,
     Policy::SECTION,
     Retained::SECTION,

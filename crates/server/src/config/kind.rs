@@ -53,6 +53,11 @@ pub enum Kind {
     HttpPath,
     /// A password hash (argon2id, PHC string format); never shown.
     Secret,
+    /// A password; never shown.
+    Password,
+    /// Where a database or a file with users is. It is never shown, since it may hold a password
+    /// by mistake.
+    Place,
     /// One of these words.
     Choice(&'static [&'static str]),
 }
@@ -119,6 +124,11 @@ impl Kind {
             Self::Secret if !text.starts_with("$argon2id$") => {
                 return Err("this is no argon2id hash".to_owned());
             }
+            Self::Password if text.is_empty() => return Err("the password is empty".to_owned()),
+            Self::Place => {
+                text.parse::<stentor_auth::store::Place>()
+                    .map_err(|error| error.to_string())?;
+            }
             Self::Choice(words) if !words.contains(&text.as_str()) => {
                 return Err("there is no such choice".to_owned());
             }
@@ -169,6 +179,12 @@ impl Kind {
             Self::Mode => "permissions in octal between quotes, such as \"0660\"".to_owned(),
             Self::HttpPath => "the path of a URL, such as \"/mqtt\"".to_owned(),
             Self::Secret => "an argon2id hash in PHC format, \"$argon2id$v=19$m=…\"".to_owned(),
+            Self::Password => "the password of a login to the database".to_owned(),
+            Self::Place => {
+                "sqlite:PATH, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE \
+                            (for MariaDB too), file:PATH or mosquitto:PATH"
+                    .to_owned()
+            }
             Self::Choice(words) => {
                 let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
                 match quoted.split_last() {

@@ -60,10 +60,10 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// The section `tls`.
     pub tls: Tls,
+    /// The section `auth`, with the passwords read from their files.
+    pub auth: Auth,
     /// The entries of `user`.
     pub users: Vec<User>,
-    /// The section `auth`.
-    pub auth: Auth,
     /// The section `limits`.
     pub limits: Limits,
     /// The entries of `policy`; the first that matches a topic decides.
@@ -141,8 +141,8 @@ impl Config {
             log: givens.read_one(&Log::SECTION, Log::read),
             listeners: givens.read_all(&Listener::SECTION, Listener::read),
             tls: givens.read_one(&Tls::SECTION, Tls::read),
-            users: givens.read_all(&User::SECTION, User::read),
             auth: givens.read_one(&Auth::SECTION, Auth::read),
+            users: givens.read_all(&User::SECTION, User::read),
             limits: givens.read_one(&Limits::SECTION, Limits::read),
             policies: givens.read_all(&Policy::SECTION, Policy::read),
             retained: givens.read_one(&Retained::SECTION, Retained::read),

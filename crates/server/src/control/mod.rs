@@ -14,6 +14,7 @@
 //! | `topics` | `containing`, `limit`, `offset`, `zone` | `filters`, `retained` topics |
 //! | `reload` | | keys `changed`, and those `waiting` for a restart |
 //! | `stop` | | nothing; the socket's file is gone when the server has stopped |
+//! | `user.…`, `role.…`, `grant`, … | what an `Order` of the Auth Center has | what it shows |
 //! | `mqtt` | | nothing; then the connection speaks MQTT, as administrator |
 //!
 //! Whoever may connect is administrator: the socket has mode 0600, and the other end must be the
@@ -35,6 +36,8 @@ use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
+
+use stentor_auth::store::Directory;
 
 use crate::backplane::Backplane;
 use crate::data_dir::{self, DataDir};
@@ -68,6 +71,7 @@ struct ReloadNote {
 /// What the threads that serve the control socket share.
 struct Desk {
     backplane: Arc<Backplane>,
+    directory: Arc<Directory>,
     table: Table,
     commands: Mutex<Sender<Command>>,
     notes: Arc<Mutex<Notes>>,
@@ -84,6 +88,7 @@ impl Control {
     pub(crate) fn start(
         data_dir: &DataDir,
         backplane: &Arc<Backplane>,
+        directory: &Arc<Directory>,
         table: Table,
         commands: &Sender<Command>,
     ) -> Result<Self, ServerError> {
@@ -99,6 +104,7 @@ impl Control {
         }));
         let desk = Desk {
             backplane: Arc::clone(backplane),
+            directory: Arc::clone(directory),
             table,
             commands: Mutex::new(commands.clone()),
             notes: Arc::clone(&notes),

@@ -9,8 +9,6 @@ pub(super) const VERSION: u32 = 1;
 /// One request. Keys that a verb does not know are ignored.
 #[derive(Debug, Deserialize)]
 pub(super) struct Request {
-    /// The version that the client speaks.
-    pub(super) v: u32,
     /// What is asked for.
     pub(super) verb: String,
     /// For `clients.show` and `clients.kick`.
@@ -39,7 +37,8 @@ pub(super) struct Request {
 /// Why a request failed: a code for programs, a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// `bad-request`, `unknown-verb`, `version`, `not-found`, `reload-failed` or `unavailable`.
+    /// `bad-request`, `unknown-verb`, `version`, `not-found`, `reload-failed` or `unavailable`; or
+    /// the code of an order to the Auth Center.
     pub(super) code: &'static str,
     /// A sentence with a remedy.
     pub(super) message: String,
@@ -78,24 +77,42 @@ pub(super) fn line(answer: &Answer) -> String {
     format!("{object}\n")
 }
 
+/// What every request has.
+#[derive(Debug, Deserialize)]
+pub(super) struct Head {
+    v: u32,
+    /// What is asked for.
+    pub(super) verb: String,
+}
+
+/// Reads what every request has.
+pub(super) fn head(line: &[u8]) -> Result<Head, Failure> {
+    let head: Head = read(line)?;
+    if head.v != VERSION {
+        let message = format!(
+            "this server speaks version {VERSION} of the control protocol, not {}; use the \
+             `stentor` command of the same release",
+            head.v
+        );
+        return Err(Failure::new("version", message));
+    }
+    Ok(head)
+}
+
 /// Reads a request.
 pub(super) fn parse(line: &[u8]) -> Result<Request, Failure> {
-    let request: Request = serde_json::from_slice(line).map_err(|error| {
+    head(line)?;
+    read(line)
+}
+
+fn read<T: serde::de::DeserializeOwned>(line: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(line).map_err(|error| {
         let example = r#"{"v":1,"verb":"status"}"#;
         Failure::new(
             "bad-request",
             format!("{error}; a request looks like {example}"),
         )
-    })?;
-    if request.v != VERSION {
-        let message = format!(
-            "this server speaks version {VERSION} of the control protocol, not {}; use the \
-             `stentor` command of the same release",
-            request.v
-        );
-        return Err(Failure::new("version", message));
-    }
-    Ok(request)
+    })
 }
 
 #[cfg(test)]

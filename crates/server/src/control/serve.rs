@@ -9,9 +9,10 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use serde_json::json;
+use stentor_auth::store::{Order, OrderError, Who};
 use tracing::warn;
 
-use super::protocol::{Answer, Failure, line, parse};
+use super::protocol::{Answer, Failure, head, line, parse};
 use super::{Desk, lock};
 use super::{clients, status, topics};
 use crate::lifecycle::Command;
@@ -95,10 +96,14 @@ impl Desk {
         if limits.is_err() {
             return;
         }
+        let who = match unix_peer(&stream) {
+            Peer::Unix { uid, .. } => Who::new(format!("uid {uid} by the control socket")),
+            _ => Who::new("the control socket"),
+        };
         let mut buffer = Vec::new();
         loop {
             match read_line(&mut stream, &mut buffer) {
-                Ok(Some(request)) => match self.handle(&request) {
+                Ok(Some(request)) => match self.handle(&request, &who) {
                     Next::Answer(answer) => {
                         if stream.write_all(line(&answer).as_bytes()).is_err() {
                             return;
@@ -112,8 +117,13 @@ impl Desk {
         }
     }
 
-    fn handle(&self, request: &[u8]) -> Next {
-        let request = match parse(request) {
+    fn handle(&self, line: &[u8], who: &Who) -> Next {
+        let request = match head(line) {
+            Ok(head) if Order::is_verb(&head.verb) => return Next::Answer(self.order(line, who)),
+            Ok(_) => parse(line),
+            Err(failure) => Err(failure),
+        };
+        let request = match request {
             Ok(request) => request,
             Err(failure) => return Next::Answer(Err(failure)),
         };
@@ -128,6 +138,15 @@ impl Desk {
             "stop" => self.stop(),
             verb => Err(unknown(verb)),
         })
+    }
+
+    /// Carries out an order to the Auth Center.
+    fn order(&self, line: &[u8], who: &Who) -> Answer {
+        let refused = |error: OrderError| Failure::new(error.code, error.message);
+        let request = serde_json::from_slice(line)
+            .map_err(|error| Failure::new("bad-request", error.to_string()))?;
+        let order = Order::parse(request).map_err(refused)?;
+        self.directory.order(who.clone(), order).map_err(refused)
     }
 
     fn reload(&self) -> Answer {
@@ -194,7 +213,8 @@ impl Desk {
 fn unknown(verb: &str) -> Failure {
     let message = format!(
         "there is no verb \"{verb}\"; there are status, clients.ls, clients.show, clients.kick, \
-         topics, reload, stop and mqtt"
+         topics, reload, stop and mqtt, and user.…, role.…, grant, revoke, token.…, zone.… and \
+         auth.refresh"
     );
     Failure::new("unknown-verb", message)
 }

@@ -31,8 +31,14 @@ impl Server {
         let data_dir = DataDir::open(folder.path()).unwrap();
         let running = Running::start(&[("shards", "2"), ("allow_anonymous", "true")]);
         let (sender, commands) = channel();
-        let control =
-            Control::start(&data_dir, running.backplane(), running.table(), &sender).unwrap();
+        let control = Control::start(
+            &data_dir,
+            running.backplane(),
+            running.directory(),
+            running.table(),
+            &sender,
+        )
+        .unwrap();
         control.note_ports(running.ports());
         Self {
             control,

@@ -69,17 +69,18 @@ pub fn run(
     let signals =
         signals::block().map_err(|error| ServerError::system("blocking signals", error))?;
     let data_dir = DataDir::open(&config.general.data_dir)?;
-    let started = start::start(&config, data_dir.path())?;
+    let started = start::start(&config, &data_dir)?;
     let start::Started {
         backplane,
         users,
+        directory,
         doors,
         shards,
         keeper,
     } = started;
     let (commands, inbox) = channel();
     shards.watch(&commands);
-    let control = Control::start(&data_dir, &backplane, shards.table, &commands)?;
+    let control = Control::start(&data_dir, &backplane, &directory, shards.table, &commands)?;
     control.note_ports(doors.ports());
     let (intervals, new_intervals) = channel();
     let sys_plane = Arc::clone(&backplane);
@@ -100,6 +101,7 @@ pub fn run(
             sources,
             logger,
             users,
+            directory,
             doors,
             intervals,
         },

@@ -6,12 +6,14 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use stentor_auth::UserList;
+use stentor_auth::store::Directory;
 use tracing::{info, warn};
 
 use super::announce;
 use super::doors::{self, Door, Doors, Opened};
 use super::retained;
 use super::start::users;
+use crate::accounts;
 use crate::backplane::Backplane;
 use crate::config::{Config, Diff, Reload, Sources, diff};
 use crate::error::ServerError;
@@ -57,6 +59,7 @@ pub(super) struct Reloader {
     pub(super) sources: Sources<'static>,
     pub(super) logger: Logger,
     pub(super) users: Arc<UserList>,
+    pub(super) directory: Arc<Directory>,
     pub(super) doors: Doors,
     /// To the thread that publishes `$SYS`.
     pub(super) intervals: Sender<Duration>,
@@ -94,6 +97,7 @@ impl Reloader {
             prepared.abandon();
             return Err(error.to_string());
         }
+        self.directory.pin(accounts::pinned(&new));
         self.apply(&new, prepared, backplane);
         let label = |reload: bool| {
             let wanted = diff

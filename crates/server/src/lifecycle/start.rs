@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mio::Poll;
+use stentor_auth::store::Directory;
 use stentor_auth::{Pool, PoolOptions, User, UserList};
 use stentor_hub::{InterestTable, SHARDS_MAX, Shared};
 use stentor_retained::disk::MappedDisk;
@@ -21,10 +21,12 @@ use tracing::warn;
 use super::Command;
 use super::doors::{Doors, Opened};
 use super::retained;
+use crate::accounts;
 use crate::admission::Admission;
 use crate::backplane::{Backplane, Way};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::fdtable::{self, Table};
 use crate::inbox::{self, Inbox, Tickets};
@@ -43,6 +45,7 @@ const RESERVE: u64 = 512;
 pub(super) struct Started {
     pub(super) backplane: Arc<Backplane>,
     pub(super) users: Arc<UserList>,
+    pub(super) directory: Arc<Directory>,
     pub(super) doors: Doors,
     pub(super) shards: Shards,
     /// Of the retained store.
@@ -90,7 +93,7 @@ fn shard_count(config: &Config) -> u8 {
 ///
 /// # Errors
 /// When something cannot be had; what was opened is closed again.
-pub(super) fn start(config: &Config, data_dir: &Path) -> Result<Started, ServerError> {
+pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, ServerError> {
     let count = shard_count(config);
     let limit = fdtable::raise_limit();
     let table = fdtable::probe();
@@ -108,7 +111,8 @@ pub(super) fn start(config: &Config, data_dir: &Path) -> Result<Started, ServerE
         .map_err(|error| ServerError::system("starting the login threads", error))?;
     let users = Arc::new(UserList::new(&users(config), pool)?);
     let clock = Clock::start();
-    let store = retained::open(config, data_dir, clock)?;
+    let store = retained::open(config, data_dir.path(), clock)?;
+    let directory = Arc::new(accounts::open(config, data_dir, true)?);
     let (doors, opened) = Doors::open(&config.listeners, count)?;
     let kept = Kept {
         clock,
@@ -131,6 +135,7 @@ pub(super) fn start(config: &Config, data_dir: &Path) -> Result<Started, ServerE
         Ok((backplane, shards, keeper)) => Ok(Started {
             backplane,
             users,
+            directory,
             doors,
             shards,
             keeper,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use stentor_auth::store::Directory;
 use stentor_retained::Keeper;
 use tempfile::TempDir;
 
@@ -10,6 +11,7 @@ use super::doors::Doors;
 use super::start::{self, Shards, Started};
 use crate::backplane::Backplane;
 use crate::config::{Config, Sources};
+use crate::data_dir::DataDir;
 use crate::fdtable::Table;
 use crate::listener::Port;
 use crate::shard::Letter;
@@ -20,6 +22,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// A server whose shards serve.
 pub(crate) struct Running {
     backplane: Arc<Backplane>,
+    directory: Arc<Directory>,
     doors: Doors,
     shards: Shards,
     keeper: Keeper,
@@ -39,20 +42,27 @@ impl Running {
             read_file: Box::new(|_| Err(std::io::ErrorKind::NotFound.into())),
         });
         let folder = tempfile::tempdir().unwrap();
+        let data_dir = DataDir::open(folder.path()).unwrap();
         let Started {
             backplane,
+            directory,
             doors,
             shards,
             keeper,
             ..
-        } = start::start(&config.unwrap(), folder.path()).unwrap();
+        } = start::start(&config.unwrap(), &data_dir).unwrap();
         Self {
             backplane,
+            directory,
             doors,
             shards,
             keeper,
             _folder: folder,
         }
+    }
+
+    pub(crate) fn directory(&self) -> &Arc<Directory> {
+        &self.directory
     }
 
     pub(crate) fn backplane(&self) -> &Arc<Backplane> {

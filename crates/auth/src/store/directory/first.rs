@@ -5,10 +5,9 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use argon2::Argon2;
-use argon2::password_hash::PasswordHasher;
 use tracing::info;
 
+use crate::credential::{Cost, PasswordHash};
 use crate::model::{ADMIN, Credential, DEFAULT_ZONE, User};
 use crate::store::{Books, StoreError};
 
@@ -26,8 +25,7 @@ pub(super) async fn administrator(books: &Books, file: &Path) -> Result<bool, St
     }
     let refused = |reason: String| StoreError::Refused(reason);
     let password = random_password().map_err(refused)?;
-    let hash = Argon2::default()
-        .hash_password(password.as_bytes())
+    let hash = PasswordHash::make(password.as_bytes(), Cost::DEFAULT)
         .map_err(|error| refused(error.to_string()))?;
     let admin = User {
         zone: DEFAULT_ZONE.into(),

@@ -5,7 +5,10 @@ mod lane;
 mod link;
 mod rows;
 
-use std::path::Path;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use dialect::{Dialect, marks, pad, padded};
 use lane::Lane;
@@ -25,6 +28,8 @@ pub struct SqlStore {
     writes: Lane,
     dialect: Dialect,
     shown: String,
+    /// The file of an SQLite database.
+    file: Option<PathBuf>,
 }
 
 /// Runs any one query in a database, for foreign users.
@@ -66,6 +71,19 @@ fn readable(row: Vec<Option<String>>) -> Option<Record> {
     }
 }
 
+/// Makes a missing file that only its owner may read, as SQLite itself would not.
+fn make_private(path: &Path) -> Result<(), StoreError> {
+    let mut options = OpenOptions::new();
+    match options.write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(StoreError::File {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        }),
+    }
+}
+
 /// Statements do not belong into the log.
 fn quiet<O: sqlx::ConnectOptions>(options: O) -> O {
     options.disable_statement_logging()
@@ -83,6 +101,10 @@ impl SqlStore {
             reads: Lane::new(options.clone()),
             writes: Lane::new(options),
             shown: place.to_string(),
+            file: match place {
+                Place::Sqlite(path) => Some(path.clone()),
+                _ => None,
+            },
         })
     }
 
@@ -95,6 +117,7 @@ impl SqlStore {
             reads: Lane::new(options.clone()),
             writes: Lane::new(options),
             shown: format!("sqlite:{}", path.display()),
+            file: Some(path.to_owned()),
         }
     }
 
@@ -109,6 +132,9 @@ impl SqlStore {
 
     /// Makes the tables, and puts the initial roles and the zone `default` into new ones.
     async fn prepare(&self) -> Result<(), StoreError> {
+        if let Some(path) = &self.file {
+            make_private(path)?;
+        }
         self.writes.migrate().await?;
         let facts = "SELECT value FROM stentor_fact WHERE name = 'roles'";
         let known = self

@@ -1,5 +1,6 @@
 //! Tests of the whole configuration: files, environment and flags into a `Config` or an error.
 
+mod auth;
 mod documents;
 mod files;
 mod ranges;

@@ -1,0 +1,98 @@
+//! Where orders go: to the running server, or to the books themselves.
+
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+use stentor_auth::store::Order;
+use stentor_server::Accounts;
+use stentor_server::config::{Config, Sources};
+
+use crate::control;
+use crate::failure::Failure;
+
+/// The exit code for a configuration that is wrong: `EX_CONFIG`, as of `stentor serve`.
+const EXIT_CONFIG: u8 = 78;
+
+/// Which server, running or stopped.
+#[derive(Debug, Args)]
+pub(super) struct Which {
+    /// The server's configuration file
+    #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG")]
+    config: Option<PathBuf>,
+    /// The server's data folder
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Where orders go.
+pub(super) enum Desk {
+    /// To the running server.
+    Running(BufReader<UnixStream>),
+    /// To the books of a stopped one.
+    Stopped(Box<Accounts>),
+}
+
+impl Which {
+    /// Opens the way to the books.
+    pub(super) fn open(&self) -> Result<Desk, Failure> {
+        let config = self.load()?;
+        let data_dir = &config.general.data_dir;
+        match control::connect(data_dir) {
+            Ok(stream) => return Ok(Desk::Running(BufReader::new(stream))),
+            Err(error) if is_stopped(error.kind()) => {}
+            Err(error) => {
+                let path = control::socket(data_dir);
+                return Err(Failure::new(format!(
+                    "cannot use {}: {error}",
+                    path.display()
+                )));
+            }
+        }
+        let accounts = Accounts::open(&config)
+            .map_err(|error| Failure::with_code(error.exit_code(), error.to_string()))?;
+        Ok(Desk::Stopped(Box::new(accounts)))
+    }
+
+    fn load(&self) -> Result<Config, Failure> {
+        let data_dir = self.data_dir.as_deref().map(Path::to_string_lossy);
+        let flags = data_dir.map(|path| ("data_dir".to_owned(), path.into_owned()));
+        let sources = Sources::from_process(self.config.clone(), flags.into_iter().collect());
+        Config::load(&sources).map_err(|error| Failure::with_code(EXIT_CONFIG, error.to_string()))
+    }
+}
+
+fn is_stopped(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::ConnectionRefused)
+}
+
+impl Desk {
+    /// Carries an order out, wherever.
+    pub(super) fn order(&mut self, order: &Order) -> Result<Value, Failure> {
+        match self {
+            Self::Stopped(accounts) => accounts
+                .order(order.clone())
+                .map_err(|error| Failure::new(error.message)),
+            Self::Running(stream) => {
+                let failed = |error: std::io::Error| {
+                    Failure::new(format!("the server does not answer: {error}"))
+                };
+                let mut request =
+                    serde_json::to_value(order).map_err(|error| Failure::new(error.to_string()))?;
+                request["v"] = json!(1);
+                stream
+                    .get_mut()
+                    .write_all(format!("{request}\n").as_bytes())
+                    .map_err(failed)?;
+                let mut line = String::new();
+                stream.read_line(&mut line).map_err(failed)?;
+                control::answer(line.as_bytes())
+            }
+        }
+    }
+}

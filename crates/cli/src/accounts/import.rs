@@ -1,0 +1,438 @@
+//! `stentor user import` and `export`: many users in one file.
+
+use std::fs;
+use std::io::Write;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use clap::Args;
+use indicatif::ProgressBar;
+use serde_json::json;
+use stentor_auth::credential::Stored;
+use stentor_auth::model::{Credential, Login, User};
+use stentor_auth::store::Order;
+
+use super::desk::{Desk, Which};
+use super::show;
+use super::user::{Format, dated, hash, output};
+use crate::failure::Failure;
+
+/// The largest file that is read, in bytes.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes of users that one order carries; a request has to fit into 64 KiB.
+const ORDER_BYTES: usize = 40 << 10;
+
+/// Users that one order carries.
+const ORDER_USERS: usize = 500;
+
+/// Adds many users. A CSV file begins with the names of its columns: name (or zone/name) and
+/// password or credential (a hash that exists already); zone, roles (separated by spaces) and
+/// disabled may be there too. A JSON file is what `stentor user export --format json` writes.
+#[derive(Debug, Args)]
+pub(super) struct Import {
+    /// The file; its name ends in .csv or .json, unless --format says what it is
+    file: PathBuf,
+    /// The form of the file
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Replace users who exist; otherwise they are refused
+    #[arg(long)]
+    replace: bool,
+    /// A role for users who have none in the file; may be given several times. Not given, member
+    #[arg(long = "role", value_name = "ROLE")]
+    roles: Vec<String>,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// A user as the file has it, perhaps with a password that is not hashed yet.
+struct Row {
+    line: usize,
+    user: User,
+    password: Option<String>,
+}
+
+impl Import {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let text = self.read()?;
+        let rows = match self.form()? {
+            Format::Csv => parse_csv(&text),
+            Format::Json => parse_json(&text),
+        };
+        let shown = self.file.display();
+        let mut rows = rows.map_err(|reason| Failure::new(format!("{shown}: {reason}")))?;
+        for row in &mut rows {
+            if row.user.roles.is_empty() {
+                row.user.roles = self.roles.iter().map(|role| role.as_str().into()).collect();
+            }
+            row.user
+                .check()
+                .map_err(|error| Failure::new(format!("{shown}, line {}: {error}", row.line)))?;
+        }
+        // Everything that can be refused is, before the long work begins.
+        let mut desk = self.which.open()?;
+        let users = hash_all(rows)?;
+        let count = users.len();
+        let mut users = users.into_iter().peekable();
+        let mut imported = 0;
+        while users.peek().is_some() {
+            let mut batch = Vec::new();
+            let mut bytes = 0;
+            while batch.len() < ORDER_USERS
+                && let Some(user) =
+                    users.next_if(|user| bytes == 0 || bytes + size(user) < ORDER_BYTES)
+            {
+                bytes += size(&user);
+                batch.push(user);
+            }
+            let len = batch.len();
+            let order = Order::UserImport {
+                users: batch,
+                replace: self.replace,
+            };
+            let note = format!("{imported} of {count} users were imported before");
+            desk.order(&order)
+                .map_err(|failure| failure.with_note(&note))?;
+            imported += len;
+        }
+        let answer = json!({ "imported": imported });
+        show(self.which.json, &answer, || {
+            format!("{imported} users are imported\n")
+        })
+    }
+
+    fn read(&self) -> Result<String, Failure> {
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::new(format!("cannot read {}: {error}", self.file.display()))
+        };
+        let metadata = fs::metadata(&self.file).map_err(|error| failed(&error))?;
+        if metadata.len() > FILE_BYTES_MAX {
+            return Err(failed(&"it has more than 256 MiB; split it"));
+        }
+        fs::read_to_string(&self.file).map_err(|error| failed(&error))
+    }
+
+    fn form(&self) -> Result<Format, Failure> {
+        let extension = self
+            .file
+            .extension()
+            .and_then(|extension| extension.to_str());
+        match (self.format, extension) {
+            (Some(format), _) => Ok(format),
+            (None, Some("csv")) => Ok(Format::Csv),
+            (None, Some("json")) => Ok(Format::Json),
+            (None, _) => Err(Failure::usage("say what the file is: --format csv or json")),
+        }
+    }
+}
+
+/// About the bytes that a user takes in an order.
+fn size(user: &User) -> usize {
+    let credentials = user.credentials.iter().map(|one| one.text.len() + 100);
+    let roles = user.roles.iter().map(|role| 2 * role.len() + 4);
+    2 * (user.name.len() + user.zone.len()) + credentials.sum::<usize>() + roles.sum::<usize>() + 80
+}
+
+/// Hashes all passwords, on all processors; that takes a while for thousands.
+fn hash_all(rows: Vec<Row>) -> Result<Vec<User>, Failure> {
+    let count = rows.iter().filter(|row| row.password.is_some()).count();
+    let progress = ProgressBar::new(count as u64).with_message("hashing passwords");
+    let next = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let work = || -> Result<Vec<(usize, Credential)>, Failure> {
+        let mut made = Vec::new();
+        while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let Some(password) = &row.password else {
+                continue;
+            };
+            let at = row.line;
+            made.push((at, dated(&hash(password.as_bytes())?)));
+            progress.inc(1);
+        }
+        Ok(made)
+    };
+    let made = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let results = threads.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(Failure::new("a thread that hashes has failed")))
+        });
+        results.collect::<Result<Vec<_>, _>>()
+    })?;
+    progress.finish_and_clear();
+    let mut made: std::collections::HashMap<usize, Credential> =
+        made.into_iter().flatten().collect();
+    let user = |row: Row| {
+        let mut user = row.user;
+        user.credentials.extend(made.remove(&row.line));
+        user
+    };
+    Ok(rows.into_iter().map(user).collect())
+}
+
+fn parse_json(text: &str) -> Result<Vec<Row>, String> {
+    let users: Vec<User> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let row = |(at, user)| Row {
+        line: at + 1,
+        user,
+        password: None,
+    };
+    Ok(users.into_iter().enumerate().map(row).collect())
+}
+
+/// The columns that a file may have.
+const COLUMNS: [&str; 6] = [
+    "name",
+    "password",
+    "credential",
+    "zone",
+    "roles",
+    "disabled",
+];
+
+fn parse_csv(text: &str) -> Result<Vec<Row>, String> {
+    let mut records = csv(text)?.into_iter();
+    let (_, head) = records.next().ok_or("the file is empty")?;
+    let head: Vec<String> = head.iter().map(|name| name.trim().to_lowercase()).collect();
+    if let Some(name) = head.iter().find(|name| !COLUMNS.contains(&name.as_str())) {
+        return Err(format!(
+            "line 1: there is no column {name:?}; the first line has the names of the columns, of \
+             {}",
+            COLUMNS.join(", ")
+        ));
+    }
+    if !head.iter().any(|name| name == "name") {
+        return Err("line 1: the column \"name\" is missing".to_owned());
+    }
+    let mut rows = Vec::new();
+    for (line, record) in records {
+        if record.len() != head.len() {
+            return Err(format!(
+                "line {line} has {} columns, and the first line {}",
+                record.len(),
+                head.len()
+            ));
+        }
+        let value = |name: &str| {
+            let at = head.iter().position(|column| column == name)?;
+            Some(record[at].as_str()).filter(|value| !value.is_empty())
+        };
+        rows.push(row(line, value)?);
+    }
+    Ok(rows)
+}
+
+fn row<'a>(line: usize, value: impl Fn(&str) -> Option<&'a str>) -> Result<Row, String> {
+    let login = Login::parse(value("name").unwrap_or_default());
+    let credentials = match value("credential") {
+        None => Vec::new(),
+        Some(text) => {
+            Stored::parse(text).map_err(|error| format!("line {line}: {error}"))?;
+            vec![dated(text)]
+        }
+    };
+    let password = value("password").map(str::to_owned);
+    let disabled = match value("disabled").unwrap_or("false") {
+        "true" | "1" | "yes" => true,
+        "false" | "0" | "no" => false,
+        _ => return Err(format!("line {line}: disabled is true or false")),
+    };
+    let roles = value("roles").unwrap_or_default().split_whitespace();
+    let user = User {
+        zone: value("zone").unwrap_or(login.zone).into(),
+        name: login.name.into(),
+        credentials,
+        roles: roles.map(Arc::from).collect(),
+        disabled,
+    };
+    Ok(Row {
+        line,
+        user,
+        password,
+    })
+}
+
+/// Takes CSV apart as RFC 4180 has it: fields in quotes may contain commas, line feeds and doubled
+/// quotes. Each record comes with the number of its first line; empty lines are passed over.
+fn csv(text: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut records = Vec::new();
+    let (mut line, mut chars) = (1, text.chars().peekable());
+    while chars.peek().is_some() {
+        let first = line;
+        let mut record = Vec::new();
+        loop {
+            let mut field = String::new();
+            if chars.next_if_eq(&'"').is_some() {
+                loop {
+                    match chars.next() {
+                        None => return Err(format!("line {first}: a quote is not closed")),
+                        Some('"') if chars.next_if_eq(&'"').is_none() => break,
+                        Some(char) => {
+                            line += usize::from(char == '\n');
+                            field.push(char);
+                        }
+                    }
+                }
+            }
+            while let Some(char) = chars.next_if(|char| !matches!(char, ',' | '\n')) {
+                field.push(char);
+            }
+            if chars.peek() != Some(&',') && field.ends_with('\r') {
+                field.pop();
+            }
+            record.push(field);
+            if chars.next_if_eq(&',').is_none() {
+                break;
+            }
+        }
+        if chars.next_if_eq(&'\n').is_some() {
+            line += 1;
+        }
+        if record != [""] {
+            records.push((first, record));
+        }
+    }
+    Ok(records)
+}
+
+/// A field that is read as it was.
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) || field.starts_with(' ') {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
+/// Writes all users, page by page.
+pub(super) fn export(
+    desk: &mut Desk,
+    format: Format,
+    zone: Option<&str>,
+    file: Option<&Path>,
+) -> Result<(), Failure> {
+    let mut out = output(file)?;
+    let mut after = None;
+    let mut first = true;
+    let failed = |error: std::io::Error| Failure::output(&error);
+    if format == Format::Csv {
+        writeln!(out, "zone,name,credential,roles,disabled").map_err(failed)?;
+    }
+    loop {
+        let order = Order::UserExport {
+            zone: zone.map(str::to_owned),
+            after,
+            limit: None,
+        };
+        let answer = desk.order(&order)?;
+        let users: Vec<User> = serde_json::from_value(answer["users"].clone())
+            .map_err(|error| Failure::new(format!("the answer makes no sense: {error}")))?;
+        for user in &users {
+            let text = match format {
+                Format::Csv => csv_line(user),
+                Format::Json => {
+                    let start = if first { "[" } else { "," };
+                    format!("{start}\n{}", json!(user))
+                }
+            };
+            first = false;
+            out.write_all(text.as_bytes()).map_err(failed)?;
+        }
+        after = answer["next"].as_str().map(str::to_owned);
+        if after.is_none() {
+            break;
+        }
+    }
+    if format == Format::Json {
+        let end = if first { "[]\n" } else { "\n]\n" };
+        out.write_all(end.as_bytes()).map_err(failed)?;
+    }
+    out.flush().map_err(failed)
+}
+
+/// A user as a line; of several credentials only the first has room.
+fn csv_line(user: &User) -> String {
+    let credential = user.credentials.first().map_or("", |one| &*one.text);
+    let roles = user.roles.join(" ");
+    let fields = [&*user.zone, &*user.name, credential, &roles];
+    let fields: Vec<String> = fields.into_iter().map(quoted).collect();
+    format!("{},{}\n", fields.join(","), user.disabled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csv_is_taken_apart_as_the_rules_say() {
+        let text = "\u{feff}name,password\r\nann,\"a,b\"\"c\"\r\n\r\n\"multi\nline\",x\nlast,";
+        let records = csv(text).unwrap();
+        let expected = [
+            (1, vec!["name", "password"]),
+            (2, vec!["ann", "a,b\"c"]),
+            (4, vec!["multi\nline", "x"]),
+            (6, vec!["last", ""]),
+        ];
+        let expected = expected.map(|(line, record)| {
+            let record: Vec<String> = record.into_iter().map(str::to_owned).collect();
+            (line, record)
+        });
+        assert_eq!(records, expected);
+        assert!(csv("a,\"b").unwrap_err().contains("not closed"));
+        for field in ["plain", "a,b", "say \"hi\"", "two\nlines", " space"] {
+            let read = csv(&format!("{},x\n", quoted(field))).unwrap();
+            assert_eq!(read[0].1[0], field);
+        }
+    }
+
+    #[test]
+    fn rows_become_users() {
+        let text = "name,password,zone,roles,disabled\n\
+                    ann,secret,,,\n\
+                    game/bob,,,player boss,true\n\
+                    cid,x,chat,,no\n";
+        let rows = parse_csv(text).unwrap();
+        let shown: Vec<String> = rows.iter().map(|row| row.user.key().to_string()).collect();
+        assert_eq!(shown, ["ann", "game/bob", "chat/cid"]);
+        assert_eq!(rows[0].password.as_deref(), Some("secret"));
+        assert_eq!((rows[1].user.roles.len(), rows[1].user.disabled), (2, true));
+        assert!(rows[1].password.is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        for (text, reason) in [
+            ("", "empty"),
+            ("name,pasword\n", "no column \"pasword\""),
+            ("password\nx\n", "\"name\" is missing"),
+            ("name,password\nann\n", "line 2 has 1 columns"),
+            ("name,disabled\nann,maybe\n", "line 2: disabled"),
+            ("name,credential\nann,plain\n", "line 2: "),
+        ] {
+            let error = parse_csv(text).err().unwrap();
+            assert!(error.contains(reason), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_exported_can_be_imported() {
+        let mut user = User {
+            zone: "game".into(),
+            name: "a, \"b\"".into(),
+            credentials: vec![dated("token:00")],
+            roles: vec!["member".into(), "boss".into()],
+            disabled: true,
+        };
+        user.credentials[0] = dated(&hash(b"x").unwrap());
+        let text = format!("zone,name,credential,roles,disabled\n{}", csv_line(&user));
+        let row = parse_csv(&text).unwrap().remove(0);
+        assert_eq!(row.user.roles, user.roles);
+        assert_eq!((row.user.key(), row.user.disabled), (user.key(), true));
+        assert_eq!(row.user.credentials[0].text, user.credentials[0].text);
+    }
+}

@@ -1,0 +1,33 @@
+//! Commands for users, roles, tokens and zones: of the running server, or of its data folder while
+//! none runs.
+
+mod desk;
+mod import;
+mod role;
+mod token;
+mod user;
+mod zone;
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+pub(crate) use role::{Grant, Revoke, Role};
+pub(crate) use token::Token;
+pub(crate) use user::User;
+pub(crate) use zone::{Auth, Zone};
+
+/// What `--help` says below each of these commands.
+const WHERE: &str = "\
+The command talks to the server that runs on the data folder; while none runs, it opens the
+database itself. --config FILE names the server's configuration, --data-dir DIR its data folder.";
+
+/// Prints an answer for programs or for people.
+fn show(json: bool, answer: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    let text = if json { format!("{answer}\n") } else { text() };
+    io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|error| Failure::output(&error))
+}

@@ -1,0 +1,272 @@
+//! `stentor role`, `grant` and `revoke`.
+
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use stentor_auth::model::{Quotas, Rule};
+use stentor_auth::store::Order;
+
+use super::desk::Which;
+use super::user::done;
+use super::{WHERE, show};
+use crate::admin::table::{Table, plain};
+use crate::failure::Failure;
+
+/// Roles: what users may do. A role is a list of rules; deny wins, and what no rule allows is
+/// denied.
+#[derive(Debug, Args)]
+#[command(after_help = WHERE)]
+pub(crate) struct Role {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Add a role
+    #[command(after_help = RULES)]
+    Add(Add),
+    /// Add and remove rules of a role
+    #[command(after_help = RULES)]
+    Change(Change),
+    /// List roles
+    List {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Show a role with its rules
+    Show(One),
+    /// Delete a role
+    Delete(One),
+}
+
+const RULES: &str = "\
+A rule has three words: allow or deny; publish, subscribe or both; and a topic filter, in which
+{user}, {client} and {zone} stand for who asks. `$#` stands for every topic that begins with $.
+
+Examples:
+  stentor role add sensor --rule 'allow publish sensors/{user}/#'
+  stentor role change member --add 'deny subscribe secret/#'";
+
+#[derive(Debug, Args)]
+struct Add {
+    /// Name of the role
+    name: String,
+    /// A rule; may be given several times
+    #[arg(long = "rule", value_name = "RULE")]
+    rules: Vec<Rule>,
+    #[command(flatten)]
+    quotas: QuotaFlags,
+    /// Only for the users of this zone
+    #[arg(long)]
+    zone: Option<String>,
+    /// Replace the role if it exists
+    #[arg(long)]
+    replace: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Debug, Args)]
+struct Change {
+    /// Name of the role
+    name: String,
+    /// A rule to add; may be given several times
+    #[arg(long, value_name = "RULE")]
+    add: Vec<Rule>,
+    /// A rule to remove; may be given several times
+    #[arg(long, value_name = "RULE")]
+    remove: Vec<Rule>,
+    #[command(flatten)]
+    quotas: QuotaFlags,
+    /// The role of this zone
+    #[arg(long)]
+    zone: Option<String>,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Debug, Args)]
+struct One {
+    /// Name of the role
+    name: String,
+    /// The role of this zone
+    #[arg(long)]
+    zone: Option<String>,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Bounds for whoever has the role; of several roles the largest counts.
+#[derive(Debug, Args)]
+struct QuotaFlags {
+    /// Connections of a user at the same time
+    #[arg(long, value_name = "N")]
+    connections: Option<u32>,
+    /// Messages that one connection publishes per second
+    #[arg(long, value_name = "N")]
+    messages_per_sec: Option<u32>,
+    /// Bytes that one connection publishes per second
+    #[arg(long, value_name = "N")]
+    bytes_per_sec: Option<u64>,
+    /// Subscriptions of one session
+    #[arg(long, value_name = "N")]
+    subscriptions: Option<u32>,
+    /// Bytes that wait for one session
+    #[arg(long, value_name = "N")]
+    queued_bytes: Option<u64>,
+}
+
+impl QuotaFlags {
+    fn quotas(&self) -> Quotas {
+        Quotas {
+            connections: self.connections,
+            messages_per_sec: self.messages_per_sec,
+            bytes_per_sec: self.bytes_per_sec,
+            subscriptions: self.subscriptions,
+            queued_bytes: self.queued_bytes,
+        }
+    }
+}
+
+impl Role {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.command {
+            Command::Add(add) => {
+                let order = Order::RoleAdd {
+                    zone: add.zone.map(Arc::from),
+                    name: add.name.into(),
+                    rules: add.rules,
+                    quotas: add.quotas.quotas(),
+                    replace: add.replace,
+                };
+                show_role(&add.which, &order)
+            }
+            Command::Change(change) => {
+                let quotas = change.quotas.quotas();
+                let order = Order::RoleChange {
+                    zone: change.zone.map(Arc::from),
+                    name: change.name.into(),
+                    add: change.add,
+                    remove: change.remove,
+                    quotas: (!quotas.is_empty()).then_some(quotas),
+                };
+                show_role(&change.which, &order)
+            }
+            Command::List { which } => {
+                let answer = which.open()?.order(&Order::RoleList {})?;
+                show(which.json, &answer, || list_text(&answer))
+            }
+            Command::Show(one) => {
+                let order = Order::RoleShow {
+                    zone: one.zone.map(Arc::from),
+                    name: one.name.into(),
+                };
+                show_role(&one.which, &order)
+            }
+            Command::Delete(one) => {
+                let order = Order::RoleDelete {
+                    zone: one.zone.map(Arc::from),
+                    name: one.name.as_str().into(),
+                };
+                done(&one.which, order, &one.name, "is deleted")
+            }
+        }
+    }
+}
+
+fn show_role(which: &Which, order: &Order) -> Result<(), Failure> {
+    let role = which.open()?.order(order)?;
+    show(which.json, &role, || role_text(&role))
+}
+
+fn role_text(role: &Value) -> String {
+    let mut text = plain(&role["name"]);
+    if !role["zone"].is_null() {
+        text += &format!(", of zone {}", plain(&role["zone"]));
+    }
+    text.push('\n');
+    for rule in role["rules"].as_array().into_iter().flatten() {
+        text += &format!("  {}\n", plain(rule));
+    }
+    let quotas = role["quotas"].as_object().into_iter().flatten();
+    for (name, value) in quotas {
+        text += &format!("  at most {} {}\n", plain(value), name.replace('_', " "));
+    }
+    text
+}
+
+fn list_text(answer: &Value) -> String {
+    let mut table = Table::new(&["ROLE", "ZONE", "RULES"]);
+    for role in answer["roles"].as_array().into_iter().flatten() {
+        let rules = role["rules"].as_array().map_or(0, Vec::len);
+        table.row([
+            plain(&role["name"]),
+            plain(&role["zone"]),
+            rules.to_string(),
+        ]);
+    }
+    table.render()
+}
+
+/// Gives roles to a user, at once also to its connections.
+#[derive(Debug, Args)]
+#[command(after_help = WHERE)]
+pub(crate) struct Grant {
+    /// Login name: NAME or ZONE/NAME
+    name: String,
+    /// Roles
+    #[arg(required = true)]
+    roles: Vec<String>,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Takes roles from a user, at once also from its connections.
+#[derive(Debug, Args)]
+#[command(after_help = WHERE)]
+pub(crate) struct Revoke {
+    /// Login name: NAME or ZONE/NAME
+    name: String,
+    /// Roles
+    #[arg(required = true)]
+    roles: Vec<String>,
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Grant {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let roles = self
+            .roles
+            .iter()
+            .map(|role| Arc::from(role.as_str()))
+            .collect();
+        let name = self.name;
+        show_roles(&self.which, &Order::Grant { name, roles })
+    }
+}
+
+impl Revoke {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let roles = self
+            .roles
+            .iter()
+            .map(|role| Arc::from(role.as_str()))
+            .collect();
+        let name = self.name;
+        show_roles(&self.which, &Order::Revoke { name, roles })
+    }
+}
+
+fn show_roles(which: &Which, order: &Order) -> Result<(), Failure> {
+    let user = which.open()?.order(order)?;
+    show(which.json, &user, || {
+        let (login, roles) = (plain(&user["login"]), plain(&user["roles"]));
+        match roles.as_str() {
+            "" => format!("{login} has no roles now, and may do nothing\n"),
+            _ => format!("{login} has these roles now: {roles}\n"),
+        }
+    })
+}

@@ -1,0 +1,320 @@
+//! `stentor user`.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::Value;
+use stentor_auth::credential::{Cost, PasswordHash, Stored};
+use stentor_auth::model::Credential;
+use stentor_auth::store::Order;
+
+use super::desk::Which;
+use super::import::{self, Import};
+use super::{WHERE, show};
+use crate::admin::table::{Table, paragraphs, plain};
+use crate::failure::Failure;
+use crate::password;
+
+/// Users: who may log in.
+#[derive(Debug, Args)]
+#[command(after_help = WHERE)]
+pub(crate) struct User {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Add a user, who may then log in
+    Add(Add),
+    /// List users
+    List(List),
+    /// Show a user, without anything secret
+    Show(One),
+    /// Give a user another password
+    SetPassword(SetPassword),
+    /// Keep a user from logging in, and end its connections
+    Disable(One),
+    /// Let a user log in again
+    Enable(One),
+    /// Delete a user, and end its connections
+    Delete(One),
+    /// Add many users from a CSV or JSON file
+    Import(Import),
+    /// Write all users to a file or standard output
+    Export(Export),
+}
+
+/// Where a new password comes from.
+#[derive(Debug, Args)]
+struct Password {
+    /// A file whose first line is the password; `-` reads it from standard input. Not given, it is
+    /// asked for
+    #[arg(long, value_name = "FILE", conflicts_with = "credential_file")]
+    password_file: Option<PathBuf>,
+    /// A file whose first line is a hash that exists already: $argon2id$…, $7$…, $2b$…, SCRAM-…
+    #[arg(long, value_name = "FILE")]
+    credential_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Add {
+    /// Login name: NAME or ZONE/NAME
+    name: String,
+    #[command(flatten)]
+    password: Password,
+    /// A role of the user; may be given several times. Not given, member
+    #[arg(long = "role", value_name = "ROLE")]
+    roles: Vec<String>,
+    /// Give no password: the user logs in with a token or a certificate
+    #[arg(long, conflicts_with_all = ["password_file", "credential_file"])]
+    no_password: bool,
+    /// Keep the user from logging in for now
+    #[arg(long)]
+    disabled: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Debug, Args)]
+struct SetPassword {
+    /// Login name: NAME or ZONE/NAME
+    name: String,
+    #[command(flatten)]
+    password: Password,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Debug, Args)]
+struct One {
+    /// Login name: NAME or ZONE/NAME
+    name: String,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Debug, Args)]
+struct List {
+    /// Only names that contain this
+    containing: Option<String>,
+    /// Only users of this zone
+    #[arg(long)]
+    zone: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    limit: usize,
+    /// Only what comes after this login name
+    #[arg(long, value_name = "NAME")]
+    after: Option<String>,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// The form of a file with users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// Lines with columns, the first one with their names
+    Csv,
+    /// A list of objects
+    Json,
+}
+
+#[derive(Debug, Args)]
+struct Export {
+    /// The form
+    #[arg(long, value_enum, default_value_t = Format::Csv)]
+    format: Format,
+    /// Only users of this zone
+    #[arg(long)]
+    zone: Option<String>,
+    /// The file, which only its owner may read; not given, standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    which: Which,
+}
+
+impl User {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.command {
+            Command::Add(add) => add.run(),
+            Command::List(list) => list.run(),
+            Command::Show(one) => {
+                let order = Order::UserShow { name: one.name };
+                let answer = one.which.open()?.order(&order)?;
+                show(one.which.json, &answer, || paragraphs(&answer))
+            }
+            Command::SetPassword(command) => command.run(),
+            Command::Disable(One { name, which }) => done(
+                &which,
+                Order::UserDisable { name: name.clone() },
+                &name,
+                "is disabled",
+            ),
+            Command::Enable(One { name, which }) => done(
+                &which,
+                Order::UserEnable { name: name.clone() },
+                &name,
+                "is enabled",
+            ),
+            Command::Delete(One { name, which }) => done(
+                &which,
+                Order::UserDelete { name: name.clone() },
+                &name,
+                "is deleted",
+            ),
+            Command::Import(import) => import.run(),
+            Command::Export(export) => {
+                let mut desk = export.which.open()?;
+                import::export(
+                    &mut desk,
+                    export.format,
+                    export.zone.as_deref(),
+                    export.output.as_deref(),
+                )
+            }
+        }
+    }
+}
+
+/// Carries out an order that has little to show.
+pub(super) fn done(which: &Which, order: Order, name: &str, what: &str) -> Result<(), Failure> {
+    let answer = which.open()?.order(&order)?;
+    show(which.json, &answer, || format!("{name} {what}\n"))
+}
+
+impl Add {
+    fn run(self) -> Result<(), Failure> {
+        let credentials = match self.no_password {
+            true => Vec::new(),
+            false => self.password.credentials()?,
+        };
+        let roles = self.roles.iter().map(|role| Arc::from(role.as_str()));
+        let order = Order::UserAdd {
+            name: self.name.clone(),
+            credentials,
+            roles: (!self.roles.is_empty()).then(|| roles.collect()),
+            disabled: self.disabled,
+        };
+        let answer = self.which.open()?.order(&order)?;
+        show(self.which.json, &answer, || {
+            format!(
+                "{} is added, with the role {}\n",
+                self.name,
+                plain(&answer["roles"])
+            )
+        })
+    }
+}
+
+impl SetPassword {
+    fn run(self) -> Result<(), Failure> {
+        let order = Order::UserSetPassword {
+            name: self.name.clone(),
+            credentials: self.password.credentials()?,
+        };
+        done(&self.which, order, &self.name, "has a new password")
+    }
+}
+
+impl List {
+    fn run(self) -> Result<(), Failure> {
+        let order = Order::UserList {
+            zone: self.zone,
+            containing: self.containing.unwrap_or_default(),
+            after: self.after,
+            limit: Some(self.limit),
+        };
+        let answer = self.which.open()?.order(&order)?;
+        show(self.which.json, &answer, || list_text(&answer))
+    }
+}
+
+fn list_text(answer: &Value) -> String {
+    let mut table = Table::new(&["USER", "ROLES", "CREDENTIALS", "STATE"]);
+    for user in answer["users"].as_array().into_iter().flatten() {
+        let kinds = user["credentials"].as_array().into_iter().flatten();
+        let kinds: Vec<String> = kinds.map(|one| plain(&one["kind"])).collect();
+        let state = if user["disabled"] == true {
+            "disabled"
+        } else {
+            ""
+        };
+        table.row([
+            plain(&user["login"]),
+            plain(&user["roles"]),
+            kinds.join(", "),
+            state.to_owned(),
+        ]);
+    }
+    let mut text = table.render();
+    if let Some(next) = answer["next"].as_str() {
+        let total = plain(&answer["total"]);
+        text += &format!("… of {total}; --after {next} shows the next ones\n");
+    }
+    text
+}
+
+impl Password {
+    /// The credentials that come of it: what is stored, never the password itself.
+    fn credentials(&self) -> Result<Vec<Credential>, Failure> {
+        if let Some(file) = &self.credential_file {
+            let text = password::from_file(file)?;
+            let text = String::from_utf8_lossy(&text).trim().to_owned();
+            Stored::parse(&text)
+                .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+            return Ok(vec![dated(&text)]);
+        }
+        let password = match &self.password_file {
+            Some(file) if file.as_os_str() == "-" => password::read_line()?.into_bytes(),
+            Some(file) => password::from_file(file)?,
+            None if password::can_ask() => {
+                let first = password::ask("Password")?;
+                if first != password::ask("Again")? {
+                    return Err(Failure::new("the passwords differ"));
+                }
+                first.into_bytes()
+            }
+            None => password::read_line()?.into_bytes(),
+        };
+        Ok(vec![dated(&hash(&password)?)])
+    }
+}
+
+/// The hash of a password, as new ones are made.
+pub(super) fn hash(password: &[u8]) -> Result<String, Failure> {
+    if password.is_empty() {
+        return Err(Failure::new("the password is empty"));
+    }
+    let hash = PasswordHash::make(password, Cost::DEFAULT)
+        .map_err(|error| Failure::new(format!("cannot hash the password: {error}")))?;
+    Ok(hash.to_string())
+}
+
+/// A credential that is made now.
+pub(super) fn dated(text: &str) -> Credential {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Credential {
+        created_at_secs: since.map_or(0, |since| since.as_secs()),
+        ..Credential::new(text)
+    }
+}
+
+/// Standard output or a file that only its owner may read.
+pub(super) fn output(file: Option<&std::path::Path>) -> Result<Box<dyn io::Write>, Failure> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let Some(path) = file else {
+        return Ok(Box::new(io::stdout().lock()));
+    };
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
+    let file = file.map_err(|error| {
+        let message = format!("cannot make {}: {error}; choose a new file", path.display());
+        Failure::new(message)
+    })?;
+    Ok(Box::new(io::BufWriter::new(file)))
+}

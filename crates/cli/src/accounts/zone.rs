@@ -1,0 +1,109 @@
+//! `stentor zone` and `stentor auth`.
+
+use clap::{Args, Subcommand};
+use stentor_auth::store::Order;
+
+use super::desk::Which;
+use super::user::done;
+use super::{WHERE, show};
+use crate::admin::table::{Table, plain};
+use crate::failure::Failure;
+
+/// Zones: isolated applications with users and topics of their own.
+#[derive(Debug, Args)]
+#[command(after_help = WHERE)]
+pub(crate) struct Zone {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Add a zone, or change its bounds
+    Add {
+        /// Name of the zone
+        name: String,
+        /// Connections of all its users at the same time; not given, no bound
+        #[arg(long, value_name = "N")]
+        connections: Option<u32>,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// List zones
+    List {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Remove a zone that has no users
+    Remove {
+        /// Name of the zone
+        name: String,
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+impl Zone {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.command {
+            Command::Add {
+                name,
+                connections,
+                which,
+            } => {
+                let order = Order::ZoneAdd {
+                    name: name.as_str().into(),
+                    connections,
+                };
+                done(&which, order, &name, "is there")
+            }
+            Command::List { which } => {
+                let answer = which.open()?.order(&Order::ZoneList {})?;
+                show(which.json, &answer, || {
+                    let mut table = Table::new(&["ZONE", "USERS", "CONNECTIONS AT MOST"]);
+                    for zone in answer["zones"].as_array().into_iter().flatten() {
+                        let cells = [&zone["name"], &zone["users"], &zone["connections"]];
+                        table.row(cells.map(plain));
+                    }
+                    table.render()
+                })
+            }
+            Command::Remove { name, which } => {
+                let order = Order::ZoneRemove {
+                    name: name.as_str().into(),
+                };
+                done(&which, order, &name, "is removed")
+            }
+        }
+    }
+}
+
+/// The Auth Center of the running server.
+#[derive(Debug, Args)]
+#[command(after_help = WHERE)]
+pub(crate) struct Auth {
+    #[command(subcommand)]
+    command: AuthCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum AuthCommand {
+    /// Read users, roles and zones again now, after a change made directly in the database
+    Refresh {
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+impl Auth {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let AuthCommand::Refresh { which } = self.command;
+        let answer = which.open()?.order(&Order::AuthRefresh {})?;
+        show(which.json, &answer, || {
+            format!(
+                "read again; {} users have changed\n",
+                plain(&answer["changed"])
+            )
+        })
+    }
+}

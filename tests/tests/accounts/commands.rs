@@ -1,0 +1,338 @@
+//! What the commands do and refuse.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use stentor_tests::{Finished, Plan, process, server};
+
+const CONFIG: &str = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n";
+
+/// A data folder with or without its server.
+struct Place {
+    server: Option<stentor_tests::Server>,
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn running() -> Self {
+        Self {
+            server: Some(Plan::new().config(CONFIG).start()),
+            folder: tempfile::tempdir().expect("a folder can be made"),
+        }
+    }
+
+    fn stopped() -> Self {
+        Self {
+            server: None,
+            folder: tempfile::tempdir().expect("a folder can be made"),
+        }
+    }
+
+    fn data_dir(&self) -> std::path::PathBuf {
+        match &self.server {
+            Some(server) => server.data_dir(),
+            None => self.folder.path().join("data"),
+        }
+    }
+
+    #[track_caller]
+    fn run(&self, args: &[&str]) -> Finished {
+        let mut command = server::stentor();
+        command.args(args).arg("--data-dir").arg(self.data_dir());
+        process::run(&mut command)
+    }
+
+    #[track_caller]
+    fn json(&self, args: &[&str]) -> Value {
+        let args: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
+        let text = self.run(&args).success();
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("no JSON ({error}): {text}"))
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.folder.path().join(name);
+        fs::write(&path, text).expect("a file can be written");
+        path.to_str().expect("a path of ASCII").to_owned()
+    }
+}
+
+/// The same for both.
+fn check(test: fn(&Place)) {
+    test(&Place::running());
+    test(&Place::stopped());
+}
+
+#[test]
+fn a_user_is_added_changed_and_deleted() {
+    check(|place| {
+        let password = place.file("password", "correct horse\n");
+        let ann = place.json(&["user", "add", "ann", "--password-file", &password]);
+        assert_eq!(
+            (&ann["login"], &ann["roles"]),
+            (&json!("ann"), &json!(["member"]))
+        );
+        assert_eq!(ann["credentials"][0]["kind"], "argon2id");
+        let refusal = place
+            .run(&["user", "add", "ann", "--password-file", &password])
+            .refusal();
+        assert!(refusal.contains("set-password"), "{refusal}");
+        place.run(&["user", "disable", "ann"]).success();
+        assert_eq!(place.json(&["user", "show", "ann"])["disabled"], true);
+        place.run(&["user", "enable", "ann"]).success();
+        place
+            .run(&["user", "set-password", "ann", "--password-file", &password])
+            .success();
+        let list = place.run(&["user", "list"]).success();
+        assert!(list.contains("ann") && !list.contains("$argon2"), "{list}");
+        place.run(&["user", "delete", "ann"]).success();
+        let refusal = place.run(&["user", "show", "ann"]).refusal();
+        assert!(refusal.contains("no user ann"), "{refusal}");
+    });
+}
+
+#[test]
+fn names_and_passwords_that_do_not_fit_are_refused() {
+    check(|place| {
+        let password = place.file("password", "x\n");
+        let empty = place.file("empty", "\n");
+        let long = "x".repeat(256);
+        for (name, file, reason) in [
+            ("a+b", &password, "mean something in topics"),
+            ("game/ann", &password, "no zone \"game\""),
+            (long.as_str(), &password, "at most 255 bytes"),
+            ("", &password, "at least one character"),
+            ("ann", &empty, "the password is empty"),
+            (
+                "ann",
+                &"/nonexistent".to_owned(),
+                "cannot read /nonexistent",
+            ),
+        ] {
+            let refusal = place
+                .run(&["user", "add", name, "--password-file", file])
+                .refusal();
+            assert!(refusal.contains(reason), "{name}: {refusal}");
+        }
+        let plain = place.file("plain", "secret\n");
+        let refusal = place
+            .run(&["user", "add", "ann", "--credential-file", &plain])
+            .refusal();
+        assert!(
+            refusal.contains("no credential") && !refusal.contains("secret"),
+            "{refusal}"
+        );
+    });
+}
+
+#[test]
+fn users_are_imported_and_exported() {
+    check(|place| {
+        let csv = place.file("users.csv", "name,password\nann,a\nbob,\"b,b\"\n");
+        assert_eq!(place.json(&["user", "import", &csv])["imported"], 2);
+        let refusal = place.run(&["user", "import", &csv]).refusal();
+        assert!(refusal.contains("already"), "{refusal}");
+        place.run(&["user", "import", &csv, "--replace"]).success();
+        let exported = place.folder.path().join("out.json");
+        let out = exported.to_str().expect("ASCII");
+        place
+            .run(&["user", "export", "--format", "json", "--output", out])
+            .success();
+        assert_eq!(mode(&exported), 0o600);
+        let text = fs::read_to_string(&exported).expect("the export is there");
+        let users: Value = serde_json::from_str(&text).expect("JSON");
+        let names: Vec<&Value> = users
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|u| &u["name"])
+            .collect();
+        assert!(
+            names.contains(&&json!("ann")) && names.contains(&&json!("bob")),
+            "{names:?}"
+        );
+        place.run(&["user", "delete", "ann"]).success();
+        place.run(&["user", "import", out, "--replace"]).success();
+        assert_eq!(
+            place.json(&["user", "show", "ann"])["credentials"][0]["kind"],
+            "argon2id"
+        );
+        let broken = place.file("broken.csv", "name,password\nann\n");
+        let refusal = place.run(&["user", "import", &broken]).refusal();
+        assert!(refusal.contains("line 2"), "{refusal}");
+    });
+}
+
+#[test]
+fn roles_and_grants_are_checked() {
+    check(|place| {
+        place
+            .run(&["user", "add", "ann", "--no-password"])
+            .success();
+        let role = place.json(&["role", "add", "op", "--rule", "allow both op/{user}/#"]);
+        assert_eq!(role["rules"], json!(["allow both op/{user}/#"]));
+        let refusal = place
+            .run(&["role", "add", "bad", "--rule", "allow both a#"])
+            .refusal();
+        assert!(refusal.contains("no topic filter"), "{refusal}");
+        let user = place.json(&["grant", "ann", "op"]);
+        assert_eq!(user["roles"], json!(["member", "op"]));
+        let refusal = place.run(&["grant", "ann", "boss"]).refusal();
+        assert!(refusal.contains("no role \"boss\""), "{refusal}");
+        assert_eq!(
+            place.json(&["revoke", "ann", "member"])["roles"],
+            json!(["op"])
+        );
+        let change = [
+            "role",
+            "change",
+            "op",
+            "--add",
+            "deny publish op/x",
+            "--subscriptions",
+            "9",
+        ];
+        let role = place.json(&change);
+        assert_eq!(
+            (role["rules"].as_array().map(Vec::len), &role["quotas"]),
+            (Some(2), &json!({ "subscriptions": 9 }))
+        );
+        let shown = place.run(&["role", "show", "member"]).success();
+        assert!(shown.contains("allow both #"), "{shown}");
+        place.run(&["role", "delete", "op"]).success();
+        assert!(!place.run(&["role", "list"]).success().contains("op "));
+    });
+}
+
+#[test]
+fn tokens_are_shown_once() {
+    check(|place| {
+        place
+            .run(&["user", "add", "cam", "--no-password"])
+            .success();
+        let made = place.json(&["token", "create", "cam", "--label", "door", "--days", "30"]);
+        let token = made["token"].as_str().expect("the token is shown");
+        assert!(token.len() > 40);
+        let list = place.run(&["token", "list", "cam"]).success();
+        assert!(list.contains("door") && !list.contains(token), "{list}");
+        let id = made["id"].as_str().expect("it has an id");
+        place.run(&["token", "revoke", "cam", id]).success();
+        assert!(
+            place
+                .run(&["token", "revoke", "cam", id])
+                .refusal()
+                .contains("no token")
+        );
+    });
+}
+
+#[test]
+fn zones_hold_users_of_their_own() {
+    check(|place| {
+        place
+            .run(&["zone", "add", "game", "--connections", "100"])
+            .success();
+        place
+            .run(&["user", "add", "game/ann", "--no-password"])
+            .success();
+        place
+            .run(&["user", "add", "ann", "--no-password"])
+            .success();
+        let list = place.json(&["user", "list", "--zone", "game"]);
+        assert_eq!(list["users"].as_array().map(Vec::len), Some(1));
+        assert!(
+            place
+                .run(&["zone", "remove", "game"])
+                .refusal()
+                .contains("1 users")
+        );
+        place.run(&["user", "delete", "game/ann"]).success();
+        place.run(&["zone", "remove", "game"]).success();
+        let zones = place.json(&["zone", "list"]);
+        assert_eq!(zones["zones"][0]["name"], "default");
+    });
+}
+
+#[test]
+fn the_first_start_makes_an_administrator() {
+    let place = Place::running();
+    let path = place.data_dir().join("admin-password");
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(mode(&place.data_dir().join("auth.db")), 0o600);
+    let password = fs::read_to_string(&path).expect("the password is there");
+    let log = place
+        .server
+        .as_ref()
+        .map(stentor_tests::Server::log)
+        .unwrap_or_default();
+    assert!(
+        log.contains("admin-password") && !log.contains(password.trim()),
+        "{log}"
+    );
+    assert_eq!(
+        place.json(&["user", "show", "admin"])["roles"],
+        json!(["admin"])
+    );
+}
+
+#[test]
+fn every_change_is_in_the_audit_log() {
+    check(|place| {
+        let password = place.file("password", "correct horse\n");
+        place
+            .run(&["user", "add", "ann", "--password-file", &password])
+            .success();
+        place.run(&["grant", "ann", "admin"]).success();
+        let path = place.data_dir().join("audit.log");
+        assert_eq!(mode(&path), 0o600);
+        let log = fs::read_to_string(path).expect("the log is there");
+        let lines: Vec<Value> = log
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("a line is JSON"))
+            .filter(|line: &Value| line["target"] == "ann")
+            .collect();
+        let whats: Vec<&Value> = lines.iter().map(|line| &line["what"]).collect();
+        assert_eq!(whats, ["user.add", "grant"]);
+        assert!(
+            lines[1]["who"]
+                .as_str()
+                .is_some_and(|who| who.starts_with("uid "))
+        );
+        assert!(
+            !log.contains("correct horse") && !log.contains("$argon2"),
+            "{log}"
+        );
+    });
+}
+
+#[test]
+fn a_text_file_serves_as_database() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let users = folder.path().join("users.toml");
+    let config = folder.path().join("stentor.toml");
+    let text = format!(
+        "data_dir = \"data\"\n[auth]\ndatabase = \"file:{}\"\n",
+        users.display()
+    );
+    fs::write(&config, text).expect("a file can be written");
+    let run = |args: &[&str]| {
+        let mut command = server::stentor();
+        command.args(args).arg("--config").arg(&config);
+        process::run(&mut command)
+    };
+    run(&["user", "add", "ann", "--no-password"]).success();
+    let text = fs::read_to_string(&users).expect("the file is there");
+    assert!(text.contains("name = \"ann\""), "{text}");
+    assert_eq!(mode(&users), 0o600);
+    fs::write(&users, text.replace("ann", "bea")).expect("the file can be edited");
+    assert!(run(&["user", "list"]).success().contains("bea"));
+    fs::write(&users, "user = 5").expect("the file can be edited");
+    let refusal = run(&["user", "list"]).refusal();
+    assert!(refusal.contains("users.toml"), "{refusal}");
+}
+
+fn mode(path: &Path) -> u32 {
+    let metadata = fs::metadata(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    metadata.permissions().mode() & 0o777
+}

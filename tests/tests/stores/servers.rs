@@ -1,0 +1,190 @@
+//! Real database servers: the suite, an operator's own tables, and a crash in the middle of logins.
+
+use std::sync::mpsc::channel;
+
+use stentor_auth::model::{DEFAULT_ZONE, UserKey};
+use stentor_auth::store::{
+    Books, Columns, Directory, DirectoryOptions, Place, QuerySource, Source, SqlStore,
+};
+use stentor_tests::DEADLINE;
+use stentor_tests::database::{Database, Kind};
+
+use crate::suite::{run, user};
+use crate::{Bench, SUITE};
+
+fn store(url: &str) -> Bench {
+    let place: Place = url.parse().expect("a place");
+    Bench {
+        books: Books::of(SqlStore::new(&place, None).expect("a store")),
+        folder: tempfile::tempdir().expect("a folder can be made"),
+    }
+}
+
+fn check_suite(kind: Kind) {
+    let database = Database::start(kind);
+    for (name, test) in SUITE {
+        eprintln!("{name}");
+        test(&store(&database.create(name)));
+    }
+}
+
+#[test]
+fn postgres_passes_the_suite() {
+    check_suite(Kind::Postgres);
+}
+
+#[test]
+fn mariadb_passes_the_suite() {
+    check_suite(Kind::MariaDb);
+}
+
+/// An operator's table, in the types that people use, and names that only the mapping tells.
+fn check_own_tables(kind: Kind, types: (&str, &str)) {
+    let database = Database::start(kind);
+    let url = database.create("shop");
+    let (text, flag) = types;
+    database.sql(
+        "shop",
+        &format!(
+            "CREATE TABLE customer (id INT, login {text}, hash {text}, locked {flag}, team {text}); \
+             INSERT INTO customer VALUES (1, 'ann', '$2b$10$abc', {no}, 'sales, boss'), \
+             (2, 'bob', NULL, {yes}, NULL), (3, 'Ann', 'x', {no}, NULL), \
+             (4, 'o''brien/x', '$2b$10$def', {no}, '');",
+            no = if flag == "BOOLEAN" { "false" } else { "0" },
+            yes = if flag == "BOOLEAN" { "true" } else { "1" },
+        ),
+    );
+    let columns = Columns {
+        name: "login".into(),
+        password: "hash".into(),
+        roles: "team".into(),
+        disabled: "locked".into(),
+        zone: "realm".into(),
+    };
+    let query = "SELECT login, hash, locked, team FROM customer WHERE login IN (?)";
+    let place: Place = url.parse().expect("a place");
+    let source =
+        QuerySource::new(&place, None, query, columns.clone(), Some("customer")).expect("a query");
+    run(source.open()).expect("the query works");
+    let keys = ["ann", "bob", "o'brien/x", "nobody"].map(|name| UserKey::new(DEFAULT_ZONE, name));
+    let mut found = run(source.find(&keys)).expect("an answer");
+    found.retain(|user| keys.contains(&user.key()));
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    let shown: Vec<_> = found
+        .iter()
+        .map(|user| {
+            (
+                &*user.name,
+                user.credentials.len(),
+                user.roles.join(" "),
+                user.disabled,
+            )
+        })
+        .collect();
+    let expected = [
+        ("ann", 1, "sales boss".to_owned(), false),
+        ("bob", 0, "customer".to_owned(), true),
+        ("o'brien/x", 1, "customer".to_owned(), false),
+    ];
+    assert_eq!(shown, expected);
+
+    let wrong = "SELECT login AS n, hash FROM customer WHERE login IN (?)";
+    let source = QuerySource::new(&place, None, wrong, columns, None).expect("a query");
+    run(source.open()).expect("no row tells of the columns yet");
+    let error = run(source.find(&keys))
+        .expect_err("the column is missing")
+        .to_string();
+    assert!(
+        error.contains("\"login\"") && error.contains("AS"),
+        "{error}"
+    );
+    let absent = "SELECT name, password FROM nothing WHERE name IN (?)";
+    let source = QuerySource::new(&place, None, absent, Columns::default(), None).expect("a query");
+    assert!(
+        run(source.open()).is_err(),
+        "a missing table is told at the start"
+    );
+}
+
+#[test]
+fn an_operators_tables_in_postgres_are_read() {
+    check_own_tables(Kind::Postgres, ("VARCHAR(60)", "BOOLEAN"));
+}
+
+#[test]
+fn an_operators_tables_in_mariadb_are_read() {
+    check_own_tables(
+        Kind::MariaDb,
+        ("VARCHAR(60) COLLATE utf8mb4_general_ci", "TINYINT(1)"),
+    );
+}
+
+/// The server crashes and comes back while users log in without a pause.
+fn check_crash(kind: Kind) {
+    const USERS: usize = 500;
+    let mut database = Database::start(kind);
+    let url = database.create("users");
+    let bench = store(&url);
+    let users: Vec<_> = (0..USERS)
+        .map(|n| user(DEFAULT_ZONE, &format!("u{n}")))
+        .collect();
+    run(bench.books.open()).expect("the store opens");
+    run(bench.books.store.insert(&users)).expect("users are added");
+    let directory =
+        Directory::start(store(&url).books, DirectoryOptions::default()).expect("it starts");
+    // A storm: everybody at once. Each look-up is answered, with the user or "not now".
+    let storm = || {
+        let (sender, answers) = channel();
+        for user in &users {
+            let sender = sender.clone();
+            let found = Box::new(move |answer: Result<Option<_>, _>| {
+                sender
+                    .send(answer.map(|user| user.is_some()))
+                    .expect("the test waits");
+            });
+            assert!(
+                directory.look_up(user.key(), found),
+                "the queue is long enough"
+            );
+        }
+        let mut logins = 0;
+        for _ in 0..USERS {
+            let answer = answers.recv_timeout(DEADLINE);
+            if let Ok(found) = answer.expect("every look-up is answered") {
+                assert!(found, "nobody is told that a user does not exist");
+                logins += 1;
+            }
+        }
+        logins
+    };
+    assert_eq!(storm(), USERS);
+    database.kill();
+    assert_eq!(storm(), 0);
+    assert!(
+        directory.cached(&users[0].key()).is_some(),
+        "what is known stays known"
+    );
+    database.restart();
+    while storm() < USERS {}
+    // In the middle of storms: some of them fail, all of them end, and it comes back.
+    std::thread::scope(|scope| {
+        let crash = scope.spawn(|| {
+            database.kill();
+            database.restart();
+        });
+        while !crash.is_finished() {
+            storm();
+        }
+    });
+    while storm() < USERS {}
+}
+
+#[test]
+fn a_crash_of_postgres_in_a_storm_passes() {
+    check_crash(Kind::Postgres);
+}
+
+#[test]
+fn a_crash_of_mariadb_in_a_storm_passes() {
+    check_crash(Kind::MariaDb);
+}
