@@ -9,8 +9,9 @@ use hashbrown::HashMap;
 use stentor_mqtt::{Ack, Packet, Properties, Publish, QoS, ReasonCode};
 use stentor_session::{CloseReason, Limit, Receipt, Tick, Ticket};
 
+use crate::effects::ControlItem;
 use crate::hub::Hub;
-use crate::key::SessionKey;
+use crate::key::{SessionKey, ShardId};
 use crate::sessions::Link;
 
 /// What became of a publish.
@@ -29,8 +30,19 @@ const DEFERRED_MAX: usize = 1 << 20;
 /// The acknowledgements that wait, by what they wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Deferred {
-    by_ticket: HashMap<Ticket, Vec<(SessionKey, u64)>, foldhash::fast::FixedState>,
+    by_ticket: HashMap<Ticket, Vec<Waiting>, foldhash::fast::FixedState>,
     len: usize,
+    /// How many tickets of its own this hub has given.
+    tickets: u64,
+}
+
+/// Who waits for a ticket.
+#[derive(Clone, Copy, Debug)]
+enum Waiting {
+    /// An acknowledgement of a session here, by its name.
+    Ack(SessionKey, u64),
+    /// Another shard, which knows it by this ticket.
+    Shard(ShardId, Ticket),
 }
 
 /// How a publish is acknowledged; QoS 0 is not.
@@ -102,9 +114,33 @@ impl Hub {
         };
         let inbound = session.inbound.get_or_insert_default();
         let name = inbound.defer(receipt, ticket);
+        self.wait_for(ticket, Waiting::Ack(key, name));
+    }
+
+    fn wait_for(&mut self, ticket: Ticket, who: Waiting) {
         self.deferred.len += 1;
         let waiting = self.deferred.by_ticket.entry(ticket).or_default();
-        waiting.push((key, name));
+        waiting.push(who);
+    }
+
+    /// A ticket of this hub's own, that the store does not give.
+    pub(crate) const fn issue_ticket(&mut self) -> Ticket {
+        const OWN: u64 = 1 << 63;
+        self.deferred.tickets += 1;
+        Ticket(OWN | self.deferred.tickets)
+    }
+
+    /// Tells another shard what became of a publish: now, or when it is known.
+    pub(crate) fn tell_shard(&mut self, to: ShardId, ticket: Ticket, taken: Taken) {
+        let reason = match taken {
+            Taken::Waits(of) if self.deferred.len < DEFERRED_MAX => {
+                return self.wait_for(of, Waiting::Shard(to, ticket));
+            }
+            Taken::Waits(_) => ReasonCode::QuotaExceeded,
+            Taken::Done(reason) => reason,
+        };
+        let item = ControlItem::Resolved { ticket, reason };
+        self.effects.lanes.push((to, item));
     }
 
     /// What acknowledgements of this shard waited for has happened; `reason` is what their
@@ -114,7 +150,14 @@ impl Hub {
             return;
         };
         self.deferred.len -= waiting.len();
-        for (key, name) in waiting {
+        for who in waiting {
+            let (key, name) = match who {
+                Waiting::Ack(key, name) => (key, name),
+                Waiting::Shard(to, ticket) => {
+                    self.tell_shard(to, ticket, Taken::Done(reason));
+                    continue;
+                }
+            };
             let Some(session) = self.sessions.get_mut(key) else {
                 continue;
             };

@@ -107,8 +107,8 @@ impl Hub {
 /// Messages on their way to the same subscribers: usually one, or a burst.
 pub(crate) struct Shipment<'m> {
     messages: &'m [Arc<Message>],
-    /// How they are thinned out.
-    shape: Option<Shape>,
+    /// How they are thinned out, and the epoch of their numbers.
+    shape: (Option<Shape>, Option<u64>),
     parcels: Parcels<'m>,
     /// All of them in one, by version 3.x or 5.0.
     runs: [Option<Rc<Run>>; 2],
@@ -125,7 +125,7 @@ enum Parcels<'m> {
 impl<'m> Shipment<'m> {
     /// All `messages` are of one publisher to one topic; none, or several plain ones, if it is
     /// not one.
-    pub(crate) fn new(messages: &'m [Arc<Message>], shape: Option<Shape>) -> Self {
+    pub(crate) fn new(messages: &'m [Arc<Message>], shape: (Option<Shape>, Option<u64>)) -> Self {
         let parcels = match messages {
             [message] => Parcels::One(Parcel::new(message, shape)),
             _ => Parcels::Many(Vec::new()),
@@ -147,7 +147,7 @@ impl<'m> Shipment<'m> {
             let first = self.messages.first()?;
             let mut run = Run::new(first.topic(), first.received_at);
             for message in self.messages {
-                if !run.push(&encode_wire(message, version, false, &[])?) {
+                if !run.push(&encode_wire(message, version, false, &[], &[])?) {
                     return None;
                 }
             }
@@ -201,7 +201,7 @@ impl Counter<'_> {
             || terms.retain
             || !terms.ids.is_empty()
             || is_filtered
-            || shipment.shape.is_some()
+            || shipment.shape != (None, None)
             || live.extras.as_deref().is_some_and(looks_at_each)
         {
             return false;

@@ -13,6 +13,7 @@ use stentor_session::{Delivery, Message, Outbound, Outgoing, Resend, Subscriptio
 use crate::conflate::hold_back;
 use crate::effects::Event;
 use crate::hub::Hub;
+use crate::keep::numbers;
 use crate::key::SessionKey;
 use crate::options::Options;
 use crate::outbox::Outbox;
@@ -180,12 +181,11 @@ fn give_now(
     terms: &Terms,
 ) -> Verdict {
     let Some(wire) = parcel
-        .wire(live.version, false, &terms.ids)
+        .wire_for(live.version, false, terms)
         .filter(|w| fits(live, w))
     else {
         return Verdict::Lost(LossCause::PacketTooLarge);
     };
-    let wire = Rc::clone(wire);
     let len = wire.encoded.wire_len();
     let mut verdict = Verdict::Taken;
     if live.queued_bytes() + len > till.settings.queue_bytes_max {
@@ -240,8 +240,8 @@ fn owe(
         && live.queued_bytes() + waiting <= till.settings.queue_bytes_max
         && let Some(packet_id) = outbound.send(live.window, &terms.delivery(parcel.message))
     {
-        let wire = parcel.wire(live.version, true, &terms.ids);
-        let Some(wire) = wire.filter(|wire| fits(live, wire)).map(Rc::clone) else {
+        let wire = parcel.wire_for(live.version, true, terms);
+        let Some(wire) = wire.filter(|wire| fits(live, wire)) else {
             outbound.discard(packet_id);
             return Verdict::Lost(LossCause::PacketTooLarge);
         };
@@ -316,6 +316,8 @@ impl Hub {
             return;
         };
         let window = live.window;
+        let (uses, settings, store) = (self.uses, &self.settings, &*self.retained);
+        let epoch = |message: &Message| crate::keep::epoch(uses, settings, store, message);
         let mut lose = |cause| {
             self.stats.publishes_dropped += 1;
             self.losses.record_many(cause, 1);
@@ -323,7 +325,9 @@ impl Hub {
         while let Some(resend) = outbound.resend(window) {
             match resend {
                 Resend::Publish(packet_id, delivery) => {
-                    if let Some(outgoing) = outgoing(live, delivery, packet_id, true) {
+                    if let Some(outgoing) =
+                        outgoing(live, delivery, epoch(&delivery.message), (packet_id, true))
+                    {
                         self.stats.publishes_sent += 1;
                         self.outbox.publish(key, live, outgoing);
                     } else {
@@ -341,7 +345,12 @@ impl Hub {
         while let Some((packet_id, delivery)) = outbound.advance(window) {
             let cause = if delivery.message.is_expired(now) {
                 LossCause::Expired
-            } else if let Some(outgoing) = outgoing(live, &delivery, packet_id, false) {
+            } else if let Some(outgoing) = outgoing(
+                live,
+                &delivery,
+                epoch(&delivery.message),
+                (packet_id, false),
+            ) {
                 self.stats.publishes_sent += 1;
                 self.stats.publish_bytes_sent += delivery.message.payload().len() as u64;
                 self.outbox.publish(key, live, outgoing);
@@ -365,9 +374,17 @@ fn fits(live: &Live, wire: &Wire) -> bool {
 }
 
 /// A PUBLISH of an owed message; `None` if the client does not take it.
-fn outgoing(live: &Live, delivery: &Delivery, packet_id: PacketId, dup: bool) -> Option<Outgoing> {
+fn outgoing(
+    live: &Live,
+    delivery: &Delivery,
+    epoch: Option<u64>,
+    (packet_id, dup): (PacketId, bool),
+) -> Option<Outgoing> {
     let ids = delivery.subscription_ids.as_slice();
-    let wire = encode_wire(&delivery.message, live.version, true, ids)?;
+    let message = &delivery.message;
+    let numbers = epoch.map(|epoch| numbers(message, epoch, delivery.conflated));
+    let extra = numbers.as_deref().unwrap_or_default();
+    let wire = encode_wire(message, live.version, true, ids, extra)?;
     fits(live, &wire).then(|| {
         Outgoing::new(
             Rc::new(wire),

@@ -47,6 +47,13 @@ pub struct Closing {
 pub enum MeshItem {
     /// A message for the receiving shard's subscribers.
     Publish(Arc<Message>),
+    /// A message of a topic of which every message is kept, for the shard that orders them.
+    Keep {
+        /// The message: neither kept nor routed yet.
+        message: Arc<Message>,
+        /// Who waits to acknowledge it: to be told by [`ControlItem::Resolved`].
+        answer: Option<(ShardId, Ticket)>,
+    },
     /// A message for one member of a shared subscription on the receiving shard.
     Share {
         /// Which shared subscription.

@@ -17,7 +17,7 @@ use crate::options::as_share;
 use crate::outbox::Outbox;
 use crate::retained::Retained;
 use crate::sessions::Sessions;
-use crate::settings::Settings;
+use crate::settings::{Settings, Uses};
 use crate::share::{ShareName, Shares};
 use crate::stats::{Losses, Stats};
 
@@ -44,8 +44,7 @@ pub struct Hub {
     pub(crate) shards: u8,
     pub(crate) hasher: TopicHasher,
     pub(crate) settings: Arc<Settings>,
-    /// Whether a policy of the settings thins topics out.
-    pub(crate) shapes: bool,
+    pub(crate) uses: Uses,
     pub(crate) retained: Arc<dyn Retained>,
     pub(crate) interest: Interest,
     pub(crate) index: Index,
@@ -93,7 +92,7 @@ impl Hub {
         Self {
             shard,
             shards,
-            shapes: settings.shapes(),
+            uses: settings.uses(),
             settings,
             retained: shared.retained,
             interest: Interest::new(shared.interest, hasher.clone(), shard.0, shards),
@@ -116,7 +115,7 @@ impl Hub {
 
     /// New limits and policies; what is connected keeps what its CONNACK said.
     pub fn reconfigure(&mut self, settings: Arc<Settings>) {
-        self.shapes = settings.shapes();
+        self.uses = settings.uses();
         self.settings = settings;
     }
 
@@ -131,6 +130,7 @@ impl Hub {
     pub fn apply(&mut self, now: Tick, item: MeshItem) {
         match item {
             MeshItem::Publish(message) => self.route_soon(now, message, Source::Mesh),
+            MeshItem::Keep { message, answer } => self.keep_for(now, message, answer),
             MeshItem::Share {
                 name,
                 message,
@@ -162,9 +162,7 @@ impl Hub {
     /// Publishes a message of the server's own: kept if it is retained, and routed everywhere.
     pub fn publish_as_server(&mut self, now: Tick, message: &Arc<Message>) {
         // A full store keeps what it has; the server's own figures come again.
-        if !message.retain || self.retained.put(message).is_ok() {
-            self.route(now, core::slice::from_ref(message));
-        }
+        self.keep_and_route_now(now, Arc::clone(message));
         self.close_overrun(now);
     }
 

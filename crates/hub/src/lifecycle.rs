@@ -281,11 +281,7 @@ impl Hub {
         };
         let publisher = stentor_session::Publisher::SERVER;
         let message = Arc::new(Message::new(zone, publisher, now, &parts));
-        if will.retain && self.retained.put(&message).is_err() {
-            self.stats.publishes_dropped += 1;
-            return;
-        }
-        self.route(now, &[message]);
+        self.keep_and_route_now(now, message);
     }
 
     /// Sets a timer. It fires early when the deadline is far away, and is set again then: a timer

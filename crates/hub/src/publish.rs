@@ -9,11 +9,9 @@ use stentor_session::{
 };
 
 use crate::acknowledge::{Taken, receipt};
-use crate::burst::Source;
 use crate::effects::Event;
 use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
-use crate::retained::Kept;
 use crate::sessions::Link;
 
 /// The publisher of a session's messages.
@@ -147,16 +145,8 @@ impl Hub {
         };
         let publisher = publisher(self.shard, session.generation);
         let message = Arc::new(Message::new(session.zone(), publisher, now, &parts));
-        let mut taken = Taken::Done(ReasonCode::Success);
-        if publish.retain {
-            match self.retained.put(&message) {
-                Ok(Kept::Now) => {}
-                Ok(Kept::Later(ticket)) => taken = Taken::Waits(ticket),
-                Err(why) => return Taken::Done(why.reason()),
-            }
-        }
-        self.route_soon(now, message, Source::Client);
-        taken
+        let is_awaited = publish.packet_id.is_some();
+        self.keep_and_route(now, message, is_awaited)
     }
 
     fn deny_publish(&mut self, key: SessionKey, topic: &str) {

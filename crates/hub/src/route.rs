@@ -13,6 +13,7 @@ use crate::burst::Shipment;
 use crate::deliver::Terms;
 use crate::effects::MeshItem;
 use crate::hub::Hub;
+use crate::keep::{epoch, numbers};
 use crate::key::ShardId;
 use crate::options::{Options, as_share};
 use crate::sessions::Session;
@@ -31,12 +32,18 @@ pub(crate) struct Parcel<'m> {
     policy: Option<SlowPolicy>,
     /// How it is thinned out.
     pub(crate) shape: Option<Shape>,
+    /// The epoch of its number, where MQTT 5 subscribers are told.
+    epoch: Option<u64>,
 }
 
 impl<'m> Parcel<'m> {
-    pub(crate) fn new(message: &'m Arc<Message>, shape: Option<Shape>) -> Self {
+    pub(crate) fn new(
+        message: &'m Arc<Message>,
+        (shape, epoch): (Option<Shape>, Option<u64>),
+    ) -> Self {
         Self {
             message,
+            epoch,
             shape,
             plain: Default::default(),
             identified: SmallVec::new(),
@@ -52,7 +59,7 @@ impl<'m> Parcel<'m> {
         version: Version,
         with_id: bool,
         ids: &[u32],
-    ) -> Option<&Rc<Wire>> {
+    ) -> Option<Rc<Wire>> {
         /// Distinct lists of identifiers whose encoded form is kept. More than these are rare,
         /// and looking for them would cost more than encoding again.
         const IDENTIFIED_MAX: usize = 8;
@@ -75,9 +82,28 @@ impl<'m> Parcel<'m> {
             &mut self.identified[index].1[usize::from(with_id)]
         };
         if slot.is_none() {
-            *slot = encode_wire(message, version, with_id, ids).map(Rc::new);
+            let numbers = self.epoch.map(|epoch| numbers(message, epoch, 0));
+            let extra = numbers.as_deref().unwrap_or_default();
+            *slot = encode_wire(message, version, with_id, ids, extra).map(Rc::new);
         }
-        slot.as_ref()
+        slot.as_ref().map(Rc::clone)
+    }
+
+    /// [`Parcel::wire`] for a message that stands for older ones too.
+    pub(crate) fn wire_for(
+        &mut self,
+        version: Version,
+        with_id: bool,
+        terms: &Terms,
+    ) -> Option<Rc<Wire>> {
+        let Some(epoch) = self
+            .epoch
+            .filter(|_| terms.conflated > 0 && version.is_v5())
+        else {
+            return self.wire(version, with_id, &terms.ids);
+        };
+        let numbers = numbers(self.message, epoch, terms.conflated);
+        encode_wire(self.message, version, with_id, &terms.ids, &numbers).map(Rc::new)
     }
 
     /// What happens to this message where it does not fit.
@@ -88,18 +114,29 @@ impl<'m> Parcel<'m> {
     }
 }
 
-/// Encodes a message for one variant; `None` above the largest packet there is.
+/// Encodes a message for one variant, with more properties behind its own; `None` above the
+/// largest packet there is.
 pub(crate) fn encode_wire(
     message: &Message,
     version: Version,
     with_id: bool,
     ids: &[u32],
+    extra: &[u8],
 ) -> Option<Wire> {
     let v5 = version.is_v5();
+    let with_extra: Vec<u8>;
+    let properties = match (v5, extra) {
+        (false, _) => &[],
+        (true, []) => message.properties(),
+        (true, extra) => {
+            with_extra = [message.properties(), extra].concat();
+            &with_extra
+        }
+    };
     let parts = PublishParts {
         topic: message.topic(),
         payload: message.payload(),
-        properties: if v5 { message.properties() } else { &[] },
+        properties,
         subscription_ids: if v5 { ids } else { &[] },
         has_expiry: v5 && message.expires_at != Tick::NEVER,
     };
@@ -116,15 +153,19 @@ impl Hub {
     /// How messages of a topic are thinned out.
     #[inline]
     pub(crate) fn shape(&self, topic: &str) -> Option<Shape> {
-        if !self.shapes {
+        if !self.uses.shapes {
             return None;
         }
         self.settings.policy(topic).and_then(TopicPolicy::shape)
     }
 
+    fn epoch(&self, message: &Message) -> Option<u64> {
+        epoch(self.uses, &self.settings, &*self.retained, message)
+    }
+
     /// A message to be handed out by itself.
     pub(crate) fn parcel<'m>(&self, message: &'m Arc<Message>) -> Parcel<'m> {
-        Parcel::new(message, self.shape(message.topic()))
+        Parcel::new(message, (self.shape(message.topic()), self.epoch(message)))
     }
 
     /// To everybody, on this shard and on the others. All `messages` have one publisher and one
@@ -160,7 +201,7 @@ impl Hub {
             return SmallVec::new();
         };
         let topic = message.topic();
-        let mut shipment = Shipment::new(messages, self.shape(topic));
+        let mut shipment = Shipment::new(messages, (self.shape(topic), self.epoch(message)));
         let hash = self.hasher.hash(message.zone, topic);
         let mut filters: SmallVec<[(FilterId, &[Subscriber]); 4]> = SmallVec::new();
         self.index

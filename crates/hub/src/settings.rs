@@ -58,6 +58,22 @@ pub struct TopicPolicy {
     /// The least time between two messages of one topic to one client; zero for none. The newest
     /// one is sent as soon as the time has passed.
     pub interval: Duration,
+    /// Which messages are kept for late subscribers.
+    pub keep: Keep,
+    /// Whether MQTT 5 subscribers are told the numbers that the store gives: user properties
+    /// `seq`, `epoch`, and `conflated` where a message stands for older ones too.
+    pub sequence: bool,
+}
+
+/// Which messages of a topic the retained store keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// Those that are published with RETAIN.
+    #[default]
+    Retained,
+    /// Every one, as the last of its topic. All of them go through one shard, so that every
+    /// subscriber sees one order.
+    Last,
 }
 
 impl Default for TopicPolicy {
@@ -67,8 +83,22 @@ impl Default for TopicPolicy {
             qos0: SlowPolicy::DropNewest,
             qos1: SlowPolicy::Disconnect,
             interval: Duration::ZERO,
+            keep: Keep::Retained,
+            sequence: false,
         }
     }
+}
+
+/// Which of the less common policies a configuration has: where it has none, no message is
+/// compared with any filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Uses {
+    /// Messages of some topics are thinned out.
+    pub(crate) shapes: bool,
+    /// Every message of some topics is kept.
+    pub(crate) keeps_last: bool,
+    /// Subscribers of some topics are told numbers.
+    pub(crate) sequences: bool,
 }
 
 /// How a topic's messages are thinned out for each client.
@@ -177,9 +207,14 @@ impl Settings {
         self.policies.iter().find(|p| matches(&p.filter, topic))
     }
 
-    /// Whether messages of some topics are thinned out.
-    pub(crate) fn shapes(&self) -> bool {
-        self.policies.iter().any(|policy| policy.shape().is_some())
+    /// Which of the less common policies there are.
+    pub(crate) fn uses(&self) -> Uses {
+        let any = |of: fn(&TopicPolicy) -> bool| self.policies.iter().any(of);
+        Uses {
+            shapes: any(|policy| policy.shape().is_some()),
+            keeps_last: any(|policy| policy.keep == Keep::Last),
+            sequences: any(|policy| policy.sequence),
+        }
     }
 
     /// What to do with a message that does not fit. O(policies).

@@ -250,7 +250,7 @@ impl Hub {
         let ids = [snapshot.options.id()];
         let ids = if ids == [0] { &[][..] } else { &ids[..] };
         let terms = Terms::new(&message, snapshot.options, ids, 0);
-        let mut parcel = Parcel::new(&message, None);
+        let mut parcel = Parcel::new(&message, (None, None));
         self.counter(now).give(&mut parcel, key.slot, &terms, false);
     }
 

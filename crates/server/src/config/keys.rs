@@ -100,6 +100,16 @@ choice! {
     }
 }
 
+choice! {
+    /// Which messages of a topic are kept for late subscribers.
+    Keeping {
+        /// Those that are published with RETAIN.
+        Retained = "retained",
+        /// Every one, as the last of its topic, whether its publisher knows or not.
+        Last = "last",
+    }
+}
+
 section! {
     /// The server as a whole.
     General = "", repeated: false;
@@ -269,6 +279,11 @@ section! {
     /// How many messages of one topic each client gets in a second, at most: always the newest,
     /// and never without the last; 0 turns the limit off.
     max_rate: u32 = count(0, 1_000_000), Default("0"), Live;
+    /// Which messages are kept for late subscribers.
+    keep: Keeping = Kind::Choice(Keeping::NAMES), Default("retained"), Live;
+    /// Tells MQTT 5 subscribers the number of each message that is kept, in the user properties
+    /// `seq` and `epoch`, and in `conflated` how many newer ones replaced.
+    sequence: bool = Kind::Flag, Default("false"), Live;
 }
 
 section! {

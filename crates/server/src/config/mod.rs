@@ -35,8 +35,8 @@ use std::path::{Path, PathBuf};
 pub use diff::{Change, Diff, diff};
 pub use generate::{reference, sample};
 pub use keys::{
-    Auth, Format, General, Level, Limits, Listener, Log, Overflow, Policy, Retained, SECTIONS,
-    Subscribing, SyncLevel, Sys, Tls, User, find_key, keys,
+    Auth, Format, General, Keeping, Level, Limits, Listener, Log, Overflow, Policy, Retained,
+    SECTIONS, Subscribing, SyncLevel, Sys, Tls, User, find_key, keys,
 };
 pub use kind::Kind;
 pub use problem::{ConfigError, Origin, Problem};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor_hub::{Settings, SlowPolicy, TopicPolicy, WideSubscription};
+use stentor_hub::{Keep, Settings, SlowPolicy, TopicPolicy, WideSubscription};
 
-use crate::config::{Config, Overflow, Subscribing};
+use crate::config::{Config, Keeping, Overflow, Subscribing};
 use crate::listener::Port;
 
 /// CONNECT is no larger than this, whatever other packets may be: who has not logged in yet gets
@@ -71,6 +71,11 @@ fn hub_settings(config: &Config) -> Settings {
         qos0: slow_policy(policy.qos0),
         qos1: slow_policy(policy.qos1),
         interval: interval(policy.max_rate),
+        keep: match policy.keep {
+            Keeping::Retained => Keep::Retained,
+            Keeping::Last => Keep::Last,
+        },
+        sequence: policy.sequence,
     });
     Settings {
         packet_bytes_max: limits.packet_bytes,

@@ -1,0 +1,152 @@
+//! Keeping a message and routing it, in one order for all subscribers where every message is kept.
+//!
+//! Messages with RETAIN are kept by the shard of their publisher, each under the lock of its
+//! topic, and reach every subscriber in the order of each publisher, which is what MQTT asks for.
+//! Under `keep = "last"` all messages of a topic go to one shard first, by the hash of the topic:
+//! it keeps and routes them one after the other, so that all subscribers see one order and the
+//! last one kept is the last one that each of them sees.
+
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_mqtt::{Property, PropertyBuf, ReasonCode, forwardable};
+use stentor_session::{Message, Tick, Ticket};
+
+use crate::acknowledge::Taken;
+use crate::burst::Source;
+use crate::effects::MeshItem;
+use crate::hub::Hub;
+use crate::key::{ShardId, home_shard};
+use crate::retained::{Kept, Retained};
+use crate::settings::{Keep, Settings, Uses};
+
+impl Hub {
+    /// Keeps a message, if it is one to be kept, and routes it: here, or on the shard that orders
+    /// its topic. `is_awaited` tells whether somebody wants to know what became of it.
+    pub(crate) fn keep_and_route(
+        &mut self,
+        now: Tick,
+        message: Arc<Message>,
+        is_awaited: bool,
+    ) -> Taken {
+        self.keep_and_route_as(now, message, is_awaited, Routing::Soon)
+    }
+
+    /// The same for a message of the server's own, or a will.
+    pub(crate) fn keep_and_route_now(&mut self, now: Tick, message: Arc<Message>) {
+        if is_refused(self.keep_and_route_as(now, message, false, Routing::Now)) {
+            self.stats.publishes_dropped += 1;
+        }
+    }
+
+    fn keep_and_route_as(
+        &mut self,
+        now: Tick,
+        message: Arc<Message>,
+        is_awaited: bool,
+        routing: Routing,
+    ) -> Taken {
+        if !self.keeps_last(message.topic()) {
+            let retain = message.retain;
+            return self.put_and_route(now, message, retain, routing);
+        }
+        let owner = home_shard(&self.hasher, message.zone, message.topic(), self.shards);
+        if owner == self.shard {
+            return self.put_and_route(now, message, true, routing);
+        }
+        let ticket = is_awaited.then(|| self.issue_ticket());
+        let answer = ticket.map(|ticket| (self.shard, ticket));
+        let item = MeshItem::Keep { message, answer };
+        self.effects.mesh.push((owner, item));
+        ticket.map_or(Taken::Done(ReasonCode::Success), Taken::Waits)
+    }
+
+    /// A message of a topic that this shard orders, for a publisher on another one.
+    pub(crate) fn keep_for(
+        &mut self,
+        now: Tick,
+        message: Arc<Message>,
+        answer: Option<(ShardId, Ticket)>,
+    ) {
+        let taken = self.put_and_route(now, message, true, Routing::Soon);
+        match answer {
+            Some((shard, ticket)) => self.tell_shard(shard, ticket, taken),
+            None if is_refused(taken) => self.stats.publishes_dropped += 1,
+            None => {}
+        }
+    }
+
+    fn keeps_last(&self, topic: &str) -> bool {
+        let policy = self.uses.keeps_last.then(|| self.settings.policy(topic));
+        policy
+            .flatten()
+            .is_some_and(|policy| policy.keep == Keep::Last)
+    }
+
+    fn put_and_route(
+        &mut self,
+        now: Tick,
+        message: Arc<Message>,
+        keep: bool,
+        routing: Routing,
+    ) -> Taken {
+        let mut taken = Taken::Done(ReasonCode::Success);
+        if keep {
+            match self.retained.put(&message) {
+                Ok(Kept::Now) => {}
+                Ok(Kept::Later(ticket)) => taken = Taken::Waits(ticket),
+                Err(why) => return Taken::Done(why.reason()),
+            }
+        }
+        match routing {
+            Routing::Soon => self.route_soon(now, message, Source::Client),
+            Routing::Now => self.route(now, &[message]),
+        }
+        taken
+    }
+}
+
+/// When a message is routed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Routing {
+    /// Together with others of its kind, where there are any.
+    Soon,
+    /// By itself.
+    Now,
+}
+
+/// Whether a message was not taken.
+const fn is_refused(taken: Taken) -> bool {
+    matches!(taken, Taken::Done(reason) if reason.is_error())
+}
+
+/// The epoch of the numbers that MQTT 5 subscribers of a topic are told; `None` if they are told
+/// none.
+pub(crate) fn epoch(
+    uses: Uses,
+    settings: &Settings,
+    store: &dyn Retained,
+    message: &Message,
+) -> Option<u64> {
+    if !uses.sequences || message.sequence() == 0 {
+        return None;
+    }
+    let policy = settings.policy(message.topic())?;
+    policy.sequence.then(|| store.epoch())
+}
+
+/// The user properties `seq`, `epoch` and `conflated`, as on the wire.
+pub(crate) fn numbers(message: &Message, epoch: u64, conflated: u32) -> Vec<u8> {
+    let (seq, epoch) = (format!("{}", message.sequence()), format!("{epoch:016x}"));
+    let conflated = (conflated > 0).then(|| format!("{conflated}"));
+    let mut properties = PropertyBuf::new();
+    properties.push(Property::UserProperty(("seq", &seq)));
+    properties.push(Property::UserProperty(("epoch", &epoch)));
+    if let Some(conflated) = &conflated {
+        properties.push(Property::UserProperty(("conflated", conflated)));
+    }
+    let mut raw = Vec::new();
+    forwardable(properties.as_properties(), &mut raw);
+    raw
+}
