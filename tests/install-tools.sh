@@ -17,6 +17,8 @@ add mosquitto_pub mosquitto-clients
 add mariadbd mariadb-server
 add mariadb mariadb-client
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || packages+=(postgresql)
+# A browser without a window: the README's page is opened in it.
+add chromium-headless-shell chromium-headless-shell
 add node nodejs
 add npm npm
 add python3 python3 python3-venv

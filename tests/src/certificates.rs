@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose,
 };
 
 /// An authority in a folder, with a certificate for `localhost` and 127.0.0.1.
@@ -53,6 +54,25 @@ impl Certificates {
         fs::write(self.key(), key.serialize_pem()).expect("a key can be written");
         fs::write(self.certificate(), certificate.pem()).expect("a certificate can be written");
         certificate.der().to_vec()
+    }
+
+    /// Signs a certificate for a client of that name; returns its file and that of its key.
+    ///
+    /// # Panics
+    /// If the folder cannot be written.
+    #[must_use]
+    pub fn client(&self, name: &str) -> (PathBuf, PathBuf) {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().expect("a key can be made");
+        let certificate = params
+            .signed_by(&key, &self.issuer)
+            .expect("a certificate is signed");
+        let place = |end: &str| self.folder.join(format!("client-{name}.{end}"));
+        fs::write(place("crt"), certificate.pem()).expect("a certificate can be written");
+        fs::write(place("key"), key.serialize_pem()).expect("a key can be written");
+        (place("crt"), place("key"))
     }
 
     /// The authority's own certificate: what clients trust.

@@ -4,8 +4,10 @@ use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Instant;
@@ -46,6 +48,29 @@ pub fn stentor() -> Command {
         }
     }
     command
+}
+
+/// A port for a program that has to be told one. It lies below those that the system deals out, so
+/// no other test gets it by asking for any port, and it is tried out.
+///
+/// # Panics
+/// If all of them are taken.
+#[must_use]
+pub fn free_port() -> u16 {
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
+    let dealt_out: Option<u16> = range
+        .ok()
+        .and_then(|range| range.split_whitespace().next()?.parse().ok());
+    let end = dealt_out.unwrap_or(32_768).max(2_000);
+    let span = u32::from(end - 1_024);
+    // Tests of one process ask one after the other, those of others begin elsewhere.
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    let from = std::process::id().wrapping_mul(97) + ASKED.fetch_add(1, Ordering::Relaxed);
+    (0..span)
+        .map(|step| 1_024 + from.wrapping_add(step) % span)
+        .filter_map(|port| u16::try_from(port).ok())
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("a port is free")
 }
 
 /// The threads of a process and how many file descriptors each can see, in the order of their ids.

@@ -58,6 +58,29 @@ pub fn node(script: &str) -> Command {
     command
 }
 
+/// A browser without a window that logs what pages write to their console.
+///
+/// # Panics
+/// If it is not installed.
+#[must_use]
+pub fn browser() -> Command {
+    // Should the test itself be killed, the browser does not outlive it for long.
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "180"]);
+    command.arg(find("chromium-headless-shell"));
+    // Containers and root have no sandbox; the pages are the tests' own. The name in the last
+    // flag stands for a host that is not this machine's own name.
+    command.args([
+        "--no-sandbox",
+        "--no-zygote",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--enable-logging=stderr",
+        "--host-resolver-rules=MAP elsewhere.localhost.test 127.0.0.1",
+    ]);
+    command
+}
+
 /// A program of the mosquitto project. Debian keeps the broker in a folder that is only on the
 /// administrator's path, so that folder is searched too.
 ///
@@ -65,12 +88,16 @@ pub fn node(script: &str) -> Command {
 /// If it is not installed.
 #[must_use]
 pub fn mosquitto(name: &str) -> Command {
+    Command::new(find(name))
+}
+
+fn find(name: &str) -> PathBuf {
     let path = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])
         .map(|folder| folder.join(name))
         .find(|program| program.exists());
-    Command::new(found.unwrap_or_else(|| panic!("there is no {name}: {REMEDY}")))
+    found.unwrap_or_else(|| panic!("there is no {name}: {REMEDY}"))
 }
 
 fn cache() -> PathBuf {

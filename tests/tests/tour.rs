@@ -2,7 +2,6 @@
 
 use std::env;
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -58,22 +57,6 @@ fn every_command_of_the_readme_is_run_or_says_why_not() {
     }
 }
 
-/// A port for a server that has to be told one. It lies below those that the system deals out, so
-/// no other test gets it by asking for any port, and it is tried out.
-fn free_port() -> u16 {
-    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
-    let dealt_out: Option<u16> = range
-        .ok()
-        .and_then(|range| range.split_whitespace().next()?.parse().ok());
-    let end = dealt_out.unwrap_or(32_768).max(2_000);
-    let span = u32::from(end - 1_024);
-    (0..span)
-        .map(|step| 1_024 + (std::process::id() + step) % span)
-        .filter_map(|port| u16::try_from(port).ok())
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .expect("a port is free")
-}
-
 #[test]
 fn the_tour_works_as_it_stands() {
     let code: Vec<String> = readme()
@@ -84,7 +67,7 @@ fn the_tour_works_as_it_stands() {
     assert!(!code.is_empty(), "the README has no tour");
 
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let port = free_port();
+    let port = server::free_port();
     let mut path: Vec<PathBuf> = Vec::new();
     path.extend(server::binary().parent().map(PathBuf::from));
     path.extend(tools::python("").get_program().to_str().and_then(|python| {

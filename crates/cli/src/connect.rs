@@ -1,17 +1,19 @@
 //! What `pub`, `sub` and `rr` have in common: which server, who, and how.
 
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use stentor_client::{
-    Client, ClientError, Options, Property, QoS, Scheme, TlsOptions, Url, Version, Will,
+    Client, ClientError, Options, Property, QoS, Scheme, TlsOptions, TlsVersion, Url, Version, Will,
 };
 
 use crate::control;
 use crate::failure::Failure;
+use crate::foreign::Foreign;
 use crate::password;
 use crate::property::Properties;
 
@@ -25,12 +27,23 @@ pub(crate) struct Connect {
     /// Port [default: 1883, with TLS 8883]
     #[arg(short, long)]
     port: Option<u16>,
+    /// Address of this machine to connect from
+    #[arg(
+        short = 'A',
+        long = "bind",
+        value_name = "ADDRESS",
+        conflicts_with = "unix"
+    )]
+    bind_address: Option<IpAddr>,
     /// Unix socket of the server
     #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port", "url"])]
     unix: Option<PathBuf>,
     /// mqtt://USER:PASSWORD@HOST:PORT/TOPIC, mqtts://…, ws://HOST:PORT/PATH, wss://… or unix:PATH
     #[arg(short = 'L', long, value_name = "URL", conflicts_with_all = ["host", "port"])]
     url: Option<String>,
+    /// WebSocket, with -h and -p [default port: 8083; with TLS 443]
+    #[arg(long, conflicts_with_all = ["unix", "url"])]
+    ws: bool,
     /// Data folder of the server on this machine
     #[arg(
         long,
@@ -73,9 +86,9 @@ pub(crate) struct Connect {
     /// Seconds that the session outlives the connection; -1 for ever (MQTT 5)
     #[arg(
         short = 'x', long, value_name = "SECONDS", allow_negative_numbers = true,
-        value_parser = clap::value_parser!(i64).range(-1..=0xFFFF_FFFF)
+        value_parser = expiry
     )]
-    session_expiry_interval: Option<i64>,
+    session_expiry_interval: Option<u32>,
     /// Topic of the will, which the server publishes when the connection breaks
     #[arg(long, value_name = "TOPIC")]
     will_topic: Option<String>,
@@ -91,6 +104,15 @@ pub(crate) struct Connect {
     /// PEM file of the authorities to trust; turns on TLS
     #[arg(long, value_name = "FILE")]
     cafile: Option<PathBuf>,
+    /// Folder of such files; turns on TLS
+    #[arg(long, value_name = "DIR", conflicts_with = "cafile")]
+    capath: Option<PathBuf>,
+    /// Trust the authorities that this system trusts; turns on TLS
+    #[arg(long, conflicts_with_all = ["cafile", "capath"])]
+    tls_use_os_certs: bool,
+    /// The version to speak: tlsv1.2 or tlsv1.3 [default: the best that both know]
+    #[arg(long, value_name = "VERSION", value_parser = tls_version)]
+    tls_version: Option<TlsVersion>,
     /// PEM file of this client's certificate; turns on TLS
     #[arg(long, value_name = "FILE")]
     cert: Option<PathBuf>,
@@ -106,6 +128,8 @@ pub(crate) struct Connect {
         allow_hyphen_values = true
     )]
     property: Vec<String>,
+    #[command(flatten)]
+    foreign: Foreign,
     /// Say on standard error what goes on
     #[arg(short = 'd', long)]
     debug: bool,
@@ -139,6 +163,7 @@ enum Target {
 impl Connect {
     /// Makes sense of the flags, and gets the password.
     pub(crate) fn plan(&self) -> Result<Plan, Failure> {
+        self.foreign.check()?;
         let (url, url_topic, is_local) = self.url()?;
         let is_v5 = self.protocol_version.is_v5();
         if !is_v5 && (!self.property.is_empty() || self.session_expiry_interval.is_some()) {
@@ -175,8 +200,10 @@ impl Connect {
             retain: self.will_retain,
             properties: std::mem::take(&mut properties.will),
         });
+        options.bind_address = self.bind_address;
         options.tls = TlsOptions {
-            ca_file: self.cafile.clone(),
+            ca_file: self.cafile.clone().or_else(|| self.capath.clone()),
+            version: self.tls_version,
             identity: self.cert.as_ref().map(|certificate| {
                 (
                     certificate.clone(),
@@ -202,7 +229,11 @@ impl Connect {
     /// Where to, the topic that is part of it, and whether it is only what is left when there is no
     /// server on the data folder. A user name means a login over the network.
     fn url(&self) -> Result<(Url, Option<String>, bool), Failure> {
-        let wants_tls = self.cafile.is_some() || self.cert.is_some();
+        let wants_tls = self.cafile.is_some()
+            || self.capath.is_some()
+            || self.cert.is_some()
+            || self.tls_use_os_certs
+            || self.tls_version.is_some();
         if let Some(path) = &self.unix {
             return Ok((Url::unix(path.to_string_lossy()), None, false));
         }
@@ -218,9 +249,21 @@ impl Connect {
         if wants_tls || self.port == Some(8883) {
             url.scheme = Scheme::Mqtts;
         }
-        url.port = self.port.unwrap_or_else(|| url.scheme.default_port());
-        let is_local =
-            self.host.is_none() && self.port.is_none() && self.username.is_none() && !wants_tls;
+        if self.ws {
+            url.scheme = match url.scheme {
+                Scheme::Mqtts => Scheme::Wss,
+                _ => Scheme::Ws,
+            };
+            url.path = "/mqtt".into();
+        }
+        // Where Stentor listens unless it is told otherwise; the web's own port is for URLs.
+        let default_port = match url.scheme {
+            Scheme::Ws => 8083,
+            scheme => scheme.default_port(),
+        };
+        url.port = self.port.unwrap_or(default_port);
+        let is_elsewhere = self.host.is_some() || self.port.is_some() || self.username.is_some();
+        let is_local = !is_elsewhere && !wants_tls && !self.ws && self.bind_address.is_none();
         Ok((url, None, is_local))
     }
 
@@ -239,7 +282,7 @@ impl Connect {
     /// As mosquitto's clients do, `-c` keeps a session for ever unless something else is said.
     fn session_expiry(&self) -> Option<u32> {
         match self.session_expiry_interval {
-            Some(seconds) => Some(u32::try_from(seconds).unwrap_or(u32::MAX)),
+            Some(seconds) => Some(seconds),
             None if self.disable_clean_session && self.protocol_version.is_v5() => Some(u32::MAX),
             None => None,
         }
@@ -266,6 +309,24 @@ impl Connect {
     }
 }
 
+/// Why there is no connection.
+pub(crate) enum Attempt {
+    /// The client says so.
+    Failed(ClientError),
+    /// There is more to it than a connection.
+    Hopeless(Failure),
+}
+
+impl Attempt {
+    /// The failure of the whole command.
+    pub(crate) fn into_failure(self, plan: &Plan) -> Failure {
+        match self {
+            Self::Failed(error) => Failure::client(&error, plan.version()),
+            Self::Hopeless(failure) => failure,
+        }
+    }
+}
+
 impl Plan {
     pub(crate) const fn version(&self) -> Version {
         self.options.version
@@ -278,15 +339,20 @@ impl Plan {
 
     /// Connects and logs in.
     pub(crate) fn open(&self) -> Result<Client, Failure> {
-        let failure = |error: ClientError| Failure::client(&error, self.version());
-        let client = match self.open_local()? {
+        self.try_open()
+            .map_err(|attempt| attempt.into_failure(self))
+    }
+
+    /// Connects and logs in; what the client says stays what it is.
+    pub(crate) fn try_open(&self) -> Result<Client, Attempt> {
+        let client = match self.open_local().map_err(Attempt::Hopeless)? {
             Some(stream) => Client::over_unix(stream, &self.options),
             None => {
                 self.note(&format!("connecting to {}", self.options.url));
                 Client::connect(&self.options)
             }
         };
-        let client = client.map_err(failure)?;
+        let client = client.map_err(Attempt::Failed)?;
         let accepted = client.accepted();
         let session = if accepted.session_present {
             "found"
@@ -356,6 +422,24 @@ fn split_topic(text: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// Reads a session's time: `-1` and the sign for infinity are for ever.
+fn expiry(text: &str) -> Result<u32, String> {
+    match text {
+        "-1" | "∞" => Ok(u32::MAX),
+        _ => text
+            .parse()
+            .map_err(|_| format!("it is a number of seconds up to {}, or -1", u32::MAX)),
+    }
+}
+
+fn tls_version(text: &str) -> Result<TlsVersion, String> {
+    match text {
+        "tlsv1.2" => Ok(TlsVersion::V12),
+        "tlsv1.3" => Ok(TlsVersion::V13),
+        _ => Err("it is tlsv1.2 or tlsv1.3; older versions are not safe".into()),
+    }
+}
+
 fn version(text: &str) -> Result<Version, String> {
     match text {
         "5" | "mqttv5" | "5.0" => Ok(Version::V5),
@@ -403,6 +487,11 @@ mod tests {
             ("--unix /run/s", "unix:/run/s"),
             ("-L unix:/run/s", "unix:/run/s"),
             ("-u ann -P x", "mqtt://localhost:1883"),
+            ("--ws", "ws://localhost:8083/mqtt"),
+            ("--ws -h a -p 9001", "ws://a:9001/mqtt"),
+            ("--ws -h a --capath x", "wss://a:443/mqtt"),
+            ("-A 127.0.0.2", "mqtt://localhost:1883"),
+            ("--tls-use-os-certs", "mqtts://localhost:8883"),
         ];
         for (words, url) in cases {
             let plan = plan(words).unwrap();
@@ -434,6 +523,8 @@ mod tests {
         assert_eq!(expiry("-h a -i x -c"), Some(u32::MAX));
         assert_eq!(expiry("-h a -i x -c -x 5"), Some(5));
         assert_eq!(expiry("-h a -x -1"), Some(u32::MAX));
+        assert_eq!(expiry("-h a -x ∞"), Some(u32::MAX));
+        assert_eq!(expiry("-h a -x 4294967295"), Some(u32::MAX));
         assert_eq!(expiry("-h a -i x -c -V 311"), None);
         assert!(!plan("-h a -i x -c").unwrap().options.clean_start);
     }
@@ -442,6 +533,10 @@ mod tests {
     fn nonsense_is_refused() {
         for words in ["-c", "-V 311 -x 5", "-V 31 -P x", "-L ftp://a"] {
             assert_eq!(plan(words).unwrap_err().code(), 2, "{words}");
+        }
+        for (words, remedy) in [("--psk 00ff", "--cert"), ("--proxy socks5h://a", "tunnel")] {
+            let failure = plan(words).unwrap_err();
+            assert!(failure.message().contains(remedy), "{}", failure.message());
         }
     }
 }

@@ -15,6 +15,8 @@ Exit codes:
   1         something else went wrong; standard error says what
   2         wrong usage
   27        the time of -W is over
+  130, 143  ended by SIGINT or SIGTERM without a connection; sub, when it is connected, says goodbye
+            and ends with 0
   1-5       the server refused the login, with this return code (MQTT 3.1 and 3.1.1)
   128-162   the server refused or ended something, with this reason code (MQTT 5)
 

@@ -8,6 +8,7 @@ mod check_config;
 mod connect;
 mod control;
 mod failure;
+mod foreign;
 mod format;
 mod hash_password;
 mod json;
@@ -17,6 +18,8 @@ mod property;
 mod publish;
 mod request;
 mod serve;
+mod shell;
+mod stop;
 mod subscribe;
 mod time;
 
@@ -93,6 +96,10 @@ enum Command {
     Auth(accounts::Auth),
     /// Hash a password for `password_hash` in the configuration
     HashPassword(hash_password::HashPassword),
+    /// Print a script that completes these commands in a shell
+    Completions(shell::Completions),
+    /// Print or write the manual pages
+    Man(shell::Man),
     /// Measure servers
     Bench(Box<stentor_bench::Args>),
 }
@@ -120,6 +127,8 @@ fn main() -> ExitCode {
         Command::Zone(command) => command.run(),
         Command::Auth(command) => command.run(),
         Command::HashPassword(command) => command.run(),
+        Command::Completions(command) => command.run(),
+        Command::Man(command) => command.run(),
     };
     result.map_or_else(Failure::report, |()| ExitCode::SUCCESS)
 }

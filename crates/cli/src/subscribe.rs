@@ -1,6 +1,8 @@
 //! `stentor sub`.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -8,9 +10,10 @@ use stentor_client::{
     Client, ClientError, Message, Publication, QoS, ReasonCode, RetainHandling, SubscribeOptions,
 };
 
-use crate::connect::{Connect, Plan, hint_at_shell, qos};
+use crate::connect::{Attempt, Connect, Plan, hint_at_shell, qos};
 use crate::failure::{self, Failure};
 use crate::format::Format;
+use crate::stop::Stop;
 use crate::time::Time;
 
 /// How messages are printed.
@@ -125,10 +128,32 @@ pub(crate) struct Sub {
     /// When to send retained messages (MQTT 5)
     #[arg(long, value_enum, value_name = "WHEN", default_value = "always")]
     retain_handling: Retained,
+    /// Print only this share of the messages, in percent, by chance
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    random_filter: Option<f64>,
+    /// End when the connection is lost; otherwise connect and subscribe again
+    #[arg(long)]
+    no_reconnect: bool,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
     connect: Connect,
+}
+
+/// The first pause before another attempt to connect; each next one is twice as long.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Why the printing of messages ends.
+enum Ended {
+    /// The user, or the command line, wanted no more.
+    Content,
+    /// The time is over or the reader of the output has left; the server is still there.
+    Failed(Failure),
+    /// The connection is lost.
+    Lost(ClientError),
 }
 
 impl Sub {
@@ -157,35 +182,97 @@ impl Sub {
         }
         self.topic.iter().for_each(|topic| hint_at_shell(topic));
         let printer = self.output.printer()?;
+        let stop = Stop::listen()?;
         let mut client = plan.open()?;
-        self.ask(&plan, &mut client)?;
+        stop.guard(&client)?;
+        let result = match self.ask(&plan, &mut client) {
+            Err(_) if stop.is_asked() => Ok(()),
+            Err(attempt) => return Err(attempt.into_failure(&plan)),
+            Ok(()) if self.exit_after_subscribe => Ok(()),
+            Ok(()) => self.watch(&plan, &mut client, &printer, &stop, deadline),
+        };
+        let goodbye = client.disconnect_with(ReasonCode::Success, &plan.properties.disconnect);
         let failed = |error: ClientError| Failure::client(&error, plan.version());
-        if !self.exit_after_subscribe {
-            match self.receive_all(&mut client, &printer, deadline) {
-                // The reader of the output or the time is gone, the server is still there.
-                Ok(Err(failure)) => {
-                    let _ =
-                        client.disconnect_with(ReasonCode::Success, &plan.properties.disconnect);
-                    return Err(failure);
+        result.and_then(|()| goodbye.map_err(failed))
+    }
+
+    /// Prints what arrives, over as many connections as it takes.
+    fn watch(
+        &self,
+        plan: &Plan,
+        client: &mut Client,
+        printer: &Printer,
+        stop: &Stop,
+        deadline: Option<Instant>,
+    ) -> Result<(), Failure> {
+        let mut left = self.count.unwrap_or(u64::MAX);
+        loop {
+            match self.receive_all(client, printer, deadline, &mut left) {
+                Ended::Content => return Ok(()),
+                Ended::Failed(failure) => return Err(failure),
+                Ended::Lost(_) if stop.is_asked() => return Ok(()),
+                Ended::Lost(error) if self.no_reconnect || !is_passing(&error) => {
+                    return Err(Failure::client(&error, plan.version()));
                 }
-                Ok(Ok(())) => {}
-                Err(error) => return Err(failed(error)),
+                Ended::Lost(error) => {
+                    self.say(&error.to_string());
+                    let next = self.connect_again(plan, stop, deadline)?;
+                    let before = std::mem::replace(client, next);
+                    client.inherit(before);
+                }
             }
         }
-        client
-            .disconnect_with(ReasonCode::Success, &plan.properties.disconnect)
-            .map_err(failed)
+    }
+
+    /// Connects and subscribes anew, with longer and longer pauses between attempts.
+    fn connect_again(
+        &self,
+        plan: &Plan,
+        stop: &Stop,
+        deadline: Option<Instant>,
+    ) -> Result<Client, Failure> {
+        let mut pause = PAUSE;
+        loop {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left <= pause) {
+                thread::sleep(left.unwrap_or_default());
+                return Err(Failure::timeout());
+            }
+            self.say(&format!("connecting again in {} s", pause.as_secs()));
+            thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
+            let attempt = plan.try_open().and_then(|mut client| {
+                stop.guard(&client).map_err(Attempt::Hopeless)?;
+                match self.ask(plan, &mut client) {
+                    // What it waits for next will tell that the user wants an end.
+                    Err(_) if stop.is_asked() => Ok(client),
+                    result => result.map(|()| client),
+                }
+            });
+            match attempt {
+                Ok(client) => return Ok(client),
+                Err(Attempt::Failed(error)) if is_passing(&error) => {
+                    self.say(&error.to_string());
+                }
+                Err(attempt) => return Err(attempt.into_failure(plan)),
+            }
+        }
+    }
+
+    fn say(&self, text: &str) {
+        if !self.connect.quiet {
+            eprintln!("stentor: {text}");
+        }
     }
 
     /// Sends the subscriptions. Fails if none is granted, warns if some are not.
-    fn ask(&self, plan: &Plan, client: &mut Client) -> Result<(), Failure> {
-        let failed = |error: ClientError| Failure::client(&error, plan.version());
+    fn ask(&self, plan: &Plan, client: &mut Client) -> Result<(), Attempt> {
         if !self.unsubscribe.is_empty() {
             let filters: Vec<&str> = self.unsubscribe.iter().map(String::as_str).collect();
             let properties = &plan.properties.unsubscribe;
             client
                 .unsubscribe_with(&filters, properties)
-                .map_err(failed)?;
+                .map_err(Attempt::Failed)?;
         }
         if self.topic.is_empty() {
             return Ok(());
@@ -208,7 +295,7 @@ impl Sub {
         let properties = &plan.properties.subscribe;
         let answers = client
             .subscribe_with(&filters, properties)
-            .map_err(failed)?;
+            .map_err(Attempt::Failed)?;
         for (filter, reason) in self.topic.iter().zip(&answers) {
             plan.note(&format!("subscribed {filter:?}: {}", reason.name()));
             if reason.is_error() && !self.connect.quiet {
@@ -219,25 +306,29 @@ impl Sub {
             }
         }
         match answers.iter().find(|reason| reason.is_error()) {
-            Some(reason) if answers.iter().all(|reason| reason.is_error()) => Err(
-                Failure::with_code(failure::code(*reason), "no subscription is left"),
-            ),
+            Some(reason) if answers.iter().all(|reason| reason.is_error()) => {
+                let code = failure::code(*reason);
+                let failure = Failure::with_code(code, "no subscription is left");
+                Err(Attempt::Hopeless(failure))
+            }
             _ => Ok(()),
         }
     }
 
-    /// Prints until there is a reason to stop: the outer error is the connection's.
+    /// Prints until there is a reason to stop; `left` is how many messages are still wanted.
     fn receive_all(
         &self,
         client: &mut Client,
         printer: &Printer,
         deadline: Option<Instant>,
-    ) -> Result<Result<(), Failure>, ClientError> {
-        let mut left = self.count.unwrap_or(u64::MAX);
-        while left > 0 {
+        left: &mut u64,
+    ) -> Ended {
+        while *left > 0 {
             let patience = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            let Some(message) = client.receive(patience)? else {
-                return Ok(Err(Failure::timeout()));
+            let message = match client.receive(patience) {
+                Ok(Some(message)) => message,
+                Ok(None) => return Ended::Failed(Failure::timeout()),
+                Err(error) => return Ended::Lost(error),
             };
             if self.retained_only && !message.retain {
                 break;
@@ -254,16 +345,66 @@ impl Sub {
                     retain: true,
                     ..Publication::new(&message.topic, b"")
                 };
-                client.publish(&empty)?;
+                if let Err(error) = client.publish(&empty) {
+                    return Ended::Lost(error);
+                }
             }
             if self.no_retained && message.retain {
                 continue;
             }
-            if let Err(failure) = printer.print(&message) {
-                return Ok(Err(failure));
+            if self.random_filter.is_some_and(|share| chance() >= share) {
+                continue;
             }
-            left -= 1;
+            if let Err(failure) = printer.print(&message) {
+                return Ended::Failed(failure);
+            }
+            *left -= 1;
         }
-        Ok(Ok(()))
+        Ended::Content
+    }
+}
+
+/// A share in percent as a part of one.
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if (0.0..=100.0).contains(&share) => Ok(share / 100.0),
+        _ => Err("it is a number from 0 to 100".into()),
+    }
+}
+
+/// A number from 0 to 1 that nobody can foresee: the standard library seeds its hash maps with one.
+fn chance() -> f64 {
+    let number = RandomState::new().hash_one(()) >> 11;
+    number as f64 / (1_u64 << 53) as f64
+}
+
+/// Whether the same may work later. A server that says why says whether coming back is welcome: it
+/// is not for a client whose id another one uses now, or who may not be there.
+const fn is_passing(error: &ClientError) -> bool {
+    match error {
+        ClientError::Connect { .. }
+        | ClientError::Closed
+        | ClientError::Io(_)
+        | ClientError::Timeout(_) => true,
+        ClientError::Refused { reason, .. } | ClientError::Disconnected { reason, .. } => {
+            matches!(
+                reason,
+                ReasonCode::UnspecifiedError
+                    | ReasonCode::ServerUnavailable
+                    | ReasonCode::ServerBusy
+                    | ReasonCode::ServerShuttingDown
+                    | ReasonCode::KeepAliveTimeout
+                    | ReasonCode::MessageRateTooHigh
+                    | ReasonCode::QuotaExceeded
+                    | ReasonCode::ConnectionRateExceeded
+            )
+        }
+        ClientError::Tls(_)
+        | ClientError::Handshake(_)
+        | ClientError::Frame(_)
+        | ClientError::Rejected { .. }
+        | ClientError::Decode(_)
+        | ClientError::Unexpected(_)
+        | ClientError::Encode(_) => false,
     }
 }

@@ -13,6 +13,7 @@ use stentor_mqtt::{
 use crate::connack::{self, Accepted};
 use crate::error::ClientError;
 use crate::flow::{Acknowledged, Flow};
+use crate::interrupt::Interrupter;
 use crate::message::{Message, Publication};
 use crate::options::Options;
 use crate::transport::Transport;
@@ -105,6 +106,23 @@ impl Client {
     #[must_use]
     pub const fn accepted(&self) -> &Accepted {
         &self.accepted
+    }
+
+    /// What ends the waiting of this client from elsewhere.
+    ///
+    /// # Errors
+    /// When no descriptors are left.
+    pub fn interrupter(&self) -> Result<Interrupter, ClientError> {
+        self.transport.interrupter()
+    }
+
+    /// Goes on where an earlier connection of the same session stopped: messages with QoS 2 that
+    /// it handed out and the server has not released are not handed out again [MQTT-4.3.3-10].
+    /// Does nothing if the server has lost the session.
+    pub fn inherit(&mut self, before: Self) {
+        if self.accepted.session_present {
+            self.unreleased = before.unreleased;
+        }
     }
 
     /// The protocol version of the connection.

@@ -28,6 +28,7 @@ mod client;
 mod connack;
 mod error;
 mod flow;
+mod interrupt;
 mod message;
 mod options;
 mod tls;
@@ -39,8 +40,9 @@ pub use client::Client;
 pub use connack::Accepted;
 pub use error::ClientError;
 pub use flow::Acknowledged;
+pub use interrupt::Interrupter;
 pub use message::{Message, Publication};
-pub use options::{Options, TlsOptions, Will};
+pub use options::{Options, TlsOptions, TlsVersion, Will};
 pub use url::{Scheme, Url, UrlError};
 
 // What appears in this crate's signatures.

@@ -1,5 +1,6 @@
 //! How to connect.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub struct Options {
     pub properties: PropertyBuf,
     /// Used with `mqtts://` and `wss://`.
     pub tls: TlsOptions,
+    /// The address of this machine to connect from; the system chooses if `None`.
+    pub bind_address: Option<IpAddr>,
     /// How long to wait for a connection, and for each acknowledgement.
     pub timeout: Duration,
     /// The largest packet to accept.
@@ -54,7 +57,9 @@ impl Options {
                 ca_file: None,
                 identity: None,
                 accept_any_name: false,
+                version: None,
             },
+            bind_address: None,
             timeout: Duration::from_secs(30),
             packet_bytes_max: stentor_mqtt::REMAINING_LEN_MAX + 5,
         }
@@ -79,11 +84,22 @@ pub struct Will {
 /// Whom to trust and who to be.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
-    /// PEM file of the authorities to trust; the system's if `None` (`SSL_CERT_FILE` says which,
-    /// else the usual places are searched).
+    /// PEM file of the authorities to trust, or a folder of such files; the system's if `None`
+    /// (`SSL_CERT_FILE` says which, else the usual places are searched).
     pub ca_file: Option<PathBuf>,
     /// PEM files of this client's certificate chain and of its key.
     pub identity: Option<(PathBuf, PathBuf)>,
     /// Accept a trusted certificate of another server: for tests only.
     pub accept_any_name: bool,
+    /// The one version to speak; the best that both sides know if `None`.
+    pub version: Option<TlsVersion>,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    V12,
+    /// TLS 1.3.
+    V13,
 }

@@ -16,7 +16,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
 use crate::error::ClientError;
-use crate::options::TlsOptions;
+use crate::options::{TlsOptions, TlsVersion};
 
 /// A TLS connection.
 pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
@@ -51,7 +51,7 @@ fn config(options: &TlsOptions) -> Result<ClientConfig, ClientError> {
             .build()
             .map_err(|e| ClientError::Tls(e.to_string()))?;
     let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(&versions(options.version))
         .map_err(failed)?;
     let builder = if options.accept_any_name {
         builder
@@ -69,6 +69,14 @@ fn config(options: &TlsOptions) -> Result<ClientConfig, ClientError> {
     builder.with_client_auth_cert(chain, key).map_err(failed)
 }
 
+fn versions(version: Option<TlsVersion>) -> Vec<&'static rustls::SupportedProtocolVersion> {
+    match version {
+        None => rustls::DEFAULT_VERSIONS.to_vec(),
+        Some(TlsVersion::V12) => vec![&rustls::version::TLS12],
+        Some(TlsVersion::V13) => vec![&rustls::version::TLS13],
+    }
+}
+
 fn roots(file: Option<&Path>) -> Result<RootCertStore, ClientError> {
     let file = match file {
         Some(file) => file.to_owned(),
@@ -76,19 +84,39 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, ClientError> {
             .map(PathBuf::from)
             .into_iter()
             .chain(SYSTEM_CA_FILES.map(PathBuf::from))
-            .find(|file| file.is_file())
+            .find(|file| file.exists())
             .ok_or_else(|| {
                 let text = "this system trusts no authorities; name a file of them";
                 ClientError::Tls(text.into())
             })?,
     };
     let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(certificates(&file)?);
+    let mut added = 0;
+    for file in files(&file)? {
+        added += roots.add_parsable_certificates(certificates(&file)?).0;
+    }
     if added == 0 {
         let text = format!("{} holds no certificate of an authority", file.display());
         return Err(ClientError::Tls(text));
     }
     Ok(roots)
+}
+
+/// The files of a folder in order, or the one file.
+fn files(place: &Path) -> Result<Vec<PathBuf>, ClientError> {
+    if !place.is_dir() {
+        return Ok(vec![place.to_owned()]);
+    }
+    let failed = |e| ClientError::Tls(format!("cannot read {}: {e}", place.display()));
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(place).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {

@@ -1,11 +1,12 @@
 //! One byte stream, whatever carries it.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use crate::error::ClientError;
+use crate::interrupt::{Handle, Interrupter};
 use crate::options::Options;
 use crate::tls::{self, TlsStream};
 use crate::url::{Scheme, Url};
@@ -62,6 +63,20 @@ impl Transport {
         }
     }
 
+    /// A second handle on the socket.
+    pub(crate) fn interrupter(&self) -> Result<Interrupter, ClientError> {
+        let socket = match self {
+            Self::Plain(socket) => socket,
+            Self::WebSocket(websocket) => websocket.socket(),
+        };
+        let handle = match socket {
+            Socket::Tcp(socket) => socket.try_clone().map(Handle::Tcp),
+            Socket::Unix(socket) => socket.try_clone().map(Handle::Unix),
+            Socket::Tls(stream) => stream.sock.try_clone().map(Handle::Tcp),
+        };
+        handle.map(Interrupter).map_err(ClientError::Io)
+    }
+
     /// Says that nothing more will be sent, as far as the carrier has words for it.
     pub(crate) fn close(&mut self) {
         // The other side may be gone already: then there is nobody to tell.
@@ -90,7 +105,7 @@ impl Socket {
                 .map(Self::Unix)
                 .map_err(failed);
         }
-        let socket = connect_tcp(url, options.timeout).map_err(failed)?;
+        let socket = connect_tcp(url, options).map_err(failed)?;
         socket.set_nodelay(true).map_err(failed)?;
         if url.scheme.is_secure() {
             let stream = tls::wrap(socket, &url.host, &options.tls)?;
@@ -174,15 +189,27 @@ impl std::fmt::Debug for Socket {
     }
 }
 
-fn connect_tcp(url: &Url, timeout: Duration) -> io::Result<TcpStream> {
+fn connect_tcp(url: &Url, options: &Options) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in (url.host.as_str(), url.port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, timeout) {
+        match connect_address(address, options) {
             Ok(socket) => return Ok(socket),
             Err(e) => last = e,
         }
     }
     Err(last)
+}
+
+/// Connects, from an address of this machine if one is asked for.
+fn connect_address(address: SocketAddr, options: &Options) -> io::Result<TcpStream> {
+    let Some(from) = options.bind_address else {
+        return TcpStream::connect_timeout(&address, options.timeout);
+    };
+    let kind = socket2::Type::STREAM.cloexec();
+    let socket = socket2::Socket::new(socket2::Domain::for_address(address), kind, None)?;
+    socket.bind(&SocketAddr::new(from, 0).into())?;
+    socket.connect_timeout(&address.into(), options.timeout)?;
+    Ok(socket.into())
 }
 
 fn is_timeout(error: &io::Error) -> bool {

@@ -35,6 +35,11 @@ enum Phase {
 }
 
 impl WebSocket {
+    /// What carries the frames.
+    pub(crate) const fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
     /// Asks the server for an upgrade, offering the subprotocol `mqtt` [MQTT-6.0.0-3].
     pub(crate) fn open(
         mut socket: Socket,

@@ -1,6 +1,7 @@
 //! Other people's clients, unmodified, against the built server.
 
 mod bridge;
+mod browser;
 mod mosquitto;
 mod mqttjs;
 mod paho;
