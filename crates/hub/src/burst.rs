@@ -191,6 +191,7 @@ impl Counter<'_> {
             slot,
             generation: session.generation,
         };
+        let queue_bytes_max = session.queue_bytes_max(self.settings);
         let Link::Live(live) = &mut session.link else {
             return false;
         };
@@ -212,7 +213,7 @@ impl Counter<'_> {
             return false;
         };
         if run.packet_bytes() > live.packet_bytes_max as usize
-            || live.queued_bytes() + run.bytes().len() > self.settings.queue_bytes_max
+            || live.queued_bytes() + run.bytes().len() > queue_bytes_max
         {
             return false;
         }

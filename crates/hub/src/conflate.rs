@@ -181,7 +181,7 @@ pub(crate) fn hold_back(
     let delivery = terms.delivery(message);
     let bytes = elsewhere + held.queue.bytes_with(&delivery);
     let is_full = held.len() >= till.settings.queue_messages_max && !held.queue.holds(topic);
-    if bytes > till.settings.queue_bytes_max || is_full {
+    if bytes > till.queue_bytes_max || is_full {
         // Newer than all that this client was sent of its topic: it may not just be lost.
         return Some(if is_away {
             Verdict::Lost(LossCause::DropNewest)

@@ -5,22 +5,63 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use stentor_mqtt::{ConnAck, Packet, Properties, Property, PropertyBuf, ReasonCode, Version};
-use stentor_session::{CloseReason, ConnectRequest, Limit, Local, SentAliases, Tick};
+use stentor_session::{CloseReason, ConnectRequest, Denied, Limit, Local, SentAliases, Tick};
 
 use crate::authenticate::Method;
 use crate::effects::Event;
 use crate::hub::{Hub, Timer};
 use crate::key::{LinkId, SessionKey, home_shard};
+use crate::quota::Seat;
 use crate::rights::Identity;
 use crate::sessions::{Announced, Flushing, Link, Live, Session};
 
+/// A client that may connect.
+#[derive(Debug)]
+pub struct Admitted {
+    identity: Arc<Identity>,
+    seat: Seat,
+}
+
+/// Of somebody whose connections are not counted.
+impl From<Arc<Identity>> for Admitted {
+    fn from(identity: Arc<Identity>) -> Self {
+        let seat = Seat::default();
+        Self { identity, seat }
+    }
+}
+
 impl Hub {
-    /// Whether there is room for the session that a client asks for. To be asked before
-    /// [`Hub::connect`]; a session that is there already always goes on.
+    /// Whether a client may have the session that it asks for: there is room for it, its user and
+    /// zone have a place left, and its will is permitted. To be asked right before
+    /// [`Hub::connect`], whose argument it returns: the identity as the latest changes of rights
+    /// have it, and the places taken.
     ///
     /// # Errors
     /// Why the client has to be refused.
-    pub fn admit(&self, request: &ConnectRequest, identity: &Identity) -> Result<(), CloseReason> {
+    pub fn admit(
+        &self,
+        request: &ConnectRequest,
+        identity: Arc<Identity>,
+    ) -> Result<Admitted, CloseReason> {
+        let client_id = &request.client_id;
+        let Some(identity) = self.renewals.refresh(identity, client_id) else {
+            return Err(CloseReason::Denied(Denied::Banned));
+        };
+        let will = request.will.as_ref();
+        if will.is_some_and(|will| !identity.rights.may_publish(&will.topic)) {
+            return Err(CloseReason::Denied(Denied::Right));
+        }
+        self.has_room(request, &identity)?;
+        let present = self.sessions.find(identity.zone, client_id);
+        let present = present.and_then(|key| self.sessions.get(key));
+        let takes_over = present
+            .is_some_and(|other| other.live().is_some() && other.identity.user == identity.user);
+        let seat = Seat::take(&identity.rights.needs(), takes_over).map_err(CloseReason::Limit)?;
+        Ok(Admitted { identity, seat })
+    }
+
+    /// A session that is there already always goes on.
+    fn has_room(&self, request: &ConnectRequest, identity: &Identity) -> Result<(), CloseReason> {
         let settings = &self.settings;
         let lasts = request.session_expiry_secs > 0 && settings.session_expiry_max_secs > 0;
         if !lasts || self.sessions.persistent() < settings.sessions_max {
@@ -43,8 +84,9 @@ impl Hub {
         now: Tick,
         link: LinkId,
         mut request: ConnectRequest,
-        identity: Arc<Identity>,
+        admitted: impl Into<Admitted>,
     ) -> SessionKey {
+        let Admitted { identity, seat } = admitted.into();
         let assigned = request.client_id.is_empty();
         if assigned {
             request.client_id = self.assign_client_id(&identity);
@@ -60,7 +102,10 @@ impl Hub {
         let expiry_secs = request
             .session_expiry_secs
             .min(self.settings.session_expiry_max_secs);
-        let live = self.live(now, link, &request);
+        let mut live = self.live(now, link, &request);
+        if !seat.is_empty() {
+            live.extras().seat = seat;
+        }
         let key = present.unwrap_or_else(|| {
             let identity = Arc::clone(&identity);
             let session = Session::new(identity, &request.client_id, expiry_secs);
@@ -80,6 +125,7 @@ impl Hub {
         if let Some(session) = self.sessions.get_mut(key) {
             session.will = request.will.take();
             session.attach(live);
+            session.apply_quotas();
         }
         self.sessions.set_expiry(key, expiry_secs);
         self.watch(now, key);

@@ -83,6 +83,8 @@ pub(crate) struct Till<'a> {
     pub(crate) settings: &'a Settings,
     stats: &'a mut Stats,
     losses: &'a mut Losses,
+    /// Bytes that may wait for this client.
+    pub(crate) queue_bytes_max: usize,
 }
 
 impl Till<'_> {
@@ -126,6 +128,7 @@ impl Counter<'_> {
             settings: self.settings,
             stats: self.stats,
             losses: self.losses,
+            queue_bytes_max: session.queue_bytes_max(self.settings),
         };
         let shaped = may_hold && (parcel.shape.is_some() || session.is_special());
         let held = if shaped {
@@ -188,12 +191,12 @@ fn give_now(
     };
     let len = wire.encoded.wire_len();
     let mut verdict = Verdict::Taken;
-    if live.queued_bytes() + len > till.settings.queue_bytes_max {
+    if live.queued_bytes() + len > till.queue_bytes_max {
         match parcel.policy(till.settings, QoS::AtMostOnce) {
             SlowPolicy::DropNewest => return Verdict::Lost(LossCause::DropNewest),
             SlowPolicy::Disconnect | SlowPolicy::Conflate => return Verdict::Overrun,
             SlowPolicy::DropOldest => {
-                let bytes = till.settings.queue_bytes_max.saturating_sub(len);
+                let bytes = till.queue_bytes_max.saturating_sub(len);
                 let mut dropped = make_room(live, bytes);
                 if live.queued_bytes() > bytes {
                     dropped.push((LossCause::DropOldest, parcel.message.topic().into()));
@@ -237,7 +240,7 @@ fn owe(
     let outbound = session.outbound.get_or_insert_default();
     let waiting = outbound.waiting_bytes() + parcel.message.cost();
     if let Link::Live(live) = &mut session.link
-        && live.queued_bytes() + waiting <= till.settings.queue_bytes_max
+        && live.queued_bytes() + waiting <= till.queue_bytes_max
         && let Some(packet_id) = outbound.send(live.window, &terms.delivery(parcel.message))
     {
         let wire = parcel.wire_for(live.version, true, terms);
@@ -266,7 +269,7 @@ fn keep_waiting(
     let is_live = session.live().is_some();
     let outbound = session.outbound.get_or_insert_default();
     let fits = |outbound: &Outbound| {
-        queued + outbound.waiting_bytes() + message.cost() <= settings.queue_bytes_max
+        queued + outbound.waiting_bytes() + message.cost() <= till.queue_bytes_max
             && outbound.waiting_len() < settings.queue_messages_max
     };
     let mut lost = Vec::new();

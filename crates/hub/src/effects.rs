@@ -5,11 +5,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stentor_mqtt::{ReasonCode, Version};
-use stentor_session::{CloseReason, Message, Output, Ticket};
+use stentor_session::{CloseReason, Message, Output, Tick, Ticket};
 use stentor_topic::Zone;
 
 use crate::authenticate::Authentication;
 use crate::key::{LinkId, SessionKey, ShardId};
+use crate::renewal::Renewal;
 use crate::share::{Search, ShareName};
 
 /// Everything that calls to the hub have asked for since it was last emptied. The shard drains
@@ -18,6 +19,9 @@ use crate::share::{Search, ShareName};
 pub struct Effects {
     /// Sessions with output; each stands here once until it was flushed.
     pub dirty: Vec<SessionKey>,
+    /// Connections that nothing is to be read from before this time, because they publish faster
+    /// than they may: what [`crate::Hub::receive`] left of their bytes comes again then.
+    pub paused: Vec<(LinkId, Tick)>,
     /// Connections to close.
     pub closing: Vec<Closing>,
     /// Messages for other shards, in order.
@@ -79,6 +83,8 @@ pub enum ControlItem {
         /// Members whose session waits for them.
         away: u32,
     },
+    /// Rights have changed: who is connected, and who is away, follows within a few turns.
+    Renew(Arc<dyn Renewal>),
     /// The server itself publishes: `$SYS` topics, commands.
     Publish(Arc<Message>),
     /// What acknowledgements waited for has happened, or will not. Sent to every shard that may

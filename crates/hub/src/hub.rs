@@ -15,6 +15,7 @@ use crate::interest::{Interest, InterestTable};
 use crate::key::{SessionKey, ShardId};
 use crate::options::as_share;
 use crate::outbox::Outbox;
+use crate::renewal::Renewals;
 use crate::retained::Retained;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, Uses};
@@ -61,6 +62,7 @@ pub struct Hub {
     pub(crate) losses: Losses,
     /// Used for every walk over retained messages.
     pub(crate) found: Vec<Arc<Message>>,
+    pub(crate) renewals: Renewals,
     pub(crate) assigned_ids: u64,
 }
 
@@ -108,6 +110,7 @@ impl Hub {
             stats: Stats::default(),
             losses: Losses::default(),
             found: Vec::new(),
+            renewals: Renewals::default(),
             assigned_ids: 0,
             hasher,
         }
@@ -154,6 +157,7 @@ impl Hub {
             } => {
                 self.count_share(&name, shard, live, away);
             }
+            ControlItem::Renew(renewal) => self.begin_renewal(now, renewal),
             ControlItem::Publish(message) => self.publish_as_server(now, &message),
             ControlItem::Resolved { ticket, reason } => self.resolved(now, ticket, reason),
         }
@@ -174,12 +178,16 @@ impl Hub {
             self.on_timer(now, timer);
         }
         self.release_due(now);
+        self.continue_renewals(now);
         self.close_overrun(now);
     }
 
     /// When to call [`Hub::advance`] next at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
+        if self.renewals.is_pending() {
+            return Some(Tick::ZERO);
+        }
         let pace = self.outbox.paces.peek().map(|Reverse((at, _))| *at);
         self.timers.next().into_iter().chain(pace).min()
     }

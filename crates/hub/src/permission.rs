@@ -67,6 +67,7 @@ impl Hub {
         };
         session.subscriptions = subscriptions;
         session.filtered = filtered;
+        session.apply_quotas();
         let Some(outbound) = &mut session.outbound else {
             return;
         };

@@ -19,10 +19,16 @@ pub(crate) const fn pubrel(packet_id: PacketId) -> Packet<'static> {
     })
 }
 
+/// Whether a packet with this first byte is a PUBLISH.
+const fn is_publish(first: u8) -> bool {
+    first >> 4 == 3
+}
+
 impl Hub {
     /// Applies all whole packets at the front of `input`; returns how many bytes they were. What
     /// breaks the protocol closes the connection (see [`crate::Effects::closing`]) and the rest
-    /// of the input is not looked at: then everything counts as consumed.
+    /// of the input is not looked at: then everything counts as consumed. Packets of a connection
+    /// that publishes faster than it may are left for later (see [`crate::Effects::paused`]).
     pub fn receive(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
         let consumed = self.receive_packets(now, key, input);
         self.settle(now);
@@ -39,6 +45,13 @@ impl Hub {
             else {
                 return input.len();
             };
+            if let Some(until) = live.paused_until(now) {
+                // It is not asked for anything meanwhile, not even for a sign of life.
+                live.last_seen = until;
+                let paused = (live.link, until);
+                self.effects.paused.push(paused);
+                return consumed;
+            }
             let version = live.version;
             // Answers that nobody reads are bounded like messages.
             if live.control_bytes() > self.settings.queue_bytes_max {
@@ -63,6 +76,12 @@ impl Hub {
             consumed += frame.total_len;
             // Only whole packets count [MQTT-3.1.2-22].
             live.last_seen = now;
+            if let Some(extras) = &mut live.extras
+                && let Some(meter) = &mut extras.meter
+                && is_publish(frame.first)
+            {
+                meter.count(now, frame.total_len);
+            }
             self.stats.packets_received += 1;
             let packet = frame
                 .check(version)

@@ -1,10 +1,13 @@
 //! Who a client is and what it may do, as the hub needs to know it.
 
 use alloc::sync::Arc;
+use core::any::Any;
 use core::fmt;
 
 use stentor_session::Tick;
 use stentor_topic::Zone;
+
+use crate::quota::{Needs, Quotas};
 
 /// Rights compiled for one login. They never change: a login whose rights change gets others.
 pub trait Rights: Send + Sync {
@@ -15,6 +18,22 @@ pub trait Rights: Send + Sync {
     /// Whether the messages of `topic` may be received. Asked for each delivery to a session with
     /// a subscription that is not permitted in full: no allocation, no lock.
     fn may_receive(&self, topic: &str) -> bool;
+
+    /// How much each session may take. Asked when a connection or a subscription begins.
+    fn quotas(&self) -> Quotas {
+        Quotas::default()
+    }
+
+    /// The places that a connection needs, where connections are counted.
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    /// The rights as their maker knows them, for a [`crate::Renewal`]; `None` if they are not to
+    /// be renewed.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
 }
 
 /// How much of what a filter matches somebody may receive.

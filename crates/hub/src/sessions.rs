@@ -15,7 +15,9 @@ use stentor_topic::{TopicHasher, Zone};
 use crate::authenticate::Method;
 use crate::conflate::Conflating;
 use crate::key::{LinkId, SessionKey};
+use crate::quota::{Meter, Seat};
 use crate::rights::Identity;
+use crate::settings::Settings;
 use crate::snapshot::Snapshots;
 use crate::subscribe::SubscriptionRef;
 
@@ -35,6 +37,8 @@ pub(crate) struct Session {
     /// Subscriptions of which the rights permit a part or nothing: while there are any, each
     /// delivery is checked.
     pub(crate) filtered: u32,
+    /// Bytes that may wait for the client, by its quota; `u32::MAX` for none of its own.
+    queue_bytes: u32,
     pub(crate) link: Link,
     pub(crate) subscriptions: SmallVec<[SubscriptionRef; 2]>,
     pub(crate) outbound: Option<Box<Outbound>>,
@@ -92,6 +96,10 @@ pub(crate) struct Extras {
     pub(crate) snapshots: Option<Box<Snapshots>>,
     /// What is held back of what it subscribes to.
     pub(crate) conflating: Option<Box<Conflating>>,
+    /// How fast it publishes, where that is bounded.
+    pub(crate) meter: Option<Meter>,
+    /// Its places among the connections of its user and zone, where those are counted.
+    pub(crate) seat: Seat,
     /// Hashes of the topics and filters whose refusal was logged already.
     denied: Vec<u64>,
 }
@@ -151,6 +159,7 @@ impl Session {
             expiry_secs,
             filter_bytes: 0,
             filtered: 0,
+            queue_bytes: u32::MAX,
             link: Link::Away(away),
             subscriptions: SmallVec::new(),
             outbound: None,
@@ -170,6 +179,30 @@ impl Session {
 
     pub(crate) fn zone(&self) -> Zone {
         self.identity.zone
+    }
+
+    /// Bytes that may wait for the client.
+    #[inline]
+    pub(crate) fn queue_bytes_max(&self, settings: &Settings) -> usize {
+        match self.queue_bytes {
+            u32::MAX => settings.queue_bytes_max,
+            own => settings.queue_bytes_max.min(own as usize),
+        }
+    }
+
+    /// Applies the quotas of its identity, to the connection too if it has one.
+    pub(crate) fn apply_quotas(&mut self) {
+        let quotas = self.identity.rights.quotas();
+        // Nobody waits for 4 GiB.
+        let queue_bytes = quotas.queued_bytes.map(u32::try_from);
+        self.queue_bytes = queue_bytes.and_then(Result::ok).unwrap_or(u32::MAX);
+        let Link::Live(live) = &mut self.link else {
+            return;
+        };
+        match (Meter::new(quotas), &mut live.extras) {
+            (None, None) => {}
+            (meter, _) => live.extras().meter = meter,
+        }
     }
 
     /// Adds a subscription to a filter of so many bytes.
@@ -237,6 +270,13 @@ impl Live {
         self.extras.get_or_insert_default()
     }
 
+    /// Until when nothing is taken from the client, because it publishes faster than it may.
+    #[inline]
+    pub(crate) fn paused_until(&self, now: Tick) -> Option<Tick> {
+        let meter = self.extras.as_ref()?.meter?;
+        Some(meter.paid_at()).filter(|until| *until > now)
+    }
+
     /// The retained messages that are still to be sent.
     pub(crate) fn snapshots(&mut self) -> Option<&mut Snapshots> {
         self.extras.as_mut()?.snapshots.as_deref_mut()
@@ -260,6 +300,7 @@ impl Live {
 pub(crate) struct Sessions {
     hasher: TopicHasher,
     slots: Slab<Session>,
+    slots_end: usize,
     by_client: HashTable<u32>,
     generations: u32,
     /// Sessions of all shards that outlive their connection.
@@ -272,6 +313,7 @@ impl Sessions {
             persistent,
             hasher,
             slots: Slab::new(),
+            slots_end: 0,
             by_client: HashTable::new(),
             generations: 0,
         }
@@ -279,6 +321,11 @@ impl Sessions {
 
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
+    }
+
+    /// One more than the highest slot that was ever taken.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots_end
     }
 
     /// Adds a session whose client id has none yet.
@@ -291,6 +338,7 @@ impl Sessions {
         let hash = self.hasher.hash(session.zone(), &session.client_id);
         // A slab of more than 2^32 sessions does not fit into memory.
         let slot = u32::try_from(self.slots.insert(session)).unwrap_or(u32::MAX);
+        self.slots_end = self.slots_end.max(slot as usize + 1);
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.by_client.insert_unique(hash, slot, |slot| {
             slots

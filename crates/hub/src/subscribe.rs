@@ -190,7 +190,9 @@ impl Hub {
 
     /// Whether a session has no room for another subscription, written like this.
     fn is_full(&self, session: &Session, text: &str, has_rate: bool) -> bool {
-        session.subscriptions.len() >= self.settings.subscriptions_max
+        let quota = session.identity.rights.quotas().subscriptions;
+        let max = quota.map_or(usize::MAX, |quota| quota as usize);
+        session.subscriptions.len() >= self.settings.subscriptions_max.min(max)
             || session.filter_bytes as usize + text.len() > self.settings.subscription_bytes_max
             || has_rate && !session.takes_rate()
     }

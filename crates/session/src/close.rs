@@ -90,6 +90,10 @@ pub enum Limit {
     Sessions,
     /// The server holds as many connections as it may.
     Connections,
+    /// This user holds as many connections as it may.
+    ConnectionsPerUser,
+    /// The users of this zone hold as many connections as they may.
+    ConnectionsPerZone,
     /// This address holds as many connections as it may.
     ConnectionsPerAddress,
     /// Connections arrive faster than the configured rate.
@@ -124,6 +128,8 @@ pub enum Local {
     ShuttingDown,
     /// An administrator closed it.
     Kicked,
+    /// The user was deleted or disabled.
+    Revoked,
     /// The authentication service cannot answer.
     Unavailable,
 }
@@ -155,7 +161,7 @@ impl CloseReason {
             Self::Timeout(Timer::KeepAlive) => ReasonCode::KeepAliveTimeout,
             Self::Local(Local::TakenOver) => ReasonCode::SessionTakenOver,
             Self::Local(Local::ShuttingDown) => ReasonCode::ServerShuttingDown,
-            Self::Local(Local::Kicked) => ReasonCode::AdministrativeAction,
+            Self::Local(Local::Kicked | Local::Revoked) => ReasonCode::AdministrativeAction,
             Self::Local(Local::Unavailable) => ReasonCode::ServerUnavailable,
             Self::Bug(_) => ReasonCode::UnspecifiedError,
         })
@@ -175,6 +181,7 @@ impl CloseReason {
             Self::Local(Local::TakenOver) => "taken-over",
             Self::Local(Local::ShuttingDown) => "shutting-down",
             Self::Local(Local::Kicked) => "kicked",
+            Self::Local(Local::Revoked) => "revoked",
             Self::Local(Local::Unavailable) => "unavailable",
             Self::Remote(Remote::Disconnect) => "disconnect",
             Self::Remote(Remote::DisconnectWithWill) => "disconnect-with-will",
@@ -266,6 +273,7 @@ impl Limit {
             | Self::ConnectionsPerAddress
             | Self::Retained => ReasonCode::QuotaExceeded,
             Self::ConnectionRate | Self::LoginRate => ReasonCode::ConnectionRateExceeded,
+            Self::ConnectionsPerUser | Self::ConnectionsPerZone => ReasonCode::QuotaExceeded,
             Self::LoginQueue => ReasonCode::ServerBusy,
         }
     }
@@ -277,6 +285,8 @@ impl Limit {
             Self::QueueBytes => "slow-client",
             Self::Sessions => "too-many-sessions",
             Self::Connections => "too-many-connections",
+            Self::ConnectionsPerUser => "too-many-connections-of-user",
+            Self::ConnectionsPerZone => "too-many-connections-in-zone",
             Self::ConnectionsPerAddress => "too-many-connections-from-address",
             Self::ConnectionRate => "connection-rate",
             Self::LoginQueue => "login-queue-full",

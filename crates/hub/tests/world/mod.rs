@@ -9,8 +9,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use stentor_hub::{
-    Access, ControlItem, Event, Hub, Identity, InterestTable, LinkId, MeshItem, Retained, Rights,
-    SessionKey, Settings, ShardId, Shared, home_shard,
+    Access, Admitted, ControlItem, Event, Hub, Identity, InterestTable, LinkId, MeshItem, Retained,
+    Rights, SessionKey, Settings, ShardId, Shared, home_shard,
 };
 use stentor_mqtt::{
     Ack, Connect, Packet, PacketId, Properties, PropertyBuf, Publish, QoS, ReasonCode, Sender,
@@ -213,7 +213,32 @@ impl World {
         options: &ConnectOptions<'_>,
     ) -> usize {
         let (request, identity) = request(version, id, options);
-        let shard = self.home(id);
+        self.enter(request, identity.into())
+    }
+
+    /// Connects as the server does: if the hub admits the client.
+    pub fn connect_as(
+        &mut self,
+        version: Version,
+        id: &str,
+        options: &ConnectOptions<'_>,
+        rights: Arc<dyn Rights>,
+    ) -> Result<usize, CloseReason> {
+        let (request, identity) = request(version, id, options);
+        let identity = Arc::new(Identity {
+            rights,
+            ..(*identity).clone()
+        });
+        let hub = &self.hubs[usize::from(self.home(id))];
+        let admitted = hub.admit(&request, identity)?;
+        let client = self.enter(request, admitted);
+        self.receive_packet(client).expect("a CONNACK");
+        Ok(client)
+    }
+
+    fn enter(&mut self, request: ConnectRequest, admitted: Admitted) -> usize {
+        let version = request.version;
+        let shard = self.home(&request.client_id);
         self.next_link += 1;
         let link = LinkId(self.next_link);
         let client = self.clients.len();
@@ -228,7 +253,7 @@ impl World {
             closed: None,
         });
         self.links.insert((shard, link.0), client);
-        let key = self.hubs[usize::from(shard)].connect(self.now, link, request, identity);
+        let key = self.hubs[usize::from(shard)].connect(self.now, link, request, admitted);
         self.clients[client].key = Some(key);
         self.settle();
         client
@@ -250,7 +275,8 @@ impl World {
         options: &ConnectOptions<'_>,
     ) -> Result<(), CloseReason> {
         let (request, identity) = request(version, id, options);
-        self.hubs[usize::from(self.home(id))].admit(&request, &identity)
+        let hub = &self.hubs[usize::from(self.home(id))];
+        hub.admit(&request, identity).map(|_| ())
     }
 
     /// Sends bytes from a client; what it is not connected for is ignored.
@@ -586,7 +612,7 @@ pub fn identity(user: Option<&str>, expires_at: Tick, denied: &[&str]) -> Arc<Id
 }
 
 /// What a client asks for, and who it is.
-fn request(
+pub fn request(
     version: Version,
     id: &str,
     options: &ConnectOptions<'_>,

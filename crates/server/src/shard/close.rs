@@ -202,7 +202,8 @@ impl Shard {
                 self.bury(key.index);
             }
             Phase::Draining { .. } => self.bury(key.index),
-            Phase::Live(_) | Phase::Gone => {}
+            Phase::Live(_) => self.resume(key.index),
+            Phase::Gone => {}
         }
     }
 }

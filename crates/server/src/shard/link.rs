@@ -84,6 +84,8 @@ pub(super) enum Reading {
     Listed,
     /// Not before another shard has taken what this connection published.
     Stalled,
+    /// Not before a time: it publishes faster than it may.
+    Paused,
 }
 
 /// What is known of the peer's half of the stream.

@@ -190,12 +190,13 @@ impl Shard {
             }
             return self.send_home(index, home, Purpose::Connect(request, identity));
         }
-        if let Err(reason) = self.hub.admit(&request, &identity) {
-            return self.refuse(index, &request, reason);
-        }
+        let admitted = match self.hub.admit(&request, identity) {
+            Ok(admitted) => admitted,
+            Err(reason) => return self.refuse(index, &request, reason),
+        };
         let key = self
             .hub
-            .connect(self.now, LinkId(index), *request, identity);
+            .connect(self.now, LinkId(index), *request, admitted);
         self.forward();
         let slot = key.slot as usize;
         if self.link_of.len() <= slot {

@@ -4,11 +4,11 @@ use std::os::fd::AsRawFd;
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
-use stentor_hub::SessionKey;
-use stentor_session::{CloseReason, Remote};
+use stentor_hub::{LinkId, SessionKey};
+use stentor_session::{CloseReason, Remote, Tick};
 
 use super::Shard;
-use super::link::{Phase, Reading, Stream};
+use super::link::{LinkKey, Phase, Reading, Stream};
 use super::scratch::HEADROOM;
 use crate::mesh::OVERFLOW_ITEMS_MAX;
 
@@ -166,13 +166,43 @@ impl Shard {
             self.links[index as usize].reading = Reading::Stalled;
             self.stalled[behind].push(index);
         }
+        while let Some((LinkId(index), until)) = self.hub.effects().paused.pop() {
+            self.pause(index, until);
+        }
+    }
+
+    /// Reads nothing from a link before a time.
+    fn pause(&mut self, index: u32, until: Tick) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        if link.reading != Reading::Stalled {
+            link.reading = Reading::Paused;
+        }
+        let serial = link.serial;
+        self.timers.insert(until, LinkKey { index, serial });
+    }
+
+    /// Goes on with a link that may have been paused: first with what it has sent already.
+    pub(super) fn resume(&mut self, index: u32) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        let was_paused = link.reading == Reading::Paused;
+        if was_paused {
+            link.reading = Reading::Waiting;
+        }
+        self.apply_tail(index);
+        if was_paused {
+            self.list(index);
+        }
     }
 
     /// The layers below MQTT failed.
     fn broken(&mut self, index: u32, reason: CloseReason) {
         match self.links.get(index as usize).map(|link| link.session()) {
             Some(Some(key)) => {
-                let link = stentor_hub::LinkId(index);
+                let link = LinkId(index);
                 self.hub.disconnected(self.now, key, link, reason);
                 self.forward();
             }

@@ -1,0 +1,238 @@
+//! How much somebody may take: counted per connection, and per user and zone across shards.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use stentor_session::{Limit, Tick};
+
+/// Bounds for one session; what is `None` is bounded by the settings only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quotas {
+    /// Messages that one connection publishes per second.
+    pub messages_per_sec: Option<u32>,
+    /// Bytes of PUBLISH packets that one connection sends per second.
+    pub bytes_per_sec: Option<u64>,
+    /// Subscriptions.
+    pub subscriptions: Option<u32>,
+    /// Bytes that wait for the client.
+    pub queued_bytes: Option<u64>,
+}
+
+/// How many connections one user or one zone has, on all shards, and how many it may have.
+#[derive(Debug)]
+pub struct Places {
+    taken: AtomicU32,
+    max: AtomicU32,
+}
+
+impl Places {
+    /// Nobody is there yet, and so many may come.
+    #[must_use]
+    pub const fn new(max: u32) -> Self {
+        Self {
+            taken: AtomicU32::new(0),
+            max: AtomicU32::new(max),
+        }
+    }
+
+    /// Changes how many may be there. Who is there stays.
+    pub fn set_max(&self, max: u32) {
+        self.max.store(max, Ordering::Relaxed);
+    }
+
+    /// How many are there now.
+    #[must_use]
+    pub fn taken(&self) -> u32 {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+/// The places that a connection needs: its user's and its zone's, where they are counted.
+#[derive(Clone, Debug, Default)]
+pub struct Needs {
+    /// Those of its user.
+    pub user: Option<Arc<Places>>,
+    /// Those of its zone.
+    pub zone: Option<Arc<Places>>,
+}
+
+/// A place that is held for as long as this exists.
+#[derive(Debug)]
+struct Held(Arc<Places>);
+
+impl Held {
+    /// Takes a place if one is free; `beyond` more are allowed, for who takes over its own.
+    fn take(places: &Arc<Places>, beyond: u32) -> Option<Self> {
+        let max = places.max.load(Ordering::Relaxed).saturating_add(beyond);
+        let next = |taken: u32| (taken < max).then(|| taken + 1);
+        let taken = places
+            .taken
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        taken.ok().map(|_| Self(Arc::clone(places)))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The places of one connection; they are free again when this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Seat {
+    user: Option<Held>,
+    zone: Option<Held>,
+}
+
+impl Seat {
+    /// Takes what a connection needs, or says which limit it meets. `takes_over` tells that a
+    /// connection of the same user ends with it.
+    pub(crate) fn take(needs: &Needs, takes_over: bool) -> Result<Self, Limit> {
+        let beyond = u32::from(takes_over);
+        let one = |places: &Option<Arc<Places>>, limit| match places {
+            None => Ok(None),
+            Some(places) => Held::take(places, beyond).map(Some).ok_or(limit),
+        };
+        Ok(Self {
+            user: one(&needs.user, Limit::ConnectionsPerUser)?,
+            zone: one(&needs.zone, Limit::ConnectionsPerZone)?,
+        })
+    }
+
+    /// Whether nothing is counted.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.user.is_none() && self.zone.is_none()
+    }
+}
+
+/// No pause is longer, in seconds, however large a message was.
+const PAUSE_SECS_MAX: u64 = 60;
+
+const SEC_NANOS: u64 = 1_000_000_000;
+
+/// How fast one connection publishes. A second's worth may come at once; what is beyond is paid
+/// for by a pause, in which nothing is read from the connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meter {
+    messages_per_sec: Option<u32>,
+    bytes_per_sec: Option<u64>,
+    /// When all messages are paid for, in nanoseconds.
+    messages_paid: u64,
+    /// When all bytes are.
+    bytes_paid: u64,
+}
+
+impl Meter {
+    /// `None` where nothing is measured.
+    pub(crate) fn new(quotas: Quotas) -> Option<Self> {
+        let Quotas {
+            messages_per_sec,
+            bytes_per_sec,
+            ..
+        } = quotas;
+        (messages_per_sec.is_some() || bytes_per_sec.is_some()).then_some(Self {
+            messages_per_sec,
+            bytes_per_sec,
+            messages_paid: 0,
+            bytes_paid: 0,
+        })
+    }
+
+    /// Counts a message of so many bytes.
+    pub(crate) fn count(&mut self, now: Tick, bytes: usize) {
+        if let Some(rate) = self.messages_per_sec {
+            pay(&mut self.messages_paid, now, 1, u64::from(rate));
+        }
+        if let Some(rate) = self.bytes_per_sec {
+            pay(&mut self.bytes_paid, now, bytes as u64, rate);
+        }
+    }
+
+    /// From when on more is read.
+    pub(crate) fn paid_at(&self) -> Tick {
+        let nanos = self.messages_paid.max(self.bytes_paid);
+        Tick::from_micros(nanos.div_ceil(1_000))
+    }
+}
+
+/// Moves a time of payment on by `amount` units at `per_sec`; what was saved up counts for a
+/// second at most.
+fn pay(paid: &mut u64, now: Tick, amount: u64, per_sec: u64) {
+    let now = now.as_micros().saturating_mul(1_000);
+    let costs = amount.saturating_mul(SEC_NANOS) / per_sec.max(1);
+    let from = (*paid).max(now.saturating_sub(SEC_NANOS));
+    let until = from.saturating_add(costs);
+    *paid = until.min(now.saturating_add(PAUSE_SECS_MAX * SEC_NANOS));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meter(messages_per_sec: Option<u32>, bytes_per_sec: Option<u64>) -> Meter {
+        let quotas = Quotas {
+            messages_per_sec,
+            bytes_per_sec,
+            ..Quotas::default()
+        };
+        Meter::new(quotas).unwrap_or_else(|| panic!("it measures"))
+    }
+
+    #[test]
+    fn a_second_comes_at_once_and_then_the_rate_holds() {
+        let mut meter = meter(Some(10), None);
+        let start = Tick::from_secs(100);
+        for _ in 0..10 {
+            meter.count(start, 1_000);
+            assert!(meter.paid_at() <= start);
+        }
+        meter.count(start, 0);
+        assert_eq!(meter.paid_at().since(start).as_millis(), 100);
+        let mut now = start;
+        for _ in 0..50 {
+            now = now.max(meter.paid_at());
+            meter.count(now, 0);
+        }
+        // Sixty-one messages, ten of them at once, at ten per second.
+        assert_eq!(meter.paid_at().since(start).as_millis(), 5_100);
+    }
+
+    #[test]
+    fn a_large_message_is_paid_for_but_not_for_ever() {
+        let start = Tick::from_secs(100);
+        let mut bytes = meter(None, Some(1_000));
+        bytes.count(start, 11_000);
+        assert_eq!(bytes.paid_at().since(start).as_secs(), 10);
+        bytes.count(start, usize::MAX);
+        assert_eq!(bytes.paid_at().since(start).as_secs(), PAUSE_SECS_MAX);
+        assert!(Meter::new(Quotas::default()).is_none());
+    }
+
+    #[test]
+    fn places_are_given_back_and_one_more_may_take_over() {
+        let user = Arc::new(Places::new(1));
+        let zone = Arc::new(Places::new(2));
+        let needs = |user: &Arc<Places>| Needs {
+            user: Some(Arc::clone(user)),
+            zone: Some(Arc::clone(&zone)),
+        };
+        let first = Seat::take(&needs(&user), false).ok();
+        assert!(first.is_some());
+        let refused = Seat::take(&needs(&user), false).err();
+        assert_eq!(refused, Some(Limit::ConnectionsPerUser));
+        let other = Arc::new(Places::new(9));
+        let second = Seat::take(&needs(&other), false).ok();
+        let refused = Seat::take(&needs(&other), false).err();
+        assert_eq!(refused, Some(Limit::ConnectionsPerZone));
+        assert_eq!(
+            other.taken(),
+            1,
+            "what a refused one had taken is free again"
+        );
+        let third = Seat::take(&needs(&user), true).ok();
+        assert!(third.is_some());
+        drop((first, second, third));
+        assert_eq!((user.taken(), zone.taken(), other.taken()), (0, 0, 0));
+    }
+}

@@ -1,0 +1,344 @@
+//! How much a client may take, and what reaches it when its rights change.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod world;
+
+use std::sync::Arc;
+
+use stentor_hub::{Access, ControlItem, Identity, Needs, Places, Quotas, Renewal, Renewed, Rights};
+use stentor_mqtt::{QoS, Version};
+use stentor_session::{CloseReason, Denied, Limit, Local};
+use world::{ConnectOptions, TestRights, World};
+
+const V5: Version = Version::V5;
+
+/// May do everything, but so much of it.
+#[derive(Clone, Default)]
+struct Bounded(Needs, Quotas);
+
+impl Rights for Bounded {
+    fn may_publish(&self, _topic: &str) -> bool {
+        true
+    }
+    fn may_subscribe(&self, _filter: &str) -> Access {
+        Access::All
+    }
+    fn may_receive(&self, _topic: &str) -> bool {
+        true
+    }
+    fn quotas(&self) -> Quotas {
+        self.1
+    }
+    fn needs(&self) -> Needs {
+        self.0.clone()
+    }
+}
+
+fn bounded(quotas: Quotas) -> Arc<dyn Rights> {
+    Arc::new(Bounded(Needs::default(), quotas))
+}
+
+fn named(user: &str) -> ConnectOptions<'_> {
+    ConnectOptions {
+        user: Some(user),
+        ..ConnectOptions::persistent()
+    }
+}
+
+#[test]
+fn connections_of_a_user_and_of_a_zone_are_counted_on_all_shards() {
+    let mut w = World::new(3);
+    let zone = Arc::new(Places::new(4));
+    let of = |places: &Arc<Places>| {
+        let (user, zone) = (Some(Arc::clone(places)), Some(Arc::clone(&zone)));
+        Arc::new(Bounded(Needs { user, zone }, Quotas::default()))
+    };
+    let (ann, bob) = (Arc::new(Places::new(2)), Arc::new(Places::new(9)));
+    let options = named("ann");
+    let first = w.connect_as(V5, "a1", &options, of(&ann)).unwrap();
+    w.connect_as(V5, "a2", &options, of(&ann)).unwrap();
+    let refused = w.connect_as(V5, "a3", &options, of(&ann)).unwrap_err();
+    assert_eq!(refused, CloseReason::Limit(Limit::ConnectionsPerUser));
+    assert_eq!(refused.reason_code().map(|code| code as u8), Some(0x97));
+    // One that takes over its own connection needs no other place.
+    let first_again = w.connect_as(V5, "a1", &options, of(&ann)).unwrap();
+    assert_eq!(
+        w.clients[first].closed,
+        Some(CloseReason::Local(Local::TakenOver))
+    );
+    assert_eq!(ann.taken(), 2);
+    w.connect_as(V5, "b1", &named("bob"), of(&bob)).unwrap();
+    w.connect_as(V5, "b2", &named("bob"), of(&bob)).unwrap();
+    let refused = w.connect_as(V5, "b3", &named("bob"), of(&bob)).unwrap_err();
+    assert_eq!(refused, CloseReason::Limit(Limit::ConnectionsPerZone));
+    // A connection that ends leaves its place, whatever becomes of its session.
+    w.drop_link(first_again);
+    assert_eq!((ann.taken(), zone.taken()), (1, 3));
+    w.connect_as(V5, "a3", &options, of(&ann)).unwrap();
+    // Others may come when the bound is raised.
+    ann.set_max(3);
+    zone.set_max(9);
+    w.connect_as(V5, "a1", &options, of(&ann)).unwrap();
+    assert_eq!(ann.taken(), 3);
+}
+
+#[test]
+fn a_will_that_is_not_permitted_is_refused_at_connect() {
+    let mut w = World::new(1);
+    let options = ConnectOptions {
+        will: Some(("x/gone", "will", 0)),
+        ..ConnectOptions::default()
+    };
+    let rights = TestRights::denying(&["x/"]);
+    let refused = w.connect_as(V5, "c", &options, rights).unwrap_err();
+    assert_eq!(refused, CloseReason::Denied(Denied::Right));
+    w.connect_as(V5, "c", &options, TestRights::denying(&[]))
+        .unwrap();
+}
+
+#[test]
+fn subscriptions_beyond_the_quota_are_refused() {
+    let mut w = World::new(1);
+    let quotas = Quotas {
+        subscriptions: Some(2),
+        ..Quotas::default()
+    };
+    let client = w
+        .connect_as(V5, "c", &named("ann"), bounded(quotas))
+        .unwrap();
+    for (filter, reason) in [
+        ("a", 0),
+        ("b", 0),
+        ("c", 0x97),
+        ("b", 0),
+        ("$share/g/a", 0x97),
+    ] {
+        assert_eq!(
+            w.subscribe(client, filter, QoS::AtMostOnce),
+            reason,
+            "{filter}"
+        );
+    }
+}
+
+#[test]
+fn what_waits_for_a_client_is_bounded_by_its_quota() {
+    let mut w = World::new(1);
+    let quotas = Quotas {
+        queued_bytes: Some(2_000),
+        ..Quotas::default()
+    };
+    let publisher = w.connect(V5, "p", &ConnectOptions::default());
+    let bound = w
+        .connect_as(V5, "b", &named("ann"), bounded(quotas))
+        .unwrap();
+    let free = w.connect(V5, "f", &ConnectOptions::persistent());
+    for client in [bound, free] {
+        w.subscribe(client, "#", QoS::AtLeastOnce);
+        w.drop_link(client);
+    }
+    let payload = "x".repeat(500);
+    for _ in 0..10 {
+        w.publish(publisher, "a", &payload, QoS::AtLeastOnce, false);
+    }
+    let bound = w
+        .connect_as(V5, "b", &named("ann"), bounded(quotas))
+        .unwrap();
+    let free = w.connect(V5, "f", &ConnectOptions::persistent());
+    let got = w.take_payloads(bound).len();
+    assert!((1..=3).contains(&got), "{got} of 2,000 bytes");
+    assert_eq!(w.take_payloads(free).len(), 10);
+    // And so is what its socket does not take, at QoS 0.
+    w.clients[bound].socket_room = 0;
+    for _ in 0..10 {
+        w.publish(publisher, "a", &payload, QoS::AtMostOnce, false);
+    }
+    w.open_socket(bound, usize::MAX);
+    let got = w.take_payloads(bound).len();
+    assert!((1..=4).contains(&got), "{got} of 2,000 bytes");
+}
+
+/// A connection that publishes too fast is not read from for a while; nothing is lost.
+#[test]
+fn who_publishes_too_fast_is_paused() {
+    let mut w = World::new(1);
+    let quotas = Quotas {
+        messages_per_sec: Some(10),
+        ..Quotas::default()
+    };
+    let reader = w.connect(Version::V311, "r", &ConnectOptions::default());
+    w.subscribe(reader, "#", QoS::AtMostOnce);
+    let options = ConnectOptions {
+        keep_alive_secs: 1,
+        ..named("ann")
+    };
+    let publisher = w
+        .connect_as(Version::V311, "p", &options, bounded(quotas))
+        .unwrap();
+    let key = w.clients[publisher].key.unwrap();
+    let packet = [0x30, 4, 0, 1, b'a', b'!'];
+    let sent = packet.repeat(41);
+    let mut taken = 0;
+    let start = w.now;
+    let mut pauses = 0;
+    loop {
+        taken += w.hubs[0].receive(w.now, key, &sent[taken..]);
+        w.settle();
+        let Some((link, until)) = w.hubs[0].effects().paused.pop() else {
+            break;
+        };
+        assert_eq!(Some(link), w.clients[publisher].link);
+        assert!(until > w.now);
+        assert_eq!(
+            w.hubs[0].receive(w.now, key, &sent[taken..]),
+            0,
+            "it is paused"
+        );
+        w.hubs[0].effects().paused.clear();
+        pauses += 1;
+        w.now = until;
+        w.advance();
+    }
+    assert_eq!(taken, sent.len());
+    assert_eq!(w.take_payloads(reader).len(), 41);
+    // Ten come at once, the others at ten per second; its keep-alive does not end it meanwhile.
+    let millis = w.now.since(start).as_millis();
+    assert!((3_000..=3_200).contains(&millis), "{millis} ms");
+    assert!(pauses >= 30, "{pauses}");
+    assert_eq!(w.clients[publisher].closed, None);
+}
+
+/// Gives one user other rights, or none.
+#[derive(Debug)]
+struct Change {
+    user: &'static str,
+    denied: Option<&'static [&'static str]>,
+}
+
+impl Renewal for Change {
+    fn subject(&self) -> &str {
+        self.user
+    }
+    fn renew(&self, identity: &Arc<Identity>, _client_id: &str) -> Renewed {
+        if identity.user.as_deref() != Some(self.user) {
+            return Renewed::Keep;
+        }
+        match self.denied {
+            None => Renewed::Close { end_session: true },
+            Some(denied) => Renewed::Replace(Arc::new(Identity {
+                rights: TestRights::denying(denied),
+                ..(**identity).clone()
+            })),
+        }
+    }
+}
+
+fn change(w: &mut World, user: &'static str, denied: Option<&'static [&'static str]>) {
+    w.control_all(&ControlItem::Renew(Arc::new(Change { user, denied })));
+    while w
+        .hubs
+        .iter()
+        .any(|hub| hub.next_deadline() == Some(stentor_session::Tick::ZERO))
+    {
+        w.advance();
+    }
+}
+
+#[test]
+fn a_change_reaches_live_and_absent_sessions_of_a_user_on_every_shard() {
+    for shards in [1, 4] {
+        let mut w = World::new(shards);
+        let publisher = w.connect(V5, "p", &ConnectOptions::default());
+        let mut anns = Vec::new();
+        for number in 0..8 {
+            let client = w.connect(V5, &format!("a{number}"), &named("ann"));
+            w.subscribe(client, "#", QoS::AtLeastOnce);
+            anns.push(client);
+        }
+        let bob = w.connect(V5, "b", &named("bob"));
+        w.subscribe(bob, "#", QoS::AtLeastOnce);
+        let away = anns.pop().unwrap();
+        w.drop_link(away);
+        w.publish(publisher, "x/a", "1", QoS::AtLeastOnce, false);
+        change(&mut w, "ann", Some(&["x/"]));
+        w.publish(publisher, "x/a", "2", QoS::AtLeastOnce, false);
+        w.publish(publisher, "y/a", "3", QoS::AtLeastOnce, false);
+        for client in &anns {
+            assert_eq!(w.take_payloads(*client), ["1", "3"]);
+            w.publish(*client, "x/b", "4", QoS::AtMostOnce, false);
+        }
+        assert_eq!(
+            w.take_payloads(bob),
+            ["1", "2", "3"],
+            "what ann said is not heard"
+        );
+        // What waited for the absent one is gone as well. Its log-in was decided before the
+        // change, and is renewed as it arrives.
+        let back = w
+            .connect_as(V5, "a7", &named("ann"), TestRights::denying(&[]))
+            .unwrap();
+        assert_eq!(w.take_payloads(back), ["3"]);
+        w.publish(publisher, "x/a", "5", QoS::AtLeastOnce, false);
+        assert!(w.take_payloads(back).is_empty());
+        // The latest change counts.
+        change(&mut w, "ann", Some(&[]));
+        w.publish(publisher, "x/a", "6", QoS::AtLeastOnce, false);
+        assert_eq!(w.take_payloads(back), ["6"]);
+    }
+}
+
+#[test]
+fn a_user_that_is_deleted_is_disconnected_and_kept_out() {
+    let mut w = World::new(2);
+    let watcher = w.connect(V5, "w", &ConnectOptions::default());
+    w.subscribe(watcher, "#", QoS::AtMostOnce);
+    let options = ConnectOptions {
+        will: Some(("gone", "will", 0)),
+        ..named("ann")
+    };
+    let ann = w.connect(V5, "a", &options);
+    w.subscribe(ann, "a", QoS::AtLeastOnce);
+    let away = w.connect(V5, "a2", &named("ann"));
+    w.subscribe(away, "a", QoS::AtLeastOnce);
+    w.drop_link(away);
+    let bob = w.connect(V5, "b", &named("bob"));
+    change(&mut w, "ann", None);
+    assert_eq!(
+        w.clients[ann].closed,
+        Some(CloseReason::Local(Local::Revoked))
+    );
+    let farewell = w.take_packet(ann, 0xE0).unwrap();
+    assert_eq!(farewell[2], 0x98);
+    assert_eq!(w.clients[bob].closed, None);
+    assert!(w.take_payloads(watcher).is_empty(), "nobody's will");
+    let sessions: u64 = w.hubs.iter().map(|hub| hub.stats().sessions).sum();
+    assert_eq!(sessions, 2);
+    let refused = w.connect_as(V5, "a", &named("ann"), TestRights::denying(&[]));
+    assert_eq!(refused.unwrap_err(), CloseReason::Denied(Denied::Banned));
+    // Until it is there again.
+    change(&mut w, "ann", Some(&[]));
+    w.connect_as(V5, "a", &named("ann"), TestRights::denying(&[]))
+        .unwrap();
+}
+
+/// Each turn visits a bounded number of sessions.
+#[test]
+fn a_change_does_not_hold_up_a_shard() {
+    let mut w = World::new(1);
+    for number in 0..3_000 {
+        w.connect(V5, &format!("c{number}"), &named("ann"));
+    }
+    let item = ControlItem::Renew(Arc::new(Change {
+        user: "ann",
+        denied: None,
+    }));
+    w.control_all(&item);
+    let closed = |w: &World| w.clients.iter().filter(|c| c.closed.is_some()).count();
+    assert_eq!(closed(&w), 1_024);
+    w.advance();
+    assert_eq!(closed(&w), 2_048);
+    w.advance();
+    assert_eq!(closed(&w), 3_000);
+    assert_ne!(w.hubs[0].next_deadline(), Some(stentor_session::Tick::ZERO));
+}
