@@ -1,0 +1,102 @@
+//! What is part of the server: quick, without threads of their own.
+
+use stentor_call_protocol::{Status, Verdict};
+
+use crate::answer::{Answer, Outcome};
+use crate::call::Call;
+use crate::manifest::Manifest;
+use crate::statistics::{Figures, table};
+
+/// What `/sizecheck` takes for the largest message if it is not told: Postfix's own default.
+const SIZE_MAX: u64 = 10_240_000;
+
+/// A procedure that is part of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Builtin {
+    /// Accepts.
+    Noop,
+    /// Accepts, and returns what it was told.
+    Echo,
+    /// Refuses messages above a size.
+    Sizecheck,
+    /// Returns everybody's figures.
+    Status,
+}
+
+impl Builtin {
+    pub(crate) const ALL: [(Self, &'static str); 4] = [
+        (Self::Noop, "noop"),
+        (Self::Echo, "echo"),
+        (Self::Sizecheck, "sizecheck"),
+        (Self::Status, "status"),
+    ];
+
+    pub(crate) fn manifest(self) -> Manifest {
+        Manifest {
+            // What others do is for those who may log in.
+            anonymous: self != Self::Status,
+            ..Manifest::builtin()
+        }
+    }
+
+    /// Runs on the thread that took the call: nothing here waits.
+    pub(crate) fn run(self, call: &Call, figures: impl FnOnce() -> Vec<Figures>) -> Answer {
+        match self {
+            Self::Noop => Answer::done(Outcome::of(Verdict::Accept, "")),
+            Self::Echo => {
+                let lines = call
+                    .arguments
+                    .iter()
+                    .map(|(name, value)| format!("{name}={value}\n"));
+                let mut outcome = Outcome::of(Verdict::Accept, "");
+                outcome.result = lines.collect::<String>().into_bytes();
+                outcome
+                    .result
+                    .extend(format!("size={}\n", call.message.size()).into_bytes());
+                Answer::done(outcome)
+            }
+            Self::Sizecheck => sizecheck(call),
+            Self::Status => status(call, &figures()),
+        }
+    }
+}
+
+fn sizecheck(call: &Call) -> Answer {
+    let max = match call.argument("max") {
+        None => SIZE_MAX,
+        Some(text) => match text.parse() {
+            Ok(max) => max,
+            Err(_) => {
+                let reason = format!("-max {text}: this is no number of bytes");
+                return Answer::failed(Status::BadCall, &reason);
+            }
+        },
+    };
+    let size = call.message.size();
+    if size <= max {
+        return Answer::done(Outcome::of(Verdict::Accept, ""));
+    }
+    let text = format!("the message has {size} bytes, at most {max} are taken");
+    let mut outcome = Outcome::of(Verdict::Reject, &text);
+    outcome.reply_code = 552;
+    outcome.set_enhanced("5.3.4");
+    Answer::done(outcome)
+}
+
+fn status(call: &Call, figures: &[Figures]) -> Answer {
+    let mut outcome = Outcome::of(Verdict::Accept, "");
+    outcome.result = match call.argument("format") {
+        None | Some("text") => table(figures).into_bytes(),
+        Some("json") => {
+            // Plain numbers and texts always have a JSON form.
+            let mut json = serde_json::to_vec(figures).unwrap_or_default();
+            json.push(b'\n');
+            json
+        }
+        Some(other) => {
+            let reason = format!("-format {other}: it is text or json");
+            return Answer::failed(Status::BadCall, &reason);
+        }
+    };
+    Answer::done(outcome)
+}

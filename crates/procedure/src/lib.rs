@@ -1,0 +1,38 @@
+//! Procedures: named functions that are asked about a message and come to a verdict.
+//!
+//! - [`Registry`] holds them: one file each in a folder, and a few that are built in. A changed
+//!   file is compiled and tested before it takes the place of the old version; one that does not
+//!   work changes nothing.
+//! - [`Registry::call`] runs one. Each procedure has threads and a queue of its own, so a slow one
+//!   keeps nobody else waiting; a [`Call`] is answered exactly once, by its deadline, whatever
+//!   the procedure does.
+//! - [`luau`] is the sandbox in which scripts run. It knows nothing of procedures.
+//!
+//! **Verdict and status never mix**: [`Verdict`] is what a procedure thinks of a message,
+//! [`Status`] is how the call went. What a message without a verdict gets is written in the
+//! manifest (`on_error`) and handed out as advice.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod builtin;
+mod call;
+pub mod luau;
+mod manifest;
+mod message;
+mod program;
+mod queue;
+mod registry;
+mod script;
+mod spamd;
+mod statistics;
+pub mod store;
+mod view;
+mod watchdog;
+
+pub use answer::{Answer, Change, Outcome};
+pub use call::{Call, Caller, Envelope, Reply};
+pub use manifest::{Grant, Kind, Manifest, ManifestError, Mode, Need};
+pub use message::{Content, Message, SpoolError};
+pub use registry::{Loaded, Registry, Settings};
+pub use statistics::Figures;
+pub use stentor_call_protocol::{Format, Status, Verdict};

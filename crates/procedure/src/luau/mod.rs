@@ -1,0 +1,265 @@
+//! The sandbox: Luau scripts with a bound on memory and time, and no authority of their own.
+//!
+//! It knows nothing of procedures or zones. A user compiles a [`Script`] once, makes a [`Sandbox`]
+//! on each thread that runs it, installs the functions that scripts may call, and runs the script
+//! with an entry of its own choice:
+//!
+//! ```text
+//! Script::compile(name, text)?        anywhere, once per version
+//! Sandbox::new(limits, clock, install)?     on each thread
+//! sandbox.run(&script, until, |lua, value| …)     for each call
+//! ```
+//!
+//! Each run has global variables of its own and shares nothing with others but what was installed,
+//! which is read-only. A run ends at its time with [`Trouble::Time`], even inside a `pcall` or a
+//! pattern. After any trouble the sandbox makes its virtual machine anew: one that hit its memory
+//! limit stays at it.
+//!
+//! Functions that are installed run outside of these bounds and have to bring their own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use mlua::chunk::{ChunkMode, Compiler};
+use mlua::{Error, Lua, LuaOptions, StdLib, Table, Value, VmState};
+
+/// The longest message of an error that is passed on.
+const MESSAGE_BYTES_MAX: usize = 300;
+
+/// A clock that scripts are held to. It is read at every turn of their loops, so it has to be as
+/// cheap as reading an atomic.
+pub trait Clock: Send + Sync {
+    /// Milliseconds since some moment.
+    fn now_ms(&self) -> u64;
+}
+
+/// A script that was compiled.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// With the `=` that makes Luau show it as it is.
+    name: String,
+    bytecode: Vec<u8>,
+}
+
+impl Script {
+    /// Compiles a text. Bytecode is refused: it is not checked by anybody and can break out.
+    ///
+    /// # Errors
+    /// The compiler's message, with file and line.
+    pub fn compile(name: &str, text: &str) -> Result<Self, String> {
+        let bytecode = Compiler::new()
+            .set_optimization_level(1)
+            .set_debug_level(1)
+            .compile(text)
+            // The compiler begins with the line.
+            .map_err(|error| format!("{name}:{}", message(&error)))?;
+        Ok(Self {
+            name: format!("={name}"),
+            bytecode,
+        })
+    }
+}
+
+/// Why a run came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// It went on beyond its time.
+    #[error("the script ran out of time")]
+    Time,
+    /// It used more memory than it may.
+    #[error("the script ran out of memory")]
+    Memory,
+    /// It made a mistake: file, line and message.
+    #[error("{0}")]
+    Mistake(String),
+}
+
+/// Installs functions: gets the virtual machine and the table of global names.
+pub type Install = dyn Fn(&Lua, &Table) -> mlua::Result<()>;
+
+/// A virtual machine with bounds, for one thread.
+pub struct Sandbox {
+    memory_max: usize,
+    until: Arc<Until>,
+    install: Box<Install>,
+    machine: Option<Lua>,
+}
+
+/// When the current run ends.
+struct Until {
+    clock: Arc<dyn Clock>,
+    ms: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl Sandbox {
+    /// A sandbox whose scripts use at most `memory_max` bytes, what the machine itself needs
+    /// included (about 300 KiB).
+    ///
+    /// # Errors
+    /// When `install` fails.
+    pub fn new(
+        memory_max: usize,
+        clock: Arc<dyn Clock>,
+        install: Box<Install>,
+    ) -> Result<Self, Trouble> {
+        let until = Until {
+            clock,
+            ms: AtomicU64::new(u64::MAX),
+            is_over: AtomicBool::new(false),
+        };
+        let mut sandbox = Self {
+            memory_max,
+            until: Arc::new(until),
+            install,
+            machine: None,
+        };
+        sandbox.machine = Some(sandbox.make()?);
+        Ok(sandbox)
+    }
+
+    /// Runs a script until the clock shows `until_ms`: its text first, then `entry` with what the
+    /// text returned.
+    ///
+    /// # Errors
+    /// What went wrong; the next run begins with a new machine then.
+    pub fn run<R>(
+        &mut self,
+        script: &Script,
+        until_ms: u64,
+        entry: impl FnOnce(&Lua, Value) -> mlua::Result<R>,
+    ) -> Result<R, Trouble> {
+        let lua = match self.machine.take() {
+            Some(lua) => lua,
+            None => self.make()?,
+        };
+        self.until.is_over.store(false, Ordering::Relaxed);
+        self.until.ms.store(until_ms, Ordering::Relaxed);
+        let result = evaluate(&lua, script).and_then(|value| entry(&lua, value));
+        self.until.ms.store(u64::MAX, Ordering::Relaxed);
+        match result {
+            Ok(result) => {
+                // What one run leaves behind must not count for the next one.
+                if lua.used_memory() > self.memory_max / 2 && lua.gc_collect().is_err() {
+                    return Ok(result);
+                }
+                self.machine = Some(lua);
+                Ok(result)
+            }
+            Err(error) => Err(self.trouble(&error)),
+        }
+    }
+
+    fn trouble(&self, error: &Error) -> Trouble {
+        if self.until.is_over.load(Ordering::Relaxed) {
+            Trouble::Time
+        } else if is_memory(error) {
+            Trouble::Memory
+        } else {
+            Trouble::Mistake(message(error))
+        }
+    }
+
+    fn make(&self) -> Result<Lua, Trouble> {
+        let mistake = |error: Error| Trouble::Mistake(message(&error));
+        let libraries = StdLib::TABLE
+            | StdLib::STRING
+            | StdLib::UTF8
+            | StdLib::BIT
+            | StdLib::MATH
+            | StdLib::BUFFER
+            | StdLib::COROUTINE;
+        let lua = Lua::new_with(libraries, LuaOptions::new()).map_err(mistake)?;
+        confine(&lua).map_err(mistake)?;
+        (self.install)(&lua, &lua.globals()).map_err(mistake)?;
+        lua.sandbox(true).map_err(mistake)?;
+        let until = Arc::clone(&self.until);
+        lua.set_interrupt(move |_| {
+            if until.clock.now_ms() < until.ms.load(Ordering::Relaxed) {
+                return Ok(VmState::Continue);
+            }
+            until.is_over.store(true, Ordering::Relaxed);
+            Err(Error::runtime("time is up"))
+        });
+        lua.set_memory_limit(self.memory_max).map_err(mistake)?;
+        Ok(lua)
+    }
+}
+
+/// Runs the text of a script with global variables of its own.
+fn evaluate(lua: &Lua, script: &Script) -> mlua::Result<Value> {
+    let globals = lua.create_table()?;
+    let fallback = lua.create_table()?;
+    fallback.set("__index", lua.globals())?;
+    // Nobody gets to what is behind it.
+    fallback.set("__metatable", false)?;
+    globals.set_metatable(Some(fallback))?;
+    lua.load(&script.bytecode[..])
+        .set_name(script.name.as_str())
+        .set_mode(ChunkMode::Binary)
+        .set_environment(globals)
+        .eval()
+}
+
+/// Takes away what reaches out of the sandbox, and bounds what could run long without a look at
+/// the clock.
+fn confine(lua: &Lua) -> mlua::Result<()> {
+    let globals = lua.globals();
+    for name in [
+        "loadstring",
+        "load",
+        "dofile",
+        "loadfile",
+        "require",
+        "getfenv",
+        "setfenv",
+        "collectgarbage",
+        "newproxy",
+        "print",
+        "os",
+        "io",
+        "debug",
+        "package",
+    ] {
+        globals.raw_remove(name)?;
+    }
+    lua.load(
+        "local move, rep = table.move, string.rep
+         table.move = function(from, first, last, at, to)
+             if last - first > 1000000 then error('table.move: too many elements', 2) end
+             return move(from, first, last, at, to)
+         end
+         string.rep = function(text, count)
+             if count > 10000000 then error('string.rep: too often', 2) end
+             return rep(text, count)
+         end",
+    )
+    .set_name("=sandbox")
+    .exec()
+}
+
+fn is_memory(error: &Error) -> bool {
+    match error {
+        Error::MemoryError(_) => true,
+        Error::CallbackError { cause, .. } | Error::WithContext { cause, .. } => is_memory(cause),
+        // What a script made of it with `error(...)`, or a `pcall` returned.
+        Error::RuntimeError(text) => text.contains("not enough memory"),
+        _ => false,
+    }
+}
+
+/// An error as one line: file, line, message.
+fn message(error: &Error) -> String {
+    let text = match error {
+        Error::CallbackError { cause, .. } | Error::WithContext { cause, .. } => {
+            return message(cause);
+        }
+        Error::RuntimeError(text) | Error::MemoryError(text) => text.clone(),
+        Error::SyntaxError { message, .. } => message.clone(),
+        other => other.to_string(),
+    };
+    crate::answer::line(text.lines().next().unwrap_or_default(), MESSAGE_BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+use std::time::Instant;
+
+use super::*;
+
+/// A clock that moves on by itself each time it is looked at, a thousand times as fast as the
+/// real one would: a script that loops comes to its end without any waiting.
+struct Looked(AtomicU64);
+
+impl Clock for Looked {
+    fn now_ms(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+const MEMORY: usize = 4 << 20;
+/// Looks at the clock before time is up.
+const LOOKS: u64 = 100_000;
+
+fn sandbox() -> Sandbox {
+    let clock = Arc::new(Looked(AtomicU64::new(0)));
+    Sandbox::new(MEMORY, clock, Box::new(|_, _| Ok(()))).unwrap()
+}
+
+fn run(sandbox: &mut Sandbox, text: &str) -> Result<String, Trouble> {
+    let script = Script::compile("test.luau", text).map_err(Trouble::Mistake)?;
+    let until = sandbox.until.clock.now_ms() + LOOKS;
+    sandbox.run(&script, until, |_, value| value.to_string())
+}
+
+#[test]
+fn a_script_returns_a_value() {
+    assert_eq!(run(&mut sandbox(), "return 6 * 7"), Ok("42".to_owned()));
+}
+
+#[test]
+fn mistakes_have_a_file_and_a_line() {
+    let mut sandbox = sandbox();
+    for (text, expected) in [
+        ("local x = \n\n)", "test.luau:3:"),
+        ("\nerror('no')", "test.luau:2: no"),
+        ("\n\nreturn nil + 1", "test.luau:3:"),
+        ("return os.time()", "test.luau:1:"),
+        (
+            "local function f() return f() end return f()",
+            "stack overflow",
+        ),
+    ] {
+        match run(&mut sandbox, text) {
+            Err(Trouble::Mistake(message)) => {
+                assert!(message.contains(expected), "{expected} is not in {message}");
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}
+
+/// Each of these would run for ever, or for very long.
+#[test]
+fn endless_scripts_end() {
+    let mut sandbox = sandbox();
+    for text in [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "return string.find(string.rep('a', 40), string.rep('a*', 40) .. 'b')",
+        "for i = 1, 1e12 do end",
+        "local co = coroutine.wrap(function() while true do coroutine.yield() end end)
+         while true do co() end",
+        "local t = setmetatable({}, {__index = function(t, k) return t[k + 1] end})
+         while true do pcall(function() return t[1] end) end",
+    ] {
+        assert_eq!(run(&mut sandbox, text), Err(Trouble::Time), "{text}");
+        assert_eq!(run(&mut sandbox, "return 'well'"), Ok("well".to_owned()));
+    }
+}
+
+#[test]
+fn hungry_scripts_end() {
+    let mut sandbox = sandbox();
+    for text in [
+        "return string.rep('x', 9000000)",
+        "local t = {} for i = 1, 1e9 do t[i] = i end",
+        "local s = 'x' while true do s = s .. s end",
+        "return buffer.create(100000000)",
+        "return table.create(1e8, 0)",
+        "local t = {} while true do pcall(function() while true do t = {t, t} end end) error('x') end",
+    ] {
+        let start = Instant::now();
+        let result = run(&mut sandbox, text);
+        assert!(
+            matches!(
+                result,
+                Err(Trouble::Memory | Trouble::Mistake(_) | Trouble::Time)
+            ),
+            "{text}: {result:?} after {:?}",
+            start.elapsed()
+        );
+        assert_eq!(run(&mut sandbox, "return 'well'"), Ok("well".to_owned()));
+        let used = sandbox.machine.as_ref().unwrap().used_memory();
+        assert!(used < MEMORY / 2, "{text} left {used} bytes");
+    }
+    let result = run(&mut sandbox, "return string.rep('x', 9000000)");
+    assert_eq!(result, Err(Trouble::Memory));
+}
+
+/// Library functions that loop inside, where no clock is looked at, are bounded.
+#[test]
+fn long_library_calls_are_refused() {
+    let mut sandbox = sandbox();
+    for text in [
+        "return table.move({}, 1, 1e9, 2)",
+        "return string.rep('', 1e9)",
+        "return ('').rep('', 1e9)",
+        "return table.unpack({}, 1, 1e9)",
+    ] {
+        let result = run(&mut sandbox, text);
+        assert!(
+            matches!(result, Err(Trouble::Mistake(_))),
+            "{text}: {result:?}"
+        );
+    }
+    let moved = "return #table.move({1, 2, 3}, 1, 3, 1, {})";
+    assert_eq!(run(&mut sandbox, moved), Ok("3".to_owned()));
+    assert_eq!(
+        run(&mut sandbox, "return ('ab'):rep(2)"),
+        Ok("abab".to_owned())
+    );
+}
+
+/// Nothing leads out, and nothing stays for the next run.
+#[test]
+fn there_is_no_way_out() {
+    let mut sandbox = sandbox();
+    for name in [
+        "os",
+        "io",
+        "debug",
+        "require",
+        "loadstring",
+        "load",
+        "dofile",
+        "getfenv",
+        "setfenv",
+        "collectgarbage",
+        "print",
+        "newproxy",
+        "package",
+    ] {
+        let text = format!("return tostring({name})");
+        assert_eq!(run(&mut sandbox, &text), Ok("nil".to_owned()), "{name}");
+    }
+    for text in [
+        "string.rep = nil",
+        "table.insert = nil",
+        "getmetatable('').__index = {}",
+        "setmetatable(string, {})",
+        "rawset(math, 'pi', 3)",
+    ] {
+        let result = run(&mut sandbox, text);
+        assert!(
+            matches!(result, Err(Trouble::Mistake(_))),
+            "{text}: {result:?}"
+        );
+    }
+    assert_eq!(
+        run(&mut sandbox, "leak = 1 math2 = {} return leak"),
+        Ok("1".to_owned())
+    );
+    assert_eq!(
+        run(&mut sandbox, "return leak or 'gone'"),
+        Ok("gone".to_owned())
+    );
+    assert_eq!(run(&mut sandbox, "_G.x = 1"), run(&mut sandbox, "_G.x = 1"));
+}
+
+/// Compiled code that came from elsewhere is text like any other here, and no good one.
+#[test]
+fn bytecode_is_refused() {
+    let bytecode = Compiler::new().compile("return 1").unwrap();
+    let text = String::from_utf8_lossy(&bytecode).into_owned();
+    assert!(Script::compile("x.luau", &text).is_err());
+}
+
+#[test]
+fn installed_functions_are_there_and_read_only() {
+    let clock = Arc::new(Looked(AtomicU64::new(0)));
+    let install = |lua: &Lua, globals: &Table| {
+        let table = lua.create_table()?;
+        table.set("answer", lua.create_function(|_, ()| Ok(42))?)?;
+        globals.set("host", table)
+    };
+    let mut sandbox = Sandbox::new(MEMORY, clock, Box::new(install)).unwrap();
+    assert_eq!(
+        run(&mut sandbox, "return host.answer()"),
+        Ok("42".to_owned())
+    );
+    assert!(run(&mut sandbox, "host.answer = nil").is_err());
+}

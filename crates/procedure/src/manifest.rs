@@ -1,0 +1,464 @@
+//! What a procedure says about itself.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde::Deserialize;
+use stentor_call_protocol::Verdict;
+use stentor_call_protocol::limits::VERSION_BYTES_MAX;
+
+/// The longest file of a procedure.
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What a procedure has to see. Each one includes those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Need {
+    /// The size of the message and the arguments.
+    #[default]
+    Size,
+    /// Sender and recipients.
+    Envelope,
+    /// The message's headers.
+    Headers,
+    /// All of it.
+    Body,
+}
+
+/// What happens to the verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// The caller gets it.
+    #[default]
+    Enforce,
+    /// It is logged and counted, and the caller gets "accept".
+    Observe,
+}
+
+/// What else a script may do. Nothing is granted by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Grant {
+    /// Keep keys with an expiry.
+    Store,
+    /// Write to the server's log.
+    Log,
+}
+
+/// How a procedure is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It is part of the server.
+    Builtin,
+    /// A Luau script; its text.
+    Luau(String),
+    /// A program, started for each call without a shell.
+    Program(Vec<String>),
+    /// A running spamd.
+    Spamd(SpamdOptions),
+}
+
+impl Kind {
+    /// The name that `/status` shows.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Builtin => "builtin",
+            Self::Luau(_) => "luau",
+            Self::Program(_) => "program",
+            Self::Spamd(_) => "spamd",
+        }
+    }
+}
+
+/// What a procedure of kind `spamd` asks, and what it makes of the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpamdOptions {
+    /// `HOST:PORT` or `unix:PATH`.
+    pub server: String,
+    /// From this score on, in tenths of a point, a message is refused; below, spam is marked.
+    pub reject_tenths: Option<i64>,
+    /// The user whose preferences are used.
+    pub user: Option<String>,
+}
+
+/// What a procedure says about itself, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// The operator's name for this version.
+    pub version: String,
+    /// What it has to see.
+    pub needs: Need,
+    /// The longest time for one call.
+    pub deadline: Duration,
+    /// The most memory for one thread's scripts, or for one run of a program, in bytes.
+    pub memory: u64,
+    /// Calls that run at a time.
+    pub concurrency: usize,
+    /// Calls that wait.
+    pub queue: usize,
+    /// The largest message that is looked at, in bytes; larger ones get `on_large`.
+    pub max_body: u64,
+    /// What a message above `max_body` gets.
+    pub on_large: Verdict,
+    /// What a message gets when the call comes to no verdict.
+    pub on_error: Verdict,
+    /// What happens to the verdict.
+    pub mode: Mode,
+    /// What else a script may do.
+    pub grants: BTreeSet<Grant>,
+    /// Anybody who reaches the listener may call it.
+    pub anonymous: bool,
+    /// Anybody at one of these addresses may call it.
+    pub allow_addresses: Vec<IpAddr>,
+    /// Bytes that it may keep in its store.
+    pub store_bytes: u64,
+    /// How it is run.
+    pub kind: Kind,
+}
+
+/// Why a manifest is not taken: a sentence with the key, the value and what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ManifestError(pub String);
+
+/// The keys as they stand in a file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Keys {
+    kind: Option<String>,
+    version: Option<String>,
+    needs: Option<Need>,
+    deadline: Option<String>,
+    memory: Option<String>,
+    concurrency: Option<usize>,
+    queue: Option<usize>,
+    max_body: Option<String>,
+    on_large: Option<String>,
+    on_error: Option<String>,
+    mode: Option<Mode>,
+    grants: BTreeSet<Grant>,
+    anonymous: Option<bool>,
+    allow_addresses: Vec<IpAddr>,
+    store_bytes: Option<String>,
+    command: Option<Vec<String>>,
+    server: Option<String>,
+    reject_score: Option<f64>,
+    user: Option<String>,
+}
+
+impl Manifest {
+    /// The manifest of something that is built in.
+    pub(crate) fn builtin() -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            needs: Need::Size,
+            deadline: Duration::from_secs(1),
+            memory: 0,
+            concurrency: 1,
+            queue: 0,
+            max_body: u64::MAX,
+            on_large: Verdict::Accept,
+            on_error: Verdict::Tempfail,
+            mode: Mode::Enforce,
+            grants: BTreeSet::new(),
+            anonymous: true,
+            allow_addresses: Vec::new(),
+            store_bytes: 0,
+            kind: Kind::Builtin,
+        }
+    }
+
+    /// Reads the manifest of a script, which stands in a comment at its beginning:
+    /// `--[[ procedure`, then TOML, then `]]`. Without one, everything has its default.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn of_script(text: &str) -> Result<Self, ManifestError> {
+        let trimmed = text.trim_start();
+        let keys = match trimmed.strip_prefix("--[[") {
+            Some(comment) if comment.trim_start().starts_with("procedure") => {
+                let inner = comment.trim_start().trim_start_matches("procedure");
+                let Some((toml, _)) = inner.split_once("]]") else {
+                    return Err(ManifestError(
+                        "line 1: the manifest's comment has no end (`]]`)".to_owned(),
+                    ));
+                };
+                let line = 1 + text[..text.len() - trimmed.len()].matches('\n').count();
+                parse(toml, line)?
+            }
+            _ => Keys::default(),
+        };
+        if keys.kind.as_deref().is_some_and(|kind| kind != "luau") {
+            return Err(ManifestError(
+                "a file that ends in .luau is of kind \"luau\"; remove `kind`".to_owned(),
+            ));
+        }
+        keys.check(Kind::Luau(text.to_owned()))
+    }
+
+    /// Reads the manifest of a procedure that is no script: a TOML file.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn of_file(text: &str) -> Result<Self, ManifestError> {
+        let keys = parse(text, 1)?;
+        let missing = |key: &str| {
+            let kind = keys.kind.as_deref().unwrap_or_default();
+            ManifestError(format!("kind \"{kind}\" needs the key `{key}`"))
+        };
+        let kind = match keys.kind.as_deref() {
+            Some("program") => {
+                let command = keys.command.clone().ok_or_else(|| missing("command"))?;
+                match command.first() {
+                    Some(program) if program.starts_with('/') => Kind::Program(command),
+                    _ => {
+                        return Err(ManifestError(
+                            "command: the first word is the program's full path, as in \
+                             [\"/usr/bin/filter\", \"-x\"]; there is no shell"
+                                .to_owned(),
+                        ));
+                    }
+                }
+            }
+            Some("spamd") => Kind::Spamd(SpamdOptions {
+                server: keys.server.clone().ok_or_else(|| missing("server"))?,
+                reject_tenths: keys.reject_score.map(tenths).transpose()?,
+                user: keys.user.clone(),
+            }),
+            other => {
+                return Err(ManifestError(format!(
+                    "kind = \"{}\": it is program or spamd (scripts are files that end in .luau)",
+                    other.unwrap_or_default()
+                )));
+            }
+        };
+        keys.check(kind)
+    }
+}
+
+fn tenths(score: f64) -> Result<i64, ManifestError> {
+    if (-1000.0..=1000.0).contains(&score) {
+        Ok((score * 10.0).round() as i64)
+    } else {
+        Err(ManifestError(format!(
+            "reject_score = {score}: it is -1000 to 1000"
+        )))
+    }
+}
+
+fn parse(text: &str, first_line: usize) -> Result<Keys, ManifestError> {
+    toml::from_str(text).map_err(|error| {
+        let before = error.span().map_or(0, |span| span.start.min(text.len()));
+        let line = first_line
+            + text.as_bytes()[..before]
+                .iter()
+                .filter(|b| **b == b'\n')
+                .count();
+        ManifestError(format!("line {line}: {}", error.message().trim()))
+    })
+}
+
+impl Keys {
+    fn check(self, kind: Kind) -> Result<Manifest, ManifestError> {
+        self.check_fit(&kind)?;
+        // What has to read a message is given all of it.
+        let whole = matches!(kind, Kind::Program(_) | Kind::Spamd(_));
+        let default_need = if whole { Need::Body } else { Need::Size };
+        let version = self.version.unwrap_or_else(|| "0".to_owned());
+        if version.len() > VERSION_BYTES_MAX || version.chars().any(char::is_control) {
+            return Err(ManifestError(format!(
+                "version: at most {VERSION_BYTES_MAX} bytes in one line"
+            )));
+        }
+        Ok(Manifest {
+            version,
+            needs: self.needs.unwrap_or(default_need),
+            deadline: duration("deadline", self.deadline.as_deref().unwrap_or("2s"))?,
+            memory: size("memory", self.memory.as_deref(), "16MiB", 1 << 20, 1 << 32)?,
+            concurrency: bounded("concurrency", self.concurrency.unwrap_or(4), 1, 64)?,
+            queue: bounded("queue", self.queue.unwrap_or(100), 0, 10_000)?,
+            max_body: size("max_body", self.max_body.as_deref(), "10MiB", 0, 1 << 30)?,
+            on_large: verdict("on_large", self.on_large.as_deref().unwrap_or("accept"))?,
+            on_error: verdict("on_error", self.on_error.as_deref().unwrap_or("tempfail"))?,
+            mode: self.mode.unwrap_or_default(),
+            grants: self.grants,
+            anonymous: self.anonymous.unwrap_or(false),
+            allow_addresses: self.allow_addresses,
+            store_bytes: size(
+                "store_bytes",
+                self.store_bytes.as_deref(),
+                "1MiB",
+                0,
+                1 << 32,
+            )?,
+            kind,
+        })
+    }
+
+    /// Keys that mean nothing for a kind are mistakes.
+    fn check_fit(&self, kind: &Kind) -> Result<(), ManifestError> {
+        let is = kind.name();
+        for (key, given, wanted) in [
+            ("command", self.command.is_some(), "program"),
+            ("server", self.server.is_some(), "spamd"),
+            ("reject_score", self.reject_score.is_some(), "spamd"),
+            ("user", self.user.is_some(), "spamd"),
+            ("grants", !self.grants.is_empty(), "luau"),
+            ("store_bytes", self.store_bytes.is_some(), "luau"),
+        ] {
+            if given && wanted != is {
+                return Err(ManifestError(format!(
+                    "`{key}` is for kind \"{wanted}\", and this is \"{is}\"; remove it"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn bounded(key: &str, value: usize, min: usize, max: usize) -> Result<usize, ManifestError> {
+    if (min..=max).contains(&value) {
+        Ok(value)
+    } else {
+        Err(ManifestError(format!(
+            "{key} = {value}: it is {min} to {max}"
+        )))
+    }
+}
+
+/// `accept`, `tempfail` or `reject`.
+fn verdict(key: &str, name: &str) -> Result<Verdict, ManifestError> {
+    match Verdict::from_name(name) {
+        Some(verdict @ (Verdict::Accept | Verdict::Tempfail | Verdict::Reject)) => Ok(verdict),
+        _ => Err(ManifestError(format!(
+            "{key} = \"{name}\": it is accept, tempfail or reject"
+        ))),
+    }
+}
+
+/// `500ms`, `2s`; 10 ms to 5 minutes.
+fn duration(key: &str, text: &str) -> Result<Duration, ManifestError> {
+    let (number, unit) = split_unit(text);
+    let milliseconds = match unit {
+        "ms" => number,
+        "s" => number.and_then(|number| number.checked_mul(1000)),
+        _ => None,
+    };
+    match milliseconds {
+        Some(milliseconds @ 10..=300_000) => Ok(Duration::from_millis(milliseconds)),
+        _ => Err(ManifestError(format!(
+            "{key} = \"{text}\": it is 10ms to 300s, as in \"500ms\""
+        ))),
+    }
+}
+
+/// `10MiB`, `64KiB`, `100B`.
+fn size(
+    key: &str,
+    text: Option<&str>,
+    default: &str,
+    min: u64,
+    max: u64,
+) -> Result<u64, ManifestError> {
+    let text = text.unwrap_or(default);
+    let (number, unit) = split_unit(text);
+    let factor = match unit {
+        "B" => Some(1),
+        "KiB" => Some(1 << 10),
+        "MiB" => Some(1 << 20),
+        "GiB" => Some(1 << 30),
+        _ => None,
+    };
+    let bytes = number
+        .zip(factor)
+        .and_then(|(number, factor)| number.checked_mul(factor));
+    match bytes {
+        Some(bytes) if (min..=max).contains(&bytes) => Ok(bytes),
+        _ => Err(ManifestError(format!(
+            "{key} = \"{text}\": it is {min}B to {}MiB, as in \"10MiB\"",
+            max >> 20
+        ))),
+    }
+}
+
+fn split_unit(text: &str) -> (Option<u64>, &str) {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    (number.parse().ok(), unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_without_a_manifest_has_defaults() {
+        let manifest = Manifest::of_script("return function() end").unwrap();
+        assert_eq!(manifest.needs, Need::Size);
+        assert_eq!(manifest.deadline, Duration::from_secs(2));
+        assert_eq!(manifest.on_error, Verdict::Tempfail);
+        assert!(!manifest.anonymous && manifest.grants.is_empty());
+    }
+
+    #[test]
+    fn the_manifest_stands_in_a_comment() {
+        let text = "\n--[[ procedure\nversion = \"1.2\"\nneeds = \"body\"\nmemory = \"2MiB\"\n\
+                    grants = [\"store\", \"log\"]\nmode = \"observe\"\n]]\nreturn 1";
+        let manifest = Manifest::of_script(text).unwrap();
+        assert_eq!(manifest.version, "1.2");
+        assert_eq!((manifest.needs, manifest.mode), (Need::Body, Mode::Observe));
+        assert_eq!(manifest.memory, 2 << 20);
+        assert_eq!(manifest.grants, BTreeSet::from([Grant::Store, Grant::Log]));
+    }
+
+    #[test]
+    fn mistakes_name_the_line_the_key_and_what_is_allowed() {
+        let script = |inner: &str| Manifest::of_script(&format!("--[[ procedure\n{inner}\n]]"));
+        for (result, words) in [
+            (script("needs = \"all\""), &["line 2", "all"] as &[&str]),
+            (script("version = \"1\"\nspeed = 3"), &["line 3", "speed"]),
+            (
+                script("deadline = \"5m\""),
+                &["deadline", "5m", "10ms to 300s"],
+            ),
+            (script("deadline = \"9ms\""), &["deadline", "10ms to 300s"]),
+            (script("memory = \"1KiB\""), &["memory", "1KiB"]),
+            (script("memory = \"99999999999999999999GiB\""), &["memory"]),
+            (script("concurrency = 0"), &["concurrency = 0", "1 to 64"]),
+            (script("queue = 10001"), &["queue", "0 to 10000"]),
+            (script("on_error = \"discard\""), &["on_error", "tempfail"]),
+            (script("grants = [\"files\"]"), &["line 2", "files"]),
+            (script("server = \"x\""), &["server", "spamd", "remove"]),
+            (script("kind = \"program\""), &["kind"]),
+            (script("allow_addresses = [\"x\"]"), &["line 2"]),
+            (Manifest::of_script("--[[ procedure\n"), &["line 1", "]]"]),
+            (
+                Manifest::of_file("kind = \"program\""),
+                &["program", "command"],
+            ),
+            (
+                Manifest::of_file("kind = \"program\"\ncommand = [\"sh\"]"),
+                &["full path"],
+            ),
+            (
+                Manifest::of_file("kind = \"program\"\ncommand = []"),
+                &["full path"],
+            ),
+            (Manifest::of_file("kind = \"spamd\""), &["spamd", "server"]),
+            (Manifest::of_file("kind = \"wasm\""), &["wasm", "spamd"]),
+            (Manifest::of_file("needs = \"body\""), &["kind"]),
+            (
+                Manifest::of_file("kind = \"spamd\"\nserver = \"a\"\nreject_score = 1e9"),
+                &["reject_score"],
+            ),
+        ] {
+            let error = result.expect_err("a mistake").to_string();
+            for word in words {
+                assert!(error.contains(word), "{word:?} is not in {error:?}");
+            }
+        }
+    }
+}

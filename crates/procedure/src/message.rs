@@ -1,0 +1,297 @@
+//! The message that a call is about.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use stentor_call_protocol::Format;
+use stentor_call_protocol::limits::HEAD_BYTES_MAX;
+
+use crate::call::Envelope;
+
+/// The line of an XMail spool file after which the message begins.
+const XMAIL_MARKER: &[u8] = b"<<MAIL-DATA>>";
+/// Recipients that are taken from a spool file.
+const RECIPIENTS_MAX: usize = 10_000;
+
+/// Where the bytes are.
+#[derive(Debug)]
+pub enum Content {
+    /// There is no message.
+    None,
+    /// A file. It is read by position, since its own position may be shared with the caller, and
+    /// never mapped, since the caller may make it shorter.
+    File(File),
+    /// Bytes: all of it, or its beginning.
+    Bytes(Vec<u8>),
+}
+
+/// Why a spool file is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpoolError {
+    /// The line before the message is missing, or too far from the beginning.
+    #[error("this is no XMail spool file: <<MAIL-DATA>> is not in its first 64 KiB")]
+    NoMarker,
+}
+
+/// The message that a call is about: a file of some size, in which the message begins somewhere.
+#[derive(Debug)]
+pub struct Message {
+    content: Content,
+    /// The size of the file.
+    file_size: u64,
+    /// Where the message begins in the file.
+    start: u64,
+}
+
+impl Message {
+    /// No message.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self {
+            content: Content::None,
+            file_size: 0,
+            start: 0,
+        }
+    }
+
+    /// A file that is laid out as `format` says; for a spool file also its envelope.
+    ///
+    /// `size` is what is known of the file's size, since `content` may be only its beginning.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no regular file, or has not that format.
+    pub fn new(content: Content, size: u64, format: Format) -> io::Result<(Self, Envelope)> {
+        let file_size = match &content {
+            Content::None => 0,
+            Content::Bytes(bytes) => size.max(bytes.len() as u64),
+            Content::File(file) => {
+                let metadata = file.metadata()?;
+                if !metadata.is_file() {
+                    return Err(io::Error::other("the message is no regular file"));
+                }
+                metadata.len()
+            }
+        };
+        let mut message = Self {
+            content,
+            file_size,
+            start: 0,
+        };
+        let mut envelope = Envelope::default();
+        if format == Format::XmailSpool && !matches!(message.content, Content::None) {
+            let head = message.read_file(0, HEAD_BYTES_MAX)?;
+            let spool = spool(&head).map_err(io::Error::other)?;
+            (envelope, message.start) = (spool.0, spool.1 as u64);
+        }
+        Ok((message, envelope))
+    }
+
+    /// Whether there is one.
+    #[must_use]
+    pub const fn exists(&self) -> bool {
+        !matches!(self.content, Content::None)
+    }
+
+    /// The size of the message in bytes; of a spool file, without what stands before it.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.file_size - self.start
+    }
+
+    /// Where the message begins in the file that the caller has.
+    #[must_use]
+    pub const fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Whether all of it is here.
+    #[must_use]
+    pub const fn is_whole(&self) -> bool {
+        match &self.content {
+            Content::Bytes(bytes) => bytes.len() as u64 == self.file_size,
+            Content::None | Content::File(_) => true,
+        }
+    }
+
+    /// Puts the whole file in the place of its beginning.
+    pub fn complete(&mut self, content: Content) {
+        self.content = content;
+    }
+
+    /// The message's headers with the empty line that ends them, as far as 64 KiB go.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn headers(&self) -> io::Result<Vec<u8>> {
+        let mut head = self.read_file(self.start, HEAD_BYTES_MAX)?;
+        let mut end = 0;
+        for line in head.split_inclusive(|byte| *byte == b'\n') {
+            end += line.len();
+            if line.trim_ascii_end().is_empty() {
+                break;
+            }
+        }
+        head.truncate(end);
+        Ok(head)
+    }
+
+    /// The whole message.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(&self) -> io::Result<Vec<u8>> {
+        let len = usize::try_from(self.size()).map_err(io::Error::other)?;
+        self.read_file(self.start, len)
+    }
+
+    /// Reads a piece of the file; shorter than asked for only at its end.
+    fn read_file(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        match &self.content {
+            Content::None => Ok(Vec::new()),
+            Content::Bytes(bytes) => {
+                let from = usize::try_from(offset)
+                    .unwrap_or(usize::MAX)
+                    .min(bytes.len());
+                let to = from.saturating_add(len).min(bytes.len());
+                Ok(bytes[from..to].to_vec())
+            }
+            Content::File(file) => {
+                let left = self.file_size.saturating_sub(offset);
+                let len = len.min(usize::try_from(left).unwrap_or(usize::MAX));
+                let mut piece = vec![0; len];
+                let mut filled = 0;
+                while filled < len {
+                    match file.read_at(&mut piece[filled..], offset + filled as u64) {
+                        Ok(0) => break,
+                        Ok(read) => filled += read,
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                piece.truncate(filled);
+                Ok(piece)
+            }
+        }
+    }
+}
+
+/// The envelope of a spool file, and where its message begins.
+fn spool(head: &[u8]) -> Result<(Envelope, usize), SpoolError> {
+    let mut envelope = Envelope::default();
+    let mut at = 0;
+    for (number, line) in head.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        at += line.len();
+        let bytes = line.trim_ascii_end();
+        if bytes == XMAIL_MARKER && line.ends_with(b"\n") {
+            return Ok((envelope, at));
+        }
+        let text = String::from_utf8_lossy(bytes);
+        if number == 0 {
+            // [client]:port;[server]:port;date
+            let address = text.strip_prefix('[').and_then(|text| text.split_once(']'));
+            envelope.client = address.map(|(address, _)| address.to_owned());
+        } else if let Some(address) = path_after(&text, "mail from:") {
+            envelope.from.get_or_insert(address);
+        } else if let Some(address) = path_after(&text, "rcpt to:")
+            && envelope.recipients.len() < RECIPIENTS_MAX
+        {
+            envelope.recipients.push(address);
+        }
+    }
+    Err(SpoolError::NoMarker)
+}
+
+/// The address between angle brackets after an SMTP command in any case; what follows it
+/// (parameters, XMail's own notes) is left out.
+fn path_after(line: &str, command: &str) -> Option<String> {
+    let start = line.get(..command.len())?;
+    if !start.eq_ignore_ascii_case(command) {
+        return None;
+    }
+    let rest = line[command.len()..].trim_start();
+    let address = match rest.strip_prefix('<') {
+        Some(rest) => rest.split_once('>').map_or(rest, |(address, _)| address),
+        None => rest.split_whitespace().next().unwrap_or_default(),
+    };
+    Some(address.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPOOL: &str = "[127.0.0.1]:19526;[127.0.0.1]:2525;Sat, 21 Nov 2026 01:32:07 -0000\r\n\
+        xmailserver.test\r\nS2\r\nmail FROM:<a@ext.test> size=86\r\n\
+        RCPT TO:<x@xmailserver.test> {ra=y@z.test}\r\nrcpt to: <q@w>\r\n<<MAIL-DATA>>\r\n\
+        Subject: hi\r\nTo: x\r\n\r\nbody\r\n";
+
+    fn spooled(content: Content) -> (Message, Envelope) {
+        Message::new(content, 0, Format::XmailSpool).unwrap()
+    }
+
+    #[test]
+    fn a_spool_file_has_an_envelope_and_a_message() {
+        let (message, envelope) = spooled(Content::Bytes(SPOOL.into()));
+        assert_eq!(envelope.from.as_deref(), Some("a@ext.test"));
+        assert_eq!(envelope.recipients, ["x@xmailserver.test", "q@w"]);
+        assert_eq!(envelope.client.as_deref(), Some("127.0.0.1"));
+        assert_eq!(message.headers().unwrap(), b"Subject: hi\r\nTo: x\r\n\r\n");
+        assert_eq!(
+            message.read().unwrap(),
+            b"Subject: hi\r\nTo: x\r\n\r\nbody\r\n"
+        );
+        assert_eq!(message.size(), 28);
+        assert_eq!(message.start(), SPOOL.len() as u64 - 28);
+        assert!(message.is_whole());
+    }
+
+    #[test]
+    fn a_bounce_has_an_empty_sender() {
+        let text = SPOOL.replace("<a@ext.test>", "<>");
+        let (_, envelope) = spooled(Content::Bytes(text.into()));
+        assert_eq!(envelope.from.as_deref(), Some(""));
+    }
+
+    #[test]
+    fn what_is_no_spool_file_is_refused() {
+        for bytes in [&b"Subject: hi\r\n\r\n"[..], b"", b"<<MAIL-DATA>>"] {
+            let content = Content::Bytes(bytes.to_vec());
+            let error = Message::new(content, 0, Format::XmailSpool).unwrap_err();
+            assert!(error.to_string().contains("MAIL-DATA"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_by_position() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m");
+        std::fs::write(&path, SPOOL).unwrap();
+        let mut file = File::open(&path).unwrap();
+        // As after the caller has read it.
+        io::Seek::seek(&mut file, io::SeekFrom::End(0)).unwrap();
+        let (message, _) = spooled(Content::File(file));
+        assert_eq!(message.size(), 28);
+        // One that becomes shorter is read as far as it goes.
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(10)
+            .unwrap();
+        assert_eq!(message.read().unwrap(), b"");
+        let folder = File::open(folder.path()).unwrap();
+        assert!(Message::new(Content::File(folder), 0, Format::Message).is_err());
+    }
+
+    #[test]
+    fn a_beginning_is_not_the_whole() {
+        let content = Content::Bytes(b"a: b\n\nbo".to_vec());
+        let (mut message, _) = Message::new(content, 10, Format::Message).unwrap();
+        assert!(!message.is_whole());
+        assert_eq!(message.size(), 10);
+        message.complete(Content::Bytes(b"a: b\n\nbody".to_vec()));
+        assert!(message.is_whole());
+        assert_eq!(message.read().unwrap(), b"a: b\n\nbody");
+    }
+}

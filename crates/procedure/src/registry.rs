@@ -1,0 +1,527 @@
+//! All procedures: loading, replacing, calling.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use arc_swap::ArcSwap;
+use stentor_call_protocol::limits::PROCEDURE_BYTES_MAX;
+use stentor_call_protocol::{Status, Verdict};
+
+use crate::answer::{Answer, Outcome};
+use crate::builtin::Builtin;
+use crate::call::{Call, Caller, Reply};
+use crate::luau::Script;
+use crate::manifest::{FILE_BYTES_MAX, Grant, Kind, Manifest, Mode, Need};
+use crate::program::ProgramRunner;
+use crate::queue::{Job, MakeRunner, Queue, Runner};
+use crate::script::{Program, ScriptRunner};
+use crate::spamd::SpamdRunner;
+use crate::statistics::{Figures, Statistics};
+use crate::store::Store;
+use crate::watchdog::Watchdog;
+
+/// Procedures of one folder.
+const PROCEDURES_MAX: usize = 256;
+
+/// Where procedures are, and where they keep things.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The folder with one file per procedure; without it there are only those that are built in.
+    pub folder: Option<PathBuf>,
+    /// The file for what scripts keep; without it none can be granted `store`.
+    pub store: Option<PathBuf>,
+}
+
+/// What a look at the folder changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// Procedures whose new version is in use.
+    pub loaded: Vec<String>,
+    /// Procedures whose file is gone.
+    pub removed: Vec<String>,
+    /// Files that were not taken, and why; an older version stays in use.
+    pub refused: Vec<(String, String)>,
+}
+
+/// All procedures.
+pub struct Registry {
+    settings: Settings,
+    table: ArcSwap<BTreeMap<String, Arc<Procedure>>>,
+    watchdog: Watchdog,
+    store: Option<Store>,
+    /// One look at the folder at a time; what was refused stays refused until its file changes.
+    refused: Mutex<BTreeMap<String, (Stamp, String)>>,
+}
+
+/// One version of a procedure.
+struct Procedure {
+    name: String,
+    manifest: Arc<Manifest>,
+    how: How,
+    statistics: Arc<Statistics>,
+    /// None for those that are built in.
+    stamp: Option<Stamp>,
+}
+
+enum How {
+    Builtin(Builtin),
+    Queue(Queue),
+}
+
+/// What tells one version of a file from another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    path: PathBuf,
+    modified: Option<SystemTime>,
+    size: u64,
+    inode: u64,
+}
+
+impl Registry {
+    /// Opens the store and loads what is in the folder.
+    ///
+    /// # Errors
+    /// When the folder or the store cannot be used. A procedure that cannot be loaded is no
+    /// error: it is in the second value.
+    pub fn open(settings: Settings) -> Result<(Self, Loaded), String> {
+        let store = match &settings.store {
+            Some(path) => Some(Store::open(path).map_err(|error| error.to_string())?),
+            None => None,
+        };
+        let builtins = Builtin::ALL.map(|(builtin, name)| {
+            let procedure = Procedure {
+                name: name.to_owned(),
+                manifest: Arc::new(builtin.manifest()),
+                how: How::Builtin(builtin),
+                statistics: Arc::new(Statistics::new()),
+                stamp: None,
+            };
+            (name.to_owned(), Arc::new(procedure))
+        });
+        let watchdog =
+            Watchdog::start().map_err(|error| format!("start the watchdog of calls: {error}"))?;
+        let registry = Self {
+            settings,
+            table: ArcSwap::from_pointee(builtins.into()),
+            watchdog,
+            store,
+            refused: Mutex::default(),
+        };
+        let loaded = registry.refresh()?;
+        Ok((registry, loaded))
+    }
+
+    /// Looks at the folder: loads what is new or has changed, and forgets what is gone. A version
+    /// that cannot be used changes nothing. Calls that run go on with the version they began with.
+    ///
+    /// # Errors
+    /// When the folder cannot be read; nothing changes then.
+    pub fn refresh(&self) -> Result<Loaded, String> {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut result = Loaded::default();
+        let Some(folder) = &self.settings.folder else {
+            return Ok(result);
+        };
+        let found = scan(folder)?;
+        let old = self.table.load_full();
+        let mut table = BTreeMap::clone(&old);
+        table.retain(|name, procedure| {
+            let stays = procedure.stamp.is_none() || found.contains_key(name);
+            if !stays {
+                result.removed.push(name.clone());
+            }
+            stays
+        });
+        refused.retain(|name, _| found.contains_key(name));
+        for (name, file) in found {
+            let now = table.get(&name);
+            let known = now.and_then(|procedure| procedure.stamp.as_ref());
+            let was_refused = refused.get(&name).map(|(stamp, _)| stamp);
+            if let Ok(stamp) = &file
+                && (was_refused == Some(stamp) || was_refused.is_none() && known == Some(stamp))
+            {
+                continue;
+            }
+            let statistics = now.map(|procedure| Arc::clone(&procedure.statistics));
+            let stamp = file.clone().unwrap_or_else(|_| Stamp::none());
+            let made = match now {
+                Some(procedure) if procedure.stamp.is_none() => {
+                    Err("a procedure of this name is built in; choose another name".to_owned())
+                }
+                _ => file.and_then(|stamp| self.make(&name, stamp, statistics)),
+            };
+            match made {
+                Ok(procedure) => {
+                    refused.remove(&name);
+                    result.loaded.push(name.clone());
+                    table.insert(name, Arc::new(procedure));
+                }
+                Err(reason) => {
+                    let before = refused.insert(name.clone(), (stamp, reason.clone()));
+                    if before.is_none_or(|(_, before)| before != reason) {
+                        result.refused.push((name, reason));
+                    }
+                }
+            }
+        }
+        if !result.loaded.is_empty() || !result.removed.is_empty() {
+            self.table.store(Arc::new(table));
+        }
+        Ok(result)
+    }
+
+    /// Loads one file: reads, compiles and tests it.
+    fn make(
+        &self,
+        name: &str,
+        stamp: Stamp,
+        statistics: Option<Arc<Statistics>>,
+    ) -> Result<Procedure, String> {
+        let file = stamp
+            .path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let explain = |reason: &dyn std::fmt::Display| format!("{file}: {reason}");
+        if stamp.size > FILE_BYTES_MAX {
+            return Err(explain(&"the file has more than 1 MiB"));
+        }
+        let text = fs::read_to_string(&stamp.path).map_err(|error| explain(&error))?;
+        let is_script = stamp
+            .path
+            .extension()
+            .is_some_and(|extension| extension == "luau");
+        let manifest = if is_script {
+            Manifest::of_script(&text)
+        } else {
+            Manifest::of_file(&text)
+        };
+        let manifest = Arc::new(manifest.map_err(|error| explain(&error))?);
+        let make = self.runner(name, &file, &manifest)?;
+        let statistics = statistics.unwrap_or_else(|| Arc::new(Statistics::new()));
+        let bounds = (manifest.concurrency, manifest.queue);
+        Ok(Procedure {
+            name: name.to_owned(),
+            how: How::Queue(Queue::new(name, bounds, &statistics, make)),
+            manifest,
+            statistics,
+            stamp: Some(stamp),
+        })
+    }
+
+    /// What makes a runner on each thread. A script is compiled, and tested in a machine of its
+    /// own, before anything is replaced.
+    fn runner(
+        &self,
+        name: &str,
+        file: &str,
+        manifest: &Arc<Manifest>,
+    ) -> Result<Box<MakeRunner>, String> {
+        match manifest.kind.clone() {
+            Kind::Luau(text) => {
+                let wants_store = manifest.grants.contains(&Grant::Store);
+                let shelf = match (&self.store, wants_store) {
+                    (_, false) => None,
+                    (Some(store), true) => Some(store.shelf(name, manifest.store_bytes)),
+                    (None, true) => {
+                        return Err(format!("{file}: this server has no store to grant"));
+                    }
+                };
+                let program = Arc::new(Program {
+                    name: name.to_owned(),
+                    script: Script::compile(file, &text)?,
+                    manifest: Arc::clone(manifest),
+                    time: Arc::clone(self.watchdog.time()),
+                    shelf: shelf.map(Arc::new),
+                });
+                self.test(&program)?;
+                Ok(Box::new(move || {
+                    let runner = ScriptRunner::new(&program)?;
+                    Ok(Box::new(runner) as Box<dyn Runner>)
+                }))
+            }
+            Kind::Program(command) => {
+                let manifest = Arc::clone(manifest);
+                if !Path::new(&command[0]).is_file() {
+                    return Err(format!("{file}: there is no program {}", command[0]));
+                }
+                Ok(Box::new(move || {
+                    Ok(Box::new(ProgramRunner {
+                        command: command.clone(),
+                        manifest: Arc::clone(&manifest),
+                    }))
+                }))
+            }
+            Kind::Spamd(options) => {
+                let manifest = Arc::clone(manifest);
+                Ok(Box::new(move || {
+                    Ok(Box::new(SpamdRunner {
+                        options: options.clone(),
+                        manifest: Arc::clone(&manifest),
+                    }))
+                }))
+            }
+            Kind::Builtin => Err(format!("{file}: what is built in has no file")),
+        }
+    }
+
+    /// Tests a script. The clock of scripts runs only while something is watched.
+    fn test(&self, program: &Arc<Program>) -> Result<(), String> {
+        let reply = Arc::new(Reply::new(|_| {}));
+        let end = Instant::now() + std::time::Duration::from_secs(60);
+        self.watchdog.watch(end, &reply, || {});
+        ScriptRunner::new(program)?.test()
+    }
+
+    /// What a procedure has to see, if there is one of that name.
+    #[must_use]
+    pub fn needs(&self, procedure: &str) -> Option<Need> {
+        let table = self.table.load();
+        table
+            .get(procedure)
+            .map(|procedure| procedure.manifest.needs)
+    }
+
+    /// The largest message that a procedure looks at, in bytes, if there is one of that name.
+    #[must_use]
+    pub fn max_body(&self, procedure: &str) -> Option<u64> {
+        let table = self.table.load();
+        table
+            .get(procedure)
+            .map(|procedure| procedure.manifest.max_body)
+    }
+
+    /// Runs a procedure. `then` gets the answer: exactly once, on any thread, by the deadline of
+    /// the call (a few milliseconds later at most), and must not block.
+    pub fn call(&self, mut call: Call, then: impl FnOnce(Answer) + Send + 'static) {
+        let start = Instant::now();
+        let Some(procedure) = self.table.load().get(&call.procedure).cloned() else {
+            let reason = format!("there is no procedure /{}", call.procedure);
+            then(Answer::failed(Status::NotFound, &reason));
+            return;
+        };
+        let manifest = Arc::clone(&procedure.manifest);
+        let about = About::of(&call, &manifest);
+        let statistics = Arc::clone(&procedure.statistics);
+        let name = procedure.name.clone();
+        let finish = {
+            let manifest = Arc::clone(&manifest);
+            move |mut answer: Answer| {
+                let took = start.elapsed();
+                answer.version.clone_from(&manifest.version);
+                if answer.outcome.is_none() {
+                    answer.advice = Some(manifest.on_error);
+                }
+                statistics.count(&answer, took);
+                about.log(&name, &manifest, &answer, took);
+                if manifest.mode == Mode::Observe {
+                    answer = observed(answer);
+                }
+                then(answer);
+            }
+        };
+        if !is_allowed(&manifest, &call.caller) {
+            let reason = "this caller may not call this procedure";
+            return finish(Answer::failed(Status::NotAllowed, reason));
+        }
+        if call.message.size() > manifest.max_body && manifest.needs >= Need::Headers {
+            let text = format!("not looked at: more than {} bytes", manifest.max_body);
+            return finish(Answer::done(Outcome::of(manifest.on_large, &text)));
+        }
+        match &procedure.how {
+            How::Builtin(builtin) => finish(builtin.run(&call, || self.figures())),
+            How::Queue(queue) => {
+                call.deadline = call.deadline.min(start + manifest.deadline);
+                let (deadline, reply) = (call.deadline, Arc::new(Reply::new(finish)));
+                self.watchdog.watch(deadline, &reply, || {});
+                queue.push(Job { call, reply });
+            }
+        }
+    }
+
+    /// The figures of all procedures, by name.
+    #[must_use]
+    pub fn figures(&self) -> Vec<Figures> {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table.load();
+        let figures = table.iter().map(|(name, procedure)| Figures {
+            procedure: name.clone(),
+            version: procedure.manifest.version.clone(),
+            kind: procedure.manifest.kind.name(),
+            observe: procedure.manifest.mode == Mode::Observe,
+            problem: refused
+                .get(name)
+                .map(|(_, reason)| reason.clone())
+                .unwrap_or_default(),
+            ..procedure.statistics.figures()
+        });
+        figures.collect()
+    }
+}
+
+/// The files of a folder by the names of their procedures; two of one name are an error.
+fn scan(folder: &Path) -> Result<BTreeMap<String, Result<Stamp, String>>, String> {
+    let fail =
+        |error: std::io::Error| format!("the folder of procedures {}: {error}", folder.display());
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).map_err(fail)? {
+        let path = entry.map_err(fail)?.path();
+        let is_kind = |kind: &str| path.extension().is_some_and(|extension| extension == kind);
+        let Some(name) = path.file_stem().and_then(|name| name.to_str()) else {
+            continue;
+        };
+        // Editors leave hidden files.
+        if name.starts_with('.') || !(is_kind("luau") || is_kind("toml")) {
+            continue;
+        }
+        let stamp = if is_name(name) {
+            Stamp::of(&path)
+        } else {
+            let file = path.display();
+            Err(format!(
+                "{file}: a name is 1 to 64 letters, digits, -, _ and ."
+            ))
+        };
+        let two = format!("{name}.luau and {name}.toml are one name; remove one of them");
+        found
+            .entry(name.to_owned())
+            .and_modify(|entry| *entry = Err(two))
+            .or_insert(stamp);
+        if found.len() > PROCEDURES_MAX {
+            return Err(format!(
+                "the folder of procedures {} has more than {PROCEDURES_MAX} of them",
+                folder.display()
+            ));
+        }
+    }
+    Ok(found)
+}
+
+fn is_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    (1..=PROCEDURE_BYTES_MAX).contains(&name.len()) && name.bytes().all(allowed)
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Result<Self, String> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata =
+            fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self {
+            path: path.to_owned(),
+            modified: metadata.modified().ok(),
+            size: metadata.len(),
+            inode: metadata.ino(),
+        })
+    }
+
+    const fn none() -> Self {
+        Self {
+            path: PathBuf::new(),
+            modified: None,
+            size: 0,
+            inode: 0,
+        }
+    }
+}
+
+/// Users may call everything; others what is open to all, or to their address.
+fn is_allowed(manifest: &Manifest, caller: &Caller) -> bool {
+    match caller {
+        Caller::User { .. } => true,
+        Caller::Anonymous(address) => {
+            let is_listed = |address: &str| {
+                let address = address.parse();
+                address.is_ok_and(|address| manifest.allow_addresses.contains(&address))
+            };
+            manifest.anonymous || is_listed(address)
+        }
+    }
+}
+
+/// What a caller gets of a procedure that is only observed.
+fn observed(answer: Answer) -> Answer {
+    let text = match answer.verdict() {
+        Some(verdict) => format!("observed: {}", verdict.name()),
+        None => "observed".to_owned(),
+    };
+    Answer {
+        version: answer.version,
+        ..Answer::done(Outcome::of(Verdict::Accept, &text))
+    }
+}
+
+/// What the log says about a call, kept while it runs.
+struct About {
+    queue_id: String,
+    message_id: String,
+    from: String,
+    rcpt: String,
+    size: u64,
+    caller: String,
+}
+
+impl About {
+    fn of(call: &Call, manifest: &Manifest) -> Self {
+        let envelope = &call.envelope;
+        let message_id = match manifest.needs {
+            Need::Headers | Need::Body => call.message.headers().ok().and_then(|h| message_id(&h)),
+            Need::Size | Need::Envelope => None,
+        };
+        let rcpt = match envelope.recipients.as_slice() {
+            [] => String::new(),
+            [one] => one.clone(),
+            [first, others @ ..] => format!("{first} and {} others", others.len()),
+        };
+        Self {
+            queue_id: envelope.queue_id.clone().unwrap_or_default(),
+            message_id: message_id.unwrap_or_default(),
+            from: envelope.from.clone().unwrap_or_default(),
+            rcpt,
+            size: call.message.size(),
+            caller: match &call.caller {
+                Caller::Anonymous(address) => address.clone(),
+                Caller::User { name, .. } => name.clone(),
+            },
+        }
+    }
+
+    /// One line per verdict.
+    fn log(&self, name: &str, manifest: &Manifest, answer: &Answer, took: std::time::Duration) {
+        tracing::info!(
+            target: "call",
+            procedure = name,
+            version = manifest.version,
+            status = answer.status.name(),
+            verdict = answer.verdict().map_or("none", Verdict::name),
+            observe = manifest.mode == Mode::Observe,
+            queue_id = self.queue_id,
+            message_id = self.message_id,
+            from = self.from,
+            rcpt = self.rcpt,
+            size = self.size,
+            caller = self.caller,
+            ms = took.as_secs_f64() * 1000.0,
+            "{}",
+            answer.text(),
+        );
+    }
+}
+
+/// The value of the Message-ID header.
+fn message_id(headers: &[u8]) -> Option<String> {
+    let name = b"message-id:";
+    let line = headers.split(|byte| *byte == b'\n').find(|line| {
+        line.get(..name.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(name))
+    })?;
+    let value = String::from_utf8_lossy(&line[name.len()..]);
+    Some(crate::answer::line(&value, 250))
+}
+
+#[cfg(test)]
+mod tests;

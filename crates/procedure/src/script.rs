@@ -1,0 +1,252 @@
+//! Procedures in Luau.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mlua::{Error, Function, Lua, Table, Value};
+use stentor_call_protocol::limits::RESULT_BYTES_MAX;
+use stentor_call_protocol::{Status, Verdict};
+
+use crate::answer::{Answer, Outcome};
+use crate::call::Call;
+use crate::luau::{Clock, Sandbox, Script, Trouble};
+use crate::manifest::{Grant, Manifest};
+use crate::queue::Runner;
+use crate::store::Shelf;
+use crate::view::{Changes, View};
+use crate::watchdog::Time;
+
+/// How long a script's own test may take.
+const TEST_TIME: Duration = Duration::from_secs(5);
+/// The longest line that a script writes to the log.
+const LOG_BYTES_MAX: usize = 1000;
+
+impl Clock for Time {
+    fn now_ms(&self) -> u64 {
+        Self::now_ms(self)
+    }
+}
+
+/// What all threads of a script share.
+pub(crate) struct Program {
+    pub(crate) name: String,
+    pub(crate) script: Script,
+    pub(crate) manifest: Arc<Manifest>,
+    pub(crate) time: Arc<Time>,
+    /// With the grant.
+    pub(crate) shelf: Option<Arc<Shelf>>,
+}
+
+/// One thread's sandbox for a script.
+pub(crate) struct ScriptRunner {
+    program: Arc<Program>,
+    sandbox: Sandbox,
+}
+
+impl ScriptRunner {
+    /// # Errors
+    /// When the sandbox does not fit into the manifest's memory.
+    pub(crate) fn new(program: &Arc<Program>) -> Result<Self, String> {
+        let memory = usize::try_from(program.manifest.memory).unwrap_or(usize::MAX);
+        let own = Arc::clone(program);
+        let install = Box::new(move |lua: &Lua, globals: &Table| install(lua, globals, &own));
+        let sandbox = Sandbox::new(memory, Arc::clone(&program.time) as _, install)
+            .map_err(|trouble| trouble.to_string())?;
+        Ok(Self {
+            program: Arc::clone(program),
+            sandbox,
+        })
+    }
+
+    /// Runs the script's text and its own test, as it is done before it replaces another version.
+    ///
+    /// # Errors
+    /// What is wrong, with file and line.
+    pub(crate) fn test(&mut self) -> Result<(), String> {
+        let until = self.program.time.at(Instant::now() + TEST_TIME);
+        let run = |_: &Lua, value: Value| match Entry::of(value)?.test {
+            Some(test) => test.call::<()>(()),
+            None => Ok(()),
+        };
+        self.sandbox
+            .run(&self.program.script, until, run)
+            .map_err(|trouble| trouble.to_string())
+    }
+}
+
+/// What a script returns: its function, or a table with `call` and `test`.
+struct Entry {
+    call: Function,
+    test: Option<Function>,
+}
+
+impl Entry {
+    fn of(value: Value) -> mlua::Result<Self> {
+        match value {
+            Value::Function(call) => Ok(Self { call, test: None }),
+            Value::Table(table) => Ok(Self {
+                call: table.get("call").map_err(|_| wrong_entry())?,
+                test: table.get("test").map_err(|_| wrong_entry())?,
+            }),
+            _ => Err(wrong_entry()),
+        }
+    }
+}
+
+fn wrong_entry() -> Error {
+    Error::runtime("a script ends with `return function(call) … end`, or a table with `call`")
+}
+
+impl Runner for ScriptRunner {
+    fn run(&mut self, call: &Call) -> Answer {
+        let program = &self.program;
+        let own_end = Instant::now() + program.manifest.deadline;
+        let until = program.time.at(own_end.min(call.deadline));
+        let changes = Changes::default();
+        let run = |lua: &Lua, value: Value| {
+            let entry = Entry::of(value)?;
+            let returned: Value = lua.scope(|scope| {
+                let view = View::new(call, &program.manifest, changes.clone());
+                let shown = scope.create_userdata(view)?;
+                entry.call.call(shown)
+            })?;
+            outcome(&returned)
+        };
+        match self.sandbox.run(&program.script, until, run) {
+            Ok(outcome) => finish(outcome, &changes),
+            Err(Trouble::Time) => Answer::failed(Status::TimedOut, "the script ran out of time"),
+            Err(trouble) => Answer::failed(Status::Failed, &trouble.to_string()),
+        }
+    }
+}
+
+/// Puts the changes into the outcome.
+fn finish(mut outcome: Outcome, changes: &Changes) -> Answer {
+    match changes.take() {
+        // A message that does not pass needs no changes.
+        Ok(changes) if outcome.verdict == Verdict::Accept && !changes.is_empty() => {
+            outcome.verdict = Verdict::Modified;
+            outcome.changes = changes;
+            Answer::done(outcome)
+        }
+        Ok(_) => Answer::done(outcome),
+        Err(reason) => Answer::failed(Status::Failed, &reason),
+    }
+}
+
+/// Reads what a script returned: a verdict's name, or a table with `verdict`, `text`, `code`,
+/// `status`, `result`.
+fn outcome(value: &Value) -> mlua::Result<Outcome> {
+    let wrong = |what: &str| {
+        Error::runtime(format!(
+            "the script returned {what}; return accept(), reject(text) and so on"
+        ))
+    };
+    let name = |name: &str| match Verdict::from_name(name) {
+        Some(Verdict::Modified) | None => Err(wrong(&format!("\"{name}\""))),
+        Some(verdict) => Ok(verdict),
+    };
+    match value {
+        Value::String(text) => Ok(Outcome::of(name(&text.to_string_lossy())?, "")),
+        Value::Table(table) => {
+            let verdict: String = table.get("verdict").map_err(|_| wrong("no verdict"))?;
+            let text: Option<String> = table.get("text")?;
+            let mut outcome = Outcome::of(name(&verdict)?, text.as_deref().unwrap_or_default());
+            outcome.reply_code = match table.get::<Option<u16>>("code")? {
+                None => 0,
+                Some(code @ 400..=599) => code,
+                Some(code) => return Err(wrong(&format!("the code {code}, not 400 to 599"))),
+            };
+            if let Some(status) = table.get::<Option<String>>("status")? {
+                outcome.set_enhanced(&status);
+            }
+            if let Some(result) = table.get::<Option<mlua::LuaString>>("result")? {
+                if result.as_bytes().len() > RESULT_BYTES_MAX {
+                    return Err(wrong("a result of more than 1 MiB"));
+                }
+                outcome.result = result.as_bytes().to_vec();
+            }
+            Ok(outcome)
+        }
+        other => Err(wrong(other.type_name())),
+    }
+}
+
+/// What scripts find: the verdicts, and the modules that the manifest grants.
+fn install(lua: &Lua, globals: &Table, program: &Arc<Program>) -> mlua::Result<()> {
+    for verdict in Verdict::ALL {
+        if *verdict == Verdict::Modified {
+            continue;
+        }
+        let make = move |lua: &Lua, (text, more): (Option<String>, Option<Table>)| {
+            let returned = match more {
+                Some(more) => more,
+                None => lua.create_table()?,
+            };
+            returned.set("verdict", verdict.name())?;
+            returned.set("text", text)?;
+            Ok(returned)
+        };
+        globals.set(verdict.name(), lua.create_function(make)?)?;
+    }
+    globals.set(
+        "now",
+        lua.create_function(|_, ()| Ok(crate::store::now_secs()))?,
+    )?;
+    if program.manifest.grants.contains(&Grant::Log) {
+        let name = program.name.clone();
+        let log = move |_: &Lua, text: String| {
+            let text = crate::answer::line(&text, LOG_BYTES_MAX);
+            tracing::info!(procedure = name, "{text}");
+            Ok(())
+        };
+        globals.set("log", lua.create_function(log)?)?;
+    }
+    if let Some(shelf) = &program.shelf {
+        globals.set("store", store(lua, shelf)?)?;
+    }
+    Ok(())
+}
+
+fn store(lua: &Lua, shelf: &Arc<Shelf>) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    let fail = |error: crate::store::StoreError| Error::runtime(format!("store: {error}"));
+    let own = Arc::clone(shelf);
+    let get = move |lua: &Lua, key: mlua::LuaString| match own.get(&key.as_bytes()).map_err(fail)? {
+        Some(value) => lua.create_string(value).map(Some),
+        None => Ok(None),
+    };
+    table.set("get", lua.create_function(get)?)?;
+    let own = Arc::clone(shelf);
+    let set = move |_: &Lua, (key, value, ttl): (mlua::LuaString, mlua::LuaString, Option<u64>)| {
+        own.set(&key.as_bytes(), &value.as_bytes(), ttl)
+            .map_err(fail)
+    };
+    table.set("set", lua.create_function(set)?)?;
+    let own = Arc::clone(shelf);
+    let add = move |_: &Lua, (key, amount, ttl): (mlua::LuaString, i64, Option<u64>)| {
+        own.add(&key.as_bytes(), amount, ttl).map_err(fail)
+    };
+    table.set("add", lua.create_function(add)?)?;
+    let own = Arc::clone(shelf);
+    let delete = move |_: &Lua, key: mlua::LuaString| own.delete(&key.as_bytes()).map_err(fail);
+    table.set("delete", lua.create_function(delete)?)?;
+    Ok(table)
+}
+
+/// A call with nothing in it.
+#[cfg(test)]
+pub(crate) fn empty_call(procedure: &str) -> Call {
+    Call {
+        procedure: procedure.to_owned(),
+        arguments: Vec::new(),
+        envelope: crate::call::Envelope::default(),
+        caller: crate::call::Caller::User {
+            zone: "default".to_owned(),
+            name: "test".to_owned(),
+        },
+        message: crate::message::Message::none(),
+        deadline: Instant::now() + Duration::from_secs(60),
+        can_edit: true,
+    }
+}
