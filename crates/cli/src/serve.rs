@@ -16,10 +16,13 @@ pub(crate) struct Serve {
     /// The folder for everything that the server keeps.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
-    /// Where to listen: mqtt://HOST:PORT, mqtts://, ws://, wss:// or unix:PATH; port 0 picks a
-    /// free one. May be given several times.
+    /// Where to listen: mqtt://HOST:PORT, mqtts://, ws://, wss:// or unix:PATH; for stentor-call
+    /// call+unix:PATH or call://HOST:PORT. Port 0 picks a free one. May be given several times.
     #[arg(long, value_name = "URL")]
     listen: Vec<String>,
+    /// The folder with one file for each procedure.
+    #[arg(long, value_name = "DIR")]
+    procedures: Option<String>,
     /// Threads that carry connections; 0 takes one per processor.
     #[arg(long, value_name = "N")]
     shards: Option<String>,
@@ -65,6 +68,7 @@ impl Serve {
     fn flags(self) -> Vec<(String, String)> {
         let single = [
             ("data_dir", self.data_dir),
+            ("procedures.folder", self.procedures),
             ("shards", self.shards),
             (
                 "allow_anonymous",

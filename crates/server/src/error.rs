@@ -34,6 +34,9 @@ pub enum ServerError {
         /// What the system says.
         error: io::Error,
     },
+    /// Procedures, or who may call them.
+    #[error("procedures: {0}")]
+    Procedures(String),
     /// A Unix socket that another server listens on.
     #[error("{url} is taken: a running program listens there; stop it, or choose another path")]
     SocketTaken {
@@ -127,6 +130,7 @@ impl ServerError {
             Self::Bind { .. }
             | Self::NotASocket { .. }
             | Self::Certificate { .. }
+            | Self::Procedures(_)
             | Self::Users(_)
             | Self::Store(_) => 78,
         }

@@ -14,6 +14,7 @@
 mod accounts;
 mod admission;
 mod backplane;
+mod call;
 mod clock;
 pub mod config;
 mod control;

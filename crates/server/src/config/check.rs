@@ -78,6 +78,10 @@ fn default_listeners() -> Vec<Listener> {
 fn anonymous(config: &mut Config, givens: &mut Givens) {
     let mut exposed = Vec::new();
     for (index, listener) in config.listeners.iter_mut().enumerate() {
+        if listener.url.is_call() {
+            // Each procedure says itself who may call it.
+            continue;
+        }
         let undecided = listener.anonymous.is_none();
         if undecided && config.general.allow_anonymous && !listener.url.is_local() {
             exposed.push((index, listener.url.to_string()));
@@ -144,6 +148,8 @@ fn certificate(config: &mut Config, index: usize, givens: &mut Givens) {
 fn out_of_place(listener: &Listener, index: usize, givens: &mut Givens) {
     let websocket = listener.url.is_websocket();
     let unix = listener.url.unix_path().is_some();
+    let call_unix = unix && listener.url.is_call();
+    let mqtt = !listener.url.is_call();
     let mode_given = givens
         .entries("listener")
         .get(index)
@@ -159,6 +165,24 @@ fn out_of_place(listener: &Listener, index: usize, givens: &mut Givens) {
         ("owner", listener.owner.is_some(), unix, "Unix socket"),
         ("group", listener.group.is_some(), unix, "Unix socket"),
         ("mode", mode_given, unix, "Unix socket"),
+        (
+            "allow_uid",
+            listener.allow_uid.is_some(),
+            call_unix,
+            "call+unix",
+        ),
+        (
+            "allow_gid",
+            listener.allow_gid.is_some(),
+            call_unix,
+            "call+unix",
+        ),
+        (
+            "anonymous",
+            listener.anonymous.is_some() && !mqtt,
+            mqtt,
+            "MQTT",
+        ),
     ];
     for (key, given, fits, place) in keys {
         if given && !fits {
@@ -176,7 +200,7 @@ fn place(url: &ListenUrl) -> Option<String> {
     match url {
         ListenUrl::Net { port: 0, .. } => None,
         ListenUrl::Net { host, port, .. } => Some(format!("{host} port {port}")),
-        ListenUrl::Unix(path) => Some(path.display().to_string()),
+        ListenUrl::Unix(path) | ListenUrl::CallUnix(path) => Some(path.display().to_string()),
     }
 }
 

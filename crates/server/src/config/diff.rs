@@ -97,6 +97,7 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
     old.limits.changes(&new.limits, "", changes);
     policies(&old.policies, &new.policies, changes);
     old.retained.changes(&new.retained, "", changes);
+    old.procedures.changes(&new.procedures, "", changes);
     old.sys.changes(&new.sys, "", changes);
     diff.listeners_added = listeners.added;
     diff.listeners_removed = listeners.removed;
@@ -126,7 +127,11 @@ fn policies(old: &[Policy], new: &[Policy], changes: &mut Vec<Change>) {
 fn entry_change(listener: &Listener) -> Change {
     Change {
         path: format!("listener[{}]", listener.url),
-        reload: Reload::Live,
+        reload: if listener.url.is_call() {
+            Reload::Restart
+        } else {
+            Reload::Live
+        },
     }
 }
 

@@ -227,6 +227,22 @@ section! {
 }
 
 section! {
+    /// Procedures that `stentor-call` asks about messages, on listeners `call+unix:PATH` and
+    /// `call://HOST:PORT`.
+    Procedures = "procedures", repeated: false;
+
+    /// The folder with one file for each procedure; a changed file is taken over by itself. Not
+    /// given, there are only those that are built in.
+    folder: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/procedures"), Restart,
+        flag: "procedures";
+    /// A file with a line `NAME token:HASH` for each user who may call over TCP, where HASH is the
+    /// SHA-256 of the token.
+    tokens: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/call.tokens"), Restart;
+    /// Callers that are connected at a time.
+    connections: u32 = count(1, 100_000), Default("1024"), Restart;
+}
+
+section! {
     /// What the server publishes about itself, below `$SYS/`.
     Sys = "sys", repeated: false;
 
@@ -261,6 +277,13 @@ section! {
     mode: u32 = Kind::Mode, Default("0660"), Live;
     /// Connections at a time on this listener; 0 turns the limit off.
     max_connections: u64 = count(0, 10_000_000), Default("0"), Live;
+    /// The users of this machine who may call procedures on a `call+unix` listener, by name or
+    /// number, separated by commas; `UID=NAME` lets one call as that user. Not given: root and the
+    /// server's own user. Others may call what is open to everybody.
+    allow_uid: Option<String> = Kind::Text, Unset("mail, 1000=filter"), Restart;
+    /// The groups whose members may call procedures on a `call+unix` listener, as in `allow_uid`;
+    /// what counts is the group that the calling program runs with.
+    allow_gid: Option<String> = Kind::Text, Unset("mail"), Restart;
     /// The server that MQTT 5 clients of this listener are told to use instead.
     server_reference: Option<String> = Kind::Text, Unset("other.example:1883"), NewConnections;
 }
@@ -365,6 +388,7 @@ pub const SECTIONS: &[Section] = &[
     Limits::SECTION,
     Policy::SECTION,
     Retained::SECTION,
+    Procedures::SECTION,
     Sys::SECTION,
 ];
 

@@ -35,8 +35,8 @@ use std::path::{Path, PathBuf};
 pub use diff::{Change, Diff, diff};
 pub use generate::{reference, sample};
 pub use keys::{
-    Auth, Format, General, Keeping, Level, Limits, Listener, Log, Overflow, Policy, Retained,
-    SECTIONS, Subscribing, SyncLevel, Sys, Tls, User, find_key, keys,
+    Auth, Format, General, Keeping, Level, Limits, Listener, Log, Overflow, Policy, Procedures,
+    Retained, SECTIONS, Subscribing, SyncLevel, Sys, Tls, User, find_key, keys,
 };
 pub use kind::Kind;
 pub use problem::{ConfigError, Origin, Problem};
@@ -70,6 +70,8 @@ pub struct Config {
     pub policies: Vec<Policy>,
     /// The section `retained`.
     pub retained: Retained,
+    /// The section `procedures`.
+    pub procedures: Procedures,
     /// The section `sys`.
     pub sys: Sys,
     /// The configuration file, if there is one.
@@ -146,6 +148,7 @@ impl Config {
             limits: givens.read_one(&Limits::SECTION, Limits::read),
             policies: givens.read_all(&Policy::SECTION, Policy::read),
             retained: givens.read_one(&Retained::SECTION, Retained::read),
+            procedures: givens.read_one(&Procedures::SECTION, Procedures::read),
             sys: givens.read_one(&Sys::SECTION, Sys::read),
             file: sources.file.clone(),
             warnings,

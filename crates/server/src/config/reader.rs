@@ -70,6 +70,7 @@ fn at_folder(value: Value, key: &Key, origin: &Origin) -> Value {
             Value::Text(folder.join(path).to_string_lossy().into_owned())
         }
         Value::Url(ListenUrl::Unix(path)) => Value::Url(ListenUrl::Unix(folder.join(path))),
+        Value::Url(ListenUrl::CallUnix(path)) => Value::Url(ListenUrl::CallUnix(folder.join(path))),
         value => value,
     }
 }

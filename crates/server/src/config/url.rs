@@ -16,15 +16,18 @@ pub enum Scheme {
     Ws,
     /// MQTT over WebSocket over TLS.
     Wss,
+    /// Calls of procedures over TCP.
+    Call,
 }
 
 impl Scheme {
     /// All of them, with the port that is taken when a URL names none.
-    pub const ALL: [(Self, u16); 4] = [
+    pub const ALL: [(Self, u16); 5] = [
         (Self::Mqtt, 1883),
         (Self::Mqtts, 8883),
         (Self::Ws, 8083),
         (Self::Wss, 8084),
+        (Self::Call, 1889),
     ];
 
     /// The scheme as it stands in a URL.
@@ -35,6 +38,7 @@ impl Scheme {
             Self::Mqtts => "mqtts",
             Self::Ws => "ws",
             Self::Wss => "wss",
+            Self::Call => "call",
         }
     }
 
@@ -65,6 +69,8 @@ pub enum ListenUrl {
     },
     /// `unix:PATH`: MQTT over a Unix socket.
     Unix(PathBuf),
+    /// `call+unix:PATH`: calls of procedures over a Unix socket.
+    CallUnix(PathBuf),
 }
 
 impl Default for ListenUrl {
@@ -83,7 +89,7 @@ impl ListenUrl {
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
-            Self::Unix(_) => true,
+            Self::Unix(_) | Self::CallUnix(_) => true,
             Self::Net { host, .. } => match host.parse::<IpAddr>() {
                 Ok(address) => address.to_canonical().is_loopback(),
                 Err(_) => host.eq_ignore_ascii_case("localhost"),
@@ -97,6 +103,16 @@ impl ListenUrl {
         matches!(self, Self::Net { scheme, .. } if scheme.is_tls())
     }
 
+    /// Procedures are called here; no MQTT is spoken.
+    #[must_use]
+    pub const fn is_call(&self) -> bool {
+        match self {
+            Self::CallUnix(_) => true,
+            Self::Unix(_) => false,
+            Self::Net { scheme, .. } => matches!(scheme, Scheme::Call),
+        }
+    }
+
     /// The listener speaks WebSocket.
     #[must_use]
     pub const fn is_websocket(&self) -> bool {
@@ -107,7 +123,7 @@ impl ListenUrl {
     #[must_use]
     pub fn unix_path(&self) -> Option<&Path> {
         match self {
-            Self::Unix(path) => Some(path),
+            Self::Unix(path) | Self::CallUnix(path) => Some(path),
             Self::Net { .. } => None,
         }
     }
@@ -116,7 +132,7 @@ impl ListenUrl {
     #[must_use]
     pub fn with_port(&self, port: u16) -> Self {
         match self {
-            Self::Unix(_) => self.clone(),
+            Self::Unix(_) | Self::CallUnix(_) => self.clone(),
             Self::Net { scheme, host, .. } => Self::Net {
                 scheme: *scheme,
                 host: host.clone(),
@@ -130,6 +146,7 @@ impl fmt::Display for ListenUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::CallUnix(path) => write!(f, "call+unix:{}", path.display()),
             Self::Net { scheme, host, port } if host.contains(':') => {
                 write!(f, "{}://[{host}]:{port}", scheme.name())
             }
@@ -143,13 +160,19 @@ impl FromStr for ListenUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(path) = text.strip_prefix("unix:") {
+        for (prefix, make) in [
+            ("unix:", Self::Unix as fn(PathBuf) -> Self),
+            ("call+unix:", Self::CallUnix),
+        ] {
+            let Some(path) = text.strip_prefix(prefix) else {
+                continue;
+            };
             // `unix:///run/x` is the same as `unix:/run/x`.
             let path = path.strip_prefix("//").unwrap_or(path);
             if path.is_empty() || path.contains('\0') {
                 return Err("the path of the Unix socket is missing".to_owned());
             }
-            return Ok(Self::Unix(PathBuf::from(path)));
+            return Ok(make(PathBuf::from(path)));
         }
         let Some((name, authority)) = text.split_once("://") else {
             return Err("this is not a URL".to_owned());
@@ -236,6 +259,9 @@ mod tests {
             ("unix:/run/stentor.sock", "unix:/run/stentor.sock", true),
             ("unix:///run/stentor.sock", "unix:/run/stentor.sock", true),
             ("unix:stentor.sock", "unix:stentor.sock", true),
+            ("call+unix:/a/b", "call+unix:/a/b", true),
+            ("call+unix:///a/b", "call+unix:/a/b", true),
+            ("call://0.0.0.0", "call://0.0.0.0:1889", false),
         ] {
             let url: ListenUrl = text.parse().expect(text);
             assert_eq!(url.to_string(), shown);
@@ -267,6 +293,8 @@ mod tests {
             "mqtt://a b:1883",
             "unix:",
             "unix://",
+            "call+unix:",
+            "call+tcp://127.0.0.1:1",
         ] {
             assert!(text.parse::<ListenUrl>().is_err(), "{text}");
         }

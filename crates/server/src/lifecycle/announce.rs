@@ -6,6 +6,7 @@ use tracing::{info, warn};
 
 use super::doors::Doors;
 use super::start::Shards;
+use crate::call::CallServer;
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::fdtable::Table;
@@ -57,6 +58,17 @@ pub(super) fn started(config: &Config, data_dir: &DataDir, doors: &Doors, shards
         );
     }
     print(doors.ports().map(|port| &**port));
+}
+
+/// Says where procedures are called.
+pub(super) fn calls(calls: &CallServer) {
+    let mut out = std::io::stdout().lock();
+    for url in calls.urls() {
+        info!("listening on {url}: procedures are called here");
+        // Nobody may be reading.
+        let _ = writeln!(out, "listening {url}");
+    }
+    let _ = out.flush();
 }
 
 /// One line per listener on standard output: what scripts wait for.

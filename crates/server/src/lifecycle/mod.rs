@@ -25,6 +25,7 @@ use stentor_session::Tick;
 use tracing::{error, info, warn};
 
 use crate::backplane::Backplane;
+use crate::call::CallServer;
 use crate::config::{Config, Sources};
 use crate::control::Control;
 use crate::data_dir::DataDir;
@@ -77,6 +78,7 @@ pub fn run(
         doors,
         shards,
         keeper,
+        calls,
     } = started;
     let (commands, inbox) = channel();
     shards.watch(&commands);
@@ -94,7 +96,11 @@ pub fn run(
         .file
         .as_deref()
         .and_then(|file| watch::start(file, &commands));
+    // After the shards have left the table: none of them gets copies of these sockets.
+    let calls = CallServer::start(&calls, &config.procedures, &data_dir)
+        .inspect_err(|_| doors.remove_files())?;
     announce::started(&config, &data_dir, &doors, &shards);
+    announce::calls(&calls);
     let mut supervisor = Supervisor {
         reloader: Reloader {
             config,
@@ -109,6 +115,7 @@ pub fn run(
         systemd: Systemd::from_environment(),
         control,
         keeper,
+        calls,
     };
     supervisor.systemd.ready();
     let end = supervisor.supervise(&inbox);
@@ -132,6 +139,7 @@ struct Supervisor {
     control: Control,
     /// Of the retained store.
     keeper: Keeper,
+    calls: CallServer,
 }
 
 /// Why the server ends.
@@ -203,6 +211,7 @@ impl Supervisor {
         if !in_time {
             warn!("a shard did not end in time");
         }
+        drop(self.calls);
         self.reloader.doors.remove_files();
         // After the shards, whose last messages it commits.
         self.keeper.end();

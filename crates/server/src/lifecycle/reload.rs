@@ -144,7 +144,9 @@ impl Reloader {
             let place = self.doors.0.iter().position(|door| door.configured == *url);
             prepared.closed.extend(place);
         }
-        for index in &diff.listeners_added {
+        // Those of procedures wait for a restart.
+        let added = diff.listeners_added.iter();
+        for index in added.filter(|index| !new.listeners[**index].url.is_call()) {
             match doors::open(&new.listeners[*index], shards) {
                 Ok(opened) => prepared.opened.push(opened),
                 Err(error) => {

@@ -25,7 +25,7 @@ use crate::accounts;
 use crate::admission::Admission;
 use crate::backplane::{Backplane, Way};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Listener};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::fdtable::{self, Table};
@@ -50,6 +50,8 @@ pub(super) struct Started {
     pub(super) shards: Shards,
     /// Of the retained store.
     pub(super) keeper: Keeper,
+    /// The listeners of procedures, which no shard has.
+    pub(super) calls: Vec<Listener>,
 }
 
 /// The shards' threads.
@@ -113,7 +115,8 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
     let clock = Clock::start();
     let store = retained::open(config, data_dir.path(), clock)?;
     let directory = Arc::new(accounts::open(config, data_dir, true)?);
-    let (doors, opened) = Doors::open(&config.listeners, count)?;
+    let (calls, listeners) = by_use(&config.listeners);
+    let (doors, opened) = Doors::open(&listeners, count)?;
     let kept = Kept {
         clock,
         hasher: TopicHasher::new(random()),
@@ -139,12 +142,19 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
             doors,
             shards,
             keeper,
+            calls,
         }),
         Err(error) => {
             doors.remove_files();
             Err(ServerError::system("starting the shards", error))
         }
     }
+}
+
+/// The listeners for procedures, and those for MQTT.
+fn by_use(listeners: &[Listener]) -> (Vec<Listener>, Vec<Listener>) {
+    let listeners = listeners.iter().cloned();
+    listeners.partition(|listener| listener.url.is_call())
 }
 
 /// How many connections each shard can hold, so that descriptors remain for everything else.

@@ -15,7 +15,7 @@ pub(crate) use unix::{Access, remove as remove_unix};
 
 /// A listener entry with nothing but defaults.
 #[cfg(test)]
-fn configured() -> crate::config::Listener {
+pub(crate) fn configured() -> crate::config::Listener {
     crate::config::Listener {
         url: crate::config::ListenUrl::default(),
         anonymous: None,
@@ -28,5 +28,7 @@ fn configured() -> crate::config::Listener {
         mode: 0o660,
         max_connections: 0,
         server_reference: None,
+        allow_uid: None,
+        allow_gid: None,
     }
 }

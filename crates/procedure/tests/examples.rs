@@ -1,0 +1,238 @@
+//! The procedures that are shipped: each is loaded as it is, and does what it says.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use stentor_procedure::{
+    Answer, Call, Caller, Content, Envelope, Format, Message, Outcome, Registry, Settings, Verdict,
+};
+
+struct Place {
+    registry: Registry,
+    _folder: tempfile::TempDir,
+}
+
+fn shipped() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/procedures")
+}
+
+fn place() -> Place {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let settings = Settings {
+        folder: Some(shipped()),
+        store: Some(folder.path().join("store.redb")),
+    };
+    let (registry, loaded) = Registry::open(settings).expect("the folder can be read");
+    assert_eq!(loaded.refused, [], "every example can be loaded");
+    Place {
+        registry,
+        _folder: folder,
+    }
+}
+
+fn call(procedure: &str, message: &str, arguments: &[(&str, &str)]) -> Call {
+    let arguments: Vec<_> = arguments
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    let content = Content::Bytes(message.as_bytes().to_vec());
+    Call {
+        procedure: procedure.to_owned(),
+        envelope: Envelope::of_arguments(&arguments),
+        arguments,
+        caller: Caller::User {
+            zone: "default".to_owned(),
+            name: "mail".to_owned(),
+        },
+        message: Message::new(content, 0, Format::Message)
+            .expect("a message")
+            .0,
+        deadline: Instant::now() + Duration::from_secs(60),
+        can_edit: true,
+    }
+}
+
+impl Place {
+    fn answer(&self, call: Call) -> Answer {
+        let (send, receive) = channel();
+        self.registry
+            .call(call, move |answer| drop(send.send(answer)));
+        receive.recv().expect("every call is answered")
+    }
+
+    fn outcome(&self, call: Call) -> Outcome {
+        let answer = self.answer(call);
+        let shown = format!("{answer:?}");
+        answer.outcome.expect(&shown)
+    }
+}
+
+/// The message as the outcome would have it.
+fn changed(message: &str, outcome: &Outcome) -> String {
+    let mut new = String::new();
+    let mut at = 0;
+    for change in &outcome.changes {
+        new.push_str(&message[at..change.offset as usize]);
+        new.push_str(std::str::from_utf8(&change.inserted).expect("text"));
+        at = (change.offset + change.deleted) as usize;
+    }
+    new.push_str(&message[at..]);
+    new
+}
+
+const LETTER: &str = "From: a@ext.test\r\nTo: Bob <bob@here.test>\r\nSubject: hi\r\n\
+                      Message-ID: <1@ext.test>\r\n\r\nbody\r\n";
+
+const AWAY: [(&str, &str); 3] = [
+    ("from", "a@ext.test"),
+    ("rcpt", "bob@here.test"),
+    ("text", "I am away."),
+];
+
+#[test]
+fn autoreply_answers_once() {
+    let place = place();
+    let first = place.outcome(call("autoreply", LETTER, &AWAY));
+    assert_eq!(first.verdict, Verdict::Accept);
+    let answer = String::from_utf8(first.result).unwrap();
+    assert!(answer.starts_with("From: <bob@here.test>\nTo: <a@ext.test>\nSubject: Re: hi\n"));
+    assert!(
+        answer.contains("\nAuto-Submitted: auto-replied\n"),
+        "{answer}"
+    );
+    assert!(answer.contains("\nIn-Reply-To: <1@ext.test>\n"), "{answer}");
+    assert!(answer.ends_with("\n\nI am away.\n"), "{answer}");
+    let second = place.outcome(call("autoreply", LETTER, &AWAY));
+    assert_eq!(
+        (second.verdict, second.result.as_slice()),
+        (Verdict::Accept, &b""[..])
+    );
+    // Another user answers for themselves.
+    let letter = LETTER.replace("bob", "eve");
+    let other = [AWAY[0], ("rcpt", "eve@here.test")];
+    assert!(
+        !place
+            .outcome(call("autoreply", &letter, &other))
+            .result
+            .is_empty()
+    );
+}
+
+/// Two of them that write to each other say one thing each, and what machines send gets none.
+#[test]
+fn autoreply_makes_no_loops() {
+    let place = place();
+    let header = |line: &str| format!("{line}\r\n{LETTER}");
+    for letter in [
+        header("Auto-Submitted: auto-replied"),
+        header("Precedence: bulk"),
+        header("List-Id: <l.ext.test>"),
+        header("X-Loop: x"),
+        LETTER.replace("Bob <bob@here.test>", "undisclosed-recipients:;"),
+    ] {
+        let outcome = place.outcome(call("autoreply", &letter, &AWAY));
+        assert_eq!(outcome.result, b"", "{letter}: {}", outcome.text);
+    }
+    for from in [
+        "",
+        "MAILER-DAEMON@x",
+        "noreply@x",
+        "owner-list@x",
+        "bob@here.test",
+    ] {
+        let arguments = [("from", from), AWAY[1]];
+        let outcome = place.outcome(call("autoreply", LETTER, &arguments));
+        assert_eq!(outcome.result, b"", "{from}: {}", outcome.text);
+    }
+    let own = place.outcome(call("autoreply", LETTER, &AWAY)).result;
+    let own = String::from_utf8(own).unwrap();
+    let back = [("from", "bob@here.test"), ("rcpt", "a@ext.test")];
+    assert_eq!(place.outcome(call("autoreply", &own, &back)).result, b"");
+}
+
+#[test]
+fn signature_goes_after_the_plain_text() {
+    let place = place();
+    let text = [("text", "-- \nbye")];
+    let outcome = place.outcome(call("signature", LETTER, &text));
+    assert_eq!(outcome.verdict, Verdict::Modified);
+    let new = changed(LETTER, &outcome);
+    assert_eq!(
+        new,
+        format!("X-Signature-Added: yes\r\n{LETTER}\r\n-- \r\nbye\r\n")
+    );
+    // Once is enough.
+    let again = place.outcome(call("signature", &new, &text));
+    assert_eq!(again.verdict, Verdict::Accept);
+    let parts = "Content-Type: multipart/alternative; boundary=b\r\n\r\n--b\r\n\
+                 Content-Type: text/plain\r\n\r\nhello\r\n--b\r\nContent-Type: text/html\r\n\r\n\
+                 <p>hello\r\n--b--\r\n";
+    let outcome = place.outcome(call("signature", parts, &text));
+    let new = changed(parts, &outcome);
+    assert!(
+        new.contains("hello\r\n-- \r\nbye\r\n\r\n--b\r\nContent-Type: text/html"),
+        "{new}"
+    );
+    for kind in ["multipart/signed; boundary=b", "application/pkcs7-mime"] {
+        let signed = parts.replace("multipart/alternative; boundary=b", kind);
+        let outcome = place.outcome(call("signature", &signed, &text));
+        assert_eq!(outcome.verdict, Verdict::Accept, "{kind}");
+    }
+}
+
+#[test]
+fn attachments_that_run_are_refused() {
+    let place = place();
+    let letter = |name: &str, content: &str| {
+        format!(
+            "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nsee there\r\n--b\r\n\
+             Content-Type: application/octet-stream; name=\"{name}\"\r\n\
+             Content-Transfer-Encoding: base64\r\n\r\n{content}\r\n--b--\r\n"
+        )
+    };
+    for (name, content, verdict) in [
+        ("notes.txt", "aGVsbG8=", Verdict::Accept),
+        ("invoice.pdf.EXE", "aGVsbG8=", Verdict::Reject),
+        ("macro.vbs ", "aGVsbG8=", Verdict::Reject),
+        // A program under another name.
+        ("photo.jpg", "TVqQAAM=", Verdict::Reject),
+    ] {
+        let outcome = place.outcome(call("attachments", &letter(name, content), &[]));
+        assert_eq!(outcome.verdict, verdict, "{name}: {}", outcome.text);
+    }
+    assert_eq!(
+        place.outcome(call("attachments", LETTER, &[])).verdict,
+        Verdict::Accept
+    );
+}
+
+#[test]
+fn greylisting_lets_those_in_who_come_back() {
+    let place = place();
+    let try_from = |client: &str, delay: &str| {
+        let arguments = [
+            ("from", "a@ext.test"),
+            ("rcpt", "bob@here.test"),
+            ("client", client),
+            ("delay", delay),
+        ];
+        place.outcome(call("greylist", "", &arguments))
+    };
+    let first = try_from("192.0.2.1", "3600");
+    assert_eq!((first.verdict, first.reply_code), (Verdict::Tempfail, 450));
+    assert_eq!(try_from("192.0.2.1", "3600").verdict, Verdict::Tempfail);
+    // The time has passed; servers of one network are one sender.
+    assert_eq!(try_from("192.0.2.9", "0").verdict, Verdict::Accept);
+    assert_eq!(try_from("192.0.2.1", "3600").verdict, Verdict::Accept);
+    assert_eq!(try_from("198.51.100.1", "3600").verdict, Verdict::Tempfail);
+    assert_eq!(
+        try_from("2001:db8:1:2::3", "3600").verdict,
+        Verdict::Tempfail
+    );
+    let own = [("from", "x@y"), ("rcpt", "z@y"), ("user", "bob")];
+    assert_eq!(
+        place.outcome(call("greylist", "", &own)).verdict,
+        Verdict::Accept
+    );
+}

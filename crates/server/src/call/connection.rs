@@ -1,0 +1,363 @@
+//! One call on its connection.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use mio::net::{TcpStream, UnixStream};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
+use stentor_call_protocol::limits::{EDITS_MAX, INSERTED_BYTES_MAX};
+use stentor_call_protocol::{
+    Answer as Wire, Arrival, Call as WireCall, Edit, Reception, Status, Transfer, Verdict,
+    Violation, encode_need_body,
+};
+use stentor_procedure::{Answer, Call, Caller, Content, Envelope, Message, Need, Registry};
+
+use crate::fdtable::passing;
+
+/// What is read at once.
+const READ_BYTES: usize = 64 * 1024;
+/// Files up to this size that come over TCP are kept in memory, larger ones in a file.
+const MEMORY_BYTES_MAX: u64 = 1 << 20;
+/// Time from the connection to the complete call.
+const ARRIVAL_TIME: Duration = Duration::from_secs(10);
+/// Time for the caller to take the answer.
+const TAKING_TIME: Duration = Duration::from_secs(10);
+
+/// A caller's socket.
+pub(super) enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.write(bytes),
+            Self::Tcp(stream) => stream.write(bytes),
+        }
+    }
+
+    pub(super) fn source(&mut self) -> &mut dyn mio::event::Source {
+        match self {
+            Self::Unix(stream) => stream,
+            Self::Tcp(stream) => stream,
+        }
+    }
+}
+
+/// Where a call stands.
+enum Phase {
+    /// Not all of it has come.
+    Arriving,
+    /// The rest of the file is on its way.
+    Receiving { call: Box<Call>, body: Body },
+    /// A procedure has it.
+    Running,
+    /// The answer leaves.
+    Answering { bytes: Vec<u8>, sent: usize },
+}
+
+/// A file that arrives in pieces.
+enum Body {
+    Memory(Vec<u8>),
+    File(File),
+}
+
+impl Body {
+    fn new(size: u64, folder: &Path) -> io::Result<Self> {
+        if size <= MEMORY_BYTES_MAX {
+            return Ok(Self::Memory(Vec::new()));
+        }
+        let flags = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
+        let file = nix::fcntl::open(folder, flags, Mode::S_IRUSR | Mode::S_IWUSR)?;
+        Ok(Self::File(File::from(file)))
+    }
+
+    fn add(&mut self, piece: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Memory(bytes) => {
+                bytes.extend_from_slice(piece);
+                Ok(())
+            }
+            Self::File(file) => file.write_all(piece),
+        }
+    }
+}
+
+/// What a connection needs of its surroundings.
+pub(super) struct Around<'a> {
+    pub(super) registry: &'a Registry,
+    /// Who shows this token; `None` if nobody has it.
+    pub(super) caller: &'a dyn Fn(&[u8]) -> Option<Caller>,
+    /// Where large files are kept while they are needed.
+    pub(super) folder: &'a Path,
+}
+
+/// What is to be done with a connection.
+pub(super) enum Next {
+    /// Nothing, until more happens.
+    Wait,
+    /// Hand this to the procedures; [`Connection::answer`] is to get what they say.
+    Run(Box<Call>),
+    /// It is over.
+    Close,
+}
+
+/// One connection, which is one call.
+pub(super) struct Connection {
+    pub(super) stream: Stream,
+    phase: Phase,
+    reception: Reception,
+    input: Vec<u8>,
+    file: Option<OwnedFd>,
+    can_edit: bool,
+    /// When it is closed if nothing happens.
+    pub(super) until: Instant,
+}
+
+impl Connection {
+    pub(super) fn new(stream: Stream) -> Self {
+        Self {
+            stream,
+            phase: Phase::Arriving,
+            reception: Reception::new(),
+            input: Vec::new(),
+            file: None,
+            can_edit: false,
+            until: Instant::now() + ARRIVAL_TIME,
+        }
+    }
+
+    /// Takes what has come.
+    pub(super) fn readable(&mut self, around: &Around<'_>) -> Next {
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            let read = match self.read(&mut buffer) {
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::Wait,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return Next::Close,
+            };
+            if read == 0 || matches!(self.phase, Phase::Running | Phase::Answering { .. }) {
+                // The caller gave up, or says more than there is to say.
+                return Next::Close;
+            }
+            self.input.extend_from_slice(&buffer[..read]);
+            match self.take(around) {
+                Ok(Next::Wait) => {}
+                Ok(next) => return next,
+                Err(reason) => return self.refuse(&reason),
+            }
+        }
+    }
+
+    /// Reads, and keeps the first descriptor that comes along.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => {
+                let mut descriptors = Vec::new();
+                let read = passing::receive(stream.as_fd(), buffer, &mut descriptors);
+                if self.file.is_none() {
+                    // The others close here.
+                    self.file = descriptors.into_iter().next();
+                }
+                read.map_err(|errno: Errno| errno.into())
+            }
+        }
+    }
+
+    /// Takes whole frames off the input.
+    fn take(&mut self, around: &Around<'_>) -> Result<Next, String> {
+        let input = std::mem::take(&mut self.input);
+        let mut taken = 0;
+        let mut next = Next::Wait;
+        let show = |violation: Violation| violation.to_string();
+        while let Some((arrival, len)) = self.reception.receive(&input[taken..]).map_err(show)? {
+            taken += len;
+            next = match arrival {
+                Arrival::Call(call) => self.called(&call, around)?,
+                Arrival::Data(piece) => self.received(piece)?,
+                Arrival::Complete => self.complete()?,
+            };
+            if !matches!(next, Next::Wait) {
+                break;
+            }
+        }
+        self.input = input[taken..].to_vec();
+        Ok(next)
+    }
+
+    fn called(&mut self, wire: &WireCall<'_>, around: &Around<'_>) -> Result<Next, String> {
+        let Some(caller) = (around.caller)(wire.token) else {
+            let answer = Answer::failed(Status::NotAllowed, "nobody has this token");
+            return Ok(self.answer(&answer));
+        };
+        self.can_edit = wire.can_edit;
+        let content = match wire.transfer {
+            Transfer::None => Content::None,
+            Transfer::OnDemand => Content::Bytes(wire.head.to_vec()),
+            Transfer::Descriptor => match self.file.take() {
+                Some(file) => Content::File(File::from(file)),
+                None => return Err("no file came with the call".to_owned()),
+            },
+        };
+        let (message, spooled) =
+            Message::new(content, wire.size, wire.format).map_err(|error| error.to_string())?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let arguments: Vec<_> = wire
+            .arguments
+            .iter()
+            .map(|argument| (argument.name.to_owned(), text(argument.value)))
+            .collect();
+        let mut envelope = Envelope::of_arguments(&arguments);
+        envelope.complete(spooled);
+        let wait = Duration::from_millis(wire.deadline_ms.into());
+        // The answer has to be there before the caller stops waiting.
+        let margin = (wait / 10).min(Duration::from_millis(100));
+        let call = Box::new(Call {
+            procedure: wire.procedure.to_owned(),
+            arguments,
+            envelope,
+            caller,
+            deadline: Instant::now() + (wait - margin),
+            can_edit: wire.can_edit,
+            message,
+        });
+        self.until = call.deadline + TAKING_TIME;
+        let needs_body = around.registry.needs(&call.procedure) == Some(Need::Body);
+        let max = around.registry.max_body(&call.procedure).unwrap_or(0);
+        if !needs_body || call.message.is_whole() || call.message.size() > max {
+            self.phase = Phase::Running;
+            return Ok(Next::Run(call));
+        }
+        self.reception.ask();
+        let mut body = Body::new(wire.size, around.folder).map_err(|error| error.to_string())?;
+        body.add(wire.head).map_err(|error| error.to_string())?;
+        self.phase = Phase::Receiving { call, body };
+        let mut bytes = Vec::new();
+        encode_need_body(&mut bytes);
+        // Five bytes on a connection that has sent nothing yet always fit.
+        match self.stream.write(&bytes) {
+            Ok(sent) if sent == bytes.len() => Ok(Next::Wait),
+            _ => Ok(Next::Close),
+        }
+    }
+
+    fn received(&mut self, piece: &[u8]) -> Result<Next, String> {
+        if let Phase::Receiving { body, .. } = &mut self.phase {
+            body.add(piece).map_err(|error| error.to_string())?;
+        }
+        Ok(Next::Wait)
+    }
+
+    fn complete(&mut self) -> Result<Next, String> {
+        match std::mem::replace(&mut self.phase, Phase::Running) {
+            Phase::Receiving { mut call, body } => {
+                call.message.complete(match body {
+                    Body::Memory(bytes) => Content::Bytes(bytes),
+                    Body::File(file) => Content::File(file),
+                });
+                Ok(Next::Run(call))
+            }
+            _ => Err("the file ended before it began".to_owned()),
+        }
+    }
+
+    fn refuse(&mut self, reason: &str) -> Next {
+        self.answer(&Answer::failed(Status::BadCall, reason))
+    }
+
+    /// Sends the answer, as much as the socket takes.
+    pub(super) fn answer(&mut self, answer: &Answer) -> Next {
+        let bytes = encoded(answer, self.can_edit);
+        self.until = Instant::now() + TAKING_TIME;
+        self.phase = Phase::Answering { bytes, sent: 0 };
+        self.writable()
+    }
+
+    /// Sends more of the answer.
+    pub(super) fn writable(&mut self) -> Next {
+        let Phase::Answering { bytes, sent } = &mut self.phase else {
+            return Next::Wait;
+        };
+        while *sent < bytes.len() {
+            match self.stream.write(&bytes[*sent..]) {
+                Ok(0) => return Next::Close,
+                Ok(more) => *sent += more,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::Wait,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Next::Close,
+            }
+        }
+        Next::Close
+    }
+}
+
+/// The frames of an answer. One that the protocol cannot carry becomes a failure.
+fn encoded(answer: &Answer, can_edit: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let result = frames(answer, can_edit, &mut bytes);
+    if let Err(violation) = result {
+        bytes.clear();
+        let text = format!("the procedure's answer cannot be sent: {violation}");
+        let failed = Wire {
+            verdict: answer.advice,
+            ..Wire::of(Status::Failed, &text)
+        };
+        // A short text without control characters can be.
+        let _ = failed.encode(&mut bytes);
+    }
+    bytes
+}
+
+fn frames(answer: &Answer, can_edit: bool, bytes: &mut Vec<u8>) -> Result<(), Violation> {
+    let mut wire = Wire {
+        verdict: answer.verdict(),
+        version: &answer.version,
+        ..Wire::of(answer.status, answer.text())
+    };
+    if let Some(outcome) = &answer.outcome {
+        wire.reply_code = outcome.reply_code;
+        wire.enhanced = &outcome.enhanced;
+        wire.result = &outcome.result;
+        if outcome.verdict == Verdict::Modified {
+            if !can_edit || outcome.changes.is_empty() {
+                wire.verdict = Some(Verdict::Accept);
+            } else {
+                wire.edits = edits(outcome, bytes)?;
+            }
+        }
+    }
+    wire.encode(bytes)
+}
+
+/// Appends an outcome's changes as frames; returns how many.
+fn edits(outcome: &stentor_procedure::Outcome, bytes: &mut Vec<u8>) -> Result<u32, Violation> {
+    let mut count = 0;
+    for change in &outcome.changes {
+        let mut pieces = change.inserted.chunks(INSERTED_BYTES_MAX);
+        let first = pieces.next().unwrap_or_default();
+        // The deletion goes with the last piece: all of them insert at its beginning.
+        let pieces: Vec<&[u8]> = std::iter::once(first).chain(pieces).collect();
+        for (index, piece) in pieces.iter().enumerate() {
+            let is_last = index + 1 == pieces.len();
+            let edit = Edit {
+                offset: change.offset,
+                deleted: if is_last { change.deleted } else { 0 },
+                inserted: piece,
+            };
+            edit.encode(bytes)?;
+            count += 1;
+        }
+    }
+    if count as usize > EDITS_MAX {
+        return Err(Violation::TooLong("list of edits"));
+    }
+    Ok(count)
+}

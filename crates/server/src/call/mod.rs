@@ -1,0 +1,144 @@
+//! Calls of procedures: listeners, connections, and who calls.
+//!
+//! None of this runs on a shard. One thread owns the listeners and their connections; what is
+//! built in runs there, everything else on the threads of its procedure. All of them share the
+//! main thread's table of descriptors, which is what makes a received file usable: a descriptor is
+//! valid only in the table that received it.
+
+mod connection;
+mod identity;
+mod serve;
+
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use stentor_procedure::{Loaded, Registry, Settings};
+use tracing::{info, warn};
+
+use crate::config::{ListenUrl, Listener, Procedures};
+use crate::data_dir::DataDir;
+use crate::error::ServerError;
+use crate::listener::{Bound, bind, remove_unix};
+use identity::{Identities, Tokens};
+use serve::{Entrance, Stopper};
+
+/// How often the folder of procedures is looked at: a handful of `stat`s.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The procedures of a server and the listeners where they are called. Dropping it ends them.
+pub(crate) struct CallServer {
+    urls: Vec<ListenUrl>,
+    stopper: Option<Stopper>,
+    looking: Option<(Sender<()>, JoinHandle<()>)>,
+    serving: Option<JoinHandle<()>>,
+}
+
+impl CallServer {
+    /// Loads the procedures and opens the listeners; without a listener and a folder, nothing.
+    ///
+    /// # Errors
+    /// When a listener, the folder, or a file that says who may call cannot be used. A procedure
+    /// that cannot be loaded is a warning.
+    pub(crate) fn start(
+        listeners: &[Listener],
+        config: &Procedures,
+        data_dir: &DataDir,
+    ) -> Result<Self, ServerError> {
+        let mut server = Self {
+            urls: Vec::new(),
+            stopper: None,
+            looking: None,
+            serving: None,
+        };
+        if listeners.is_empty() && config.folder.is_none() {
+            return Ok(server);
+        }
+        let tokens = Tokens::read(config.tokens.as_deref()).map_err(ServerError::Procedures)?;
+        let settings = Settings {
+            folder: config.folder.clone(),
+            store: Some(data_dir.path().join("procedures.redb")),
+        };
+        let (registry, loaded) = Registry::open(settings).map_err(ServerError::Procedures)?;
+        report(&loaded);
+        let registry = Arc::new(registry);
+        let mut entrances = Vec::new();
+        for listener in listeners {
+            let identities = Identities::of(listener).map_err(ServerError::Procedures)?;
+            let identities = Arc::new(identities);
+            for Bound { url, sockets } in bind(listener, 1)? {
+                server.urls.push(url.clone());
+                for socket in sockets {
+                    let identities = Arc::clone(&identities);
+                    entrances.push(Entrance::new(&url, socket, identities));
+                }
+            }
+        }
+        let system = |error| ServerError::system("starting the threads of procedures", error);
+        let folder = data_dir.path().to_owned();
+        let connections_max = config.connections as usize;
+        let (stopper, serve) =
+            serve::prepare(entrances, tokens, &registry, folder, connections_max)
+                .map_err(system)?;
+        server.stopper = Some(stopper);
+        server.serving = Some(spawn("call", serve).map_err(system)?);
+        if config.folder.is_some() {
+            let (stop, stopped) = channel();
+            let look = move || {
+                while stopped.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                    match registry.refresh() {
+                        Ok(loaded) => report(&loaded),
+                        Err(reason) => warn!("{reason}"),
+                    }
+                }
+            };
+            server.looking = Some((stop, spawn("proc-look", look).map_err(system)?));
+        }
+        Ok(server)
+    }
+
+    /// Where procedures are called, with the real ports.
+    pub(crate) fn urls(&self) -> impl Iterator<Item = &ListenUrl> {
+        self.urls.iter()
+    }
+}
+
+impl Drop for CallServer {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.looking.take() {
+            drop(stop);
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+        if let Some(stopper) = self.stopper.take() {
+            stopper.stop();
+        }
+        if let Some(thread) = self.serving.take() {
+            let _ = thread.join();
+        }
+        self.urls
+            .iter()
+            .filter_map(ListenUrl::unix_path)
+            .for_each(remove_unix);
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.into()).spawn(run)
+}
+
+/// Says in the log what a look at the folder changed.
+fn report(loaded: &Loaded) {
+    for name in &loaded.loaded {
+        info!("procedure /{name} loaded");
+    }
+    for name in &loaded.removed {
+        info!("procedure /{name} removed");
+    }
+    for (name, reason) in &loaded.refused {
+        warn!(
+            "procedure /{name} not loaded, an older version stays in use if there is one: {reason}"
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! What goes wrong: with scripts, with versions, with the server, with too many at once.
+
+use std::fs;
+use std::process::Stdio;
+
+use nix::sys::signal::Signal;
+use stentor_tests::process;
+
+use crate::{Calls, client, code, word};
+
+const HOSTILE: &str = "--[[ procedure\nanonymous = true\ndeadline = \"200ms\"\nmemory = \"2MiB\"
+    concurrency = 2\n]]
+    return function(call)
+        if call.args.way == 'loop' then while true do end end
+        if call.args.way == 'bomb' then local s = 'x' while true do s = s .. s end end
+        if call.args.way == 'error' then error('oops') end
+        return accept('fine')
+    end";
+
+#[test]
+fn a_script_ends_its_own_call_only() {
+    let calls = Calls::start(&[("hostile.luau", HOSTILE)]);
+    for (way, reason) in [
+        ("loop", "timed-out: "),
+        ("bomb", "failed: the script ran out of memory"),
+        ("error", "failed: hostile.luau:6: oops"),
+    ] {
+        for run in [Calls::by_unix, Calls::by_tcp] {
+            let words = [
+                "--profile",
+                "sysexits",
+                "--deadline",
+                "60s",
+                "/hostile",
+                "-way",
+                way,
+            ];
+            let finished = run(&calls, &words);
+            assert_eq!(code(&finished), Some(75), "{finished}");
+            assert!(finished.stderr.contains(reason), "{finished}");
+        }
+    }
+    assert_eq!(calls.by_unix(&["/hostile"]).success(), "fine\n");
+}
+
+/// A bad version changes nothing and says why; a good one is taken over without being told.
+#[test]
+fn a_changed_file_is_taken_over() {
+    let calls = Calls::start(&[("p.luau", "return function() return accept('one') end")]);
+    assert_eq!(calls.by_unix(&["/p"]).success(), "one\n");
+    let from = calls.server.log().len();
+    fs::write(calls.procedure("p.luau"), "return function( return 1 end").unwrap();
+    calls.server.wait_log(from, "p.luau:1:");
+    assert_eq!(calls.by_unix(&["/p"]).success(), "one\n");
+    fs::write(
+        calls.procedure("p.luau"),
+        "return function() return accept('two') end",
+    )
+    .unwrap();
+    calls.server.wait_log(from, "procedure /p loaded");
+    assert_eq!(calls.by_unix(&["/p"]).success(), "two\n");
+    fs::remove_file(calls.procedure("p.luau")).unwrap();
+    calls.server.wait_log(from, "procedure /p removed");
+    let gone = calls.by_unix(&["--profile", "sysexits", "/p"]);
+    assert!(gone.stderr.contains("not-found"), "{gone}");
+}
+
+/// A server that is killed while it works on a call: the mail is deferred, not lost.
+#[test]
+fn a_killed_server_means_later() {
+    let slow = "--[[ procedure\nanonymous = true\ndeadline = \"60s\"\ngrants = [\"log\"]\n]]
+        return function() log('it runs') while true do end end";
+    let mut calls = Calls::start(&[("slow.luau", slow)]);
+    let socket = calls.server.folder().join("call.sock");
+    let file = calls.file("m", b"T: u\n\n");
+    let child = client()
+        .arg("-s")
+        .arg(socket)
+        .args([
+            "--profile",
+            "sysexits",
+            "--deadline",
+            "60s",
+            "--file",
+            word(&file),
+            "/slow",
+        ])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    calls.server.wait_log(0, "it runs");
+    calls.server.signal(Signal::SIGKILL);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(75));
+    // It ended as the test wanted.
+    calls.server.ended();
+}
+
+#[test]
+fn a_program_is_called_by_many_at_once() {
+    let program = "kind = \"program\"\ncommand = [\"/bin/sh\", \"-c\", \"echo $STENTOR_SIZE\"]\n\
+                   anonymous = true\ndeadline = \"60s\"\nmemory = \"512MiB\"\nqueue = 1000";
+    let calls = Calls::start(&[("program.toml", program), ("hostile.luau", HOSTILE)]);
+    let file = calls.file("m", b"T: u\n\n");
+    let before = open_files(calls.server.pid());
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    let words = ["--deadline", "60s", "--file", word(&file), "/program"];
+                    assert_eq!(calls.by_unix(&words).success(), "6\n");
+                    assert_eq!(calls.by_tcp(&words).success(), "6\n");
+                    let words = ["--deadline", "60s", "--file", word(&file), "/noop"];
+                    assert_eq!(code(&calls.by_tcp(&words)), Some(0));
+                }
+            });
+        }
+    });
+    // Nothing that was received stays open; a connection closes after its client has gone.
+    let wait = std::time::Instant::now();
+    while open_files(calls.server.pid()) > before {
+        assert!(
+            wait.elapsed() < stentor_tests::DEADLINE,
+            "descriptors stay open"
+        );
+        std::thread::yield_now();
+    }
+}
+
+fn open_files(pid: i32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
+/// What a script keeps is there after a restart.
+#[test]
+fn the_store_survives() {
+    let count = "--[[ procedure\nanonymous = true\ngrants = [\"store\"]\n]]
+        return function() return accept(tostring(store.add('n', 1))) end";
+    let calls = Calls::start(&[("count.luau", count)]);
+    assert_eq!(calls.by_unix(&["/count"]).success(), "1\n");
+    assert_eq!(calls.by_unix(&["/count"]).success(), "2\n");
+    let Calls { mut server } = calls;
+    assert!(server.stop().success());
+    let again = process::run(
+        std::process::Command::new("ls").arg(server.data_dir().join("procedures.redb")),
+    );
+    again.success();
+}
