@@ -139,8 +139,11 @@ fn mistakes_are_refused_at_the_start() {
             "no user no one",
         ),
     ] {
-        let plan = Plan::new().config(config).listen("call://127.0.0.1:0");
-        let refused = plan.refused();
+        let mut config = config.to_owned();
+        if !config.contains("listener") {
+            config.push_str("[[listener]]\nurl = \"call://127.0.0.1:0\"\n");
+        }
+        let refused = Plan::new().config(&config).refused();
         assert!(refused.stderr.contains(words), "{config}: {refused}");
     }
 }

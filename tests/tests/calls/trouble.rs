@@ -23,7 +23,7 @@ fn a_script_ends_its_own_call_only() {
     for (way, reason) in [
         ("loop", "timed-out: "),
         ("bomb", "failed: the script ran out of memory"),
-        ("error", "failed: hostile.luau:6: oops"),
+        ("error", "failed: hostile.luau:10: oops"),
     ] {
         for run in [Calls::by_unix, Calls::by_tcp] {
             let words = [
