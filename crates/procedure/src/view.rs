@@ -102,7 +102,15 @@ impl<'a> View<'a> {
             .map_or_else(Vec::new, |parsed| {
                 let fields = parsed.headers().iter().map(|header| Field {
                     name: header.name().to_owned(),
-                    value: header.value().as_text().unwrap_or_default().to_owned(),
+                    value: {
+                        let raw = unfolded(message, header.offset_start(), header.offset_end());
+                        match header.value().as_text() {
+                            // Only what is encoded needs the parser, which drops the brackets of
+                            // addresses and ids.
+                            Some(text) if raw.contains("=?") => text.to_owned(),
+                            _ => raw,
+                        }
+                    },
                     from: header.offset_field() as usize,
                     to: header.offset_end() as usize,
                 });
@@ -216,6 +224,14 @@ impl<'a> View<'a> {
         }
         Ok(table)
     }
+}
+
+/// The text of a header on one line.
+fn unfolded(message: &[u8], from: u32, to: u32) -> String {
+    let raw = message.get(from as usize..to as usize).unwrap_or_default();
+    let lines = raw.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let lines: Vec<_> = lines.map(String::from_utf8_lossy).collect();
+    lines.join(" ").trim().to_owned()
 }
 
 impl UserData for View<'_> {

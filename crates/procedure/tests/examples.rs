@@ -96,7 +96,8 @@ fn autoreply_answers_once() {
     let first = place.outcome(call("autoreply", LETTER, &AWAY));
     assert_eq!(first.verdict, Verdict::Accept);
     let answer = String::from_utf8(first.result).unwrap();
-    assert!(answer.starts_with("From: <bob@here.test>\nTo: <a@ext.test>\nSubject: Re: hi\n"));
+    let start = "From: <bob@here.test>\nTo: <a@ext.test>\nSubject: Re: hi\n";
+    assert!(answer.starts_with(start), "{answer:?}: {}", first.text);
     assert!(
         answer.contains("\nAuto-Submitted: auto-replied\n"),
         "{answer}"
