@@ -128,7 +128,9 @@ fn a_program_is_called_by_many_at_once() {
 }
 
 fn open_files(pid: i32) -> usize {
-    fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+    fs::read_dir(format!("/proc/{pid}/fd"))
+        .expect("the server runs")
+        .count()
 }
 
 /// What a script keeps is there after a restart.

@@ -70,7 +70,8 @@ fn queue(code: i32, before: &str, file: &Path) -> Fate {
 
 /// The SMTP server's reading of a code.
 fn smtp(code: i32, file: &Path) -> Fate {
-    let reply = file.with_file_name(format!("{}.rej", file.file_name().unwrap().display()));
+    let name = file.file_name().expect("a file has a name");
+    let reply = file.with_file_name(format!("{}.rej", name.display()));
     if code & !16 != 3 {
         return Fate::Delivered;
     }
