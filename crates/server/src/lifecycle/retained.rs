@@ -89,7 +89,7 @@ pub(super) fn open(
     if count > 0 {
         warn!(
             places = count,
-            "damage was found among the retained messages in {}; `stentor retained verify` lists it",
+            "damage was found among the retained messages in {}: what could not be read is skipped",
             folder.display()
         );
     }
