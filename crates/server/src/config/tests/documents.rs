@@ -54,6 +54,8 @@ fn the_sample_with_every_key_uncommented_is_good_but_for_its_contradictions() {
             "`path`",
             "`allowed_origins`",
             "password_file",
+            "`allow_uid`",
+            "`allow_gid`",
         ];
         assert!(known.iter().any(|word| line.contains(word)), "{line}");
     }
