@@ -114,9 +114,16 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
     let users = Arc::new(UserList::new(&users(config), pool)?);
     let clock = Clock::start();
     let store = retained::open(config, data_dir.path(), clock)?;
-    let directory = Arc::new(accounts::open(config, data_dir, true)?);
     let (calls, listeners) = by_use(&config.listeners);
     let (doors, opened) = Doors::open(&listeners, count)?;
+    // After the doors: a server that cannot start for a taken port makes no administrator.
+    let directory = match accounts::open(config, data_dir, true) {
+        Ok(directory) => Arc::new(directory),
+        Err(error) => {
+            doors.remove_files();
+            return Err(error);
+        }
+    };
     let kept = Kept {
         clock,
         hasher: TopicHasher::new(random()),
