@@ -28,15 +28,18 @@ pub(crate) fn can_ask() -> bool {
 /// Asks on the terminal, without echo.
 pub(crate) fn ask(question: &str) -> Result<String, Failure> {
     let failed = |error: io::Error| Failure::new(format!("cannot ask for the password: {error}"));
-    eprint!("{question}: ");
-    io::stderr().flush().map_err(failed)?;
     let stdin = io::stdin();
     let before = tcgetattr(&stdin).map_err(|error| failed(error.into()))?;
     let mut silent = before.clone();
     silent.local_flags.remove(LocalFlags::ECHO);
     silent.local_flags.insert(LocalFlags::ECHONL);
+    // Before the question: what is typed as soon as it is seen must be neither shown nor lost.
     tcsetattr(&stdin, SetArg::TCSAFLUSH, &silent).map_err(|error| failed(error.into()))?;
-    let line = read_line();
+    eprint!("{question}: ");
+    let line = io::stderr()
+        .flush()
+        .map_err(failed)
+        .and_then(|()| read_line());
     // The terminal belongs to the shell again; whatever came of the line.
     let _ = tcsetattr(&stdin, SetArg::TCSAFLUSH, &before);
     line
