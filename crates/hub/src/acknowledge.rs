@@ -6,8 +6,8 @@
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
-use stentor_mqtt::{Ack, Packet, Properties, Publish, QoS, ReasonCode};
-use stentor_session::{CloseReason, Limit, Receipt, Tick, Ticket};
+use stentor_mqtt::{Ack, Packet, Property, PropertyBuf, Publish, QoS, ReasonCode};
+use stentor_session::{CloseReason, Limit, Outcome, Receipt, Tick, Ticket};
 
 use crate::effects::ControlItem;
 use crate::hub::Hub;
@@ -15,12 +15,22 @@ use crate::key::{SessionKey, ShardId};
 use crate::sessions::Link;
 
 /// What became of a publish.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// This is known now.
-    Done(ReasonCode),
+    Done(Outcome),
     /// It will be known when the ticket is resolved.
     Waits(Ticket),
+}
+
+impl Taken {
+    /// All is well.
+    pub(crate) const SUCCESS: Self = Self::Done(Outcome::SUCCESS);
+
+    /// This is known now, and the code says it all.
+    pub(crate) fn done(reason: ReasonCode) -> Self {
+        Self::Done(reason.into())
+    }
 }
 
 /// Acknowledgements of this shard that may wait at a time. Clients that come and go while
@@ -54,6 +64,15 @@ pub(crate) const fn receipt(publish: &Publish<'_>) -> Option<Receipt> {
     }
 }
 
+/// A reason string; nothing for no text.
+pub(crate) fn explanation(text: &str) -> PropertyBuf {
+    let mut properties = PropertyBuf::new();
+    if !text.is_empty() {
+        properties.push(Property::ReasonString(text));
+    }
+    properties
+}
+
 /// Whether this reason means that a message could not be kept. It is never acknowledged then:
 /// 5.0 is told why, 3.x is disconnected. What is merely not permitted is acknowledged to 3.x,
 /// which has no other way.
@@ -74,17 +93,17 @@ impl Hub {
     ) -> Result<(), CloseReason> {
         let Some(receipt) = receipt(publish) else {
             // There is no acknowledgement to withhold.
-            if let Taken::Done(reason) = taken
-                && is_withheld(reason)
+            if let Taken::Done(outcome) = taken
+                && is_withheld(outcome.reason)
             {
                 self.stats.publishes_dropped += 1;
             }
             return Ok(());
         };
         match taken {
-            Taken::Done(reason) => self.acknowledge(key, receipt, reason),
-            Taken::Waits(_) if self.deferred.len >= DEFERRED_MAX => {
-                self.acknowledge(key, receipt, ReasonCode::QuotaExceeded)
+            Taken::Done(outcome) => self.acknowledge(key, receipt, &outcome),
+            Taken::Waits(_) if self.is_deferring_much() => {
+                self.acknowledge(key, receipt, &ReasonCode::QuotaExceeded.into())
             }
             Taken::Waits(ticket) => {
                 self.defer(key, receipt, ticket);
@@ -97,15 +116,20 @@ impl Hub {
         &mut self,
         key: SessionKey,
         receipt: Receipt,
-        reason: ReasonCode,
+        outcome: &Outcome,
     ) -> Result<(), CloseReason> {
         if let Some(session) = self.sessions.get_mut(key)
             && let Some(inbound) = &mut session.inbound
-            && !inbound.may_acknowledge(receipt, reason)
+            && !inbound.may_acknowledge(receipt, outcome)
         {
             return Ok(());
         }
-        self.send_ack(key, receipt, reason)
+        self.send_ack(key, receipt, outcome)
+    }
+
+    /// Whether no more acknowledgements may wait.
+    pub(crate) const fn is_deferring_much(&self) -> bool {
+        self.deferred.len >= DEFERRED_MAX
     }
 
     fn defer(&mut self, key: SessionKey, receipt: Receipt, ticket: Ticket) {
@@ -133,11 +157,11 @@ impl Hub {
     /// Tells another shard what became of a publish: now, or when it is known.
     pub(crate) fn tell_shard(&mut self, to: ShardId, ticket: Ticket, taken: Taken) {
         let reason = match taken {
-            Taken::Waits(of) if self.deferred.len < DEFERRED_MAX => {
+            Taken::Waits(of) if !self.is_deferring_much() => {
                 return self.wait_for(of, Waiting::Shard(to, ticket));
             }
             Taken::Waits(_) => ReasonCode::QuotaExceeded,
-            Taken::Done(reason) => reason,
+            Taken::Done(outcome) => outcome.reason,
         };
         let item = ControlItem::Resolved { ticket, reason };
         self.effects.lanes.push((to, item));
@@ -146,6 +170,11 @@ impl Hub {
     /// What acknowledgements of this shard waited for has happened; `reason` is what their
     /// publishers are told. Does nothing for a ticket that nobody waits for.
     pub fn resolved(&mut self, now: Tick, ticket: Ticket, reason: ReasonCode) {
+        self.resolve(now, ticket, &reason.into());
+    }
+
+    /// [`Hub::resolved`] with an explanation.
+    pub(crate) fn resolve(&mut self, now: Tick, ticket: Ticket, outcome: &Outcome) {
         let Some(waiting) = self.deferred.by_ticket.remove(&ticket) else {
             return;
         };
@@ -154,7 +183,7 @@ impl Hub {
             let (key, name) = match who {
                 Waiting::Ack(key, name) => (key, name),
                 Waiting::Shard(to, ticket) => {
-                    self.tell_shard(to, ticket, Taken::Done(reason));
+                    self.tell_shard(to, ticket, Taken::Done(outcome.clone()));
                     continue;
                 }
             };
@@ -164,7 +193,7 @@ impl Hub {
             let Some(inbound) = &mut session.inbound else {
                 continue;
             };
-            inbound.settle(name, ticket, reason);
+            inbound.settle(name, ticket, outcome.clone());
             if let Err(reason) = self.release_acks(key) {
                 self.close(now, key, reason);
             }
@@ -177,13 +206,13 @@ impl Hub {
         while let Some(session) = self.sessions.get_mut(key)
             && let Some(inbound) = &mut session.inbound
         {
-            let Some((receipt, reason)) = inbound.next_ack() else {
+            let Some((receipt, outcome)) = inbound.next_ack() else {
                 if inbound.is_empty() {
                     session.inbound = None;
                 }
                 return Ok(());
             };
-            self.send_ack(key, receipt, reason)?;
+            self.send_ack(key, receipt, &outcome)?;
         }
         Ok(())
     }
@@ -192,8 +221,9 @@ impl Hub {
         &mut self,
         key: SessionKey,
         receipt: Receipt,
-        reason: ReasonCode,
+        outcome: &Outcome,
     ) -> Result<(), CloseReason> {
+        let reason = outcome.reason;
         let Some(session) = self.sessions.get_mut(key) else {
             return Ok(());
         };
@@ -211,16 +241,22 @@ impl Hub {
             return Err(CloseReason::Limit(Limit::Retained));
         }
         let reason = if is_v5 { reason } else { ReasonCode::Success };
-        let ack = |packet_id| Ack {
-            packet_id,
-            reason,
-            properties: Properties::EMPTY,
-        };
-        let packet = match receipt {
-            Receipt::PubAck(packet_id) => Packet::PubAck(ack(packet_id)),
-            Receipt::PubRec(packet_id) => Packet::PubRec(ack(packet_id)),
-        };
-        self.outbox.packet(key, live, &packet);
+        // Without the text if that makes the packet too large [MQTT-3.4.2-2] [MQTT-3.5.2-2].
+        for text in live.explanations(&outcome.text) {
+            let properties = explanation(text);
+            let ack = |packet_id| Ack {
+                packet_id,
+                reason,
+                properties: properties.as_properties(),
+            };
+            let packet = match receipt {
+                Receipt::PubAck(packet_id) => Packet::PubAck(ack(packet_id)),
+                Receipt::PubRec(packet_id) => Packet::PubRec(ack(packet_id)),
+            };
+            if self.outbox.packet(key, live, &packet) {
+                break;
+            }
+        }
         Ok(())
     }
 }

@@ -11,6 +11,7 @@ use crate::authenticate::Method;
 use crate::effects::Event;
 use crate::hub::{Hub, Timer};
 use crate::key::{LinkId, SessionKey, home_shard};
+use crate::publish::may_publish;
 use crate::quota::Seat;
 use crate::rights::Identity;
 use crate::sessions::{Announced, Flushing, Link, Live, Session};
@@ -48,7 +49,7 @@ impl Hub {
             return Err(CloseReason::Denied(Denied::Banned));
         };
         let will = request.will.as_ref();
-        if will.is_some_and(|will| !identity.rights.may_publish(&will.topic)) {
+        if will.is_some_and(|will| !may_publish(&identity, &will.topic)) {
             return Err(CloseReason::Denied(Denied::Right));
         }
         self.has_room(request, &identity)?;
@@ -161,6 +162,9 @@ impl Hub {
             output: None,
             extras: None,
         };
+        if !request.request_problem_information {
+            live.extras().terse = true;
+        }
         if request.bridge {
             live.extras().bridge = true;
         }

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use smallvec::SmallVec;
 use stentor_mqtt::{PacketId, QoS};
 use stentor_session::{Delivery, Message, Outbound, Outgoing, Resend, SubscriptionIds, Tick, Wire};
+use stentor_zone::Reach;
 
 use crate::conflate::hold_back;
 use crate::effects::Event;
@@ -68,9 +69,24 @@ impl Terms {
 pub(crate) enum Verdict {
     Taken,
     Lost(LossCause),
-    /// Older ones were dropped to make room, perhaps in vain.
+    /// Taken: older ones were dropped to make room.
     Displaced(Vec<Lost>),
+    /// There is no room for it, though older ones may have been dropped.
+    NoRoom(Vec<Lost>),
     Overrun,
+}
+
+impl Verdict {
+    /// How far the message has come.
+    #[inline]
+    const fn reach(&self, is_live: bool) -> Reach {
+        match self {
+            Self::Taken | Self::Displaced(_) if is_live => Reach::Delivered,
+            Self::Taken | Self::Displaced(_) => Reach::Stored,
+            Self::Lost(LossCause::PacketTooLarge) => Reach::TooLarge,
+            Self::Lost(_) | Self::NoRoom(_) | Self::Overrun => Reach::Full,
+        }
+    }
 }
 
 /// Why a message was lost, and its topic.
@@ -147,10 +163,12 @@ impl Counter<'_> {
         } else {
             owe(&mut till, parcel, key, session, terms)
         };
+        let is_live = session.live().is_some();
+        self.reach = self.reach.max(verdict.reach(is_live));
         match verdict {
             Verdict::Taken => {}
             Verdict::Lost(cause) => self.lose(slot, parcel.message.topic(), cause),
-            Verdict::Displaced(lost) => {
+            Verdict::Displaced(lost) | Verdict::NoRoom(lost) => {
                 for (cause, topic) in lost {
                     self.lose(slot, &topic, cause);
                 }
@@ -200,7 +218,7 @@ fn give_now(
                 let mut dropped = make_room(live, bytes);
                 if live.queued_bytes() > bytes {
                     dropped.push((LossCause::DropOldest, parcel.message.topic().into()));
-                    return Verdict::Displaced(dropped);
+                    return Verdict::NoRoom(dropped);
                 }
                 verdict = Verdict::Displaced(dropped);
             }
@@ -286,7 +304,7 @@ fn keep_waiting(
             }
             SlowPolicy::DropNewest | SlowPolicy::Disconnect | SlowPolicy::Conflate => {
                 lost.push((LossCause::DropNewest, message.topic().into()));
-                return Verdict::Displaced(lost);
+                return Verdict::NoRoom(lost);
             }
             SlowPolicy::DropOldest => {
                 while !fits(outbound) {
@@ -294,7 +312,7 @@ fn keep_waiting(
                     let dropped = oldest.as_ref().map_or(message, |d| &d.message);
                     lost.push((LossCause::DropOldest, dropped.topic().into()));
                     if oldest.is_none() {
-                        return Verdict::Displaced(lost);
+                        return Verdict::NoRoom(lost);
                     }
                 }
             }

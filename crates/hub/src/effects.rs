@@ -7,9 +7,11 @@ use alloc::vec::Vec;
 use stentor_mqtt::{ReasonCode, Version};
 use stentor_session::{CloseReason, Message, Output, Tick, Ticket};
 use stentor_topic::Zone;
+use stentor_zone::Reach;
 
 use crate::authenticate::Authentication;
 use crate::key::{LinkId, SessionKey, ShardId};
+use crate::private::PrivateMessage;
 use crate::renewal::Renewal;
 use crate::share::{Search, ShareName};
 
@@ -57,6 +59,20 @@ pub enum MeshItem {
         message: Arc<Message>,
         /// Who waits to acknowledge it: to be told by [`ControlItem::Resolved`].
         answer: Option<(ShardId, Ticket)>,
+    },
+    /// A private message for the sessions of its recipient on the receiving shard.
+    Private {
+        /// The message.
+        private: Arc<PrivateMessage>,
+        /// Who waits for the response: to be told by [`MeshItem::Reached`].
+        answer: Option<(ShardId, Ticket)>,
+    },
+    /// How far a private message has come on the shard that says so.
+    Reached {
+        /// Which one.
+        ticket: Ticket,
+        /// How far.
+        reach: Reach,
     },
     /// A message for one member of a shared subscription on the receiving shard.
     Share {

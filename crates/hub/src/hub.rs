@@ -15,6 +15,7 @@ use crate::interest::{Interest, InterestTable};
 use crate::key::{SessionKey, ShardId};
 use crate::options::as_share;
 use crate::outbox::Outbox;
+use crate::private::Privates;
 use crate::renewal::Renewals;
 use crate::retained::Retained;
 use crate::sessions::Sessions;
@@ -55,6 +56,7 @@ pub struct Hub {
     pub(crate) outbox: Outbox,
     pub(crate) burst: Burst,
     pub(crate) deferred: Deferred,
+    pub(crate) privates: Privates,
     /// Sessions whose connection has to be closed when the present routing is done.
     pub(crate) overrun: Vec<SessionKey>,
     pub(crate) effects: Effects,
@@ -105,6 +107,7 @@ impl Hub {
             outbox: Outbox::default(),
             burst: Burst::default(),
             deferred: Deferred::default(),
+            privates: Privates::default(),
             overrun: Vec::new(),
             effects: Effects::default(),
             stats: Stats::default(),
@@ -134,6 +137,8 @@ impl Hub {
         match item {
             MeshItem::Publish(message) => self.route_soon(now, message, Source::Mesh),
             MeshItem::Keep { message, answer } => self.keep_for(now, message, answer),
+            MeshItem::Private { private, answer } => self.private_for(now, &private, answer),
+            MeshItem::Reached { ticket, reach } => self.private_reached(now, ticket, reach),
             MeshItem::Share {
                 name,
                 message,

@@ -10,7 +10,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use stentor_mqtt::{Property, PropertyBuf, ReasonCode, forwardable};
+use stentor_mqtt::{Property, PropertyBuf, forwardable};
 use stentor_session::{Message, Tick, Ticket};
 
 use crate::acknowledge::Taken;
@@ -35,7 +35,7 @@ impl Hub {
 
     /// The same for a message of the server's own, or a will.
     pub(crate) fn keep_and_route_now(&mut self, now: Tick, message: Arc<Message>) {
-        if is_refused(self.keep_and_route_as(now, message, false, Routing::Now)) {
+        if is_refused(&self.keep_and_route_as(now, message, false, Routing::Now)) {
             self.stats.publishes_dropped += 1;
         }
     }
@@ -59,7 +59,7 @@ impl Hub {
         let answer = ticket.map(|ticket| (self.shard, ticket));
         let item = MeshItem::Keep { message, answer };
         self.effects.mesh.push((owner, item));
-        ticket.map_or(Taken::Done(ReasonCode::Success), Taken::Waits)
+        ticket.map_or(Taken::SUCCESS, Taken::Waits)
     }
 
     /// A message of a topic that this shard orders, for a publisher on another one.
@@ -72,7 +72,7 @@ impl Hub {
         let taken = self.put_and_route(now, message, true, Routing::Soon);
         match answer {
             Some((shard, ticket)) => self.tell_shard(shard, ticket, taken),
-            None if is_refused(taken) => self.stats.publishes_dropped += 1,
+            None if is_refused(&taken) => self.stats.publishes_dropped += 1,
             None => {}
         }
     }
@@ -91,12 +91,12 @@ impl Hub {
         keep: bool,
         routing: Routing,
     ) -> Taken {
-        let mut taken = Taken::Done(ReasonCode::Success);
+        let mut taken = Taken::SUCCESS;
         if keep {
             match self.retained.put(&message) {
                 Ok(Kept::Now) => {}
                 Ok(Kept::Later(ticket)) => taken = Taken::Waits(ticket),
-                Err(why) => return Taken::Done(why.reason()),
+                Err(why) => return Taken::done(why.reason()),
             }
         }
         match routing {
@@ -117,8 +117,8 @@ enum Routing {
 }
 
 /// Whether a message was not taken.
-const fn is_refused(taken: Taken) -> bool {
-    matches!(taken, Taken::Done(reason) if reason.is_error())
+const fn is_refused(taken: &Taken) -> bool {
+    matches!(taken, Taken::Done(outcome) if outcome.reason.is_error())
 }
 
 /// The epoch of the numbers that MQTT 5 subscribers of a topic are told; `None` if they are told

@@ -9,12 +9,14 @@ use stentor_session::{
     CloseReason, Denied, Local, Message, MessageParts, Tick, Timer as TimerKind, WillRequest,
 };
 use stentor_topic::Zone;
+use stentor_zone::{Address, inbox, topic as zone_topic};
 
 use crate::conflate::Conflating;
 use crate::connect::keep_alive_deadline;
 use crate::effects::{Closing, Event};
 use crate::hub::{Hub, Timer};
 use crate::key::{LinkId, SessionKey};
+use crate::publish::may_publish;
 use crate::sessions::{Away, Link};
 use crate::stats::LossCause;
 
@@ -267,21 +269,31 @@ impl Hub {
         identity: &crate::Identity,
         will: &WillRequest,
     ) {
-        if !self.settings.takes_topic(&will.topic) || !identity.rights.may_publish(&will.topic) {
+        if !self.settings.takes_topic(&will.topic) || !may_publish(identity, &will.topic) {
             self.stats.denied += 1;
             return;
         }
+        let private = match (Address::parse(&will.topic), identity.user.as_deref()) {
+            (Ok(Address::Private { user, .. }), Some(sender)) => Some((
+                zone_topic::private_from(sender),
+                inbox::route(&user, sender),
+            )),
+            _ => None,
+        };
         let parts = MessageParts {
-            topic: &will.topic,
+            topic: private.as_ref().map_or(&will.topic, |(topic, _)| topic),
             properties: &will.properties,
             payload: &will.payload,
             qos: will.qos,
-            retain: will.retain,
+            retain: will.retain && private.is_none(),
             expiry_secs: will.expiry_secs,
         };
         let publisher = stentor_session::Publisher::SERVER;
         let message = Arc::new(Message::new(zone, publisher, now, &parts));
-        self.keep_and_route_now(now, message);
+        match private {
+            Some((_, route)) => self.will_private(now, message, route),
+            None => self.keep_and_route_now(now, message),
+        }
     }
 
     /// Sets a timer. It fires early when the deadline is far away, and is set again then: a timer

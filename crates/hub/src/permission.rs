@@ -58,8 +58,9 @@ impl Hub {
             return;
         }
         let subscriptions = core::mem::take(&mut session.subscriptions);
-        let is_filtered =
-            |subscription: &&_| rights.may_subscribe(self.filter_of(**subscription)) != Access::All;
+        let is_filtered = |subscription: &&_| {
+            rights.may_subscribe(&self.filter_of(**subscription)) != Access::All
+        };
         // As many as there are subscriptions, which are counted in 32 bits.
         let filtered = subscriptions.iter().filter(is_filtered).count() as u32;
         let Some(session) = self.sessions.get_mut(key) else {

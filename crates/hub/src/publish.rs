@@ -5,18 +5,51 @@ use alloc::vec::Vec;
 
 use stentor_mqtt::{Publish, ReasonCode, forwardable};
 use stentor_session::{
-    Arrival, CloseReason, Limit, Message, MessageParts, Publisher, Receipt, ReceivedAliases, Tick,
+    Arrival, CloseReason, Limit, Message, MessageParts, Outcome, Publisher, Receipt,
+    ReceivedAliases, Tick,
 };
+use stentor_zone::{Address, NotAddress, topic as zone_topic};
 
 use crate::acknowledge::{Taken, receipt};
 use crate::effects::Event;
 use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
+use crate::private::Envelope;
+use crate::rights::Identity;
 use crate::sessions::Link;
 
 /// The publisher of a session's messages.
 pub(crate) const fn publisher(shard: ShardId, generation: u32) -> Publisher {
     Publisher::session(shard.0, generation as u64)
+}
+
+/// What the server says to a publish where only itself may.
+const SERVER_ONLY: Outcome = Outcome::new(
+    ReasonCode::NotAuthorized,
+    "only the server publishes to this topic",
+);
+
+/// What it says to a topic of a zone that lacks a level, or has one too many.
+const MALFORMED: Outcome = Outcome::new(
+    ReasonCode::TopicNameInvalid,
+    "the topic has not the levels that it needs",
+);
+
+/// Whether somebody may publish to a topic, be it an ordinary one or one of a zone's.
+pub(crate) fn may_publish(identity: &Identity, topic: &str) -> bool {
+    if !topic.starts_with('$') {
+        return identity.rights.may_publish(topic);
+    }
+    match Address::parse(topic) {
+        Ok(Address::Private { user, .. }) => {
+            let to = zone_topic::private_to(&user);
+            identity.user.is_some() && identity.rights.may_publish(&to)
+        }
+        Ok(Address::Say { .. } | Address::Call { .. }) | Err(NotAddress::Elsewhere) => {
+            identity.rights.may_publish(topic)
+        }
+        Err(NotAddress::ServerOnly | NotAddress::Malformed) => false,
+    }
 }
 
 impl Hub {
@@ -37,7 +70,7 @@ impl Hub {
                     self.with_topic(key, publish, |_, _| ())?;
                     let taken = match again {
                         Arrival::RepeatedWaiting(ticket) => Taken::Waits(ticket),
-                        _ => Taken::Done(ReasonCode::Success),
+                        _ => Taken::SUCCESS,
                     };
                     return self.answer(key, publish, taken);
                 }
@@ -122,14 +155,29 @@ impl Hub {
     /// Checks a publish, keeps it if it is retained, and routes it.
     fn take(&mut self, now: Tick, key: SessionKey, publish: &Publish<'_>, topic: &str) -> Taken {
         let Some(session) = self.sessions.get(key) else {
-            return Taken::Done(ReasonCode::UnspecifiedError);
+            return Taken::done(ReasonCode::UnspecifiedError);
         };
+        if !self.settings.takes_topic(topic) {
+            return Taken::done(ReasonCode::TopicNameInvalid);
+        }
+        if topic.starts_with('$') {
+            match Address::parse(topic) {
+                Ok(Address::Private { user, reply }) => {
+                    let user = &user;
+                    return self.take_private(now, key, publish, &Envelope { user, reply });
+                }
+                Ok(Address::Say { .. } | Address::Call { .. }) => {}
+                Err(NotAddress::Elsewhere) => {}
+                Err(NotAddress::Malformed) => return Taken::Done(MALFORMED),
+                Err(NotAddress::ServerOnly) => {
+                    self.deny_publish(key, topic);
+                    return Taken::Done(SERVER_ONLY);
+                }
+            }
+        }
         if !session.identity.rights.may_publish(topic) {
             self.deny_publish(key, topic);
-            return Taken::Done(ReasonCode::NotAuthorized);
-        }
-        if !self.settings.takes_topic(topic) {
-            return Taken::Done(ReasonCode::TopicNameInvalid);
+            return Taken::done(ReasonCode::NotAuthorized);
         }
         let mut properties = Vec::new();
         if !publish.properties.is_empty() {
@@ -149,7 +197,7 @@ impl Hub {
         self.keep_and_route(now, message, is_awaited)
     }
 
-    fn deny_publish(&mut self, key: SessionKey, topic: &str) {
+    pub(crate) fn deny_publish(&mut self, key: SessionKey, topic: &str) {
         self.stats.denied += 1;
         let Some(session) = self.sessions.get_mut(key) else {
             return;

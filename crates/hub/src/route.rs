@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use stentor_mqtt::{EncodedPublish, PublishParts, QoS, Version};
 use stentor_session::{Message, Tick, Wire};
 use stentor_topic::{FilterId, Subscriber};
+use stentor_zone::Reach;
 
 use crate::burst::Shipment;
 use crate::deliver::Terms;
@@ -165,7 +166,12 @@ impl Hub {
 
     /// A message to be handed out by itself.
     pub(crate) fn parcel<'m>(&self, message: &'m Arc<Message>) -> Parcel<'m> {
-        Parcel::new(message, (self.shape(message.topic()), self.epoch(message)))
+        Parcel::new(message, self.shape_and_epoch(message))
+    }
+
+    /// How a message is thinned out, and the epoch of its number.
+    pub(crate) fn shape_and_epoch(&self, message: &Message) -> (Option<Shape>, Option<u64>) {
+        (self.shape(message.topic()), self.epoch(message))
     }
 
     /// To everybody, on this shard and on the others. All `messages` have one publisher and one
@@ -197,15 +203,26 @@ impl Hub {
 
     /// Delivers to the ordinary subscribers here; returns the shared subscriptions that match.
     fn route_locally(&mut self, now: Tick, messages: &[Arc<Message>]) -> SmallVec<[u32; 2]> {
+        let topic = messages.first().map_or("", |message| message.topic());
+        self.deliver_to(now, messages, topic).0
+    }
+
+    /// Delivers to the ordinary subscribers of `route` here, which need not be the topic that the
+    /// messages bear. Returns the shared subscriptions that match, and how far the messages came.
+    pub(crate) fn deliver_to(
+        &mut self,
+        now: Tick,
+        messages: &[Arc<Message>],
+        route: &str,
+    ) -> (SmallVec<[u32; 2]>, Reach) {
         let Some(message) = messages.first() else {
-            return SmallVec::new();
+            return (SmallVec::new(), Reach::Nobody);
         };
-        let topic = message.topic();
-        let mut shipment = Shipment::new(messages, (self.shape(topic), self.epoch(message)));
-        let hash = self.hasher.hash(message.zone, topic);
+        let mut shipment = Shipment::new(messages, self.shape_and_epoch(message));
+        let hash = self.hasher.hash(message.zone, route);
         let mut filters: SmallVec<[(FilterId, &[Subscriber]); 4]> = SmallVec::new();
         self.index
-            .for_each_match(message.zone, topic, hash, |id, found| {
+            .for_each_match(message.zone, route, hash, |id, found| {
                 filters.push((id, found));
             });
         let shard = self.shard;
@@ -219,8 +236,10 @@ impl Hub {
             losses: &mut self.losses,
             overrun: &mut self.overrun,
             events: &mut self.effects.events,
+            reach: Reach::Nobody,
         };
-        counter.serve_all(&mut shipment, message, shard, lists)
+        let shares = counter.serve_all(&mut shipment, message, shard, lists);
+        (shares, counter.reach)
     }
 }
 
@@ -234,6 +253,8 @@ pub(crate) struct Counter<'h> {
     pub(crate) losses: &'h mut crate::stats::Losses,
     pub(crate) overrun: &'h mut Vec<crate::key::SessionKey>,
     pub(crate) events: &'h mut Vec<crate::effects::Event>,
+    /// How far what it has handed out one by one has come.
+    pub(crate) reach: Reach,
 }
 
 /// One of several subscriptions that match a message.
@@ -301,7 +322,7 @@ impl Counter<'_> {
     /// All matching subscriptions of one session: it gets one copy of each message, at the highest
     /// of their QoS [MQTT-3.3.4-2], with all their identifiers [MQTT-3.3.4-4].
     #[inline]
-    fn serve(
+    pub(crate) fn serve(
         &mut self,
         shipment: &mut Shipment<'_>,
         message: &Message,

@@ -98,6 +98,8 @@ pub(crate) struct Extras {
     pub(crate) conflating: Option<Box<Conflating>>,
     /// How fast it publishes, where that is bounded.
     pub(crate) meter: Option<Meter>,
+    /// Whether it takes no reason strings [MQTT-3.1.2-29].
+    pub(crate) terse: bool,
     /// Its places among the connections of its user and zone, where those are counted.
     pub(crate) seat: Seat,
     /// Hashes of the topics and filters whose refusal was logged already.
@@ -250,6 +252,11 @@ impl Session {
         }
     }
 
+    /// Whether it is connected by MQTT 5.
+    pub(crate) fn speaks_v5(&self) -> bool {
+        self.live().is_some_and(|live| live.version.is_v5())
+    }
+
     pub(crate) const fn live(&self) -> Option<&Live> {
         match &self.link {
             Link::Live(live) => Some(live),
@@ -268,6 +275,17 @@ impl Session {
 impl Live {
     pub(crate) fn extras(&mut self) -> &mut Extras {
         self.extras.get_or_insert_default()
+    }
+
+    /// What to try as the reason string of an acknowledgement, one after the other until the
+    /// packet is small enough; an empty one stands for none.
+    pub(crate) fn explanations<'t>(
+        &self,
+        text: &'t str,
+    ) -> impl Iterator<Item = &'t str> + use<'t> {
+        let is_terse = self.extras.as_ref().is_some_and(|extras| extras.terse);
+        let text = Some(text).filter(|text| !text.is_empty() && self.version.is_v5() && !is_terse);
+        text.into_iter().chain([""])
     }
 
     /// Until when nothing is taken from the client, because it publishes faster than it may.

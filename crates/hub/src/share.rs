@@ -429,6 +429,7 @@ impl Hub {
             losses: &mut self.losses,
             overrun: &mut self.overrun,
             events: &mut self.effects.events,
+            reach: stentor_zone::Reach::Nobody,
         }
     }
 

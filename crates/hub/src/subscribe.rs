@@ -1,5 +1,6 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
+use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -7,17 +8,20 @@ use core::time::Duration;
 use hashbrown::HashSet;
 use smallvec::SmallVec;
 use stentor_mqtt::{
-    Packet, Properties, QoS, ReasonCode, RetainHandling, SubAck, Subscribe, SubscribeOptions,
-    Unsubscribe,
+    Packet, PacketId, Properties, QoS, ReasonCode, RetainHandling, SubAck, Subscribe,
+    SubscribeOptions, Unsubscribe,
 };
 use stentor_session::{CloseReason, Tick, Violation};
 use stentor_topic::{FilterId, Subscriber, Subscription, Zone};
+use stentor_zone::{Interest, inbox};
 
+use crate::acknowledge::explanation;
 use crate::conflate::{NoRate, max_rate};
 use crate::effects::Event;
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
+use crate::rights::Identity;
 use crate::sessions::{Link, Session};
 use crate::snapshot::{SNAPSHOT_END, Wanted};
 
@@ -36,6 +40,8 @@ type Gone = HashSet<SubscriptionRef, foldhash::fast::FixedState>;
 /// What one element of a SUBSCRIBE led to.
 struct Granted<'a> {
     reason: ReasonCode,
+    /// Why it was refused, where there is more to say.
+    text: &'static str,
     /// The retained messages to send after the SUBACK.
     wanted: Option<Wanted<'a>>,
 }
@@ -59,6 +65,36 @@ impl Wishes {
             interval,
             marks_end,
         })
+    }
+}
+
+/// How the filters of private messages begin. Nothing is retained below it.
+const INBOXES: &str = "$private/";
+
+/// Whether a filter is one that can be subscribed to, if it is one of a zone's.
+fn check_zone_filter(
+    identity: &Identity,
+    share: Option<&str>,
+    filter: &str,
+) -> Result<(), (ReasonCode, &'static str)> {
+    if !filter.starts_with('$') {
+        return Ok(());
+    }
+    match (Interest::parse(filter), share) {
+        (Interest::Elsewhere, _) => Ok(()),
+        (Interest::NoInbox, _) => Err((
+            ReasonCode::TopicFilterInvalid,
+            "private messages arrive below $private/from/",
+        )),
+        (_, Some(_)) => Err((
+            ReasonCode::TopicFilterInvalid,
+            "the topics of a zone cannot be shared",
+        )),
+        (Interest::Inbox, None) if identity.user.is_none() => Err((
+            ReasonCode::NotAuthorized,
+            "private messages need a login with a user name",
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -91,26 +127,20 @@ impl Hub {
         let wishes = Wishes::new(subscribe.properties);
         let mut reasons: SmallVec<[u8; 8]> = SmallVec::new();
         let mut wanted: SmallVec<[Wanted<'_>; 4]> = SmallVec::new();
+        let mut text = "";
         for element in subscribe.filters.iter() {
             let mut options = element.options;
             options.no_local |= bridge && !element.filter.starts_with("$share/");
             options.retain_as_published |= bridge;
             let granted = self.subscribe_one(key, element.filter, options, (id, wishes))?;
             wanted.extend(granted.wanted);
+            // One explanation for all of them: the first.
+            text = if text.is_empty() { granted.text } else { text };
             // 3.x knows one failure only [MQTT-3.9.3-2].
             let failed = granted.reason.is_error() && !is_v5;
             reasons.push(if failed { 0x80 } else { granted.reason as u8 });
         }
-        let packet = Packet::SubAck(SubAck {
-            packet_id: subscribe.packet_id,
-            properties: Properties::EMPTY,
-            reasons: &reasons,
-        });
-        if let Some(session) = self.sessions.get_mut(key)
-            && let Link::Live(live) = &mut session.link
-        {
-            self.outbox.packet(key, live, &packet);
-        }
+        self.send_suback(key, subscribe.packet_id, &reasons, text);
         for wanted in wanted {
             self.begin_snapshot(now, key, &wanted);
         }
@@ -125,12 +155,14 @@ impl Hub {
         (id, wishes): (Option<u32>, Result<Wishes, NoRate>),
     ) -> Result<Granted<'a>, CloseReason> {
         // Nothing is retained for what is refused or shared.
-        let refuse = |reason| {
+        let explain = |reason, text| {
             Ok(Granted {
                 reason,
+                text,
                 wanted: None,
             })
         };
+        let refuse = |reason| explain(reason, "");
         let Ok(Subscription { share, filter }) = Subscription::parse(text) else {
             return refuse(ReasonCode::TopicFilterInvalid);
         };
@@ -146,6 +178,9 @@ impl Hub {
         let Some(session) = self.sessions.get(key) else {
             return refuse(ReasonCode::UnspecifiedError);
         };
+        if let Err((reason, text)) = check_zone_filter(&session.identity, share, filter) {
+            return explain(reason, text);
+        }
         let access = session.identity.rights.may_subscribe(filter);
         if !self.is_accepted(access) {
             self.deny_subscribe(key, text);
@@ -177,7 +212,8 @@ impl Hub {
             RetainHandling::SendIfNew => is_new,
             RetainHandling::DoNotSend => false,
         };
-        let wanted = (wants_retained || wishes.marks_end).then_some(Wanted {
+        let has_retained = !filter.starts_with(INBOXES);
+        let wanted = (has_retained && (wants_retained || wishes.marks_end)).then_some(Wanted {
             sends: wants_retained,
             marks_end: wishes.marks_end,
             id,
@@ -185,7 +221,45 @@ impl Hub {
             options: granted,
             mark: self.retained.mark(),
         });
-        Ok(Granted { reason, wanted })
+        let text = "";
+        Ok(Granted {
+            reason,
+            text,
+            wanted,
+        })
+    }
+
+    fn send_suback(&mut self, key: SessionKey, packet_id: PacketId, reasons: &[u8], text: &str) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let Link::Live(live) = &mut session.link else {
+            return;
+        };
+        // Without the text if that makes the packet too large [MQTT-3.9.2-1].
+        for text in live.explanations(text) {
+            let properties = explanation(text);
+            let packet = Packet::SubAck(SubAck {
+                packet_id,
+                properties: properties.as_properties(),
+                reasons,
+            });
+            if self.outbox.packet(key, live, &packet) {
+                break;
+            }
+        }
+    }
+
+    /// The filter as it stands in the index: an inbox stands under its user's name.
+    fn indexed<'f>(&self, key: SessionKey, filter: &'f str) -> Cow<'f, str> {
+        if !filter.starts_with(INBOXES) {
+            return filter.into();
+        }
+        let session = self.sessions.get(key);
+        match session.and_then(|session| session.identity.user.as_deref()) {
+            Some(user) => inbox::filter(user, filter).into(),
+            None => filter.into(),
+        }
     }
 
     /// Whether a session has no room for another subscription, written like this.
@@ -210,11 +284,12 @@ impl Hub {
             session: key.slot,
             options: granted.bits(),
         };
-        let inserted = self.index.insert(zone, filter, subscriber);
+        let indexed = self.indexed(key, filter);
+        let inserted = self.index.insert(zone, &indexed, subscriber);
         if inserted.previous.is_some() {
             return (inserted.id, false);
         }
-        self.interest.raise(zone, filter);
+        self.interest.raise(zone, &indexed);
         self.stats.subscriptions += 1;
         if let Some(session) = self.sessions.get_mut(key) {
             session.subscribed(SubscriptionRef::Filter(inserted.id), filter.len());
@@ -252,7 +327,7 @@ impl Hub {
             let session = self.sessions.get(key)?;
             return session.subscriptions.contains(&found).then_some(found);
         }
-        let id = self.index.find(zone, filter)?;
+        let id = self.index.find(zone, &self.indexed(key, filter))?;
         self.index.options(id, key.slot)?;
         Some(SubscriptionRef::Filter(id))
     }
@@ -321,7 +396,7 @@ impl Hub {
         let bytes = match subscription {
             SubscriptionRef::Filter(id) => {
                 let (zone, filter) = self.index.filter(id);
-                let bytes = filter.len();
+                let bytes = inbox::written(filter).len();
                 self.interest.lower(zone, filter);
                 self.index.remove(id, key.slot);
                 if let Some(session) = self.sessions.get_mut(key) {
@@ -340,11 +415,11 @@ impl Hub {
         }
     }
 
-    /// The filter of a subscription, without the share group.
-    pub(crate) fn filter_of(&self, subscription: SubscriptionRef) -> &str {
+    /// The filter of a subscription as its client wrote it, without the share group.
+    pub(crate) fn filter_of(&self, subscription: SubscriptionRef) -> Cow<'_, str> {
         match subscription {
-            SubscriptionRef::Filter(id) => self.index.filter(id).1,
-            SubscriptionRef::Share(slot) => self.shares.filter(slot),
+            SubscriptionRef::Filter(id) => inbox::written(self.index.filter(id).1),
+            SubscriptionRef::Share(slot) => self.shares.filter(slot).into(),
         }
     }
 
@@ -355,7 +430,7 @@ impl Hub {
             return Vec::new();
         };
         let text = |subscription: &SubscriptionRef| match subscription {
-            SubscriptionRef::Filter(id) => Arc::from(self.index.filter(*id).1),
+            SubscriptionRef::Filter(_) => Arc::from(self.filter_of(*subscription)),
             SubscriptionRef::Share(slot) => Arc::from(self.shares.text(*slot).as_str()),
         };
         session.subscriptions.iter().map(text).collect()

@@ -1,5 +1,6 @@
 //! Acknowledgements that have to wait, and those behind them.
 
+use alloc::borrow::Cow;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -20,6 +21,36 @@ pub enum Receipt {
     PubRec(PacketId),
 }
 
+/// What an acknowledgement says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The reason code.
+    pub reason: ReasonCode,
+    /// The reason string, for people; empty for none.
+    pub text: Cow<'static, str>,
+}
+
+impl Outcome {
+    /// The message was taken, and there is nothing to say about it.
+    pub const SUCCESS: Self = Self::new(ReasonCode::Success, "");
+
+    /// A reason with its explanation.
+    #[must_use]
+    pub const fn new(reason: ReasonCode, text: &'static str) -> Self {
+        Self {
+            reason,
+            text: Cow::Borrowed(text),
+        }
+    }
+}
+
+/// Without an explanation.
+impl From<ReasonCode> for Outcome {
+    fn from(reason: ReasonCode) -> Self {
+        Self::new(reason, "")
+    }
+}
+
 /// Acknowledgements in the order of what they acknowledge [MQTT-4.6.0-2] [MQTT-4.6.0-3].
 ///
 /// It holds something only while the one at its front waits for a [`Ticket`]: as long as nothing
@@ -38,10 +69,10 @@ pub struct AckQueue {
     orphans: Vec<Orphan>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Entry {
     /// To be sent when it is its turn.
-    Ready(Receipt, ReasonCode),
+    Ready(Receipt, Outcome),
     /// Not known yet.
     Waiting(Receipt, Ticket),
     /// Waits, and so does another one with this packet id that came before.
@@ -82,9 +113,9 @@ impl AckQueue {
     }
 
     /// Adds one that could be sent, but for those before it.
-    pub fn push_ready(&mut self, receipt: Receipt, reason: ReasonCode) {
+    pub fn push_ready(&mut self, receipt: Receipt, outcome: Outcome) {
         self.pubacks += usize::from(matches!(receipt, Receipt::PubAck(_)));
-        self.entries.push_back(Entry::Ready(receipt, reason));
+        self.entries.push_back(Entry::Ready(receipt, outcome));
     }
 
     /// Adds one that waits; returns its name for [`AckQueue::settle`].
@@ -120,18 +151,18 @@ impl AckQueue {
     /// What an entry waited for has happened; does nothing if nobody is left to tell. The ticket
     /// tells it from one of the same name in an earlier queue. Returns the packet id of a QoS 2
     /// message that was refused after its connection went: when it comes again, it is new.
-    pub fn settle(&mut self, name: u64, ticket: Ticket, reason: ReasonCode) -> Option<PacketId> {
+    pub fn settle(&mut self, name: u64, ticket: Ticket, outcome: Outcome) -> Option<PacketId> {
         let Some(at) = name.checked_sub(self.first) else {
             let at = self.orphans.binary_search_by_key(&name, |o| o.name).ok()?;
             self.orphans.get(at).filter(|o| o.ticket == ticket)?;
             let orphan = self.orphans.remove(at);
-            return reason.is_error().then_some(orphan.packet_id);
+            return outcome.reason.is_error().then_some(orphan.packet_id);
         };
         let entry = self.entries.get_mut(usize::try_from(at).ok()?)?;
         match *entry {
-            Entry::Waiting(receipt, of) if of == ticket => *entry = Entry::Ready(receipt, reason),
+            Entry::Waiting(receipt, of) if of == ticket => *entry = Entry::Ready(receipt, outcome),
             Entry::WaitingAgain(packet_id, of) if of == ticket => {
-                *entry = Entry::Ready(Receipt::PubRec(packet_id), reason);
+                *entry = Entry::Ready(Receipt::PubRec(packet_id), outcome);
             }
             Entry::Waiting(..) | Entry::WaitingAgain(..) | Entry::Ready(..) => {}
         }
@@ -139,14 +170,14 @@ impl AckQueue {
     }
 
     /// Takes out the next one that can be sent.
-    pub fn pop(&mut self) -> Option<(Receipt, ReasonCode)> {
-        let Some(Entry::Ready(receipt, reason)) = self.entries.front().copied() else {
+    pub fn pop(&mut self) -> Option<(Receipt, Outcome)> {
+        let ready = |entry: &mut Entry| matches!(entry, Entry::Ready(..));
+        let Entry::Ready(receipt, outcome) = self.entries.pop_front_if(ready)? else {
             return None;
         };
-        self.entries.pop_front();
         self.first += 1;
         self.pubacks -= usize::from(matches!(receipt, Receipt::PubAck(_)));
-        Some((receipt, reason))
+        Some((receipt, outcome))
     }
 
     /// The connection is gone: nothing of it is sent any more. Calls `forget` with the QoS 2
@@ -161,7 +192,7 @@ impl AckQueue {
                     packet_id,
                     ticket,
                 }),
-                Entry::Ready(Receipt::PubRec(packet_id), reason) if reason.is_error() => {
+                Entry::Ready(Receipt::PubRec(packet_id), outcome) if outcome.reason.is_error() => {
                     forget(packet_id);
                 }
                 Entry::Ready(..) | Entry::Waiting(..) | Entry::WaitingAgain(..) => {}

@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use stentor_mqtt::{PacketId, ReasonCode};
+use stentor_mqtt::PacketId;
 
-use crate::acks::{AckQueue, Receipt, Ticket};
+use crate::acks::{AckQueue, Outcome, Receipt, Ticket};
 
 /// The packet ids of QoS 2 messages that were taken and not yet released, and the
 /// acknowledgements that wait for something. Sorted; bounded by the receive maximum that the
@@ -54,11 +54,11 @@ impl Inbound {
 
     /// An acknowledgement that could be sent now. `false` if another one has to be sent first:
     /// this one is queued behind it then.
-    pub fn may_acknowledge(&mut self, receipt: Receipt, reason: ReasonCode) -> bool {
+    pub fn may_acknowledge(&mut self, receipt: Receipt, outcome: &Outcome) -> bool {
         if self.acks.is_empty() {
             return true;
         }
-        self.acks.push_ready(receipt, reason);
+        self.acks.push_ready(receipt, outcome.clone());
         false
     }
 
@@ -68,14 +68,14 @@ impl Inbound {
     }
 
     /// What an acknowledgement waited for has happened. Then ask [`Inbound::next_ack`].
-    pub fn settle(&mut self, name: u64, ticket: Ticket, reason: ReasonCode) {
-        if let Some(packet_id) = self.acks.settle(name, ticket, reason) {
+    pub fn settle(&mut self, name: u64, ticket: Ticket, outcome: Outcome) {
+        if let Some(packet_id) = self.acks.settle(name, ticket, outcome) {
             self.refuse(packet_id);
         }
     }
 
     /// The next acknowledgement that can be sent, in the order of receipt.
-    pub fn next_ack(&mut self) -> Option<(Receipt, ReasonCode)> {
+    pub fn next_ack(&mut self) -> Option<(Receipt, Outcome)> {
         self.acks.pop()
     }
 

@@ -23,7 +23,7 @@ mod output;
 mod tick;
 mod wheel;
 
-pub use acks::{AckQueue, Receipt, Ticket};
+pub use acks::{AckQueue, Outcome, Receipt, Ticket};
 pub use alias::{ReceivedAliases, SentAliases, TopicForm};
 pub use close::{CloseReason, Denied, Limit, Local, Remote, Timer, Violation};
 pub use conflation::{Conflation, Lane, Offered};

@@ -5,10 +5,10 @@
 use std::collections::HashMap;
 
 use stentor_mqtt::{PacketId, ReasonCode};
-use stentor_session::{AckQueue, Arrival, Inbound, Receipt, Ticket};
+use stentor_session::{AckQueue, Arrival, Inbound, Outcome, Receipt, Ticket};
 
-const SUCCESS: ReasonCode = ReasonCode::Success;
-const QUOTA: ReasonCode = ReasonCode::QuotaExceeded;
+const SUCCESS: Outcome = Outcome::SUCCESS;
+const QUOTA: Outcome = Outcome::new(ReasonCode::QuotaExceeded, "too much");
 
 fn id(id: u16) -> PacketId {
     PacketId::new(id).unwrap()
@@ -22,7 +22,7 @@ fn pubrec(n: u16) -> Receipt {
     Receipt::PubRec(id(n))
 }
 
-fn drain(inbound: &mut Inbound) -> Vec<(Receipt, ReasonCode)> {
+fn drain(inbound: &mut Inbound) -> Vec<(Receipt, Outcome)> {
     std::iter::from_fn(|| inbound.next_ack()).collect()
 }
 
@@ -30,9 +30,12 @@ fn drain(inbound: &mut Inbound) -> Vec<(Receipt, ReasonCode)> {
 #[test]
 fn one_that_waits_holds_the_later_ones() {
     let mut inbound = Inbound::default();
-    assert!(inbound.may_acknowledge(puback(1), SUCCESS), "nothing waits");
+    assert!(
+        inbound.may_acknowledge(puback(1), &SUCCESS),
+        "nothing waits"
+    );
     let two = inbound.defer(puback(2), Ticket(7));
-    assert!(!inbound.may_acknowledge(puback(3), SUCCESS));
+    assert!(!inbound.may_acknowledge(puback(3), &SUCCESS));
     let four = inbound.defer(pubrec(4), Ticket(8));
     assert_eq!(drain(&mut inbound), []);
     inbound.settle(four, Ticket(8), QUOTA);
@@ -44,7 +47,7 @@ fn one_that_waits_holds_the_later_ones() {
         (pubrec(4), QUOTA),
     ];
     assert_eq!(drain(&mut inbound), expected);
-    assert!(inbound.may_acknowledge(puback(5), SUCCESS));
+    assert!(inbound.may_acknowledge(puback(5), &SUCCESS));
 }
 
 /// [MQTT-3.3.4-9]: what waits for its PUBACK counts, of either QoS.
@@ -78,7 +81,7 @@ fn what_is_sent_again_waits_for_the_same() {
     inbound.disconnected();
     assert!(!inbound.is_empty(), "the message is remembered");
     assert!(
-        inbound.may_acknowledge(puback(9), SUCCESS),
+        inbound.may_acknowledge(puback(9), &SUCCESS),
         "it holds nobody"
     );
     let again = Arrival::RepeatedWaiting(Ticket(5));
@@ -145,7 +148,7 @@ fn any_history_acknowledges_in_order_and_nothing_before_its_ticket() {
         };
         let mut queue = AckQueue::default();
         // What the model expects to leave, in order; `None` waits.
-        let mut model: Vec<(Receipt, Option<ReasonCode>)> = Vec::new();
+        let mut model: Vec<(Receipt, Option<Outcome>)> = Vec::new();
         let mut waiting: HashMap<u64, (u64, Option<usize>)> = HashMap::new();
         let (mut tickets, mut left) = (0, 0);
         for step in 0..400_u16 {

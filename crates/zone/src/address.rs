@@ -116,6 +116,8 @@ pub enum Interest<'a> {
     Replies,
     /// A wildcard or nothing stands where a room's name should: that never joins anything.
     NoRoom,
+    /// `$private/…`, but nothing that ever arrives.
+    NoInbox,
     /// None of a zone's filters: ordinary rules apply.
     Elsewhere,
 }
@@ -126,7 +128,11 @@ impl<'a> Interest<'a> {
     pub fn parse(filter: &'a str) -> Self {
         let (tree, rest) = filter.split_once('/').unwrap_or((filter, ""));
         match tree {
-            "$private" if rest == "#" || rest.starts_with("from/") => Self::Inbox,
+            "$private" => match rest.split_once('/') {
+                Some(("from" | "+", below)) if !below.is_empty() => Self::Inbox,
+                None if rest == "#" => Self::Inbox,
+                _ => Self::NoInbox,
+            },
             "$room" => match rest.split_once('/') {
                 Some((room, below)) if check_name(room).is_ok() && !below.is_empty() => {
                     Self::Room { room }
@@ -141,6 +147,42 @@ impl<'a> Interest<'a> {
     }
 }
 
+/// Where private messages are routed: every user has a tree of its own, `$private/to/<user>/…`, in
+/// which its subscriptions to `$private/…` stand. Nobody subscribes or publishes there by name.
+pub mod inbox {
+    use super::{Cow, String, encode_name};
+    use alloc::format;
+
+    const OWN: &str = "$private/";
+    const TREE: &str = "$private/to/";
+
+    /// Where a user's subscription to this filter, which begins with `$private/`, stands.
+    #[must_use]
+    pub fn filter(user: &str, filter: &str) -> String {
+        let below = filter.strip_prefix(OWN).unwrap_or(filter);
+        format!("{TREE}{}/{below}", encode_name(user))
+    }
+
+    /// Where a message to a user is routed.
+    #[must_use]
+    pub fn route(user: &str, sender: &str) -> String {
+        format!("{TREE}{}/from/{}", encode_name(user), encode_name(sender))
+    }
+
+    /// A filter as its subscriber wrote it: the inverse of [`filter`] for those, any other filter
+    /// as it is.
+    #[must_use]
+    pub fn written(filter: &str) -> Cow<'_, str> {
+        let below = filter
+            .strip_prefix(TREE)
+            .and_then(|rest| rest.split_once('/'));
+        match below {
+            Some((_, below)) => format!("{OWN}{below}").into(),
+            None => filter.into(),
+        }
+    }
+}
+
 /// Makes the topics on which the server itself publishes in a zone.
 pub mod topic {
     use super::{String, encode_name};
@@ -150,6 +192,13 @@ pub mod topic {
     #[must_use]
     pub fn private_from(sender: &str) -> String {
         format!("$private/from/{}", encode_name(sender))
+    }
+
+    /// What rights to write to a user are asked about, however the publisher wrote the name and
+    /// whatever follows it: `$private/to/<user>`.
+    #[must_use]
+    pub fn private_to(user: &str) -> String {
+        format!("$private/to/{}", encode_name(user))
     }
 
     /// Where an answer goes: `$reply/<id>`.
@@ -241,6 +290,34 @@ mod tests {
     }
 
     #[test]
+    fn every_user_has_an_inbox_of_its_own() {
+        for (user, filter, stands) in [
+            ("bob", "$private/from/+", "$private/to/bob/from/+"),
+            ("bob", "$private/#", "$private/to/bob/#"),
+            ("a/b", "$private/from/bob", "$private/to/a%2fb/from/bob"),
+            ("+", "$private/+/x", "$private/to/%2b/+/x"),
+        ] {
+            assert_eq!(inbox::filter(user, filter), stands);
+            assert_eq!(inbox::written(stands), filter);
+        }
+        assert_eq!(inbox::written("a/b"), "a/b");
+        let route = inbox::route("a/b", "ann");
+        assert_eq!(route, "$private/to/a%2fb/from/ann");
+        for (filter, arrives) in [
+            ("$private/from/+", true),
+            ("$private/from/#", true),
+            ("$private/#", true),
+            ("$private/from/ann", true),
+            ("$private/from/bob", false),
+        ] {
+            let stands = inbox::filter("a/b", filter);
+            assert_eq!(stentor_topic::matches(&stands, &route), arrives, "{filter}");
+            let stands = inbox::filter("a", filter);
+            assert!(!stentor_topic::matches(&stands, &route), "{filter}");
+        }
+    }
+
+    #[test]
     fn a_filter_means_what_the_table_says() {
         let tea = Interest::Room { room: "tea" };
         for (filter, meant) in [
@@ -254,7 +331,11 @@ mod tests {
             ("$private/from/+", Interest::Inbox),
             ("$private/from/bob", Interest::Inbox),
             ("$private/#", Interest::Inbox),
-            ("$private/to/bob", Interest::Elsewhere),
+            ("$private/+/bob", Interest::Inbox),
+            ("$private/to/bob", Interest::NoInbox),
+            ("$private/from", Interest::NoInbox),
+            ("$private/from/", Interest::NoInbox),
+            ("$private", Interest::NoInbox),
             ("$rooms/+", Interest::RoomList),
             ("$presence/#", Interest::Presence),
             ("$reply/+", Interest::Replies),

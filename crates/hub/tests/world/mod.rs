@@ -236,7 +236,7 @@ impl World {
         Ok(client)
     }
 
-    fn enter(&mut self, request: ConnectRequest, admitted: Admitted) -> usize {
+    pub fn enter(&mut self, request: ConnectRequest, admitted: Admitted) -> usize {
         let version = request.version;
         let shard = self.home(&request.client_id);
         self.next_link += 1;

@@ -1,0 +1,151 @@
+//! What became of a private message.
+
+use alloc::vec::Vec;
+
+use serde::Serialize;
+
+/// How far a private message has come. The better is the greater: of several sessions of a user,
+/// the one that it came furthest with counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// No session of the recipient subscribes to its inbox, or there is no such user: whoever may
+    /// write to somebody does not learn by it who exists.
+    #[default]
+    Nobody,
+    /// It is larger than the packets that the recipient takes.
+    TooLarge,
+    /// As much waits for the recipient as may.
+    Full,
+    /// It waits for a session whose client is away.
+    Stored,
+    /// It is on its way to a connected client.
+    Delivered,
+}
+
+/// The response to the sender of a private message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Response {
+    /// It was taken, and came as far as this.
+    Reached(Reach),
+    /// The sender may not write to this user.
+    Denied,
+    /// Whoever sends private messages needs a name.
+    Nameless,
+    /// More senders wait for a response than the server keeps track of.
+    Busy,
+}
+
+/// The payload of `$reply/<id>`.
+#[derive(Serialize)]
+struct Said<'a> {
+    code: u8,
+    status: &'a str,
+    to: &'a str,
+    text: &'a str,
+}
+
+impl Response {
+    /// A reason code of MQTT 5, as in the JSON on `$reply/<id>`.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Reached(Reach::Delivered | Reach::Stored) => 0x00,
+            Self::Reached(Reach::Nobody) => 0x10,
+            Self::Reached(Reach::TooLarge) => 0x95,
+            Self::Reached(Reach::Full) | Self::Busy => 0x97,
+            Self::Denied | Self::Nameless => 0x87,
+        }
+    }
+
+    /// The same for PUBACK and PUBREC, which know no "too large" [MQTT-3.4.2-1] [MQTT-3.5.2-1].
+    #[must_use]
+    pub const fn puback_code(self) -> u8 {
+        match self.code() {
+            0x95 => 0x97,
+            code => code,
+        }
+    }
+
+    /// A word for machines.
+    #[must_use]
+    pub const fn status(self) -> &'static str {
+        match self {
+            Self::Reached(Reach::Delivered) => "delivered",
+            Self::Reached(Reach::Stored) => "stored",
+            Self::Reached(Reach::Nobody) => "nobody-listening",
+            Self::Reached(Reach::TooLarge) => "too-large",
+            Self::Reached(Reach::Full) => "queue-full",
+            Self::Denied | Self::Nameless => "not-allowed",
+            Self::Busy => "busy",
+        }
+    }
+
+    /// A sentence for people; empty where there is nothing to explain.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Reached(Reach::Delivered) => "",
+            Self::Reached(Reach::Stored) => "stored: the recipient is away and gets it later",
+            Self::Reached(Reach::Nobody) => "nobody is listening under this name",
+            Self::Reached(Reach::TooLarge) => "too large: the recipient takes smaller packets",
+            Self::Reached(Reach::Full) => "the recipient's queue is full",
+            Self::Denied => "private messages to this user are not allowed",
+            Self::Nameless => "private messages need a login with a user name",
+            Self::Busy => "too many private messages wait for their response; try again",
+        }
+    }
+
+    /// The payload of `$reply/<id>`, about a message to this user.
+    #[must_use]
+    pub fn json(self, to: &str) -> Vec<u8> {
+        let said = Said {
+            code: self.code(),
+            status: self.status(),
+            to,
+            text: self.text(),
+        };
+        // Numbers and text always serialise.
+        serde_json::to_vec(&said).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_of_several_counts() {
+        let order = [
+            Reach::Nobody,
+            Reach::TooLarge,
+            Reach::Full,
+            Reach::Stored,
+            Reach::Delivered,
+        ];
+        assert!(order.is_sorted());
+    }
+
+    #[test]
+    fn every_response_has_its_code() {
+        for (response, code, puback) in [
+            (Response::Reached(Reach::Delivered), 0x00, 0x00),
+            (Response::Reached(Reach::Stored), 0x00, 0x00),
+            (Response::Reached(Reach::Nobody), 0x10, 0x10),
+            (Response::Reached(Reach::TooLarge), 0x95, 0x97),
+            (Response::Reached(Reach::Full), 0x97, 0x97),
+            (Response::Denied, 0x87, 0x87),
+            (Response::Nameless, 0x87, 0x87),
+            (Response::Busy, 0x97, 0x97),
+        ] {
+            assert_eq!(response.code(), code, "{response:?}");
+            assert_eq!(response.puback_code(), puback, "{response:?}");
+        }
+    }
+
+    #[test]
+    fn the_payload_is_json_whatever_the_name() {
+        let json = Response::Reached(Reach::Nobody).json("a\"b");
+        let expected = r#"{"code":16,"status":"nobody-listening","to":"a\"b","#;
+        assert!(json.starts_with(expected.as_bytes()));
+    }
+}
