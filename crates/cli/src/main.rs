@@ -14,6 +14,7 @@ mod hash_password;
 mod json;
 mod password;
 mod payload;
+mod private;
 mod property;
 mod publish;
 mod request;
@@ -38,12 +39,14 @@ Examples:
   stentor sub -v -t 'sensors/#'                show what is published below sensors/
   stentor pub -t sensors/attic -m 21.5 -r      publish, and keep it as the topic's last message
   stentor rr -t sum -e sum/answer -m '1 2'     ask, and wait for the answer
+  stentor send -u alice bob 'hello'            a private message, for stentor inbox -u bob
   stentor status                               how the server is doing
   stentor user add alice                       let alice in; asks for her password
   stentor hash-password                        make a password_hash for a user
 
-pub, sub and rr take mosquitto's letters and talk to any MQTT server. Without a host they ask the
-server that runs on --data-dir, where its own Unix user needs no password.";
+pub, sub and rr take mosquitto's letters and talk to any MQTT server; so do send and inbox, but to a
+Stentor server. Without a host they ask the server that runs on --data-dir, where its own Unix user
+needs no password.";
 
 /// A communication server that speaks MQTT, and the commands that go with it.
 #[derive(Debug, Parser)]
@@ -70,6 +73,14 @@ enum Command {
     /// Publish a request and print the answer
     #[command(disable_help_flag = true, disable_version_flag = true, after_help = EXIT_CODES)]
     Rr(Box<request::Rr>),
+    /// Send a private message to a user
+    #[command(disable_help_flag = true, disable_version_flag = true,
+              after_help = private::SEND_HELP)]
+    Send(Box<private::Send>),
+    /// Print the private messages that arrive
+    #[command(disable_help_flag = true, disable_version_flag = true,
+              after_help = private::INBOX_HELP)]
+    Inbox(Box<private::Inbox>),
     /// Show how the running server is doing
     Status(admin::Status),
     /// List, show or disconnect the clients of the running server
@@ -114,6 +125,8 @@ fn main() -> ExitCode {
         Command::Pub(command) => command.run(),
         Command::Sub(command) => command.run(),
         Command::Rr(command) => command.run(),
+        Command::Send(command) => command.run(),
+        Command::Inbox(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Clients(command) => command.run(),
         Command::Topics(command) => command.run(),

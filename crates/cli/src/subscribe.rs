@@ -17,7 +17,7 @@ use crate::stop::Stop;
 use crate::time::Time;
 
 /// How messages are printed.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct Output {
     /// Print the topic before the payload
@@ -37,10 +37,25 @@ pub(crate) struct Output {
     /// Print no end of line after a message
     #[arg(short = 'N')]
     no_newline: bool,
+    #[arg(skip)]
+    style: Style,
+}
+
+/// What the other flags do not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// They say it all.
+    #[default]
+    Flags,
+    /// One JSON object per message.
+    Json,
+    /// `ann: hello`: the last level of the topic is the name of who said it.
+    Senders,
 }
 
 /// Prints messages to standard output.
 pub(crate) struct Printer {
+    style: Style,
     format: Format,
     end: &'static [u8],
 }
@@ -49,13 +64,15 @@ impl Output {
     pub(crate) fn printer(&self) -> Result<Printer, Failure> {
         let format = match &self.format {
             Some(format) => format,
-            None if self.json => "%j",
+            None if self.style == Style::Senders => "%p",
+            None if self.json || self.style == Style::Json => "%j",
             None if self.verbose => "%t %p",
             None => "%p",
         };
         let format = Format::parse(format, self.pretty)
             .map_err(|error| Failure::usage(format!("-F {format:?}: {error}")))?;
         Ok(Printer {
+            style: self.style,
             format,
             end: if self.no_newline { b"" } else { b"\n" },
         })
@@ -66,6 +83,14 @@ impl Printer {
     /// Prints a message, at once: somebody may be waiting for it.
     pub(crate) fn print(&self, message: &Message) -> Result<(), Failure> {
         let mut text = Vec::new();
+        if self.style == Style::Senders {
+            let sender = message.topic.rsplit('/').next().unwrap_or_default();
+            let name = stentor_zone::decode_name(sender).unwrap_or_else(|| sender.into());
+            // A name must not play tricks on the terminal.
+            let name = name.replace(char::is_control, "\u{FFFD}");
+            text.extend_from_slice(name.as_bytes());
+            text.extend_from_slice(b": ");
+        }
         let mut out = io::stdout().lock();
         self.format
             .write(message, Time::now(), &mut text)
@@ -157,6 +182,37 @@ enum Ended {
 }
 
 impl Sub {
+    /// A subscription to one filter, at QoS 1.
+    pub(crate) fn only(
+        filter: String,
+        style: Style,
+        (count, timeout): (Option<u64>, Option<u64>),
+        connect: Connect,
+    ) -> Self {
+        Self {
+            topic: vec![filter],
+            unsubscribe: Vec::new(),
+            filter_out: Vec::new(),
+            qos: QoS::AtLeastOnce,
+            count,
+            timeout,
+            exit_after_subscribe: false,
+            no_retained: false,
+            retained_only: false,
+            remove_retained: false,
+            retain_as_published: false,
+            no_local: false,
+            retain_handling: Retained::Always,
+            random_filter: None,
+            no_reconnect: false,
+            output: Output {
+                style,
+                ..Output::default()
+            },
+            connect,
+        }
+    }
+
     pub(crate) fn run(self) -> Result<(), Failure> {
         let quiet = self.connect.quiet;
         self.subscribe().map_err(|failure| failure.silenced(quiet))

@@ -46,6 +46,17 @@ struct Granted<'a> {
     wanted: Option<Wanted<'a>>,
 }
 
+impl Granted<'_> {
+    /// Nothing is retained for what is refused or shared.
+    const fn bare(reason: ReasonCode, text: &'static str) -> Self {
+        Self {
+            reason,
+            text,
+            wanted: None,
+        }
+    }
+}
+
 /// What a SUBSCRIBE asks for in user properties.
 #[derive(Clone, Copy, Debug)]
 struct Wishes {
@@ -95,6 +106,15 @@ fn check_zone_filter(
             "private messages need a login with a user name",
         )),
         _ => Ok(()),
+    }
+}
+
+/// Whether a subscription brings what is retained.
+const fn sends_retained(options: SubscribeOptions, is_new: bool) -> bool {
+    match options.retain_handling {
+        RetainHandling::Send => true,
+        RetainHandling::SendIfNew => is_new,
+        RetainHandling::DoNotSend => false,
     }
 }
 
@@ -154,15 +174,7 @@ impl Hub {
         options: SubscribeOptions,
         (id, wishes): (Option<u32>, Result<Wishes, NoRate>),
     ) -> Result<Granted<'a>, CloseReason> {
-        // Nothing is retained for what is refused or shared.
-        let explain = |reason, text| {
-            Ok(Granted {
-                reason,
-                text,
-                wanted: None,
-            })
-        };
-        let refuse = |reason| explain(reason, "");
+        let refuse = |reason| Ok(Granted::bare(reason, ""));
         let Ok(Subscription { share, filter }) = Subscription::parse(text) else {
             return refuse(ReasonCode::TopicFilterInvalid);
         };
@@ -179,7 +191,7 @@ impl Hub {
             return refuse(ReasonCode::UnspecifiedError);
         };
         if let Err((reason, text)) = check_zone_filter(&session.identity, share, filter) {
-            return explain(reason, text);
+            return Ok(Granted::bare(reason, text));
         }
         let access = session.identity.rights.may_subscribe(filter);
         if !self.is_accepted(access) {
@@ -207,25 +219,20 @@ impl Hub {
         if let Some(session) = self.sessions.get_mut(key) {
             session.set_rate(id, filter, wishes.interval);
         }
-        let wants_retained = match options.retain_handling {
-            RetainHandling::Send => true,
-            RetainHandling::SendIfNew => is_new,
-            RetainHandling::DoNotSend => false,
-        };
+        let sends = sends_retained(options, is_new);
+        let marks_end = wishes.marks_end;
         let has_retained = !filter.starts_with(INBOXES);
-        let wanted = (has_retained && (wants_retained || wishes.marks_end)).then_some(Wanted {
-            sends: wants_retained,
-            marks_end: wishes.marks_end,
+        let wanted = (has_retained && (sends || marks_end)).then_some(Wanted {
+            sends,
+            marks_end,
             id,
             filter,
             options: granted,
             mark: self.retained.mark(),
         });
-        let text = "";
         Ok(Granted {
-            reason,
-            text,
             wanted,
+            ..Granted::bare(reason, "")
         })
     }
 

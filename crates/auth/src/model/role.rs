@@ -89,7 +89,7 @@ pub fn initial_roles() -> Vec<Role> {
     ];
     let with_name = [
         publish("$private/to/#"),
-        subscribe("$private/from/+"),
+        subscribe("$private/#"),
         publish("$room/+/say"),
         subscribe("$room/+/#"),
         subscribe("$rooms/#"),

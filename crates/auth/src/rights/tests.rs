@@ -185,7 +185,7 @@ fn members_and_anonymous_clients_publish_outside_the_dollar() {
 
 #[test]
 fn members_subscribe_outside_the_dollar_and_to_figures() {
-    use Access::{All, Nothing, Part};
+    use Access::{All, Nothing};
     for (filter, member, anonymous) in [
         ("#", All, All),
         ("+/a", All, All),
@@ -193,7 +193,9 @@ fn members_subscribe_outside_the_dollar_and_to_figures() {
         ("$SYS", All, All),
         ("$SYSTEM/#", Nothing, Nothing),
         ("$private/from/+", All, Nothing),
-        ("$private/#", Part, Nothing),
+        ("$private/#", All, Nothing),
+        ("$private/from/#", All, Nothing),
+        ("$room/+/say", All, Nothing),
         ("$+/a", Nothing, Nothing),
     ] {
         assert_eq!(initial(MEMBER).may_subscribe(filter), member, "{filter}");

@@ -1,0 +1,209 @@
+//! `stentor send` and `stentor inbox`: private messages between the users of a zone.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::Value;
+use stentor_client::{Client, ClientError, Publication, QoS, ReasonCode, SubscribeOptions};
+use stentor_zone::{encode_name, topic};
+
+use crate::connect::{Connect, Plan};
+use crate::failure::{self, Failure};
+use crate::subscribe::{Style, Sub};
+
+/// What `--help` of `send` says.
+pub(crate) const SEND_HELP: &str = "\
+Exit codes:
+  0    delivered, or stored for a recipient who is away
+  16   nobody is listening under this name
+  27   the time of -W is over
+  135  private messages to this user are not allowed
+  149  too large for the recipient
+  151  the recipient's queue is full, or the server has too many of these to do
+
+Examples:
+  stentor send -u alice bob 'dinner at eight?'
+  uptime | stentor send -u alice bob
+  stentor inbox -u bob                         what bob's terminal shows meanwhile";
+
+/// What `--help` of `inbox` says.
+pub(crate) const INBOX_HELP: &str = "\
+Examples:
+  stentor inbox -u bob                         alice: dinner at eight?
+  stentor inbox -u bob --from alice -C 1       wait for one message of alice's
+  stentor inbox -u bob --json                  one JSON object per message
+  stentor inbox -u bob -c -i terminal          get later what comes while you are away";
+
+/// Sends a private message and says what became of it.
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// The recipient's name, in the zone of your login
+    user: String,
+    /// The message [default: standard input]
+    #[arg(allow_hyphen_values = true, conflicts_with = "file")]
+    text: Option<String>,
+    /// File with the message
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Print the server's response as JSON
+    #[arg(long)]
+    json: bool,
+    /// Give up after this many seconds, with exit code 27
+    #[arg(short = 'W', value_name = "SECONDS", default_value_t = 10)]
+    timeout: u64,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// Prints the private messages that arrive.
+#[derive(Debug, Args)]
+pub(crate) struct Inbox {
+    /// Messages of this user only
+    #[arg(long, value_name = "USER")]
+    from: Option<String>,
+    /// End after this many messages
+    #[arg(short = 'C', value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// End after this many seconds, with exit code 27
+    #[arg(short = 'W', value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// Print one JSON object per message
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// Where the response arrives: in `$reply/`, which is the connection's own.
+const REPLY_ID: &str = "send";
+
+impl Send {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let quiet = self.connect.quiet;
+        self.send().map_err(|failure| failure.silenced(quiet))
+    }
+
+    fn payload(&self) -> Result<Vec<u8>, Failure> {
+        if let Some(text) = &self.text {
+            return Ok(text.clone().into_bytes());
+        }
+        if let Some(path) = &self.file {
+            return fs::read(path)
+                .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())));
+        }
+        let mut bytes = Vec::new();
+        io::stdin()
+            .read_to_end(&mut bytes)
+            .map_err(|error| Failure::new(format!("cannot read standard input: {error}")))?;
+        Ok(bytes)
+    }
+
+    fn send(self) -> Result<(), Failure> {
+        let plan = self.connect.plan()?;
+        check_user(&self.user)?;
+        let payload = self.payload()?;
+        let mut client = plan.open()?;
+        let failed = |error: ClientError| Failure::client(&error, plan.version());
+        let response = self.exchange(&plan, &mut client, &payload)?;
+        client.disconnect().map_err(failed)?;
+        self.tell(&response)
+    }
+
+    /// Publishes the message and waits for the response.
+    fn exchange(
+        &self,
+        plan: &Plan,
+        client: &mut Client,
+        payload: &[u8],
+    ) -> Result<Vec<u8>, Failure> {
+        let failed = |error: ClientError| Failure::client(&error, plan.version());
+        let reply = topic::reply(REPLY_ID);
+        let options = SubscribeOptions {
+            qos: QoS::AtLeastOnce,
+            ..SubscribeOptions::default()
+        };
+        let answers = client
+            .subscribe_with(&[(reply.as_str(), options)], &plan.properties.subscribe)
+            .map_err(failed)?;
+        if let Some(reason) = answers.iter().find(|reason| reason.is_error()) {
+            let text = format!("the subscription to {reply} was refused: {}", reason.name());
+            return Err(Failure::with_code(failure::code(*reason), text));
+        }
+        let to = format!("{}/{REPLY_ID}", topic::private_to(&self.user));
+        let message = Publication {
+            topic: &to,
+            payload,
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            properties: plan.properties.publish.clone(),
+        };
+        client.publish_soon(&message).map_err(failed)?;
+        let deadline = Instant::now() + Duration::from_secs(self.timeout);
+        loop {
+            let patience = deadline.saturating_duration_since(Instant::now());
+            let message = client.receive(Some(patience)).map_err(failed)?;
+            let note = "there was no response: is it a Stentor server?";
+            let message = message.ok_or_else(|| Failure::timeout().with_note(note))?;
+            if message.topic == reply {
+                return Ok(message.payload);
+            }
+        }
+    }
+
+    /// Tells what the server said, by a line and by the exit code.
+    fn tell(&self, response: &[u8]) -> Result<(), Failure> {
+        let parsed: Option<Value> = serde_json::from_slice(response).ok();
+        let field = |name| parsed.as_ref().and_then(|value| value.get(name));
+        let code = field("code").and_then(Value::as_u64);
+        let code = code.and_then(|code| u8::try_from(code).ok());
+        let word = |name| field(name).and_then(Value::as_str).unwrap_or_default();
+        let Some(code) = code else {
+            return Err(Failure::new("the server's response makes no sense"));
+        };
+        let mut out = io::stdout().lock();
+        if self.json {
+            out.write_all(response)
+                .and_then(|()| writeln!(out))
+                .map_err(|error| Failure::output(&error))?;
+        } else if code == ReasonCode::Success as u8 {
+            writeln!(out, "{}: {}", self.user, word("status"))
+                .map_err(|error| Failure::output(&error))?;
+        }
+        if code == ReasonCode::Success as u8 {
+            return Ok(());
+        }
+        let failure = Failure::with_code(code, format!("{}: {}", self.user, word("text")));
+        Err(failure.silenced(self.json))
+    }
+}
+
+impl Inbox {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let filter = match &self.from {
+            Some(user) => {
+                check_user(user)?;
+                topic::private_from(user)
+            }
+            None => "$private/from/+".to_owned(),
+        };
+        let style = if self.json {
+            Style::Json
+        } else {
+            Style::Senders
+        };
+        Sub::only(filter, style, (self.count, self.timeout), self.connect).run()
+    }
+}
+
+/// A name that fits into a topic.
+fn check_user(user: &str) -> Result<(), Failure> {
+    /// Leaves room for what stands around it.
+    const NAME_BYTES_MAX: usize = 1 << 15;
+    if user.is_empty() || encode_name(user).len() > NAME_BYTES_MAX {
+        return Err(Failure::usage("USER is a name of 1 to 32,768 bytes"));
+    }
+    Ok(())
+}

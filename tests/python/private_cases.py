@@ -1,0 +1,158 @@
+"""Private messages as paho-mqtt sees them: one function per behaviour.
+
+    private_cases.py CASE VERSION HOST PORT      VERSION: 4 (3.1.1) or 5
+
+The server has the users alice, bob and eve of the zone default and other/bob, all with the password
+"secret". No case sleeps: that nothing else came is shown by a last message behind it.
+"""
+
+import json
+import queue
+import sys
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+PATIENCE = 50
+VERSION = int(sys.argv[2])
+HOST, PORT = sys.argv[3], int(sys.argv[4])
+V5 = VERSION == 5
+
+
+class User:
+    """A client that has logged in, with its queues."""
+
+    def __init__(self, name, client_id=None, connect_properties=None, login=True):
+        arguments = {"client_id": client_id or name.replace("/", "-"), "protocol": VERSION}
+        self.client = mqtt.Client(
+            mqtt.CallbackAPIVersion.VERSION2, reconnect_on_failure=False, **arguments
+        )
+        if login:
+            self.client.username_pw_set(name, "secret")
+        self.connected, self.messages = queue.Queue(), queue.Queue()
+        self.granted, self.responses = queue.Queue(), queue.Queue()
+        self.client.on_connect = lambda c, u, flags, code, p: self.connected.put(code)
+        self.client.on_message = lambda c, u, message: self.messages.put(message)
+        self.client.on_subscribe = lambda c, u, mid, codes, p: self.granted.put(codes)
+        self.client.on_publish = lambda c, u, mid, code, p: self.responses.put((code, p))
+        self.client.connect(HOST, PORT, properties=connect_properties)
+        self.client.loop_start()
+        code = self.connected.get(timeout=PATIENCE)
+        assert code == 0, f"the login of {name} was refused: {code}"
+
+    def subscribe(self, topic, qos=1):
+        self.client.subscribe(topic, qos)
+        return [code.value for code in self.granted.get(timeout=PATIENCE)]
+
+    def send(self, topic, payload="x", qos=1, properties=None, retain=False):
+        """Publishes; gives back the reason code and the reason string."""
+        self.client.publish(topic, payload, qos, retain, properties)
+        code, properties = self.responses.get(timeout=PATIENCE)
+        return code.value, getattr(properties, "ReasonString", "")
+
+    def expect(self, topic, payload):
+        message = self.messages.get(timeout=PATIENCE)
+        assert (message.topic, message.payload.decode()) == (topic, payload), (
+            f"{message.topic} {message.payload!r}"
+        )
+        assert not message.retain
+        return message
+
+    def expect_nothing_before(self, payload):
+        """Whatever came before would be met first."""
+        assert self.subscribe("fence") == [1]
+        self.send("fence", payload)
+        self.expect("fence", payload)
+
+
+def response(code):
+    """3.1.1 has one answer for everything."""
+    return code if V5 else 0
+
+
+def brings_a_response_and_a_notification():
+    alice, bob, eve = User("alice"), User("bob"), User("eve")
+    phone = User("bob", "phone")
+    for user in (bob, phone, eve):
+        assert user.subscribe("$private/from/+") == [1]
+    assert alice.send("$private/to/bob", "hello")[0] == 0
+    bob.expect("$private/from/alice", "hello")
+    phone.expect("$private/from/alice", "hello")
+    assert alice.send("$private/to/bob", "twice", qos=2)[0] == 0
+    bob.expect("$private/from/alice", "twice")
+    eve.expect_nothing_before("eve heard nothing")
+    assert alice.send("$private/to/nobody")[0] == response(0x10)
+
+
+def writes_to_itself():
+    alice = User("alice")
+    assert alice.subscribe("$private/#") == [1]
+    for number in range(100):
+        assert alice.send("$private/to/alice", str(number))[0] == 0
+        alice.expect("$private/from/alice", str(number))
+
+
+def stays_in_its_zone():
+    here, there, alice = User("bob"), User("other/bob"), User("alice")
+    for user in (here, there):
+        assert user.subscribe("$private/from/+") == [1]
+    assert alice.send("$private/to/bob", "here")[0] == 0
+    here.expect("$private/from/alice", "here")
+    # A name with a zone is no name of another zone's user.
+    assert alice.send("$private/to/other%2fbob", "there")[0] == response(0x10)
+    there.expect_nothing_before("nothing from another zone")
+
+
+def forges_nothing():
+    alice, bob = User("alice"), User("bob")
+    assert bob.subscribe("$private/from/+") == [1]
+    assert bob.subscribe("$reply/+") == [1]
+    for topic in ("$private/from/eve", "$private/from/bob", "$reply/1", "$presence/alice"):
+        assert alice.send(topic, "forged", retain=True)[0] == response(0x87), topic
+    bob.expect_nothing_before("nothing was forged")
+    late = User("bob", "late")
+    assert late.subscribe("$private/#") == [1]
+    late.expect_nothing_before("nothing was kept")
+
+
+def answers_on_reply_topics():
+    alice, other, bob = User("alice"), User("alice", "other"), User("bob")
+    assert bob.subscribe("$private/from/+") == [1]
+    for user in (alice, other):
+        assert user.subscribe("$reply/+") == [1]
+    for qos in (0, 1):
+        alice.send("$private/to/bob/17", "hello", qos)
+        bob.expect("$private/from/alice", "hello")
+        message = alice.messages.get(timeout=PATIENCE)
+        assert message.topic == "$reply/17"
+        answer = json.loads(message.payload)
+        assert answer == {"code": 0, "status": "delivered", "to": "bob", "text": ""}, answer
+        alice.send("$private/to/nobody/18", "hello", qos)
+        answer = json.loads(alice.messages.get(timeout=PATIENCE).payload)
+        assert (answer["code"], answer["status"]) == (16, "nobody-listening"), answer
+    other.expect_nothing_before("for the caller alone")
+
+
+def says_what_is_too_large():
+    """Only MQTT 5 clients have a limit that the server knows."""
+    alice = User("alice")
+    small = Properties(PacketTypes.CONNECT)
+    small.MaximumPacketSize = 200
+    bob = User("bob", connect_properties=small)
+    assert bob.subscribe("$private/from/+") == [1]
+    code, text = alice.send("$private/to/bob", "x" * 500)
+    assert code == 0x97 and text.startswith("too large"), (code, text)
+    bob.expect_nothing_before("nothing too large")
+
+
+def refuses_the_nameless():
+    nobody, bob = User("nobody", login=False), User("bob")
+    assert bob.subscribe("$private/from/+") == [1]
+    assert nobody.subscribe("$private/from/+") == [response(0x87) or 0x80]
+    assert nobody.send("$private/to/bob")[0] == response(0x87)
+    bob.expect_nothing_before("nothing from nobody")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

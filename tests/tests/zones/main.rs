@@ -1,0 +1,52 @@
+//! What a zone is to its users, with the clients that they have.
+
+mod commands;
+mod documents;
+mod private;
+
+use std::io::Write;
+use std::process::Stdio;
+use std::sync::OnceLock;
+
+use stentor_tests::{DEADLINE, Plan, Server, process, server};
+
+/// The password of every user.
+const PASSWORD: &str = "secret";
+
+fn hash() -> &'static str {
+    static HASH: OnceLock<String> = OnceLock::new();
+    HASH.get_or_init(|| {
+        let mut command = server::stentor();
+        command
+            .arg("hash-password")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().expect("stentor starts");
+        let mut input = child.stdin.take().expect("standard input is piped");
+        writeln!(input, "{PASSWORD}").expect("a password can be written");
+        drop(input);
+        process::finish(child, DEADLINE).success().trim().to_owned()
+    })
+}
+
+/// A configuration with the users alice, bob and eve, and bob of another zone, over several shards.
+fn config() -> String {
+    let hash = hash();
+    let user = |(name, zone)| {
+        format!("[[user]]\nname = \"{name}\"\nzone = \"{zone}\"\npassword_hash = \"{hash}\"\n")
+    };
+    let users = [
+        ("alice", "default"),
+        ("bob", "default"),
+        ("eve", "default"),
+        ("bob", "other"),
+    ];
+    let users: String = users.map(user).concat();
+    format!(
+        "shards = 3\nallow_anonymous = true\n[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n{users}"
+    )
+}
+
+fn start() -> Server {
+    Plan::new().config(&config()).start()
+}
