@@ -18,6 +18,7 @@ mod private;
 mod property;
 mod publish;
 mod request;
+mod retained;
 mod serve;
 mod shell;
 mod stop;
@@ -87,6 +88,8 @@ enum Command {
     Clients(admin::Clients),
     /// List topic filters and retained topics of the running server
     Topics(admin::Topics),
+    /// List, change, copy and check retained messages, of a running server or of files
+    Retained(Box<retained::Retained>),
     /// Make the running server read its configuration again
     Reload(admin::Reload),
     /// Stop the running server
@@ -130,6 +133,7 @@ fn main() -> ExitCode {
         Command::Status(command) => command.run(),
         Command::Clients(command) => command.run(),
         Command::Topics(command) => command.run(),
+        Command::Retained(command) => command.run(),
         Command::Reload(command) => command.run(),
         Command::Stop(command) => command.run(),
         Command::User(command) => command.run(),

@@ -86,6 +86,11 @@ impl Time {
         )
     }
 
+    /// Milliseconds since 1970.
+    pub(crate) fn unix_millis(&self) -> u64 {
+        u64::try_from(self.since_epoch.as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// What `strftime` makes of one conversion, for the numeric ones; nothing for the others.
     pub(crate) fn strftime(&self, conversion: char) -> Option<String> {
         let second = self.second_of_day();

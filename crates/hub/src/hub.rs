@@ -175,6 +175,14 @@ impl Hub {
         self.close_overrun(now);
     }
 
+    /// Routes a message that the store has already, after everything that came before it. Under
+    /// `keep = "last"` this has to be the shard that orders its topic, see [`crate::home_shard`].
+    pub fn route_kept(&mut self, now: Tick, message: Arc<Message>) {
+        self.settle(now);
+        self.route(now, &[message]);
+        self.close_overrun(now);
+    }
+
     /// Fires what is due.
     pub fn advance(&mut self, now: Tick) {
         let mut due = Vec::new();

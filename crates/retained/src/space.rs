@@ -420,12 +420,8 @@ impl<R: Region> Space<R> {
 
     /// Bytes that live slots take.
     pub(crate) fn bytes_in_use(&self) -> u64 {
-        let runs = self.segments().flat_map(|(_, segment)| segment.runs());
-        let bytes = runs.map(|(_, run)| {
-            let slot = class::get(run.class).map_or(0, Class::slot_bytes);
-            slot as u64 * run.live() as u64
-        });
-        bytes.sum()
+        let live = self.segments().map(|(_, segment)| segment.live_bytes());
+        live.sum::<usize>() as u64
     }
 
     /// Bytes of all segments' files.

@@ -42,3 +42,20 @@ pub(crate) fn snapshot(server: &Server, filter: &str) -> BTreeMap<String, Vec<u8
     reader.ping();
     found
 }
+
+/// The user property of a name in the body of a PUBLISH of MQTT 5.
+pub(crate) fn property(body: &[u8], name: &str) -> Option<String> {
+    let head = [&[0x26][..], &string(name)].concat();
+    let at = body.windows(head.len()).position(|part| part == head)?;
+    let value = &body[at + head.len()..];
+    let len = usize::from(u16::from_be_bytes([value[0], value[1]]));
+    String::from_utf8(value[2..2 + len].to_vec()).ok()
+}
+
+/// The same, where it is there and a number.
+#[track_caller]
+pub(crate) fn number(body: &[u8], name: &str) -> u64 {
+    let text = property(body, name).unwrap_or_else(|| panic!("there is a property {name}"));
+    text.parse()
+        .unwrap_or_else(|_| panic!("{name} is a number, not {text}"))
+}

@@ -18,7 +18,7 @@ const EXIT_CONFIG: u8 = 78;
 
 /// Which server, running or stopped.
 #[derive(Debug, Args)]
-pub(super) struct Which {
+pub(crate) struct Which {
     /// The server's configuration file
     #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG")]
     config: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub(super) struct Which {
     data_dir: Option<PathBuf>,
     /// Print the answer as JSON
     #[arg(long)]
-    pub(super) json: bool,
+    pub(crate) json: bool,
 }
 
 /// Where orders go.
@@ -59,7 +59,8 @@ impl Which {
         Ok(Desk::Stopped(Box::new(accounts)))
     }
 
-    fn load(&self) -> Result<Config, Failure> {
+    /// The configuration of that server.
+    pub(crate) fn load(&self) -> Result<Config, Failure> {
         let data_dir = self.data_dir.as_deref().map(Path::to_string_lossy);
         let flags = data_dir.map(|path| ("data_dir".to_owned(), path.into_owned()));
         let sources = Sources::from_process(self.config.clone(), flags.into_iter().collect());
@@ -67,7 +68,8 @@ impl Which {
     }
 }
 
-fn is_stopped(kind: ErrorKind) -> bool {
+/// Whether a control socket that cannot be connected to tells of a stopped server.
+pub(crate) fn is_stopped(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::ConnectionRefused)
 }
 

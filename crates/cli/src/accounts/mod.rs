@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
+pub(crate) use desk::{Which, is_stopped};
 pub(crate) use role::{Grant, Revoke, Role};
 pub(crate) use token::Token;
 pub(crate) use user::User;

@@ -175,6 +175,15 @@ impl<R: Region> Segment<R> {
         }
     }
 
+    /// Bytes of the slots in use.
+    pub(crate) fn live_bytes(&self) -> usize {
+        let bytes = self.runs().map(|(_, run)| {
+            let slot = crate::class::get(run.class).map_or(0, Class::slot_bytes);
+            slot * run.live()
+        });
+        bytes.sum()
+    }
+
     /// All runs, by their first block.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (u32, &Run)> {
         (0..)

@@ -1,11 +1,16 @@
 //! What operators ask of a store.
 
-use stentor_session::Tick;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use stentor_hub::{Kept, NotKept};
+use stentor_session::Message;
 use stentor_topic::Zone;
 
 use super::{STRIPES, Store};
 use crate::damage::DamageReport;
 use crate::disk::Disk;
+use crate::stripe::View;
 use crate::usage::Quota;
 
 /// How a store is doing.
@@ -91,12 +96,21 @@ impl<D: Disk> Store<D> {
     pub fn verify(&self) -> Verified {
         let mut verified = Verified::default();
         for stripe in 0..STRIPES {
-            let mut from = 0;
-            while let Some(next) = self.lock(stripe).verify(&self.env, from, &mut verified) {
-                from = next;
-            }
+            self.verify_stripe(stripe, &mut verified);
         }
         verified
+    }
+
+    /// The same for one of the store's 32 parts; the number of the next one, if there is one.
+    pub fn verify_stripe(&self, stripe: usize, verified: &mut Verified) -> Option<usize> {
+        if stripe >= STRIPES {
+            return None;
+        }
+        let mut from = 0;
+        while let Some(next) = self.lock(stripe).verify(&self.env, from, verified) {
+            from = next;
+        }
+        Some(stripe + 1).filter(|next| *next < STRIPES)
     }
 
     /// New quotas; what is held stays.
@@ -104,9 +118,50 @@ impl<D: Disk> Store<D> {
         self.env.accounts.set_quotas(total, zone);
     }
 
-    /// When a message was received, in milliseconds since 1970.
+    /// When the message of a topic was received, in milliseconds since 1970; also one from before
+    /// the start. `None` for a topic without one, and below `$SYS/`.
     #[must_use]
-    pub fn received_ms(&self, received_at: Tick) -> u64 {
-        self.wall_ms(received_at)
+    pub fn received_ms(&self, zone: Zone, topic: &str) -> Option<u64> {
+        let (hash, stripe) = self.place_of(zone, topic);
+        let view = View {
+            mark: u64::MAX,
+            now_ms: 0,
+        };
+        self.lock(stripe)
+            .get(&self.env, hash, (zone, topic), view, |record| {
+                record.received_ms
+            })
+    }
+
+    /// Waits until the store's promise for a message holds. For threads that may wait, while the
+    /// store's own threads run.
+    ///
+    /// # Errors
+    /// [`NotKept::Failed`] when the disk failed, or took longer than 30 seconds.
+    pub fn wait_for(&self, kept: Kept) -> Result<(), NotKept> {
+        const PATIENCE: Duration = Duration::from_secs(30);
+        let Kept::Later(ticket) = kept else {
+            return Ok(());
+        };
+        let lock = &self.rounds.ended;
+        let ended = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // What a round did not bring to the disk, the next one does: either may be seen.
+        let (ended, _) = self
+            .rounds
+            .has_ended
+            .wait_timeout_while(ended, PATIENCE, |(number, _)| *number < ticket.0)
+            .unwrap_or_else(PoisonError::into_inner);
+        match *ended {
+            (number, true) if number >= ticket.0 => Ok(()),
+            _ => Err(NotKept::Failed),
+        }
+    }
+
+    /// Keeps a message that was received at another time, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// As [`Retained::put`](stentor_hub::Retained::put).
+    pub fn restore(&self, message: &Message, received_ms: Option<u64>) -> Result<Kept, NotKept> {
+        self.put_received(message, received_ms)
     }
 }

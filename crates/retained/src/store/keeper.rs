@@ -156,7 +156,7 @@ impl<D: Disk> Store<D> {
     /// Moves messages together, so that segments can go.
     ///
     /// Returns how many went.
-    pub(crate) fn compact(&self) -> usize {
+    pub fn compact(&self) -> usize {
         let mut removed = 0;
         for stripe in 0..STRIPES {
             loop {
@@ -254,8 +254,9 @@ impl<D: Disk> Store<D> {
         *ends
     }
 
-    /// Notes that the disk has everything.
-    pub(crate) fn close(&self) {
+    /// Notes that the disk has everything, after a commit that has brought it there and with
+    /// nothing put since.
+    pub fn close(&self) {
         let mut meta = self.meta.lock().unwrap_or_else(PoisonError::into_inner);
         meta.is_closed = true;
         // Without the note the next start is more careful than it had to be.
@@ -265,7 +266,7 @@ impl<D: Disk> Store<D> {
     /// Brings everything that was put until now to the disk, and says so to those who wait.
     ///
     /// Returns whether the disk has it.
-    pub(crate) fn commit(&self) -> bool {
+    pub fn commit(&self) -> bool {
         let round = self.begin_round();
         let flushed = self.flush_round(&round);
         self.end_round(round, flushed)
@@ -311,6 +312,14 @@ impl<D: Disk> Store<D> {
                 self.trouble(COMMITTING, &error);
             }
         }
+        let mut ended = self
+            .rounds
+            .ended
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *ended = (round.number, is_flushed);
+        drop(ended);
+        self.rounds.has_ended.notify_all();
         if round.is_wanted {
             let watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(watcher) = watcher.clone() {

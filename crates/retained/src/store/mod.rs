@@ -145,6 +145,9 @@ struct Rounds {
     /// Of the thread that commits: whether it should end.
     ends: Mutex<bool>,
     wake: Condvar,
+    /// The last round that has ended, and whether the disk has it.
+    ended: Mutex<(u64, bool)>,
+    has_ended: Condvar,
 }
 
 impl<D: Disk> fmt::Debug for Store<D> {
@@ -214,6 +217,25 @@ impl<D: Disk> Store<D> {
         Arc::new(message)
     }
 
+    /// Keeps a message that was received when it says, or at another time.
+    fn put_received(&self, message: &Message, received_ms: Option<u64>) -> Result<Kept, NotKept> {
+        let lifetime = message.expires_at.since(message.received_at);
+        let expiry_secs = (message.expires_at != Tick::NEVER)
+            .then(|| u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX));
+        let (sequence, kept) = self.keep(&Incoming {
+            zone: message.zone,
+            topic: message.topic(),
+            properties: message.properties(),
+            payload: message.payload(),
+            qos: message.qos,
+            publisher: message.publisher.to_bits(),
+            received_ms: received_ms.unwrap_or_else(|| self.wall_ms(message.received_at)),
+            expiry_secs,
+        })?;
+        message.stamp(sequence);
+        Ok(kept)
+    }
+
     /// Keeps a message, growing the stripe if it must.
     fn keep(&self, incoming: &Incoming<'_>) -> Result<(u64, Kept), NotKept> {
         let (hash, number) = self.place_of(incoming.zone, incoming.topic);
@@ -264,21 +286,7 @@ impl<D: Disk> Retained for Store<D> {
         if message.topic().starts_with(VOLATILE) {
             return self.volatile.put(message);
         }
-        let lifetime = message.expires_at.since(message.received_at);
-        let expiry_secs = (message.expires_at != Tick::NEVER)
-            .then(|| u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX));
-        let (sequence, kept) = self.keep(&Incoming {
-            zone: message.zone,
-            topic: message.topic(),
-            properties: message.properties(),
-            payload: message.payload(),
-            qos: message.qos,
-            publisher: message.publisher.to_bits(),
-            received_ms: self.wall_ms(message.received_at),
-            expiry_secs,
-        })?;
-        message.stamp(sequence);
-        Ok(kept)
+        self.put_received(message, None)
     }
 
     fn epoch(&self) -> u64 {

@@ -127,6 +127,8 @@ impl<D: Disk> Store<D> {
                 wanted_below: AtomicU64::new(0),
                 ends: Mutex::new(false),
                 wake: Condvar::new(),
+                ended: Mutex::new((0, true)),
+                has_ended: Condvar::new(),
             },
             keeper: Mutex::new(None),
             low: AtomicU64::new(0),

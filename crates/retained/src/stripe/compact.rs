@@ -1,9 +1,12 @@
 //! Compaction: emptying segments that hold little, so that their files can go.
 
 use super::{Env, Held, Stripe};
-use crate::class;
+use crate::class::{self, BLOCK_BYTES};
 use crate::disk::Region;
 use crate::space::{Place, Segment, Slot};
+
+/// What a stripe may have free in any case.
+const SLACK_BYTES: usize = 16 * BLOCK_BYTES;
 
 /// What a step of compaction came to.
 #[derive(Debug)]
@@ -53,18 +56,23 @@ impl<R: Region> Stripe<R> {
 
     /// Chooses a segment to be emptied.
     fn retire_one(&mut self) -> Option<u16> {
-        let free = self.space.free_blocks();
-        let (position, used) = self
-            .space
-            .segments()
-            .map(|(position, segment)| (position, segment.blocks() - segment.free_blocks()))
-            .min_by_key(|(_, used)| *used)?;
+        let (mut total, mut least) = (0, None);
+        for (position, segment) in self.space.segments() {
+            let live = segment.live_bytes();
+            total += live;
+            if least.is_none_or(|(bytes, _)| live < bytes) {
+                least = Some((live, position));
+            }
+        }
+        let (live, position) = least?;
         let segment = self.space.segment(position)?;
-        let rest = free - segment.free_blocks();
-        // Afterwards as much must be free as the others hold, so that growing and compacting do
-        // not take turns; and one segment always stays.
+        let others = (self.space.blocks() - segment.blocks()) * BLOCK_BYTES;
+        let free = (self.space.free_blocks() - segment.free_blocks()) * BLOCK_BYTES;
+        // Afterwards half must be free, so that growing and compacting do not take turns; and one
+        // segment always stays.
         let is_worth_it = self.space.segments().count() > 1
-            && rest > used + (self.space.blocks() - segment.blocks()) / 2;
+            && others > 2 * total + SLACK_BYTES
+            && free > 2 * live;
         if !is_worth_it {
             return None;
         }

@@ -1,4 +1,6 @@
 //! Tests of the whole store.
 
+mod damage;
 mod model;
 mod support;
+mod whole;

@@ -14,7 +14,7 @@ use tracing::warn;
 
 use super::protocol::{Answer, Failure, head, line, parse};
 use super::{Desk, lock};
-use super::{clients, status, topics};
+use super::{clients, retained, status, topics};
 use crate::lifecycle::Command;
 use crate::peer::Peer;
 use crate::shard::{Incoming, Purpose, Traveller, unix_peer};
@@ -23,8 +23,9 @@ use crate::transport::Transport;
 /// Connections served at a time; one more is closed at once.
 const CONNECTIONS_MAX: usize = 32;
 
-/// The longest request line, in bytes.
-const REQUEST_BYTES_MAX: usize = 64 * 1024;
+/// The longest request line, in bytes: `retained.put` carries messages, the largest of which has
+/// a payload of 256 MiB in base 64.
+const REQUEST_BYTES_MAX: usize = 360 << 20;
 
 /// How long a connection may be silent.
 const SILENCE_MAX: Duration = Duration::from_secs(300);
@@ -136,6 +137,7 @@ impl Desk {
             "topics" => Ok(topics::topics(&self.backplane, &request)),
             "reload" => self.reload(),
             "stop" => self.stop(),
+            verb if verb.starts_with("retained.") => retained::answer(&self.backplane, line),
             verb => Err(unknown(verb)),
         })
     }
@@ -213,23 +215,25 @@ impl Desk {
 fn unknown(verb: &str) -> Failure {
     let message = format!(
         "there is no verb \"{verb}\"; there are status, clients.ls, clients.show, clients.kick, \
-         topics, reload, stop and mqtt, and user.…, role.…, grant, revoke, token.…, zone.… and \
-         auth.refresh"
+         topics, retained.…, reload, stop and mqtt, and user.…, role.…, grant, revoke, token.…, \
+         zone.… and auth.refresh"
     );
     Failure::new("unknown-verb", message)
 }
 
 /// Reads up to the next line feed; what follows it stays in the buffer. `None` at the end.
 fn read_line(stream: &mut UnixStream, buffer: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+    let mut searched = 0;
     loop {
-        if let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
-            let rest = buffer.split_off(end + 1);
+        if let Some(end) = buffer[searched..].iter().position(|byte| *byte == b'\n') {
+            let rest = buffer.split_off(searched + end + 1);
             return Ok(Some(std::mem::replace(buffer, rest)));
         }
+        searched = buffer.len();
         if buffer.len() > REQUEST_BYTES_MAX {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let mut chunk = [0; 4096];
+        let mut chunk = [0; 16 * 1024];
         match stream.read(&mut chunk)? {
             0 => return Ok(None),
             len => buffer.extend_from_slice(&chunk[..len]),

@@ -37,7 +37,9 @@ pub(crate) use reload::ReloadResult;
 #[cfg(test)]
 pub(crate) use reload::Reloaded;
 use reload::Reloader;
+pub(crate) use retained::{boot, folder as retained_dir, quotas};
 use start::Shards;
+pub(crate) use start::random;
 use systemd::Systemd;
 
 /// What the main thread is asked to do.

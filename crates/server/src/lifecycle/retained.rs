@@ -1,7 +1,7 @@
 //! The retained store of a server: opening it, and passing on what it says.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use stentor_hub::ControlItem;
@@ -24,7 +24,7 @@ const FOLDER: &str = "retained";
 const REPORTS_MAX: usize = 20;
 
 /// The quotas of a configuration: in total, and of each zone.
-pub(super) fn quotas(config: &Config) -> (Quota, Quota) {
+pub(crate) fn quotas(config: &Config) -> (Quota, Quota) {
     let retained = &config.retained;
     let or_unlimited = |bound| if bound == 0 { u64::MAX } else { bound };
     let total = Quota {
@@ -38,6 +38,12 @@ pub(super) fn quotas(config: &Config) -> (Quota, Quota) {
     (total, zone)
 }
 
+/// Where the store of a configuration is; relative paths start where the command does.
+pub(crate) fn folder(config: &Config, data_dir: &Path) -> PathBuf {
+    let folder = config.retained.dir.clone();
+    folder.unwrap_or_else(|| data_dir.join(FOLDER))
+}
+
 /// Opens the store that a configuration asks for, and tells what was found damaged.
 ///
 /// # Errors
@@ -47,11 +53,7 @@ pub(super) fn open(
     data_dir: &Path,
     clock: Clock,
 ) -> Result<Arc<Store<MappedDisk>>, ServerError> {
-    let folder = config
-        .retained
-        .dir
-        .clone()
-        .unwrap_or_else(|| data_dir.join(FOLDER));
+    let folder = folder(config, data_dir);
     let fail = |reason: String| ServerError::RetainedDir {
         path: folder.clone(),
         reason,
@@ -108,7 +110,7 @@ pub(super) fn start(backplane: &Arc<Backplane>) -> std::io::Result<Keeper> {
 }
 
 /// A number that changes when the machine starts anew; 0 where the system does not tell.
-fn boot() -> u64 {
+pub(crate) fn boot() -> u64 {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = id
         .chars()

@@ -354,7 +354,7 @@ fn await_all(confirmed: &Receiver<io::Result<()>>, count: u8) -> io::Result<()> 
 }
 
 /// A number that nobody can foresee: the standard library seeds its hash maps with one.
-pub(super) fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()
 }

@@ -55,6 +55,18 @@ impl Shard {
             } => {
                 let _ = answer.send(self.filters(&containing, at_most));
             }
+            Inquiry::Keep { messages, answer } => {
+                let mut outcomes = Vec::with_capacity(messages.len());
+                for (message, received_ms) in messages {
+                    let kept = self.backplane.retained.restore(&message, received_ms);
+                    if kept.is_ok() {
+                        self.hub.route_kept(self.now, message);
+                    }
+                    outcomes.push(kept);
+                }
+                self.forward();
+                let _ = answer.send(outcomes);
+            }
             Inquiry::Pulse(answer) => {
                 let _ = answer.send(());
             }

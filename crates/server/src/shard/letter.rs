@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use stentor_auth::Decision;
-use stentor_hub::{ClientInfo, ControlItem, Identity};
-use stentor_session::{ConnectRequest, Tick};
+use stentor_hub::{ClientInfo, ControlItem, Identity, Kept, NotKept};
+use stentor_session::{ConnectRequest, Message, Tick};
 use stentor_topic::Zone;
 
 use super::Policy;
@@ -93,6 +93,12 @@ pub(crate) enum Inquiry {
         containing: String,
         at_most: usize,
         answer: Sender<Page<(Zone, String, usize)>>,
+    },
+    /// Keep messages whose topics this shard orders, each as received at a time in milliseconds
+    /// since 1970, and send them to those who are subscribed.
+    Keep {
+        messages: Vec<(Arc<Message>, Option<u64>)>,
+        answer: Sender<Vec<Result<Kept, NotKept>>>,
     },
     /// Whether the shard is alive.
     Pulse(Sender<()>),

@@ -1,0 +1,271 @@
+//! `stentor retained import`: from JSON lines, or from another running broker.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::Args;
+use serde_json::{Map, Value, json};
+use stentor_client::{Client, ClientError, Message, Options, Property, QoS, SubscribeOptions, Url};
+
+use super::payload_of;
+use super::store::{Store, Where};
+use crate::failure::Failure;
+use crate::password;
+
+/// Messages that go to the store in one request.
+const BATCH: usize = 200;
+/// Bytes of payload in one request: it has a limit.
+const BATCH_BYTES: usize = 2 << 20;
+/// The longest line of a file: a payload of 256 MiB in base 64, and what stands around it.
+const LINE_BYTES_MAX: u64 = 352 << 20;
+
+/// Where from, and how.
+#[derive(Debug, Args)]
+pub(super) struct Import {
+    /// File of JSON lines, as `export` writes them; - for standard input
+    #[arg(default_value = "-", conflicts_with = "from")]
+    file: PathBuf,
+    /// Copy the retained messages of a running broker: mqtt://USER@HOST:PORT, mqtts://…, ws://…
+    #[arg(long, value_name = "URL")]
+    from: Option<String>,
+    /// File whose first line is the password for the other broker
+    #[arg(long, value_name = "FILE", requires = "from")]
+    password_file: Option<PathBuf>,
+    /// Only these topics of the other broker
+    #[arg(long, value_name = "FILTER", default_value = "#", requires = "from")]
+    filter: String,
+    /// The other broker has sent everything when nothing comes for this long
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, requires = "from",
+        value_parser = clap::value_parser!(u64).range(1..=3600))]
+    idle: u64,
+    /// At most this many messages a second
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: Option<u32>,
+    /// Change nothing: only count what differs
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    place: Where,
+}
+
+/// What an import came to.
+#[derive(Debug, Default)]
+struct Tally {
+    new: u64,
+    changed: u64,
+    same: u64,
+    refused: u64,
+}
+
+/// Collects messages, paces them, and sends them to the store.
+struct Sink {
+    store: Store,
+    is_dry: bool,
+    pause: Duration,
+    batch: Vec<Value>,
+    batch_bytes: usize,
+    tally: Tally,
+    sent_at: Instant,
+}
+
+impl Sink {
+    fn push(&mut self, message: Value) -> Result<(), Failure> {
+        self.batch_bytes += payload_of(&message).len();
+        self.batch.push(message);
+        if self.batch.len() >= BATCH || self.batch_bytes >= BATCH_BYTES {
+            self.send()?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self) -> Result<(), Failure> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let count = u32::try_from(self.batch.len()).unwrap_or(u32::MAX);
+        let messages = std::mem::take(&mut self.batch);
+        self.batch_bytes = 0;
+        let answer = self.store.ask(json!({
+            "verb": "retained.put",
+            "messages": messages,
+            "dry_run": self.is_dry,
+        }))?;
+        let number = |name: &str| answer[name].as_u64().unwrap_or(0);
+        self.tally.new += number("new");
+        self.tally.changed += number("changed");
+        self.tally.same += number("same");
+        for refused in answer["refused"].as_array().into_iter().flatten() {
+            self.tally.refused += 1;
+            eprintln!("refused: {}: {}", refused["topic"], refused["reason"]);
+        }
+        // A sleep is the pace itself here; nothing else is waited for.
+        let due = self.sent_at + self.pause.saturating_mul(count);
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        self.sent_at = Instant::now();
+        Ok(())
+    }
+}
+
+impl Import {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let per_second = self.rate.map_or(f64::INFINITY, f64::from);
+        let mut sink = Sink {
+            store: self.place.open()?,
+            is_dry: self.dry_run,
+            pause: Duration::from_secs_f64(1.0 / per_second),
+            batch: Vec::new(),
+            batch_bytes: 0,
+            tally: Tally::default(),
+            sent_at: Instant::now(),
+        };
+        match &self.from {
+            Some(url) => self.copy(url, &mut sink)?,
+            None => self.read(&mut sink)?,
+        }
+        sink.send()?;
+        let tally = sink.tally;
+        let answer = json!({
+            "new": tally.new,
+            "changed": tally.changed,
+            "same": tally.same,
+            "refused": tally.refused,
+            "differences": tally.new + tally.changed + tally.refused,
+        });
+        super::show(&self.place, &answer, || {
+            let verb = if self.dry_run { "would be " } else { "" };
+            format!(
+                "{} {verb}new, {} {verb}changed, {} the same, {} refused\n",
+                tally.new, tally.changed, tally.same, tally.refused
+            )
+        })?;
+        if tally.refused > 0 {
+            return Err(Failure::new("not every message was kept"));
+        }
+        Ok(())
+    }
+
+    fn read(&self, sink: &mut Sink) -> Result<(), Failure> {
+        let name = self.file.display().to_string();
+        let cannot = |error: io::Error| Failure::new(format!("cannot read {name}: {error}"));
+        let source: Box<dyn io::Read> = if name == "-" {
+            Box::new(io::stdin().lock())
+        } else {
+            Box::new(File::open(&self.file).map_err(cannot)?)
+        };
+        let mut source = BufReader::new(source);
+        for number in 1_u64.. {
+            let mut line = Vec::new();
+            let len = io::Read::take(&mut source, LINE_BYTES_MAX)
+                .read_until(b'\n', &mut line)
+                .map_err(cannot)?;
+            if len == 0 {
+                break;
+            }
+            if len as u64 == LINE_BYTES_MAX && !line.ends_with(b"\n") {
+                return Err(Failure::new(format!(
+                    "{name}, line {number} has {LINE_BYTES_MAX} bytes or more: no message is that \
+                     large"
+                )));
+            }
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let message = serde_json::from_slice(&line).map_err(|error| {
+                Failure::new(format!("{name}, line {number} is no JSON object: {error}"))
+            })?;
+            sink.push(message)?;
+        }
+        Ok(())
+    }
+
+    fn copy(&self, url: &str, sink: &mut Sink) -> Result<(), Failure> {
+        let url: Url = url
+            .parse()
+            .map_err(|error| Failure::usage(format!("--from {url}: {error}")))?;
+        let mut options = Options::new(url);
+        if let Some(file) = &self.password_file {
+            options.password = Some(password::from_file(file)?);
+        }
+        let failed = |error: ClientError| Failure::client(&error, options.version);
+        let mut client = Client::connect(&options).map_err(failed)?;
+        let subscription = SubscribeOptions {
+            qos: QoS::ExactlyOnce,
+            ..SubscribeOptions::default()
+        };
+        client
+            .subscribe(&[(&self.filter, subscription)])
+            .map_err(failed)?;
+        let idle = Duration::from_secs(self.idle);
+        let mut last_at = Instant::now();
+        while last_at.elapsed() < idle {
+            let patience = idle.saturating_sub(last_at.elapsed());
+            let Some(message) = client.receive(Some(patience)).map_err(failed)? else {
+                break;
+            };
+            // What is published meanwhile is no retained message.
+            if message.retain {
+                sink.push(line_of(&message))?;
+                last_at = Instant::now();
+            }
+        }
+        client.disconnect().map_err(failed)
+    }
+}
+
+/// A received message as a line.
+fn line_of(message: &Message) -> Value {
+    let (mut properties, mut users) = (Map::new(), Vec::new());
+    let mut line = json!({
+        "topic": message.topic,
+        "payload_base64": STANDARD.encode(&message.payload),
+        "qos": message.qos as u8,
+    });
+    for property in message.properties.as_properties() {
+        let (name, value): (&str, Value) = match property {
+            Property::MessageExpiryInterval(secs) => {
+                line["expiry_secs"] = secs.into();
+                continue;
+            }
+            Property::UserProperty((name, value)) => {
+                users.push(json!([name, value]));
+                continue;
+            }
+            Property::PayloadFormatIndicator(is_text) => {
+                ("payload_format_indicator", is_text.into())
+            }
+            Property::ContentType(text) => ("content_type", text.into()),
+            Property::ResponseTopic(text) => ("response_topic", text.into()),
+            Property::CorrelationData(bytes) => {
+                ("correlation_data_base64", STANDARD.encode(bytes).into())
+            }
+            _ => continue,
+        };
+        properties.insert(name.into(), value);
+    }
+    if !users.is_empty() {
+        properties.insert("user_properties".into(), users.into());
+    }
+    if !properties.is_empty() {
+        line["properties"] = properties.into();
+    }
+    line
+}
+
+/// Fails if a message was refused.
+pub(super) fn check_refused(answer: &Value) -> Result<(), Failure> {
+    match answer["refused"]
+        .as_array()
+        .and_then(|refused| refused.first())
+    {
+        None => Ok(()),
+        Some(refused) => Err(Failure::new(format!(
+            "{} was refused: {}",
+            refused["topic"], refused["reason"]
+        ))),
+    }
+}

@@ -1,0 +1,320 @@
+//! `stentor retained`: the last messages of topics, of a running server or of a stopped one.
+
+mod import;
+mod store;
+
+use std::io::{self, BufWriter, Read, Write};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::admin::table::{Table, bytes, duration, paragraphs, plain};
+use crate::failure::Failure;
+use crate::time::Time;
+use store::Where;
+
+const EXAMPLES: &str = "\
+Examples:
+  stentor retained ls 'plant/#'                      topics with their size and age
+  stentor retained get plant/line1                   the payload as it is
+  stentor retained set plant/line1 running           as a retained publish
+  stentor retained clear 'plant/old/#'               empty retained messages
+  stentor retained export > kept.jsonl               one JSON object a line
+  stentor retained import kept.jsonl                 what is there already is left alone
+  stentor retained import --from mqtt://old:1883     copy another broker's; --dry-run only compares
+
+The command talks to the server that runs on the data folder; while none runs, it works on the
+files themselves. --config FILE names the server's configuration, --data-dir DIR its data folder.";
+
+/// Lists, changes, copies and checks retained messages.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Retained {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List topics that hold a message
+    Ls(Filtered),
+    /// Print the message of a topic
+    Get(One),
+    /// Give a topic a message
+    Set(Set),
+    /// Remove the messages of all topics that match
+    Clear(Clear),
+    /// Count messages and what they take
+    Count(Where),
+    /// Write messages as JSON lines to standard output
+    Export(Filtered),
+    /// Keep messages from JSON lines, or from another broker
+    Import(import::Import),
+    /// Read and check every message, and list what is damaged
+    Verify(Where),
+    /// Give unused files back to the disk now
+    Compact(Where),
+}
+
+#[derive(Debug, Args)]
+struct Filtered {
+    /// Only topics that match this filter; '$SYS/#' has to be asked for
+    #[arg(default_value = "#")]
+    filter: String,
+    #[command(flatten)]
+    place: Where,
+}
+
+#[derive(Debug, Args)]
+struct One {
+    /// Topic
+    topic: String,
+    #[command(flatten)]
+    place: Where,
+}
+
+#[derive(Debug, Args)]
+struct Set {
+    /// Topic
+    topic: String,
+    /// Payload: text, or @FILE, or @- for standard input (also for a text that begins with @)
+    payload: String,
+    /// QoS that it is delivered with
+    #[arg(short, long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    qos: u8,
+    /// Seconds until it expires
+    #[arg(long, value_name = "SECONDS")]
+    expiry: Option<u32>,
+    #[command(flatten)]
+    place: Where,
+}
+
+#[derive(Debug, Args)]
+struct Clear {
+    /// Topic, or filter for all that match
+    filter: String,
+    #[command(flatten)]
+    place: Where,
+}
+
+impl Retained {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.command {
+            Command::Ls(filtered) => list(&filtered),
+            Command::Get(one) => get(&one),
+            Command::Set(set) => set.run(),
+            Command::Clear(command) => clear(&command),
+            Command::Count(place) => {
+                let answer = place.open()?.ask(json!({ "verb": "retained.status" }))?;
+                show(&place, &answer, || paragraphs(&answer))
+            }
+            Command::Export(filtered) => export(&filtered),
+            Command::Import(import) => import.run(),
+            Command::Verify(place) => verify(&place),
+            Command::Compact(place) => {
+                let answer = place.open()?.ask(json!({ "verb": "retained.compact" }))?;
+                let text = format!("{} files removed\n", plain(&answer["files_removed"]));
+                show(&place, &answer, || text)
+            }
+        }
+    }
+}
+
+pub(crate) fn payload_of(message: &Value) -> Vec<u8> {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    match (&message["payload"], &message["payload_base64"]) {
+        (Value::String(text), _) => text.clone().into_bytes(),
+        // The server wrote it.
+        (_, Value::String(text)) => STANDARD.decode(text).unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+fn list(filtered: &Filtered) -> Result<(), Failure> {
+    let store = filtered.place.open()?;
+    let is_json = filtered.place.is_json();
+    let mut out = BufWriter::new(io::stdout().lock());
+    let now_ms = Time::now().unix_millis();
+    let mut write = |line: String| writeln!(out, "{line}").map_err(|e| Failure::output(&e));
+    if !is_json {
+        write(row("BYTES", "QOS", "AGE", "TOPIC"))?;
+    }
+    store.messages(&filtered.filter, |message| {
+        let len = payload_of(&message).len() as u64;
+        if is_json {
+            let entry = json!({
+                "topic": message["topic"],
+                "bytes": len,
+                "qos": message["qos"],
+                "received_ms": message["received_ms"],
+            });
+            return write(entry.to_string());
+        }
+        let age = message["received_ms"].as_u64();
+        let age = age.map_or_else(
+            || "-".to_owned(),
+            |at| duration(now_ms.saturating_sub(at) / 1_000),
+        );
+        let (qos, topic) = (plain(&message["qos"]), plain(&message["topic"]));
+        write(row(&bytes(len), &qos, &age, &topic))
+    })?;
+    out.flush().map_err(|error| Failure::output(&error))
+}
+
+/// Columns of a fixed width, so that a list of any length is written as it comes.
+fn row(bytes: &str, qos: &str, age: &str, topic: &str) -> String {
+    format!("{bytes:>10}  {qos:<3}  {age:>10}  {topic}")
+}
+
+fn get(one: &One) -> Result<(), Failure> {
+    let is_filter = |c: char| matches!(c, '+' | '#');
+    if one.topic.contains(is_filter) {
+        let text = format!("get takes one topic, and {:?} is a filter", one.topic);
+        return Err(Failure::usage(text));
+    }
+    let mut found = None;
+    one.place.open()?.messages(&one.topic, |message| {
+        found = Some(message);
+        Ok(())
+    })?;
+    let Some(message) = found else {
+        return Err(Failure::new(format!("{:?} holds no message", one.topic)));
+    };
+    let out = if one.place.is_json() {
+        format!("{message}\n").into_bytes()
+    } else {
+        payload_of(&message)
+    };
+    io::stdout()
+        .write_all(&out)
+        .map_err(|error| Failure::output(&error))
+}
+
+fn clear(command: &Clear) -> Result<(), Failure> {
+    let mut cleared = 0;
+    let request = json!({ "verb": "retained.clear", "filter": command.filter });
+    let store = command.place.open()?;
+    store.ask_pages(request, |answer| {
+        cleared += answer["cleared"].as_u64().unwrap_or(0);
+        Ok(())
+    })?;
+    let answer = json!({ "cleared": cleared });
+    show(&command.place, &answer, || format!("{cleared} cleared\n"))
+}
+
+fn export(filtered: &Filtered) -> Result<(), Failure> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let store = filtered.place.open()?;
+    store.messages(&filtered.filter, |message| {
+        writeln!(out, "{message}").map_err(|error| Failure::output(&error))
+    })?;
+    out.flush().map_err(|error| Failure::output(&error))
+}
+
+fn verify(place: &Where) -> Result<(), Failure> {
+    let store = place.open()?;
+    let (mut whole, mut damaged) = (0, 0);
+    let mut request = json!({ "verb": "retained.verify" });
+    let mut answer = loop {
+        let answer = store.ask(request.clone())?;
+        whole += answer["whole"].as_u64().unwrap_or(0);
+        damaged += answer["damaged"].as_u64().unwrap_or(0);
+        if answer["next"].is_null() {
+            break answer;
+        }
+        request["stripe"] = answer["next"].clone();
+    };
+    let found = plain(&answer["found"]);
+    let reports = answer["reports"].take();
+    let answer = json!({
+        "whole": whole,
+        "damaged": damaged,
+        "found": answer["found"],
+        "reports": reports,
+    });
+    show(place, &answer, || {
+        let mut text = format!(
+            "{whole} whole, {damaged} damaged; {found} places found damaged since the start\n"
+        );
+        let reports = answer["reports"].as_array().into_iter().flatten();
+        let mut table = Table::new(&["FILE", "OFFSET", "TOPIC", "OUTCOME"]);
+        let mut is_empty = true;
+        for report in reports {
+            is_empty = false;
+            table.row(["file", "offset", "topic", "outcome"].map(|name| plain(&report[name])));
+        }
+        if !is_empty {
+            text.push_str(&table.render());
+        }
+        text
+    })?;
+    if damaged == 0 {
+        Ok(())
+    } else {
+        Err(Failure::new("messages are damaged: publish them again"))
+    }
+}
+
+impl Set {
+    fn run(self) -> Result<(), Failure> {
+        use base64::Engine;
+        use base64::engine::general_purpose::STANDARD;
+        let payload = match self.payload.strip_prefix('@') {
+            None => self.payload.clone().into_bytes(),
+            Some("-") => read_all(io::stdin().lock(), "standard input")?,
+            Some(path) => {
+                let file = std::fs::File::open(path)
+                    .map_err(|error| Failure::new(format!("cannot read {path}: {error}")))?;
+                read_all(file, path)?
+            }
+        };
+        if payload.is_empty() {
+            return Err(Failure::usage(
+                "an empty payload clears a topic: use `stentor retained clear`",
+            ));
+        }
+        let mut message = json!({
+            "topic": self.topic,
+            "payload_base64": STANDARD.encode(&payload),
+            "qos": self.qos,
+        });
+        if let Some(secs) = self.expiry {
+            message["expiry_secs"] = json!(secs);
+        }
+        let request = json!({ "verb": "retained.put", "messages": [message] });
+        let answer = self.place.open()?.ask(request)?;
+        import::check_refused(&answer)?;
+        show(&self.place, &answer, || {
+            format!("{:?} is set\n", self.topic)
+        })
+    }
+}
+
+fn read_all(mut source: impl Read, name: &str) -> Result<Vec<u8>, Failure> {
+    /// What a packet can carry.
+    const MAX: u64 = 256 << 20;
+    let mut bytes = Vec::new();
+    source
+        .by_ref()
+        .take(MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
+    if bytes.len() as u64 > MAX {
+        return Err(Failure::usage(format!(
+            "{name} has more than {MAX} bytes, which no MQTT packet can carry"
+        )));
+    }
+    Ok(bytes)
+}
+
+fn show(place: &Where, answer: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    let text = if place.is_json() {
+        format!("{answer}\n")
+    } else {
+        text()
+    };
+    io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|error| Failure::output(&error))
+}

@@ -1,0 +1,264 @@
+//! The store as the hub sees it: quotas, expiry, order, memory and files.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use stentor_hub::{Kept, NotKept, Retained};
+use stentor_session::{Publisher, Tick, Ticket};
+use stentor_topic::Zone;
+
+use super::support::{expiring, get, message, options, put, walk};
+use crate::disk::MappedDisk;
+use crate::disk::simulated::{Operation, SimulatedDisk};
+use crate::{Quota, Store, StoreEvent, Sync, Watcher};
+
+fn simulated(sync: Sync) -> Store<SimulatedDisk> {
+    Store::open(SimulatedDisk::new(1), &options(sync)).unwrap()
+}
+
+#[test]
+fn quotas_bound_all_zones_and_each() {
+    let store = simulated(Sync::Never);
+    let total = Quota {
+        messages_max: 3,
+        bytes_max: u64::MAX,
+    };
+    let zone = Quota {
+        messages_max: 2,
+        bytes_max: 20,
+    };
+    store.set_quotas(total, zone);
+    let put = |zone, topic, payload: &[u8]| store.put(&message(Zone(zone), topic, payload));
+    assert_eq!(put(1, "a", b"1"), Ok(Kept::Now));
+    assert_eq!(put(1, "b", b"1"), Ok(Kept::Now));
+    assert_eq!(put(1, "c", b"1"), Err(NotKept::Full), "the zone is full");
+    assert_eq!(put(2, "a", b"1"), Ok(Kept::Now), "another zone is not");
+    assert_eq!(put(2, "b", b"1"), Err(NotKept::Full), "all zones are full");
+    assert_eq!(put(1, "a", b"2"), Ok(Kept::Now), "an update needs no room");
+    assert_eq!(put(1, "a", &[0; 30]), Err(NotKept::Full), "bytes count too");
+    assert_eq!(put(1, "a", b""), Ok(Kept::Now));
+    assert_eq!(
+        put(1, "c", b"1"),
+        Ok(Kept::Now),
+        "what is cleared makes room"
+    );
+    assert_eq!(store.status().zones.len(), 2);
+}
+
+#[test]
+fn what_expires_is_not_read_and_then_removed() {
+    let store = simulated(Sync::Never);
+    store
+        .put(&expiring(Zone(0), "short", b"1", Some(10)))
+        .unwrap();
+    store
+        .put(&expiring(Zone(0), "later", b"1", Some(10)))
+        .unwrap();
+    store
+        .put(&expiring(Zone(0), "later", b"2", Some(100)))
+        .unwrap();
+    let get = |topic, secs| store.get(Zone(0), topic, store.mark(), Tick::from_secs(secs));
+    assert!(get("short", 14).is_some());
+    // It was received at 5 seconds.
+    assert!(get("short", 15).is_none());
+    assert_eq!(store.count(), 2);
+    store.expire(1_900_000_015_000);
+    assert_eq!(store.count(), 1);
+    assert_eq!(get("later", 15).unwrap().payload(), b"2");
+    assert_eq!(
+        get("later", 15).unwrap().expiry_secs(Tick::from_secs(15)),
+        Some(90)
+    );
+    store.expire(1_900_000_105_000);
+    assert_eq!((store.count(), store.status().bytes), (0, 0));
+}
+
+#[test]
+fn a_message_is_read_as_it_was_put() {
+    let disk = SimulatedDisk::new(1);
+    let store = Store::open(disk.clone(), &options(Sync::Never)).unwrap();
+    let sent = message(Zone(7), "a/b", b"payload");
+    store.put(&sent).unwrap();
+    let read = store
+        .get(Zone(7), "a/b", store.mark(), Tick::from_secs(9))
+        .unwrap();
+    assert_eq!(
+        (read.zone, read.qos, read.retain),
+        (sent.zone, sent.qos, true)
+    );
+    assert_eq!(read.publisher, sent.publisher);
+    assert_eq!(
+        (read.received_at, read.expires_at),
+        (sent.received_at, Tick::NEVER)
+    );
+    assert_eq!((read.topic(), read.payload()), ("a/b", &b"payload"[..]));
+    assert_eq!(read.properties(), sent.properties());
+    assert_eq!(read.sequence(), sent.sequence());
+    assert!(
+        store
+            .get(Zone(0), "a/b", store.mark(), Tick::ZERO)
+            .is_none()
+    );
+    drop(store);
+    let store = Store::open(disk, &options(Sync::Never)).unwrap();
+    let read = store
+        .get(Zone(7), "a/b", store.mark(), Tick::from_secs(9))
+        .unwrap();
+    assert_eq!(read.publisher, Publisher::SERVER, "its session is gone");
+}
+
+#[test]
+fn what_was_put_after_the_mark_is_not_read() {
+    let store = simulated(Sync::Never);
+    put(&store, "a", b"1").unwrap();
+    let mark = store.mark();
+    put(&store, "a", b"2").unwrap();
+    assert!(store.get(Zone(0), "a", mark, Tick::ZERO).is_none());
+    assert_eq!(get(&store, "a").as_deref(), Some(&b"2"[..]));
+}
+
+#[derive(Default)]
+struct Told {
+    resolved: Mutex<Vec<(Ticket, bool)>>,
+    events: Mutex<Vec<StoreEvent>>,
+}
+
+impl Watcher for Told {
+    fn resolved(&self, ticket: Ticket, is_kept: bool) {
+        self.resolved.lock().unwrap().push((ticket, is_kept));
+    }
+
+    fn event(&self, event: StoreEvent) {
+        self.events.lock().unwrap().push(event);
+    }
+}
+
+impl Told {
+    #[track_caller]
+    fn wait_for(&self, ticket: Ticket) -> bool {
+        for _ in 0..2_000_000 {
+            let resolved = self.resolved.lock().unwrap();
+            if let Some((_, is_kept)) = resolved.iter().find(|(of, _)| *of == ticket) {
+                return *is_kept;
+            }
+            drop(resolved);
+            std::thread::yield_now();
+        }
+        panic!("{ticket:?} was never resolved");
+    }
+}
+
+#[test]
+fn always_answers_when_the_disk_has_it() {
+    let disk = SimulatedDisk::new(1);
+    let store = Arc::new(Store::open(disk.clone(), &options(Sync::Always)).unwrap());
+    let told = Arc::new(Told::default());
+    let keeper = store.start(Arc::clone(&told) as Arc<dyn Watcher>).unwrap();
+    for round in 0..20_u32 {
+        let payload = round.to_le_bytes();
+        let Ok(Kept::Later(ticket)) = store.put(&message(Zone(0), "a", &payload)) else {
+            panic!("it has to wait for the disk");
+        };
+        assert!(told.wait_for(ticket));
+        let after = Store::open(disk.after_power_loss(), &options(Sync::Always)).unwrap();
+        assert_eq!(get(&after, "a").as_deref(), Some(&payload[..]));
+    }
+    disk.break_down(Some((Operation::Flush, std::io::ErrorKind::Other)));
+    let Ok(Kept::Later(ticket)) = store.put(&message(Zone(0), "a", b"lost")) else {
+        panic!("it has to wait for the disk");
+    };
+    assert!(!told.wait_for(ticket), "the disk failed");
+    disk.break_down(None);
+    let Ok(Kept::Later(ticket)) = store.put(&message(Zone(0), "a", b"works")) else {
+        panic!("it has to wait for the disk");
+    };
+    assert!(told.wait_for(ticket), "the disk works again");
+    keeper.end();
+    let events = told.events.lock().unwrap();
+    assert!(matches!(events[0], StoreEvent::Trouble(_)), "{events:?}");
+    assert_eq!(events.last(), Some(&StoreEvent::Recovered));
+}
+
+/// Per topic: a reader never sees an older value after a newer one, whatever runs at once.
+#[test]
+fn readers_never_go_back_under_concurrent_puts() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = MappedDisk::new(folder.path()).unwrap();
+    let sync = Sync::Interval(Duration::from_millis(1));
+    let store = Arc::new(Store::open(disk, &options(sync)).unwrap());
+    let keeper = store.start(Arc::new(Told::default())).unwrap();
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for writer in 0..2 {
+            let store = &store;
+            scope.spawn(move || {
+                for i in 0..20_000_u64 {
+                    let topic = format!("w{writer}/{}", i % 50);
+                    put(store, &topic, &i.to_be_bytes()).unwrap();
+                }
+            });
+        }
+        let reader = scope.spawn(|| {
+            let mut seen = std::collections::HashMap::new();
+            while !ends.load(Ordering::Relaxed) {
+                for message in walk(&store, "#", 16) {
+                    let value = u64::from_be_bytes(message.payload().try_into().unwrap());
+                    let last = seen.entry(message.topic().to_owned()).or_insert(value);
+                    assert!(*last <= value, "{} went back", message.topic());
+                    *last = value;
+                }
+                if seen.values().filter(|value| **value >= 19_950).count() == 100 {
+                    return;
+                }
+            }
+        });
+        let read = reader.join();
+        ends.store(true, Ordering::Relaxed);
+        read.unwrap();
+    });
+    keeper.end();
+    assert_eq!(store.count(), 100);
+}
+
+#[test]
+fn a_hundred_thousand_messages_take_what_was_promised() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let disk = MappedDisk::new(folder.path()).unwrap();
+        Store::open(disk, &options(Sync::Never)).unwrap()
+    };
+    let store = open();
+    for i in 0..100_000 {
+        put(&store, &format!("plant/{}/sensor/{i}", i % 100), &[7; 100]).unwrap();
+    }
+    let check = |store: &Store<MappedDisk>| {
+        let status = store.status();
+        assert_eq!(status.messages, 100_000);
+        let promised = 2 * status.bytes + 128 * status.messages;
+        assert!(status.files.used <= promised, "{status:?}");
+        assert!(status.index_bytes < 10_000_000, "{status:?}");
+    };
+    check(&store);
+    drop(store);
+    let store = open();
+    check(&store);
+    assert_eq!(walk(&store, "plant/7/#", 1_000).len(), 1_000);
+    assert_eq!(walk(&store, "plant/+/sensor/77777", 1_000).len(), 1);
+    // Most of it goes, and the files with it.
+    for message in walk(&store, "plant/#", 1_000) {
+        if !message.topic().starts_with("plant/7/") {
+            put(&store, message.topic(), b"").unwrap();
+        }
+    }
+    let before = store.status().files.allocated;
+    assert!(store.compact() > 0);
+    let status = store.status();
+    assert!(
+        status.files.allocated < before / 3,
+        "{before}, then {status:?}"
+    );
+    assert_eq!(walk(&store, "#", 1_000).len(), 1_000);
+    drop(store);
+    assert_eq!(walk(&open(), "#", 1_000).len(), 1_000);
+}

@@ -1,0 +1,57 @@
+//! The verbs `retained.…`: on the shards that order the topics, so that no subscriber gets an older
+//! message after a newer one.
+
+use std::sync::mpsc::channel;
+use std::time::Instant;
+
+use stentor_hub::{Kept, NotKept, home_shard};
+
+use super::protocol::{Answer, Failure};
+use crate::backplane::Backplane;
+use crate::retained::{Desk, Entry};
+use crate::shard::{Inquiry, Letter};
+use crate::telemetry::collect::ANSWER_TIME;
+
+/// Answers a request whose verb begins with `retained.`.
+pub(super) fn answer(backplane: &Backplane, line: &[u8]) -> Answer {
+    let desk = Desk {
+        store: &backplane.retained,
+        now: backplane.clock.now(),
+        keep: &|entries| keep(backplane, entries),
+    };
+    desk.answer(line)
+        .map_err(|refusal| Failure::new(refusal.code, refusal.message))
+}
+
+/// Keeps messages and waits until the store's promise holds for them.
+fn keep(backplane: &Backplane, entries: Vec<Entry>) -> Vec<Result<(), NotKept>> {
+    let mut outcomes = vec![Err(NotKept::Failed); entries.len()];
+    // By shard: where in `outcomes`, and what.
+    let mut shares: Vec<(Vec<usize>, Vec<Entry>)> = Vec::new();
+    shares.resize_with(backplane.shards.len(), Default::default);
+    for (at, entry) in entries.into_iter().enumerate() {
+        let message = &entry.0;
+        let (hasher, shards) = (&backplane.hasher, backplane.shard_count());
+        let home = home_shard(hasher, message.zone, message.topic(), shards);
+        let (places, messages) = &mut shares[usize::from(home.0)];
+        places.push(at);
+        messages.push(entry);
+    }
+    let mut waiting = Vec::new();
+    for (shard, (places, messages)) in shares.into_iter().enumerate() {
+        if !messages.is_empty() {
+            let (answer, answers) = channel();
+            backplane.post(shard, Letter::Inquiry(Inquiry::Keep { messages, answer }));
+            waiting.push((places, answers));
+        }
+    }
+    let deadline = Instant::now() + ANSWER_TIME;
+    for (places, answers) in waiting {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let answered: Vec<Result<Kept, NotKept>> = answers.recv_timeout(left).unwrap_or_default();
+        for (place, kept) in places.into_iter().zip(answered) {
+            outcomes[place] = kept.and_then(|kept| backplane.retained.wait_for(kept));
+        }
+    }
+    outcomes
+}

@@ -1,0 +1,252 @@
+//! A retained message as a JSON object: a line of an export.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use stentor_mqtt::{Packet, Property, PropertyBuf, QoS, Sender, Version, decode};
+use stentor_retained::Store;
+use stentor_retained::disk::Disk;
+use stentor_session::{Message, MessageParts, Publisher, Tick};
+use stentor_topic::{Zone, validate_name};
+
+/// What topic, properties and payload may come to: what a packet can carry beside its other
+/// fields.
+const CONTENT_BYTES_MAX: usize = (256 << 20) - 32;
+
+/// Figures of the running server, which are not kept.
+const SERVERS_OWN: &str = "$SYS/";
+
+/// One message.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) topic: String,
+    pub(super) zone: u32,
+    /// When it was received; `None` for now.
+    pub(super) received_ms: Option<u64>,
+    payload: Vec<u8>,
+    qos: QoS,
+    expiry_secs: Option<u32>,
+    sequence: u64,
+    properties: PropertyBuf,
+}
+
+impl Line {
+    /// The line of a stored message.
+    pub(super) fn of<D: Disk>(message: &Message, store: &Store<D>, now: Tick) -> Self {
+        Self {
+            topic: message.topic().to_owned(),
+            zone: message.zone.get(),
+            received_ms: store.received_ms(message.zone, message.topic()),
+            payload: message.payload().to_vec(),
+            qos: message.qos,
+            expiry_secs: message.expiry_secs(now),
+            sequence: message.sequence(),
+            properties: stored_properties(message.properties()),
+        }
+    }
+
+    /// The note that clears a topic.
+    pub(super) fn clearing(zone: Zone, topic: &str) -> Self {
+        Self {
+            topic: topic.to_owned(),
+            zone: zone.get(),
+            received_ms: None,
+            payload: Vec::new(),
+            qos: QoS::AtMostOnce,
+            expiry_secs: None,
+            sequence: 0,
+            properties: PropertyBuf::new(),
+        }
+    }
+
+    /// Whether a stored message is this one, whenever it came.
+    pub(super) fn is(&self, message: &Message) -> bool {
+        message.payload() == self.payload
+            && message.qos == self.qos
+            && message.properties() == self.properties.as_properties().raw()
+            && (message.expires_at == Tick::NEVER) == self.expiry_secs.is_none()
+    }
+
+    /// The message to keep, with RETAIN as those get it that ask for it as published.
+    pub(super) fn message(&self, now: Tick) -> Message {
+        let parts = MessageParts {
+            topic: &self.topic,
+            properties: self.properties.as_properties().raw(),
+            payload: &self.payload,
+            qos: self.qos,
+            retain: true,
+            expiry_secs: self.expiry_secs,
+        };
+        Message::new(Zone(self.zone), Publisher::SERVER, now, &parts)
+    }
+
+    pub(super) fn into_json(self) -> Value {
+        let mut object = Map::new();
+        object.insert("topic".into(), self.topic.into());
+        match String::from_utf8(self.payload) {
+            Ok(text) => object.insert("payload".into(), text.into()),
+            Err(error) => {
+                let text = STANDARD.encode(error.as_bytes());
+                object.insert("payload_base64".into(), text.into())
+            }
+        };
+        object.insert("qos".into(), (self.qos as u8).into());
+        if self.zone != 0 {
+            object.insert("zone".into(), self.zone.into());
+        }
+        object.insert("received_ms".into(), self.received_ms.into());
+        if let Some(secs) = self.expiry_secs {
+            object.insert("expiry_secs".into(), secs.into());
+        }
+        object.insert("sequence".into(), self.sequence.into());
+        let properties = properties_json(&self.properties);
+        if !properties.is_empty() {
+            object.insert("properties".into(), properties.into());
+        }
+        object.into()
+    }
+
+    /// Reads a line. What it does not name has its default, or is in `zone`; names that are not known are refused,
+    /// so that nothing is lost without anybody knowing.
+    pub(super) fn from_json(value: &Value, zone: Zone) -> Result<Self, String> {
+        let object = value.as_object().ok_or("it is not a JSON object")?;
+        let mut line = Self::clearing(zone, "");
+        for (name, value) in object {
+            let wrong = || format!("{name} cannot be {value}");
+            match name.as_str() {
+                "topic" => line.topic = value.as_str().ok_or_else(wrong)?.to_owned(),
+                "payload" => line.payload = value.as_str().ok_or_else(wrong)?.into(),
+                "payload_base64" => line.payload = base64(value).ok_or_else(wrong)?,
+                "qos" => {
+                    let bits = value.as_u64().and_then(|qos| u8::try_from(qos).ok());
+                    line.qos = bits.and_then(QoS::from_bits).ok_or_else(wrong)?;
+                }
+                "zone" => {
+                    let zone = value.as_u64().and_then(|zone| u32::try_from(zone).ok());
+                    line.zone = zone.ok_or_else(wrong)?;
+                }
+                "received_ms" if value.is_null() => {}
+                "received_ms" => {
+                    let ms = value.as_u64().filter(|ms| *ms < 1 << 48);
+                    line.received_ms = Some(ms.ok_or_else(wrong)?);
+                }
+                "expiry_secs" => {
+                    let secs = value.as_u64().and_then(|secs| u32::try_from(secs).ok());
+                    line.expiry_secs = Some(secs.ok_or_else(wrong)?);
+                }
+                // Numbers of another store mean nothing in this one.
+                "sequence" => {}
+                "properties" => line.properties = read_properties(value)?,
+                _ => return Err(format!("nothing is called {name:?}")),
+            }
+        }
+        validate_name(&line.topic)
+            .map_err(|error| format!("{:?} is not a topic: {error}", line.topic))?;
+        if line.topic.starts_with(SERVERS_OWN) {
+            return Err(format!("topics below {SERVERS_OWN} are the server's own"));
+        }
+        if line.payload.is_empty() {
+            return Err("there is no payload, or an empty one; `clear` clears a topic".into());
+        }
+        let properties = line.properties.as_properties().raw().len();
+        if line.topic.len() + properties + line.payload.len() > CONTENT_BYTES_MAX {
+            return Err(format!(
+                "topic, properties and payload have more than {CONTENT_BYTES_MAX} bytes"
+            ));
+        }
+        // Its interval runs from now: that is what `expiry_secs` counted when it was exported.
+        if line.expiry_secs.is_some() {
+            line.received_ms = None;
+        }
+        Ok(line)
+    }
+}
+
+fn base64(value: &Value) -> Option<Vec<u8>> {
+    STANDARD.decode(value.as_str()?).ok()
+}
+
+/// The properties of a stored message: none if they are not well-formed, which a checksum rules
+/// out.
+fn stored_properties(raw: &[u8]) -> PropertyBuf {
+    let mut found = PropertyBuf::new();
+    // A PUBLISH of MQTT 5 on the topic "a", with these properties.
+    let mut body = vec![0, 1, b'a'];
+    push_varint(&mut body, raw.len());
+    body.extend_from_slice(raw);
+    if let Ok(Packet::Publish(publish)) = decode(Version::V5, Sender::Client, 0x30, &body) {
+        found.extend(publish.properties);
+    }
+    found
+}
+
+fn push_varint(out: &mut Vec<u8>, mut number: usize) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn properties_json(properties: &PropertyBuf) -> Map<String, Value> {
+    let mut object = Map::new();
+    let mut users: Vec<Value> = Vec::new();
+    for property in properties.as_properties().iter() {
+        let (name, value): (&str, Value) = match property {
+            Property::PayloadFormatIndicator(is_text) => {
+                ("payload_format_indicator", is_text.into())
+            }
+            Property::ContentType(text) => ("content_type", text.into()),
+            Property::ResponseTopic(text) => ("response_topic", text.into()),
+            Property::CorrelationData(bytes) => {
+                ("correlation_data_base64", STANDARD.encode(bytes).into())
+            }
+            Property::UserProperty((name, value)) => {
+                users.push(json!([name, value]));
+                continue;
+            }
+            _ => continue,
+        };
+        object.insert(name.into(), value);
+    }
+    if !users.is_empty() {
+        object.insert("user_properties".into(), users.into());
+    }
+    object
+}
+
+fn read_properties(value: &Value) -> Result<PropertyBuf, String> {
+    let object = value.as_object().ok_or("properties are an object")?;
+    let mut properties = PropertyBuf::new();
+    for (name, value) in object {
+        let wrong = || format!("{name} cannot be {value}");
+        let mut push = |property| properties.try_push(property).map_err(|_| wrong());
+        match name.as_str() {
+            "payload_format_indicator" => {
+                let is_text = value.as_bool().ok_or_else(wrong)?;
+                push(Property::PayloadFormatIndicator(is_text))?;
+            }
+            "content_type" => push(Property::ContentType(text(value).ok_or_else(wrong)?))?,
+            "response_topic" => {
+                let topic = text(value).filter(|topic| validate_name(topic).is_ok());
+                push(Property::ResponseTopic(topic.ok_or_else(wrong)?))?;
+            }
+            "correlation_data_base64" => {
+                push(Property::CorrelationData(&base64(value).ok_or_else(wrong)?))?;
+            }
+            "user_properties" => {
+                for pair in value.as_array().ok_or_else(wrong)? {
+                    let pair = text(&pair[0]).zip(text(&pair[1])).ok_or_else(wrong)?;
+                    push(Property::UserProperty(pair))?;
+                }
+            }
+            _ => return Err(format!("there is no property {name:?}")),
+        }
+    }
+    Ok(properties)
+}
+
+/// Text that MQTT can carry.
+fn text(value: &Value) -> Option<&str> {
+    value.as_str().filter(|text| !text.contains('\0'))
+}

@@ -1,0 +1,125 @@
+//! The retained messages of a stopped server.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use serde_json::Value;
+use stentor_hub::NotKept;
+use stentor_retained::disk::MappedDisk;
+use stentor_retained::{OpenError, Store, StoreOptions, Sync};
+use stentor_session::{Message, Tick};
+
+use super::{Desk, Entry};
+use crate::config::Config;
+use crate::lifecycle::{boot, quotas, random, retained_dir};
+
+/// The store of a stopped server, for this process alone.
+#[derive(Debug)]
+pub struct OfflineStore {
+    store: Store<MappedDisk>,
+}
+
+/// Why the store of a stopped server cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OfflineError {
+    /// There is none.
+    #[error(
+        "there are no retained messages in {}: name the server's data folder with --data-dir, or \
+         its configuration file with --config",
+        path.display()
+    )]
+    Missing {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A server has it.
+    #[error("a server uses {}, but does not answer on its control socket", path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// It cannot be read or written.
+    #[error("{} cannot be used: {error}", path.display())]
+    Unusable {
+        /// The folder.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// It was written by a later version, or cannot be read.
+    #[error("{} cannot be used: {error}", path.display())]
+    Open {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong.
+        error: OpenError,
+    },
+}
+
+impl OfflineStore {
+    /// Opens the store of a configuration, whose quotas hold.
+    ///
+    /// # Errors
+    /// When there is none, or a server runs on it.
+    pub fn open(config: &Config) -> Result<Self, OfflineError> {
+        let path = retained_dir(config, &config.general.data_dir);
+        if !path.is_dir() {
+            return Err(OfflineError::Missing { path });
+        }
+        let disk = MappedDisk::new(&path).map_err(|error| {
+            let path = path.clone();
+            match error.kind() {
+                io::ErrorKind::WouldBlock => OfflineError::InUse { path },
+                _ => OfflineError::Unusable { path, error },
+            }
+        })?;
+        let (total, zone) = quotas(config);
+        let options = StoreOptions {
+            // There are no threads; `ask` commits what it changed.
+            sync: Sync::Interval(config.retained.sync_interval),
+            total,
+            zone,
+            // So that times before now are ticks as well.
+            started_at: SystemTime::UNIX_EPOCH,
+            random: random(),
+            boot: boot(),
+        };
+        let store =
+            Store::open(disk, &options).map_err(|error| OfflineError::Open { path, error })?;
+        Ok(Self { store })
+    }
+
+    /// Answers a request of the control socket whose verb begins with `retained.`.
+    ///
+    /// # Errors
+    /// A sentence that says why it is refused.
+    pub fn ask(&self, request: &Value) -> Result<Value, String> {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let restore = |(message, received_ms): Entry| {
+            let message: &Message = &message;
+            self.store.restore(message, received_ms).map(|_| ())
+        };
+        let desk = Desk {
+            store: &self.store,
+            now: Tick::ZERO.after(since.unwrap_or_default()),
+            keep: &|entries| {
+                let mut kept: Vec<_> = entries.into_iter().map(restore).collect();
+                if !self.store.commit() {
+                    kept.fill(Err(NotKept::Failed));
+                }
+                kept
+            },
+        };
+        let answer = desk.answer(request.to_string().as_bytes());
+        answer.map_err(|refusal| refusal.message)
+    }
+}
+
+impl Drop for OfflineStore {
+    fn drop(&mut self) {
+        if self.store.commit() {
+            self.store.close();
+        }
+    }
+}

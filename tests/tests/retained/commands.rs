@@ -1,0 +1,222 @@
+//! `stentor retained`, on a running server and on files.
+
+use std::fs;
+
+use stentor_tests::{Finished, Plan, Server, Version, process, raw, server};
+
+use crate::support::{keep, number, snapshot};
+
+/// A command on the data folder of a server that may be stopped.
+#[track_caller]
+fn retained(folder: &std::path::Path, args: &[&str]) -> Finished {
+    let mut command = server::stentor();
+    command
+        .arg("retained")
+        .args(args)
+        .arg("--data-dir")
+        .arg(folder);
+    process::run(&mut command)
+}
+
+#[test]
+fn messages_are_listed_read_set_and_cleared() {
+    let server = Server::open();
+    let folder = server.data_dir();
+    let mut subscriber = server.client(Version::V4, "s");
+    subscriber.subscribe("plant/#", 0);
+    retained(&folder, &["set", "plant/a", "21.5"]).success();
+    assert_eq!(subscriber.message(), ("plant/a".into(), b"21.5".to_vec()));
+    retained(&folder, &["set", "plant/b", "@-"]).refusal();
+    retained(&folder, &["set", "plant/b/c", "x", "--qos", "1"]).success();
+    assert_eq!(subscriber.message().0, "plant/b/c");
+    assert_eq!(retained(&folder, &["get", "plant/a"]).success(), "21.5");
+    let listed = retained(&folder, &["ls", "plant/#"]).success();
+    assert!(
+        listed.contains("plant/a") && listed.contains("plant/b/c"),
+        "{listed}"
+    );
+    let none = retained(&folder, &["get", "plant/none"]).refusal();
+    assert!(none.contains("plant/none"), "{none}");
+    retained(&folder, &["get", "plant/a/+/#/"]).refusal();
+    let filter = retained(&folder, &["get", "plant/#"]).refusal();
+    assert!(filter.contains("is a filter"), "{filter}");
+    let own = retained(&folder, &["set", "$SYS/broker/uptime", "1"]).refusal();
+    assert!(own.contains("server's own"), "{own}");
+    retained(&folder, &["clear", "$SYS/#"]).refusal();
+    retained(&folder, &["set", "plant/+", "x"]).refusal();
+    retained(&folder, &["set", "plant/a", ""]).refusal();
+    retained(&folder, &["set", "plant/a", "x", "--qos", "3"]).refusal();
+    retained(&folder, &["ls", "plant/#/a"]).refusal();
+    let count = retained(&folder, &["count", "--json"]).success();
+    assert!(count.contains("\"messages\":2"), "{count}");
+    let cleared = retained(&folder, &["clear", "plant/+/#"]).success();
+    assert!(cleared.starts_with('2'), "{cleared}");
+    assert_eq!(subscriber.message().1, b"", "subscribers hear of it");
+    assert!(snapshot(&server, "#").is_empty());
+    retained(&folder, &["verify"]).success();
+    retained(&folder, &["compact"]).success();
+}
+
+#[test]
+fn an_export_is_imported_elsewhere_and_again_without_a_difference() {
+    let server = Server::open();
+    let mut client = server.client(Version::V4, "p");
+    for i in 0..300_u32 {
+        keep(
+            &mut client,
+            Version::V4,
+            &format!("t/{i}"),
+            &i.to_be_bytes(),
+        );
+    }
+    let expected = snapshot(&server, "#");
+    let exported = retained(&server.data_dir(), &["export"]).success();
+    assert_eq!(exported.lines().count(), 300);
+    drop(client);
+    let plan = server.stop_for_restart();
+    // Offline, from the files.
+    let offline = retained(&plan.data_dir(), &["export"]).success();
+    let sorted = |text: &str| {
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&offline), sorted(&exported));
+
+    let other = Server::open();
+    let file = other.folder().join("kept.jsonl");
+    fs::write(&file, &exported).expect("a file can be written");
+    let path = file.to_str().expect("a temporary path is text");
+    let dry = retained(&other.data_dir(), &["import", path, "--dry-run"]).success();
+    assert!(dry.starts_with("300 would be new"), "{dry}");
+    assert!(
+        snapshot(&other, "#").is_empty(),
+        "a dry run changes nothing"
+    );
+    let first = retained(&other.data_dir(), &["import", path]).success();
+    assert!(
+        first.starts_with("300 new, 0 changed, 0 the same"),
+        "{first}"
+    );
+    assert_eq!(snapshot(&other, "#"), expected);
+    let again = retained(&other.data_dir(), &["import", path]).success();
+    assert!(
+        again.starts_with("0 new, 0 changed, 300 the same"),
+        "{again}"
+    );
+    fs::write(&file, "{\"topic\":\"a\",\"colour\":1}\n").expect("a file can be written");
+    let refused = retained(&other.data_dir(), &["import", path]).refusal();
+    assert!(refused.contains("colour"), "{refused}");
+}
+
+#[test]
+fn another_broker_is_copied_paced_and_again() {
+    let old = Server::open();
+    let mut client = old.client(Version::V4, "p");
+    for i in 0..50 {
+        keep(&mut client, Version::V4, &format!("t/{i}"), b"old");
+    }
+    let new = Server::open();
+    let mut client = new.client(Version::V4, "p");
+    keep(&mut client, Version::V4, "t/7", b"other");
+    keep(&mut client, Version::V4, "mine", b"stays");
+    let url = old.url("mqtt").to_owned();
+    let args = ["import", "--from", &url, "--idle", "1", "--rate", "5000"];
+    let first = retained(&new.data_dir(), &args).success();
+    assert!(
+        first.starts_with("49 new, 1 changed, 0 the same"),
+        "{first}"
+    );
+    let again = retained(&new.data_dir(), &args).success();
+    assert!(
+        again.starts_with("0 new, 0 changed, 50 the same"),
+        "{again}"
+    );
+    let mut expected = snapshot(&old, "#");
+    expected.insert("mine".into(), b"stays".to_vec());
+    assert_eq!(snapshot(&new, "#"), expected);
+}
+
+#[test]
+fn files_of_a_stopped_server_can_be_changed() {
+    let server = Server::open();
+    let mut client = server.client(Version::V4, "p");
+    keep(&mut client, Version::V4, "a", b"1");
+    drop(client);
+    let plan = server.kill();
+    let folder = plan.data_dir();
+    retained(&folder, &["set", "b", "2"]).success();
+    retained(&folder, &["clear", "a"]).success();
+    retained(&folder, &["verify"]).success();
+    let server = plan.start();
+    let found = snapshot(&server, "#");
+    assert_eq!(found, [("b".to_owned(), b"2".to_vec())].into());
+    let nowhere = server.folder().join("nowhere");
+    let text = retained(&nowhere, &["ls"]).refusal();
+    assert!(text.contains("--data-dir"), "{text}");
+}
+
+#[test]
+fn a_folder_of_the_configuration_is_found_offline() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let messages = folder.path().join("messages");
+    let config = format!(
+        "[retained]\ndir = \"{}\"\nmessages = 2\n",
+        messages.display()
+    );
+    let server = Plan::new().tcp().anonymous().config(&config).start();
+    let mut client = server.client(Version::V4, "p");
+    keep(&mut client, Version::V4, "a", b"1");
+    drop(client);
+    let plan = server.kill();
+    let file = folder.path().join("stentor.toml");
+    let data_dir = plan.data_dir();
+    let whole = format!("data_dir = \"{}\"\n{config}", data_dir.display());
+    fs::write(&file, whole).expect("a file can be written");
+    let with_config = |args: &[&str]| {
+        let mut command = server::stentor();
+        command
+            .arg("retained")
+            .args(args)
+            .arg("--config")
+            .arg(&file);
+        process::run(&mut command)
+    };
+    assert_eq!(with_config(&["get", "a"]).success(), "1");
+    with_config(&["set", "b", "2"]).success();
+    let full = with_config(&["set", "c", "3"]).refusal();
+    assert!(
+        full.contains("quota"),
+        "the quotas of the configuration hold: {full}"
+    );
+    let elsewhere = retained(&data_dir, &["ls"]).refusal();
+    assert!(elsewhere.contains("--config"), "{elsewhere}");
+    let server = plan.start();
+    let found = snapshot(&server, "#");
+    let expected = [("a", "1"), ("b", "2")].map(|(topic, text)| (topic.into(), text.into()));
+    assert_eq!(found, expected.into());
+}
+
+/// What administrators set takes its place in the order of the topic, and is counted once.
+#[test]
+fn a_message_that_is_set_has_the_next_number() {
+    let policy = "[[policy]]\nfilter = \"#\"\nkeep = \"last\"\nsequence = true\n";
+    let server = Plan::new().tcp().anonymous().config(policy).start();
+    let mut subscriber = server.client(Version::V5, "s");
+    subscriber.subscribe("tick/#", 0);
+    let mut client = server.client(Version::V5, "p");
+    let mut last = 0;
+    for round in 0..6 {
+        client.send(&raw::publish(Version::V5, "tick/a", b"live", 1, false));
+        client.expect(4);
+        retained(&server.data_dir(), &["set", "tick/a", &round.to_string()]).success();
+        for expected in [b"live".to_vec(), round.to_string().into_bytes()] {
+            let message = subscriber.expect(3);
+            let (_, payload) = message.message(Version::V5);
+            assert_eq!(payload, expected);
+            let seq = number(&message.body, "seq");
+            assert!(last == 0 || seq == last + 1, "{seq} follows {last}");
+            last = seq;
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! A full disk: publishers get an error, what is there stays, and it works again by itself.
+
+use std::path::Path;
+use std::process::Command;
+
+use stentor_tests::raw::{self, eventually};
+use stentor_tests::{Plan, Raw, Version};
+
+use crate::support::keep;
+
+/// A file system of its own, as small as wanted.
+struct SmallDisk<'a>(&'a Path);
+
+impl<'a> SmallDisk<'a> {
+    /// `None` where mounting is not permitted.
+    fn mount(folder: &'a Path, size: &str) -> Option<Self> {
+        std::fs::create_dir_all(folder).expect("a folder can be made");
+        let size = format!("size={size}");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(folder)
+            .status();
+        mounted
+            .is_ok_and(|status| status.success())
+            .then_some(Self(folder))
+    }
+
+    fn grow(&self, size: &str) {
+        let options = format!("remount,size={size}");
+        let status = Command::new("mount")
+            .args(["-o", &options])
+            .arg(self.0)
+            .status();
+        assert!(status.is_ok_and(|status| status.success()), "it can grow");
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        // If it fails, the folder cannot be removed, and the test says so.
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+/// Publishes a retained message with QoS 1; the reason code of the acknowledgement.
+fn try_keep(client: &mut Raw, topic: &str, payload: &[u8]) -> u8 {
+    client.send(&raw::publish(Version::V5, topic, payload, 1, true));
+    let answer = client.expect(4);
+    answer.body.get(2).copied().unwrap_or(0)
+}
+
+#[test]
+fn a_full_disk_refuses_and_recovers() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let Some(disk) = SmallDisk::mount(folder.path(), "12m") else {
+        assert_ne!(
+            nix::unistd::geteuid().as_raw(),
+            0,
+            "root can mount a small file system"
+        );
+        eprintln!("skipped: mounting a small file system needs root");
+        return;
+    };
+    for sync in ["interval", "always"] {
+        let config = format!(
+            "[retained]\ndir = \"{}\"\nsync = \"{sync}\"\n",
+            folder.path().join(sync).display()
+        );
+        let server = Plan::new().tcp().anonymous().config(&config).start();
+        let mut client = server.client(Version::V5, "p");
+        keep(&mut client, Version::V5, "first", b"stays");
+        let payload = [b'x'; 3_000];
+        let refused = (0..20_000)
+            .map(|i| (i, try_keep(&mut client, &format!("t/{i}"), &payload)))
+            .find(|(_, reason)| *reason != 0);
+        let (kept, reason) = refused.expect("12 MiB do not hold 20,000 messages");
+        assert_eq!(reason, 0x97, "the publisher is told why");
+        assert!(kept > 100, "only {kept} were kept");
+        server.wait_log(0, "retained messages are in trouble");
+        let mut reader = server.client(Version::V5, "r");
+        reader.subscribe("first", 0);
+        assert_eq!(reader.message().1, b"stays");
+        let last = format!("t/{}", kept - 1);
+        reader.subscribe(&last, 0);
+        assert_eq!(reader.message().1, payload);
+        disk.grow(if sync == "interval" { "24m" } else { "64m" });
+        eventually("messages are kept again", || {
+            try_keep(&mut client, &format!("t/{kept}"), &payload) == 0
+        });
+        server.wait_log(0, "retained messages are kept again");
+        drop((client, reader));
+        // Killed, so that nothing is tidied up.
+        let server = server.kill().start();
+        let mut reader = server.client(Version::V5, "r");
+        reader.subscribe(&format!("t/{kept}"), 0);
+        assert_eq!(reader.message().1, payload);
+    }
+}
