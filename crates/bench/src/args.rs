@@ -12,6 +12,8 @@ use crate::scenario::connect::ConnectArgs;
 use crate::scenario::fanout::FanoutArgs;
 use crate::scenario::idle::IdleArgs;
 use crate::scenario::pingpong::PingPongArgs;
+use crate::scenario::recover::RecoverArgs;
+use crate::scenario::slow::SlowArgs;
 use crate::scenario::subscribe::SubscribeArgs;
 use crate::target::Subject;
 use crate::wire::Version;
@@ -31,6 +33,10 @@ pub(crate) enum Command {
     Fanout(FanoutArgs),
     /// Many users fire many subscriptions at once (A2)
     Subscribe(SubscribeArgs),
+    /// Many users subscribe at once to topics that hold a message; also after a restart (A4)
+    Recover(RecoverArgs),
+    /// How old what a slow client reads is, with conflation
+    Slow(SlowArgs),
     /// Memory of connections that do nothing
     Idle(IdleArgs),
     /// A storm of connections against the listen backlog
@@ -42,6 +48,9 @@ pub(crate) enum Command {
     Floor {
         /// What it does
         kind: FloorKind,
+        /// Bytes of the messages that it makes up
+        #[arg(long, default_value_t = 100)]
+        payload: usize,
     },
 }
 
@@ -52,6 +61,8 @@ impl Command {
             Self::List | Self::Floor { .. } => None,
             Self::Fanout(args) => Some(args),
             Self::Subscribe(args) => Some(args),
+            Self::Recover(args) => Some(args),
+            Self::Slow(args) => Some(args),
             Self::Idle(args) => Some(args),
             Self::Connect(args) => Some(args),
             Self::Pingpong(args) => Some(args),
@@ -163,6 +174,9 @@ fanout      a few publishers, thousands of subscribers
               --rate max  the most that is delivered without loss
 subscribe   100 users fire 1,000 subscriptions each at once (ice-subscribe)
               --topics distinct|shared|both
+recover     100 users subscribe to 1,000 topics each that hold a message (ice-last-tick); warm,
+              then after kill -9 and restart; --stored 1000000 for more topics than subscriptions
+slow        the age of what a slow client reads while its topics change
 idle        resident memory of 15,000 connections with one subscription each
 connect     5,000 connections at once: does the listen backlog hold?
 pingpong    round trips of two clients through the server
@@ -170,6 +184,7 @@ pingpong    round trips of two clients through the server
 Each runs against its floor, a bare program that makes the same system calls. Examples:
   stentor bench fanout ice-2
   stentor bench fanout ice-2 --rate max --against mosquitto --against rumqttd
+  stentor bench recover ice-last-tick --against mosquitto
   stentor bench idle --target mqtt://localhost:1883 --pid 4711
   stentor bench subscribe --explain
 ";

@@ -39,6 +39,8 @@ pub(crate) enum FloorKind {
     Acknowledge,
     /// The same, and a copy of each filter goes into a hash map.
     Keep,
+    /// Canned SUBACKs, and behind each a canned retained message of the topic.
+    Recover,
     /// Two threads; what crosses is handed over with one write to an eventfd. MQTT 3.1.1, QoS 0.
     HandOver,
 }
@@ -51,6 +53,7 @@ impl FloorKind {
             Self::Batch => "batch",
             Self::Acknowledge => "acknowledge",
             Self::Keep => "keep",
+            Self::Recover => "recover",
             Self::HandOver => "hand-over",
         }
     }
@@ -61,7 +64,7 @@ impl FloorKind {
 }
 
 /// Runs until the parent process ends. Prints `listening URL` like a real server.
-pub(crate) fn run(kind: FloorKind) -> Result<(), BenchError> {
+pub(crate) fn run(kind: FloorKind, payload: usize) -> Result<(), BenchError> {
     // A floor that outlives a killed benchmark would disturb the next one.
     let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
     crate::process::raise_descriptor_limit();
@@ -70,7 +73,7 @@ pub(crate) fn run(kind: FloorKind) -> Result<(), BenchError> {
     writeln!(io::stdout().lock(), "listening mqtt://{address}").doing("print the address")?;
     let served = match kind {
         FloorKind::HandOver => hand_over::serve(listener),
-        _ => Floor::new(kind, listener).and_then(|mut floor| floor.serve()),
+        _ => Floor::new(kind, listener, payload).and_then(|mut floor| floor.serve()),
     };
     served.doing("run the floor")
 }
@@ -113,10 +116,12 @@ struct Floor {
     kept: HashMap<Box<[u8]>, usize, RandomState>,
     /// Answers to the peer being read.
     answers: Vec<u8>,
+    /// Bytes of the messages of [`FloorKind::Recover`].
+    payload: usize,
 }
 
 impl Floor {
-    fn new(kind: FloorKind, mut listener: TcpListener) -> io::Result<Self> {
+    fn new(kind: FloorKind, mut listener: TcpListener, payload: usize) -> io::Result<Self> {
         let poll = Poll::new()?;
         poll.registry()
             .register(&mut listener, LISTENER, Interest::READABLE)?;
@@ -130,6 +135,7 @@ impl Floor {
             dirty: Vec::new(),
             kept: HashMap::default(),
             answers: Vec::new(),
+            payload,
         })
     }
 
@@ -273,7 +279,9 @@ impl Floor {
         }
         let length = usize::from(wire::u16_at(body, filter_at)?);
         let filter = body.get(filter_at + 2..filter_at + 2 + length)?;
-        if self.kind == FloorKind::Keep {
+        if self.kind == FloorKind::Recover {
+            wire::push_retained(&mut self.answers, v5, filter, self.payload);
+        } else if self.kind == FloorKind::Keep {
             self.kept.insert(filter.into(), index);
         } else {
             let feed = *self.topics.entry_ref(filter).or_insert_with(|| {

@@ -77,7 +77,7 @@ pub fn run(args: Args) -> ExitCode {
 fn dispatch(args: Args) -> Result<Verdict, BenchError> {
     match &args.command {
         Command::List => print(args::LIST).map(|()| Verdict::Sound),
-        Command::Floor { kind } => floor::run(*kind).map(|()| Verdict::Sound),
+        Command::Floor { kind, payload } => floor::run(*kind, *payload).map(|()| Verdict::Sound),
         command => command.scenario().map_or(Ok(Verdict::Sound), measure_all),
     }
 }

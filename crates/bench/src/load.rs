@@ -2,9 +2,11 @@
 //! where the system allows, its own descriptor table.
 
 pub(crate) mod crowd;
+pub(crate) mod fill;
 pub(crate) mod publisher;
 pub(crate) mod receiver;
 pub(crate) mod shared;
+pub(crate) mod storm;
 mod watermark;
 
 use std::thread::JoinHandle;

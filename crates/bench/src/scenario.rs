@@ -4,6 +4,8 @@ pub(crate) mod connect;
 pub(crate) mod fanout;
 pub(crate) mod idle;
 pub(crate) mod pingpong;
+pub(crate) mod recover;
+pub(crate) mod slow;
 pub(crate) mod subscribe;
 
 use std::process;

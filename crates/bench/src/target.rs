@@ -16,6 +16,7 @@ use crate::process::{self, Usage};
 use crate::wire::{Login, Version};
 
 use launch::Child;
+pub(crate) use launch::Restarted;
 
 /// Something that can be measured.
 #[derive(Clone, Debug)]
@@ -51,6 +52,24 @@ pub(crate) struct Needs {
     pub(crate) payload: usize,
     /// Some servers have a port for each version.
     pub(crate) version: Version,
+    /// Topics that will hold a retained message; more than none asks for them to be kept over a
+    /// restart.
+    pub(crate) stored: u64,
+    /// More of this server's own configuration.
+    pub(crate) config: &'static str,
+}
+
+impl Needs {
+    /// Nothing out of the ordinary.
+    pub(crate) const fn new(connections: usize, payload: usize, version: Version) -> Self {
+        Self {
+            connections,
+            payload,
+            version,
+            stored: 0,
+            config: "",
+        }
+    }
 }
 
 impl Subject {
@@ -110,7 +129,7 @@ impl Subject {
     /// Starts it (or resolves its address) and waits until it accepts connections.
     pub(crate) fn start(&self, needs: &Needs) -> Result<Running, BenchError> {
         match self {
-            Self::Floor(kind) => launch::floor(*kind),
+            Self::Floor(kind) => launch::floor(*kind, needs),
             Self::Own { binary, shards } => launch::own(binary.as_deref(), *shards, needs),
             Self::Url { url, pid } => probe(url, needs.version).map(|endpoint| Running {
                 endpoint,
@@ -121,7 +140,7 @@ impl Subject {
                 pid: *pid,
                 child: None,
             }),
-            Self::Mosquitto => mosquitto::start(),
+            Self::Mosquitto => mosquitto::start(needs),
             Self::Rumqttd => rumqttd::start(needs),
         }
     }
@@ -146,6 +165,31 @@ impl Running {
             pid: Some(child.pid()),
             child: Some(child),
         })
+    }
+
+    /// Ends the server and starts it again with what it has kept; how long that took, from the
+    /// start of the new process until it accepts connections. `None` for what was not started
+    /// here, or keeps nothing.
+    pub(crate) fn restart(&mut self) -> Result<Option<Restarted>, BenchError> {
+        let Some(child) = &mut self.child else {
+            return Ok(None);
+        };
+        let Some((restarted, url)) = child.restart()? else {
+            return Ok(None);
+        };
+        self.endpoint = Endpoint::resolve(&url)?;
+        self.pid = Some(child.pid());
+        Ok(Some(restarted))
+    }
+
+    /// Bytes of the files in the server's folder: their lengths, and what the disk gives them.
+    pub(crate) fn file_bytes(&self) -> Option<(u64, u64)> {
+        self.child.as_ref().map(Child::file_bytes)
+    }
+
+    /// Whether this is a bare program with canned answers.
+    pub(crate) fn is_floor(&self) -> bool {
+        self.child.as_ref().is_some_and(Child::is_floor)
     }
 
     /// The server's process, if it is known.

@@ -4,6 +4,8 @@
 
 use clap::ValueEnum;
 
+use crate::load::storm::fill_payload;
+
 /// CONNACK, as the high half of the first byte.
 pub(crate) const CONNACK: u8 = 2;
 /// PUBLISH.
@@ -209,6 +211,20 @@ pub(crate) fn push_subscribe(
     out.extend_from_slice(&[0][..properties]);
     push_bytes(out, filter.as_bytes());
     out.push(qos);
+}
+
+/// Appends a PUBLISH with RETAIN and QoS 0, whose payload tells its topic: see
+/// [`fill_payload`](crate::load::storm::fill_payload).
+pub(crate) fn push_retained(out: &mut Vec<u8>, v5: bool, topic: &[u8], payload: usize) {
+    out.push(PUBLISH << 4 | 1);
+    push_varint(out, 2 + topic.len() + usize::from(v5) + payload);
+    push_bytes(out, topic);
+    if v5 {
+        out.push(0);
+    }
+    let from = out.len();
+    out.resize(from + payload, 0);
+    fill_payload(topic, &mut out[from..]);
 }
 
 /// Appends a four-byte acknowledgement; PUBREL has its reserved bits set [MQTT-3.6.1-1].

@@ -68,11 +68,7 @@ impl Workload for Connect {
             title: format!("connect: {connections} connections at once, MQTT {version}"),
             parameters: members(json!({ "connections": self.connections, "version": version })),
             floors: vec![FloorKind::Acknowledge],
-            needs: Needs {
-                connections: self.connections,
-                payload: 0,
-                version: self.version,
-            },
+            needs: Needs::new(self.connections, 0, self.version),
             pairs: 5,
             plan: vec![
                 format!("begin {connections} TCP connections without waiting for any"),

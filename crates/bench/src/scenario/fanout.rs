@@ -372,11 +372,11 @@ impl Workload for Fanout {
                 "window": self.window,
             })),
             floors: vec![floor],
-            needs: Needs {
-                connections: self.publishers + self.subscribers,
-                payload: self.payload,
-                version: self.version,
-            },
+            needs: Needs::new(
+                self.publishers + self.subscribers,
+                self.payload,
+                self.version,
+            ),
             pairs,
             plan: self.plan(),
             published: self.published.clone(),

@@ -90,11 +90,7 @@ impl Workload for Idle {
             } else {
                 Vec::new()
             },
-            needs: Needs {
-                connections: self.connections,
-                payload: 0,
-                version: self.version,
-            },
+            needs: Needs::new(self.connections, 0, self.version),
             pairs: 3,
             plan: vec![
                 "read the resident memory of the server that has just started".into(),

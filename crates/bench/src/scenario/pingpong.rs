@@ -119,11 +119,7 @@ impl Workload for PingPong {
                 "seconds": seconds,
             })),
             floors: vec![floor],
-            needs: Needs {
-                connections: 1 + self.partners,
-                payload,
-                version: self.version,
-            },
+            needs: Needs::new(1 + self.partners, payload, self.version),
             pairs: 5,
             plan: vec![
                 "client A subscribes to topic 0, client B to topic 1".into(),

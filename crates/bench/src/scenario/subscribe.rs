@@ -1,23 +1,23 @@
 //! A2, subscription handling: users log in, then each fires its subscriptions at once.
 
-use std::io::{self, Read, Write};
 use std::time::Duration;
 
-use mio::{Events, Poll};
+use mio::Poll;
 use serde_json::json;
 
 use super::{Scenario, count, run_id};
 use crate::args::Common;
-use crate::clock::{SECOND_NS, as_ns, now_ns};
+use crate::clock::SECOND_NS;
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
-use crate::load::crowd::{self, Client, Plan};
+use crate::load::crowd::{self, Plan};
+use crate::load::storm::{Goal, Outcome, Storm};
 use crate::load::{self, histogram};
 use crate::measure::{Leg, Metric, Series, Unit, push_latency};
 use crate::process::{self, CpuMeter, Usage};
 use crate::progress::Progress;
 use crate::target::{Needs, Running};
-use crate::wire::{self, Frame, Version};
+use crate::wire::{self, Version};
 use crate::workload::{Published, Sheet, Workload, members};
 
 const RATE: Metric =
@@ -30,6 +30,7 @@ const CPU: Metric =
 const RSS: Metric = Metric::new("server_rss_bytes", "RSS", Unit::Bytes);
 const GENERATOR: Metric = Metric::new("generator_cpu_percent", "generator CPU", Unit::Percent);
 
+/// Waits this long for connections.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// The published table has seconds; this machine needs a finer one.
 const BINS_MAX: usize = 10;
@@ -142,11 +143,7 @@ impl Workload for Subscribe {
                 "version": version,
             })),
             floors: vec![FloorKind::Acknowledge, FloorKind::Keep],
-            needs: Needs {
-                connections: users,
-                payload: 0,
-                version: self.version,
-            },
+            needs: Needs::new(users, 0, self.version),
             pairs: 9,
             plan: vec![
                 format!("log {users} users in and wait until all are"),
@@ -198,7 +195,12 @@ impl Workload for Subscribe {
                 },
             )?;
             let packets = (0..plan.users).map(|user| plan.packets(&run, user));
-            let mut storm = Storm::new(crowd.complete()?, packets, plan.subscriptions);
+            let mut storm = Storm::new(
+                crowd.complete()?,
+                packets,
+                plan.subscriptions,
+                Goal::Acknowledged,
+            );
             let meter = CpuMeter::start(pid);
             let outcome = storm.run(&mut poll)?;
             // While the connections are still open: the server clears up when they end.
@@ -233,7 +235,7 @@ impl Subscribe {
 
 /// The published table, with steps of whole seconds or, if it is all over by then, of a round
 /// fraction.
-fn series(storm: &Outcome) -> Series {
+pub(crate) fn series(storm: &Outcome) -> Series {
     let mut step_ns = 1_000_000;
     for factor in [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000] {
         step_ns = factor * 1_000_000;
@@ -255,163 +257,6 @@ fn series(storm: &Outcome) -> Series {
     }
 }
 
-/// What came of the storm.
-struct Outcome {
-    completed: u64,
-    /// From the common start, one for each acknowledgement.
-    completed_ns: Vec<u64>,
-    duration_ns: u64,
-    generator_cpu_s: f64,
-}
-
-struct User {
-    client: Client,
-    packets: Vec<u8>,
-    sent: usize,
-    /// By packet id: still to be acknowledged.
-    open: Vec<bool>,
-}
-
-struct Storm {
-    users: Vec<User>,
-    completed_ns: Vec<u64>,
-    failed: u64,
-    total: u64,
-    scratch: Vec<u8>,
-}
-
-impl Storm {
-    fn new(
-        clients: Vec<Client>,
-        packets: impl Iterator<Item = Vec<u8>>,
-        subscriptions: u16,
-    ) -> Self {
-        let users: Vec<User> = clients
-            .into_iter()
-            .zip(packets)
-            .map(|(client, packets)| {
-                let open = vec![true; usize::from(subscriptions) + 1];
-                User {
-                    client,
-                    packets,
-                    sent: 0,
-                    open,
-                }
-            })
-            .collect();
-        let total = users.len() as u64 * u64::from(subscriptions);
-        let completed_ns = Vec::with_capacity(usize::try_from(total).unwrap_or(0));
-        Self {
-            users,
-            completed_ns,
-            failed: 0,
-            total,
-            scratch: vec![0; 64 * 1_024],
-        }
-    }
-
-    fn run(&mut self, poll: &mut Poll) -> Result<Outcome, BenchError> {
-        let mut events = Events::with_capacity(1_024);
-        let cpu_before = process::thread_cpu_s();
-        let start_ns = now_ns();
-        let mut last_ns = start_ns;
-        for user in &mut self.users {
-            user.send();
-        }
-        while (self.completed_ns.len() as u64) + self.failed < self.total {
-            match poll.poll(&mut events, Some(Duration::from_millis(100))) {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                result => result.doing("wait for acknowledgements")?,
-            }
-            let before = self.completed_ns.len();
-            for event in &events {
-                let index = event.token().0;
-                if event.is_writable() {
-                    self.users[index].send();
-                }
-                if event.is_readable() && !self.receive(index, start_ns, event.is_read_closed()) {
-                    return Ok(self.finish(last_ns - start_ns, cpu_before));
-                }
-            }
-            if self.completed_ns.len() > before {
-                last_ns = now_ns();
-            } else if now_ns() - last_ns > as_ns(PATIENCE) {
-                break;
-            }
-        }
-        Ok(self.finish(last_ns - start_ns, cpu_before))
-    }
-
-    fn finish(&mut self, duration_ns: u64, cpu_before: f64) -> Outcome {
-        Outcome {
-            completed: self.completed_ns.len() as u64,
-            completed_ns: std::mem::take(&mut self.completed_ns),
-            duration_ns: duration_ns.max(1),
-            generator_cpu_s: process::thread_cpu_s() - cpu_before,
-        }
-    }
-
-    /// `false` if the server has hung up or sent nonsense.
-    fn receive(&mut self, index: usize, start_ns: u64, closed: bool) -> bool {
-        loop {
-            let user = &mut self.users[index];
-            let kept = user.client.carry.len();
-            self.scratch[..kept].copy_from_slice(&user.client.carry);
-            let read = match user.client.link.read(&mut self.scratch[kept..]) {
-                Ok(0) => return false,
-                Ok(read) => read,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return false,
-            };
-            let since_start = now_ns() - start_ns;
-            let input = &self.scratch[..kept + read];
-            let mut at = 0;
-            loop {
-                let (kind, body, end) = match wire::frame(&input[at..]) {
-                    Frame::Whole { first, body, end } => (first >> 4, at + body, at + end),
-                    Frame::Partial => break,
-                    Frame::Malformed => return false,
-                };
-                if kind == wire::SUBACK {
-                    match user.acknowledge(&input[body..end]) {
-                        Some(true) => self.completed_ns.push(since_start),
-                        Some(false) => self.failed += 1,
-                        None => return false,
-                    }
-                }
-                at = end;
-            }
-            user.client.carry.clear();
-            user.client.carry.extend_from_slice(&input[at..]);
-            if kept + read < self.scratch.len() && !closed {
-                return true;
-            }
-        }
-    }
-}
-
-impl User {
-    fn send(&mut self) {
-        while self.sent < self.packets.len() {
-            match self.client.link.write(&self.packets[self.sent..]) {
-                Ok(sent) => self.sent += sent,
-                // A broken connection shows at the next read.
-                Err(_) => return,
-            }
-        }
-    }
-
-    /// Whether the subscription was granted; `None` if nobody asked for it.
-    fn acknowledge(&mut self, body: &[u8]) -> Option<bool> {
-        let id = usize::from(wire::u16_at(body, 0)?);
-        if id == 0 || !std::mem::take(self.open.get_mut(id)?) {
-            return None;
-        }
-        Some(*body.last()? < 0x80)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -421,6 +266,7 @@ mod tests {
         let storm = Outcome {
             completed: 3,
             completed_ns: vec![1, 29_999_999, 30_000_000],
+            wrong: 0,
             duration_ns: 30_000_000,
             generator_cpu_s: 0.0,
         };

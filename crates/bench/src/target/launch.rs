@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -25,10 +26,34 @@ const STOP: Duration = Duration::from_secs(5);
 /// One shard has the descriptors of one process, 20,000 on many machines, less some for itself.
 const CONNECTIONS_PER_SHARD: usize = 19_000;
 
+/// How to tell that a server accepts connections, and how it is ended for a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// It prints its address, and is killed.
+    Own,
+    /// It listens on a port that it was told, and is asked to end: it saves what it keeps then.
+    Rival { port: u16 },
+    /// It keeps nothing.
+    Forgetful,
+    /// It has canned answers.
+    Floor,
+}
+
+/// What a restart took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Restarted {
+    /// From the signal until the process was gone.
+    pub(crate) ending: Duration,
+    /// From the start of the new process until it accepted connections.
+    pub(crate) starting: Duration,
+}
+
 /// A child process with its temporary folder; ended on drop.
 #[derive(Debug)]
-pub(super) struct Child {
+pub(crate) struct Child {
     name: String,
+    command: Command,
+    kind: Kind,
     process: std::process::Child,
     folder: TempDir,
 }
@@ -37,20 +62,60 @@ impl Child {
     /// Starts `command` with its standard error in a file of `folder`.
     pub(super) fn spawn(
         name: &str,
-        command: &mut Command,
+        mut command: Command,
         folder: TempDir,
     ) -> Result<Self, BenchError> {
-        let log = File::create(folder.path().join("stderr")).doing("create a log file")?;
-        let process = command
-            .stdin(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .doing(format!("start {name}"))?;
+        let process = spawn(name, &mut command, &folder)?;
         Ok(Self {
             name: name.into(),
+            command,
+            kind: Kind::Forgetful,
             process,
             folder,
         })
+    }
+
+    /// The server keeps retained messages over a restart.
+    pub(super) fn keeps(mut self, port: u16) -> Self {
+        self.kind = Kind::Rival { port };
+        self
+    }
+
+    /// Ends the process and starts it again, if it keeps anything; what that took, and where it
+    /// listens.
+    pub(super) fn restart(&mut self) -> Result<Option<(Restarted, Url)>, BenchError> {
+        let signal = match self.kind {
+            Kind::Own => Signal::SIGKILL,
+            Kind::Rival { .. } => Signal::SIGTERM,
+            Kind::Forgetful | Kind::Floor => return Ok(None),
+        };
+        let begun = Instant::now();
+        let pid = Pid::from_raw(self.process.id().cast_signed());
+        kill(pid, signal)
+            .map_err(std::io::Error::from)
+            .and_then(|()| self.process.wait())
+            .doing(format!("end {}", self.name))?;
+        let ending = begun.elapsed();
+        let begun = Instant::now();
+        self.process = spawn(&self.name, &mut self.command, &self.folder)?;
+        let url = match self.kind {
+            Kind::Rival { port } => {
+                self.wait_for_port(port)?;
+                Url::tcp("127.0.0.1", port)
+            }
+            Kind::Own | Kind::Forgetful | Kind::Floor => self.wait_for_url()?,
+        };
+        let starting = begun.elapsed();
+        Ok(Some((Restarted { ending, starting }, url)))
+    }
+
+    pub(super) fn is_floor(&self) -> bool {
+        self.kind == Kind::Floor
+    }
+
+    /// Bytes of all files: their lengths, and what the disk gives them.
+    pub(super) fn file_bytes(&self) -> (u64, u64) {
+        file_bytes(self.folder.path())
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -132,6 +197,35 @@ impl Child {
     }
 }
 
+fn spawn(
+    name: &str,
+    command: &mut Command,
+    folder: &TempDir,
+) -> Result<std::process::Child, BenchError> {
+    let log = File::create(folder.path().join("stderr")).doing("create a log file")?;
+    command
+        .stdin(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .doing(format!("start {name}"))
+}
+
+fn file_bytes(folder: &Path) -> (u64, u64) {
+    let (mut length, mut given) = (0, 0);
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(metadata) = entry.metadata() else {
+            continue;
+        };
+        if metadata.is_dir() {
+            let (below_length, below_given) = file_bytes(&entry.path());
+            (length, given) = (length + below_length, given + below_given);
+        } else {
+            (length, given) = (length + metadata.len(), given + metadata.blocks() * 512);
+        }
+    }
+    (length, given)
+}
+
 impl Drop for Child {
     fn drop(&mut self) {
         let pid = Pid::from_raw(self.process.id().cast_signed());
@@ -171,12 +265,14 @@ fn this_program() -> Result<PathBuf, BenchError> {
     std::env::current_exe().doing("find this program's file")
 }
 
-pub(super) fn floor(kind: FloorKind) -> Result<Running, BenchError> {
+pub(super) fn floor(kind: FloorKind, needs: &Needs) -> Result<Running, BenchError> {
     let mut command = Command::new(this_program()?);
     command
-        .args(["bench", "floor", kind.as_str()])
+        .args(["bench", "floor", kind.as_str(), "--payload"])
+        .arg(needs.payload.to_string())
         .stdout(Stdio::piped());
-    let mut child = Child::spawn("the floor", &mut command, folder()?)?;
+    let mut child = Child::spawn("the floor", command, folder()?)?;
+    child.kind = Kind::Floor;
     let url = child.wait_for_url()?;
     Running::started(child, &url)
 }
@@ -197,13 +293,25 @@ pub(super) fn own(
         .arg("--data-dir")
         .arg(folder.path().join("data"));
     command.args(["--listen", "mqtt://127.0.0.1:0", "--allow-anonymous"]);
+    if !needs.config.is_empty() {
+        let file = folder.path().join("stentor.toml");
+        fs::write(&file, needs.config).doing("write a configuration")?;
+        command.arg("--config").arg(file);
+    }
+    if needs.stored > 0 {
+        // Beside its own figures.
+        let messages = needs.stored + 10_000;
+        command.env("STENTOR_RETAINED__MESSAGES", messages.to_string());
+    }
     // The default suits the machine; more shards only where descriptors would run out.
     let least = needs.connections.div_ceil(CONNECTIONS_PER_SHARD);
     let crowded = least > thread::available_parallelism().map_or(1, usize::from);
     if let Some(shards) = shards.map(usize::from).or_else(|| crowded.then_some(least)) {
         command.arg("--shards").arg(shards.to_string());
     }
-    let mut child = Child::spawn("stentor", command.stdout(Stdio::piped()), folder)?;
+    command.stdout(Stdio::piped());
+    let mut child = Child::spawn("stentor", command, folder)?;
+    child.kind = Kind::Own;
     let url = child.wait_for_url()?;
     Running::started(child, &url)
 }

@@ -49,7 +49,7 @@ pub(super) fn start(needs: &Needs) -> Result<Running, BenchError> {
         .arg("-q")
         .stdout(Stdio::null())
         .current_dir(folder.path());
-    let mut child = Child::spawn("rumqttd", &mut command, folder)?;
+    let mut child = Child::spawn("rumqttd", command, folder)?;
     child.wait_for_port(port)?;
     Running::started(child, &Url::tcp("127.0.0.1", port))
 }

@@ -13,10 +13,9 @@
 //! | `clients.kick` | `client_id`, `zone`, `end_session` | nothing; the session may stay |
 //! | `topics` | `containing`, `limit`, `offset`, `zone` | `filters`, `retained` topics |
 //! | `retained.page` | `filter`, `zone`, `cursor` | `messages`, and a `cursor` if there are more |
-//! | `retained.put` | `messages`, `dry_run` | how many are `new`, `changed`, the `same`, `refused` |
-//! | `retained.clear` | `filter`, `zone`, `cursor` | how many were `cleared`; a `cursor` if there \
-//!   are more |
-//! | `retained.verify` | `stripe` | how many are `whole`, `damaged`; the `next` stripe; damage |
+//! | `retained.put` | `messages`, `dry_run` | `new`, `changed`, the `same`, `refused` |
+//! | `retained.clear` | `filter`, `zone`, `cursor` | how many were `cleared`; perhaps a `cursor` |
+//! | `retained.verify` | `stripe` | `whole` and `damaged`, the `next` stripe, reports |
 //! | `retained.status`, `retained.compact` | | figures; files removed |
 //! | `reload` | | keys `changed`, and those `waiting` for a restart |
 //! | `stop` | | nothing; the socket's file is gone when the server has stopped |

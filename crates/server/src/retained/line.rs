@@ -106,8 +106,8 @@ impl Line {
         object.into()
     }
 
-    /// Reads a line. What it does not name has its default, or is in `zone`; names that are not known are refused,
-    /// so that nothing is lost without anybody knowing.
+    /// Reads a line. What it does not name has its default, or is in `zone`; names that are not
+    /// known are refused, so that nothing is lost without anybody knowing.
     pub(super) fn from_json(value: &Value, zone: Zone) -> Result<Self, String> {
         let object = value.as_object().ok_or("it is not a JSON object")?;
         let mut line = Self::clearing(zone, "");

@@ -157,11 +157,7 @@ fn plan(mischief: Mischief, rate: Rate) -> Fanout {
 }
 
 fn leg(mischief: Mischief, rate: Rate) -> Leg {
-    let needs = Needs {
-        connections: 8,
-        payload: 24,
-        version: Version::V311,
-    };
+    let needs = Needs::new(8, 24, Version::V311);
     let mut running = serve(mischief).start(&needs).expect("resolve the address");
     plan(mischief, rate)
         .leg(0, &mut running, &Progress::new())

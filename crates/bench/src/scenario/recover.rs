@@ -1,0 +1,308 @@
+//! A4, Last Tick Recovery: users subscribe at once to topics that hold a message, warm, and after
+//! the server was killed and started again.
+
+use std::time::Duration;
+
+use mio::Poll;
+use serde_json::json;
+
+use super::{Scenario, count, run_id, subscribe};
+use crate::args::Common;
+use crate::clock::SECOND_NS;
+use crate::error::{BenchError, Doing};
+use crate::floor::FloorKind;
+use crate::load::crowd::{self, Plan};
+use crate::load::fill::Fill;
+use crate::load::storm::{Goal, Outcome, Storm};
+use crate::load::{self, histogram};
+use crate::measure::{Leg, Metric, Unit, push_latency};
+use crate::progress::Progress;
+use crate::target::{Needs, Running};
+use crate::wire::{self, Version};
+use crate::workload::{Sheet, Workload, members};
+
+const WARM: Metric = Metric::new("recovered_us", "recovered", Unit::Micros).against_floor();
+const RATE: Metric = Metric::new("recovered_per_s", "recovered/s", Unit::PerSecond);
+const P50: Metric = Metric::new("latency_p50_us", "p50", Unit::Micros);
+const P99: Metric = Metric::new("latency_p99_us", "p99", Unit::Micros);
+const PLAIN: Metric = Metric::new("subscribed_us", "subscribed", Unit::Micros);
+const TIMES: Metric = Metric::new(
+    "recovered_to_subscribed_percent",
+    "recovered : subscribed",
+    Unit::Percent,
+);
+const END: Metric = Metric::new("end_us", "ended", Unit::Micros);
+const START: Metric = Metric::new("start_us", "serving again", Unit::Micros);
+const COLD: Metric =
+    Metric::new("restarted_recovered_us", "recovered after it", Unit::Micros).against_floor();
+const PUBLISH: Metric = Metric::new("published_per_s", "published/s", Unit::PerSecond);
+const CREATE: Metric = Metric::new("kept_new_per_s", "kept/s, new", Unit::PerSecond);
+const UPDATE: Metric = Metric::new("kept_again_per_s", "kept/s, again", Unit::PerSecond);
+const KEPT: Metric = Metric::new(
+    "kept_to_published_percent",
+    "kept : published",
+    Unit::Percent,
+);
+const FILES: Metric = Metric::new("file_bytes", "files", Unit::Bytes);
+const RSS: Metric = Metric::new("server_rss_bytes", "RSS", Unit::Bytes);
+
+const PATIENCE: Duration = Duration::from_secs(15);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Preset {
+    /// 100 users × 1,000 topics that hold 100 B each
+    #[value(name = "ice-last-tick")]
+    IceLastTick,
+}
+
+/// Who subscribes to what.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RecoverArgs {
+    /// Published parameters; each can be changed by the options below
+    #[arg(value_enum, default_value = "ice-last-tick")]
+    preset: Preset,
+    /// Users
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    users: u16,
+    /// Topics of each user, each with a subscription of its own
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(1..))]
+    subscriptions: u16,
+    /// Bytes of each message
+    #[arg(long, default_value_t = 100,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    payload: u32,
+    /// Topics that hold a message: those that are subscribed to, and more that only lie there
+    #[arg(long, value_name = "TOPICS",
+        value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    stored: Option<u64>,
+    /// Leave the restart out
+    #[arg(long)]
+    no_restart: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Scenario for RecoverArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
+        let Preset::IceLastTick = self.preset;
+        let subscribed = u64::from(self.users) * u64::from(self.subscriptions);
+        let stored = self.stored.unwrap_or(subscribed);
+        if stored < subscribed {
+            let text = format!("--stored must be at least the {subscribed} that are subscribed to");
+            return Err(BenchError::usage(text));
+        }
+        Ok(vec![Box::new(Recover {
+            users: usize::from(self.users),
+            subscriptions: self.subscriptions,
+            payload: self.payload as usize,
+            stored,
+            restarts: !self.no_restart,
+            version: self.common.version,
+        })])
+    }
+}
+
+/// The load.
+#[derive(Clone, Debug)]
+struct Recover {
+    users: usize,
+    /// At most 65,535, so that every packet id is used once.
+    subscriptions: u16,
+    payload: usize,
+    /// Topics that hold a message, subscribed to or not.
+    stored: u64,
+    restarts: bool,
+    version: Version,
+}
+
+impl Workload for Recover {
+    fn sheet(&self) -> Sheet {
+        let (users, each) = (self.users, count(self.subscriptions));
+        let (payload, version) = (self.payload, self.version.as_str());
+        let mut needs = Needs::new(users, payload, self.version);
+        needs.stored = self.stored;
+        let stored = count(self.stored);
+        Sheet {
+            name: "recover",
+            title: format!(
+                "ice-last-tick: {users} users × {each} subscriptions at once to topics that hold \
+                 {payload} B each, of {stored}, MQTT {version}"
+            ),
+            parameters: members(json!({
+                "users": users,
+                "subscriptions_per_user": self.subscriptions,
+                "payload_bytes": payload,
+                "stored_topics": self.stored,
+                "restart": self.restarts,
+                "version": version,
+            })),
+            floors: vec![FloorKind::Recover],
+            needs,
+            pairs: 5,
+            plan: vec![
+                format!(
+                    "publish to {stored} topics with QoS 1: without RETAIN, with it, with it again"
+                ),
+                format!("{users} users subscribe to {each} other topics each: workload A2"),
+                "others subscribe to theirs at once; one is complete when its own SUBACK and then \
+                 its message have arrived, whole; latency from the common start"
+                    .into(),
+                "kill the server (ask a rival to end, so that it saves), start it again, and once \
+                 more"
+                    .into(),
+            ],
+            published: None,
+        }
+    }
+
+    fn leg(
+        &mut self,
+        _subject: usize,
+        running: &mut Running,
+        progress: &Progress,
+    ) -> Result<Leg, BenchError> {
+        let run = run_id();
+        let mut leg = Leg::default();
+        // Canned answers need no messages.
+        let is_floor = running.is_floor();
+        if !is_floor {
+            progress.show("publishing");
+            self.fill(running, &run, &mut leg)?;
+            progress.show("subscribing");
+            let plain = self.storm(running, &format!("{run}-none"), Goal::Acknowledged)?;
+            leg.push(PLAIN, plain.duration_ns as f64 / 1e3);
+            leg.failed += self.total() - plain.completed;
+        }
+        progress.show("recovering");
+        let warm = self.storm(running, &run, self.goal())?;
+        self.judge(&warm, &mut leg);
+        leg.push(WARM, warm.duration_ns as f64 / 1e3);
+        let seconds = warm.duration_ns as f64 / SECOND_NS as f64;
+        leg.push(RATE, warm.completed as f64 / seconds);
+        if let Some(plain_us) = leg.figure(PLAIN.key) {
+            leg.push(TIMES, warm.duration_ns as f64 / 1e3 / plain_us * 100.0);
+        }
+        if is_floor {
+            // The floor is the same before and after.
+            leg.push(COLD, warm.duration_ns as f64 / 1e3);
+        } else {
+            leg.push(FILES, running.file_bytes().map(|(length, _)| length as f64));
+            leg.push(RSS, running.usage().map(|usage| usage.rss as f64));
+        }
+        let mut latency = histogram();
+        for &at_ns in &warm.completed_ns {
+            latency.saturating_record(at_ns);
+        }
+        push_latency(&mut leg, latency, &[(P50, 0.5), (P99, 0.99)]);
+        leg.series = subscribe::series(&warm);
+        if self.restarts && !is_floor {
+            progress.show("restarting");
+            if let Some(restarted) = running.restart()? {
+                leg.push(END, restarted.ending.as_secs_f64() * 1e6);
+                leg.push(START, restarted.starting.as_secs_f64() * 1e6);
+                let cold = self.storm(running, &run, self.goal())?;
+                self.judge(&cold, &mut leg);
+                leg.push(COLD, cold.duration_ns as f64 / 1e3);
+            }
+        }
+        Ok(leg)
+    }
+}
+
+impl Recover {
+    fn total(&self) -> u64 {
+        self.users as u64 * u64::from(self.subscriptions)
+    }
+
+    fn goal(&self) -> Goal {
+        Goal::Recovered {
+            payload: self.payload,
+            version: self.version,
+        }
+    }
+
+    fn judge(&self, storm: &Outcome, leg: &mut Leg) {
+        leg.failed += self.total() - storm.completed;
+        leg.faults.corrupt += storm.wrong;
+    }
+
+    /// The topic of a number: the first are those that users subscribe to.
+    fn topic(&self, run: &str, number: u64) -> String {
+        let each = u64::from(self.subscriptions);
+        if number < self.total() {
+            format!("bench/{run}/{}/{}", number / each, number % each + 1)
+        } else {
+            format!("bench/{run}/more/{number}")
+        }
+    }
+
+    fn fill(&self, running: &Running, run: &str, leg: &mut Leg) -> Result<(), BenchError> {
+        let publish = |retain: bool, count: u64| {
+            let (this, run) = (self.clone(), run.to_owned());
+            let (endpoint, login) = (running.endpoint.clone(), running.login.clone());
+            load::run("publisher", move || {
+                let topic = |number| this.topic(&run, number);
+                let fill = Fill {
+                    endpoint: &endpoint,
+                    login: &login,
+                    version: this.version,
+                    client_id: format!("p-{run}"),
+                    retain,
+                    payload: this.payload,
+                    count,
+                    topic: &topic,
+                };
+                fill.run()
+            })
+        };
+        // The same topics for all three, so that their rates can be compared.
+        let plain = publish(false, self.total())?;
+        let create = publish(true, self.stored)?;
+        let update = publish(true, self.total())?;
+        leg.push(PUBLISH, plain);
+        leg.push(CREATE, create);
+        leg.push(UPDATE, update);
+        leg.push(KEPT, update / plain * 100.0);
+        Ok(())
+    }
+
+    /// All users log in, subscribe at once, and leave.
+    fn storm(&self, running: &Running, run: &str, goal: Goal) -> Result<Outcome, BenchError> {
+        let (this, run) = (self.clone(), run.to_owned());
+        let (endpoint, login) = (running.endpoint.clone(), running.login.clone());
+        load::run("subscribers", move || {
+            let mut poll = Poll::new().doing("open a poll")?;
+            let crowd = crowd::open(
+                &mut poll,
+                &Plan {
+                    endpoint: &endpoint,
+                    login: &login,
+                    version: this.version,
+                    count: this.users,
+                    first: 0,
+                    at_once: 100,
+                    patience: PATIENCE,
+                    client_id: &|index| format!("u-{run}-{index}"),
+                    filter: &|_| None,
+                },
+            )?;
+            let packets = (0..this.users).map(|user| this.packets(&run, user));
+            let mut storm = Storm::new(crowd.complete()?, packets, this.subscriptions, goal);
+            storm.run(&mut poll)
+        })
+    }
+
+    /// Everything one user sends.
+    fn packets(&self, run: &str, user: usize) -> Vec<u8> {
+        let mut packets = Vec::new();
+        for index in 1..=self.subscriptions {
+            let filter = format!("bench/{run}/{user}/{index}");
+            wire::push_subscribe(&mut packets, self.version, index, &filter, 0);
+        }
+        packets
+    }
+}
