@@ -4,25 +4,40 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use stentor_topic::{TopicHasher, Zone};
+use stentor_topic::{TopicHasher, Zone, has_wildcard};
+
+use crate::key::SHARDS_MAX;
 
 /// Buckets of the table. More buckets mean fewer shards woken for nothing.
 const BUCKETS: usize = 1 << 16;
+/// Words of 64 buckets that one shard has.
+const WORDS: usize = BUCKETS / 64;
 
-/// The shared half: for each hash bucket, the set of shards with a subscription whose literal
-/// prefix falls into it. False positives are possible and harmless; a false negative is not,
-/// once the subscriber's SUBACK is queued.
+/// The shared half: for each shard, the set of hash buckets into which the literal prefix of one
+/// of its subscriptions falls. False positives are possible and harmless; a false negative is
+/// not, once the subscriber's SUBACK is queued.
+///
+/// A shard alone writes its 8 KiB, so that shards which subscribe at once do not pass cache lines
+/// to and fro; a publisher's shard looks into those of all others.
 #[derive(Debug)]
 pub struct InterestTable {
-    masks: Box<[AtomicU64]>,
+    words: Box<[AtomicU64]>,
 }
 
 impl Default for InterestTable {
     fn default() -> Self {
         Self {
-            masks: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
+            words: (0..usize::from(SHARDS_MAX) * WORDS)
+                .map(|_| AtomicU64::new(0))
+                .collect(),
         }
     }
+}
+
+/// The bucket of a hash: its word among those of a shard, and its bit there.
+const fn place(hash: u64) -> (usize, u64) {
+    let bucket = hash as usize & (BUCKETS - 1);
+    (bucket / 64, 1 << (bucket % 64))
 }
 
 impl InterestTable {
@@ -32,21 +47,28 @@ impl InterestTable {
         Self::default()
     }
 
-    fn mask(&self, hash: u64) -> &AtomicU64 {
-        // The length is a power of two, so the index is always inside.
-        &self.masks[hash as usize & (BUCKETS - 1)]
+    fn words(&self, shard: u8) -> &[AtomicU64] {
+        let from = usize::from(shard) * WORDS;
+        &self.words[from..from + WORDS]
     }
 
-    /// The shards that may have a subscriber for a topic, as a bit mask. The order matters: a
-    /// publisher's shard takes the message first and asks then, a subscriber's shard raises
-    /// first and acknowledges then; so every publish after a SUBACK is seen.
-    #[must_use]
-    pub fn shards(&self, hasher: &TopicHasher, zone: Zone, topic: &str) -> u64 {
+    /// The shards, of so many, that may have a subscriber for a topic, as a bit mask. The order
+    /// matters: a publisher's shard takes the message first and asks then, a subscriber's shard
+    /// raises first and acknowledges then; so every publish after a SUBACK is seen.
+    ///
+    /// O(shards × levels of the topic).
+    fn shards(&self, count: u8, hasher: &TopicHasher, zone: Zone, topic: &str) -> u64 {
         let mut shards = 0;
-        let whole = hasher.for_each_prefix_hash(zone, topic, |hash| {
-            shards |= self.mask(hash).load(Ordering::SeqCst);
-        });
-        shards | self.mask(whole).load(Ordering::SeqCst)
+        let mut look = |hash| {
+            let (word, bit) = place(hash);
+            for shard in 0..count {
+                let seen = self.words[usize::from(shard) * WORDS + word].load(Ordering::SeqCst);
+                shards |= u64::from(seen & bit != 0) << shard;
+            }
+        };
+        let whole = hasher.for_each_prefix_hash(zone, topic, &mut look);
+        look(whole);
+        shards
     }
 }
 
@@ -63,8 +85,33 @@ pub(crate) enum Interest {
 pub(crate) struct Counts {
     table: Arc<InterestTable>,
     hasher: TopicHasher,
-    bit: u64,
+    shard: u8,
+    shards: u8,
     counts: Box<[u32]>,
+}
+
+impl Counts {
+    /// Where a filter counts. `hash` is the [`TopicHasher::hash`] of its whole text, which is that
+    /// of its literal prefix too where it has no wildcard.
+    fn hash(&self, zone: Zone, filter: &str, hash: u64) -> u64 {
+        if has_wildcard(filter) {
+            self.hasher.interest(zone, filter)
+        } else {
+            hash
+        }
+    }
+
+    fn count(&mut self, hash: u64) -> &mut u32 {
+        &mut self.counts[hash as usize & (BUCKETS - 1)]
+    }
+
+    /// Changes a word that nobody else writes.
+    fn write(&self, hash: u64, change: impl FnOnce(u64, u64) -> u64) {
+        let (word, bit) = place(hash);
+        let word = &self.table.words(self.shard)[word];
+        let changed = change(word.load(Ordering::Relaxed), bit);
+        word.store(changed, Ordering::SeqCst);
+    }
 }
 
 impl Interest {
@@ -81,22 +128,20 @@ impl Interest {
         Self::Shared(Counts {
             table,
             hasher,
-            bit: 1 << shard,
+            shard,
+            shards,
             counts,
         })
     }
 
-    /// A subscription is about to be acknowledged.
-    pub(crate) fn raise(&mut self, zone: Zone, filter: &str) {
+    /// A subscription, whose filter has this [`TopicHasher::hash`], is about to be acknowledged.
+    pub(crate) fn raise(&mut self, zone: Zone, filter: &str, hash: u64) {
         if let Self::Shared(counts) = self {
-            let hash = counts.hasher.interest(zone, filter);
-            let count = &mut counts.counts[hash as usize & (BUCKETS - 1)];
+            let hash = counts.hash(zone, filter, hash);
+            let count = counts.count(hash);
             *count += 1;
             if *count == 1 {
-                counts
-                    .table
-                    .mask(hash)
-                    .fetch_or(counts.bit, Ordering::SeqCst);
+                counts.write(hash, |word, bit| word | bit);
             }
         }
     }
@@ -105,14 +150,11 @@ impl Interest {
     pub(crate) fn lower(&mut self, zone: Zone, filter: &str) {
         if let Self::Shared(counts) = self {
             let hash = counts.hasher.interest(zone, filter);
-            let count = &mut counts.counts[hash as usize & (BUCKETS - 1)];
+            let count = counts.count(hash);
             debug_assert!(*count > 0, "interest lowered more often than raised");
             *count = count.saturating_sub(1);
             if *count == 0 {
-                counts
-                    .table
-                    .mask(hash)
-                    .fetch_and(!counts.bit, Ordering::SeqCst);
+                counts.write(hash, |word, bit| word & !bit);
             }
         }
     }
@@ -121,7 +163,12 @@ impl Interest {
     pub(crate) fn others(&self, zone: Zone, topic: &str) -> u64 {
         match self {
             Self::Alone => 0,
-            Self::Shared(counts) => counts.table.shards(&counts.hasher, zone, topic) & !counts.bit,
+            Self::Shared(counts) => {
+                let all = counts
+                    .table
+                    .shards(counts.shards, &counts.hasher, zone, topic);
+                all & !(1 << counts.shard)
+            }
         }
     }
 }

@@ -153,7 +153,9 @@ impl Hub {
             options.no_local |= bridge && !element.filter.starts_with("$share/");
             options.retain_as_published |= bridge;
             let granted = self.subscribe_one(key, element.filter, options, (id, wishes))?;
-            wanted.extend(granted.wanted);
+            if let Some(of_this) = granted.wanted {
+                wanted.push(of_this);
+            }
             // One explanation for all of them: the first.
             text = if text.is_empty() { granted.text } else { text };
             // 3.x knows one failure only [MQTT-3.9.3-2].
@@ -292,11 +294,12 @@ impl Hub {
             options: granted.bits(),
         };
         let indexed = self.indexed(key, filter);
-        let inserted = self.index.insert(zone, &indexed, subscriber);
+        let hash = self.hasher.hash(zone, &indexed);
+        let inserted = self.index.insert_hashed(zone, &indexed, hash, subscriber);
         if inserted.previous.is_some() {
             return (inserted.id, false);
         }
-        self.interest.raise(zone, &indexed);
+        self.interest.raise(zone, &indexed, hash);
         self.stats.subscriptions += 1;
         if let Some(session) = self.sessions.get_mut(key) {
             session.subscribed(SubscriptionRef::Filter(inserted.id), filter.len());

@@ -80,24 +80,38 @@ fn read_subscription<'a>(
     Ok(SubscribeFilter { filter, options })
 }
 
+/// The first subscription of a list, and where the next one begins.
+fn read_first(version: Version, raw: &[u8]) -> Result<(SubscribeFilter<'_>, usize), DecodeError> {
+    let mut reader = Reader::new(raw);
+    let first = read_subscription(version, &mut reader)?;
+    Ok((first, raw.len() - reader.rest().len()))
+}
+
 impl<'a> SubscribeFilters<'a> {
     /// Checks the payload of a SUBSCRIBE.
     pub(crate) fn parse(version: Version, raw: &'a [u8]) -> Result<Self, DecodeError> {
         if raw.is_empty() {
             return Err(DecodeErrorKind::SubscribeEmpty.into());
         }
-        let mut reader = Reader::new(raw);
+        let first = read_first(version, raw)?;
+        let mut reader = Reader::new(&raw[first.1..]);
         while !reader.is_empty() {
             read_subscription(version, &mut reader)?;
         }
-        Ok(Self { raw, version })
+        Ok(Self {
+            raw,
+            version,
+            first: Some(first),
+        })
     }
 
     /// The filters and their options in order.
     #[must_use]
-    pub const fn iter(self) -> SubscribeFiltersIter<'a> {
+    pub fn iter(self) -> SubscribeFiltersIter<'a> {
+        let (first, next_at) = self.first.unzip();
         SubscribeFiltersIter {
-            reader: Reader::new(self.raw),
+            first,
+            reader: Reader::new(self.raw.get(next_at.unwrap_or(0)..).unwrap_or(&[])),
             version: self.version,
         }
     }
@@ -168,6 +182,7 @@ fn count(raw: &[u8], extra: usize) -> usize {
 /// The filters of a SUBSCRIBE in order.
 #[derive(Clone, Debug)]
 pub struct SubscribeFiltersIter<'a> {
+    first: Option<SubscribeFilter<'a>>,
     reader: Reader<'a>,
     version: Version,
 }
@@ -177,7 +192,8 @@ impl<'a> Iterator for SubscribeFiltersIter<'a> {
 
     fn next(&mut self) -> Option<SubscribeFilter<'a>> {
         // The list was checked before, so the only error is its end.
-        read_subscription(self.version, &mut self.reader).ok()
+        let next = || read_subscription(self.version, &mut self.reader).ok();
+        self.first.take().or_else(next)
     }
 }
 
@@ -233,6 +249,7 @@ impl SubscribeFilterBuf {
         SubscribeFilters {
             raw: &self.raw,
             version: self.version,
+            first: read_first(self.version, &self.raw).ok(),
         }
     }
 }

@@ -190,9 +190,12 @@ pub struct Disconnect<'a> {
 /// The payload of SUBSCRIBE: iterate to get `(filter, options)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscribeFilters<'a> {
-    /// As on the wire, validated: UTF-8, filter syntax, option bits.
+    /// As on the wire, validated: UTF-8, option bits.
     pub(crate) raw: &'a [u8],
     pub(crate) version: Version,
+    /// What stands first, and where the next one begins: most packets have one filter, whose text
+    /// need not be read again.
+    pub(crate) first: Option<(SubscribeFilter<'a>, usize)>,
 }
 
 /// The payload of UNSUBSCRIBE: iterate to get the filters.

@@ -41,6 +41,9 @@ pub fn has_wildcard(filter: &str) -> bool {
 /// filter where there is none.
 #[must_use]
 pub fn literal_prefix(filter: &str) -> &str {
+    if !has_wildcard(filter) {
+        return filter;
+    }
     match filter.find(['+', '#']) {
         None => filter,
         // The byte before a wildcard of a valid filter is a slash.

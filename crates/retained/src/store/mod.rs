@@ -302,6 +302,10 @@ impl<D: Disk> Retained for Store<D> {
         if topic.starts_with(VOLATILE) {
             return self.volatile.get(zone, topic, mark, now);
         }
+        if mark == Mark(0) {
+            // Nothing had been put then.
+            return None;
+        }
         let (hash, stripe) = self.place_of(zone, topic);
         let view = self.view(mark, now);
         self.lock(stripe)
