@@ -2,73 +2,15 @@
 
     private_cases.py CASE VERSION HOST PORT      VERSION: 4 (3.1.1) or 5
 
-The server has the users alice, bob and eve of the zone default and other/bob, all with the password
-"secret". No case sleeps: that nothing else came is shown by a last message behind it.
+No case sleeps: that nothing else came is shown by a last message behind it.
 """
 
 import json
-import queue
 import sys
 
-import paho.mqtt.client as mqtt
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
-
-PATIENCE = 50
-VERSION = int(sys.argv[2])
-HOST, PORT = sys.argv[3], int(sys.argv[4])
-V5 = VERSION == 5
-
-
-class User:
-    """A client that has logged in, with its queues."""
-
-    def __init__(self, name, client_id=None, connect_properties=None, login=True):
-        arguments = {"client_id": client_id or name.replace("/", "-"), "protocol": VERSION}
-        self.client = mqtt.Client(
-            mqtt.CallbackAPIVersion.VERSION2, reconnect_on_failure=False, **arguments
-        )
-        if login:
-            self.client.username_pw_set(name, "secret")
-        self.connected, self.messages = queue.Queue(), queue.Queue()
-        self.granted, self.responses = queue.Queue(), queue.Queue()
-        self.client.on_connect = lambda c, u, flags, code, p: self.connected.put(code)
-        self.client.on_message = lambda c, u, message: self.messages.put(message)
-        self.client.on_subscribe = lambda c, u, mid, codes, p: self.granted.put(codes)
-        self.client.on_publish = lambda c, u, mid, code, p: self.responses.put((code, p))
-        self.client.connect(HOST, PORT, properties=connect_properties)
-        self.client.loop_start()
-        code = self.connected.get(timeout=PATIENCE)
-        assert code == 0, f"the login of {name} was refused: {code}"
-
-    def subscribe(self, topic, qos=1):
-        self.client.subscribe(topic, qos)
-        return [code.value for code in self.granted.get(timeout=PATIENCE)]
-
-    def send(self, topic, payload="x", qos=1, properties=None, retain=False):
-        """Publishes; gives back the reason code and the reason string."""
-        self.client.publish(topic, payload, qos, retain, properties)
-        code, properties = self.responses.get(timeout=PATIENCE)
-        return code.value, getattr(properties, "ReasonString", "")
-
-    def expect(self, topic, payload):
-        message = self.messages.get(timeout=PATIENCE)
-        assert (message.topic, message.payload.decode()) == (topic, payload), (
-            f"{message.topic} {message.payload!r}"
-        )
-        assert not message.retain
-        return message
-
-    def expect_nothing_before(self, payload):
-        """Whatever came before would be met first."""
-        assert self.subscribe("fence") == [1]
-        self.send("fence", payload)
-        self.expect("fence", payload)
-
-
-def response(code):
-    """3.1.1 has one answer for everything."""
-    return code if V5 else 0
+from zone_user import PATIENCE, User, response
 
 
 def brings_a_response_and_a_notification():

@@ -221,6 +221,10 @@ impl Authenticator for UserList {
         answer.decided(Decision::Refused(Refusal::Method))
     }
 
+    fn zone_name(&self, zone: Zone) -> Option<String> {
+        self.zones.name(zone)
+    }
+
     fn waiting(&self) -> usize {
         self.pool.waiting()
     }
@@ -237,6 +241,14 @@ fn verify(hash: &str, password: &[u8]) -> bool {
 struct Zones(Mutex<Vec<String>>);
 
 impl Zones {
+    fn name(&self, zone: Zone) -> Option<String> {
+        let Some(index) = zone.get().checked_sub(1) else {
+            return Some(DEFAULT_ZONE.to_owned());
+        };
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.get(index as usize).cloned()
+    }
+
     fn number(&self, name: &str) -> Zone {
         if name == DEFAULT_ZONE {
             return Zone::DEFAULT;

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use stentor_hub::Identity;
+use stentor_topic::Zone;
 use zeroize::Zeroizing;
 
 /// Decides who may log in.
@@ -16,6 +17,12 @@ pub trait Authenticator: Send + Sync {
 
     /// Goes on with an exchange after [`Decision::Continue`]: `data` is what the client says.
     fn proceed(&self, exchange: Exchange, data: Vec<u8>, answer: Answer) -> Begun;
+
+    /// The name of a zone; `None` if it does not know.
+    fn zone_name(&self, zone: Zone) -> Option<String> {
+        let _ = zone;
+        None
+    }
 
     /// How many log-ins wait for their answer.
     fn waiting(&self) -> usize;

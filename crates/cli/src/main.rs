@@ -4,6 +4,7 @@
 
 mod accounts;
 mod admin;
+mod ask;
 mod check_config;
 mod connect;
 mod control;
@@ -15,6 +16,7 @@ mod json;
 mod password;
 mod payload;
 mod private;
+mod procedure;
 mod property;
 mod publish;
 mod request;
@@ -45,8 +47,8 @@ Examples:
   stentor user add alice                       let alice in; asks for her password
   stentor hash-password                        make a password_hash for a user
 
-pub, sub and rr take mosquitto's letters and talk to any MQTT server; so do send and inbox, but to a
-Stentor server. Without a host they ask the server that runs on --data-dir, where its own Unix user
+pub, sub and rr take mosquitto's letters and talk to any MQTT server; so do send, inbox and call,
+but to a Stentor server. Without a host they ask the server that runs on --data-dir, where its own Unix user
 needs no password.";
 
 /// A communication server that speaks MQTT, and the commands that go with it.
@@ -82,6 +84,9 @@ enum Command {
     #[command(disable_help_flag = true, disable_version_flag = true,
               after_help = private::INBOX_HELP)]
     Inbox(Box<private::Inbox>),
+    /// Call a procedure
+    #[command(disable_help_flag = true, disable_version_flag = true, after_help = procedure::HELP)]
+    Call(Box<procedure::Call>),
     /// Show how the running server is doing
     Status(admin::Status),
     /// List, show or disconnect the clients of the running server
@@ -130,6 +135,7 @@ fn main() -> ExitCode {
         Command::Rr(command) => command.run(),
         Command::Send(command) => command.run(),
         Command::Inbox(command) => command.run(),
+        Command::Call(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Clients(command) => command.run(),
         Command::Topics(command) => command.run(),

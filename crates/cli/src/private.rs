@@ -3,15 +3,15 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::Value;
-use stentor_client::{Client, ClientError, Publication, QoS, ReasonCode, SubscribeOptions};
+use stentor_client::{ClientError, ReasonCode};
 use stentor_zone::{encode_name, topic};
 
-use crate::connect::{Connect, Plan};
-use crate::failure::{self, Failure};
+use crate::ask::ask;
+use crate::connect::Connect;
+use crate::failure::Failure;
 use crate::subscribe::{Style, Sub};
 
 /// What `--help` of `send` says.
@@ -77,9 +77,6 @@ pub(crate) struct Inbox {
     connect: Connect,
 }
 
-/// Where the response arrives: in `$reply/`, which is the connection's own.
-const REPLY_ID: &str = "send";
-
 impl Send {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let quiet = self.connect.quiet;
@@ -107,50 +104,16 @@ impl Send {
         let payload = self.payload()?;
         let mut client = plan.open()?;
         let failed = |error: ClientError| Failure::client(&error, plan.version());
-        let response = self.exchange(&plan, &mut client, &payload)?;
+        let to = topic::private_to(&self.user);
+        let properties = plan.properties.publish.clone();
+        let response = ask(
+            &plan,
+            &mut client,
+            (&to, &payload, properties),
+            self.timeout,
+        )?;
         client.disconnect().map_err(failed)?;
         self.tell(&response)
-    }
-
-    /// Publishes the message and waits for the response.
-    fn exchange(
-        &self,
-        plan: &Plan,
-        client: &mut Client,
-        payload: &[u8],
-    ) -> Result<Vec<u8>, Failure> {
-        let failed = |error: ClientError| Failure::client(&error, plan.version());
-        let reply = topic::reply(REPLY_ID);
-        let options = SubscribeOptions {
-            qos: QoS::AtLeastOnce,
-            ..SubscribeOptions::default()
-        };
-        let answers = client
-            .subscribe_with(&[(reply.as_str(), options)], &plan.properties.subscribe)
-            .map_err(failed)?;
-        if let Some(reason) = answers.iter().find(|reason| reason.is_error()) {
-            let text = format!("the subscription to {reply} was refused: {}", reason.name());
-            return Err(Failure::with_code(failure::code(*reason), text));
-        }
-        let to = format!("{}/{REPLY_ID}", topic::private_to(&self.user));
-        let message = Publication {
-            topic: &to,
-            payload,
-            qos: QoS::AtLeastOnce,
-            retain: false,
-            properties: plan.properties.publish.clone(),
-        };
-        client.publish_soon(&message).map_err(failed)?;
-        let deadline = Instant::now() + Duration::from_secs(self.timeout);
-        loop {
-            let patience = deadline.saturating_duration_since(Instant::now());
-            let message = client.receive(Some(patience)).map_err(failed)?;
-            let note = "there was no response: is it a Stentor server?";
-            let message = message.ok_or_else(|| Failure::timeout().with_note(note))?;
-            if message.topic == reply {
-                return Ok(message.payload);
-            }
-        }
     }
 
     /// Tells what the server said, by a line and by the exit code.

@@ -121,6 +121,7 @@ fn main() {
         interest: Arc::new(InterestTable::new()),
         retained: Arc::new(MemoryStore::new(hasher.clone(), Bounds::default())),
         persistent_sessions: Arc::default(),
+        callees: None,
     };
     let mut hub = Hub::new(ShardId(0), 1, hasher, shared, Arc::new(Settings::default()));
     let (mut batch, mut dirty) = (Batch::new(), Vec::new());

@@ -10,6 +10,7 @@ use stentor_topic::Zone;
 use stentor_zone::Reach;
 
 use crate::authenticate::Authentication;
+use crate::call::Answer;
 use crate::key::{LinkId, SessionKey, ShardId};
 use crate::private::PrivateMessage;
 use crate::renewal::Renewal;
@@ -103,6 +104,8 @@ pub enum ControlItem {
     Renew(Arc<dyn Renewal>),
     /// The server itself publishes: `$SYS` topics, commands.
     Publish(Arc<Message>),
+    /// The control plane answers a call of a session that is here.
+    Answer(Arc<Answer>),
     /// What acknowledgements waited for has happened, or will not. Sent to every shard that may
     /// hold some of them; one that holds none ignores it.
     Resolved {

@@ -10,6 +10,7 @@ use stentor_topic::{Index, Subscriber, TopicHasher, Zone};
 
 use crate::acknowledge::Deferred;
 use crate::burst::{Burst, Source};
+use crate::call::Callees;
 use crate::effects::{ControlItem, Effects, MeshItem};
 use crate::interest::{Interest, InterestTable};
 use crate::key::{SessionKey, ShardId};
@@ -30,6 +31,8 @@ pub struct Shared {
     pub interest: Arc<InterestTable>,
     /// The last message of each topic.
     pub retained: Arc<dyn Retained>,
+    /// Who takes calls of procedures; without it there are none.
+    pub callees: Option<Arc<dyn Callees>>,
     /// How many sessions outlive their connection, for [`Settings::sessions_max`].
     pub persistent_sessions: Arc<AtomicU64>,
 }
@@ -57,6 +60,7 @@ pub struct Hub {
     pub(crate) burst: Burst,
     pub(crate) deferred: Deferred,
     pub(crate) privates: Privates,
+    pub(crate) callees: Option<Arc<dyn Callees>>,
     /// Sessions whose connection has to be closed when the present routing is done.
     pub(crate) overrun: Vec<SessionKey>,
     pub(crate) effects: Effects,
@@ -108,6 +112,7 @@ impl Hub {
             burst: Burst::default(),
             deferred: Deferred::default(),
             privates: Privates::default(),
+            callees: shared.callees,
             overrun: Vec::new(),
             effects: Effects::default(),
             stats: Stats::default(),
@@ -164,6 +169,7 @@ impl Hub {
             }
             ControlItem::Renew(renewal) => self.begin_renewal(now, renewal),
             ControlItem::Publish(message) => self.publish_as_server(now, &message),
+            ControlItem::Answer(answer) => self.answered(now, &answer),
             ControlItem::Resolved { ticket, reason } => self.resolved(now, ticket, reason),
         }
     }

@@ -14,6 +14,7 @@ extern crate alloc;
 mod acknowledge;
 mod authenticate;
 mod burst;
+mod call;
 mod conflate;
 mod connect;
 mod deliver;
@@ -45,6 +46,7 @@ mod subscribe;
 mod transmit;
 
 pub use authenticate::{Authenticated, Authentication, Step};
+pub use call::{Answer, Call, Callees, ReturnAddress};
 pub use connect::Admitted;
 pub use effects::{Closing, ControlItem, Effects, Event, MeshItem};
 pub use hub::{Hub, Shared};

@@ -16,11 +16,11 @@ use stentor_session::{Message, MessageParts, Outcome, Tick, Ticket};
 use stentor_zone::{Reach, Response, inbox, topic};
 
 use crate::acknowledge::Taken;
+use crate::call::{Answer, ReturnAddress};
 use crate::effects::MeshItem;
 use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
 use crate::publish::publisher;
-use crate::reply::Caller;
 
 /// A private message on its way between shards.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct Privates {
 #[derive(Debug)]
 struct Asked {
     /// Who wants the response on `$reply/<id>`.
-    caller: Option<Caller>,
+    caller: Option<ReturnAddress>,
     user: Box<str>,
     /// How many shards have not answered.
     shards: u32,
@@ -86,7 +86,9 @@ impl Hub {
         };
         // 3.x has no reason codes: there is nothing to wait for.
         let is_told = publish.packet_id.is_some() && session.speaks_v5();
-        let caller = envelope.reply.map(|id| Caller::new(key, id, publish));
+        let zone = session.zone();
+        let address = |id| self.reply_address(key, zone, publish, id);
+        let caller = envelope.reply.map(address);
         let is_awaited = is_told || caller.is_some();
         let taken = match self.send_private(now, key, publish, envelope.user, is_awaited) {
             Sent::Known(response) => {
@@ -225,9 +227,16 @@ impl Hub {
     }
 
     /// Sends a response as a message, to a sender that asked for that.
-    fn respond(&mut self, now: Tick, caller: Option<&Caller>, user: &str, response: Response) {
-        if let Some(caller) = caller {
-            self.reply(now, caller, &response.json(user));
+    fn respond(
+        &mut self,
+        now: Tick,
+        caller: Option<&ReturnAddress>,
+        user: &str,
+        response: Response,
+    ) {
+        if let Some(to) = caller {
+            let (to, json) = (to.clone(), response.json(user));
+            self.answered(now, &Answer { to, json });
         }
     }
 

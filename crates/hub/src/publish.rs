@@ -35,7 +35,7 @@ const MALFORMED: Outcome = Outcome::new(
     "the topic has not the levels that it needs",
 );
 
-/// Whether somebody may publish to a topic, be it an ordinary one or one of a zone's.
+/// Whether somebody may have a will on a topic, be it an ordinary one or one of a zone's.
 pub(crate) fn may_publish(identity: &Identity, topic: &str) -> bool {
     if !topic.starts_with('$') {
         return identity.rights.may_publish(topic);
@@ -45,9 +45,9 @@ pub(crate) fn may_publish(identity: &Identity, topic: &str) -> bool {
             let to = zone_topic::private_to(&user);
             identity.user.is_some() && identity.rights.may_publish(&to)
         }
-        Ok(Address::Say { .. } | Address::Call { .. }) | Err(NotAddress::Elsewhere) => {
-            identity.rights.may_publish(topic)
-        }
+        Ok(Address::Say { .. }) | Err(NotAddress::Elsewhere) => identity.rights.may_publish(topic),
+        // Nobody is left to hear what came of a call.
+        Ok(Address::Call { .. }) => false,
         Err(NotAddress::ServerOnly | NotAddress::Malformed) => false,
     }
 }
@@ -166,7 +166,10 @@ impl Hub {
                     let user = &user;
                     return self.take_private(now, key, publish, &Envelope { user, reply });
                 }
-                Ok(Address::Say { .. } | Address::Call { .. }) => {}
+                Ok(Address::Call { procedure, reply }) => {
+                    return self.take_call(now, key, publish, (procedure, reply));
+                }
+                Ok(Address::Say { .. }) => {}
                 Err(NotAddress::Elsewhere) => {}
                 Err(NotAddress::Malformed) => return Taken::Done(MALFORMED),
                 Err(NotAddress::ServerOnly) => {

@@ -8,9 +8,10 @@ use nix::errno::Errno;
 use stentor_auth::Authenticator;
 use stentor_retained::Store;
 use stentor_retained::disk::MappedDisk;
-use stentor_topic::TopicHasher;
+use stentor_topic::{TopicHasher, Zone};
 
 use crate::admission::Admission;
+use crate::call::Desk;
 use crate::clock::Clock;
 use crate::inbox::{Slot, Tickets};
 use crate::mesh::Lane;
@@ -29,6 +30,8 @@ pub(crate) struct Backplane {
     pub(crate) admission: Arc<Admission>,
     /// The retained messages.
     pub(crate) retained: Arc<Store<MappedDisk>>,
+    /// Where shards leave calls of procedures.
+    pub(crate) desk: Arc<Desk>,
     /// Where events are told.
     pub(crate) journal: Journal,
     /// The ways to each shard.
@@ -69,6 +72,15 @@ impl Backplane {
         let way = self.shards.get(shard).ok_or(Errno::EINVAL)?;
         way.lane.push(Letter::Incoming(ticket, incoming));
         way.slot.send_waiting(ticket, fd)
+    }
+
+    /// The name of a zone, or its number where nobody knows the name.
+    pub(crate) fn zone_name(&self, zone: Zone) -> String {
+        if zone == Zone::DEFAULT {
+            return stentor_auth::model::DEFAULT_ZONE.to_owned();
+        }
+        let name = self.authenticator.zone_name(zone);
+        name.unwrap_or_else(|| zone.get().to_string())
     }
 
     /// Puts a letter into a shard's lane.

@@ -201,6 +201,15 @@ pub mod topic {
         format!("$private/to/{}", encode_name(user))
     }
 
+    /// What the right to call a procedure is asked about, whatever follows it: `$call/<name>`.
+    #[must_use]
+    pub fn call(procedure: &str) -> String {
+        format!("$call/{procedure}")
+    }
+
+    /// How the topics of answers begin.
+    pub const REPLIES: &str = "$reply/";
+
     /// Where an answer goes: `$reply/<id>`.
     #[must_use]
     pub fn reply(id: &str) -> String {

@@ -26,7 +26,7 @@ pub use address::{Address, Interest, NotAddress, inbox, topic};
 pub use effect::{Effect, Seat};
 pub use name::{NAME_BYTES_MAX, NameError, check_name, decode_name, encode_name};
 pub use presence::{Presence, Standing, Uniqueness, Verdict};
-pub use private::{Reach, Response};
+pub use private::{Reach, Response, call_refused};
 pub use room::{
     Actor, Bounds, Change, Condition, Entry, HistoryBounds, Property, Refusal, Role, Room,
     RoomOptions, Summary,

@@ -109,6 +109,18 @@ impl Response {
     }
 }
 
+/// The answer to a call that was not made: the payload of `$reply/<id>`.
+#[must_use]
+pub fn call_refused(status: &str, text: &str) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Refused<'a> {
+        status: &'a str,
+        text: &'a str,
+    }
+    // Two texts always serialise.
+    serde_json::to_vec(&Refused { status, text }).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,8 @@ use std::process::{Child, Command};
 use serde_json::Value;
 use stentor_tests::{DEADLINE, Server, process, server};
 
-fn command(server: &Server, word: &str, user: &str) -> Command {
+/// A command that logs in as this user.
+pub(crate) fn command(server: &Server, word: &str, user: &str) -> Command {
     let mut command = server::stentor();
     command.args([word, "-L", server.url("mqtt"), "-u", user]);
     command.env("STENTOR_PASSWORD", super::PASSWORD);

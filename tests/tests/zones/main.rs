@@ -1,5 +1,6 @@
 //! What a zone is to its users, with the clients that they have.
 
+mod calls;
 mod commands;
 mod documents;
 mod private;

@@ -9,8 +9,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use stentor_hub::{
-    Access, Admitted, ControlItem, Event, Hub, Identity, InterestTable, LinkId, MeshItem, Retained,
-    Rights, SessionKey, Settings, ShardId, Shared, home_shard,
+    Access, Admitted, Callees, ControlItem, Event, Hub, Identity, InterestTable, LinkId, MeshItem,
+    Retained, Rights, SessionKey, Settings, ShardId, Shared, home_shard,
 };
 use stentor_mqtt::{
     Ack, Connect, Packet, PacketId, Properties, PropertyBuf, Publish, QoS, ReasonCode, Sender,
@@ -174,11 +174,27 @@ impl World {
 
     /// Hubs over a store of the test's own.
     pub fn with_store(shards: u8, settings: Settings, retained: Arc<dyn Retained>) -> Self {
+        Self::with_all(shards, settings, retained, None)
+    }
+
+    /// Hubs whose calls of procedures somebody takes.
+    pub fn with_callees(shards: u8, callees: Arc<dyn Callees>) -> Self {
+        let store = MemoryStore::new(TopicHasher::new(7), Bounds::default());
+        Self::with_all(shards, Settings::default(), Arc::new(store), Some(callees))
+    }
+
+    fn with_all(
+        shards: u8,
+        settings: Settings,
+        retained: Arc<dyn Retained>,
+        callees: Option<Arc<dyn Callees>>,
+    ) -> Self {
         let hasher = TopicHasher::new(7);
         let shared = Shared {
             interest: Arc::new(InterestTable::new()),
             retained,
             persistent_sessions: Arc::default(),
+            callees,
         };
         let settings = Arc::new(settings);
         let hub = |shard| {
@@ -506,7 +522,7 @@ impl World {
         }
     }
 
-    fn control(&mut self, to: u8, item: ControlItem) {
+    pub fn control(&mut self, to: u8, item: ControlItem) {
         self.hubs[usize::from(to)].control(self.now, item);
     }
 

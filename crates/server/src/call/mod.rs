@@ -1,11 +1,14 @@
 //! Calls of procedures: listeners, connections, and who calls.
 //!
+//! Over MQTT calls come from the shards, through [`Desk`].
+//!
 //! None of this runs on a shard. One thread owns the listeners and their connections; what is
 //! built in runs there, everything else on the threads of its procedure. All of them share the
 //! main thread's table of descriptors, which is what makes a received file usable: a descriptor is
 //! valid only in the table that received it.
 
 mod connection;
+mod desk;
 mod identity;
 mod serve;
 
@@ -17,10 +20,12 @@ use std::time::Duration;
 use stentor_procedure::{Loaded, Registry, Settings};
 use tracing::{info, warn};
 
+use crate::backplane::Backplane;
 use crate::config::{ListenUrl, Listener, Procedures};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::listener::{Bound, bind, remove_unix};
+pub(crate) use desk::Desk;
 use identity::{Identities, Tokens};
 use serve::{Entrance, Stopper};
 
@@ -33,10 +38,13 @@ pub(crate) struct CallServer {
     stopper: Option<Stopper>,
     looking: Option<(Sender<()>, JoinHandle<()>)>,
     serving: Option<JoinHandle<()>>,
+    /// Takes the calls that come by MQTT.
+    desk: Arc<Desk>,
+    handing: Option<JoinHandle<()>>,
 }
 
 impl CallServer {
-    /// Loads the procedures and opens the listeners; without a listener and a folder, nothing.
+    /// Loads the procedures, takes calls over MQTT, and opens the listeners.
     ///
     /// # Errors
     /// When a listener, the folder, or a file that says who may call cannot be used. A procedure
@@ -45,24 +53,35 @@ impl CallServer {
         listeners: &[Listener],
         config: &Procedures,
         data_dir: &DataDir,
+        backplane: &Arc<Backplane>,
     ) -> Result<Self, ServerError> {
         let mut server = Self {
             urls: Vec::new(),
             stopper: None,
             looking: None,
             serving: None,
+            desk: Arc::clone(&backplane.desk),
+            handing: None,
         };
-        if listeners.is_empty() && config.folder.is_none() {
-            return Ok(server);
-        }
         let tokens = Tokens::read(config.tokens.as_deref()).map_err(ServerError::Procedures)?;
         let settings = Settings {
             folder: config.folder.clone(),
-            store: Some(data_dir.path().join("procedures.redb")),
+            // What is built in keeps nothing.
+            store: config
+                .folder
+                .is_some()
+                .then(|| data_dir.path().join("procedures.redb")),
         };
         let (registry, loaded) = Registry::open(settings).map_err(ServerError::Procedures)?;
         report(&loaded);
         let registry = Arc::new(registry);
+        let system = |error| ServerError::system("starting the threads of procedures", error);
+        let (plane, callees) = (Arc::clone(backplane), Arc::clone(&registry));
+        let hand_over = move || desk::run(&plane, &callees);
+        server.handing = Some(spawn("mqtt-calls", hand_over).map_err(system)?);
+        if listeners.is_empty() && config.folder.is_none() {
+            return Ok(server);
+        }
         let mut entrances = Vec::new();
         for listener in listeners {
             let identities = Identities::of(listener).map_err(ServerError::Procedures)?;
@@ -75,7 +94,6 @@ impl CallServer {
                 }
             }
         }
-        let system = |error| ServerError::system("starting the threads of procedures", error);
         let folder = data_dir.path().to_owned();
         let connections_max = config.connections as usize;
         let (stopper, serve) =
@@ -115,6 +133,10 @@ impl Drop for CallServer {
             stopper.stop();
         }
         if let Some(thread) = self.serving.take() {
+            let _ = thread.join();
+        }
+        self.desk.close();
+        if let Some(thread) = self.handing.take() {
             let _ = thread.join();
         }
         self.urls

@@ -99,7 +99,7 @@ pub fn run(
         .as_deref()
         .and_then(|file| watch::start(file, &commands));
     // After the shards have left the table: none of them gets copies of these sockets.
-    let calls = CallServer::start(&calls, &config.procedures, &data_dir)
+    let calls = CallServer::start(&calls, &config.procedures, &data_dir, &backplane)
         .inspect_err(|_| doors.remove_files())?;
     announce::started(&config, &data_dir, &doors, &shards);
     announce::calls(&calls);

@@ -252,6 +252,7 @@ fn connect(
         admission,
         retained: Arc::clone(&retained.store),
         journal,
+        desk: Arc::default(),
         shards,
         capacity,
         // No shard has this number.
@@ -301,6 +302,7 @@ fn start_shards(
             interest: Arc::clone(&interest),
             retained: retained.store.clone(),
             persistent_sessions: Arc::clone(&persistent_sessions),
+            callees: Some(backplane.desk.clone()),
         };
         let listeners = listeners.next().unwrap_or_default();
         let equipment = Equipment {

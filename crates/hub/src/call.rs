@@ -1,0 +1,260 @@
+//! Calls of procedures: handed to the control plane, answered by an event.
+//!
+//! A shard runs no procedure. It checks the caller's rights, hands the call over without waiting,
+//! and acknowledges that. The answer comes back through the control lane with the address that the
+//! call carried, so that nothing is kept here meanwhile.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_mqtt::{Property, PropertyBuf, Publish, QoS, ReasonCode, forwardable};
+use stentor_session::{Message, MessageParts, Outcome, Publisher, Tick};
+use stentor_topic::Zone;
+use stentor_zone::{call_refused, topic};
+
+use crate::acknowledge::Taken;
+use crate::hub::Hub;
+use crate::key::{SessionKey, ShardId};
+use crate::rights::Identity;
+
+/// A call on its way to the control plane.
+#[derive(Debug)]
+pub struct Call {
+    /// What is called: one level of a topic.
+    pub procedure: Box<str>,
+    /// What it is about.
+    pub payload: Box<[u8]>,
+    /// The user properties of the publish, in their order.
+    pub arguments: Vec<(Box<str>, Box<str>)>,
+    /// Who calls.
+    pub identity: Arc<Identity>,
+    /// The caller's client id.
+    pub client_id: Box<str>,
+    /// When the caller stops waiting; [`Tick::NEVER`] if it did not say.
+    pub expires_at: Tick,
+    /// Where the answer goes.
+    pub return_to: ReturnAddress,
+}
+
+/// Where the answer to a call goes.
+#[derive(Clone, Debug)]
+pub struct ReturnAddress {
+    /// The shard that has to be told.
+    pub shard: ShardId,
+    session: SessionKey,
+    zone: Zone,
+    place: Place,
+    correlation: Option<Box<[u8]>>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    /// Nobody wants it.
+    Nowhere,
+    /// A topic below `$reply/`: for the calling session alone.
+    Own(Box<str>),
+    /// Any other topic, to which the caller may publish.
+    Public(Box<str>),
+}
+
+/// An answer to a call.
+#[derive(Debug)]
+pub struct Answer {
+    /// Where it goes.
+    pub to: ReturnAddress,
+    /// The payload.
+    pub json: Vec<u8>,
+}
+
+/// Who takes calls: the control plane.
+pub trait Callees: Send + Sync {
+    /// Takes a call. It is answered once, later and from another thread, by
+    /// [`crate::ControlItem::Answer`]. Must not block.
+    ///
+    /// # Errors
+    /// The call, if no more can wait.
+    fn call(&self, call: Call) -> Result<(), Box<Call>>;
+}
+
+impl ReturnAddress {
+    /// Whether anybody wants the answer.
+    #[must_use]
+    pub const fn is_somewhere(&self) -> bool {
+        !matches!(self.place, Place::Nowhere)
+    }
+}
+
+/// Why a call is not made, as acknowledgement and as answer.
+struct Refused {
+    reason: ReasonCode,
+    status: &'static str,
+    text: &'static str,
+}
+
+const NOT_ALLOWED: Refused = Refused {
+    reason: ReasonCode::NotAuthorized,
+    status: "not-allowed",
+    text: "the right to call this procedure is missing",
+};
+const NO_PLACE: Refused = Refused {
+    reason: ReasonCode::NotAuthorized,
+    status: "not-allowed",
+    text: "answers go below $reply/, or where the caller may publish",
+};
+const NOT_FOUND: Refused = Refused {
+    reason: ReasonCode::NoMatchingSubscribers,
+    status: "not-found",
+    text: "this server runs no procedures",
+};
+const OVERLOADED: Refused = Refused {
+    reason: ReasonCode::QuotaExceeded,
+    status: "overloaded",
+    text: "too many calls wait; try again",
+};
+
+impl Hub {
+    /// A publish to `$call/<procedure>`. The acknowledgement says whether the call was taken.
+    pub(crate) fn take_call(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        publish: &Publish<'_>,
+        (procedure, reply): (&str, Option<&str>),
+    ) -> Taken {
+        // What the caller has published before comes before.
+        self.settle(now);
+        let Some(session) = self.sessions.get(key) else {
+            return Taken::done(ReasonCode::UnspecifiedError);
+        };
+        let is_v5 = session.speaks_v5();
+        let identity = Arc::clone(&session.identity);
+        let client_id = session.client_id.clone();
+        let place = self.place(&identity, publish, reply);
+        let mut return_to = ReturnAddress {
+            shard: self.shard,
+            session: key,
+            zone: identity.zone,
+            place: Place::Nowhere,
+            correlation: publish.properties.correlation_data().map(Into::into),
+        };
+        let to = topic::call(procedure);
+        let refused = if !identity.rights.may_publish(&to) {
+            self.deny_publish(key, &to);
+            return_to.place = place.unwrap_or(Place::Nowhere);
+            NOT_ALLOWED
+        } else if let Some(place) = place {
+            return_to.place = place;
+            let expires_at = publish.properties.message_expiry();
+            let call = Call {
+                procedure: procedure.into(),
+                payload: publish.payload.into(),
+                arguments: arguments(publish),
+                identity,
+                client_id,
+                expires_at: expires_at.map_or(Tick::NEVER, |secs| now.after_secs(secs)),
+                return_to: return_to.clone(),
+            };
+            match self.callees.as_ref().map(|callees| callees.call(call)) {
+                Some(Ok(())) => return Taken::SUCCESS,
+                Some(Err(_)) => OVERLOADED,
+                None => NOT_FOUND,
+            }
+        } else {
+            NO_PLACE
+        };
+        self.answered(
+            now,
+            &Answer {
+                to: return_to,
+                json: call_refused(refused.status, refused.text),
+            },
+        );
+        // 3.x would be disconnected for what it cannot be told.
+        if is_v5 {
+            Taken::Done(Outcome::new(refused.reason, refused.text))
+        } else {
+            Taken::SUCCESS
+        }
+    }
+
+    /// Where the answer is to go; `None` if it may not go there.
+    fn place(
+        &self,
+        identity: &Identity,
+        publish: &Publish<'_>,
+        reply: Option<&str>,
+    ) -> Option<Place> {
+        if let Some(id) = reply {
+            return Some(Place::Own(topic::reply(id).into()));
+        }
+        let Some(topic) = publish.properties.response_topic() else {
+            return Some(Place::Nowhere);
+        };
+        if !self.settings.takes_topic(topic) || stentor_topic::validate_name(topic).is_err() {
+            return None;
+        }
+        if topic.starts_with(topic::REPLIES) {
+            return Some(Place::Own(topic.into()));
+        }
+        let may = !topic.starts_with('$') && identity.rights.may_publish(topic);
+        may.then(|| Place::Public(topic.into()))
+    }
+
+    /// The control plane has answered a call.
+    pub(crate) fn answered(&mut self, now: Tick, answer: &Answer) {
+        let Answer { to, json } = answer;
+        let mut properties = PropertyBuf::new();
+        properties.push(Property::PayloadFormatIndicator(true));
+        properties.push(Property::ContentType("application/json"));
+        if let Some(data) = &to.correlation {
+            properties.push(Property::CorrelationData(data));
+        }
+        let mut raw = Vec::new();
+        forwardable(properties.as_properties(), &mut raw);
+        let message = |topic| {
+            let parts = MessageParts {
+                topic,
+                properties: &raw,
+                payload: json,
+                qos: QoS::AtLeastOnce,
+                retain: false,
+                expiry_secs: None,
+            };
+            Arc::new(Message::new(to.zone, Publisher::SERVER, now, &parts))
+        };
+        match &to.place {
+            Place::Nowhere => {}
+            Place::Own(topic) => self.deliver_to_session(now, to.session, &message(topic)),
+            Place::Public(topic) => {
+                self.settle(now);
+                self.keep_and_route_now(now, message(topic));
+                self.close_overrun(now);
+            }
+        }
+    }
+
+    /// The address of a response on `$reply/<id>`.
+    pub(crate) fn reply_address(
+        &self,
+        key: SessionKey,
+        zone: Zone,
+        publish: &Publish<'_>,
+        id: &str,
+    ) -> ReturnAddress {
+        ReturnAddress {
+            shard: self.shard,
+            session: key,
+            zone,
+            place: Place::Own(topic::reply(id).into()),
+            correlation: publish.properties.correlation_data().map(Into::into),
+        }
+    }
+}
+
+fn arguments(publish: &Publish<'_>) -> Vec<(Box<str>, Box<str>)> {
+    let pairs = publish.properties.user_properties();
+    pairs
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect()
+}

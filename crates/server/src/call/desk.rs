@@ -1,0 +1,213 @@
+//! Calls over MQTT: a queue from the shards, and a thread that hands each call to its procedure.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use stentor_call_protocol::{Format, Status, Verdict};
+use stentor_hub::{Answer as Answered, Call, Callees, ControlItem};
+use stentor_procedure::{Answer, Call as Asked, Caller, Content, Envelope, Message, Registry};
+use stentor_session::Tick;
+
+use crate::backplane::Backplane;
+use crate::shard::Letter;
+
+/// Calls of all shards that may wait to be handed over. Procedures have queues of their own, so
+/// these wait only while the thread is busy with what is built in.
+const WAITING_MAX: usize = 1_024;
+
+/// How long a caller waits that sets no message expiry interval.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where shards leave calls.
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    calls: VecDeque<Call>,
+    stage: Stage,
+}
+
+/// Whether calls are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Open,
+    Closed,
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes no more calls; those that wait are forgotten.
+    pub(super) fn close(&self) {
+        let mut waiting = self.lock();
+        waiting.stage = Stage::Closed;
+        waiting.calls.clear();
+        drop(waiting);
+        self.changed.notify_all();
+    }
+
+    /// The next call; `None` when the desk is closed.
+    fn next(&self) -> Option<Call> {
+        let mut waiting = self.lock();
+        loop {
+            if waiting.stage == Stage::Closed {
+                return None;
+            }
+            if let Some(call) = waiting.calls.pop_front() {
+                return Some(call);
+            }
+            waiting = self
+                .changed
+                .wait(waiting)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Callees for Desk {
+    fn call(&self, call: Call) -> Result<(), Box<Call>> {
+        let mut waiting = self.lock();
+        if waiting.stage == Stage::Closed || waiting.calls.len() >= WAITING_MAX {
+            return Err(Box::new(call));
+        }
+        waiting.calls.push_back(call);
+        drop(waiting);
+        self.changed.notify_one();
+        Ok(())
+    }
+}
+
+/// Hands calls over until the desk is closed.
+pub(super) fn run(backplane: &Arc<Backplane>, registry: &Registry) {
+    while let Some(call) = backplane.desk.next() {
+        let to = call.return_to.clone();
+        let asked = asked(backplane, call);
+        let backplane = Arc::clone(backplane);
+        let then = move |answer: Answer| {
+            if to.is_somewhere() {
+                let shard = usize::from(to.shard.0);
+                let json = json(&answer);
+                let answer = ControlItem::Answer(Arc::new(Answered { to, json }));
+                backplane.post(shard, Letter::Hub(answer));
+            }
+        };
+        match asked {
+            Ok(asked) => registry.call(asked, then),
+            Err(reason) => then(Answer::failed(Status::BadCall, &reason)),
+        }
+    }
+}
+
+/// A call as procedures know it.
+fn asked(backplane: &Backplane, call: Call) -> Result<Asked, String> {
+    let now = backplane.clock.now();
+    let patience = match call.expires_at {
+        Tick::NEVER => PATIENCE,
+        expires_at => expires_at.since(now),
+    };
+    let caller = match &call.identity.user {
+        Some(user) => Caller::User {
+            zone: backplane.zone_name(call.identity.zone),
+            name: user.as_ref().to_owned(),
+        },
+        None => Caller::Anonymous(String::new()),
+    };
+    let pair = |(name, value): (Box<str>, Box<str>)| (name.into_string(), value.into_string());
+    let arguments: Vec<_> = call.arguments.into_iter().map(pair).collect();
+    let content = if call.payload.is_empty() {
+        Content::None
+    } else {
+        Content::Bytes(call.payload.into_vec())
+    };
+    let (message, _) = Message::new(content, 0, Format::Message).map_err(|e| e.to_string())?;
+    Ok(Asked {
+        procedure: call.procedure.into_string(),
+        envelope: Envelope::of_arguments(&arguments),
+        arguments,
+        caller,
+        message,
+        deadline: Instant::now() + patience,
+        can_edit: false,
+    })
+}
+
+/// The payload of an answer. What is empty is left out, but for the status.
+#[derive(Serialize)]
+struct Said<'a> {
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verdict: Option<&'static str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    text: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reply_code: Option<u16>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    enhanced: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    version: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    result: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_base64: Option<String>,
+}
+
+fn json(answer: &Answer) -> Vec<u8> {
+    let outcome = answer.outcome.as_ref();
+    let result = outcome.map_or(&[][..], |outcome| &outcome.result);
+    let text = str::from_utf8(result);
+    // Nobody is there to change the message: as on the call listeners, it is accepted as it is.
+    let verdict = answer.verdict().map(|verdict| match verdict {
+        Verdict::Modified => Verdict::Accept,
+        verdict => verdict,
+    });
+    let said = Said {
+        status: answer.status.name(),
+        verdict: verdict.map(Verdict::name),
+        text: answer.text(),
+        reply_code: outcome.map(|o| o.reply_code).filter(|code| *code != 0),
+        enhanced: outcome.map_or("", |outcome| &outcome.enhanced),
+        version: &answer.version,
+        result: text.unwrap_or_default(),
+        result_base64: text.is_err().then(|| STANDARD.encode(result)),
+    };
+    // Numbers and text always serialise.
+    serde_json::to_vec(&said).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_procedure::Outcome;
+
+    #[test]
+    fn an_answer_says_what_there_is_to_say() {
+        let text = |answer: &Answer| String::from_utf8(json(answer)).expect("text");
+        let accepted = Answer::done(Outcome::of(Verdict::Accept, ""));
+        assert_eq!(text(&accepted), r#"{"status":"done","verdict":"accept"}"#);
+        let mut outcome = Outcome::of(Verdict::Reject, "too \"large\"");
+        outcome.reply_code = 552;
+        outcome.enhanced = "5.3.4".into();
+        outcome.result = vec![0xFF, 0x00];
+        let expected = concat!(
+            r#"{"status":"done","verdict":"reject","text":"too \"large\"","reply_code":552,"#,
+            r#""enhanced":"5.3.4","result_base64":"/wA="}"#
+        );
+        assert_eq!(text(&Answer::done(outcome)), expected);
+        let missing = Answer::failed(Status::NotFound, "there is no procedure /x");
+        let expected = r#"{"status":"not-found","text":"there is no procedure /x"}"#;
+        assert_eq!(text(&missing), expected);
+        let modified = Answer::done(Outcome::of(Verdict::Modified, ""));
+        assert_eq!(text(&modified), r#"{"status":"done","verdict":"accept"}"#);
+    }
+}
