@@ -1,7 +1,7 @@
 """A logged-in paho client with queues, for the cases of zones.
 
-The script that imports it is called with CASE VERSION HOST PORT. The server has the users alice, bob
-and eve of the zone default and other/bob, all with the password "secret".
+The script that imports it is called with CASE VERSION HOST PORT. The server has the users alice,
+bob and eve of the zone default and other/bob, all with the password "secret".
 """
 
 import queue

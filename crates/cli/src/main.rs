@@ -48,8 +48,8 @@ Examples:
   stentor hash-password                        make a password_hash for a user
 
 pub, sub and rr take mosquitto's letters and talk to any MQTT server; so do send, inbox and call,
-but to a Stentor server. Without a host they ask the server that runs on --data-dir, where its own Unix user
-needs no password.";
+but to a Stentor server. Without a host they ask the server that runs on --data-dir, where its own
+Unix user needs no password.";
 
 /// A communication server that speaks MQTT, and the commands that go with it.
 #[derive(Debug, Parser)]
