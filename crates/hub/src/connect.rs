@@ -209,11 +209,9 @@ impl Hub {
         let is_live = session.live().is_some();
         if starts_new {
             self.sessions.set_expiry(key, 0);
-        } else if is_live {
-            // The session goes on, whatever expiry the old connection had asked for.
-            self.sessions.set_expiry(key, u32::MAX);
         }
         if is_live {
+            // A session that was not to outlive its connection ends here [MQTT-3.1.2-23].
             self.close(now, key, CloseReason::Local(Local::TakenOver));
         }
         if starts_new {

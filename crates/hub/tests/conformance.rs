@@ -5,7 +5,7 @@
 mod world;
 
 use stentor_mqtt::{QoS, Version};
-use stentor_session::{CloseReason, Remote, Violation};
+use stentor_session::{CloseReason, Local, Remote, Violation};
 use world::{ConnectOptions, World};
 
 const VERSIONS: [Version; 3] = [Version::V31, Version::V311, Version::V5];
@@ -260,6 +260,41 @@ fn topic_aliases_end_with_the_connection() {
     w.send_bytes(p, &[0x30, 7, 0, 0, 3, 0x23, 0, 0x40, b'y']);
     assert_eq!(
         w.clients[p].closed,
-        Some(CloseReason::Violation(Violation::TopicAlias))
+        Some(CloseReason::Violation(Violation::UnknownAlias))
     );
+    // Section 3.3.2.3.4: a protocol error, where one above the maximum has a code of its own.
+    assert_eq!(w.receive_packet(p).unwrap()[..3], [0xE0, 1, 0x82]);
+}
+
+/// A session that was not to outlive its connection does not outlive a take-over either: the new
+/// connection finds none, and the will is published [MQTT-3.1.2-6].
+#[test]
+fn a_take_over_goes_on_only_with_a_session_that_lasts() {
+    for version in VERSIONS {
+        for (lasts, wants) in [(false, false), (true, false), (false, true), (true, true)] {
+            let mut w = World::new(2);
+            let watcher = w.connect(version, "watcher", &clean());
+            w.subscribe(watcher, "will", QoS::AtMostOnce);
+            let options = |lasts| match lasts {
+                true => ConnectOptions::persistent(),
+                false => clean(),
+            };
+            let first = ConnectOptions {
+                will: Some(("will", "gone", 0)),
+                ..options(lasts)
+            };
+            let old = w.connect(version, "c", &first);
+            w.subscribe(old, "t", QoS::AtLeastOnce);
+            let new = w.connect_only(version, "c", &options(wants));
+            let reason = CloseReason::Local(Local::TakenOver);
+            assert_eq!(w.clients[old].closed, Some(reason));
+            let present = lasts && wants;
+            // MQTT 3.1 has no word for it.
+            let told = u8::from(present && version != Version::V31);
+            assert_eq!(w.receive_packet(new).unwrap()[2], told);
+            assert_eq!(w.take_payloads(watcher), ["gone"]);
+            w.publish(watcher, "t", "x", QoS::AtMostOnce, false);
+            assert_eq!(w.take_payloads(new).len(), usize::from(present));
+        }
+    }
 }

@@ -17,7 +17,8 @@ impl ReceivedAliases {
     /// it up.
     ///
     /// # Errors
-    /// An alias of 0, above `maximum` [MQTT-3.3.2-8] [MQTT-3.3.2-9], or never set.
+    /// An alias of 0 or above `maximum` [MQTT-3.3.2-8] [MQTT-3.3.2-9]; or one that was never set,
+    /// for which section 3.3.2.3.4 names another reason code.
     pub fn resolve<'a>(
         &'a mut self,
         alias: u16,
@@ -25,6 +26,7 @@ impl ReceivedAliases {
         maximum: u16,
     ) -> Result<&'a str, CloseReason> {
         const INVALID: CloseReason = CloseReason::Violation(Violation::TopicAlias);
+        const UNKNOWN: CloseReason = CloseReason::Violation(Violation::UnknownAlias);
         if alias == 0 || alias > maximum {
             return Err(INVALID);
         }
@@ -34,7 +36,7 @@ impl ReceivedAliases {
                 .topics
                 .get(index)
                 .and_then(Option::as_deref)
-                .ok_or(INVALID);
+                .ok_or(UNKNOWN);
         }
         if self.topics.len() <= index {
             self.topics.resize_with(index + 1, || None);

@@ -32,8 +32,10 @@ pub enum Violation {
     SecondConnect,
     /// A packet that only a server sends.
     ServerPacket,
-    /// A topic alias that was never set or is above the maximum [MQTT-3.3.2-8].
+    /// A topic alias that is 0 or above the maximum [MQTT-3.3.2-8].
     TopicAlias,
+    /// A topic alias that was never set, without a topic to set it to.
+    UnknownAlias,
     /// A will or publish topic that is no topic name.
     TopicName,
     /// A packet identifier for a message that is still in flight as another kind.
@@ -207,6 +209,7 @@ impl Violation {
             Self::ExpectedConnect
             | Self::SecondConnect
             | Self::ServerPacket
+            | Self::UnknownAlias
             | Self::PacketId
             | Self::Subscription
             | Self::SharedNoLocal
@@ -221,6 +224,7 @@ impl Violation {
             Self::SecondConnect => "second-connect",
             Self::ServerPacket => "server-packet",
             Self::TopicAlias => "topic-alias",
+            Self::UnknownAlias => "unknown-topic-alias",
             Self::TopicName => "topic-name",
             Self::PacketId => "packet-id",
             Self::Subscription => "subscription",
