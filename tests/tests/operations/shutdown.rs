@@ -1,7 +1,9 @@
 //! SIGTERM, `stentor stop`, and what clients hear of it.
 
-use nix::sys::signal::Signal;
-use stentor_tests::{Server, Version, raw};
+use std::io::{BufRead, BufReader};
+
+use nix::sys::signal::{Signal, kill};
+use stentor_tests::{DEADLINE, Plan, Raw, Server, Version, process, raw};
 
 #[test]
 fn sigterm_tells_mqtt_5_clients_and_closes_the_others() {
@@ -96,6 +98,26 @@ fn what_was_published_before_the_stop_is_delivered() {
     }
     assert_eq!(receiver.receive().kind(), 14);
     assert!(server.ended().success());
+}
+
+/// A log that nobody reads any more holds up neither clients nor the end.
+#[test]
+fn an_unread_log_does_not_hold_the_stop_up() {
+    let plan = Plan::new().tcp().anonymous();
+    let mut child = process::start(&mut plan.command());
+    let mut lines = BufReader::new(child.stdout.take().expect("it is captured")).lines();
+    let line = lines.next().expect("a line").expect("text");
+    let address = line.strip_prefix("listening mqtt://").expect("a listener");
+    // More than a pipe holds: 200 lines of more than 500 bytes each, cut off or not.
+    let long = "x".repeat(60_000);
+    for _ in 0..200 {
+        let mut client = Raw::tcp(address);
+        client.login(Version::V4, &long, true);
+        client.ping();
+    }
+    kill(process::pid_of(&child), Signal::SIGTERM).expect("it runs");
+    let (status, in_time) = process::wait(&mut child, DEADLINE);
+    assert!(in_time && status.success(), "{status}");
 }
 
 #[test]

@@ -38,6 +38,7 @@ pub(crate) use reload::ReloadResult;
 pub(crate) use reload::Reloaded;
 use reload::Reloader;
 pub(crate) use retained::{boot, folder as retained_dir, quotas};
+use signals::Signals;
 use start::Shards;
 pub(crate) use start::random;
 use systemd::Systemd;
@@ -55,6 +56,9 @@ pub(crate) enum Command {
 /// How much longer than the clients' time the shards get to end.
 const END_TIME: Duration = Duration::from_secs(2);
 
+/// How long the last lines of the log may take.
+const LOG_TIME: Duration = Duration::from_secs(1);
+
 /// How long the main thread waits for commands without a watchdog.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -71,6 +75,21 @@ pub fn run(
     crate::memory::prefer_small_pages();
     let signals =
         signals::block().map_err(|error| ServerError::system("blocking signals", error))?;
+    let log = logger.clone();
+    log.start()
+        .map_err(|error| ServerError::system("starting a thread", error))?;
+    let result = serve(config, sources, logger, signals);
+    log.settle(LOG_TIME);
+    result
+}
+
+/// [`run`], with the signals blocked and the log going.
+fn serve(
+    config: Config,
+    sources: Sources<'static>,
+    logger: Logger,
+    signals: Signals,
+) -> Result<ExitCode, ServerError> {
     let data_dir = DataDir::open(&config.general.data_dir)?;
     let started = start::start(&config, &data_dir)?;
     let start::Started {

@@ -5,8 +5,10 @@
 //! thread of the control plane. Nothing is logged per message.
 
 mod limit;
+mod lines;
 
 use std::io::{self, IsTerminal};
+use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -15,6 +17,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 use crate::config::{Format, Level, Log};
+
+use lines::LINES;
 
 pub use limit::{Admission, FirstTimes, RateLimit};
 
@@ -34,10 +38,26 @@ impl Logger {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let style = Style::choose(config.format, io::stderr().is_terminal(), no_color, journal);
         let (level, handle) = reload::Layer::new(filter(config.level));
-        let lines = style.layer(io::stderr).with_filter(level);
+        let lines = style.layer(&LINES).with_filter(level);
         let installed = Registry::default().with(lines).try_init();
         installed.map_err(|error| error.to_string())?;
         Ok(Self { level: handle })
+    }
+
+    /// Starts the thread that writes lines from now on, so that no other waits for whoever reads
+    /// them. The thread takes over the caller's signal mask.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(&self) -> io::Result<()> {
+        LINES.hand_over();
+        let thread = std::thread::Builder::new().name("log".into());
+        thread.spawn(|| LINES.write_to(io::stderr())).map(drop)
+    }
+
+    /// Waits until all lines are written, at most `time`: the last thing before the end.
+    pub fn settle(&self, time: Duration) {
+        LINES.settle(time);
     }
 
     /// Changes the least important lines that are written, at once.

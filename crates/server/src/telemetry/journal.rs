@@ -4,6 +4,7 @@
 //! entries into log lines. When the queue is full entries are dropped and counted, never waited
 //! for.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -181,6 +182,18 @@ impl Pace {
     }
 }
 
+/// Bytes of a name that a line shows: a client chooses it, and lines stay lines.
+const SHOWN_BYTES_MAX: usize = 256;
+
+/// As much of a client id, user name, topic or filter as a line shows.
+fn shown(name: &str) -> Cow<'_, str> {
+    if name.len() <= SHOWN_BYTES_MAX {
+        return Cow::Borrowed(name);
+    }
+    let end = name.floor_char_boundary(SHOWN_BYTES_MAX);
+    Cow::Owned(format!("{}… ({} bytes)", &name[..end], name.len()))
+}
+
 const fn version_name(version: Version) -> &'static str {
     match version {
         Version::V31 => "3.1",
@@ -207,10 +220,10 @@ fn write(entry: &Entry, pace: &mut Pace) {
             reason,
         } => {
             if let Some(held_back) = pace.admit(reason.label()) {
-                let user = user.as_deref().unwrap_or("");
-                let origin = origin.as_deref().unwrap_or("");
-                let remedy = remedy(*reason, &port.url.to_string(), (user, origin));
-                let (client, reason) = (&**client_id, reason.label());
+                let user = &*shown(user.as_deref().unwrap_or(""));
+                let origin = shown(origin.as_deref().unwrap_or(""));
+                let remedy = remedy(*reason, &port.url.to_string(), (user, &origin));
+                let (client, reason) = (&*shown(client_id), reason.label());
                 let listener = &port.url;
                 warn!(%peer, %listener, client, user, reason, held_back, "refused{remedy}");
             }
@@ -232,7 +245,7 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
             session_present,
             ..
         } => {
-            let (client, user) = (&**client_id, user.as_deref().unwrap_or(""));
+            let (client, user) = (&*shown(client_id), &*shown(user.as_deref().unwrap_or("")));
             let (version, resumed) = (version_name(*version), session_present);
             info!(client, user, peer, listener, version, resumed, "connected");
         }
@@ -243,20 +256,22 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
             reason,
             ..
         } => {
-            let (client, user) = (&**client_id, user.as_deref().unwrap_or(""));
+            let (client, user) = (&*shown(client_id), &*shown(user.as_deref().unwrap_or("")));
             let (secs, reason) = (connected_secs, reason.label());
             info!(client, user, peer, listener, reason, secs, "disconnected");
         }
-        Event::SessionExpired { client_id } => info!(client = &**client_id, "session expired"),
+        Event::SessionExpired { client_id } => {
+            info!(client = &*shown(client_id), "session expired");
+        }
         Event::PublishDenied { client_id, topic } => {
             if let Some(held_back) = pace.admit("publish-denied") {
-                let (client, topic) = (&**client_id, &**topic);
+                let (client, topic) = (&*shown(client_id), &*shown(topic));
                 warn!(client, topic, held_back, "publish not permitted");
             }
         }
         Event::SubscribeDenied { client_id, filter } => {
             if let Some(held_back) = pace.admit("subscribe-denied") {
-                let (client, filter) = (&**client_id, &**filter);
+                let (client, filter) = (&*shown(client_id), &*shown(filter));
                 warn!(client, filter, held_back, "subscribe not permitted");
             }
         }
@@ -266,7 +281,7 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
             cause,
         } => {
             if let Some(held_back) = pace.admit("losing") {
-                let (client, topic) = (&**client_id, &**topic);
+                let (client, topic) = (&*shown(client_id), &*shown(topic));
                 warn!(client, topic, cause, held_back, "loses messages");
             }
         }
@@ -314,6 +329,14 @@ mod tests {
         assert_eq!(journal.dropped(), 5);
         assert_eq!(journal.0.dropped_told.load(Ordering::Relaxed), 5);
         assert!(journal.0.entries.is_empty());
+    }
+
+    #[test]
+    fn a_long_name_does_not_make_a_long_line() {
+        assert_eq!(shown("sensor"), "sensor");
+        let long = shown(&"ä".repeat(30_000)).into_owned();
+        assert!(long.ends_with("ä… (60000 bytes)"), "{long}");
+        assert!(long.len() < SHOWN_BYTES_MAX + 20);
     }
 
     #[test]

@@ -1,0 +1,206 @@
+//! Lines on their way to standard error.
+//!
+//! Whoever reads the log may be slow or stand still: a paused pager, a full disk behind a pipe. No
+//! thread of the server waits for that. Lines go into a bounded queue, and a thread of its own
+//! writes them; what finds no room is dropped and counted, and the next line says so.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tracing::warn;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Bytes of lines that wait at most.
+const WAITING_BYTES_MAX: usize = 4 << 20;
+
+/// The queue of the process, as there is one standard error.
+pub(super) static LINES: Lines = Lines::new();
+
+/// A queue of lines.
+pub(super) struct Lines {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    writer: Writer,
+    waiting: VecDeque<Box<[u8]>>,
+    waiting_bytes: usize,
+    dropped: u64,
+}
+
+/// What becomes of a line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    /// There is no thread yet: whoever logs writes it.
+    Caller,
+    /// The thread waits for lines.
+    Idle,
+    /// The thread is writing lines that it has taken from the queue.
+    Busy,
+}
+
+impl Lines {
+    const fn new() -> Self {
+        Self {
+            state: Mutex::new(State {
+                writer: Writer::Caller,
+                waiting: VecDeque::new(),
+                waiting_bytes: 0,
+                dropped: 0,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a line, or drops and counts it. Waits for the reader of the log only before
+    /// [`Self::write_to`] runs.
+    fn push(&self, line: &[u8], mut direct: impl Write) {
+        let mut state = self.lock();
+        if state.writer == Writer::Caller {
+            drop(state);
+            // There is nobody to tell that standard error is gone.
+            let _ = direct.write_all(line);
+            return;
+        }
+        if state.waiting_bytes + line.len() > WAITING_BYTES_MAX {
+            state.dropped += 1;
+            return;
+        }
+        state.waiting_bytes += line.len();
+        state.waiting.push_back(line.into());
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// From now on lines are queued; called before the thread that runs [`Self::write_to`] starts.
+    pub(super) fn hand_over(&self) {
+        self.lock().writer = Writer::Idle;
+    }
+
+    /// Writes what is queued to `out` as long as the process lives.
+    pub(super) fn write_to(&self, mut out: impl Write) -> ! {
+        loop {
+            let (lines, dropped) = self.take();
+            for line in lines {
+                let _ = out.write_all(&line);
+            }
+            if dropped > 0 {
+                warn!(
+                    dropped,
+                    "lines are missing from this log: it is read too slowly"
+                );
+            }
+        }
+    }
+
+    /// Waits for lines, and takes all that wait with the number of those that found no room.
+    fn take(&self) -> (VecDeque<Box<[u8]>>, u64) {
+        let mut state = self.lock();
+        state.writer = Writer::Idle;
+        self.changed.notify_all();
+        while state.waiting.is_empty() {
+            state = match self.changed.wait(state) {
+                Ok(state) => state,
+                Err(poisoned) => poisoned.into_inner(),
+            };
+        }
+        state.writer = Writer::Busy;
+        state.waiting_bytes = 0;
+        let dropped = std::mem::take(&mut state.dropped);
+        (std::mem::take(&mut state.waiting), dropped)
+    }
+
+    /// Waits until all lines are written, at most `time`.
+    pub(super) fn settle(&self, time: Duration) {
+        let unwritten =
+            |state: &mut State| state.writer == Writer::Busy || !state.waiting.is_empty();
+        let state = self.lock();
+        drop(self.changed.wait_timeout_while(state, time, unwritten));
+    }
+}
+
+/// Writes one line into [`LINES`].
+pub(super) struct Line;
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        LINES.push(bytes, io::stderr());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for &'static Lines {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        Line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// Takes a line only when it is told to.
+    struct Slow(Receiver<()>, Sender<Vec<u8>>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            // The test ends when the other side is gone.
+            let _ = self.0.recv();
+            let _ = self.1.send(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_are_written_by_the_caller_until_there_is_a_thread() {
+        let lines = Lines::new();
+        let mut out = Vec::new();
+        lines.push(b"early\n", &mut out);
+        lines.hand_over();
+        lines.push(b"late\n", &mut out);
+        assert_eq!(out, b"early\n");
+        assert_eq!(lines.take().0, [Box::from(*b"late\n")]);
+    }
+
+    #[test]
+    fn a_reader_that_stands_still_costs_lines_and_no_time() {
+        let lines = Arc::new(Lines::new());
+        lines.hand_over();
+        let line = vec![b'x'; WAITING_BYTES_MAX / 4];
+        for _ in 0..4 {
+            lines.push(&line, io::sink());
+        }
+        lines.push(b"one too many\n", io::sink());
+        assert_eq!(lines.lock().dropped, 1);
+        let ((go, gone), (written, read)) = (channel(), channel());
+        let writer = Arc::clone(&lines);
+        std::thread::spawn(move || writer.write_to(Slow(gone, written)));
+        lines.settle(Duration::ZERO);
+        for _ in 0..4 {
+            go.send(()).expect("the writer waits");
+            assert_eq!(read.recv().expect("a line").len(), line.len());
+        }
+        lines.settle(Duration::MAX);
+        assert!(lines.lock().waiting.is_empty());
+    }
+}
