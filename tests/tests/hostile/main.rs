@@ -1,5 +1,6 @@
 //! Clients that misbehave, beside a healthy one that must notice nothing.
 
+mod doors;
 mod floods;
 mod limits;
 mod malformed;

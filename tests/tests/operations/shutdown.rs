@@ -27,7 +27,7 @@ fn sigterm_tells_mqtt_5_clients_and_closes_the_others() {
 #[test]
 fn sigterm_sends_mqtt_5_clients_to_the_other_server() {
     let config = "server_reference = \"other.example:1883\"\n";
-    let plan = stentor_tests::Plan::new().config(config).tcp().anonymous();
+    let plan = Plan::new().config(config).tcp().anonymous();
     let mut server = plan.start();
     let mut old = server.client(Version::V4, "old");
     let mut new = server.client(Version::V5, "new");
@@ -66,11 +66,7 @@ fn the_stop_command_ends_it() {
 #[test]
 fn a_client_that_reads_nothing_does_not_hold_the_stop_up() {
     let config = "shutdown_timeout = \"1s\"\n";
-    let mut server = stentor_tests::Plan::new()
-        .config(config)
-        .tcp()
-        .anonymous()
-        .start();
+    let mut server = Plan::new().config(config).tcp().anonymous().start();
     let mut lazy = server.client(Version::V4, "lazy");
     lazy.subscribe("flood", 0);
     let mut sender = server.client(Version::V4, "sender");
@@ -84,7 +80,7 @@ fn a_client_that_reads_nothing_does_not_hold_the_stop_up() {
 fn what_was_published_before_the_stop_is_delivered() {
     // A busy machine may leave the receiver no time to read in the usual five seconds.
     let config = "shutdown_timeout = \"50s\"\n";
-    let plan = stentor_tests::Plan::new().config(config).tcp().anonymous();
+    let plan = Plan::new().config(config).tcp().anonymous();
     let mut server = plan.start();
     let mut receiver = server.client(Version::V5, "receiver");
     receiver.subscribe("last", 0);
