@@ -69,12 +69,15 @@ enum Command {
     Config(check_config::Print),
     /// Publish messages
     #[command(disable_help_flag = true, disable_version_flag = true, after_help = EXIT_CODES)]
+    #[command(args_override_self = true, allow_negative_numbers = true)]
     Pub(Box<publish::Pub>),
     /// Subscribe and print what arrives
     #[command(disable_help_flag = true, disable_version_flag = true, after_help = EXIT_CODES)]
+    #[command(args_override_self = true, allow_negative_numbers = true)]
     Sub(Box<subscribe::Sub>),
     /// Publish a request and print the answer
     #[command(disable_help_flag = true, disable_version_flag = true, after_help = EXIT_CODES)]
+    #[command(args_override_self = true, allow_negative_numbers = true)]
     Rr(Box<request::Rr>),
     /// Send a private message to a user
     #[command(disable_help_flag = true, disable_version_flag = true,

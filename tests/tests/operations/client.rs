@@ -339,6 +339,34 @@ fn letters_that_mean_nothing_here_are_explained() {
     }
 }
 
+/// A letter that is given again replaces the first, so that a shell's alias can be overruled; and a
+/// negative number is a value, which is refused by the name of its letter.
+#[test]
+fn the_last_of_a_letter_counts() {
+    let server = Server::open();
+    let port = server.port("mqtt");
+    let run = |args: &[&str]| process::run(server::stentor().args(args));
+    let alias = [
+        "pub",
+        "-h",
+        "nowhere.invalid",
+        "-p",
+        "1",
+        "-q",
+        "0",
+        "-t",
+        "t",
+    ];
+    let mine = ["-h", "127.0.0.1", "-p", &port, "-q", "1", "-m", "-5"];
+    run(&[&alias[..], &mine].concat()).success();
+    for (letter, value) in [("-q", "-1"), ("-k", "-1"), ("-p", "-1"), ("-M", "-2")] {
+        let finished = run(&["pub", "-t", "t", "-m", "x", letter, value]);
+        assert_eq!(finished.status.code(), Some(2), "{finished}");
+        let named = format!("invalid value '{value}' for '--");
+        assert!(finished.refusal().contains(&named), "{letter}");
+    }
+}
+
 /// The other end of the connection is the address that was asked for.
 #[test]
 fn a_client_connects_from_the_address_it_is_told() {
