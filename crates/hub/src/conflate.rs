@@ -11,17 +11,21 @@ use stentor_mqtt::{Properties, QoS};
 use stentor_session::{Conflation, Delivery, Lane, Offered, Tick};
 use stentor_topic::{FilterId, matches};
 
-use crate::deliver::{Terms, Till, Verdict};
+use crate::deliver::{Course, Terms, Till, Verdict};
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::outbox::Outbox;
 use crate::route::Parcel;
-use crate::sessions::{Flushing, Link, Live, Session};
+use crate::sessions::{Backlog, Flushing, Link, Live, Session};
 use crate::stats::LossCause;
 
 /// Below this many bytes that wait for its socket, a client keeps up. What is held back goes when
 /// fewer wait, so that it is still the newest when it goes.
 const QUEUED_BYTES_LOW: usize = 64 * 1024;
+
+/// The same for a client that did not keep up before: what waits for its socket cannot be replaced
+/// by something newer.
+const LEAST_BYTES_LOW: usize = 4 * 1024;
 
 /// Rates that one session may ask for: each costs a comparison for every message it gets.
 const RATES_MAX: usize = 64;
@@ -166,6 +170,9 @@ pub(crate) fn hold_back(
         return Some(Verdict::Taken);
     }
     let keeps_up = keeps_up(session, terms.qos);
+    if shape.conflates(terms.qos) || !keeps_up {
+        bound_backlog(till.outbox, key, session, keeps_up);
+    }
     if passes && keeps_up {
         if !interval.is_zero() {
             let held = session.conflating_mut().get_or_insert_default();
@@ -197,14 +204,35 @@ pub(crate) fn hold_back(
     Some(Verdict::Taken)
 }
 
+/// A session gets messages that newer ones may replace: what lies in its socket cannot be, so it
+/// should be little, and even less waits here once the client has not kept up.
+fn bound_backlog(outbox: &mut Outbox, key: SessionKey, session: &mut Session, keeps_up: bool) {
+    let Link::Live(live) = &mut session.link else {
+        return;
+    };
+    let backlog = &mut live.extras().backlog;
+    if *backlog == Backlog::Usual {
+        outbox.conflating.push(key);
+        *backlog = Backlog::Bounded;
+    }
+    if !keeps_up {
+        *backlog = Backlog::Least;
+    }
+}
+
 /// Whether a session takes another message at once.
 fn keeps_up(session: &Session, qos: QoS) -> bool {
     let Link::Live(live) = &session.link else {
         return false;
     };
     let outbound = session.outbound.as_ref();
+    let backlog = live.extras.as_ref().map_or(Backlog::Usual, |e| e.backlog);
+    let low = match backlog {
+        Backlog::Usual | Backlog::Bounded => QUEUED_BYTES_LOW,
+        Backlog::Least => LEAST_BYTES_LOW,
+    };
     live.flushing != Flushing::Blocked
-        && live.queued_bytes() < QUEUED_BYTES_LOW
+        && live.queued_bytes() < low
         && (qos == QoS::AtMostOnce || outbound.is_none_or(|o| o.may_send(live.window)))
 }
 
@@ -300,7 +328,8 @@ impl Hub {
             conflated: delivery.conflated,
         };
         let mut parcel = self.parcel(message);
-        self.counter(now).give(&mut parcel, key.slot, &terms, false);
+        self.counter(now)
+            .give(&mut parcel, key.slot, &terms, Course::Released);
     }
 
     /// Goes on with the sessions whose pace lets something go.

@@ -89,6 +89,17 @@ impl Verdict {
     }
 }
 
+/// What a message to one session goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Course {
+    /// Rights, and perhaps it is held back for now.
+    Usual,
+    /// Rights only: it was held back.
+    Released,
+    /// Nothing: it answers a request of the client that was accepted.
+    Answer,
+}
+
 /// Why a message was lost, and its topic.
 pub(crate) type Lost = (LossCause, Box<str>);
 
@@ -115,22 +126,22 @@ impl Counter<'_> {
     /// Gives a message to the session in `slot`. O(1), but for dropping older ones.
     #[inline]
     pub(crate) fn hand_over(&mut self, parcel: &mut Parcel<'_>, slot: u32, terms: &Terms) {
-        self.give(parcel, slot, terms, true);
+        self.give(parcel, slot, terms, Course::Usual);
     }
 
-    /// [`Counter::hand_over`]; `may_hold` tells whether it may be held back for now.
+    /// [`Counter::hand_over`] on another course.
     #[inline]
     pub(crate) fn give(
         &mut self,
         parcel: &mut Parcel<'_>,
         slot: u32,
         terms: &Terms,
-        may_hold: bool,
+        course: Course,
     ) {
         let Some(session) = self.sessions.at_mut(slot) else {
             return;
         };
-        if !session.may_receive(parcel.message.topic()) {
+        if course != Course::Answer && !session.may_receive(parcel.message.topic()) {
             self.stats.publishes_withheld += 1;
             return;
         }
@@ -146,7 +157,7 @@ impl Counter<'_> {
             losses: self.losses,
             queue_bytes_max: session.queue_bytes_max(self.settings),
         };
-        let shaped = may_hold && (parcel.shape.is_some() || session.is_special());
+        let shaped = course == Course::Usual && (parcel.shape.is_some() || session.is_special());
         let held = if shaped {
             hold_back(&mut till, parcel, key, session, terms)
         } else {

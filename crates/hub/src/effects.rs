@@ -31,6 +31,9 @@ pub struct Effects {
     pub mesh: Vec<(ShardId, MeshItem)>,
     /// Changes that other shards must know before they apply what any client sends next.
     pub lanes: Vec<(ShardId, ControlItem)>,
+    /// Sessions that begin to get messages which newer ones may replace: what lies in their
+    /// socket's buffer cannot be replaced, so it should be little.
+    pub conflating: Vec<SessionKey>,
     /// What connected clients say to the authenticator.
     pub authentications: Vec<Authentication>,
     /// For the log.

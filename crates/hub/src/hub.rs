@@ -133,6 +133,7 @@ impl Hub {
     /// What the calls since have asked for.
     pub fn effects(&mut self) -> &mut Effects {
         self.effects.dirty.append(&mut self.outbox.dirty);
+        self.effects.conflating.append(&mut self.outbox.conflating);
         &mut self.effects
     }
 
@@ -197,6 +198,7 @@ impl Hub {
             self.on_timer(now, timer);
         }
         self.release_due(now);
+        self.continue_fetched(now);
         self.continue_renewals(now);
         self.close_overrun(now);
     }
@@ -208,7 +210,13 @@ impl Hub {
             return Some(Tick::ZERO);
         }
         let pace = self.outbox.paces.peek().map(|Reverse((at, _))| *at);
-        self.timers.next().into_iter().chain(pace).min()
+        let fetch = self.outbox.fetches.peek().map(|Reverse((at, _))| *at);
+        self.timers
+            .next()
+            .into_iter()
+            .chain(pace)
+            .chain(fetch)
+            .min()
     }
 
     /// The counters.

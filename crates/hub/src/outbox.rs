@@ -24,6 +24,11 @@ pub(crate) struct Outbox {
     scratch: Vec<u8>,
     /// When something that is held back may go, and for whom.
     pub(crate) paces: BinaryHeap<Reverse<(Tick, SessionKey)>>,
+    /// When a snapshot asks the store again, and whose.
+    pub(crate) fetches: BinaryHeap<Reverse<(Tick, SessionKey)>>,
+    /// Sessions that have got their first message that newer ones may replace: see
+    /// [`crate::Effects::conflating`].
+    pub(crate) conflating: Vec<SessionKey>,
     /// Packets other than PUBLISH that were queued since the start.
     pub(crate) controls: u64,
 }

@@ -98,6 +98,13 @@ pub trait Retained: Send + Sync {
     /// The last message of one topic, unless it was put after the mark or has expired.
     fn get(&self, zone: Zone, topic: &str, mark: Mark, now: Tick) -> Option<Arc<Message>>;
 
+    /// Whether the disk has to bring what the next step of a walk, or [`Retained::get`] for a
+    /// filter without wildcards, would read. If so, the store has it brought: ask again a moment
+    /// later. Whoever reads nevertheless waits for the disk.
+    fn is_fetching(&self, _zone: Zone, _filter: &str, _cursor: &Cursor, _visits: usize) -> bool {
+        false
+    }
+
     /// Appends matches of a wildcard filter to `out`, visiting at most `visits` topics.
     fn walk(
         &self,

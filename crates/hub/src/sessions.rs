@@ -96,6 +96,8 @@ pub(crate) struct Extras {
     pub(crate) snapshots: Option<Box<Snapshots>>,
     /// What is held back of what it subscribes to.
     pub(crate) conflating: Option<Box<Conflating>>,
+    /// How much may wait for its socket before messages are conflated.
+    pub(crate) backlog: Backlog,
     /// How fast it publishes, where that is bounded.
     pub(crate) meter: Option<Meter>,
     /// Whether it takes no reason strings [MQTT-3.1.2-29].
@@ -117,6 +119,18 @@ impl Extras {
         }
         is_new
     }
+}
+
+/// How much may wait for the socket of a client whose messages may be replaced by newer ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Backlog {
+    /// As for everybody.
+    #[default]
+    Usual,
+    /// Little in the kernel.
+    Bounded,
+    /// Little here as well: it did not keep up before.
+    Least,
 }
 
 /// Where a connection stands between having output and having written it.

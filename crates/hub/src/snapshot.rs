@@ -5,13 +5,15 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::time::Duration;
 
 use hashbrown::HashMap;
 use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
 use stentor_session::{Message, MessageParts, Publisher, Tick};
-use stentor_topic::{FilterId, has_wildcard};
+use stentor_topic::{FilterId, Zone, has_wildcard};
 
-use crate::deliver::Terms;
+use crate::deliver::{Course, Terms};
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
@@ -25,6 +27,10 @@ use crate::sessions::{Live, Session};
 const QUEUED_BYTES_LOW: usize = 64 * 1024;
 /// Topics visited in one step, so that a large walk does not hold up the shard.
 const VISITS: usize = 256;
+/// When to ask again for what the store has to fetch from a disk.
+const FETCH_TIME: Duration = Duration::from_millis(1);
+/// How often one step is asked for: whatever keeps it from memory, the snapshot goes on.
+const FETCHES_MAX: u16 = 2_000;
 
 /// What is left to send of the retained messages for one subscription.
 #[derive(Debug)]
@@ -35,6 +41,8 @@ pub(crate) struct Snapshot {
     mark: Mark,
     progress: Progress,
     marks_end: bool,
+    /// How often its next step was asked for.
+    fetches: u16,
 }
 
 /// How far a snapshot has come.
@@ -53,6 +61,8 @@ pub(crate) struct Snapshots {
     turns: VecDeque<(FilterId, u64)>,
     by_filter: HashMap<FilterId, (u64, Snapshot), foldhash::fast::FixedState>,
     tickets: u64,
+    /// Until then the store is fetching what is next.
+    idle_until: Tick,
 }
 
 impl Snapshots {
@@ -128,11 +138,14 @@ impl Hub {
         if is_first && is_plain && is_ready(session) && !has_wildcard(wanted.filter) {
             // The common case, one value at most, needs no bookkeeping.
             let zone = session.zone();
-            let found = self.retained.get(zone, wanted.filter, wanted.mark, now);
-            if let Some(message) = found {
-                self.send_retained(now, key, wanted.options, &message);
+            let start = Cursor::default();
+            if !self.retained.is_fetching(zone, wanted.filter, &start, 1) {
+                let found = self.retained.get(zone, wanted.filter, wanted.mark, now);
+                if let Some(message) = found {
+                    self.send_retained(now, key, wanted.options, &message);
+                }
+                return;
             }
-            return;
         }
         if let Some(live) = session.live_mut() {
             let Wanted {
@@ -157,32 +170,51 @@ impl Hub {
                 mark,
                 progress,
                 marks_end,
+                fetches: 0,
             });
         }
         self.continue_snapshots(now, key);
     }
 
-    /// Goes on with the snapshots of a session, one step of each, if its socket takes more.
+    /// Goes on with the snapshots of a session, which take turns, as far as its socket takes more:
+    /// so many single values, or one step of a walk.
     pub(crate) fn continue_snapshots(&mut self, now: Tick, key: SessionKey) {
+        let mut visits = VISITS;
+        while visits > 0 {
+            visits = visits.saturating_sub(self.step_snapshots(now, key));
+        }
+        self.close_overrun(now);
+    }
+
+    /// One step of the snapshot whose turn it is; how many topics it may have visited, or as many
+    /// as there are visits if nothing is to be done now.
+    fn step_snapshots(&mut self, now: Tick, key: SessionKey) -> usize {
         let Some(session) = self
             .sessions
             .get_mut(key)
             .filter(|session| is_ready(session))
         else {
-            return;
+            return VISITS;
         };
         let zone = session.zone();
         let Some(mut snapshot) = session
             .live_mut()
             .and_then(|live| live.snapshots())
+            .filter(|snapshots| snapshots.idle_until <= now)
             .and_then(Snapshots::pop)
         else {
-            return;
+            return VISITS;
         };
+        if self.is_fetching(zone, &mut snapshot) {
+            self.wait_for_store(now, key, snapshot);
+            return VISITS;
+        }
         let mut found = core::mem::take(&mut self.found);
+        let mut visited = 1;
         let walk = match &mut snapshot.progress {
             Progress::Walking(cursor) if has_wildcard(&snapshot.filter) => {
                 let scope = (snapshot.mark, now);
+                visited = VISITS;
                 self.retained
                     .walk(zone, &snapshot.filter, scope, cursor, VISITS, &mut found)
             }
@@ -215,7 +247,42 @@ impl Hub {
                 proceed(&mut self.outbox, key, live, is_ready, walk, snapshot);
             }
         }
-        self.close_overrun(now);
+        visited
+    }
+
+    /// Whether the store has to fetch the next step of a snapshot from a disk.
+    fn is_fetching(&self, zone: Zone, snapshot: &mut Snapshot) -> bool {
+        let is_fetching = match &snapshot.progress {
+            Progress::Walking(cursor) if snapshot.fetches < FETCHES_MAX => {
+                let filter = &snapshot.filter;
+                self.retained.is_fetching(zone, filter, cursor, VISITS)
+            }
+            _ => false,
+        };
+        snapshot.fetches = if is_fetching { snapshot.fetches + 1 } else { 0 };
+        is_fetching
+    }
+
+    /// Puts a snapshot back for a moment.
+    fn wait_for_store(&mut self, now: Tick, key: SessionKey, snapshot: Snapshot) {
+        let at = now.after(FETCH_TIME);
+        let session = self.sessions.get_mut(key);
+        let live = session.and_then(|session| session.live_mut());
+        if let Some(snapshots) = live.and_then(|live| live.snapshots()) {
+            snapshots.push(snapshot);
+            snapshots.idle_until = at;
+            self.outbox.fetches.push(Reverse((at, key)));
+        }
+    }
+
+    /// Goes on with the snapshots that have waited for the store.
+    pub(crate) fn continue_fetched(&mut self, now: Tick) {
+        while let Some(Reverse((at, key))) = self.outbox.fetches.peek().copied()
+            && at <= now
+        {
+            self.outbox.fetches.pop();
+            self.continue_snapshots(now, key);
+        }
     }
 
     /// Whether a session still has retained messages to come.
@@ -251,7 +318,8 @@ impl Hub {
         let ids = if ids == [0] { &[][..] } else { &ids[..] };
         let terms = Terms::new(&message, snapshot.options, ids, 0);
         let mut parcel = Parcel::new(&message, (None, None));
-        self.counter(now).give(&mut parcel, key.slot, &terms, false);
+        self.counter(now)
+            .give(&mut parcel, key.slot, &terms, Course::Answer);
     }
 
     fn send_retained(

@@ -370,6 +370,24 @@ fn the_end_of_a_snapshot_is_told_to_those_who_ask() {
     }
 }
 
+/// The end answers the subscription, which was accepted: no rights keep it back.
+#[test]
+fn the_end_of_a_snapshot_comes_where_rights_cover_a_part() {
+    let mut w = World::new(1);
+    let p = w.connect(Version::V5, "p", &clean());
+    for topic in ["k/a", "x/b"] {
+        w.publish(p, topic, "v", QoS::AtMostOnce, true);
+    }
+    let narrow = ConnectOptions {
+        denied: &["x/", "snapshot-end"],
+        ..clean()
+    };
+    let s = w.connect(Version::V5, "s", &narrow);
+    subscribe(&mut w, s, "#", QoS::AtMostOnce, &[("snapshot-end", "")]);
+    let topics: Vec<_> = w.take_messages(s).into_iter().map(|m| m.topic).collect();
+    assert_eq!(topics, ["k/a", "snapshot-end"]);
+}
+
 struct Random(u64);
 
 impl Random {

@@ -78,6 +78,12 @@ impl Index {
             .copied()
     }
 
+    /// All entries of that hash: usually one at most.
+    pub(crate) fn all(&self, hash: u64) -> impl Iterator<Item = Entry> {
+        let of_hash = self.table.iter_hash(hash).copied();
+        of_hash.filter(move |entry| entry.hash == hash)
+    }
+
     /// The entry that says `place`, to be changed.
     pub(crate) fn entry_mut(&mut self, hash: u64, place: Place) -> Option<&mut Entry> {
         let is_it = |entry: &Entry| entry.hash == hash && entry.place() == place;

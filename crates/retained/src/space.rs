@@ -332,6 +332,12 @@ impl<R: Region> Space<R> {
         self.range(place).map_or(0, |(_, from, _)| from as u64)
     }
 
+    /// What has to be in memory to read a place without waiting.
+    pub(crate) fn part(&self, place: Place) -> Option<(&Segment<R>, std::ops::Range<usize>)> {
+        let (segment, from, to) = self.range(place)?;
+        Some((segment, from..to))
+    }
+
     /// The bytes of a place.
     pub(crate) fn bytes(&self, place: Place) -> &[u8] {
         self.range(place)

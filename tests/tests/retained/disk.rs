@@ -26,12 +26,19 @@ impl<'a> SmallDisk<'a> {
     }
 
     fn grow(&self, size: &str) {
-        let options = format!("remount,size={size}");
+        self.remount(&format!("size={size}"));
+    }
+
+    fn remount(&self, options: &str) {
+        let options = format!("remount,{options}");
         let status = Command::new("mount")
             .args(["-o", &options])
             .arg(self.0)
             .status();
-        assert!(status.is_ok_and(|status| status.success()), "it can grow");
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "it can be mounted otherwise"
+        );
     }
 }
 
@@ -95,4 +102,81 @@ fn a_full_disk_refuses_and_recovers() {
         reader.subscribe(&format!("t/{kept}"), 0);
         assert_eq!(reader.message().1, payload);
     }
+}
+
+/// A folder in which nothing can be made, not even by root.
+struct Sealed<'a>(&'a Path);
+
+impl<'a> Sealed<'a> {
+    fn seal(folder: &'a Path) -> Option<Self> {
+        change_attribute(folder, "+i").then_some(Self(folder))
+    }
+}
+
+impl Drop for Sealed<'_> {
+    fn drop(&mut self) {
+        change_attribute(self.0, "-i");
+    }
+}
+
+fn change_attribute(folder: &Path, change: &str) -> bool {
+    let changed = Command::new("chattr").arg(change).arg(folder).status();
+    changed.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn a_lost_permission_refuses_and_recovers() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let messages = folder.path().join("messages");
+    let config = format!("[retained]\ndir = \"{}\"\n", messages.display());
+    let server = Plan::new().tcp().anonymous().config(&config).start();
+    let mut client = server.client(Version::V5, "p");
+    keep(&mut client, Version::V5, "first", b"stays");
+    let Some(sealed) = Sealed::seal(&messages) else {
+        eprintln!("skipped: this user or file system has no immutable folders");
+        return;
+    };
+    let payload = [b'x'; 3_000];
+    let refused = (0..20_000)
+        .map(|i| (i, try_keep(&mut client, &format!("t/{i}"), &payload)))
+        .find(|(_, reason)| *reason != 0);
+    let (kept, reason) = refused.expect("there is no room without new files");
+    assert_eq!(reason, 0x83, "the publisher is told");
+    server.wait_log(0, "retained messages are in trouble");
+    // What is there may change, and is read.
+    keep(&mut client, Version::V5, "first", b"moves");
+    let mut reader = server.client(Version::V5, "r");
+    reader.subscribe("first", 0);
+    assert_eq!(reader.message().1, b"moves");
+    let status = server.json(&["retained", "count"]);
+    assert_ne!(
+        status["troubles"].as_array().map(Vec::len),
+        Some(0),
+        "{status}"
+    );
+    drop(sealed);
+    eventually("messages are kept again", || {
+        try_keep(&mut client, &format!("t/{kept}"), &payload) == 0
+    });
+    server.wait_log(0, "retained messages are kept again");
+}
+
+#[test]
+fn a_file_system_for_reading_only_is_told_at_the_start() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let Some(disk) = SmallDisk::mount(folder.path(), "4m") else {
+        eprintln!("skipped: mounting a small file system needs root");
+        return;
+    };
+    disk.remount("ro");
+    let config = format!(
+        "[retained]\ndir = \"{}\"\n",
+        folder.path().join("m").display()
+    );
+    let refused = Plan::new().tcp().anonymous().config(&config).refused();
+    let text = refused.refusal();
+    assert!(
+        text.contains("ead-only") && text.contains("retained.dir"),
+        "{text}"
+    );
 }

@@ -1,7 +1,9 @@
 //! Retained messages over restarts, kills and full disks.
 
 mod commands;
+mod damage;
 mod disk;
+mod flags;
 mod kill;
 mod support;
 mod survive;

@@ -17,6 +17,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use memmap2::{Advice, MmapRaw};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, Flock, FlockArg, fallocate};
+use nix::libc;
 
 use super::{Disk, Flusher, Region};
 
@@ -230,6 +231,31 @@ impl Flusher for MappedFlusher {
             result => result,
         }
     }
+
+    fn is_loaded(&self, part: Range<usize>) -> bool {
+        /// Pages that are asked about at once.
+        const PAGES: usize = 64;
+        let end = part.end.min(self.map.len());
+        let mut start = part.start / PAGE_BYTES * PAGE_BYTES;
+        while start < end {
+            let len = (end - start).min(PAGES * PAGE_BYTES);
+            let mut pages = [0_u8; PAGES];
+            // SAFETY: the range begins at a page of the map and ends in it, the map exists for as
+            // long as `self`, and `pages` has a byte for each of its pages. The memory itself is
+            // not read.
+            let result = unsafe {
+                let address = self.map.as_mut_ptr().add(start);
+                libc::mincore(address.cast(), len, pages.as_mut_ptr().cast())
+            };
+            let count = len.div_ceil(PAGE_BYTES);
+            // Who may not know reads, and perhaps waits.
+            if result == 0 && pages[..count].iter().any(|page| page & 1 == 0) {
+                return false;
+            }
+            start += len;
+        }
+        true
+    }
 }
 
 #[cfg(test)]
@@ -243,6 +269,8 @@ mod tests {
         let mut region = disk.grow("a.new", 3 * PAGE_BYTES).unwrap();
         let flusher = region.flusher();
         flusher.load(0..3 * PAGE_BYTES, true).unwrap();
+        assert!(flusher.is_loaded(0..3 * PAGE_BYTES));
+        assert!(flusher.is_loaded(PAGE_BYTES + 7..9 * PAGE_BYTES));
         region.write(PAGE_BYTES - 2, b"hello");
         assert_eq!(&region.bytes()[PAGE_BYTES - 2..][..5], b"hello");
         flusher.flush().unwrap();

@@ -101,4 +101,7 @@ pub trait Flusher: Clone + Send + Sync + 'static {
     /// # Errors
     /// When the disk cannot give it.
     fn load(&self, part: Range<usize>, for_writing: bool) -> io::Result<()>;
+
+    /// Whether a part of the region is in memory now; the system may take it away at any time.
+    fn is_loaded(&self, part: Range<usize>) -> bool;
 }

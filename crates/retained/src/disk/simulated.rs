@@ -55,6 +55,8 @@ struct World {
     failing: u32,
     /// Fails always, and with which error.
     broken: Option<(Operation, ErrorKind)>,
+    /// The sectors in memory, by file; `None` for all.
+    warm: Option<BTreeSet<(usize, usize)>>,
     random: Random,
 }
 
@@ -250,6 +252,11 @@ impl SimulatedDisk {
         world.lasting_names.insert(name.to_owned(), file);
     }
 
+    /// Forgets everything that was in memory: it has to be loaded again.
+    pub fn evict(&self) {
+        self.lock().warm = Some(BTreeSet::new());
+    }
+
     /// The length of a file; 0 if there is none.
     #[must_use]
     pub fn len_of(&self, name: &str) -> usize {
@@ -381,6 +388,11 @@ impl Region for SimulatedRegion {
     }
 }
 
+/// The sectors of a part.
+fn sectors(part: Range<usize>) -> Range<usize> {
+    part.start / SECTOR_BYTES..part.end.div_ceil(SECTOR_BYTES)
+}
+
 /// Flushes a simulated file.
 #[derive(Clone, Debug)]
 pub struct SimulatedFlusher {
@@ -405,7 +417,19 @@ impl Flusher for SimulatedFlusher {
         Ok(())
     }
 
-    fn load(&self, _: Range<usize>, _: bool) -> io::Result<()> {
+    fn load(&self, part: Range<usize>, _: bool) -> io::Result<()> {
+        let mut world = self.disk.lock();
+        if let Some(warm) = &mut world.warm {
+            warm.extend(sectors(part).map(|sector| (self.file, sector)));
+        }
         Ok(())
+    }
+
+    fn is_loaded(&self, part: Range<usize>) -> bool {
+        let world = self.disk.lock();
+        let Some(warm) = &world.warm else {
+            return true;
+        };
+        sectors(part).all(|sector| warm.contains(&(self.file, sector)))
     }
 }

@@ -175,6 +175,17 @@ impl<R: Region> Segment<R> {
         }
     }
 
+    /// The first page of a run, one of those that begin near a block; every run's was written.
+    pub(crate) fn page_near(&self, block: usize) -> Option<std::ops::Range<usize>> {
+        /// Blocks that are looked at.
+        const NEAR: usize = 16;
+        let near = self.blocks.iter().enumerate().skip(block).take(NEAR);
+        let mut runs = near.filter(|(_, block)| matches!(block, Block::Run(_)));
+        let (block, _) = runs.next()?;
+        let at = self.block_at(u32::try_from(block).ok()?);
+        Some(at..at + 1)
+    }
+
     /// Bytes of the slots in use.
     pub(crate) fn live_bytes(&self) -> usize {
         let bytes = self.runs().map(|(_, run)| {

@@ -84,7 +84,12 @@ impl<D: Disk> Store<D> {
             );
         }
         let store = Arc::clone(self);
+        let read = move || store.read_until_end();
+        let reader = thread::Builder::new().name("store-reader".into());
+        threads.push(reader.spawn(read)?);
+        let store = Arc::clone(self);
         let end = Box::new(move || {
+            store.reader.end();
             *store
                 .rounds
                 .ends
@@ -143,6 +148,8 @@ impl<D: Disk> Store<D> {
         let now_ms = since.map_or(0, |since| since.as_millis() as u64);
         self.expire(now_ms);
         self.compact();
+        // Another block each time, all over a segment.
+        self.sample((now_ms as usize).wrapping_mul(0x9E37_79B1) >> 7);
         self.reserve_versions();
     }
 

@@ -5,6 +5,7 @@ mod grow;
 mod keeper;
 mod meta;
 mod open;
+mod reader;
 mod trouble;
 
 use std::fmt;
@@ -18,7 +19,7 @@ use stentor_hub::{Cursor, Kept, Mark, NotKept, Retained, Walk};
 use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
 use stentor_topic::Zone;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, Region};
 use crate::memory::MemoryStore;
 use crate::record::Record;
 use crate::stripe::{Budget, Env, Incoming, PutError, Stripe, View};
@@ -30,6 +31,7 @@ pub use keeper::Keeper;
 pub(crate) use keeper::{Flush, Round};
 
 use meta::Meta;
+use reader::Reader;
 use trouble::Troubles;
 
 /// Parts of the store with a lock each: part of the file format.
@@ -129,6 +131,7 @@ pub struct Store<D: Disk> {
     /// The names of files changed since the folder was last synced.
     has_new_names: AtomicBool,
     rounds: Rounds,
+    reader: Reader<<<D as Disk>::Region as Region>::Flusher>,
     keeper: Mutex<Option<Thread>>,
     /// A bit for each stripe that is about to need a segment.
     low: AtomicU64,
@@ -312,6 +315,10 @@ impl<D: Disk> Retained for Store<D> {
             .get(&self.env, hash, (zone, topic), view, |record| {
                 self.message(record)
             })
+    }
+
+    fn is_fetching(&self, zone: Zone, filter: &str, cursor: &Cursor, visits: usize) -> bool {
+        self.fetch(zone, filter, cursor, visits)
     }
 
     fn walk(

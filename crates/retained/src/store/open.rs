@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use stentor_topic::TopicHasher;
 
 use super::meta::{FILE, Meta, NEW_SUFFIX};
+use super::reader::Reader;
 use super::trouble::Troubles;
 use super::{OpenError, Rounds, STRIPES, Store, StoreOptions, Sync};
 use crate::damage::{DamageList, DamageReport, Outcome};
@@ -130,6 +131,7 @@ impl<D: Disk> Store<D> {
                 ended: Mutex::new((0, true)),
                 has_ended: Condvar::new(),
             },
+            reader: Reader::new(),
             keeper: Mutex::new(None),
             low: AtomicU64::new(0),
             watcher: Mutex::new(None),

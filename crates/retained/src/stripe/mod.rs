@@ -264,9 +264,13 @@ impl<R: Region> Stripe<R> {
         // The content of a damaged record is not known; its account is lost with it.
         let head = self.space.head(live).ok().flatten();
         let before = head.map_or(0, |head| head.content_len());
-        let usage = self.usage(env, message.zone);
         let change = Change::between(Some(before), Some(message.content_len()));
-        if !env.accounts.has_room(&usage, change) {
+        // Most updates leave the length as it is, and need no account.
+        let usage = (change != Change::default()).then(|| self.usage(env, message.zone));
+        if usage
+            .as_ref()
+            .is_some_and(|usage| !env.accounts.has_room(usage, change))
+        {
             return Err(PutError::Quota);
         }
         let need = message.encoded_len();
@@ -288,7 +292,9 @@ impl<R: Region> Stripe<R> {
         if place.slot != live.slot {
             self.release(env, Held::Moved(live.slot));
         }
-        env.accounts.apply(&usage, change);
+        if let Some(usage) = usage {
+            env.accounts.apply(&usage, change);
+        }
         self.keep_deadline(entry.hash, place);
         Ok(Stamp { version, sequence })
     }

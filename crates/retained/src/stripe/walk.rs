@@ -1,12 +1,14 @@
 //! Reading: one topic, or the matches of a filter.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
-use stentor_topic::{Zone, matches};
+use stentor_topic::{Zone, has_wildcard, matches};
 
 use super::{Env, Stripe};
 use crate::damage::Outcome;
-use crate::disk::Region;
+use crate::disk::{Flusher, Region};
+use crate::names::Names;
 use crate::record::Record;
 use crate::space::Place;
 use crate::store::Verified;
@@ -92,11 +94,17 @@ impl<R: Region> Stripe<R> {
         let Some(part) = self.zones.get(&zone) else {
             return true;
         };
-        let stem = stem(filter);
-        let mut visit = |topic: &str, budget: &mut Budget| {
+        let mut last = None;
+        let is_done = each_name(&part.names, filter, after.as_deref(), |topic| {
+            if budget.is_spent() {
+                return false;
+            }
             budget.visits -= 1;
+            let last = last.get_or_insert_with(String::new);
+            last.clear();
+            last.push_str(topic);
             if !matches(filter, topic) {
-                return;
+                return true;
             }
             let hash = env.hasher.hash(zone, topic);
             let record = self
@@ -106,37 +114,93 @@ impl<R: Region> Stripe<R> {
                 found(&record);
                 budget.bytes = budget.bytes.saturating_sub(record.encoded_len());
             }
-        };
-        if budget.is_spent() {
-            return false;
+            true
+        });
+        if let Some(last) = last {
+            *after = Some(last.into_boxed_str());
         }
-        if let (None, Some(parent)) = (&after, stem.parent) {
-            visit(parent, budget);
-            *after = Some(parent.into());
+        is_done
+    }
+
+    /// What the next step of a walk would read and the disk has to bring first. The budget is that
+    /// of the step.
+    pub(crate) fn cold_parts(
+        &self,
+        env: &Env,
+        (zone, filter): (Zone, &str),
+        after: Option<&str>,
+        budget: &mut Budget,
+        cold: &mut Vec<(R::Flusher, Range<usize>)>,
+    ) {
+        if !has_wildcard(filter) {
+            return self.look(env.hasher.hash(zone, filter), budget, cold);
         }
-        // After the parent, or from the beginning, or where the last step ended.
-        let mut names = match after {
-            Some(after) if (**after).cmp(stem.text) != Ordering::Less => {
-                part.names.range(after, false)
-            }
-            _ => part.names.range(stem.text, true),
+        let Some(part) = self.zones.get(&zone) else {
+            return;
         };
-        let mut last = None;
-        while let Some(topic) = names.next() {
-            if !topic.starts_with(stem.text) {
-                return true;
-            }
+        each_name(&part.names, filter, after, |topic| {
             if budget.is_spent() {
-                if let Some(last) = last {
-                    *after = Some(last);
-                }
                 return false;
             }
-            visit(topic, budget);
-            last = Some(Box::from(topic));
-        }
-        true
+            budget.visits -= 1;
+            if matches(filter, topic) {
+                self.look(env.hasher.hash(zone, topic), budget, cold);
+            }
+            true
+        });
     }
+
+    /// Whether the places of a hash are in memory, without touching them.
+    fn look(&self, hash: u64, budget: &mut Budget, cold: &mut Vec<(R::Flusher, Range<usize>)>) {
+        for entry in self.index.all(hash) {
+            let Some((segment, part)) = self.space.part(entry.place()) else {
+                continue;
+            };
+            budget.bytes = budget.bytes.saturating_sub(part.len());
+            let flusher = segment.flusher();
+            if !flusher.is_loaded(part.clone()) {
+                cold.push((flusher, part));
+            }
+        }
+    }
+
+    /// Whether a page of a run near some block of each segment is out of memory.
+    pub(crate) fn has_cold_page(&self, random: usize) -> bool {
+        self.space.segments().any(|(_, segment)| {
+            let page = segment.page_near(random % segment.blocks().max(1));
+            page.is_some_and(|page| !segment.flusher().is_loaded(page))
+        })
+    }
+}
+
+/// Visits the topics that begin as a filter does, in their order and from the one after `after`
+/// on, until `visit` says no; whether all were visited.
+fn each_name(
+    names: &Names,
+    filter: &str,
+    after: Option<&str>,
+    mut visit: impl FnMut(&str) -> bool,
+) -> bool {
+    let stem = stem(filter);
+    if let (None, Some(parent)) = (after, stem.parent)
+        && !visit(parent)
+    {
+        return false;
+    }
+    // After the parent, or from the beginning, or where the last step ended.
+    let mut names = match after {
+        Some(after) if after.cmp(stem.text) != Ordering::Less => names.range(after, false),
+        _ => names.range(stem.text, true),
+    };
+    while let Some(topic) = names.next() {
+        if !topic.starts_with(stem.text) {
+            return true;
+        }
+        if !visit(topic) {
+            return false;
+        }
+    }
+    true
 }
 
 impl<R: Region> Stripe<R> {

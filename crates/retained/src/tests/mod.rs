@@ -1,5 +1,6 @@
 //! Tests of the whole store.
 
+mod cold;
 mod damage;
 mod model;
 mod support;

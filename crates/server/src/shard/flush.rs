@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 use nix::sys::uio::writev;
+use socket2::SockRef;
 use stentor_hub::SessionKey;
 use stentor_session::{Batch, Remote};
 
@@ -14,6 +15,9 @@ use super::link::Phase;
 
 /// Pieces handed to one vectored write.
 const PIECES: usize = 64;
+
+/// What the kernel may hold unsent for a client whose messages newer ones may replace.
+const CONFLATING_BYTES: u32 = 8 * 1024;
 
 /// One flush in so many is timed.
 const SAMPLE: u64 = 8;
@@ -84,12 +88,25 @@ impl Shard {
             self.write_pending(index);
         }
         self.pending = pending;
+        self.bound_buffers();
         std::mem::swap(&mut self.dirty, &mut self.hub.effects().dirty);
         let mut dirty = std::mem::take(&mut self.dirty);
         for key in dirty.drain(..) {
             self.flush(key);
         }
         self.dirty = dirty;
+    }
+
+    /// Has the kernel hold little for those whose messages newer ones may replace.
+    fn bound_buffers(&mut self) {
+        while let Some(key) = self.hub.effects().conflating.pop() {
+            let index = self.link_of.get(key.slot as usize).copied();
+            let link = index.and_then(|index| self.links.get(index as usize));
+            if let Some(link) = link.filter(|link| link.session() == Some(key)) {
+                // Unix sockets do not know it; then what is read is a little older.
+                let _ = SockRef::from(&link.fd).set_tcp_notsent_lowat(CONFLATING_BYTES);
+            }
+        }
     }
 
     fn flush(&mut self, key: SessionKey) {

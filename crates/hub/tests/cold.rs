@@ -1,0 +1,93 @@
+//! A store that has to fetch what a snapshot reads from a disk first.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use stentor_hub::{Cursor, Kept, Mark, NotKept, Retained, Settings, Walk};
+use stentor_mqtt::{QoS, Version};
+use stentor_retained::{Bounds, MemoryStore};
+use stentor_session::{Message, Tick};
+use stentor_topic::{TopicHasher, Zone};
+use world::{ConnectOptions, World};
+
+/// Has to be asked so many times before anything may be read.
+struct ColdStore {
+    inner: MemoryStore,
+    left: AtomicU32,
+}
+
+impl Retained for ColdStore {
+    fn put(&self, message: &Arc<Message>) -> Result<Kept, NotKept> {
+        self.inner.put(message)
+    }
+    fn epoch(&self) -> u64 {
+        self.inner.epoch()
+    }
+    fn mark(&self) -> Mark {
+        self.inner.mark()
+    }
+    fn get(&self, zone: Zone, topic: &str, mark: Mark, now: Tick) -> Option<Arc<Message>> {
+        assert_eq!(self.left.load(Ordering::Relaxed), 0, "it would wait");
+        self.inner.get(zone, topic, mark, now)
+    }
+    fn is_fetching(&self, _: Zone, _: &str, _: &Cursor, _: usize) -> bool {
+        let asked = |left: u32| left.checked_sub(1);
+        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+        self.left.fetch_update(set, get, asked).is_ok()
+    }
+    fn walk(
+        &self,
+        zone: Zone,
+        filter: &str,
+        scope: (Mark, Tick),
+        cursor: &mut Cursor,
+        visits: usize,
+        out: &mut Vec<Arc<Message>>,
+    ) -> Walk {
+        assert_eq!(self.left.load(Ordering::Relaxed), 0, "it would wait");
+        self.inner.walk(zone, filter, scope, cursor, visits, out)
+    }
+    fn count(&self) -> u64 {
+        self.inner.count()
+    }
+}
+
+#[test]
+fn a_snapshot_waits_for_the_store_and_nobody_else_does() {
+    for (filter, expected) in [("t/3", 1), ("t/#", 40)] {
+        let store = Arc::new(ColdStore {
+            inner: MemoryStore::new(TopicHasher::new(7), Bounds::default()),
+            left: AtomicU32::new(0),
+        });
+        let retained: Arc<dyn Retained> = Arc::<ColdStore>::clone(&store);
+        let mut w = World::with_store(1, Settings::default(), retained);
+        let p = w.connect(Version::V5, "p", &ConnectOptions::persistent());
+        for i in 0..40 {
+            w.publish(p, &format!("t/{i}"), "stored", QoS::AtMostOnce, true);
+        }
+        let s = w.connect(Version::V5, "s", &ConnectOptions::persistent());
+        store.left.store(3, Ordering::Relaxed);
+        assert_eq!(
+            w.subscribe(s, filter, QoS::AtMostOnce),
+            0,
+            "the SUBACK comes at once"
+        );
+        assert_eq!(w.take_messages(s).len(), 0);
+        // Live messages do not wait.
+        w.publish(p, "t/3", "live", QoS::AtMostOnce, false);
+        let live = w.take_messages(s);
+        assert_eq!((live.len(), &live[0].payload[..]), (1, &b"live"[..]));
+        let mut stored = 0;
+        for _ in 0..20 {
+            w.now = w.hubs[0].next_deadline().unwrap_or(w.now).max(w.now);
+            w.advance();
+            stored += w.take_messages(s).len();
+        }
+        assert_eq!(stored, expected, "{filter}");
+        assert_eq!(store.left.load(Ordering::Relaxed), 0);
+    }
+}

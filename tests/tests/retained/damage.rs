@@ -1,0 +1,100 @@
+//! Damaged files: found, told by topic, and no reason not to start.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use stentor_tests::raw::eventually;
+use stentor_tests::{Plan, Server, Version};
+
+use crate::support::{keep, snapshot};
+
+fn segments(folder: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(folder.join("retained")).expect("the folder is there");
+    let paths = files.map(|file| file.expect("a file").path());
+    paths
+        .filter(|path| path.extension().is_some_and(|end| end == "seg"))
+        .collect()
+}
+
+fn filled() -> Plan {
+    let server = Server::open();
+    let mut client = server.client(Version::V4, "p");
+    for i in 0..200 {
+        let (topic, payload) = (format!("t/{i}"), format!("payload {i}."));
+        keep(&mut client, Version::V4, &topic, payload.as_bytes());
+    }
+    drop(client);
+    server.stop_for_restart()
+}
+
+#[test]
+fn a_damaged_message_is_told_by_its_topic_and_skipped() {
+    let plan = filled();
+    let mut changed = 0;
+    for path in segments(&plan.data_dir()) {
+        let mut bytes = fs::read(&path).expect("a file can be read");
+        let needle = b"payload 77.";
+        let found = bytes.windows(needle.len()).position(|part| part == needle);
+        if let Some(at) = found {
+            bytes[at + 3] ^= 0x10;
+            fs::write(&path, &bytes).expect("a file can be written");
+            changed += 1;
+        }
+    }
+    assert_eq!(changed, 1, "one file has the message");
+    let server = plan.start();
+    let log = server.wait_log(0, "damage was found");
+    assert!(log.contains("t/77"), "{log}");
+    let found = snapshot(&server, "#");
+    assert_eq!(found.len(), 199);
+    assert!(!found.contains_key("t/77"));
+    let verified = server.control(&["retained", "verify"]).success();
+    assert!(verified.contains("199 whole, 0 damaged"), "{verified}");
+    assert!(verified.contains("t/77"), "{verified}");
+    // The topic works as before.
+    let mut client = server.client(Version::V4, "p");
+    keep(&mut client, Version::V4, "t/77", b"again");
+    let plan = server.kill();
+    assert_eq!(snapshot(&plan.start(), "#").len(), 200);
+}
+
+#[test]
+fn no_damaged_file_prevents_the_start() {
+    let empty: fn(&mut Vec<u8>) = Vec::clear;
+    let cut: fn(&mut Vec<u8>) = |bytes| bytes.truncate(bytes.len() / 2 + 13);
+    let zeros: fn(&mut Vec<u8>) = |bytes| bytes.fill(0);
+    let noise: fn(&mut Vec<u8>) = |bytes| {
+        let mut state = 1_u32;
+        for byte in bytes {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            *byte = (state >> 24) as u8;
+        }
+    };
+    for spoil in [empty, cut, zeros, noise] {
+        for name in ["store", "segments"] {
+            let plan = filled();
+            let paths = if name == "store" {
+                vec![plan.data_dir().join("retained/store")]
+            } else {
+                segments(&plan.data_dir())
+            };
+            for path in paths {
+                let mut bytes = fs::read(&path).expect("a file can be read");
+                spoil(&mut bytes);
+                fs::write(&path, &bytes).expect("a file can be written");
+            }
+            let server = plan.start();
+            eventually("damage is counted", || {
+                let count = server.json(&["retained", "count"]);
+                count["damaged"].as_u64() > Some(0)
+            });
+            let mut client = server.client(Version::V4, "p");
+            keep(&mut client, Version::V4, "t/new", b"works");
+            let found = snapshot(&server, "#");
+            assert!(found.contains_key("t/new"));
+            if name == "store" {
+                assert_eq!(found.len(), 201, "the messages are whole");
+            }
+        }
+    }
+}
