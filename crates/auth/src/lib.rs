@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod center;
 pub mod credential;
 mod list;
 mod login;

@@ -93,20 +93,34 @@ impl fmt::Debug for LoginRequest {
     }
 }
 
-/// Where the decision goes. One that is dropped answers that the service is unavailable, so that
-/// nobody waits for ever for a thread that failed.
-pub struct Answer(Option<Box<dyn FnOnce(Decision) + Send>>);
+/// Where the decision goes. One that is dropped answers by itself that the service is unavailable,
+/// so that nobody waits for ever for a thread that failed.
+pub struct Answer {
+    take: Option<Box<dyn FnOnce(Decision) + Send>>,
+    /// What is answered if nothing else is.
+    otherwise: Refusal,
+}
 
 impl Answer {
     /// An answer that is taken by this.
     #[must_use]
     pub fn new(take: impl FnOnce(Decision) + Send + 'static) -> Self {
-        Self(Some(Box::new(take)))
+        Self {
+            take: Some(Box::new(take)),
+            otherwise: Refusal::Unavailable,
+        }
+    }
+
+    /// Answers this if it is dropped from now on.
+    #[must_use]
+    pub fn or(mut self, otherwise: Refusal) -> Self {
+        self.otherwise = otherwise;
+        self
     }
 
     /// Answers.
     pub fn give(mut self, decision: Decision) {
-        if let Some(take) = self.0.take() {
+        if let Some(take) = self.take.take() {
             take(decision);
         }
     }
@@ -114,15 +128,15 @@ impl Answer {
     /// Answers by returning: to be called by [`Authenticator::begin`] on its caller's thread.
     #[must_use]
     pub fn decided(mut self, decision: Decision) -> Begun {
-        self.0 = None;
+        self.take = None;
         Begun::Decided(decision)
     }
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        if let Some(take) = self.0.take() {
-            take(Decision::Refused(Refusal::Unavailable));
+        if let Some(take) = self.take.take() {
+            take(Decision::Refused(self.otherwise));
         }
     }
 }
@@ -217,6 +231,9 @@ mod tests {
         drop(answer());
         let lost = answers.try_recv();
         assert!(matches!(lost, Ok(Decision::Refused(Refusal::Unavailable))));
+        drop(answer().or(Refusal::Busy));
+        let lost = answers.try_recv();
+        assert!(matches!(lost, Ok(Decision::Refused(Refusal::Busy))));
         let begun = answer().decided(Decision::Refused(Refusal::Method));
         assert!(matches!(
             begun,

@@ -8,6 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// How a pool is made.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolOptions {
+    /// What its threads are called, before their numbers.
+    pub name: &'static str,
     /// Threads; at least one.
     pub threads: usize,
     /// Jobs that may wait; one more is refused.
@@ -19,6 +21,7 @@ pub struct PoolOptions {
 impl Default for PoolOptions {
     fn default() -> Self {
         Self {
+            name: "login",
             threads: 1,
             waiting_max: 10_000,
             at_start: || {},
@@ -75,7 +78,7 @@ impl Pool {
         for number in 0..options.threads.max(1) {
             let queue = Arc::clone(&queue);
             std::thread::Builder::new()
-                .name(format!("login-{number}"))
+                .name(format!("{}-{number}", options.name))
                 .spawn(move || {
                     (options.at_start)();
                     while let Some(job) = queue.next() {

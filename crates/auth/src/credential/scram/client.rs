@@ -45,6 +45,14 @@ impl SaltedPassword {
     }
 }
 
+impl SaltedPassword {
+    /// Its digest: which mechanism it is for.
+    #[must_use]
+    pub const fn sha(&self) -> Sha {
+        self.sha
+    }
+}
+
 /// Leaves out the key.
 impl fmt::Debug for SaltedPassword {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,439 @@
+//! The Auth Center itself: from what a client shows to who it is.
+//!
+//! ```text
+//! shard ─ begin ─► classify ──► throttle ──► directory (one query for many) ──► compare ──► shard
+//!                        │            │                                              │
+//!                        ▼            ▼                                              ▼
+//!               JSON web tokens    delays                                 hashes, at idle priority
+//! ```
+//!
+//! Only what takes microseconds happens on a shard: telling tokens from passwords, reading the
+//! messages of SCRAM and checking its proof. Signatures of JSON web tokens are checked by a thread
+//! of their own, so that they never wait behind hashes; tokens and certificates are compared where
+//! the directory's answer arrives; passwords wait, first come, first served, for the pool of hash
+//! threads, unless they were verified a while ago and are remembered. Every queue has a bound, and
+//! a full one answers [`Refusal::Busy`] at once.
+//!
+//! **Who does not exist costs as much as who does**: a password is hashed for nobody, and SCRAM
+//! goes on with a made-up salt until the proof is wrong.
+
+mod decoys;
+mod delays;
+mod jwt;
+mod password;
+mod remembered;
+mod roles;
+mod scram;
+mod throttle;
+mod visitor;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use arc_swap::ArcSwap;
+use stentor_hub::Identity;
+use stentor_session::Tick;
+
+use crate::credential::jwt::{Issuer, is_jwt};
+use crate::credential::token::is_token;
+use crate::credential::{Cost, MakeError, Sha};
+use crate::model::{NAME_BYTES_MAX, User, UserKey};
+use crate::store::{Directory, Found};
+use crate::{
+    Answer, Authenticator, Begun, Decision, Exchange, LoginRequest, Pool, PoolOptions, Refusal,
+    Secret,
+};
+use decoys::Decoys;
+use delays::Delays;
+use remembered::Remembered;
+pub use roles::RoleGrants;
+use throttle::{Admission, Throttle};
+pub use visitor::{Proof, Visitor};
+
+/// The longest password that is hashed, in bytes: what waits for a hash thread takes memory.
+pub const PASSWORD_BYTES_MAX: usize = 1_024;
+
+/// The method that takes a JSON web token by AUTH.
+const JWT_METHOD: &str = "JWT";
+
+/// What the center needs of the directory of users.
+pub trait Accounts: Send + Sync {
+    /// Asks for a user; false, and `found` is forgotten, if too many ask already.
+    fn look_up(&self, key: UserKey, found: Found) -> bool;
+
+    /// Puts a better hash in the place of an outdated one.
+    fn upgrade(&self, key: UserKey, outdated: Arc<str>, better: Arc<str>);
+
+    /// Look-ups that wait for their answer.
+    fn waiting(&self) -> usize;
+}
+
+/// Gives who has proved itself an identity with rights.
+pub trait Grants: Send + Sync {
+    /// The identity of a user, or of the bearer of a token who is no user.
+    ///
+    /// # Errors
+    /// When the number of a new zone cannot be written down.
+    fn identity(
+        &self,
+        visitor: &Visitor,
+        user: Option<&User>,
+        proof: Proof,
+        expires_at: Tick,
+    ) -> io::Result<Arc<Identity>>;
+
+    /// The identity of somebody who is let in without a name.
+    fn anonymous(&self, client_id: Option<Arc<str>>) -> Arc<Identity>;
+}
+
+impl Accounts for Directory {
+    fn look_up(&self, key: UserKey, found: Found) -> bool {
+        Self::look_up(self, key, found)
+    }
+
+    fn upgrade(&self, key: UserKey, outdated: Arc<str>, better: Arc<str>) {
+        self.upgrade_credential(key, outdated, better);
+    }
+
+    fn waiting(&self) -> usize {
+        Self::waiting(self)
+    }
+}
+
+/// What may change while a center works.
+#[derive(Clone, Debug)]
+pub struct CenterSettings {
+    /// What outdated hashes are replaced by.
+    pub wanted: Cost,
+    /// How long a verified password is remembered; zero turns it off.
+    pub remember: Duration,
+    /// Whether failures slow down those who cause them.
+    pub slow_failures: bool,
+    /// Whose JSON web tokens are accepted.
+    pub issuers: Vec<Issuer>,
+    /// Whether the bearer of a JSON web token must be a user who is known.
+    pub known_bearers: bool,
+}
+
+impl Default for CenterSettings {
+    fn default() -> Self {
+        Self {
+            wanted: Cost::DEFAULT,
+            remember: Duration::from_secs(600),
+            slow_failures: true,
+            issuers: Vec::new(),
+            known_bearers: false,
+        }
+    }
+}
+
+/// How a center is made.
+pub struct CenterOptions {
+    /// Threads that hash passwords.
+    pub hash_threads: usize,
+    /// Log-ins that may wait for one of them, and for each other thing that they wait for.
+    pub waiting_max: usize,
+    /// Called first on every hash thread: to lower its priority.
+    pub at_hash_start: fn(),
+    /// The clock of the hubs.
+    pub clock: Box<dyn Fn() -> Tick + Send + Sync>,
+}
+
+impl fmt::Debug for CenterOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CenterOptions")
+            .field("hash_threads", &self.hash_threads)
+            .field("waiting_max", &self.waiting_max)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Logs users in whom a directory knows, by every kind of credential.
+pub struct Center(Arc<Shared>);
+
+/// What all log-ins share.
+struct Shared {
+    accounts: Arc<dyn Accounts>,
+    grants: Arc<dyn Grants>,
+    settings: ArcSwap<CenterSettings>,
+    hashes: Pool,
+    signatures: Pool,
+    delays: Delays,
+    throttle: Throttle,
+    remembered: Remembered,
+    decoys: Decoys,
+    clock: Box<dyn Fn() -> Tick + Send + Sync>,
+}
+
+impl fmt::Debug for Center {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Center")
+            .field("waiting", &self.waiting())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a client shows, by kind.
+enum Shown {
+    Password(Secret),
+    Token(Secret),
+    Jwt(Secret),
+    /// The name in a certificate that TLS has verified.
+    Certificate,
+    /// The first message of SCRAM.
+    Scram(Sha, Secret),
+}
+
+impl Center {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// When the system gives no thread or no random bytes.
+    pub fn start(
+        accounts: Arc<dyn Accounts>,
+        grants: Arc<dyn Grants>,
+        settings: CenterSettings,
+        options: CenterOptions,
+    ) -> io::Result<Self> {
+        let random = |error: MakeError| io::Error::other(error.to_string());
+        let waiting_max = options.waiting_max;
+        let hashes = Pool::start(PoolOptions {
+            name: "hash",
+            threads: options.hash_threads,
+            waiting_max,
+            at_start: options.at_hash_start,
+        })?;
+        let signatures = Pool::start(PoolOptions {
+            name: "signature",
+            waiting_max,
+            ..PoolOptions::default()
+        })?;
+        Ok(Self(Arc::new(Shared {
+            accounts,
+            grants,
+            decoys: Decoys::new(settings.wanted).map_err(random)?,
+            remembered: Remembered::new().map_err(random)?,
+            settings: ArcSwap::from_pointee(settings),
+            hashes,
+            signatures,
+            delays: Delays::start(waiting_max)?,
+            throttle: Throttle::default(),
+            clock: options.clock,
+        })))
+    }
+
+    /// Takes other settings from now on.
+    pub fn configure(&self, settings: CenterSettings) {
+        self.0.settings.store(Arc::new(settings));
+    }
+
+    /// Forgets that any password was verified.
+    pub fn forget_remembered(&self) {
+        self.0.remembered.clear();
+    }
+}
+
+impl Authenticator for Center {
+    fn begin(&self, request: LoginRequest, answer: Answer) -> Begun {
+        match classify(request, &self.0.settings.load()) {
+            Ok((visitor, shown)) => {
+                self.0.begin(visitor, shown, answer);
+                Begun::Pending
+            }
+            Err(Unknown::Anonymous(visitor)) => answer.decided(self.0.let_in_anonymous(&visitor)),
+            Err(Unknown::Refused(refusal)) => answer.decided(Decision::Refused(refusal)),
+        }
+    }
+
+    fn proceed(&self, exchange: Exchange, data: Vec<u8>, answer: Answer) -> Begun {
+        let decision = match exchange.into_state::<scram::Waiting>() {
+            Some(waiting) => self.0.finish_scram(waiting, &data),
+            None => Decision::Refused(Refusal::Protocol),
+        };
+        answer.decided(decision)
+    }
+
+    fn waiting(&self) -> usize {
+        let shared = &self.0;
+        let pools = shared.hashes.waiting() + shared.signatures.waiting();
+        pools + shared.delays.waiting() + shared.accounts.waiting()
+    }
+}
+
+/// Why a request is not one of somebody with a credential.
+enum Unknown {
+    /// It names nobody and may.
+    Anonymous(Visitor),
+    Refused(Refusal),
+}
+
+/// Who it says to be, and what it shows for it.
+fn classify(request: LoginRequest, settings: &CenterSettings) -> Result<(Visitor, Shown), Unknown> {
+    let visitor = |name: &str| Visitor {
+        key: UserKey::parse(name),
+        client_id: request.client_id.clone(),
+        address: request.address,
+        again: request.again.clone(),
+    };
+    if let Some(method) = request.method {
+        if method.name.as_ref() == JWT_METHOD && !settings.issuers.is_empty() {
+            let name = request.username.unwrap_or_default();
+            return Ok((visitor(&name), Shown::Jwt(method.data)));
+        }
+        let sha = Sha::of_mechanism(&method.name);
+        let sha = sha.ok_or(Unknown::Refused(Refusal::Method))?;
+        let name = scram::username(method.data.reveal(), request.username.as_deref());
+        let name = name.map_err(Unknown::Refused)?;
+        return Ok((visitor(&name), Shown::Scram(sha, method.data)));
+    }
+    let shown = |password: Secret| {
+        if is_token(password.reveal()) {
+            Shown::Token(password)
+        } else if !settings.issuers.is_empty() && is_jwt(password.reveal()) {
+            Shown::Jwt(password)
+        } else {
+            Shown::Password(password)
+        }
+    };
+    match (
+        &request.username,
+        request.password,
+        &request.certificate_name,
+    ) {
+        (Some(name), Some(password), _) => Ok((visitor(name), shown(password))),
+        // MQTT 5 lets a password come alone; only a web token says whose it is.
+        (None, Some(password), _) => match shown(password) {
+            Shown::Jwt(token) => Ok((visitor(""), Shown::Jwt(token))),
+            _ => Err(Unknown::Refused(Refusal::Credentials)),
+        },
+        (Some(name), None, Some(certified)) if name == certified => {
+            Ok((visitor(name), Shown::Certificate))
+        }
+        (None, None, Some(certified)) => Ok((visitor(certified), Shown::Certificate)),
+        (Some(name), None, _) => Ok((visitor(name), Shown::Password(Secret::default()))),
+        (None, None, None) if request.anonymous => Err(Unknown::Anonymous(visitor(""))),
+        (None, None, None) => Err(Unknown::Refused(Refusal::LoginRequired)),
+    }
+}
+
+impl Shared {
+    /// Decides about somebody who shows something; the answer is always given.
+    fn begin(self: &Arc<Self>, visitor: Visitor, shown: Shown, answer: Answer) {
+        let is_too_long = match &shown {
+            Shown::Password(password) => password.reveal().len() > PASSWORD_BYTES_MAX,
+            Shown::Token(_) | Shown::Jwt(_) | Shown::Certificate | Shown::Scram(..) => false,
+        };
+        let UserKey { zone, name } = &visitor.key;
+        if is_too_long || zone.len() > NAME_BYTES_MAX || name.len() > NAME_BYTES_MAX {
+            // Nobody has such a name, and no password is so long.
+            return answer.give(Decision::Refused(Refusal::Credentials));
+        }
+        let slow = self.settings.load().slow_failures;
+        let admission = if slow {
+            self.throttle.admit(Instant::now(), &visitor)
+        } else {
+            Admission::Now
+        };
+        match admission {
+            Admission::Now => self.go_on(visitor, shown, answer),
+            Admission::At(time) => {
+                let shared = Arc::downgrade(self);
+                let luggage = (visitor, shown, answer);
+                let put = self
+                    .delays
+                    .put(time, luggage, move |(visitor, shown, answer)| {
+                        if let Some(shared) = shared.upgrade() {
+                            shared.go_on(visitor, shown, answer);
+                        }
+                    });
+                if let Err((_, _, answer)) = put {
+                    answer.give(Decision::Refused(Refusal::Busy));
+                }
+            }
+            Admission::Never => answer.give(Decision::Refused(Refusal::Slowed)),
+        }
+    }
+
+    fn go_on(self: &Arc<Self>, visitor: Visitor, shown: Shown, answer: Answer) {
+        match shown {
+            Shown::Password(password) => self.begin_password(visitor, password, answer),
+            Shown::Token(token) => self.begin_token(visitor, &token, answer),
+            Shown::Jwt(token) => self.begin_jwt(visitor, token, answer),
+            Shown::Certificate => self.begin_certificate(visitor, answer),
+            Shown::Scram(sha, message) => self.begin_scram(visitor, sha, &message, answer),
+        }
+    }
+
+    /// Looks a user up and goes on with it, on the thread where it is found. A user who is shut
+    /// out is nobody.
+    fn find(
+        self: &Arc<Self>,
+        visitor: Visitor,
+        answer: Answer,
+        then: impl FnOnce(&Arc<Self>, Visitor, Option<Arc<User>>, Answer) + Send + 'static,
+    ) {
+        let shared = Arc::clone(self);
+        let key = visitor.key.clone();
+        // A directory that does not take the question drops it.
+        let answer = answer.or(Refusal::Busy);
+        let found: Found = Box::new(move |result| match result {
+            Ok(user) => {
+                let user = user.filter(|user| !user.disabled);
+                then(&shared, visitor, user, answer);
+            }
+            Err(_) => answer.give(Decision::Refused(Refusal::Unavailable)),
+        });
+        // If it is refused, the dropped answer has said so.
+        let _ = self.accounts.look_up(key, found);
+    }
+
+    /// It is who it says to be.
+    fn accept(
+        &self,
+        visitor: &Visitor,
+        user: Option<&User>,
+        proof: Proof,
+        data: Option<Vec<u8>>,
+    ) -> Decision {
+        let expires_at = self.tick_of(proof.expires_at_secs);
+        match self.grants.identity(visitor, user, proof, expires_at) {
+            Ok(identity) => {
+                self.throttle.succeeded(Instant::now(), visitor);
+                Decision::Accepted(identity, data)
+            }
+            // A new zone could not be written down.
+            Err(_) => Decision::Refused(Refusal::Unavailable),
+        }
+    }
+
+    /// It is not.
+    fn fail(&self, visitor: &Visitor) -> Decision {
+        self.throttle.failed(Instant::now(), visitor);
+        Decision::Refused(Refusal::Credentials)
+    }
+
+    fn let_in_anonymous(&self, visitor: &Visitor) -> Decision {
+        Decision::Accepted(self.grants.anonymous(visitor.client_id.clone()), None)
+    }
+
+    /// The hubs' time of a time in seconds since 1970.
+    fn tick_of(&self, secs: Option<u64>) -> Tick {
+        let Some(secs) = secs else {
+            return Tick::NEVER;
+        };
+        let left = secs.saturating_sub(now_secs());
+        (self.clock)().after(Duration::from_secs(left))
+    }
+}
+
+/// Now, in seconds since 1970.
+fn now_secs() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests;

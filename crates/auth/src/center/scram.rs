@@ -1,0 +1,89 @@
+//! SCRAM through the AUTH packets of MQTT 5.
+
+use std::sync::Arc;
+
+use super::password::valid;
+use super::{Proof, Shared, Visitor};
+use crate::credential::scram::{ClientFirst, ScramServer, server_nonce};
+use crate::credential::{ScramSecret, Sha};
+use crate::model::{Login, User};
+use crate::{Answer, Decision, Exchange, Refusal, Secret};
+
+/// An exchange that waits for the proof of the client.
+pub(super) struct Waiting {
+    visitor: Visitor,
+    server: ScramServer,
+    /// Whose secret it is, and when it ends; `None` for nobody's.
+    found: Option<(Arc<User>, Option<u64>)>,
+}
+
+/// The login name in the first message of a client. A user name in CONNECT must be the same.
+pub(super) fn username(message: &[u8], connect: Option<&str>) -> Result<String, Refusal> {
+    let first = ClientFirst::parse(message).map_err(|_| Refusal::Protocol)?;
+    let is_other = |name: &str| Login::parse(name) != Login::parse(&first.username);
+    if connect.is_some_and(is_other) {
+        return Err(Refusal::Credentials);
+    }
+    Ok(first.username)
+}
+
+impl Shared {
+    /// Answers the first message with a challenge: the user's, or one that looks like it.
+    pub(super) fn begin_scram(
+        self: &Arc<Self>,
+        visitor: Visitor,
+        sha: Sha,
+        message: &Secret,
+        answer: Answer,
+    ) {
+        let Ok(first) = ClientFirst::parse(message.reveal()) else {
+            return answer.give(Decision::Refused(Refusal::Protocol));
+        };
+        self.find(visitor, answer, move |shared, visitor, user, answer| {
+            let Ok(nonce) = server_nonce() else {
+                return answer.give(Decision::Refused(Refusal::Unavailable));
+            };
+            let known = user.and_then(|user| {
+                let of_sha = |secret: &ScramSecret| secret.sha() == sha;
+                let (secret, end) = valid(&user).find_map(|credential| {
+                    let secret = ScramSecret::parse(&credential.text).ok().filter(of_sha)?;
+                    Some((secret, credential.expires_at_secs))
+                })?;
+                Some((secret, (user, end)))
+            });
+            let (secret, found) = match known {
+                Some((secret, found)) => {
+                    shared.decoys.saw_scram(secret.iterations());
+                    (secret, Some(found))
+                }
+                None => (shared.decoys.scram(sha, &visitor.key), None),
+            };
+            let (server, challenge) = ScramServer::begin(&first, secret, &nonce);
+            let waiting = Waiting {
+                visitor,
+                server,
+                found,
+            };
+            answer.give(Decision::Continue(Exchange::new(waiting), challenge));
+        });
+    }
+
+    /// Checks the proof of a client: some microseconds.
+    pub(super) fn finish_scram(&self, waiting: Waiting, message: &[u8]) -> Decision {
+        let Waiting {
+            visitor,
+            server,
+            found,
+        } = waiting;
+        match (server.finish(message), found) {
+            (Ok(signature), Some((user, expires_at_secs))) => {
+                let proof = Proof {
+                    expires_at_secs,
+                    ..Proof::default()
+                };
+                self.accept(&visitor, Some(&user), proof, Some(signature))
+            }
+            _ => self.fail(&visitor),
+        }
+    }
+}

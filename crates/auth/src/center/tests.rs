@@ -1,0 +1,607 @@
+use std::collections::HashMap;
+use std::sync::{Mutex, mpsc};
+
+use stentor_topic::Zone;
+
+use super::*;
+use crate::Method;
+use crate::credential::jwt::{Algorithm, KeySource, Keys};
+use crate::credential::scram::ScramClient;
+use crate::credential::{PasswordHash, ScramSecret, Token};
+use crate::model::{Credential, DEFAULT_ZONE};
+use crate::rights::Unrestricted;
+use crate::store::Unavailable;
+
+const NOW_ISH: u64 = 4_000_000_000;
+
+/// Whose hash, the outdated one, the better one.
+type Upgrade = (UserKey, Arc<str>, Arc<str>);
+
+/// Users in memory, found at once on the asking thread.
+#[derive(Default)]
+struct Memory {
+    users: Mutex<HashMap<UserKey, Arc<User>>>,
+    upgrades: Mutex<Vec<Upgrade>>,
+    mode: Mutex<Mode>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Mode {
+    #[default]
+    Up,
+    Down,
+    Full,
+}
+
+impl Accounts for Memory {
+    fn look_up(&self, key: UserKey, found: Found) -> bool {
+        match *self.mode.lock().unwrap() {
+            Mode::Up => found(Ok(self.users.lock().unwrap().get(&key).cloned())),
+            Mode::Down => found(Err(Unavailable)),
+            Mode::Full => return false,
+        }
+        true
+    }
+
+    fn upgrade(&self, key: UserKey, outdated: Arc<str>, better: Arc<str>) {
+        self.upgrades.lock().unwrap().push((key, outdated, better));
+    }
+
+    fn waiting(&self) -> usize {
+        0
+    }
+}
+
+/// Everybody may everything; what the proof said is kept.
+#[derive(Default)]
+struct Everybody(Mutex<Vec<Proof>>);
+
+impl Grants for Everybody {
+    fn identity(
+        &self,
+        visitor: &Visitor,
+        _user: Option<&User>,
+        proof: Proof,
+        expires_at: Tick,
+    ) -> io::Result<Arc<Identity>> {
+        self.0.lock().unwrap().push(proof);
+        Ok(Arc::new(Identity {
+            user: Some(Arc::clone(&visitor.key.name)),
+            zone: Zone(u32::from(&*visitor.key.zone != DEFAULT_ZONE)),
+            rights: Arc::new(Unrestricted),
+            expires_at,
+        }))
+    }
+
+    fn anonymous(&self, _client_id: Option<Arc<str>>) -> Arc<Identity> {
+        Arc::new(Identity {
+            user: None,
+            zone: Zone::DEFAULT,
+            rights: Arc::new(Unrestricted),
+            expires_at: Tick::NEVER,
+        })
+    }
+}
+
+struct World {
+    center: Center,
+    memory: Arc<Memory>,
+    grants: Arc<Everybody>,
+}
+
+fn settings() -> CenterSettings {
+    CenterSettings {
+        wanted: Cost::CHEAPEST,
+        ..CenterSettings::default()
+    }
+}
+
+fn world_with(settings: CenterSettings, users: Vec<User>) -> World {
+    let memory = Arc::new(Memory::default());
+    let keyed = users.into_iter().map(|user| (user.key(), Arc::new(user)));
+    *memory.users.lock().unwrap() = keyed.collect();
+    let grants = Arc::new(Everybody::default());
+    let options = CenterOptions {
+        hash_threads: 1,
+        waiting_max: 100,
+        at_hash_start: || {},
+        clock: Box::new(|| Tick::from_secs(1)),
+    };
+    let (accounts, granting) = (Arc::clone(&memory), Arc::clone(&grants));
+    let center = Center::start(accounts, granting, settings, options).unwrap();
+    World {
+        center,
+        memory,
+        grants,
+    }
+}
+
+fn world(users: Vec<User>) -> World {
+    world_with(settings(), users)
+}
+
+fn user(login: &str, credentials: &[String]) -> User {
+    let key = UserKey::parse(login);
+    let credential = |text: &String| Credential::new(text.as_str());
+    User {
+        zone: key.zone,
+        name: key.name,
+        credentials: credentials.iter().map(credential).collect(),
+        roles: Vec::new(),
+        disabled: false,
+    }
+}
+
+fn hash(password: &str, cost: Cost) -> String {
+    PasswordHash::make(password.as_bytes(), cost)
+        .unwrap()
+        .to_string()
+}
+
+fn cheap(password: &str) -> String {
+    hash(password, Cost::CHEAPEST)
+}
+
+fn with_password(name: &str, password: &str) -> LoginRequest {
+    LoginRequest {
+        username: Some(name.into()),
+        password: Some(Secret::new(password.into())),
+        ..LoginRequest::default()
+    }
+}
+
+/// How a log-in came out, in few words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Outcome {
+    In(Option<String>),
+    Asked,
+    Out(Refusal),
+}
+
+fn named(name: &str) -> Outcome {
+    Outcome::In(Some(name.into()))
+}
+
+fn outcome(decision: &Decision) -> Outcome {
+    match decision {
+        Decision::Accepted(identity, _) => Outcome::In(identity.user.as_deref().map(Into::into)),
+        Decision::Continue(..) => Outcome::Asked,
+        Decision::Refused(refusal) => Outcome::Out(*refusal),
+    }
+}
+
+impl World {
+    fn begin(&self, request: LoginRequest) -> Decision {
+        let (sender, receiver) = mpsc::channel();
+        let answer = Answer::new(move |decision| sender.send(decision).unwrap());
+        match self.center.begin(request, answer) {
+            Begun::Decided(decision) => decision,
+            Begun::Pending => receiver.recv().unwrap(),
+        }
+    }
+
+    fn login(&self, request: LoginRequest) -> Outcome {
+        outcome(&self.begin(request))
+    }
+
+    fn password(&self, name: &str, password: &str) -> Outcome {
+        self.login(with_password(name, password))
+    }
+
+    /// A whole exchange; whether the server proved itself in the end.
+    fn scram(&self, sha: Sha, name: &str, password: &str) -> (Outcome, bool) {
+        let client = ScramClient::new(sha, password.as_bytes());
+        let (client, first) = client.first(name).unwrap();
+        let decision = self.begin(LoginRequest {
+            method: Some(Method {
+                name: sha.mechanism().into(),
+                data: Secret::new(first),
+            }),
+            ..LoginRequest::default()
+        });
+        let Decision::Continue(exchange, challenge) = decision else {
+            return (outcome(&decision), false);
+        };
+        let (client, proof) = client.answer(&challenge).unwrap();
+        let answer = Answer::new(|_| unreachable!("decided at once"));
+        let Begun::Decided(decision) = self.center.proceed(exchange, proof, answer) else {
+            panic!("a proof is checked at once");
+        };
+        let proven = match &decision {
+            Decision::Accepted(_, Some(signature)) => client.finish(signature).is_ok(),
+            _ => false,
+        };
+        (outcome(&decision), proven)
+    }
+}
+
+const WRONG: Outcome = Outcome::Out(Refusal::Credentials);
+
+#[test]
+fn passwords_let_their_users_in() {
+    let mut shut_out = user("eve", &[cheap("pencil")]);
+    shut_out.disabled = true;
+    let world = world(vec![
+        user("ann", &[cheap("pencil")]),
+        user("game/ann", &[cheap("other")]),
+        user("bob", &[cheap("one"), "garbage".into(), cheap("two")]),
+        user("kim", &[]),
+        shut_out,
+    ]);
+    for (name, password, expected) in [
+        ("ann", "pencil", named("ann")),
+        ("default/ann", "pencil", named("ann")),
+        ("game/ann", "other", named("ann")),
+        ("bob", "one", named("bob")),
+        ("bob", "two", named("bob")),
+        ("ann", "other", WRONG),
+        ("ann", "", WRONG),
+        ("game/ann", "pencil", WRONG),
+        ("bob", "garbage", WRONG),
+        ("kim", "", WRONG),
+        ("eve", "pencil", WRONG),
+        ("nobody", "pencil", WRONG),
+        ("", "", WRONG),
+    ] {
+        assert_eq!(
+            world.password(name, password),
+            expected,
+            "{name} {password}"
+        );
+    }
+    let long = "x".repeat(PASSWORD_BYTES_MAX + 1);
+    assert_eq!(world.password("ann", &long), WRONG);
+    assert_eq!(world.password(&long, "pencil"), WRONG);
+    let bare = LoginRequest {
+        username: Some("ann".into()),
+        ..LoginRequest::default()
+    };
+    assert_eq!(world.login(bare), WRONG);
+}
+
+#[test]
+fn nameless_clients_need_a_listener_that_lets_them_in() {
+    let world = world(Vec::new());
+    let request = |anonymous| LoginRequest {
+        anonymous,
+        ..LoginRequest::default()
+    };
+    assert_eq!(world.login(request(true)), Outcome::In(None));
+    assert_eq!(
+        world.login(request(false)),
+        Outcome::Out(Refusal::LoginRequired)
+    );
+    let named = LoginRequest {
+        anonymous: true,
+        ..with_password("ann", "x")
+    };
+    assert_eq!(world.login(named), WRONG);
+    let password_alone = LoginRequest {
+        password: Some(Secret::new(b"x".to_vec())),
+        anonymous: true,
+        ..LoginRequest::default()
+    };
+    assert_eq!(world.login(password_alone), WRONG);
+}
+
+#[test]
+fn tokens_let_in_until_they_expire() {
+    let (good, old, other) = (
+        Token::generate().unwrap(),
+        Token::generate().unwrap(),
+        Token::generate().unwrap(),
+    );
+    let mut ann = user("ann", &[good.hash().to_string(), old.hash().to_string()]);
+    ann.credentials[0].expires_at_secs = Some(NOW_ISH);
+    ann.credentials[1].expires_at_secs = Some(1);
+    let world = world(vec![ann]);
+    let decision = world.begin(with_password("ann", good.reveal()));
+    let Decision::Accepted(identity, None) = decision else {
+        panic!("{decision:?}");
+    };
+    // The connection ends with the token.
+    assert!(identity.expires_at > Tick::from_secs(1) && identity.expires_at < Tick::NEVER);
+    assert_eq!(world.password("ann", old.reveal()), WRONG);
+    assert_eq!(world.password("ann", other.reveal()), WRONG);
+    assert_eq!(world.password("bob", good.reveal()), WRONG);
+}
+
+#[test]
+fn scram_lets_in_and_tells_nobody_who_exists() {
+    let sha256 = ScramSecret::make(Sha::Sha256, b"pencil", 4096).unwrap();
+    let world = world(vec![
+        user("ann", &[sha256.to_string()]),
+        user("kim", &[cheap("pencil")]),
+    ]);
+    let scram = |sha, name: &str, password: &str| world.scram(sha, name, password);
+    assert_eq!(scram(Sha::Sha256, "ann", "pencil"), (named("ann"), true));
+    assert_eq!(
+        scram(Sha::Sha256, "default/ann", "pencil"),
+        (named("ann"), true)
+    );
+    // No password, no such user, no secret of that kind: all are asked, and then refused.
+    for (sha, name, password) in [
+        (Sha::Sha256, "ann", "pencils"),
+        (Sha::Sha512, "ann", "pencil"),
+        (Sha::Sha256, "kim", "pencil"),
+        (Sha::Sha256, "nobody", "pencil"),
+        (Sha::Sha256, "game/ann", "pencil"),
+    ] {
+        assert_eq!(scram(sha, name, password), (WRONG, false), "{name}");
+    }
+    // Who has only a SCRAM secret can still log in where there is no AUTH.
+    assert_eq!(world.password("ann", "pencil"), named("ann"));
+}
+
+#[test]
+fn methods_that_are_not_there_and_broken_messages_are_refused() {
+    let world = world(Vec::new());
+    let method = |name: &str, data: &[u8], username: Option<&str>| {
+        world.login(LoginRequest {
+            username: username.map(Into::into),
+            method: Some(Method {
+                name: name.into(),
+                data: Secret::new(data.to_vec()),
+            }),
+            ..LoginRequest::default()
+        })
+    };
+    let first = b"n,,n=ann,r=abc";
+    let unknown = Outcome::Out(Refusal::Method);
+    for name in [
+        "",
+        "PLAIN",
+        "SCRAM-SHA-1",
+        "SCRAM-SHA-256-PLUS",
+        "JWT",
+        "scram-sha-256",
+    ] {
+        assert_eq!(method(name, first, None), unknown, "{name}");
+    }
+    let broken = Outcome::Out(Refusal::Protocol);
+    assert_eq!(method("SCRAM-SHA-256", b"", None), broken);
+    assert_eq!(method("SCRAM-SHA-256", b"n,,m=x,n=ann,r=abc", None), broken);
+    assert_eq!(method("SCRAM-SHA-256", first, Some("ann")), Outcome::Asked);
+    assert_eq!(method("SCRAM-SHA-256", first, Some("bob")), WRONG);
+}
+
+#[test]
+fn certificates_log_in_as_the_user_they_name() {
+    let world = world(vec![user("ann", &[cheap("pencil")])]);
+    let certified = |name: &str, username: Option<&str>, password: Option<&str>| {
+        world.login(LoginRequest {
+            username: username.map(Into::into),
+            password: password.map(|password| Secret::new(password.into())),
+            certificate_name: Some(name.into()),
+            ..LoginRequest::default()
+        })
+    };
+    assert_eq!(certified("ann", None, None), named("ann"));
+    assert_eq!(certified("ann", Some("ann"), None), named("ann"));
+    assert_eq!(certified("bob", None, None), WRONG);
+    assert_eq!(certified("bob", Some("ann"), None), WRONG);
+    assert_eq!(certified("bob", Some("ann"), Some("pencil")), named("ann"));
+    assert_eq!(certified("ann", Some("ann"), Some("wrong")), WRONG);
+}
+
+#[test]
+fn web_tokens_carry_roles_rules_and_an_end() {
+    use jsonwebtoken::{EncodingKey, Header, encode};
+    const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("key");
+    std::fs::write(&path, SECRET).unwrap();
+    let issuer = Issuer {
+        issuer: None,
+        audience: Vec::new(),
+        leeway_secs: 0,
+        user_claim: "sub".into(),
+        zone: None,
+        keys: Keys::read(&KeySource::File(path), &[Algorithm::HS256]).unwrap(),
+    };
+    let mut shut_out = user("eve", &[]);
+    shut_out.disabled = true;
+    let with = |known_bearers| CenterSettings {
+        issuers: vec![issuer.clone()],
+        known_bearers,
+        ..settings()
+    };
+    let world = world_with(with(false), vec![user("ann", &[]), shut_out]);
+    let token = |extra: &str| {
+        let claims: serde_json::Value =
+            serde_json::from_str(&format!("{{\"exp\":{NOW_ISH}{extra}}}")).unwrap();
+        encode(
+            &Header::default(),
+            &claims,
+            &EncodingKey::from_secret(SECRET),
+        )
+        .unwrap()
+    };
+    let ann = token(r#","sub":"ann","rights":["allow publish a"]"#);
+    assert_eq!(world.password("ann", &ann), named("ann"));
+    let proof = world.grants.0.lock().unwrap().pop().unwrap();
+    assert_eq!(proof.expires_at_secs, Some(NOW_ISH));
+    assert_eq!((proof.roles, proof.rules.len()), (None, 1));
+    assert_eq!(world.password("bob", &ann), WRONG);
+    let alone = LoginRequest {
+        password: Some(Secret::new(ann.clone().into())),
+        ..LoginRequest::default()
+    };
+    assert_eq!(world.login(alone), named("ann"));
+    let by_method = |data: &str| {
+        world.login(LoginRequest {
+            method: Some(Method {
+                name: "JWT".into(),
+                data: Secret::new(data.into()),
+            }),
+            ..LoginRequest::default()
+        })
+    };
+    assert_eq!(by_method(&ann), named("ann"));
+    assert_eq!(by_method("nothing"), WRONG);
+    assert_eq!(by_method(&token(r#","sub":"eve""#)), WRONG);
+    assert_eq!(by_method(&token(r#","sub":"stranger""#)), named("stranger"));
+    let proof = world.grants.0.lock().unwrap().pop().unwrap();
+    assert_eq!(proof.roles, Some(vec![Arc::from("member")]));
+    world.center.configure(with(true));
+    assert_eq!(by_method(&token(r#","sub":"stranger""#)), WRONG);
+    assert_eq!(by_method(&ann), named("ann"));
+}
+
+#[test]
+fn an_outdated_hash_is_replaced_at_the_next_login() {
+    let old = hash("pencil", Cost::Bcrypt { log_rounds: 4 });
+    let world = world(vec![
+        user("ann", std::slice::from_ref(&old)),
+        user("bob", &[cheap("x")]),
+    ]);
+    assert_eq!(world.password("ann", "wrong"), WRONG);
+    assert_eq!(world.password("bob", "x"), named("bob"));
+    assert!(world.memory.upgrades.lock().unwrap().is_empty());
+    assert_eq!(world.password("ann", "pencil"), named("ann"));
+    // The one hash thread does the next thing after it has made the better hash.
+    assert_eq!(world.password("bob", "wrong"), WRONG);
+    let upgrades = std::mem::take(&mut *world.memory.upgrades.lock().unwrap());
+    let [(key, outdated, better)] = &upgrades[..] else {
+        panic!("{upgrades:?}");
+    };
+    assert_eq!((key, &**outdated), (&UserKey::parse("ann"), &*old));
+    let better = PasswordHash::parse(better).unwrap();
+    assert_eq!(
+        better.verify(b"pencil", Cost::CHEAPEST),
+        crate::credential::Verdict::Right
+    );
+}
+
+/// A remembered password needs no hash thread: it is let in while that is busy.
+#[test]
+fn a_verified_password_is_remembered_unless_that_is_off() {
+    for remember in [Duration::from_secs(600), Duration::ZERO] {
+        let settings = CenterSettings {
+            remember,
+            ..settings()
+        };
+        let world = world_with(settings, vec![user("ann", &[cheap("pencil")])]);
+        assert_eq!(world.password("ann", "pencil"), named("ann"));
+        // The hash thread learns after it has answered; what it does next comes after that.
+        assert_eq!(world.password("ann", "wrong"), WRONG);
+        let (hold, held) = mpsc::channel::<()>();
+        let blocked = world.center.0.hashes.submit((), move |()| {
+            // Until the test drops its end.
+            let _ = held.recv();
+        });
+        assert_eq!(blocked, Ok(()));
+        let (sender, receiver) = mpsc::channel();
+        let answer = Answer::new(move |decision| sender.send(outcome(&decision)).unwrap());
+        let begun = world.center.begin(with_password("ann", "pencil"), answer);
+        assert!(matches!(begun, Begun::Pending));
+        let at_once = receiver.try_recv();
+        drop(hold);
+        if remember.is_zero() {
+            assert!(at_once.is_err());
+            assert_eq!(receiver.recv(), Ok(named("ann")));
+        } else {
+            assert_eq!(at_once, Ok(named("ann")));
+        }
+        // Another password is another thing, and so is a changed one.
+        assert_eq!(world.password("ann", "pencils"), WRONG);
+        let changed = user("ann", &[cheap("new")]);
+        world
+            .memory
+            .users
+            .lock()
+            .unwrap()
+            .insert(changed.key(), Arc::new(changed));
+        assert_eq!(world.password("ann", "pencil"), WRONG);
+    }
+}
+
+#[test]
+fn a_directory_that_is_down_or_full_says_so() {
+    let world = world(vec![user("ann", &[cheap("pencil")])]);
+    let set = |mode| *world.memory.mode.lock().unwrap() = mode;
+    set(Mode::Down);
+    let unavailable = Outcome::Out(Refusal::Unavailable);
+    assert_eq!(world.password("ann", "pencil"), unavailable);
+    assert_eq!(world.scram(Sha::Sha256, "ann", "x").0, unavailable);
+    set(Mode::Full);
+    assert_eq!(world.password("ann", "pencil"), Outcome::Out(Refusal::Busy));
+    set(Mode::Up);
+    assert_eq!(world.password("ann", "pencil"), named("ann"));
+}
+
+#[test]
+fn a_full_queue_of_hashes_is_busy_and_tokens_pass_it() {
+    let token = Token::generate().unwrap();
+    let credentials = [cheap("pencil"), token.hash().to_string()];
+    let world = world(vec![user("ann", &credentials)]);
+    let (hold, held) = mpsc::channel::<()>();
+    let (begun, has_begun) = mpsc::channel();
+    let blocked = world.center.0.hashes.submit((), move |()| {
+        begun.send(()).unwrap();
+        // Until the test drops its end.
+        let _ = held.recv();
+    });
+    assert_eq!(blocked, Ok(()));
+    has_begun.recv().unwrap();
+    let (sender, answers) = mpsc::channel();
+    for _ in 0..100 {
+        let sender = sender.clone();
+        let answer = Answer::new(move |decision| sender.send(outcome(&decision)).unwrap());
+        world.center.begin(with_password("ann", "pencil"), answer);
+    }
+    assert_eq!(world.center.waiting(), 100);
+    assert_eq!(world.password("ann", "pencil"), Outcome::Out(Refusal::Busy));
+    assert_eq!(world.password("ann", token.reveal()), named("ann"));
+    drop(hold);
+    for _ in 0..100 {
+        assert_eq!(answers.recv(), Ok(named("ann")));
+    }
+}
+
+/// The fourth wrong attempt waits, whatever it shows; nobody else does.
+#[test]
+fn failures_are_slowed_unless_that_is_off() {
+    for slow_failures in [true, false] {
+        let settings = CenterSettings {
+            slow_failures,
+            remember: Duration::ZERO,
+            ..settings()
+        };
+        let world = world_with(settings, vec![user("ann", &[cheap("pencil")])]);
+        for _ in 0..4 {
+            assert_eq!(world.password("ann", "wrong"), WRONG);
+        }
+        let (sender, receiver) = mpsc::channel();
+        let answer = Answer::new(move |decision| sender.send(outcome(&decision)).unwrap());
+        world.center.begin(with_password("ann", "pencil"), answer);
+        assert_eq!(world.center.0.delays.waiting() == 1, slow_failures);
+        assert_eq!(world.password("bob", "x"), WRONG);
+        assert_eq!(receiver.recv(), Ok(named("ann")));
+    }
+}
+
+#[test]
+fn an_exchange_of_somebody_else_is_refused() {
+    let world = world(Vec::new());
+    let answer = Answer::new(|_| unreachable!("decided at once"));
+    let begun = world
+        .center
+        .proceed(Exchange::new("what?"), Vec::new(), answer);
+    assert!(matches!(
+        begun,
+        Begun::Decided(Decision::Refused(Refusal::Protocol))
+    ));
+}
+
+/// What waits when the center ends is answered, not forgotten.
+#[test]
+fn nobody_is_left_without_an_answer() {
+    let world = world(vec![user("ann", &[cheap("pencil")])]);
+    let (sender, receiver) = mpsc::channel();
+    let answer = Answer::new(move |decision| sender.send(outcome(&decision)).unwrap());
+    let far = Instant::now() + Duration::from_secs(3600);
+    assert!(world.center.0.delays.put(far, answer, drop).is_ok());
+    drop(world);
+    assert_eq!(receiver.recv(), Ok(Outcome::Out(Refusal::Unavailable)));
+}

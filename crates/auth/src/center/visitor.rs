@@ -1,0 +1,42 @@
+//! Who asks to be let in.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use stentor_hub::Identity;
+
+use crate::model::{Rule, UserKey};
+
+/// Who asks to be let in, apart from what it shows.
+#[derive(Clone)]
+pub struct Visitor {
+    /// Who it says to be.
+    pub key: UserKey,
+    /// Its client id; `None` if the server is to choose it.
+    pub client_id: Option<Arc<str>>,
+    /// Where it comes from; `None` for a Unix socket.
+    pub address: Option<IpAddr>,
+    /// Who it is already, if it authenticates again.
+    pub again: Option<Arc<Identity>>,
+}
+
+impl fmt::Debug for Visitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Visitor")
+            .field("key", &self.key)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a credential says besides who it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proof {
+    /// When it ends, in seconds since 1970.
+    pub expires_at_secs: Option<u64>,
+    /// The roles, instead of the user's own.
+    pub roles: Option<Vec<Arc<str>>>,
+    /// Rules beside those of the roles.
+    pub rules: Vec<Rule>,
+}
