@@ -29,6 +29,7 @@ mod memory;
 mod mesh;
 mod peer;
 mod priority;
+pub mod proxy;
 mod retained;
 mod shard;
 mod telemetry;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::environment::FileReader;
 use super::givens::Givens;
-use super::keys::{Listener, Policy, User};
+use super::keys::{CertificateUser, ClientCertificates, Listener, Policy, User};
 use super::reader::Reader;
 use super::secret::Secret;
 use super::{Config, ListenUrl, Problem};
@@ -28,6 +28,7 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens, read_file: FileRe
     for index in 0..config.listeners.len() {
         certificate(config, index, givens);
         out_of_place(&config.listeners[index], index, givens);
+        client_certificates(&config.listeners[index], index, givens);
     }
     let urls = config.listeners.iter().map(|listener| place(&listener.url));
     duplicates("listener", "url", urls.collect(), givens);
@@ -154,7 +155,15 @@ fn out_of_place(listener: &Listener, index: usize, givens: &mut Givens) {
         .entries("listener")
         .get(index)
         .is_some_and(|entry| entry.values.contains_key("mode"));
+    let tls = listener.url.is_tls();
+    let asks = listener.client_certificates != ClientCertificates::Off;
+    let names = listener.certificate_user != CertificateUser::None;
+    let (has_ca, behind) = (listener.client_ca.is_some(), !listener.proxies.is_empty());
     let keys = [
+        ("client_certificates", asks, tls, "encrypted"),
+        ("client_ca", has_ca, tls, "encrypted"),
+        ("certificate_user", names, tls, "encrypted"),
+        ("proxies", behind, !unix, "network"),
         ("path", listener.path.is_some(), websocket, "WebSocket"),
         (
             "allowed_origins",
@@ -192,6 +201,30 @@ fn out_of_place(listener: &Listener, index: usize, givens: &mut Givens) {
             );
             givens.problem(givens.origin("listener", index, key), message);
         }
+    }
+}
+
+/// Client certificates are asked for and can be checked, or they are not mentioned.
+fn client_certificates(listener: &Listener, index: usize, givens: &mut Givens) {
+    let asks = listener.client_certificates != ClientCertificates::Off;
+    let problem = match (asks, &listener.client_ca) {
+        (true, None) => Some((
+            "client_certificates",
+            "needs the certificates that clients' ones must be signed by; give `client_ca`",
+        )),
+        (false, Some(_)) => Some((
+            "client_ca",
+            "is of no use; set `client_certificates` to \"optional\" or \"required\"",
+        )),
+        (false, None) if listener.certificate_user != CertificateUser::None => Some((
+            "certificate_user",
+            "is of no use; set `client_certificates` to \"optional\" or \"required\"",
+        )),
+        _ => None,
+    };
+    if let Some((key, reason)) = problem {
+        let message = format!("{}: `{key}` {reason}", listener.url);
+        givens.problem(givens.origin("listener", index, key), message);
     }
 }
 

@@ -110,6 +110,34 @@ choice! {
     }
 }
 
+choice! {
+    /// Whether clients of an encrypted listener show certificates.
+    ClientCertificates {
+        /// They are not asked for one.
+        Off = "off",
+        /// They may show one; one that is not valid is refused.
+        Optional = "optional",
+        /// They must show a valid one.
+        Required = "required",
+    }
+}
+
+choice! {
+    /// Which name in a client's certificate is the name of the user that it logs in as.
+    CertificateUser {
+        /// None: the certificate lets a client talk to the server, and it logs in as usual.
+        None = "none",
+        /// The common name of the subject.
+        Cn = "cn",
+        /// The first DNS name of the alternative names.
+        Dns = "dns",
+        /// The first mail address of the alternative names.
+        Email = "email",
+        /// The first URI of the alternative names.
+        Uri = "uri",
+    }
+}
+
 section! {
     /// The server as a whole.
     General = "", repeated: false;
@@ -264,6 +292,19 @@ section! {
     certificate: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/server.crt"), NewConnections;
     /// The private key of the certificate, in PEM format.
     key: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/server.key"), NewConnections;
+    /// Whether clients of an encrypted listener are asked for a certificate.
+    client_certificates: ClientCertificates = Kind::Choice(ClientCertificates::NAMES),
+        Default("off"), NewConnections;
+    /// The certificates that clients' certificates must be signed by, in PEM format. The file is
+    /// read again on every reload.
+    client_ca: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/clients-ca.crt"), NewConnections;
+    /// Which name in a client's certificate logs it in as the user of that name, without a
+    /// password.
+    certificate_user: CertificateUser = Kind::Choice(CertificateUser::NAMES), Default("none"),
+        NewConnections;
+    /// The load balancers in front of this listener: connections from these addresses must begin
+    /// with a PROXY protocol header (version 1 or 2) that names the client.
+    proxies: Vec<String> = Kind::Networks, Default(""), NewConnections;
     /// The only path at which a WebSocket listener answers; not given, any.
     path: Option<String> = Kind::HttpPath, Unset("/mqtt"), NewConnections;
     /// The origins of web pages, besides the server's own, that may connect to a WebSocket

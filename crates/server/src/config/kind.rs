@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::units;
 use super::url::ListenUrl;
 use super::value::{Raw, Value};
+use crate::proxy::Network;
 
 /// The type of a key with its unit and range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub enum Kind {
     Filter,
     /// Origins of web pages, `scheme://host[:port]`.
     Origins,
+    /// Network addresses, each alone or as a network like `192.0.2.0/24`.
+    Networks,
     /// A listener's URL.
     Url,
     /// A file or folder. A relative path in the configuration file starts at that file's folder.
@@ -98,6 +101,7 @@ impl Kind {
                 _ => Err("this is not a duration".to_owned()),
             },
             Self::Origins => parse_list(raw, check_origin).map(Value::List),
+            Self::Networks => parse_list(raw, check_network).map(Value::List),
             _ => self.parse_text(raw),
         }
     }
@@ -172,6 +176,10 @@ impl Kind {
                 "a list of origins, such as [\"https://example.org\", \"http://localhost:3000\"]"
                     .to_owned()
             }
+            Self::Networks => {
+                "a list of addresses and networks, such as [\"127.0.0.1\", \"10.0.0.0/8\"]"
+                    .to_owned()
+            }
             Self::Url => "mqtt://HOST:PORT, mqtts://HOST:PORT, ws://HOST:PORT, wss://HOST:PORT \
                           or unix:PATH"
                 .to_owned(),
@@ -201,7 +209,7 @@ impl Kind {
         match self {
             Self::Flag | Self::Count { .. } => text.to_owned(),
             Self::Bytes { .. } if text.bytes().all(|byte| byte.is_ascii_digit()) => text.to_owned(),
-            Self::Origins => {
+            Self::Origins | Self::Networks => {
                 let items = text
                     .split(',')
                     .map(str::trim)
@@ -268,6 +276,10 @@ fn check_name(text: &str) -> Result<(), String> {
         None if text.len() > 255 => Err("the name is too long".to_owned()),
         None => Ok(()),
     }
+}
+
+fn check_network(text: &str) -> Result<(), String> {
+    text.parse::<Network>().map(|_| ())
 }
 
 fn check_origin(text: &str) -> Result<(), String> {

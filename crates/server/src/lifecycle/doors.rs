@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use tracing::warn;
 
-use crate::config::{ListenUrl, Listener};
+use crate::config::{ClientCertificates, ListenUrl, Listener};
 use crate::error::ServerError;
 use crate::listener::{Bound, Port, Rules, bind, is_unavailable, remove_unix};
-use crate::transport::Certificate;
+use crate::transport::{Certificate, Demand};
 
 /// One configured listener with the places that it opened.
 #[derive(Debug)]
@@ -42,7 +42,12 @@ pub(super) type Opened = (Arc<Port>, Vec<OwnedFd>);
 pub(super) fn certificate(listener: &Listener) -> Result<Option<Certificate>, ServerError> {
     match (&listener.certificate, &listener.key) {
         (Some(certificate), Some(key)) if listener.url.is_tls() => {
-            let loaded = Certificate::load(certificate, key);
+            let clients = match (listener.client_certificates, &listener.client_ca) {
+                (ClientCertificates::Optional, Some(ca)) => Some((Demand::Optional, ca.as_path())),
+                (ClientCertificates::Required, Some(ca)) => Some((Demand::Required, ca.as_path())),
+                (ClientCertificates::Off, _) | (_, None) => None,
+            };
+            let loaded = Certificate::load(certificate, key, clients);
             loaded.map(Some).map_err(|reason| ServerError::Certificate {
                 url: listener.url.clone(),
                 reason,

@@ -106,6 +106,7 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
         .map_err(|error| ServerError::system("starting the log thread", error))?;
     let options = PoolOptions {
         threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        name: "login",
         waiting_max: LOGINS_WAITING_MAX,
         at_start: crate::priority::lower,
     };

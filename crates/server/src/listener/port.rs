@@ -5,7 +5,10 @@ use std::sync::atomic::AtomicU64;
 
 use arc_swap::ArcSwap;
 
-use crate::config::{ListenUrl, Listener, Scheme};
+use stentor_auth::credential::certificate::NameSource;
+
+use crate::config::{CertificateUser, ListenUrl, Listener, Scheme};
+use crate::proxy::Network;
 use crate::transport::Certificate;
 
 /// One open listener. Shared by all shards and by the connections that came through it; lives as
@@ -31,6 +34,10 @@ pub(crate) struct Rules {
     pub(crate) server_reference: Option<String>,
     /// For an encrypted listener.
     pub(crate) certificate: Option<Certificate>,
+    /// Which name in a client's certificate is its user's.
+    pub(crate) certificate_name: Option<NameSource>,
+    /// Who speaks for clients by the PROXY protocol.
+    pub(crate) proxies: Vec<Network>,
     /// For a WebSocket listener.
     pub(crate) web: Option<Arc<WebRules>>,
 }
@@ -68,7 +75,33 @@ impl Rules {
             connections_max: listener.max_connections,
             server_reference: listener.server_reference.clone(),
             certificate,
+            certificate_name: match listener.certificate_user {
+                CertificateUser::None => None,
+                CertificateUser::Cn => Some(NameSource::CommonName),
+                CertificateUser::Dns => Some(NameSource::Dns),
+                CertificateUser::Email => Some(NameSource::Email),
+                CertificateUser::Uri => Some(NameSource::Uri),
+            },
+            // They were checked when the configuration was read.
+            proxies: listener
+                .proxies
+                .iter()
+                .flat_map(|text| text.parse())
+                .collect(),
             web,
+        }
+    }
+
+    /// Those of a listener without any.
+    fn plain(anonymous: bool, connections_max: u64) -> Self {
+        Self {
+            anonymous,
+            connections_max,
+            server_reference: None,
+            certificate: None,
+            certificate_name: None,
+            proxies: Vec::new(),
+            web: None,
         }
     }
 }
@@ -86,16 +119,7 @@ impl Port {
     /// The entrance for this machine's administrator, behind the control socket.
     pub(crate) fn control() -> Self {
         let url = ListenUrl::Unix("control.sock".into());
-        Self::new(
-            url,
-            Rules {
-                anonymous: false,
-                connections_max: 0,
-                server_reference: None,
-                certificate: None,
-                web: None,
-            },
-        )
+        Self::new(url, Rules::plain(false, 0))
     }
 
     /// What is spoken; `None` for plain MQTT on a Unix socket.
@@ -108,13 +132,6 @@ impl Port {
 
     #[cfg(test)]
     pub(crate) fn for_tests(connections_max: u64) -> Self {
-        let rules = Rules {
-            anonymous: true,
-            connections_max,
-            server_reference: None,
-            certificate: None,
-            web: None,
-        };
-        Self::new(ListenUrl::default(), rules)
+        Self::new(ListenUrl::default(), Rules::plain(true, connections_max))
     }
 }

@@ -180,6 +180,20 @@ impl Shard {
     /// Takes a connection in, to be served or to be refused.
     fn greet(&mut self, port: Arc<Port>, fd: OwnedFd, peer: Peer) {
         let capacity = self.backplane.capacity;
+        let is_proxy = |address| {
+            let rules = port.rules.load();
+            rules.proxies.iter().any(|proxy| proxy.contains(address))
+        };
+        if self.is_serving() && self.links.len() < capacity && peer.address().is_some_and(is_proxy)
+        {
+            // Whom to admit is known after its first bytes.
+            let phase = Phase::ExpectConnect(Entrance::Proxied);
+            if let Ok(transport) = Transport::accept(&port) {
+                let link = Link::new(fd, phase, transport, peer, port, None);
+                self.add(link, self.policy.login_timeout);
+            }
+            return;
+        }
         let admitted = if self.links.len() >= capacity {
             Err(Limit::Connections)
         } else {
@@ -202,6 +216,20 @@ impl Shard {
         };
         let phase = Phase::ExpectConnect(entrance);
         self.add(Link::new(fd, phase, transport, peer, port, permit), time);
+    }
+
+    /// Admits a connection, or not, whose proxy has said who it is.
+    pub(super) fn greet_again(&mut self, index: u32) {
+        let link = &mut self.links[index as usize];
+        let admission = &self.backplane.admission;
+        let entrance = match admission.admit(self.now, &link.port, link.peer) {
+            Ok(permit) => {
+                link.permit = Some(permit);
+                Entrance::Login
+            }
+            Err(limit) => Entrance::Refused(limit),
+        };
+        link.phase = Phase::ExpectConnect(entrance);
     }
 
     /// Adds a connection that has a time to get on.

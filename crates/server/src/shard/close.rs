@@ -59,7 +59,7 @@ impl Shard {
     }
 
     /// Gives a slot free at the end of this turn.
-    fn bury(&mut self, index: u32) {
+    pub(super) fn bury(&mut self, index: u32) {
         if let Some(link) = self.links.get_mut(index as usize)
             && !matches!(link.phase, Phase::Gone)
         {

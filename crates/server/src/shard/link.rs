@@ -67,6 +67,8 @@ pub(super) struct Exchanging {
 pub(super) enum Entrance {
     /// By the authenticator.
     Login,
+    /// When its proxy has said who it is.
+    Proxied,
     /// As administrator: it came through the control socket.
     Administrator,
     /// With a refusal: a limit was reached when it arrived.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use stentor_auth::credential::certificate::user_name;
 use stentor_auth::rights::Unrestricted;
 use stentor_auth::{Answer, Begun, Decision, LoginRequest, Method, Refusal, Secret};
 use stentor_hub::{Identity, LinkId, home_shard};
@@ -70,7 +71,8 @@ impl Shard {
                     }),
                 );
             }
-            Entrance::Login => self.authenticate(index, request),
+            // A header stands before everything else, so what is read now is behind it.
+            Entrance::Login | Entrance::Proxied => self.authenticate(index, request),
         }
     }
 
@@ -81,13 +83,17 @@ impl Shard {
             data: Secret::new(request.authentication_data.take().unwrap_or_default()),
         });
         let client_id = &*request.client_id;
+        let rules = link.port.rules.load();
         let login = LoginRequest {
             username: request.username.clone(),
             password: request.password.take().map(Secret::new),
             client_id: (!client_id.is_empty()).then(|| client_id.into()),
             address: link.peer.address(),
-            anonymous: link.port.rules.load().anonymous,
-            certificate_name: None,
+            anonymous: rules.anonymous,
+            certificate_name: rules.certificate_name.and_then(|source| {
+                let certificate = link.transport.client_certificate()?;
+                user_name(certificate, source).ok()
+            }),
             method,
             again: None,
         };

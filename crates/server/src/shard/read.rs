@@ -5,12 +5,13 @@ use std::os::fd::AsRawFd;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use stentor_hub::{LinkId, SessionKey};
-use stentor_session::{CloseReason, Remote, Tick};
+use stentor_session::{CloseReason, Remote, Tick, Violation};
 
 use super::Shard;
-use super::link::{LinkKey, Phase, Reading, Stream};
+use super::link::{Entrance, LinkKey, Phase, Reading, Stream};
 use super::scratch::HEADROOM;
 use crate::mesh::OVERFLOW_ITEMS_MAX;
+use crate::proxy::ProxyHeader;
 
 impl Shard {
     /// Reads once from each listed link.
@@ -72,6 +73,9 @@ impl Shard {
         if let Phase::Draining { .. } = link.phase {
             return self.discard(index);
         }
+        if let Phase::ExpectConnect(Entrance::Proxied) = link.phase {
+            return self.expect_proxy_header(index, len);
+        }
         if link.transport.is_plain() {
             match &link.phase {
                 Phase::Live(key) => {
@@ -86,6 +90,14 @@ impl Shard {
             }
             return;
         }
+        self.unwrap(index, len);
+    }
+
+    /// Takes bytes in the scratch buffer through the layers below MQTT.
+    fn unwrap(&mut self, index: u32, len: usize) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
         let (input, unwrapped) = self.scratch.read_mut(len);
         unwrapped.clear();
         let received = link.transport.receive(input, unwrapped);
@@ -106,6 +118,42 @@ impl Shard {
         {
             self.broken(index, reason);
         }
+    }
+
+    /// Collects the header of a proxy, then goes on with what is behind it as the client's own.
+    fn expect_proxy_header(&mut self, index: u32, len: usize) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        link.tail.extend_from_slice(self.scratch.read(len));
+        let rest = match ProxyHeader::read(&link.tail) {
+            Ok(None) => return,
+            Ok(Some((header, consumed))) => {
+                if let ProxyHeader::Client(address) = header {
+                    link.peer = address.into();
+                }
+                link.tail.split_off(consumed)
+            }
+            Err(_) => {
+                let reason = CloseReason::Violation(Violation::Proxy);
+                self.note_refusal(index, (None, ""), reason);
+                return self.bury(index);
+            }
+        };
+        link.tail = Vec::new();
+        self.greet_again(index);
+        if rest.is_empty() {
+            return;
+        }
+        let link = &mut self.links[index as usize];
+        if link.transport.is_plain() {
+            link.tail = rest;
+            return self.apply_tail(index);
+        }
+        // No longer than what was just read into the same place.
+        let len = rest.len();
+        self.scratch.space()[..len].copy_from_slice(&rest);
+        self.unwrap(index, len);
     }
 
     /// Applies what was read from a plain connection, without copying it where it is whole.

@@ -4,8 +4,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::{Error as PemError, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -14,6 +16,15 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 #[derive(Clone)]
 pub(crate) struct Certificate(Arc<ServerConfig>);
 
+/// Whether clients must show certificates of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// They may.
+    Optional,
+    /// They must.
+    Required,
+}
+
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Certificate")
@@ -21,11 +32,16 @@ impl fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// Reads a chain and its key from PEM files.
+    /// Reads a chain and its key from PEM files, and the certificates that those of clients must
+    /// be signed by.
     ///
     /// # Errors
     /// A sentence that names the file, what is wrong and what to do.
-    pub(crate) fn load(certificate: &Path, key: &Path) -> Result<Self, String> {
+    pub(crate) fn load(
+        certificate: &Path,
+        key: &Path,
+        clients: Option<(Demand, &Path)>,
+    ) -> Result<Self, String> {
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
             .and_then(Iterator::collect)
             .map_err(|error| unreadable(certificate, &error))?;
@@ -43,10 +59,14 @@ impl Certificate {
             error => unreadable(key, &error),
         })?;
         let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifier = match clients {
+            Some((demand, ca)) => client_verifier(demand, ca, &provider)?,
+            None => WebPkiClientVerifier::no_client_auth(),
+        };
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
-            .with_no_client_auth()
+            .with_client_cert_verifier(verifier)
             .with_single_cert(chain, private)
             .map_err(|error| {
                 format!(
@@ -62,6 +82,41 @@ impl Certificate {
     pub(super) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.0)
     }
+}
+
+/// Checks the certificates of clients.
+fn client_verifier(
+    demand: Demand,
+    ca: &Path,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(ca)
+        .and_then(Iterator::collect)
+        .map_err(|error| unreadable(ca, &error))?;
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        roots.add(certificate).map_err(|error| {
+            format!(
+                "{} holds a certificate that cannot sign others ({error}); give the certificate \
+                 of the authority that signs clients' ones",
+                ca.display()
+            )
+        })?;
+    }
+    if roots.is_empty() {
+        return Err(format!(
+            "{} holds no certificate; it must be a PEM file with BEGIN CERTIFICATE",
+            ca.display()
+        ));
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(provider));
+    let builder = match demand {
+        Demand::Optional => builder.allow_unauthenticated(),
+        Demand::Required => builder,
+    };
+    builder
+        .build()
+        .map_err(|error| format!("{}: {error}", ca.display()))
 }
 
 fn unreadable(path: &Path, error: &PemError) -> String {
@@ -96,19 +151,19 @@ pub(super) mod tests {
     #[test]
     fn says_which_file_is_wrong() {
         let (folder, chain, key) = files();
-        assert!(Certificate::load(&chain, &key).is_ok());
+        assert!(Certificate::load(&chain, &key, None).is_ok());
         let missing = folder.path().join("missing");
-        let error = Certificate::load(&missing, &key).unwrap_err();
+        let error = Certificate::load(&missing, &key, None).unwrap_err();
         assert!(
             error.contains("cannot read") && error.contains("missing"),
             "{error}"
         );
-        let error = Certificate::load(&key, &key).unwrap_err();
+        let error = Certificate::load(&key, &key, None).unwrap_err();
         assert!(error.contains("holds no certificate"), "{error}");
-        let error = Certificate::load(&chain, &chain).unwrap_err();
+        let error = Certificate::load(&chain, &chain, None).unwrap_err();
         assert!(error.contains("holds no private key"), "{error}");
         let (_other_folder, _, other_key) = files();
-        let error = Certificate::load(&chain, &other_key).unwrap_err();
+        let error = Certificate::load(&chain, &other_key, None).unwrap_err();
         assert!(error.contains("do not fit together"), "{error}");
     }
 }

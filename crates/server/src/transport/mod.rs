@@ -9,7 +9,7 @@ mod certificate;
 mod tls;
 mod websocket;
 
-pub(crate) use certificate::Certificate;
+pub(crate) use certificate::{Certificate, Demand};
 
 use std::sync::Arc;
 
@@ -50,6 +50,15 @@ impl Transport {
             (None, Some(web)) => Self::WebSocket(Box::new(web)),
             (Some(tls), Some(web)) => Self::SecureWebSocket(Box::new((tls, web))),
         })
+    }
+
+    /// The certificate that the client has shown, in DER form; it was found to be valid.
+    pub(crate) fn client_certificate(&self) -> Option<&[u8]> {
+        match self {
+            Self::Plain | Self::WebSocket(_) => None,
+            Self::Tls(tls) => tls.client_certificate(),
+            Self::SecureWebSocket(layers) => layers.0.client_certificate(),
+        }
     }
 
     /// Whether bytes pass untouched.

@@ -77,6 +77,12 @@ impl Tls {
         result
     }
 
+    /// The client's own certificate, once the handshake is done.
+    pub(super) fn client_certificate(&self) -> Option<&[u8]> {
+        let chain = self.connection.peer_certificates()?;
+        chain.first().map(AsRef::as_ref)
+    }
+
     /// Encrypts bytes. Before the end of the handshake they wait inside.
     pub(super) fn send<'a>(&mut self, pieces: impl IntoIterator<Item = &'a [u8]>) {
         for piece in pieces {
@@ -112,6 +118,7 @@ impl Tls {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::Demand;
     use crate::transport::certificate::tests::files;
     use rustls::crypto::aws_lc_rs;
     use rustls::pki_types::CertificateDer;
@@ -121,7 +128,7 @@ mod tests {
 
     fn pair() -> (ClientConnection, Tls) {
         let (_folder, chain, key) = files();
-        let server = Tls::accept(&Certificate::load(&chain, &key).unwrap()).unwrap();
+        let server = Tls::accept(&Certificate::load(&chain, &key, None).unwrap()).unwrap();
         let mut roots = RootCertStore::empty();
         roots
             .add(CertificateDer::from_pem_file(&chain).unwrap())
@@ -197,5 +204,88 @@ mod tests {
         assert_eq!(server.receive(connect, &mut plain), Err(BROKEN));
         assert!(plain.is_empty());
         assert_eq!(server.pending().first(), Some(&0x15));
+    }
+
+    /// An authority with a certificate that it has signed for a client called `ann`: the file of
+    /// the authority, and the client's chain and key.
+    fn authority(
+        folder: &std::path::Path,
+    ) -> (std::path::PathBuf, CertificateDer<'static>, rcgen::KeyPair) {
+        let mut params = rcgen::CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let issuer = rcgen::CertifiedIssuer::self_signed(params, key).unwrap();
+        let file = folder.join("clients-ca.crt");
+        std::fs::write(&file, issuer.pem()).unwrap();
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, "ann");
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &issuer).unwrap();
+        (file, certificate.der().clone(), key)
+    }
+
+    /// What a server that makes this demand gets from a client that shows this: whether the
+    /// handshake succeeds, and the certificate that it knows then.
+    fn shown(demand: Demand, shows: Option<bool>) -> (bool, Option<Vec<u8>>) {
+        let (folder, chain, key) = files();
+        let (ca, certificate, client_key) = authority(folder.path());
+        let other = tempfile::tempdir().unwrap();
+        let (_, strange, strange_key) = authority(other.path());
+        let loaded = Certificate::load(&chain, &key, Some((demand, &ca))).unwrap();
+        let mut server = Tls::accept(&loaded).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_file(&chain).unwrap())
+            .unwrap();
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let der = |key: rcgen::KeyPair| key.serialize_der().try_into().unwrap();
+        let config = match shows {
+            None => builder.with_no_client_auth(),
+            Some(true) => builder
+                .with_client_auth_cert(vec![certificate], der(client_key))
+                .unwrap(),
+            Some(false) => builder
+                .with_client_auth_cert(vec![strange], der(strange_key))
+                .unwrap(),
+        };
+        let name = "localhost".try_into().unwrap();
+        let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut accepted = true;
+        while accepted && server.connection.is_handshaking() {
+            let mut to_server = Vec::new();
+            while client.wants_write() {
+                client.write_tls(&mut to_server).unwrap();
+            }
+            accepted = server.receive(&to_server, &mut Vec::new()).is_ok();
+            let mut to_client = server.pending();
+            while !to_client.is_empty() {
+                client.read_tls(&mut to_client).unwrap();
+                accepted &= client.process_new_packets().is_ok();
+            }
+            let len = server.pending().len();
+            server.forget(len);
+        }
+        (accepted, server.client_certificate().map(<[u8]>::to_vec))
+    }
+
+    #[test]
+    fn clients_show_certificates_of_the_right_authority_or_none() {
+        use stentor_auth::credential::certificate::{NameSource, user_name};
+        for demand in [Demand::Optional, Demand::Required] {
+            let (accepted, certificate) = shown(demand, Some(true));
+            assert!(accepted);
+            let name = user_name(&certificate.unwrap(), NameSource::CommonName);
+            assert_eq!(name.as_deref(), Ok("ann"));
+            assert!(!shown(demand, Some(false)).0);
+        }
+        assert_eq!(shown(Demand::Optional, None), (true, None));
+        assert!(!shown(Demand::Required, None).0);
     }
 }

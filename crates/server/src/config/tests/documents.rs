@@ -56,6 +56,7 @@ fn the_sample_with_every_key_uncommented_is_good_but_for_its_contradictions() {
             "password_file",
             "`allow_uid`",
             "`allow_gid`",
+            "`client_ca`",
         ];
         assert!(known.iter().any(|word| line.contains(word)), "{line}");
     }

@@ -189,6 +189,33 @@ const BAD: &[(&str, &[&str])] = &[
         &["not encrypted", "mqtts://"],
     ),
     (
+        "[[listener]]\nurl = \"mqtt://[::1]:1\"\nclient_certificates = \"required\"",
+        &["toml:3:", "`client_certificates`", "encrypted"],
+    ),
+    (
+        "[[listener]]\nurl = \"mqtts://[::1]:1\"\ncertificate = \"x\"\nkey = \"x\"\n\
+         client_certificates = \"required\"",
+        &["toml:5:", "`client_certificates`", "give `client_ca`"],
+    ),
+    (
+        "[[listener]]\nurl = \"mqtts://[::1]:1\"\ncertificate = \"x\"\nkey = \"x\"\n\
+         client_ca = \"x\"",
+        &["toml:5:", "`client_ca`", "\"required\""],
+    ),
+    (
+        "[[listener]]\nurl = \"mqtts://[::1]:1\"\ncertificate = \"x\"\nkey = \"x\"\n\
+         certificate_user = \"cn\"",
+        &["toml:5:", "`certificate_user`", "\"required\""],
+    ),
+    (
+        "[[listener]]\nurl = \"mqtt://[::1]:1\"\nproxies = [\"localhost\"]",
+        &["toml:3:", "no address and no network", "10.0.0.0/8"],
+    ),
+    (
+        "[[listener]]\nurl = \"unix:x\"\nproxies = [\"127.0.0.1\"]",
+        &["toml:3:", "`proxies`", "network"],
+    ),
+    (
         "[[listener]]\nurl = \"mqtt://[::1]:1\"\npath = \"/x\"",
         &["toml:3:", "`path`", "WebSocket"],
     ),
