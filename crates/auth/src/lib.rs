@@ -5,20 +5,18 @@
 //! happens on the calling thread: it waits in a bounded queue for a small pool, first come, first
 //! served, and a full queue is an answer too ([`Refusal::Busy`]).
 //!
-//! Today's one backend is a list of users from the configuration ([`UserList`]).
+//! [`center::Center`] is that authenticator, and [`store::Directory`] knows the users.
 
 #![forbid(unsafe_code)]
 
 pub mod center;
 pub mod credential;
-mod list;
 mod login;
 pub mod model;
 mod pool;
 pub mod rights;
 pub mod store;
 
-pub use list::{User, UserList, UserListError};
 pub use login::{
     Answer, Authenticator, Begun, Decision, Exchange, LoginRequest, Method, Refusal, Secret,
 };

@@ -99,9 +99,9 @@ pub enum ServerError {
         /// What is wrong.
         reason: String,
     },
-    /// A user that cannot be loaded.
-    #[error("{0}")]
-    Users(#[from] stentor_auth::UserListError),
+    /// A file with keys for tokens.
+    #[error("[[jwt]]: {0}")]
+    Keys(#[from] stentor_auth::credential::jwt::KeyError),
     /// The database of users.
     #[error("{0}; see [auth] in docs/configuration.md")]
     Store(#[from] stentor_auth::store::StoreError),
@@ -131,7 +131,7 @@ impl ServerError {
             | Self::NotASocket { .. }
             | Self::Certificate { .. }
             | Self::Procedures(_)
-            | Self::Users(_)
+            | Self::Keys(_)
             | Self::Store(_) => 78,
         }
     }

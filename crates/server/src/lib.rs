@@ -25,6 +25,7 @@ mod inbox;
 mod lifecycle;
 mod listener;
 pub mod log;
+mod logins;
 mod memory;
 mod mesh;
 mod peer;

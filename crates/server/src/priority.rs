@@ -1,12 +1,18 @@
 //! Threads that give way to others.
 #![allow(unsafe_code)]
 
-/// How nice a thread is that does work which can wait; 0 is normal, 19 the nicest.
-const NICE: libc::c_int = 10;
+/// How nice a thread is that does work which can wait, where it cannot be idle; 0 is normal, 19
+/// the nicest.
+const NICE: libc::c_int = 19;
 
-/// Lowers the priority of the calling thread below that of the shards, for work like password
-/// hashing. Where the system refuses, the thread runs as before.
+/// Gives the calling thread only the time that nobody else wants, for work like password hashing.
+/// Where the system refuses, the thread is as nice as it gets.
 pub(crate) fn lower() {
-    // SAFETY: three integers go in, one comes out; on Linux 0 names the calling thread alone.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+    let param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the structure outlives the call; on Linux 0 names the calling thread alone.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &param) };
+    if result != 0 {
+        // SAFETY: three integers go in, one comes out; 0 names the calling thread.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+    }
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use stentor_auth::credential::jwt::Algorithm;
+
 use super::environment::FileReader;
 use super::givens::Givens;
 use super::keys::{CertificateUser, ClientCertificates, Listener, Policy, User};
@@ -25,6 +27,7 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens, read_file: FileRe
         config.listeners = default_listeners();
     }
     anonymous(config, givens);
+    issuers(config, givens);
     for index in 0..config.listeners.len() {
         certificate(config, index, givens);
         out_of_place(&config.listeners[index], index, givens);
@@ -225,6 +228,37 @@ fn client_certificates(listener: &Listener, index: usize, givens: &mut Givens) {
     if let Some((key, reason)) = problem {
         let message = format!("{}: `{key}` {reason}", listener.url);
         givens.problem(givens.origin("listener", index, key), message);
+    }
+}
+
+/// An issuer of tokens has one source of keys, and algorithms that exist.
+fn issuers(config: &Config, givens: &mut Givens) {
+    for (index, jwt) in config.jwts.iter().enumerate() {
+        let problem = match (&jwt.key_file, &jwt.jwks_file) {
+            (None, None) => Some(("key_file", "give `key_file` or `jwks_file`".to_owned())),
+            (Some(_), Some(_)) => {
+                let reason = "give either `key_file` or `jwks_file`, not both";
+                Some(("jwks_file", reason.to_owned()))
+            }
+            _ => jwt
+                .algorithms
+                .iter()
+                .find(|name| name.parse::<Algorithm>().is_err())
+                .map(|name| {
+                    let known = "RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA, \
+                                 HS256, HS384 and HS512";
+                    (
+                        "algorithms",
+                        format!("there is no algorithm {name:?}; there are {known}"),
+                    )
+                }),
+        };
+        if let Some((key, reason)) = problem {
+            givens.problem(
+                givens.origin("jwt", index, key),
+                format!("[[jwt]]: {reason}"),
+            );
+        }
     }
 }
 

@@ -83,6 +83,16 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
     }
     old.tls.changes(&new.tls, "", changes);
     old.auth.changes(&new.auth, "", changes);
+    if old.jwts.len() == new.jwts.len() {
+        for (index, (from, to)) in old.jwts.iter().zip(&new.jwts).enumerate() {
+            from.changes(to, &index.to_string(), changes);
+        }
+    } else {
+        changes.push(Change {
+            path: "jwt".to_owned(),
+            reload: Reload::Live,
+        });
+    }
     let users = Pairs::of(&old.users, &new.users, |user| user.name.clone());
     let added = users.added.iter().map(|index| &new.users[*index]);
     for user in added.chain(users.removed.iter().map(|index| &old.users[*index])) {

@@ -111,6 +111,22 @@ choice! {
 }
 
 choice! {
+    /// The functions that new passwords are hashed with.
+    PasswordFunction {
+        /// argon2id with 19 MiB and two passes.
+        Argon2id = "argon2id",
+        /// PBKDF2 with SHA-256 and 600,000 rounds.
+        Pbkdf2Sha256 = "pbkdf2-sha256",
+        /// PBKDF2 with SHA-512 and 210,000 rounds.
+        Pbkdf2Sha512 = "pbkdf2-sha512",
+        /// scrypt with 128 MiB.
+        Scrypt = "scrypt",
+        /// bcrypt with 2^12 rounds.
+        Bcrypt = "bcrypt",
+    }
+}
+
+choice! {
     /// Whether clients of an encrypted listener show certificates.
     ClientCertificates {
         /// They are not asked for one.
@@ -392,12 +408,54 @@ section! {
     timeout: Duration = Kind::Duration {
         min: Duration::from_millis(100), max: Duration::from_secs(60), never: false,
     }, Default("5s"), Restart;
+    /// What happens to a subscription of which the client may receive only a part: `filtered`
+    /// accepts it and delivers that part, `strict` refuses it. One of which the client may receive
+    /// nothing is always refused.
+    subscribe: Subscribing = Kind::Choice(Subscribing::NAMES), Default("filtered"), Live;
+    /// What new passwords are stored as; older and weaker hashes are replaced at the next login.
+    password_hash: PasswordFunction = Kind::Choice(PasswordFunction::NAMES), Default("argon2id"),
+        Live;
+    /// How long a verified password is remembered in memory, under a key that dies with the server,
+    /// so that a mass reconnect costs no hashing; `0s` turns it off.
+    remember: Duration = seconds(0, 604_800), Default("10m"), Live;
+    /// Whether wrong passwords and tokens slow down the account at that address, the address, and
+    /// the account. Addresses from which an account has logged in lately are never slowed by
+    /// others.
+    slow_failures: bool = Kind::Flag, Default("true"), Live;
     /// Logins that may wait for the database; one more is told that the server is busy.
     queue: u32 = count(1, 1_000_000), Default("20000"), Restart;
     /// What happens to a subscription of which the client may receive only a part: `filtered`
     /// accepts it and delivers that part, `strict` refuses it. One of which the client may receive
     /// nothing is always refused.
     subscribe: Subscribing = Kind::Choice(Subscribing::NAMES), Default("filtered"), Live;
+}
+
+section! {
+    /// Whose JSON web tokens let clients in: as their password, or by the MQTT 5 authentication
+    /// method `JWT`. A connection ends with its token unless it is renewed by AUTH. The claim
+    /// `roles` lists names of roles, `rights` rules like `allow publish sensors/{user}/#`.
+    Jwt = "jwt", repeated: true;
+
+    /// What the claim `iss` must be; not given, anything.
+    issuer: Option<String> = Kind::Text, Unset("https://id.example.org"), Live;
+    /// One of these must be in the claim `aud`; without any, a token must not have that claim.
+    audience: Vec<String> = Kind::Texts, Default("stentor"), Live;
+    /// The key of the signatures: a public key in PEM format, or for HS algorithms the secret. The
+    /// file is read again on every reload.
+    key_file: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/issuer.pem"), Live;
+    /// A JSON Web Key Set with the keys of the signatures, instead of `key_file`.
+    jwks_file: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/issuer-keys.json"), Live;
+    /// The algorithms that tokens may be signed with; without any, all that the keys are made for,
+    /// but never HS256, HS384 or HS512.
+    algorithms: Vec<String> = Kind::Texts, Default(""), Live;
+    /// How much the clocks may differ.
+    leeway: Duration = seconds(0, 3_600), Default("30s"), Live;
+    /// The claim that is the user's name.
+    user_claim: String = Kind::Text, Default("sub"), Live;
+    /// The zone of all users of this issuer; not given, the claim `zone`, or `default`.
+    zone: Option<String> = Kind::Name, Unset("game"), Live;
+    /// Lets only users in who are in the database as well.
+    known_users: bool = Kind::Flag, Default("false"), Live;
 }
 
 section! {
@@ -425,6 +483,7 @@ pub const SECTIONS: &[Section] = &[
     Listener::SECTION,
     Tls::SECTION,
     Auth::SECTION,
+    Jwt::SECTION,
     User::SECTION,
     Limits::SECTION,
     Policy::SECTION,

@@ -44,6 +44,8 @@ pub enum Kind {
     Filter,
     /// Origins of web pages, `scheme://host[:port]`.
     Origins,
+    /// A list of texts, none of them empty.
+    Texts,
     /// Network addresses, each alone or as a network like `192.0.2.0/24`.
     Networks,
     /// A listener's URL.
@@ -102,6 +104,7 @@ impl Kind {
             },
             Self::Origins => parse_list(raw, check_origin).map(Value::List),
             Self::Networks => parse_list(raw, check_network).map(Value::List),
+            Self::Texts => parse_list(raw, check_text).map(Value::List),
             _ => self.parse_text(raw),
         }
     }
@@ -176,6 +179,7 @@ impl Kind {
                 "a list of origins, such as [\"https://example.org\", \"http://localhost:3000\"]"
                     .to_owned()
             }
+            Self::Texts => "a list of texts, such as [\"one\", \"two\"]".to_owned(),
             Self::Networks => {
                 "a list of addresses and networks, such as [\"127.0.0.1\", \"10.0.0.0/8\"]"
                     .to_owned()
@@ -209,7 +213,7 @@ impl Kind {
         match self {
             Self::Flag | Self::Count { .. } => text.to_owned(),
             Self::Bytes { .. } if text.bytes().all(|byte| byte.is_ascii_digit()) => text.to_owned(),
-            Self::Origins | Self::Networks => {
+            Self::Origins | Self::Networks | Self::Texts => {
                 let items = text
                     .split(',')
                     .map(str::trim)
@@ -276,6 +280,13 @@ fn check_name(text: &str) -> Result<(), String> {
         None if text.len() > 255 => Err("the name is too long".to_owned()),
         None => Ok(()),
     }
+}
+
+fn check_text(text: &str) -> Result<(), String> {
+    if text.is_empty() || text.len() > 1_024 || text.chars().any(char::is_control) {
+        return Err("a text is empty, too long or has control characters".to_owned());
+    }
+    Ok(())
 }
 
 fn check_network(text: &str) -> Result<(), String> {

@@ -35,8 +35,9 @@ use std::path::{Path, PathBuf};
 pub use diff::{Change, Diff, diff};
 pub use generate::{reference, sample};
 pub use keys::{
-    Auth, CertificateUser, ClientCertificates, Format, General, Keeping, Level, Limits, Listener,
-    Log, Overflow, Policy, Procedures, Retained, SECTIONS, Subscribing, SyncLevel, Sys, Tls, User,
+    Auth, CertificateUser, ClientCertificates, Format, General, Jwt, Keeping, Level, Limits,
+    Listener, Log, Overflow, PasswordFunction, Policy, Procedures, Retained, SECTIONS,
+    Subscribing, SyncLevel, Sys, Tls, User,
     find_key, keys,
 };
 pub use kind::Kind;
@@ -63,6 +64,8 @@ pub struct Config {
     pub tls: Tls,
     /// The section `auth`, with the passwords read from their files.
     pub auth: Auth,
+    /// The entries of `jwt`.
+    pub jwts: Vec<Jwt>,
     /// The entries of `user`.
     pub users: Vec<User>,
     /// The section `limits`.
@@ -145,6 +148,7 @@ impl Config {
             listeners: givens.read_all(&Listener::SECTION, Listener::read),
             tls: givens.read_one(&Tls::SECTION, Tls::read),
             auth: givens.read_one(&Auth::SECTION, Auth::read),
+            jwts: givens.read_all(&Jwt::SECTION, Jwt::read),
             users: givens.read_all(&User::SECTION, User::read),
             limits: givens.read_one(&Limits::SECTION, Limits::read),
             policies: givens.read_all(&Policy::SECTION, Policy::read),

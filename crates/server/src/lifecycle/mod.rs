@@ -94,7 +94,7 @@ fn serve(
     let started = start::start(&config, &data_dir)?;
     let start::Started {
         backplane,
-        users,
+        center,
         directory,
         doors,
         shards,
@@ -127,7 +127,7 @@ fn serve(
             config,
             sources,
             logger,
-            users,
+            center,
             directory,
             doors,
             intervals,

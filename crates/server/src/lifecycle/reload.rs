@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use stentor_auth::UserList;
+use stentor_auth::center::Center;
 use stentor_auth::store::Directory;
 use tracing::{info, warn};
 
 use super::announce;
 use super::doors::{self, Door, Doors, Opened};
 use super::retained;
-use super::start::users;
 use crate::accounts;
 use crate::backplane::Backplane;
 use crate::config::{Config, Diff, Reload, Sources, diff};
 use crate::error::ServerError;
 use crate::listener::{Access, Port, Rules};
 use crate::log::Logger;
+use crate::logins;
 use crate::shard::{Incoming, Letter, Policy};
 
 /// What a reload came to, or why the old configuration stays.
@@ -58,7 +58,7 @@ pub(super) struct Reloader {
     pub(super) config: Config,
     pub(super) sources: Sources<'static>,
     pub(super) logger: Logger,
-    pub(super) users: Arc<UserList>,
+    pub(super) center: Arc<Center>,
     pub(super) directory: Arc<Directory>,
     pub(super) doors: Doors,
     /// To the thread that publishes `$SYS`.
@@ -93,9 +93,12 @@ impl Reloader {
             .prepare(&new, &diff, backplane.shard_count())
             .map_err(|error| error.to_string())?;
         // All or nothing as well.
-        if let Err(error) = self.users.replace(&users(&new)) {
-            prepared.abandon();
-            return Err(error.to_string());
+        match logins::settings(&new) {
+            Ok(settings) => self.center.configure(settings),
+            Err(error) => {
+                prepared.abandon();
+                return Err(error.to_string());
+            }
         }
         self.directory.pin(accounts::pinned(&new));
         self.apply(&new, prepared, backplane);

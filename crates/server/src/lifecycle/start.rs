@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mio::Poll;
+use stentor_auth::center::Center;
 use stentor_auth::store::Directory;
-use stentor_auth::{Pool, PoolOptions, User, UserList};
 use stentor_hub::{InterestTable, SHARDS_MAX, Shared};
 use stentor_retained::disk::MappedDisk;
 use stentor_retained::{Keeper, Store};
@@ -30,12 +30,10 @@ use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::fdtable::{self, Table};
 use crate::inbox::{self, Inbox, Tickets};
+use crate::logins;
 use crate::mesh::{self, Bell, Lane};
 use crate::shard::{Equipment, Policy, REFUSALS_AT_ONCE, Shard};
 use crate::telemetry::Journal;
-
-/// Log-ins that may wait for their answer.
-const LOGINS_WAITING_MAX: usize = 20_000;
 
 /// Descriptors kept free in each table: for connections between accept and home, and for the
 /// rest of the process.
@@ -44,7 +42,7 @@ const RESERVE: u64 = 512;
 /// A server whose shards serve.
 pub(super) struct Started {
     pub(super) backplane: Arc<Backplane>,
-    pub(super) users: Arc<UserList>,
+    pub(super) center: Arc<Center>,
     pub(super) directory: Arc<Directory>,
     pub(super) doors: Doors,
     pub(super) shards: Shards,
@@ -62,24 +60,6 @@ pub(super) struct Shards {
     pub(super) table: Table,
     /// Connections per shard.
     pub(super) capacity: usize,
-}
-
-/// The users of a configuration.
-pub(super) fn users(config: &Config) -> Vec<User> {
-    config
-        .users
-        .iter()
-        .map(|user| User {
-            name: user.name.clone(),
-            zone: user.zone.clone(),
-            password_hash: user
-                .password_hash
-                .as_ref()
-                .map(|hash| hash.reveal().to_owned())
-                .unwrap_or_default(),
-            admin: user.admin,
-        })
-        .collect()
 }
 
 /// How many shards a configuration asks for.
@@ -104,22 +84,18 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
     journal
         .start()
         .map_err(|error| ServerError::system("starting the log thread", error))?;
-    let options = PoolOptions {
-        threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        name: "login",
-        waiting_max: LOGINS_WAITING_MAX,
-        at_start: crate::priority::lower,
-    };
-    let pool = Pool::start(options)
-        .map_err(|error| ServerError::system("starting the login threads", error))?;
-    let users = Arc::new(UserList::new(&users(config), pool)?);
     let clock = Clock::start();
     let store = retained::open(config, data_dir.path(), clock)?;
     let (calls, listeners) = by_use(&config.listeners);
     let (doors, opened) = Doors::open(&listeners, count)?;
     // After the doors: a server that cannot start for a taken port makes no administrator.
-    let directory = match accounts::open(config, data_dir, true) {
-        Ok(directory) => Arc::new(directory),
+    let books = accounts::open(config, data_dir, true).and_then(|directory| {
+        let directory = Arc::new(directory);
+        let center = logins::start(config, data_dir.path(), &directory, clock)?;
+        Ok((directory, center))
+    });
+    let (directory, center) = match books {
+        Ok(books) => books,
         Err(error) => {
             doors.remove_files();
             return Err(error);
@@ -135,7 +111,7 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
         count,
         (table, capacity),
         (journal, kept),
-        &users,
+        &center,
         opened,
     )
     .and_then(|(backplane, shards)| {
@@ -145,7 +121,7 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
     match result {
         Ok((backplane, shards, keeper)) => Ok(Started {
             backplane,
-            users,
+            center,
             directory,
             doors,
             shards,
@@ -240,7 +216,7 @@ fn ways(bells: &[Arc<Bell>], slots: Vec<inbox::Slot>) -> Vec<Way> {
 fn connect(
     config: &Config,
     journal: Journal,
-    users: &Arc<UserList>,
+    center: &Arc<Center>,
     retained: &Kept,
     (shards, capacity): (Vec<Way>, usize),
 ) -> Arc<Backplane> {
@@ -249,7 +225,7 @@ fn connect(
     Arc::new(Backplane {
         clock: retained.clock,
         hasher: retained.hasher.clone(),
-        authenticator: Arc::clone(users) as Arc<dyn stentor_auth::Authenticator>,
+        authenticator: Arc::clone(center) as Arc<dyn stentor_auth::Authenticator>,
         admission,
         retained: Arc::clone(&retained.store),
         journal,
@@ -266,7 +242,7 @@ fn start_shards(
     count: u8,
     (table, capacity): (Table, usize),
     (journal, retained): (Journal, Kept),
-    users: &Arc<UserList>,
+    center: &Arc<Center>,
     opened: Vec<Opened>,
 ) -> io::Result<(Arc<Backplane>, Shards)> {
     let made = Made::new(count)?;
@@ -279,7 +255,7 @@ fn start_shards(
     } = made;
     let meshes = mesh::build(&bells, mesh::RING_ITEMS);
     let shards = (ways(&bells, slots), capacity);
-    let backplane = connect(config, journal, users, &retained, shards);
+    let backplane = connect(config, journal, center, &retained, shards);
     let interest = Arc::new(InterestTable::new());
     let policy = Arc::new(Policy::of(config));
     let mut listeners = per_shard(opened, count);
