@@ -11,6 +11,7 @@ use crate::scenario::Scenario;
 use crate::scenario::connect::ConnectArgs;
 use crate::scenario::fanout::FanoutArgs;
 use crate::scenario::idle::IdleArgs;
+use crate::scenario::login::LoginArgs;
 use crate::scenario::pingpong::PingPongArgs;
 use crate::scenario::recover::RecoverArgs;
 use crate::scenario::slow::SlowArgs;
@@ -41,6 +42,8 @@ pub(crate) enum Command {
     Idle(IdleArgs),
     /// A storm of connections against the listen backlog
     Connect(ConnectArgs),
+    /// A storm of logins with accounts that nobody has used before (A1)
+    Login(LoginArgs),
     /// Round trips of two clients through the server
     Pingpong(PingPongArgs),
     /// The bare program that servers are compared with (started by the other commands)
@@ -65,6 +68,7 @@ impl Command {
             Self::Slow(args) => Some(args),
             Self::Idle(args) => Some(args),
             Self::Connect(args) => Some(args),
+            Self::Login(args) => Some(args),
             Self::Pingpong(args) => Some(args),
         }
     }
@@ -179,6 +183,8 @@ recover     100 users subscribe to 1,000 topics each that hold a message (ice-la
 slow        the age of what a slow client reads while its topics change
 idle        resident memory of 15,000 connections with one subscription each
 connect     5,000 connections at once: does the listen backlog hold?
+login       3,000 logins at once with 3,000 accounts that nobody has used before (A1)
+              --proof token|scram-sha256|argon2id|…  --store sqlite|file
 pingpong    round trips of two clients through the server
 
 Each runs against its floor, a bare program that makes the same system calls. Examples:

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod affinity;
 mod args;
 mod clock;

@@ -3,6 +3,7 @@
 pub(crate) mod connect;
 pub(crate) mod fanout;
 pub(crate) mod idle;
+pub(crate) mod login;
 pub(crate) mod pingpong;
 pub(crate) mod recover;
 pub(crate) mod slow;

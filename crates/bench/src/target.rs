@@ -6,9 +6,11 @@ mod mosquitto;
 mod rumqttd;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use stentor_client::{Client, Options, Url};
 
+use crate::accounts::Accounts;
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
 use crate::link::Endpoint;
@@ -44,7 +46,7 @@ pub(crate) enum Subject {
 }
 
 /// What a measurement will ask of a server, for the limits in its configuration.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Needs {
     /// Connections at once.
     pub(crate) connections: usize,
@@ -57,6 +59,8 @@ pub(crate) struct Needs {
     pub(crate) stored: u64,
     /// More of this server's own configuration.
     pub(crate) config: &'static str,
+    /// Who may log in; `None`: anybody.
+    pub(crate) accounts: Option<Arc<Accounts>>,
 }
 
 impl Needs {
@@ -68,6 +72,7 @@ impl Needs {
             version,
             stored: 0,
             config: "",
+            accounts: None,
         }
     }
 }

@@ -26,6 +26,8 @@ pub(crate) const SUBACK: u8 = 9;
 pub(crate) const PINGREQ: u8 = 12;
 /// DISCONNECT.
 pub(crate) const DISCONNECT: u8 = 14;
+/// More of an enhanced authentication.
+pub(crate) const AUTH: u8 = 15;
 
 /// The protocol version that the generator speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -196,6 +198,87 @@ pub(crate) fn push_connect(out: &mut Vec<u8>, version: Version, client_id: &str,
     push_packet(out, 0x10, &body);
 }
 
+/// Appends a CONNECT of MQTT 5 that begins an enhanced authentication.
+pub(crate) fn push_connect_by(out: &mut Vec<u8>, client_id: &str, method: &str, data: &[u8]) {
+    let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', 5, 0x02];
+    body.extend_from_slice(&KEEP_ALIVE_SECS.to_be_bytes());
+    push_method(&mut body, method, data);
+    push_bytes(&mut body, client_id.as_bytes());
+    push_packet(out, 0x10, &body);
+}
+
+/// Appends an AUTH with that reason code.
+pub(crate) fn push_auth(out: &mut Vec<u8>, reason: u8, method: &str, data: &[u8]) {
+    let mut body = vec![reason];
+    push_method(&mut body, method, data);
+    push_packet(out, AUTH << 4, &body);
+}
+
+/// Appends the properties Authentication Method and Data.
+fn push_method(out: &mut Vec<u8>, method: &str, data: &[u8]) {
+    let mut properties = vec![0x15];
+    push_bytes(&mut properties, method.as_bytes());
+    properties.push(0x16);
+    push_bytes(&mut properties, data);
+    push_varint(out, properties.len());
+    out.extend_from_slice(&properties);
+}
+
+/// The method and the data of an AUTH packet's body.
+pub(crate) fn auth(body: &[u8]) -> Result<(&str, &[u8]), String> {
+    let malformed = || "the server sent a malformed AUTH".to_owned();
+    let properties = property_section(body, 1).ok_or_else(malformed)?;
+    let method = property(properties, 0x15).and_then(|text| std::str::from_utf8(text).ok());
+    let data = property(properties, 0x16);
+    method.zip(data).ok_or_else(malformed)
+}
+
+/// The authentication data of a CONNACK's body, if it has any.
+pub(crate) fn connack_data(body: &[u8]) -> Option<&[u8]> {
+    property(property_section(body, 2)?, 0x16)
+}
+
+/// The data that begins an exchange in a CONNECT's body, and the method.
+pub(crate) fn connect_method(body: &[u8]) -> Option<(&str, &[u8])> {
+    let properties = property_section(body, 10)?;
+    let method = std::str::from_utf8(property(properties, 0x15)?).ok()?;
+    Some((method, property(properties, 0x16)?))
+}
+
+/// The properties that begin at `at`.
+fn property_section(body: &[u8], at: usize) -> Option<&[u8]> {
+    let rest = body.get(at..)?;
+    let (len, taken) = varint(rest)?;
+    rest.get(taken..taken + len)
+}
+
+/// The bytes of a text or binary property.
+fn property(mut properties: &[u8], wanted: u8) -> Option<&[u8]> {
+    while let Some((&id, rest)) = properties.split_first() {
+        let size = property_size(id, rest)?;
+        if id == wanted {
+            return rest.get(2..size);
+        }
+        properties = rest.get(size..)?;
+    }
+    None
+}
+
+/// The length of a property's value.
+fn property_size(id: u8, rest: &[u8]) -> Option<usize> {
+    Some(match id {
+        0x11 | 0x27 => 4,
+        0x13 | 0x21 | 0x22 => 2,
+        0x17 | 0x19 | 0x24 | 0x25 | 0x28 | 0x29 | 0x2a => 1,
+        0x12 | 0x15 | 0x16 | 0x1a | 0x1c | 0x1f => 2 + usize::from(u16_at(rest, 0)?),
+        0x26 => {
+            let name = 2 + usize::from(u16_at(rest, 0)?);
+            name + 2 + usize::from(u16_at(rest, name)?)
+        }
+        _ => return None,
+    })
+}
+
 /// Appends a SUBSCRIBE with one filter.
 pub(crate) fn push_subscribe(
     out: &mut Vec<u8>,
@@ -312,19 +395,10 @@ pub(crate) fn connack(body: &[u8], version: Version) -> Result<u16, String> {
 /// Finds Receive Maximum (0x21) among a CONNACK's properties [MQTT-3.2.2-18].
 fn receive_maximum(mut properties: &[u8]) -> Option<u16> {
     while let Some((&id, rest)) = properties.split_first() {
-        let size = match id {
-            0x21 => return u16_at(rest, 0),
-            0x11 | 0x27 => 4,
-            0x13 | 0x22 => 2,
-            0x24 | 0x25 | 0x28 | 0x29 | 0x2a => 1,
-            0x12 | 0x15 | 0x16 | 0x1a | 0x1c | 0x1f => 2 + usize::from(u16_at(rest, 0)?),
-            0x26 => {
-                let name = 2 + usize::from(u16_at(rest, 0)?);
-                name + 2 + usize::from(u16_at(rest, name)?)
-            }
-            _ => return None,
-        };
-        properties = rest.get(size..)?;
+        if id == 0x21 {
+            return u16_at(rest, 0);
+        }
+        properties = rest.get(property_size(id, rest)?..)?;
     }
     None
 }

@@ -11,6 +11,7 @@ use crate::clock::{as_ns, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::link::{Endpoint, Link};
 use crate::wire::{self, Frame, Login, Version};
+use stentor_auth::credential::scram::{AwaitingFinal, AwaitingFirst, SaltedPassword, ScramClient};
 
 /// One client of a crowd, ready to be used.
 #[derive(Debug)]
@@ -41,8 +42,18 @@ pub(crate) struct Plan<'a> {
     pub(crate) patience: Duration,
     /// The client id of the nth.
     pub(crate) client_id: &'a dyn Fn(usize) -> String,
+    /// What the nth logs in with, if each has an account of its own; then `login` is nobody's.
+    pub(crate) entry: Option<&'a dyn Fn(usize) -> Entry>,
     /// The filter and QoS of the nth, if it subscribes.
     pub(crate) filter: &'a dyn Fn(usize) -> Option<(String, u8)>,
+}
+
+/// What one client logs in with.
+pub(crate) struct Entry {
+    /// Name and password.
+    pub(crate) login: Login,
+    /// Instead of them: SCRAM, with a password that was salted before.
+    pub(crate) scram: Option<(String, SaltedPassword)>,
 }
 
 /// What became of a crowd.
@@ -77,7 +88,10 @@ impl Crowd {
 /// How far one connection has come.
 enum Stage {
     Connecting,
-    ExpectConnAck,
+    /// CONNECT began an exchange by SCRAM.
+    ExpectChallenge(Box<AwaitingFirst>),
+    /// With the server's own proof, if it makes one.
+    ExpectConnAck(Option<Box<AwaitingFinal>>),
     ExpectSubAck,
     Ready,
 }
@@ -202,7 +216,11 @@ impl Door<'_> {
                     ..
                 }) => "no connection",
                 Some(Entrant {
-                    stage: Stage::ExpectConnAck,
+                    stage: Stage::ExpectChallenge(_),
+                    ..
+                }) => "no AUTH",
+                Some(Entrant {
+                    stage: Stage::ExpectConnAck(_),
                     ..
                 }) => "no CONNACK",
                 Some(Entrant {
@@ -237,9 +255,7 @@ impl Entrant {
                 return Ok(false);
             }
             self.client.link.tune();
-            let id = (plan.client_id)(index);
-            wire::push_connect(&mut self.unsent, plan.version, &id, plan.login);
-            self.stage = Stage::ExpectConnAck;
+            self.begin(plan, index)?;
         }
         self.send()?;
         if !event.is_readable() || !self.receive()? {
@@ -249,6 +265,30 @@ impl Entrant {
         self.apply(plan, index)?;
         self.send()?;
         Ok(!was_ready && matches!(self.stage, Stage::Ready))
+    }
+
+    /// Says who it is.
+    fn begin(&mut self, plan: &Plan<'_>, index: usize) -> Result<(), String> {
+        let id = (plan.client_id)(index);
+        let out = &mut self.unsent;
+        self.stage = Stage::ExpectConnAck(None);
+        match plan.entry.map(|entry| entry(index)) {
+            None => wire::push_connect(out, plan.version, &id, plan.login),
+            Some(Entry {
+                login, scram: None, ..
+            }) => wire::push_connect(out, plan.version, &id, &login),
+            Some(Entry {
+                scram: Some((name, salted)),
+                ..
+            }) => {
+                let method = salted.sha().mechanism();
+                let begun = ScramClient::with_salted(salted, b"").first(&name);
+                let (client, first) = begun.map_err(|e| e.to_string())?;
+                wire::push_connect_by(out, &id, method, &first);
+                self.stage = Stage::ExpectChallenge(Box::new(client));
+            }
+        }
+        Ok(())
     }
 
     fn send(&mut self) -> Result<(), String> {
@@ -285,9 +325,20 @@ impl Entrant {
                 Frame::Malformed => return Err("the server sent a malformed packet".into()),
             };
             let body = &self.client.carry[body];
-            match (&self.stage, kind) {
-                (Stage::ExpectConnAck, wire::CONNACK) => {
+            match (std::mem::replace(&mut self.stage, Stage::Ready), kind) {
+                (Stage::ExpectChallenge(client), wire::AUTH) => {
+                    let (method, challenge) = wire::auth(body)?;
+                    let answered = client.answer(challenge).map_err(|e| e.to_string())?;
+                    let (client, proof) = answered;
+                    wire::push_auth(&mut self.unsent, 0x18, method, &proof);
+                    self.stage = Stage::ExpectConnAck(Some(Box::new(client)));
+                }
+                (Stage::ExpectConnAck(client), wire::CONNACK) => {
                     self.client.receive_maximum = wire::connack(body, plan.version)?;
+                    // The floor knows no secret, so it proves nothing.
+                    if let (Some(client), Some(last)) = (client, wire::connack_data(body)) {
+                        client.finish(last).map_err(|e| e.to_string())?;
+                    }
                     self.client.login_ns = now_ns() - self.started_ns;
                     self.stage = Stage::Ready;
                     if let Some((filter, qos)) = (plan.filter)(index) {

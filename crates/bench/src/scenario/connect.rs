@@ -105,6 +105,7 @@ impl Workload for Connect {
                     at_once: plan.connections,
                     patience: PATIENCE,
                     client_id: &|index| format!("c-{run}-{index}"),
+                    entry: None,
                     filter: &|_| None,
                 },
             )?;

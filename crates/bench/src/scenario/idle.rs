@@ -178,6 +178,7 @@ impl Idle {
                         at_once: plan.at_once,
                         patience: PATIENCE,
                         client_id: &|index| format!("i-{run}-{}", first + index),
+                        entry: None,
                         filter: &|index| Some((format!("bench/{run}/{}", first + index), 0)),
                     },
                 );

@@ -161,6 +161,7 @@ impl Workload for PingPong {
                     at_once: 1,
                     patience: PATIENCE,
                     client_id: &|index| format!("g-{run}-{index}"),
+                    entry: None,
                     filter: &|index| Some((topic(&run, index), 0)),
                 },
             )?;

@@ -191,6 +191,7 @@ impl Workload for Subscribe {
                     at_once: 100,
                     patience: PATIENCE,
                     client_id: &|index| format!("u-{run}-{index}"),
+                    entry: None,
                     filter: &|_| None,
                 },
             )?;

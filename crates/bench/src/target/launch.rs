@@ -292,7 +292,16 @@ pub(super) fn own(
         .arg("serve")
         .arg("--data-dir")
         .arg(folder.path().join("data"));
-    command.args(["--listen", "mqtt://127.0.0.1:0", "--allow-anonymous"]);
+    command.args(["--listen", "mqtt://127.0.0.1:0"]);
+    match &needs.accounts {
+        None => drop(command.arg("--allow-anonymous")),
+        Some(accounts) => {
+            accounts.fill(&folder.path().join("data"))?;
+            if let Some(database) = accounts.database() {
+                command.env("STENTOR_AUTH__DATABASE", database);
+            }
+        }
+    }
     if !needs.config.is_empty() {
         let file = folder.path().join("stentor.toml");
         fs::write(&file, needs.config).doing("write a configuration")?;

@@ -253,6 +253,7 @@ impl Opening {
                 at_once: AT_ONCE,
                 patience: PATIENCE,
                 client_id: &|index| format!("{role}-{}-{}", self.run, self.first + index),
+                entry: None,
                 filter,
             },
         )?;

@@ -1,0 +1,204 @@
+//! Accounts for a login storm: made in the server's own books before it starts, each used once.
+
+use std::fmt;
+use std::path::Path;
+
+use clap::ValueEnum;
+use stentor_auth::credential::scram::SaltedPassword;
+use stentor_auth::credential::{Cost, PasswordHash, ScramSecret, Sha, Token};
+use stentor_auth::model::{Credential, DEFAULT_ZONE, MEMBER, User};
+use stentor_auth::store::{
+    Books, Directory, DirectoryOptions, IMPORT_USERS_MAX, Order, Place, SqlStore, TextStore, Who,
+};
+
+use crate::error::BenchError;
+use crate::wire::Login;
+
+/// What everybody knows where passwords are asked for.
+const PASSWORD: &str = "correct horse battery staple";
+
+/// What the floor appends to a client's nonce: as much as a server would, with the salt below.
+pub(crate) const CANNED_CHALLENGE: &str =
+    "0123456789abcdefghijklmn,s=c3RlbnRvciBiZW5jaCAwMQ==,i=4096";
+
+/// The salt of all SCRAM secrets, so that one salted password fits all.
+const SCRAM_SALT: &[u8; 16] = b"stentor bench 01";
+
+/// Rounds of SCRAM secrets: they are the client's affair, who did them before the clock starts.
+const SCRAM_ITERATIONS: u32 = 4_096;
+
+/// What the clients of a storm prove themselves with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+pub(crate) enum Proof {
+    /// A random token
+    Token,
+    /// SCRAM-SHA-256 by AUTH packets
+    ScramSha256,
+    /// SCRAM-SHA-512 by AUTH packets
+    ScramSha512,
+    /// A password with an argon2id hash
+    Argon2id,
+    /// A password with the PBKDF2 of mosquitto's password files, 101 rounds
+    MosquittoPbkdf2,
+}
+
+impl Proof {
+    /// As on the command line.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::ScramSha256 => "scram-sha256",
+            Self::ScramSha512 => "scram-sha512",
+            Self::Argon2id => "argon2id",
+            Self::MosquittoPbkdf2 => "mosquitto-pbkdf2",
+        }
+    }
+
+    /// The digest of SCRAM, if it is that.
+    pub(crate) const fn scram(self) -> Option<Sha> {
+        match self {
+            Self::ScramSha256 => Some(Sha::Sha256),
+            Self::ScramSha512 => Some(Sha::Sha512),
+            Self::Token | Self::Argon2id | Self::MosquittoPbkdf2 => None,
+        }
+    }
+}
+
+/// The books in which the accounts are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+pub(crate) enum StoreKind {
+    /// The embedded database
+    Sqlite,
+    /// A text file
+    File,
+}
+
+/// So many accounts with everything that their owners know.
+pub(crate) struct Accounts {
+    users: Vec<User>,
+    secrets: Vec<String>,
+    salted: Option<SaltedPassword>,
+    store: StoreKind,
+}
+
+/// Leaves out the secrets.
+impl fmt::Debug for Accounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Accounts")
+            .field("count", &self.users.len())
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The name of the nth account.
+fn name(index: usize) -> String {
+    format!("user-{index}")
+}
+
+impl Accounts {
+    /// Makes accounts. All passwords are the same and so are their hashes, which no server can
+    /// know; tokens differ.
+    ///
+    /// # Errors
+    /// When the system gives no random bytes.
+    pub(crate) fn make(proof: Proof, store: StoreKind, count: usize) -> Result<Self, BenchError> {
+        let failed = |error: stentor_auth::credential::MakeError| {
+            BenchError::usage(format!("cannot make accounts: {error}"))
+        };
+        let mut accounts = Self {
+            users: Vec::with_capacity(count),
+            secrets: Vec::with_capacity(count),
+            salted: None,
+            store,
+        };
+        let password = |cost| PasswordHash::make(PASSWORD.as_bytes(), cost).map_err(failed);
+        let shared = match proof {
+            Proof::Token => None,
+            Proof::Argon2id => Some(password(Cost::DEFAULT)?.to_string()),
+            Proof::MosquittoPbkdf2 => {
+                let digest = Sha::Sha512;
+                let iterations = 101;
+                Some(password(Cost::Pbkdf2 { digest, iterations })?.to_string())
+            }
+            Proof::ScramSha256 | Proof::ScramSha512 => {
+                let sha = proof.scram().unwrap_or(Sha::Sha256);
+                let bytes = PASSWORD.as_bytes();
+                let salted = SaltedPassword::derive(sha, bytes, SCRAM_SALT, SCRAM_ITERATIONS);
+                let salted = salted.map_err(failed)?;
+                let text = ScramSecret::of(&salted).to_string();
+                accounts.salted = Some(salted);
+                Some(text)
+            }
+        };
+        for index in 0..count {
+            let (secret, text) = match &shared {
+                Some(text) => (PASSWORD.to_owned(), text.clone()),
+                None => {
+                    let token = Token::generate().map_err(failed)?;
+                    (token.reveal().to_owned(), token.hash().to_string())
+                }
+            };
+            accounts.secrets.push(secret);
+            accounts.users.push(User {
+                zone: DEFAULT_ZONE.into(),
+                name: name(index).into(),
+                credentials: vec![Credential::new(text)],
+                roles: vec![MEMBER.into()],
+                disabled: false,
+            });
+        }
+        Ok(accounts)
+    }
+
+    /// What the nth client shows in CONNECT.
+    pub(crate) fn login(&self, index: usize) -> Login {
+        Login {
+            username: Some(name(index)),
+            password: self.secrets.get(index).cloned(),
+        }
+    }
+
+    /// The name of the nth client, and the password that it has salted before.
+    pub(crate) fn scram(&self, index: usize) -> Option<(String, SaltedPassword)> {
+        Some((name(index), self.salted.clone()?))
+    }
+
+    /// Where a server finds the books in its data folder, if not in the usual place.
+    pub(crate) const fn database(&self) -> Option<&'static str> {
+        match self.store {
+            StoreKind::Sqlite => None,
+            StoreKind::File => Some("file:users.txt"),
+        }
+    }
+
+    /// Writes the accounts into the books of a data folder on which no server runs yet.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub(crate) fn fill(&self, data_dir: &Path) -> Result<(), BenchError> {
+        let failed = |error: &dyn fmt::Display| {
+            BenchError::usage(format!("cannot write the accounts: {error}"))
+        };
+        std::fs::create_dir_all(data_dir).map_err(|error| failed(&error))?;
+        let books = match self.store {
+            StoreKind::Sqlite => {
+                let place = Place::Sqlite(data_dir.join("auth.db"));
+                Books::of(SqlStore::new(&place, None).map_err(|error| failed(&error))?)
+            }
+            StoreKind::File => Books::of(TextStore::new(&data_dir.join("users.txt"))),
+        };
+        let directory =
+            Directory::start(books, DirectoryOptions::default()).map_err(|error| failed(&error))?;
+        for users in self.users.chunks(IMPORT_USERS_MAX) {
+            let order = Order::UserImport {
+                users: users.to_vec(),
+                replace: false,
+            };
+            directory
+                .order(Who::new("bench"), order)
+                .map_err(|error| failed(&error))?;
+        }
+        Ok(())
+    }
+}
