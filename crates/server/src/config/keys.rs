@@ -424,10 +424,6 @@ section! {
     slow_failures: bool = Kind::Flag, Default("true"), Live;
     /// Logins that may wait for the database; one more is told that the server is busy.
     queue: u32 = count(1, 1_000_000), Default("20000"), Restart;
-    /// What happens to a subscription of which the client may receive only a part: `filtered`
-    /// accepts it and delivers that part, `strict` refuses it. One of which the client may receive
-    /// nothing is always refused.
-    subscribe: Subscribing = Kind::Choice(Subscribing::NAMES), Default("filtered"), Live;
 }
 
 section! {
