@@ -24,6 +24,9 @@ fn load_with(key: &Key, text: &str) -> Result<(), String> {
             case = case.variable(&other.environment().replace("__N__", "__0__"), example);
         }
     }
+    if key.section == "jwt" {
+        case = case.variable("STENTOR_JWT__0__KEY_FILE", "key.pem");
+    }
     if key.name == "packet_bytes" {
         case = case.variable("STENTOR_LIMITS__QUEUE_BYTES", "16GiB");
     }
