@@ -9,3 +9,14 @@ pub(crate) fn prefer_small_pages() {
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_thp_disable(true);
 }
+
+/// Keeps what is in memory, passwords on their way among it, out of core dumps: there are none, and
+/// one that a system makes all the same holds no memory of the process. Where the system refuses,
+/// nothing changes.
+pub(crate) fn keep_out_of_core_dumps() {
+    use nix::sys::resource::{Resource, setrlimit};
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    // Dumps that go to a program are not bounded by the limit.
+    #[cfg(target_os = "linux")]
+    let _ = std::fs::write("/proc/self/coredump_filter", "0");
+}

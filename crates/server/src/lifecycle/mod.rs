@@ -73,6 +73,7 @@ pub fn run(
     logger: Logger,
 ) -> Result<ExitCode, ServerError> {
     crate::memory::prefer_small_pages();
+    crate::memory::keep_out_of_core_dumps();
     let signals =
         signals::block().map_err(|error| ServerError::system("blocking signals", error))?;
     let log = logger.clone();
