@@ -69,6 +69,7 @@ impl Hub {
         session.subscriptions = subscriptions;
         session.filtered = filtered;
         session.apply_quotas();
+        session.keep_seat();
         let Some(outbound) = &mut session.outbound else {
             return;
         };

@@ -100,6 +100,18 @@ impl Seat {
         })
     }
 
+    /// Takes what a connection needs that is there already: beyond any limit.
+    pub(crate) fn keep(needs: &Needs) -> Self {
+        let one = |places: &Option<Arc<Places>>| {
+            let places = places.as_ref()?;
+            Held::take(places, u32::MAX)
+        };
+        Self {
+            user: one(&needs.user),
+            zone: one(&needs.zone),
+        }
+    }
+
     /// Whether nothing is counted.
     pub(crate) const fn is_empty(&self) -> bool {
         self.user.is_none() && self.zone.is_none()
@@ -232,7 +244,9 @@ mod tests {
         );
         let third = Seat::take(&needs(&user), true).ok();
         assert!(third.is_some());
-        drop((first, second, third));
+        let fourth = Seat::keep(&needs(&user));
+        assert_eq!((user.taken(), zone.taken()), (3, 4), "who is there stays");
+        drop((first, second, third, fourth));
         assert_eq!((user.taken(), zone.taken(), other.taken()), (0, 0, 0));
     }
 }

@@ -221,6 +221,22 @@ impl Session {
         }
     }
 
+    /// Counts the connection where the session's identity says from now on.
+    pub(crate) fn keep_seat(&mut self) {
+        let needs = self.identity.rights.needs();
+        let Link::Live(live) = &mut self.link else {
+            return;
+        };
+        if let Some(extras) = &mut live.extras {
+            // The old place first: it may be the same one.
+            extras.seat = Seat::default();
+        }
+        let seat = Seat::keep(&needs);
+        if !seat.is_empty() {
+            live.extras().seat = seat;
+        }
+    }
+
     /// Adds a subscription to a filter of so many bytes.
     pub(crate) fn subscribed(&mut self, subscription: SubscriptionRef, bytes: usize) {
         self.subscriptions.push(subscription);

@@ -1,22 +1,39 @@
 //! The Auth Center of a configuration.
 
+use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::thread;
 
-use stentor_auth::center::{Center, CenterOptions, CenterSettings, RoleGrants};
+use stentor_auth::center::{Center, CenterOptions, CenterSettings, Changes, DecoyKey, RoleGrants};
 use stentor_auth::credential::Cost;
 use stentor_auth::credential::jwt::{Algorithm, Issuer, KeySource, Keys};
-use stentor_auth::rights::Book;
 use stentor_auth::store::{Change, Directory, ZoneNumbers};
+use stentor_hub::ControlItem;
 
+use crate::backplane::Backplane;
 use crate::clock::Clock;
 use crate::config::{Config, Jwt, PasswordFunction};
 use crate::error::ServerError;
 use crate::priority;
+use crate::shard::Letter;
 
 /// Where zones keep their numbers.
 const ZONES: &str = "zones";
+
+/// What is shown to those who log in as nobody is made from this file's content.
+const DECOY_KEY: &str = "decoy-key";
+
+/// Users whose changes go to the shards together.
+const CHANGED_USERS_MAX: usize = 10_000;
+
+/// The Auth Center, before there are shards.
+pub(crate) struct Logins {
+    pub(crate) center: Arc<Center>,
+    grants: Arc<RoleGrants>,
+    changes: Receiver<Change>,
+}
 
 /// Starts the center that asks this directory.
 ///
@@ -27,16 +44,18 @@ pub(crate) fn start(
     folder: &Path,
     directory: &Arc<Directory>,
     clock: Clock,
-) -> Result<Arc<Center>, ServerError> {
+) -> Result<Logins, ServerError> {
     let system = |error| ServerError::system("starting the Auth Center", error);
+    let (sender, changes) = channel();
+    tell(directory, sender);
     let zones = ZoneNumbers::open(&folder.join(ZONES)).map_err(system)?;
-    let book = Book::new(directory.roles().iter().cloned(), None);
-    let grants = Arc::new(RoleGrants::new(book, zones));
+    let grants = Arc::new(RoleGrants::new(Arc::clone(directory), zones));
     let options = CenterOptions {
         hash_threads: thread::available_parallelism().map_or(1, std::num::NonZero::get),
         waiting_max: config.auth.queue as usize,
         at_hash_start: priority::lower,
         clock: Box::new(move || clock.now()),
+        decoy_key: DecoyKey::open(&folder.join(DECOY_KEY)).map_err(system)?,
     };
     let accounts = Arc::clone(directory);
     let center = Center::start(
@@ -45,14 +64,55 @@ pub(crate) fn start(
         settings(config)?,
         options,
     );
-    let (center, watched) = (Arc::new(center.map_err(system)?), Arc::downgrade(directory));
+    Ok(Logins {
+        center: Arc::new(center.map_err(system)?),
+        grants,
+        changes,
+    })
+}
+
+/// Has the directory tell what changes. Nobody waits for what follows from it.
+fn tell(directory: &Directory, changes: Sender<Change>) {
     let is_first = directory.on_change(move |change| {
-        if let (Change::Roles, Some(directory)) = (change, watched.upgrade()) {
-            grants.set_roles(directory.roles().iter().cloned());
-        }
+        // Nobody listens any more when the server ends.
+        let _ = changes.send(change);
     });
     debug_assert!(is_first, "a directory has one hook");
-    Ok(center)
+}
+
+impl Logins {
+    /// Takes changes of rights to the shards from now on, on a thread of its own.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn follow_changes(self, backplane: &Arc<Backplane>) -> io::Result<Arc<Center>> {
+        let (grants, backplane) = (self.grants, Arc::downgrade(backplane));
+        let changes = self.changes;
+        let run = move || follow(&grants, &backplane, &changes);
+        thread::Builder::new().name("rights".into()).spawn(run)?;
+        Ok(self.center)
+    }
+}
+
+/// Until the directory, or the server, is gone.
+fn follow(grants: &Arc<RoleGrants>, backplane: &Weak<Backplane>, incoming: &Receiver<Change>) {
+    while let Ok(first) = incoming.recv() {
+        let mut changes = Changes::default();
+        changes.add(first);
+        while changes.users() < CHANGED_USERS_MAX
+            && let Ok(next) = incoming.try_recv()
+        {
+            changes.add(next);
+        }
+        let renewals = grants.take_over(changes);
+        let Some(backplane) = backplane.upgrade() else {
+            return;
+        };
+        for shard in 0..backplane.shards.len() {
+            let renewal = ControlItem::Renew(Arc::clone(&renewals) as _);
+            backplane.post(shard, Letter::Hub(renewal));
+        }
+    }
 }
 
 /// What a configuration says about logging in.

@@ -46,7 +46,7 @@ impl Shared {
         let answer = answer.or(Refusal::Busy);
         let found = Box::new(move |found: Result<Option<Arc<User>>, _>| {
             answer.give(match found {
-                Ok(user) => shared.accept_bearer(&visitor, user.as_deref(), claims),
+                Ok(user) => shared.accept_bearer(&visitor, user.as_ref(), claims),
                 Err(_) => Decision::Refused(Refusal::Unavailable),
             });
         });
@@ -55,7 +55,12 @@ impl Shared {
     }
 
     /// The token is genuine. Whoever is known and shut out stays out.
-    fn accept_bearer(&self, visitor: &Visitor, user: Option<&User>, claims: Claims) -> Decision {
+    fn accept_bearer(
+        &self,
+        visitor: &Visitor,
+        user: Option<&Arc<User>>,
+        claims: Claims,
+    ) -> Decision {
         let is_refused = match user {
             Some(user) => user.disabled,
             None => self.settings.load().known_bearers,
@@ -74,6 +79,7 @@ impl Shared {
             expires_at_secs: Some(claims.expires_at_secs),
             roles,
             rules: claims.rules,
+            token: None,
         };
         self.accept(visitor, user, proof, None)
     }

@@ -21,9 +21,12 @@ mod decoys;
 mod delays;
 mod jwt;
 mod password;
+mod places;
 mod remembered;
+mod renewal;
 mod roles;
 mod scram;
+mod standing;
 mod throttle;
 mod visitor;
 
@@ -45,10 +48,13 @@ use crate::{
     Answer, Authenticator, Begun, Decision, Exchange, LoginRequest, Pool, PoolOptions, Refusal,
     Secret,
 };
+pub use decoys::DecoyKey;
 use decoys::Decoys;
 use delays::Delays;
 use remembered::Remembered;
+pub use renewal::{Changes, Renewals};
 pub use roles::RoleGrants;
+pub use standing::Standing;
 use throttle::{Admission, Throttle};
 pub use visitor::{Proof, Visitor};
 
@@ -72,17 +78,25 @@ pub trait Accounts: Send + Sync {
 
 /// Gives who has proved itself an identity with rights.
 pub trait Grants: Send + Sync {
-    /// The identity of a user, or of the bearer of a token who is no user.
+    /// Makes sure that the identities of a zone's users can be made without writing anything, as
+    /// a shard needs them.
+    ///
+    /// # Errors
+    /// When the number of a new zone cannot be written down.
+    fn prepare(&self, zone: &str) -> io::Result<()>;
+
+    /// The identity of a user, or of the bearer of a token who is no user; `None` if the user was
+    /// deleted, or shut out, or lost this proof since it was looked up.
     ///
     /// # Errors
     /// When the number of a new zone cannot be written down.
     fn identity(
         &self,
         visitor: &Visitor,
-        user: Option<&User>,
+        user: Option<&Arc<User>>,
         proof: Proof,
         expires_at: Tick,
-    ) -> io::Result<Arc<Identity>>;
+    ) -> io::Result<Option<Arc<Identity>>>;
 
     /// The identity of somebody who is let in without a name.
     fn anonymous(&self, client_id: Option<Arc<str>>) -> Arc<Identity>;
@@ -139,6 +153,8 @@ pub struct CenterOptions {
     pub at_hash_start: fn(),
     /// The clock of the hubs.
     pub clock: Box<dyn Fn() -> Tick + Send + Sync>,
+    /// What is made up for users who do not exist is made from this.
+    pub decoy_key: DecoyKey,
 }
 
 impl fmt::Debug for CenterOptions {
@@ -213,7 +229,7 @@ impl Center {
         Ok(Self(Arc::new(Shared {
             accounts,
             grants,
-            decoys: Decoys::new(settings.wanted).map_err(random)?,
+            decoys: Decoys::new(settings.wanted, options.decoy_key),
             remembered: Remembered::new().map_err(random)?,
             settings: ArcSwap::from_pointee(settings),
             hashes,
@@ -393,13 +409,14 @@ impl Shared {
     fn accept(
         &self,
         visitor: &Visitor,
-        user: Option<&User>,
+        user: Option<&Arc<User>>,
         proof: Proof,
         data: Option<Vec<u8>>,
     ) -> Decision {
         let expires_at = self.tick_of(proof.expires_at_secs);
         match self.grants.identity(visitor, user, proof, expires_at) {
-            Ok(identity) => {
+            Ok(None) => self.fail(visitor),
+            Ok(Some(identity)) => {
                 self.throttle.succeeded(Instant::now(), visitor);
                 Decision::Accepted(identity, data)
             }

@@ -54,6 +54,7 @@ impl Shared {
                 (Some(credential), Some(user)) => {
                     let proof = Proof {
                         expires_at_secs: credential.expires_at_secs,
+                        token: Some(Arc::clone(&credential.text)),
                         ..Proof::default()
                     };
                     shared.accept(&visitor, Some(user), proof, None)
@@ -116,8 +117,8 @@ impl Shared {
     ) {
         let settings = self.settings.load();
         let mut compared = false;
-        let user = user.as_deref();
-        for (credential, stored) in user.into_iter().flat_map(password_credentials) {
+        let known = user.iter().flat_map(|user| password_credentials(user));
+        for (credential, stored) in known {
             compared = true;
             self.decoys.saw(stored.cost().unwrap_or(settings.wanted));
             let verdict = stored.verify_password(password.reveal(), settings.wanted);
@@ -128,7 +129,7 @@ impl Shared {
                 expires_at_secs: credential.expires_at_secs,
                 ..Proof::default()
             };
-            answer.give(self.accept(visitor, user, proof, None));
+            answer.give(self.accept(visitor, user.as_ref(), proof, None));
             let mut text = Arc::clone(&credential.text);
             if verdict == Verdict::RightButOutdated {
                 let upgrade = Upgrade {

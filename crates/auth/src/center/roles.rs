@@ -1,23 +1,38 @@
-//! From a user who has proved itself to an identity with rights.
+//! From a user who has proved itself to an identity with rights, and to another one when those
+//! change.
 
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use stentor_hub::{Identity, Rights};
+use stentor_hub::{Identity, Needs, Renewed};
 use stentor_session::Tick;
 use stentor_topic::Zone;
 
+use super::places::Registry;
+use super::renewal::{Changes, Renewals};
+use super::standing::Standing;
 use super::{Grants, Proof, Visitor};
-use crate::model::{ANONYMOUS, DEFAULT_ZONE, Quotas, Role, Rule, User};
-use crate::rights::{Book, Login, compile};
-use crate::store::ZoneNumbers;
+use crate::model::{ANONYMOUS, DEFAULT_ZONE, MEMBER, Quotas, Role, Rule, User, UserKey};
+use crate::rights::{Book, Holder, Login, compile};
+use crate::store::{Directory, ZoneNumbers};
 
 /// Gives identities the rights of their roles, and their zones numbers.
+///
+/// What was changed is numbered: an identity knows the last change that is in it, so that a change
+/// passes over those who logged in after it.
 pub struct RoleGrants {
+    directory: Arc<Directory>,
     book: ArcSwap<Book>,
     zones: ZoneNumbers,
+    registry: Registry,
+    /// How many changes there were.
+    changes: AtomicU64,
+    /// The rights of those without a name, where their client id makes no difference: with one
+    /// that they chose, and without.
+    anonymous: ArcSwap<[Option<Arc<Standing>>; 2]>,
 }
 
 impl fmt::Debug for RoleGrants {
@@ -26,21 +41,66 @@ impl fmt::Debug for RoleGrants {
     }
 }
 
-impl RoleGrants {
-    /// With these roles and zone numbers.
-    #[must_use]
-    pub fn new(book: Book, zones: ZoneNumbers) -> Self {
-        Self {
-            book: ArcSwap::from_pointee(book),
-            zones,
+/// Where the rights of somebody come from.
+struct Source<'s> {
+    key: Option<&'s UserKey>,
+    user: Option<&'s Arc<User>>,
+    proof: Option<&'s Proof>,
+    client_id: Option<Arc<str>>,
+}
+
+impl Source<'_> {
+    fn zone(&self) -> Arc<str> {
+        self.key
+            .map_or_else(|| DEFAULT_ZONE.into(), |key| Arc::clone(&key.zone))
+    }
+
+    /// The names of its roles.
+    fn roles(&self) -> Vec<Arc<str>> {
+        let of_proof = self.proof.and_then(|proof| proof.roles.clone());
+        match (of_proof, self.user, self.key) {
+            (Some(roles), ..) => roles,
+            (None, Some(user), _) => user.roles.clone(),
+            (None, None, Some(_)) => vec![MEMBER.into()],
+            (None, None, None) => vec![ANONYMOUS.into()],
         }
     }
 
-    /// Takes other roles from now on; who is connected keeps what it has until it is given others.
-    pub fn set_roles(&self, roles: impl IntoIterator<Item = Arc<Role>>) {
-        let previous = self.book.load();
-        let book = Book::new(roles, Some(&previous));
-        self.book.store(Arc::new(book));
+    fn rules(&self) -> Vec<Rule> {
+        self.proof
+            .map_or_else(Vec::new, |proof| proof.rules.clone())
+    }
+}
+
+impl RoleGrants {
+    /// With the roles of this directory, and zone numbers.
+    #[must_use]
+    pub fn new(directory: Arc<Directory>, zones: ZoneNumbers) -> Self {
+        let book = Book::new(directory.roles().iter().cloned(), None);
+        Self {
+            directory,
+            book: ArcSwap::from_pointee(book),
+            zones,
+            registry: Registry::default(),
+            changes: AtomicU64::new(0),
+            anonymous: ArcSwap::from_pointee([None, None]),
+        }
+    }
+
+    /// Takes changes over that the directory has told, and says what becomes of those who are
+    /// logged in: to be given to every shard.
+    #[must_use]
+    pub fn take_over(self: &Arc<Self>, changes: Changes) -> Arc<Renewals> {
+        if changes.roles {
+            let previous = self.book.load();
+            let roles = self.directory.roles();
+            let book = Book::new(roles.iter().cloned(), Some(&previous));
+            self.book.store(Arc::new(book));
+        }
+        // Whoever reads this number from now on reads the book, the zones and the users after it.
+        let number = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
+        self.anonymous.store(Arc::new([None, None]));
+        Arc::new(Renewals::new(Arc::downgrade(self), number, changes))
     }
 
     /// All roles, compiled.
@@ -55,10 +115,16 @@ impl RoleGrants {
         &self.zones
     }
 
-    fn rights(&self, names: &[Arc<str>], rules: Vec<Rule>, login: Login) -> Arc<dyn Rights> {
+    fn holder(&self, source: &Source<'_>) -> Arc<Holder> {
+        let login = Login {
+            user: source.key.map(|key| Arc::clone(&key.name)),
+            client_id: source.client_id.clone(),
+            zone: source.zone(),
+        };
+        let (names, rules) = (source.roles(), source.rules());
         let book = self.book.load();
         if rules.is_empty() {
-            return book.holder(names, login);
+            return book.holder(&names, login);
         }
         let own = Arc::new(Role {
             zone: None,
@@ -70,16 +136,133 @@ impl RoleGrants {
         let roles: Vec<Arc<Role>> = named.cloned().chain([own]).collect();
         compile(&roles, login)
     }
+
+    fn needs(&self, source: &Source<'_>, holder: &Holder) -> Needs {
+        let zone = source.zone();
+        let zones = self.directory.zones();
+        let record = zones.iter().find(|record| record.name == zone);
+        let bounds = (
+            holder.grant().quotas().connections,
+            record.and_then(|record| record.connections),
+        );
+        self.registry.needs(source.key, &zone, bounds)
+    }
+
+    /// What somebody has now. `as_of` was read before everything that this comes from.
+    fn standing(&self, source: &Source<'_>, as_of: u64) -> Standing {
+        let holder = self.holder(source);
+        let proof = source.proof.filter(|proof| **proof != Proof::default());
+        Standing {
+            needs: self.needs(source, &holder),
+            holder,
+            key: source.key.cloned(),
+            user: source.user.cloned(),
+            proof: proof.cloned().map(Box::new),
+            has_client_id: source.client_id.is_some(),
+            as_of,
+            watch: source.user.map(|user| self.directory.watch(user)),
+        }
+    }
+
+    /// What becomes of somebody after a change.
+    pub(super) fn renewed(
+        &self,
+        identity: &Identity,
+        client_id: &str,
+        number: u64,
+        changes: &Changes,
+    ) -> Renewed {
+        let rights = identity.rights.as_any();
+        let Some(standing) = rights.and_then(|any| any.downcast_ref::<Standing>()) else {
+            return Renewed::Keep;
+        };
+        if standing.as_of >= number {
+            return Renewed::Keep;
+        }
+        let change = standing.key.as_ref().and_then(|key| changes.users.get(key));
+        let user = match (change, &standing.user) {
+            (None, _) if !changes.has_all() => return Renewed::Keep,
+            (None, user) => user.clone(),
+            (Some(None), Some(_)) => return Renewed::Close { end_session: true },
+            // Who is no user and has a token that needs none goes on with that.
+            (Some(None), None) => None,
+            (Some(Some(user)), _) => Some(Arc::clone(user)),
+        };
+        if user.as_ref().is_some_and(|user| user.disabled) {
+            return Renewed::Close { end_session: false };
+        }
+        if is_withdrawn(standing.proof.as_deref(), user.as_deref()) {
+            return Renewed::Close { end_session: false };
+        }
+        let source = Source {
+            key: standing.key.as_ref(),
+            user: user.as_ref(),
+            proof: standing.proof.as_deref(),
+            client_id: standing.has_client_id.then(|| client_id.into()),
+        };
+        let new = self.standing(&source, number);
+        if is_same(standing, &new) {
+            return Renewed::Keep;
+        }
+        Renewed::Replace(Arc::new(Identity {
+            rights: Arc::new(new),
+            ..identity.clone()
+        }))
+    }
+}
+
+/// Whether the token that somebody came with was taken away.
+fn is_withdrawn(proof: Option<&Proof>, user: Option<&User>) -> bool {
+    let token = proof.and_then(|proof| proof.token.as_ref());
+    let (Some(token), Some(user)) = (token, user) else {
+        return false;
+    };
+    !user.credentials.iter().any(|one| one.text == *token)
+}
+
+/// Whether nothing would change by replacing one by the other.
+fn is_same(before: &Standing, now: &Standing) -> bool {
+    let places = |needs: &Needs| {
+        let address = |places: &Arc<stentor_hub::Places>| Arc::as_ptr(places);
+        (
+            needs.user.as_ref().map(address),
+            needs.zone.as_ref().map(address),
+        )
+    };
+    let same_user = match (&before.user, &now.user) {
+        (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+        (None, None) => true,
+        _ => false,
+    };
+    same_user
+        && before.holder.grant().is_same(now.holder.grant())
+        && places(&before.needs) == places(&now.needs)
 }
 
 impl Grants for RoleGrants {
     fn anonymous(&self, client_id: Option<Arc<str>>) -> Arc<Identity> {
-        let login = Login {
-            user: None,
-            client_id,
-            zone: DEFAULT_ZONE.into(),
+        let as_of = self.changes.load(Ordering::SeqCst);
+        let which = usize::from(client_id.is_some());
+        let known = self.anonymous.load();
+        let rights = match &known[which] {
+            Some(known) => Arc::clone(known),
+            None => {
+                let source = Source {
+                    key: None,
+                    user: None,
+                    proof: None,
+                    client_id,
+                };
+                let new = Arc::new(self.standing(&source, as_of));
+                if !new.holder.grant().is_personal() {
+                    let mut both = (**known).clone();
+                    both[which] = Some(Arc::clone(&new));
+                    // Another thread may have changed it meanwhile; then this is made again.
+                    self.anonymous.compare_and_swap(&known, Arc::new(both));
+                }
+                new
+            }
         };
-        let rights = self.book.load().holder(&[ANONYMOUS.into()], login);
         Arc::new(Identity {
             user: None,
             zone: Zone::DEFAULT,
@@ -88,26 +271,39 @@ impl Grants for RoleGrants {
         })
     }
 
+    fn prepare(&self, zone: &str) -> io::Result<()> {
+        self.zones.number(zone).map(|_| ())
+    }
+
     fn identity(
         &self,
         visitor: &Visitor,
-        user: Option<&User>,
+        user: Option<&Arc<User>>,
         proof: Proof,
         expires_at: Tick,
-    ) -> io::Result<Arc<Identity>> {
-        let (zone, name) = (&visitor.key.zone, &visitor.key.name);
-        let login = Login {
-            user: Some(Arc::clone(name)),
-            client_id: visitor.client_id.clone(),
-            zone: Arc::clone(zone),
+    ) -> io::Result<Option<Arc<Identity>>> {
+        let as_of = self.changes.load(Ordering::SeqCst);
+        // It may have been changed, or deleted, while its password was compared.
+        let current = user.map(|user| self.directory.confirm(user));
+        let user = match current {
+            Some(None) => return Ok(None),
+            Some(Some(user)) if user.disabled => return Ok(None),
+            current => current.flatten(),
         };
-        let own = || user.map(|user| user.roles.clone()).unwrap_or_default();
-        let roles = proof.roles.unwrap_or_else(own);
-        Ok(Arc::new(Identity {
-            user: Some(Arc::clone(name)),
-            zone: self.zones.number(zone)?,
-            rights: self.rights(&roles, proof.rules, login),
+        if is_withdrawn(Some(&proof), user.as_deref()) {
+            return Ok(None);
+        }
+        let source = Source {
+            key: Some(&visitor.key),
+            user: user.as_ref(),
+            proof: Some(&proof),
+            client_id: visitor.client_id.clone(),
+        };
+        Ok(Some(Arc::new(Identity {
+            user: Some(Arc::clone(&visitor.key.name)),
+            zone: self.zones.number(&visitor.key.zone)?,
+            rights: Arc::new(self.standing(&source, as_of)),
             expires_at,
-        }))
+        })))
     }
 }

@@ -53,6 +53,10 @@ impl Shared {
             });
             let (secret, found) = match known {
                 Some((secret, found)) => {
+                    // The proof is checked on a shard, which writes nothing.
+                    if shared.grants.prepare(&visitor.key.zone).is_err() {
+                        return answer.give(Decision::Refused(Refusal::Unavailable));
+                    }
                     shared.decoys.saw_scram(secret.iterations());
                     (secret, Some(found))
                 }

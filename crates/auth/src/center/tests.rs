@@ -57,20 +57,24 @@ impl Accounts for Memory {
 struct Everybody(Mutex<Vec<Proof>>);
 
 impl Grants for Everybody {
+    fn prepare(&self, _zone: &str) -> io::Result<()> {
+        Ok(())
+    }
+
     fn identity(
         &self,
         visitor: &Visitor,
-        _user: Option<&User>,
+        _user: Option<&Arc<User>>,
         proof: Proof,
         expires_at: Tick,
-    ) -> io::Result<Arc<Identity>> {
+    ) -> io::Result<Option<Arc<Identity>>> {
         self.0.lock().unwrap().push(proof);
-        Ok(Arc::new(Identity {
+        Ok(Some(Arc::new(Identity {
             user: Some(Arc::clone(&visitor.key.name)),
             zone: Zone(u32::from(&*visitor.key.zone != DEFAULT_ZONE)),
             rights: Arc::new(Unrestricted),
             expires_at,
-        }))
+        })))
     }
 
     fn anonymous(&self, _client_id: Option<Arc<str>>) -> Arc<Identity> {
@@ -106,6 +110,7 @@ fn world_with(settings: CenterSettings, users: Vec<User>) -> World {
         waiting_max: 100,
         at_hash_start: || {},
         clock: Box::new(|| Tick::from_secs(1)),
+        decoy_key: DecoyKey::forgetful().unwrap(),
     };
     let (accounts, granting) = (Arc::clone(&memory), Arc::clone(&grants));
     let center = Center::start(accounts, granting, settings, options).unwrap();

@@ -39,4 +39,6 @@ pub struct Proof {
     pub roles: Option<Vec<Arc<str>>>,
     /// Rules beside those of the roles.
     pub rules: Vec<Rule>,
+    /// The user's token that it is, as it is stored.
+    pub token: Option<Arc<str>>,
 }

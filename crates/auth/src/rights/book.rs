@@ -114,7 +114,7 @@ pub fn compile(roles: &[Arc<Role>], login: Login) -> Arc<Holder> {
 /// The shared rights, with the names that their placeholders ask for.
 fn personal(shared: Arc<Holder>, login: Login) -> Arc<Holder> {
     let uses = shared.grant().uses();
-    if !(uses.user || uses.client || uses.zone) {
+    if !shared.grant().is_personal() {
         return shared;
     }
     let user = login.user.filter(|_| uses.user);

@@ -72,6 +72,19 @@ impl Grant {
         self.uses
     }
 
+    /// Whether it makes a difference who has it.
+    #[must_use]
+    pub const fn is_personal(&self) -> bool {
+        self.uses.user || self.uses.client || self.uses.zone
+    }
+
+    /// Whether it is the same list of the same roles.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let mut roles = self.roles.iter().zip(&other.roles);
+        self.roles.len() == other.roles.len() && roles.all(|(a, b)| a.role == b.role)
+    }
+
     fn ask(&self, filter: &str, relation: Relation, who: &Who, wanted: Powers) -> Powers {
         let mut found = Powers::NONE;
         for compiled in &self.roles {

@@ -37,18 +37,15 @@ pub(super) fn started(config: &Config, data_dir: &DataDir, doors: &Doors, shards
         for port in &door.ports {
             let anonymous = port.rules.load().anonymous;
             is_open |= anonymous;
-            let who = if anonymous {
-                "anybody"
-            } else {
-                "users of the configuration"
-            };
+            let who = if anonymous { "anybody" } else { "users" };
             info!("listening on {}: {who} may log in", port.url);
         }
     }
     if !is_open && config.users.is_empty() {
-        warn!(
-            "nobody can log in: there are no users; add a [[user]] to the configuration, or start \
-             with --allow-anonymous to let every program on this machine in"
+        info!(
+            "to let somebody in, add a user: `stentor user add NAME --data-dir {}`; or start with \
+             --allow-anonymous to let every program on this machine in",
+            data_dir.path().display()
         );
     }
     if !is_remote {

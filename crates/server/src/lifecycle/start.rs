@@ -91,10 +91,10 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
     // After the doors: a server that cannot start for a taken port makes no administrator.
     let books = accounts::open(config, data_dir, true).and_then(|directory| {
         let directory = Arc::new(directory);
-        let center = logins::start(config, data_dir.path(), &directory, clock)?;
-        Ok((directory, center))
+        let logins = logins::start(config, data_dir.path(), &directory, clock)?;
+        Ok((directory, logins))
     });
-    let (directory, center) = match books {
+    let (directory, logins) = match books {
         Ok(books) => books,
         Err(error) => {
             doors.remove_files();
@@ -111,15 +111,16 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
         count,
         (table, capacity),
         (journal, kept),
-        &center,
+        &logins.center,
         opened,
     )
     .and_then(|(backplane, shards)| {
+        let center = logins.follow_changes(&backplane)?;
         let keeper = retained::start(&backplane)?;
-        Ok((backplane, shards, keeper))
+        Ok((backplane, shards, keeper, center))
     });
     match result {
-        Ok((backplane, shards, keeper)) => Ok(Started {
+        Ok((backplane, shards, keeper, center)) => Ok(Started {
             backplane,
             center,
             directory,

@@ -296,8 +296,8 @@ fn remedy(reason: CloseReason, url: &str, (user, origin): (&str, &str)) -> Strin
              --allow-anonymous` (this machine only) or set `anonymous = true` on the listener {url}"
         ),
         CloseReason::Denied(Denied::Credentials) => format!(
-            ": wrong user name or password; `stentor hash-password` makes the `password_hash` of a \
-             [[user]] entry named \"{user}\""
+            ": wrong user name or password; `stentor user show {user:?}` tells whether there is such \
+             a user, `stentor user add` and `stentor user set-password` give it a password"
         ),
         CloseReason::Denied(Denied::Origin) => format!(
             ": a page of {origin:?} may not connect here; to let it, add that origin to \

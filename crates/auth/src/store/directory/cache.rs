@@ -81,6 +81,17 @@ impl Cache {
         user
     }
 
+    /// A user who was looked up, as it is known now. Who is held by somebody is never forgotten
+    /// while there is room, so whoever is not there then was deleted.
+    pub(super) fn confirm(&self, user: &Arc<User>) -> Option<Arc<User>> {
+        let table = lock(&self.0);
+        match table.entries.get(&user.key()) {
+            Some(entry) => Some(Arc::clone(&entry.user)),
+            None if table.unwatched >= UNWATCHED_MAX => Some(Arc::clone(user)),
+            None => None,
+        }
+    }
+
     pub(super) fn watch(&self, user: &Arc<User>) -> Watch {
         let key = user.key();
         let mut table = lock(&self.0);
@@ -102,7 +113,9 @@ impl Cache {
         let mut forgotten = 0;
         table.entries.retain(|_, entry| {
             entry.idle += 1;
-            let keep = entry.watches > 0 || entry.idle <= IDLE_REFRESHES_MAX;
+            // A login that waits for its hash holds its user.
+            let is_held = entry.watches > 0 || Arc::strong_count(&entry.user) > 1;
+            let keep = is_held || entry.idle <= IDLE_REFRESHES_MAX;
             forgotten += usize::from(!keep);
             keep
         });
@@ -181,14 +194,29 @@ mod tests {
         let ann = cache.keep(user("ann"));
         let bob = cache.keep(user("bob"));
         let watch = cache.watch(&ann);
+        drop(ann);
+        drop(bob);
         for _ in 0..=IDLE_REFRESHES_MAX {
             cache.keys_to_refresh();
         }
-        assert!(cache.has(&ann.key()) && !cache.has(&bob.key()));
+        let (ann, bob) = (user("ann").key(), user("bob").key());
+        assert!(cache.has(&ann) && !cache.has(&bob));
         drop(watch);
         cache.keys_to_refresh();
-        assert!(!cache.has(&ann.key()));
+        assert!(!cache.has(&ann));
         assert_eq!(lock(&cache.0).unwatched, 0);
+    }
+
+    #[test]
+    fn who_is_held_by_a_login_is_confirmed_until_it_is_deleted() {
+        let cache = Cache::default();
+        let ann = cache.keep(user("ann"));
+        for _ in 0..=2 * IDLE_REFRESHES_MAX {
+            cache.keys_to_refresh();
+        }
+        assert!(Arc::ptr_eq(&cache.confirm(&ann).unwrap(), &ann));
+        cache.refresh(&ann.key(), None);
+        assert!(cache.confirm(&ann).is_none());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod cache;
 mod first;
 mod health;
+mod queue;
 mod roles;
 mod worker;
 
@@ -24,6 +25,7 @@ use crate::model::{User, UserKey, ZoneRecord};
 use cache::Cache;
 pub use cache::Watch;
 pub use health::Health;
+use queue::Queue;
 pub use roles::Roles;
 pub(super) use worker::Worker;
 use worker::{Job, LookUp};
@@ -92,14 +94,10 @@ type Hook = Box<dyn Fn(Change) + Send + Sync>;
 /// growing pauses. What is known stays known.
 pub struct Directory {
     shared: Arc<Shared>,
+    look_ups: Arc<Queue>,
     /// Closed first when the directory ends.
-    ways: Option<Ways>,
-    thread: Option<JoinHandle<()>>,
-}
-
-struct Ways {
-    look_ups: mpsc::Sender<LookUp>,
-    orders: mpsc::Sender<Job>,
+    orders: Option<mpsc::Sender<Job>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// What the directory's thread shares with those who ask.
@@ -138,7 +136,7 @@ impl Directory {
     /// # Errors
     /// When the database refuses, a file cannot be used, or the system gives no thread.
     pub fn start(books: Books, options: DirectoryOptions) -> Result<Self, StoreError> {
-        let (look_ups, look_up_queue) = mpsc::channel(options.waiting_max.max(1));
+        let look_ups = Arc::new(Queue::new(options.waiting_max));
         let (orders, order_queue) = mpsc::channel(ORDERS_WAITING_MAX);
         let shared = Arc::new(Shared {
             roles: ArcSwap::from_pointee(Roles::default()),
@@ -152,15 +150,20 @@ impl Directory {
         let (confirm, confirmed) = std::sync::mpsc::channel();
         let worker = Worker::new(books, options, Arc::clone(&shared));
         let failed = |error: std::io::Error| StoreError::Refused(error.to_string());
-        let thread = std::thread::Builder::new()
-            .name("directory".into())
-            .spawn(move || worker.run(look_up_queue, order_queue, confirm))
-            .map_err(failed)?;
-        let directory = Self {
+        let mut directory = Self {
             shared,
-            ways: Some(Ways { look_ups, orders }),
-            thread: Some(thread),
+            look_ups: Arc::clone(&look_ups),
+            orders: Some(orders),
+            threads: Vec::new(),
         };
+        let relay = Arc::clone(&look_ups);
+        let mut spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            let thread = std::thread::Builder::new().name(name.into()).spawn(run);
+            thread.map(|thread| directory.threads.push(thread))
+        };
+        spawn("look-ups", Box::new(move || relay.relay())).map_err(failed)?;
+        let run = move || worker.run(&look_ups, order_queue, confirm);
+        spawn("directory", Box::new(run)).map_err(failed)?;
         match confirmed.recv() {
             Ok(Ok(())) => Ok(directory),
             Ok(Err(error)) => Err(error),
@@ -169,18 +172,11 @@ impl Directory {
     }
 
     /// Asks for a user. False if too many ask already; `found` is forgotten then. Otherwise it is
-    /// called once: on this thread for a user of the configuration, else on the directory's own,
-    /// where it must not wait for anything.
+    /// called once, on the directory's own thread, where it must not wait for anything. May be
+    /// called by threads with descriptor tables of their own.
     #[must_use]
     pub fn look_up(&self, key: UserKey, found: Found) -> bool {
-        if let Some(user) = self.shared.pinned.load().get(&key) {
-            found(Ok(Some(Arc::clone(user))));
-            return true;
-        }
-        let Some(ways) = &self.ways else {
-            return false;
-        };
-        ways.look_ups.try_send(LookUp { key, found }).is_ok()
+        self.look_ups.push(LookUp { key, found })
     }
 
     /// A user who was looked up before, no older than `auth.refresh` while the database answers.
@@ -192,9 +188,18 @@ impl Directory {
         self.shared.cache.get(key)
     }
 
+    /// A user who was looked up, as it is now; `None` if it is gone. What changed between a
+    /// look-up and a watch is found out by this.
+    #[must_use]
+    pub fn confirm(&self, user: &Arc<User>) -> Option<Arc<User>> {
+        if let Some(user) = self.shared.pinned.load().get(&user.key()) {
+            return Some(Arc::clone(user));
+        }
+        self.shared.cache.confirm(user)
+    }
+
     /// Keeps a user current and tells of its changes for as long as the watch is held, as a session
-    /// of the user does. What changed between the look-up and the watch is not told: compare the
-    /// user with [`Directory::cached`] once the watch is held.
+    /// of the user does. See [`Directory::confirm`].
     #[must_use]
     pub fn watch(&self, user: &Arc<User>) -> Watch {
         let key = user.key();
@@ -240,11 +245,12 @@ impl Directory {
         }
     }
 
-    /// Carries an order out; `answer` is called on the directory's thread.
+    /// Carries an order out; `answer` is called on the directory's thread. Not for threads with
+    /// descriptor tables of their own.
     pub fn submit(&self, who: Who, order: Order, answer: OrderAnswer) {
         let job = Job { who, order, answer };
-        let refused = match &self.ways {
-            Some(ways) => match ways.orders.try_send(job) {
+        let refused = match &self.orders {
+            Some(orders) => match orders.try_send(job) {
                 Ok(()) => return,
                 Err(
                     mpsc::error::TrySendError::Full(job) | mpsc::error::TrySendError::Closed(job),
@@ -288,9 +294,7 @@ impl Directory {
     /// Look-ups that wait for their answer.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.ways.as_ref().map_or(0, |ways| {
-            ways.look_ups.max_capacity() - ways.look_ups.capacity()
-        })
+        self.look_ups.len()
     }
 
     /// How many queries look-ups have cost so far.
@@ -303,12 +307,14 @@ impl Directory {
 impl Drop for Directory {
     /// Ends the thread: what waits is still answered.
     fn drop(&mut self) {
-        self.ways = None;
-        if let Some(thread) = self.thread.take()
-            && thread.thread().id() != std::thread::current().id()
-        {
-            // A panic was reported when it happened.
-            let _ = thread.join();
+        self.look_ups.close();
+        self.orders = None;
+        let own = std::thread::current().id();
+        for thread in self.threads.drain(..) {
+            if thread.thread().id() != own {
+                // A panic was reported when it happened.
+                let _ = thread.join();
+            }
         }
     }
 }

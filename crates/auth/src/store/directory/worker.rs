@@ -10,6 +10,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::{MissedTickBehavior, timeout};
 use tracing::{info, warn};
 
+use super::queue::Queue;
 use super::{Change, DirectoryOptions, Found, OrderAnswer, Roles, Shared, Unavailable, first};
 use crate::model::{User, UserKey};
 use crate::store::{Books, Order, StoreError, Who, order};
@@ -54,7 +55,7 @@ impl Worker {
     /// Runs until both queues are closed and empty.
     pub(super) fn run(
         self,
-        look_ups: Receiver<LookUp>,
+        look_ups: &Queue,
         orders: Receiver<Job>,
         confirm: Sender<Result<(), StoreError>>,
     ) {
@@ -125,12 +126,23 @@ impl Worker {
         }
     }
 
-    async fn serve(&self, mut queue: Receiver<LookUp>) {
+    async fn serve(&self, queue: &Queue) {
         let mut taken = Vec::with_capacity(BATCH_MAX);
-        while queue.recv_many(&mut taken, BATCH_MAX).await > 0 {
+        loop {
+            queue.take(&mut taken, BATCH_MAX).await;
+            if taken.is_empty() {
+                return;
+            }
             let mut waiting: HashMap<UserKey, Vec<Found>> = HashMap::with_capacity(taken.len());
-            for look_up in taken.drain(..) {
-                waiting.entry(look_up.key).or_default().push(look_up.found);
+            let pinned = self.shared.pinned.load_full();
+            for LookUp { key, found } in taken.drain(..) {
+                match pinned.get(&key) {
+                    Some(user) => found(Ok(Some(Arc::clone(user)))),
+                    None => waiting.entry(key).or_default().push(found),
+                }
+            }
+            if waiting.is_empty() {
+                continue;
             }
             let keys: Vec<UserKey> = waiting.keys().cloned().collect();
             let users = match self.shared.health.is_up() {
@@ -190,12 +202,24 @@ impl Worker {
         let mut ticks = tokio::time::interval(self.options.refresh.max(Duration::from_millis(1)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.tick().await;
+        let mut told = String::new();
         loop {
             ticks.tick().await;
-            if self.shared.health.is_up() {
-                // A failure was told by the health, or is told again at the next look-up.
-                let _ = self.refresh().await;
+            if !self.shared.health.is_up() {
+                continue;
             }
+            let trouble = match self.refresh().await {
+                // An outage is told when somebody is looked up.
+                Ok(_) | Err(StoreError::Unavailable(_)) => String::new(),
+                Err(error) => error.to_string(),
+            };
+            if !trouble.is_empty() && trouble != told {
+                warn!(
+                    "{} cannot be read again ({trouble}); what was read before holds",
+                    self.shown
+                );
+            }
+            told = trouble;
         }
     }
 
@@ -255,6 +279,11 @@ impl Worker {
     /// All roles, as they were read last.
     pub(in crate::store) fn roles(&self) -> Arc<Roles> {
         self.shared.roles.load_full()
+    }
+
+    /// A user of the configuration.
+    pub(in crate::store) fn pinned(&self, key: &UserKey) -> Option<Arc<User>> {
+        self.shared.pinned.load().get(key).cloned()
     }
 
     /// Whether a zone may have users.

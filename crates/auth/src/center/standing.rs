@@ -1,0 +1,86 @@
+//! What somebody who was let in may do, and why: so that changes can find it.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use stentor_hub::{Access, Needs, Quotas, Rights};
+
+use super::Proof;
+use crate::model::{User, UserKey};
+use crate::rights::Holder;
+use crate::store::Watch;
+
+/// The rights of one login with what they were made from.
+pub struct Standing {
+    pub(super) holder: Arc<Holder>,
+    pub(super) needs: Needs,
+    /// Who it is; `None` for somebody without a name.
+    pub(super) key: Option<UserKey>,
+    /// The user as it was found; `None` for the bearer of a token who is no user.
+    pub(super) user: Option<Arc<User>>,
+    /// What the credential says besides; nothing for most.
+    pub(super) proof: Option<Box<Proof>>,
+    /// Whether the client chose its client id.
+    pub(super) has_client_id: bool,
+    /// The number of the last change that is in it.
+    pub(super) as_of: u64,
+    /// Keeps the user current in the directory, for as long as this exists.
+    #[expect(dead_code, reason = "it is held, not used")]
+    pub(super) watch: Option<Watch>,
+}
+
+impl Standing {
+    /// The rules that are asked.
+    #[must_use]
+    pub const fn holder(&self) -> &Arc<Holder> {
+        &self.holder
+    }
+
+    /// Who it is; `None` for somebody without a name.
+    #[must_use]
+    pub const fn key(&self) -> Option<&UserKey> {
+        self.key.as_ref()
+    }
+}
+
+impl fmt::Debug for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Standing")
+            .field("key", &self.key)
+            .field("as_of", &self.as_of)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Rights for Standing {
+    fn may_publish(&self, topic: &str) -> bool {
+        self.holder.may_publish(topic)
+    }
+
+    fn may_subscribe(&self, filter: &str) -> Access {
+        self.holder.may_subscribe(filter)
+    }
+
+    fn may_receive(&self, topic: &str) -> bool {
+        self.holder.may_receive(topic)
+    }
+
+    fn quotas(&self) -> Quotas {
+        let quotas = self.holder.grant().quotas();
+        Quotas {
+            messages_per_sec: quotas.messages_per_sec,
+            bytes_per_sec: quotas.bytes_per_sec,
+            subscriptions: quotas.subscriptions,
+            queued_bytes: quotas.queued_bytes,
+        }
+    }
+
+    fn needs(&self) -> Needs {
+        self.needs.clone()
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
