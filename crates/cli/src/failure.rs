@@ -37,6 +37,14 @@ impl Failure {
         Self::with_code(1, message)
     }
 
+    /// The answer was no, and was told.
+    pub(crate) const fn answered_no() -> Self {
+        Self {
+            message: None,
+            code: 1,
+        }
+    }
+
     pub(crate) fn with_code(code: u8, message: impl Into<String>) -> Self {
         Self {
             message: Some(message.into()),

@@ -1,6 +1,6 @@
 //! All that is known about users: what Stentor keeps, and what somebody else keeps.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::{Source, Store, StoreError};
@@ -70,7 +70,8 @@ impl Books {
                 users.insert(merged.key(), merged);
             }
         }
-        users.retain(|key, _| keys.contains(key));
+        let asked: HashSet<&UserKey> = keys.iter().collect();
+        users.retain(|key, _| asked.contains(key));
         Ok(users)
     }
 }

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use stentor_auth::credential::{Cost, PasswordHash, Stored};
-use stentor_auth::model::Credential;
+use stentor_auth::model::{Action, Credential};
 use stentor_auth::store::Order;
 
 use super::desk::Which;
@@ -42,6 +42,9 @@ enum Command {
     Enable(One),
     /// Delete a user, and end its connections
     Delete(One),
+    /// Answer whether a user may publish or subscribe to a topic, with the rule that decides
+    #[command(after_help = TEST)]
+    Test(Test),
     /// Add many users from a CSV or JSON file
     Import(Import),
     /// Write all users to a file or standard output
@@ -95,6 +98,40 @@ struct One {
     name: String,
     #[command(flatten)]
     which: Which,
+}
+
+const TEST: &str = "\
+Examples:
+  stentor user test alice publish sensors/attic
+  stentor user test alice subscribe 'sensors/#'
+
+Exit codes:
+  0   allowed, or a part of what the filter matches
+  1   not allowed; or something went wrong, then standard error says what";
+
+#[derive(Debug, Args)]
+struct Test {
+    /// Login name: NAME or ZONE/NAME
+    name: String,
+    /// What to do with the topic
+    #[arg(value_enum)]
+    action: Question,
+    /// The topic, or the filter of a subscription
+    topic: String,
+    /// The client id of the connection that is meant, for rules with {client}
+    #[arg(long, value_name = "ID")]
+    client_id: Option<String>,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// What `test` asks about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Question {
+    /// Publishing to a topic
+    Publish,
+    /// Subscribing to a filter
+    Subscribe,
 }
 
 #[derive(Debug, Args)]
@@ -167,6 +204,7 @@ impl User {
                 &name,
                 "is deleted",
             ),
+            Command::Test(test) => test.run(),
             Command::Import(import) => import.run(),
             Command::Export(export) => {
                 let mut desk = export.which.open()?;
@@ -208,6 +246,32 @@ impl Add {
                 plain(&answer["roles"])
             )
         })
+    }
+}
+
+impl Test {
+    fn run(self) -> Result<(), Failure> {
+        let (action, verb) = match self.action {
+            Question::Publish => (Action::Publish, "publish"),
+            Question::Subscribe => (Action::Subscribe, "subscribe to"),
+        };
+        let order = Order::UserTest {
+            name: self.name.clone(),
+            action,
+            topic: self.topic.clone(),
+            client_id: self.client_id,
+        };
+        let answer = self.which.open()?.order(&order)?;
+        let is_allowed = answer["allowed"] == true;
+        show(self.which.json, &answer, || {
+            let word = if is_allowed { "may" } else { "may not" };
+            let reason = plain(&answer["reason"]);
+            format!("{} {word} {verb} {}: {reason}\n", self.name, self.topic)
+        })?;
+        match is_allowed {
+            true => Ok(()),
+            false => Err(Failure::answered_no()),
+        }
     }
 }
 

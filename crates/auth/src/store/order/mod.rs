@@ -4,6 +4,7 @@
 //! a running server and what a command does by itself to the books of a stopped one is the same.
 
 mod roles;
+mod test;
 mod tokens;
 mod users;
 mod zones;
@@ -17,7 +18,7 @@ use thiserror::Error;
 
 use super::StoreError;
 use super::directory::Worker;
-use crate::model::{Credential, Quotas, Rule, User, UserKey};
+use crate::model::{Action, Credential, Quotas, Rule, User, UserKey};
 
 /// Users that one `user.import` carries.
 pub const IMPORT_USERS_MAX: usize = 1_000;
@@ -115,6 +116,19 @@ pub enum Order {
     UserDelete {
         /// The login name.
         name: String,
+    },
+    /// Answers whether a user may do something, and says which rule decides.
+    #[serde(rename = "user.test")]
+    UserTest {
+        /// The login name.
+        name: String,
+        /// `publish` or `subscribe`.
+        action: Action,
+        /// The topic, or the filter of a subscription.
+        topic: String,
+        /// The client id of the connection that is meant, for rules with `{client}`.
+        #[serde(default)]
+        client_id: Option<String>,
     },
     /// Adds users, all or none: at most [`IMPORT_USERS_MAX`].
     #[serde(rename = "user.import")]
@@ -355,6 +369,12 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
         O::UserDisable { name } => users::disable(worker, who, &name, true).await,
         O::UserEnable { name } => users::disable(worker, who, &name, false).await,
         O::UserDelete { name } => users::delete(worker, who, &name).await,
+        O::UserTest {
+            name,
+            action,
+            topic,
+            client_id,
+        } => test::test(worker, &name, (action, &topic), client_id).await,
         O::UserImport { users, replace } => users::import(worker, who, users, replace).await,
         O::UserExport { zone, after, limit } => {
             let page = users::Page::new(zone.as_deref(), after.as_deref(), limit);
