@@ -5,58 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use stentor_tests::{Finished, Plan, process, server};
+use stentor_tests::{process, server};
 
-const CONFIG: &str = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n";
-
-/// A data folder with or without its server.
-struct Place {
-    server: Option<stentor_tests::Server>,
-    folder: tempfile::TempDir,
-}
-
-impl Place {
-    fn running() -> Self {
-        Self {
-            server: Some(Plan::new().config(CONFIG).start()),
-            folder: tempfile::tempdir().expect("a folder can be made"),
-        }
-    }
-
-    fn stopped() -> Self {
-        Self {
-            server: None,
-            folder: tempfile::tempdir().expect("a folder can be made"),
-        }
-    }
-
-    fn data_dir(&self) -> std::path::PathBuf {
-        match &self.server {
-            Some(server) => server.data_dir(),
-            None => self.folder.path().join("data"),
-        }
-    }
-
-    #[track_caller]
-    fn run(&self, args: &[&str]) -> Finished {
-        let mut command = server::stentor();
-        command.args(args).arg("--data-dir").arg(self.data_dir());
-        process::run(&mut command)
-    }
-
-    #[track_caller]
-    fn json(&self, args: &[&str]) -> Value {
-        let args: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
-        let text = self.run(&args).success();
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("no JSON ({error}): {text}"))
-    }
-
-    fn file(&self, name: &str, text: &str) -> String {
-        let path = self.folder.path().join(name);
-        fs::write(&path, text).expect("a file can be written");
-        path.to_str().expect("a path of ASCII").to_owned()
-    }
-}
+use crate::place::Place;
 
 /// The same for both.
 fn check(test: fn(&Place)) {

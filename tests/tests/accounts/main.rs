@@ -1,3 +1,8 @@
-//! The commands for users, roles, tokens and zones, with a running server and without one.
+//! Users, roles, tokens and zones: the commands, with a running server and without one, and what
+//! they mean for those who are connected.
 
+mod changes;
 mod commands;
+mod place;
+mod quotas;
+mod rights;

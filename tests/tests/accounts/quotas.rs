@@ -1,0 +1,176 @@
+//! How much a user and a zone may take.
+
+use serde_json::json;
+use stentor_tests::Version;
+use stentor_tests::raw::{eventually, publish, subscribe};
+
+use crate::place::Place;
+
+/// Quota exceeded.
+const QUOTA: u8 = 0x97;
+
+#[test]
+fn a_user_has_so_many_connections_and_no_more() {
+    let place = Place::running();
+    place
+        .run(&[
+            "role",
+            "add",
+            "few",
+            "--rule",
+            "allow both #",
+            "--connections",
+            "2",
+        ])
+        .success();
+    place.add("ann", &["few"]);
+    place.add("bob", &["few"]);
+    let first = place.login_as("ann", "a1");
+    let _second = place.login_as("ann", "a2");
+    assert_eq!(place.connect("a3", ("ann", "ann")).0, QUOTA);
+    let _bob = place.login_as("bob", "b1");
+    // Who takes over its own session needs no second place.
+    let _again = place.login_as("ann", "a1");
+    drop(first);
+    assert_eq!(place.connect("a3", ("ann", "ann")).0, QUOTA);
+    // A change counts those who are there.
+    place
+        .run(&["role", "change", "few", "--connections", "3"])
+        .success();
+    eventually("there is room for a third", || {
+        place.connect("a3", ("ann", "ann")).0 == 0
+    });
+}
+
+#[test]
+fn a_bound_that_is_set_later_counts_who_is_there() {
+    let place = Place::running();
+    place
+        .run(&["role", "add", "some", "--rule", "allow both #"])
+        .success();
+    place.add("ann", &["some"]);
+    let mut first = place.login_as("ann", "a1");
+    place
+        .run(&["role", "change", "some", "--connections", "1"])
+        .success();
+    eventually("the first one is counted", || {
+        let (code, _gone) = place.connect("a2", ("ann", "ann"));
+        code == QUOTA
+    });
+    first.ping();
+}
+
+#[test]
+fn a_zone_has_so_many_connections_for_all_its_users() {
+    let place = Place::running();
+    place
+        .run(&["zone", "add", "game", "--connections", "2"])
+        .success();
+    for name in ["game/ann", "game/bob", "cat"] {
+        place.add(name, &[]);
+    }
+    let _ann = place.login_as("game/ann", "a");
+    let bob = place.login_as("game/bob", "b");
+    assert_eq!(place.connect("c", ("game/ann", "game/ann")).0, QUOTA);
+    place.login("cat").ping();
+    drop(bob);
+    eventually("a place is free again", || {
+        place.connect("c", ("game/ann", "game/ann")).0 == 0
+    });
+}
+
+#[test]
+fn zones_do_not_hear_each_other_and_share_no_client_ids() {
+    let place = Place::running();
+    place.run(&["zone", "add", "game"]).success();
+    place.add("game/ann", &[]);
+    place.add("ann", &[]);
+    let mut here = place.login_as("ann", "same");
+    let mut there = place.login_as("game/ann", "same");
+    here.subscribe("#", 0);
+    there.subscribe("#", 0);
+    here.publish("a", b"here");
+    there.publish("a", b"there");
+    assert_eq!(here.message().1, b"here");
+    assert_eq!(there.message().1, b"there");
+    here.ping();
+    there.ping();
+    let numbers = std::fs::read_to_string(place.data_dir().join("zones"));
+    assert_eq!(numbers.ok().as_deref(), Some("game\n"));
+}
+
+#[test]
+fn a_session_has_so_many_subscriptions_and_no_more() {
+    let place = Place::running();
+    place
+        .run(&[
+            "role",
+            "add",
+            "few",
+            "--rule",
+            "allow both #",
+            "--subscriptions",
+            "1",
+        ])
+        .success();
+    place.add("ann", &["few"]);
+    let mut ann = place.login("ann");
+    ann.subscribe("a", 0);
+    ann.send(&subscribe(Version::V5, 2, "b", 0));
+    assert_eq!(ann.expect(9).body.last(), Some(&QUOTA));
+}
+
+/// A second's worth comes at once, then the rate holds; nothing is lost.
+#[test]
+fn who_publishes_faster_than_allowed_waits() {
+    let place = Place::running();
+    place
+        .run(&[
+            "role",
+            "add",
+            "slow",
+            "--rule",
+            "allow both #",
+            "--messages-per-sec",
+            "20",
+        ])
+        .success();
+    place.add("ann", &["slow"]);
+    place.add("bob", &[]);
+    let (mut ann, mut bob) = (place.login("ann"), place.login("bob"));
+    bob.subscribe("#", 0);
+    let burst: Vec<u8> = (0..40)
+        .flat_map(|number: u8| publish(Version::V5, "a", &[number], 0, false))
+        .collect();
+    let start = std::time::Instant::now();
+    ann.send(&burst);
+    for number in 0..40 {
+        assert_eq!(bob.message().1, [number]);
+    }
+    let millis = start.elapsed().as_millis();
+    assert!(
+        millis >= 900,
+        "twenty messages beyond take a second: {millis} ms"
+    );
+}
+
+#[test]
+fn quotas_are_shown() {
+    let place = Place::running();
+    place
+        .run(&[
+            "role",
+            "add",
+            "few",
+            "--connections",
+            "2",
+            "--queued-bytes",
+            "1000",
+        ])
+        .success();
+    let role = place.json(&["role", "show", "few"]);
+    assert_eq!(
+        role["quotas"],
+        json!({ "connections": 2, "queued_bytes": 1000 })
+    );
+}

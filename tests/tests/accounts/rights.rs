@@ -1,0 +1,216 @@
+//! What roles allow and deny, as clients meet it.
+
+use stentor_tests::raw::{publish, subscribe};
+use stentor_tests::{Raw, Version};
+
+use crate::place::Place;
+
+/// Not authorized.
+const DENIED: u8 = 0x87;
+
+/// The reason code of a SUBACK.
+#[track_caller]
+fn subscribed(client: &mut Raw, filter: &str) -> u8 {
+    client.send(&subscribe(Version::V5, 7, filter, 0));
+    *client.expect(9).body.last().expect("a reason code")
+}
+
+/// The reason code of a PUBACK; one without any is a success.
+#[track_caller]
+fn published(client: &mut Raw, topic: &str) -> u8 {
+    client.send(&publish(Version::V5, topic, b"x", 1, false));
+    client.expect(4).body.get(2).copied().unwrap_or(0)
+}
+
+/// Success, or nobody listens.
+#[track_caller]
+fn is_permitted(client: &mut Raw, topic: &str) -> bool {
+    match published(client, topic) {
+        0 | 0x10 => true,
+        DENIED => false,
+        code => panic!("{topic}: {code:#x}"),
+    }
+}
+
+fn role(place: &Place, name: &str, rules: &[&str]) {
+    let mut args = vec!["role", "add", name];
+    for rule in rules {
+        args.extend(["--rule", rule]);
+    }
+    place.run(&args).success();
+}
+
+#[test]
+fn a_new_user_may_what_member_says() {
+    let place = Place::running();
+    place.add("ann", &[]);
+    let mut ann = place.login("ann");
+    assert_eq!(subscribed(&mut ann, "#"), 0);
+    assert_eq!(subscribed(&mut ann, "$private/from/+"), 0);
+    assert_eq!(subscribed(&mut ann, "$private/to/#"), DENIED);
+    // Retained figures follow.
+    assert_eq!(subscribed(&mut ann, "$SYS/#"), 0);
+    place.add("bob", &[]);
+    let mut bob = place.login("bob");
+    assert!(is_permitted(&mut bob, "any/thing"));
+    assert!(!is_permitted(&mut bob, "$SYS/broker/uptime"));
+}
+
+#[test]
+fn roles_allow_deny_wins_and_the_rest_is_denied() {
+    let place = Place::running();
+    role(
+        &place,
+        "sensor",
+        &[
+            "allow publish sensors/{user}/#",
+            "allow both lab/#",
+            "deny publish lab/+/locked",
+        ],
+    );
+    role(&place, "guard", &["deny both lab/vault/#"]);
+    place.add("ann", &["sensor", "guard"]);
+    let mut ann = place.login("ann");
+    for (topic, expected) in [
+        ("sensors/ann/1", true),
+        ("sensors/ann", true),
+        ("sensors/bob/1", false),
+        ("lab/a", true),
+        ("lab/a/locked", false),
+        ("lab/vault/gold", false),
+        ("other", false),
+    ] {
+        assert_eq!(is_permitted(&mut ann, topic), expected, "{topic}");
+    }
+    for (filter, expected) in [
+        ("lab/a/#", 0),
+        ("lab/#", 0),
+        ("#", 0),
+        ("lab/vault/#", DENIED),
+        ("sensors/ann/#", DENIED),
+        ("$share/g/lab/vault/+", DENIED),
+    ] {
+        assert_eq!(subscribed(&mut ann, filter), expected, "{filter}");
+    }
+}
+
+#[test]
+fn a_name_that_means_something_in_topics_expands_no_placeholder() {
+    let place = Place::running();
+    role(
+        &place,
+        "own",
+        &[
+            "allow both dev/{client}/#",
+            "allow both all/#",
+            "deny both all/{client}",
+        ],
+    );
+    place.add("ann", &["own"]);
+    let mut plain = place.login_as("ann", "c1");
+    assert!(is_permitted(&mut plain, "dev/c1/x"));
+    assert!(!is_permitted(&mut plain, "dev/c2/x"));
+    assert!(is_permitted(&mut plain, "all/c2"));
+    assert!(!is_permitted(&mut plain, "all/c1"));
+    for client_id in ["+", "#", "c1/x"] {
+        let mut sly = place.login_as("ann", client_id);
+        assert!(!is_permitted(&mut sly, "dev/c1/x"), "{client_id}");
+        assert_eq!(subscribed(&mut sly, "dev/#"), DENIED, "{client_id}");
+        assert!(!is_permitted(&mut sly, "all/c2"), "{client_id}");
+    }
+}
+
+#[test]
+fn a_subscription_that_is_wider_delivers_what_is_permitted() {
+    let place = Place::running();
+    role(
+        &place,
+        "board",
+        &["allow subscribe #", "deny subscribe secret/#"],
+    );
+    place.add("ann", &["board"]);
+    place.add("bob", &[]);
+    let (mut ann, mut bob) = (place.login("ann"), place.login("bob"));
+    bob.send(&publish(Version::V5, "secret/old", b"retained", 1, true));
+    bob.expect(4);
+    assert_eq!(subscribed(&mut ann, "#"), 0);
+    for topic in ["secret/a", "secret", "open/a"] {
+        bob.publish_surely(topic, topic.as_bytes());
+    }
+    // What is withheld would have come before.
+    assert_eq!(ann.message().0, "open/a");
+}
+
+#[test]
+fn under_strict_a_subscription_that_is_wider_is_refused() {
+    let place = Place::with("[auth]\nsubscribe = \"strict\"\n");
+    role(
+        &place,
+        "board",
+        &["allow subscribe #", "deny subscribe secret/#"],
+    );
+    place.add("ann", &["board"]);
+    let mut ann = place.login("ann");
+    assert_eq!(subscribed(&mut ann, "#"), DENIED);
+    assert_eq!(subscribed(&mut ann, "+/x"), DENIED);
+    assert_eq!(subscribed(&mut ann, "open/#"), 0);
+    assert_eq!(subscribed(&mut ann, "secret/#"), DENIED);
+}
+
+#[test]
+fn a_command_answers_what_a_user_may_and_which_rule_decides() {
+    let place = Place::running();
+    role(
+        &place,
+        "board",
+        &["allow subscribe #", "deny subscribe secret/#"],
+    );
+    place.add("ann", &["board"]);
+    let ask = |args: &[&str]| {
+        let args: Vec<&str> = ["user", "test", "ann"]
+            .iter()
+            .chain(args)
+            .copied()
+            .collect();
+        let mut command = stentor_tests::server::stentor();
+        command.args(&args).arg("--json");
+        let finished = stentor_tests::process::run(command.arg("--data-dir").arg(place.data_dir()));
+        let text = finished.stdout.clone();
+        let answer: serde_json::Value =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {finished}"));
+        answer
+    };
+    let open = ask(&["subscribe", "open/a"]);
+    assert_eq!(
+        (&open["allowed"], &open["access"]),
+        (&true.into(), &"all".into())
+    );
+    assert_eq!(open["rule"], "allow subscribe #");
+    let wide = ask(&["subscribe", "#"]);
+    assert_eq!(
+        (&wide["allowed"], &wide["access"]),
+        (&true.into(), &"part".into())
+    );
+    let secret = ask(&["subscribe", "secret/a"]);
+    assert_eq!(secret["allowed"], false);
+    assert_eq!(secret["rule"], "deny subscribe secret/#");
+    assert_eq!(secret["role"], "board");
+    let publish = ask(&["publish", "open/a"]);
+    assert_eq!(
+        (&publish["allowed"], &publish["rule"]),
+        (&false.into(), &serde_json::Value::Null)
+    );
+    let told = place
+        .run(&["user", "test", "ann", "subscribe", "x"])
+        .success();
+    assert!(
+        told.contains("ann may subscribe to x: role board: allow subscribe #"),
+        "{told}"
+    );
+    place
+        .run(&["user", "test", "ann", "publish", "a/#"])
+        .refusal();
+    place
+        .run(&["user", "test", "nobody", "publish", "a"])
+        .refusal();
+}
