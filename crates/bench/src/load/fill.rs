@@ -59,6 +59,7 @@ impl Fill<'_> {
                 at_once: 1,
                 patience: PATIENCE,
                 client_id: &|_| self.client_id.clone(),
+                entry: None,
                 filter: &|_| None,
             },
         )?;

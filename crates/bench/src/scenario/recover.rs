@@ -287,6 +287,7 @@ impl Recover {
                     at_once: 100,
                     patience: PATIENCE,
                     client_id: &|index| format!("u-{run}-{index}"),
+                    entry: None,
                     filter: &|_| None,
                 },
             )?;

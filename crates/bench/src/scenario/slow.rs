@@ -214,6 +214,7 @@ fn open(
             at_once: 1,
             patience: PATIENCE,
             client_id: &|_| format!("slow-{}-{}", u8::from(filter.is_some()), run_id()),
+            entry: None,
             filter: &|_| filter.map(|filter| (filter.to_owned(), 0)),
         },
     )?;

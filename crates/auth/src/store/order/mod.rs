@@ -388,15 +388,7 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
             rules,
             quotas,
             replace,
-        } => {
-            let role = crate::model::Role {
-                zone,
-                name,
-                rules,
-                quotas,
-            };
-            roles::add(worker, who, role, replace).await
-        }
+        } => roles::add(worker, who, (zone, name, rules, quotas), replace).await,
         O::RoleChange {
             zone,
             name,

@@ -8,7 +8,21 @@ use super::{OrderError, Outcome, Who};
 use crate::model::{Quotas, Role, Rule};
 use crate::store::directory::Worker;
 
-pub(super) async fn add(worker: &Worker, who: &Who, role: Role, replace: bool) -> Outcome {
+/// What a role is: its zone, its name, its rules and quotas.
+type Content = (Option<Arc<str>>, Arc<str>, Vec<Rule>, Quotas);
+
+pub(super) async fn add(
+    worker: &Worker,
+    who: &Who,
+    (zone, name, rules, quotas): Content,
+    replace: bool,
+) -> Outcome {
+    let role = Role {
+        zone,
+        name,
+        rules,
+        quotas,
+    };
     if !replace && find(worker, role.zone.as_deref(), &role.name).await.is_ok() {
         let message = format!(
             "there is a role {:?} already; `stentor role change` changes its rules",
