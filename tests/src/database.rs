@@ -95,6 +95,8 @@ impl Database {
     /// Servers of databases refuse to run as root.
     fn as_nobody(&self, command: &mut Command) {
         command.current_dir(self.folder.path());
+        // Several servers at once must not meet in one folder for temporary tables.
+        command.env("TMPDIR", self.folder.path());
         if let Some(nobody) = unprivileged() {
             command.uid(nobody.uid.as_raw()).gid(nobody.gid.as_raw());
         }
