@@ -38,6 +38,7 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwap;
 use stentor_hub::Identity;
 use stentor_session::Tick;
+use stentor_topic::Zone;
 
 use crate::credential::jwt::{Issuer, is_jwt};
 use crate::credential::token::is_token;
@@ -97,6 +98,9 @@ pub trait Grants: Send + Sync {
         proof: Proof,
         expires_at: Tick,
     ) -> io::Result<Option<Arc<Identity>>>;
+
+    /// The name of a zone that has this number.
+    fn zone_name(&self, zone: Zone) -> Option<String>;
 
     /// The identity of somebody who is let in without a name.
     fn anonymous(&self, client_id: Option<Arc<str>>) -> Arc<Identity>;
@@ -269,6 +273,10 @@ impl Authenticator for Center {
             None => Decision::Refused(Refusal::Protocol),
         };
         answer.decided(decision)
+    }
+
+    fn zone_name(&self, zone: Zone) -> Option<String> {
+        self.0.grants.zone_name(zone)
     }
 
     fn waiting(&self) -> usize {

@@ -240,6 +240,10 @@ fn is_same(before: &Standing, now: &Standing) -> bool {
 }
 
 impl Grants for RoleGrants {
+    fn zone_name(&self, zone: Zone) -> Option<String> {
+        self.zones.name(zone)
+    }
+
     fn anonymous(&self, client_id: Option<Arc<str>>) -> Arc<Identity> {
         let as_of = self.changes.load(Ordering::SeqCst);
         let which = usize::from(client_id.is_some());

@@ -1,8 +1,6 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, mpsc};
 
-use stentor_topic::Zone;
-
 use super::*;
 use crate::Method;
 use crate::credential::jwt::{Algorithm, KeySource, Keys};
@@ -57,6 +55,10 @@ impl Accounts for Memory {
 struct Everybody(Mutex<Vec<Proof>>);
 
 impl Grants for Everybody {
+    fn zone_name(&self, _zone: Zone) -> Option<String> {
+        None
+    }
+
     fn prepare(&self, _zone: &str) -> io::Result<()> {
         Ok(())
     }
