@@ -220,7 +220,8 @@ fn give_now(
     };
     let len = wire.encoded.wire_len();
     let mut verdict = Verdict::Taken;
-    if live.queued_bytes() + len > till.queue_bytes_max {
+    // A snapshot paces itself, and has to be complete.
+    if live.queued_bytes() + len > till.queue_bytes_max && !terms.stored {
         match parcel.policy(till.settings, QoS::AtMostOnce) {
             SlowPolicy::DropNewest => return Verdict::Lost(LossCause::DropNewest),
             SlowPolicy::Disconnect | SlowPolicy::Conflate => return Verdict::Overrun,
@@ -307,7 +308,7 @@ fn keep_waiting(
         let mut expired = |topic: &str| lost.push((LossCause::Expired, topic.into()));
         outbound.drop_expired_waiting(till.now, &mut expired);
     }
-    if !fits(outbound) {
+    if !fits(outbound) && !terms.stored {
         match settings.slow_policy(message.topic(), terms.qos) {
             SlowPolicy::Disconnect | SlowPolicy::Conflate if is_live => {
                 outbound.wait(terms.delivery(message));

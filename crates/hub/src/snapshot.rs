@@ -21,10 +21,14 @@ use crate::outbox::Outbox;
 use crate::retained::{Cursor, Mark, Walk};
 use crate::route::{Parcel, is_own};
 use crate::sessions::{Live, Session};
+use crate::settings::Settings;
 
 /// A snapshot goes on while less than this waits for the socket: bounded memory for any number
 /// of matches, and live messages are never far behind.
 const QUEUED_BYTES_LOW: usize = 64 * 1024;
+/// A single value that goes at once may find more waiting: it needs less than a note to send it
+/// later.
+const SINGLE_BYTES_LOW: usize = 256 * 1024;
 /// Topics visited in one step, so that a large walk does not hold up the shard.
 const VISITS: usize = 256;
 /// When to ask again for what the store has to fetch from a disk.
@@ -112,8 +116,21 @@ pub(crate) struct Wanted<'a> {
     pub(crate) marks_end: bool,
 }
 
-/// Whether a session takes more of a snapshot now.
-fn is_ready(session: &Session) -> bool {
+/// Whether a session takes more of a snapshot now, of which part of its queue's bound may wait.
+fn is_ready(session: &Session, settings: &Settings) -> bool {
+    let most = session.queue_bytes_max(settings) / 4;
+    has_less(session, QUEUED_BYTES_LOW.min(most))
+}
+
+/// Topics visited in one step for a session: few where its queue may hold little.
+fn visits(session: &Session, settings: &Settings) -> usize {
+    const EACH_BYTES: usize = 1024;
+    let room = session.queue_bytes_max(settings) / EACH_BYTES;
+    room.clamp(1, VISITS)
+}
+
+/// Whether fewer bytes wait for a session's socket, and no message for a packet id.
+fn has_less(session: &Session, bytes: usize) -> bool {
     let waiting = session
         .outbound
         .as_ref()
@@ -121,7 +138,7 @@ fn is_ready(session: &Session) -> bool {
     waiting == 0
         && session
             .live()
-            .is_some_and(|live| live.queued_bytes() < QUEUED_BYTES_LOW)
+            .is_some_and(|live| live.queued_bytes() < bytes)
 }
 
 impl Hub {
@@ -134,8 +151,9 @@ impl Hub {
             .live_mut()
             .and_then(|live| live.snapshots())
             .is_none_or(|snapshots| snapshots.is_empty());
-        let is_plain = wanted.sends && !wanted.marks_end;
-        if is_first && is_plain && is_ready(session) && !has_wildcard(wanted.filter) {
+        let is_single = wanted.sends && !wanted.marks_end && !has_wildcard(wanted.filter);
+        let most = session.queue_bytes_max(&self.settings) / 4;
+        if is_first && is_single && has_less(session, SINGLE_BYTES_LOW.min(most)) {
             // The common case, one value at most, needs no bookkeeping.
             let zone = session.zone();
             let start = Cursor::default();
@@ -192,11 +210,11 @@ impl Hub {
         let Some(session) = self
             .sessions
             .get_mut(key)
-            .filter(|session| is_ready(session))
+            .filter(|session| is_ready(session, &self.settings))
         else {
             return VISITS;
         };
-        let zone = session.zone();
+        let (zone, at_most) = (session.zone(), visits(session, &self.settings));
         let Some(mut snapshot) = session
             .live_mut()
             .and_then(|live| live.snapshots())
@@ -216,7 +234,7 @@ impl Hub {
                 let scope = (snapshot.mark, now);
                 visited = VISITS;
                 self.retained
-                    .walk(zone, &snapshot.filter, scope, cursor, VISITS, &mut found)
+                    .walk(zone, &snapshot.filter, scope, cursor, at_most, &mut found)
             }
             Progress::Walking(_) => {
                 let (filter, mark) = (&snapshot.filter, snapshot.mark);
@@ -242,7 +260,7 @@ impl Hub {
             walk => walk,
         };
         if let Some(session) = self.sessions.get_mut(key) {
-            let is_ready = is_ready(session);
+            let is_ready = is_ready(session, &self.settings);
             if let Some(live) = session.live_mut() {
                 proceed(&mut self.outbox, key, live, is_ready, walk, snapshot);
             }

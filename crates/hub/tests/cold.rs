@@ -91,3 +91,35 @@ fn a_snapshot_waits_for_the_store_and_nobody_else_does() {
         assert_eq!(store.left.load(Ordering::Relaxed), 0);
     }
 }
+
+/// A snapshot paces itself by what waits already: it loses nothing to a small queue.
+#[test]
+fn a_snapshot_is_complete_however_small_the_queue() {
+    for qos in [QoS::AtMostOnce, QoS::AtLeastOnce] {
+        let settings = Settings {
+            queue_bytes_max: 4_096,
+            ..Settings::default()
+        };
+        let mut w = World::with_settings(1, settings);
+        let p = w.connect(Version::V5, "p", &ConnectOptions::persistent());
+        let payload = "x".repeat(700);
+        for i in 0..300 {
+            w.publish(p, &format!("t/{i}"), &payload, qos, true);
+        }
+        let s = w.connect(Version::V5, "s", &ConnectOptions::persistent());
+        w.open_socket(s, 0);
+        w.subscribe(s, "t/#", qos);
+        let mut found = 0;
+        for _ in 0..2_000 {
+            w.open_socket(s, 1_000);
+            w.settle();
+            for message in w.take_messages(s) {
+                found += 1;
+                if let Some(id) = message.packet_id {
+                    w.send_ack(s, 0x40, id);
+                }
+            }
+        }
+        assert_eq!(found, 300, "{qos:?}");
+    }
+}
