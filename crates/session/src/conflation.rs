@@ -207,6 +207,11 @@ impl Conflation {
                 continue;
             };
             held.listed[lane as usize] = false;
+            if held.next > now {
+                // It stood here for a message that went from the other list or was withdrawn, and
+                // is listed again when its time has come.
+                continue;
+            }
             let waiting = held.waiting.take_if(|waiting| waiting.lane == lane);
             let Some(waiting) = waiting else {
                 self.close(&topic);
