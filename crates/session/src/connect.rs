@@ -30,7 +30,8 @@ pub struct ConnectRequest {
     pub keep_alive_secs: u16,
     /// Empty when the server is to assign one.
     pub client_id: String,
-    /// User name.
+    /// User name. An empty one names nobody, and counts as none: many clients send an empty field
+    /// for a setting that was left empty.
     pub username: Option<String>,
     /// Password.
     pub password: Option<Vec<u8>>,
@@ -208,7 +209,10 @@ impl ConnectRequest {
             clean_start: connect.clean_start,
             keep_alive_secs: connect.keep_alive_secs,
             client_id: connect.client_id.into(),
-            username: connect.username.map(Into::into),
+            username: connect
+                .username
+                .filter(|name| !name.is_empty())
+                .map(Into::into),
             password: connect.password.map(Into::into),
             will: connect
                 .will

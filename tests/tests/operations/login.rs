@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use stentor_tests::raw::{connect_as, publish, subscribe};
+use stentor_tests::raw::{connect_as, publish, string, subscribe};
 use stentor_tests::{DEADLINE, Plan, Server, Version, process, server};
 
 fn hash(password: &str) -> String {
@@ -75,6 +75,27 @@ fn nobody_is_let_in_without_a_name() {
     assert_eq!(answer(&server, Version::V5, None), 0x87);
     assert_eq!(answer(&server, Version::V4, None), 5);
     server.wait_log(0, "--allow-anonymous");
+    // An empty name is none.
+    assert_eq!(answer(&server, Version::V5, Some(("", ""))), 0x87);
+    let open = Server::open();
+    assert_eq!(answer(&open, Version::V5, Some(("", ""))), 0);
+    assert_eq!(answer(&open, Version::V4, Some(("", "left over"))), 0);
+}
+
+/// [MQTT-4.12.0-1] [MQTT-4.12.0-4]
+#[test]
+fn an_authentication_method_that_nobody_knows_is_refused() {
+    let server = Server::open();
+    let mut client = server.dial();
+    let mut login = connect_as(Version::V5, "c", true, None);
+    // An authentication method where there were no properties.
+    let method = [&[0x15][..], &string("KERBEROS")].concat();
+    login[1] += 11;
+    login[12] = 11;
+    login.splice(13..13, method);
+    client.send(&login);
+    assert_eq!(client.expect(2).body[1], 0x8C);
+    assert!(client.rest().is_empty());
 }
 
 #[test]
