@@ -4,7 +4,7 @@ CARGO ?= cargo
 SOAK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help serve call test tools format lint doc tidy gen unit deny soak fuzz bench
+.PHONY: help serve call test tools format lint doc tidy gen unit deny soak suites fuzz bench
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -42,7 +42,11 @@ unit:
 deny: ## Check licences, bans and sources of dependencies (needs cargo-deny)
 	$(CARGO) deny check licenses bans sources
 
-soak: fuzz ## Long fuzzing (SOAK_SECONDS per target) and kill tests
+suites: ## Run other projects' test suites, fetched as packages, against the built server
+	$(CARGO) build --workspace
+	python3 tests/suites/run.py
+
+soak: fuzz suites ## Long fuzzing (SOAK_SECONDS per target) and kill tests
 	STENTOR_SOAK=1 $(CARGO) test --workspace
 
 # cargo-fuzz needs a nightly toolchain, which not every machine has.
