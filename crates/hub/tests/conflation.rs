@@ -517,15 +517,5 @@ fn run(seed: u64) {
 
 #[test]
 fn whatever_happens_the_newest_arrives_and_nothing_older_follows() {
-    if let Ok(seed) = std::env::var("STENTOR_SEED") {
-        return run(seed.parse().expect("STENTOR_SEED is a number"));
-    }
-    let seeds = if std::env::var_os("STENTOR_SOAK").is_some() {
-        2_000
-    } else {
-        60
-    };
-    for seed in 1..=seeds {
-        run(seed);
-    }
+    world::run_seeds(60, run);
 }

@@ -326,15 +326,5 @@ fn run(seed: u64) {
 
 #[test]
 fn all_subscribers_see_one_order_whatever_the_mesh_does() {
-    if let Ok(seed) = std::env::var("STENTOR_SEED") {
-        return run(seed.parse().expect("STENTOR_SEED is a number"));
-    }
-    let seeds = if std::env::var_os("STENTOR_SOAK").is_some() {
-        2_000
-    } else {
-        60
-    };
-    for seed in 1..=seeds {
-        run(seed);
-    }
+    world::run_seeds(60, run);
 }

@@ -366,15 +366,5 @@ fn run(seed: u64, steps: usize) {
 
 #[test]
 fn delivery_guarantees_hold_whatever_the_order() {
-    if let Ok(seed) = std::env::var("STENTOR_SEED") {
-        return run(seed.parse().expect("STENTOR_SEED is a number"), 4_000);
-    }
-    let seeds = if std::env::var_os("STENTOR_SOAK").is_some() {
-        2_000
-    } else {
-        25
-    };
-    for seed in 1..=seeds {
-        run(seed, 4_000);
-    }
+    world::run_seeds(25, |seed| run(seed, 4_000));
 }

@@ -715,3 +715,15 @@ impl Client {
         }
     }
 }
+
+/// Runs a random test with each seed up to `seeds`: with 2,000 under `STENTOR_SOAK`, and with the
+/// one of `STENTOR_SEED` alone.
+pub fn run_seeds(seeds: u64, run: impl Fn(u64)) {
+    if let Ok(seed) = std::env::var("STENTOR_SEED") {
+        return run(seed.parse().expect("STENTOR_SEED is a number"));
+    }
+    let soak = std::env::var_os("STENTOR_SOAK").is_some();
+    for seed in 1..=(if soak { 2_000 } else { seeds }) {
+        run(seed);
+    }
+}
