@@ -100,7 +100,13 @@ impl Hub {
             }
         }
         match routing {
-            Routing::Soon => self.route_soon(now, message, Source::Client),
+            // What is kept goes at once: whoever subscribes on another shard meanwhile would read
+            // the last of several, and then get those before it.
+            Routing::Soon if !keep => self.route_soon(now, message, Source::Client),
+            Routing::Soon => {
+                self.settle(now);
+                self.route(now, &[message]);
+            }
             Routing::Now => self.route(now, &[message]),
         }
         taken
