@@ -10,10 +10,12 @@ at all of a suite's tests run, ends this program with 1.
 
 import argparse
 import concurrent.futures
+import contextlib
 import os
 import pathlib
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -130,14 +132,19 @@ def mosquitto(binary):
 
     def run(test):
         ports = [str(free_port()) for _ in range(int(test[0]))]
+        process = subprocess.Popen(
+            [PYTHON, test[1], *ports], cwd=broker, env={**environment, "TEST": test[1]},
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )
         try:
-            result = subprocess.run(
-                [PYTHON, test[1], *ports], cwd=broker, env={**environment, "TEST": test[1]},
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=SECONDS,
-            )
-            return test[1], result.returncode == 0
+            return test[1], process.wait(SECONDS) == 0
         except subprocess.TimeoutExpired:
             return test[1], False
+        finally:
+            # A test that fails by an exception leaves its brokers running.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         results = dict(pool.map(run, tests))
