@@ -330,7 +330,9 @@ fn classify(request: LoginRequest, settings: &CenterSettings) -> Result<(Visitor
         // MQTT 5 lets a password come alone; only a web token says whose it is.
         (None, Some(password), _) => match shown(password) {
             Shown::Jwt(token) => Ok((visitor(""), Shown::Jwt(token))),
-            _ => Err(Unknown::Refused(Refusal::Credentials)),
+            // Any other proves nothing about nobody.
+            _ if request.anonymous => Err(Unknown::Anonymous(visitor(""))),
+            _ => Err(Unknown::Refused(Refusal::LoginRequired)),
         },
         (Some(name), None, Some(certified)) if name == certified => {
             Ok((visitor(name), Shown::Certificate))

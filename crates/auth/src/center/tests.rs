@@ -283,12 +283,16 @@ fn nameless_clients_need_a_listener_that_lets_them_in() {
         ..with_password("ann", "x")
     };
     assert_eq!(world.login(named), WRONG);
-    let password_alone = LoginRequest {
+    let password_alone = |anonymous| LoginRequest {
         password: Some(Secret::new(b"x".to_vec())),
-        anonymous: true,
-        ..LoginRequest::default()
+        ..request(anonymous)
     };
-    assert_eq!(world.login(password_alone), WRONG);
+    // An empty name is none, whatever comes with it.
+    assert_eq!(world.login(password_alone(true)), Outcome::In(None));
+    assert_eq!(
+        world.login(password_alone(false)),
+        Outcome::Out(Refusal::LoginRequired)
+    );
 }
 
 #[test]
