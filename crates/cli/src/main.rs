@@ -114,6 +114,8 @@ enum Command {
     Token(accounts::Token),
     /// Add, list and remove zones
     Zone(accounts::Zone),
+    /// Take over users, rights and settings of mosquitto
+    Import(accounts::Import),
     /// Read users and rights again
     Auth(accounts::Auth),
     /// Hash a password for `password_hash` in the configuration
@@ -151,6 +153,7 @@ fn main() -> ExitCode {
         Command::Revoke(command) => command.run(),
         Command::Token(command) => command.run(),
         Command::Zone(command) => command.run(),
+        Command::Import(command) => command.run(),
         Command::Auth(command) => command.run(),
         Command::HashPassword(command) => command.run(),
         Command::Completions(command) => command.run(),

@@ -3,6 +3,7 @@
 
 mod changes;
 mod commands;
+mod mosquitto;
 mod place;
 mod quotas;
 mod rights;

@@ -39,9 +39,23 @@ pub(super) enum Desk {
 }
 
 impl Which {
+    /// The data folder, if one is given.
+    pub(super) fn data_dir(&self) -> Option<&Path> {
+        self.data_dir.as_deref()
+    }
+
     /// Opens the way to the books.
     pub(super) fn open(&self) -> Result<Desk, Failure> {
-        let config = self.load()?;
+        self.open_config(self.config.clone())
+    }
+
+    /// Opens the way to the books of a configuration file that was just made.
+    pub(super) fn open_with(&self, config: &Path) -> Result<Desk, Failure> {
+        self.open_config(Some(config.to_owned()))
+    }
+
+    fn open_config(&self, file: Option<PathBuf>) -> Result<Desk, Failure> {
+        let config = self.load_from(file)?;
         let data_dir = &config.general.data_dir;
         match control::connect(data_dir) {
             Ok(stream) => return Ok(Desk::Running(BufReader::new(stream))),
@@ -61,9 +75,13 @@ impl Which {
 
     /// The configuration of that server.
     pub(crate) fn load(&self) -> Result<Config, Failure> {
+        self.load_from(self.config.clone())
+    }
+
+    fn load_from(&self, file: Option<PathBuf>) -> Result<Config, Failure> {
         let data_dir = self.data_dir.as_deref().map(Path::to_string_lossy);
         let flags = data_dir.map(|path| ("data_dir".to_owned(), path.into_owned()));
-        let sources = Sources::from_process(self.config.clone(), flags.into_iter().collect());
+        let sources = Sources::from_process(file, flags.into_iter().collect());
         Config::load(&sources).map_err(|error| Failure::with_code(EXIT_CONFIG, error.to_string()))
     }
 }

@@ -75,29 +75,7 @@ impl Import {
         // Everything that can be refused is, before the long work begins.
         let mut desk = self.which.open()?;
         let users = hash_all(rows)?;
-        let count = users.len();
-        let mut users = users.into_iter().peekable();
-        let mut imported = 0;
-        while users.peek().is_some() {
-            let mut batch = Vec::new();
-            let mut bytes = 0;
-            while batch.len() < ORDER_USERS
-                && let Some(user) =
-                    users.next_if(|user| bytes == 0 || bytes + size(user) < ORDER_BYTES)
-            {
-                bytes += size(&user);
-                batch.push(user);
-            }
-            let len = batch.len();
-            let order = Order::UserImport {
-                users: batch,
-                replace: self.replace,
-            };
-            let note = format!("{imported} of {count} users were imported before");
-            desk.order(&order)
-                .map_err(|failure| failure.with_note(&note))?;
-            imported += len;
-        }
+        let imported = send(&mut desk, users, self.replace)?;
         let answer = json!({ "imported": imported });
         show(self.which.json, &answer, || {
             format!("{imported} users are imported\n")
@@ -127,6 +105,33 @@ impl Import {
             (None, _) => Err(Failure::usage("say what the file is: --format csv or json")),
         }
     }
+}
+
+/// Adds users in orders of bounded size; how many.
+pub(super) fn send(desk: &mut Desk, users: Vec<User>, replace: bool) -> Result<usize, Failure> {
+    let count = users.len();
+    let mut users = users.into_iter().peekable();
+    let mut imported = 0;
+    while users.peek().is_some() {
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        while batch.len() < ORDER_USERS
+            && let Some(user) = users.next_if(|user| bytes == 0 || bytes + size(user) < ORDER_BYTES)
+        {
+            bytes += size(&user);
+            batch.push(user);
+        }
+        let len = batch.len();
+        let order = Order::UserImport {
+            users: batch,
+            replace,
+        };
+        let note = format!("{imported} of {count} users were imported before");
+        desk.order(&order)
+            .map_err(|failure| failure.with_note(&note))?;
+        imported += len;
+    }
+    Ok(imported)
 }
 
 /// About the bytes that a user takes in an order.

@@ -3,6 +3,7 @@
 
 mod desk;
 mod import;
+mod mosquitto;
 mod role;
 mod token;
 mod user;
@@ -15,6 +16,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 
 pub(crate) use desk::{Which, is_stopped};
+pub(crate) use mosquitto::Import;
 pub(crate) use role::{Grant, Revoke, Role};
 pub(crate) use token::Token;
 pub(crate) use user::User;

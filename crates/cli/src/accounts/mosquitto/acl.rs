@@ -1,0 +1,133 @@
+//! Mosquitto's ACL file.
+
+use std::collections::BTreeMap;
+
+use stentor_auth::model::{Action, Effect, Rule};
+
+use super::{Line, Trouble};
+
+/// What the file says, in our rules.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Acl {
+    /// Before the first `user`: about clients without a name.
+    pub(super) anonymous: Vec<Rule>,
+    /// By user name.
+    pub(super) users: BTreeMap<String, Vec<Rule>>,
+    /// About everybody.
+    pub(super) patterns: Vec<Rule>,
+}
+
+/// Reads the lines of an ACL file.
+pub(super) fn parse(lines: &[Line], troubles: &mut Vec<Trouble>) -> Acl {
+    let mut acl = Acl::default();
+    let mut user: Option<String> = None;
+    for line in lines {
+        let rules = match line.key.as_str() {
+            "user" if line.value.is_empty() => {
+                troubles.push(line.trouble("the name is missing", "name the user, or delete it"));
+                continue;
+            }
+            "user" => {
+                acl.users.entry(line.value.clone()).or_default();
+                user = Some(line.value.clone());
+                continue;
+            }
+            "topic" => match &user {
+                None => &mut acl.anonymous,
+                Some(name) => acl.users.entry(name.clone()).or_default(),
+            },
+            "pattern" => &mut acl.patterns,
+            _ => {
+                let reason = "mosquitto's ACL file has no such word";
+                troubles.push(line.trouble(reason, "write user, topic or pattern"));
+                continue;
+            }
+        };
+        match rule(&line.value, line.key == "pattern") {
+            Ok(rule) => {
+                if line.key == "pattern" && rule.effect == Effect::Deny {
+                    troubles.push(line.trouble(
+                        "it is carried, but in Stentor it denies also what a user's own lines allow",
+                        "narrow it where a user is to be an exception",
+                    ));
+                }
+                rules.push(rule);
+            }
+            Err(reason) => {
+                let remedy = "add a rule that says what was meant: stentor role change";
+                troubles.push(line.trouble(&reason, remedy));
+            }
+        }
+    }
+    acl
+}
+
+/// A rule of `[read|write|readwrite|deny] TOPIC`.
+fn rule(text: &str, is_pattern: bool) -> Result<Rule, String> {
+    let (effect, action, topic) = match text.split_once(' ') {
+        Some(("read", topic)) => (Effect::Allow, Action::Subscribe, topic),
+        Some(("write", topic)) => (Effect::Allow, Action::Publish, topic),
+        Some(("readwrite", topic)) => (Effect::Allow, Action::Both, topic),
+        Some(("deny", topic)) => (Effect::Deny, Action::Both, topic),
+        _ => (Effect::Allow, Action::Both, text),
+    };
+    let topic = topic.trim();
+    let pattern = super::literal(topic)?;
+    let pattern = match is_pattern {
+        true => pattern.replace("%u", "{user}").replace("%c", "{client}"),
+        false => pattern,
+    };
+    let rule = Rule {
+        effect,
+        action,
+        pattern: pattern.into(),
+    };
+    rule.check().map_err(|error| error.to_string())?;
+    Ok(rule)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> (Acl, Vec<Trouble>) {
+        let mut troubles = Vec::new();
+        let lines = super::super::conf::lines("acl", text);
+        (parse(&lines, &mut troubles), troubles)
+    }
+
+    fn words(rules: &[Rule]) -> Vec<String> {
+        rules.iter().map(Rule::to_string).collect()
+    }
+
+    #[test]
+    fn sections_and_words_become_rules() {
+        let (acl, troubles) = parsed(
+            "# comment\ntopic read news/#\n\nuser ann\ntopic sensors/ann/#\n\
+             topic deny sensors/ann/x y\nuser bob\ntopic write a\nuser ann\ntopic readwrite b\n\
+             pattern read dev/%c/%u\npattern write $SYS/broker/connection/%c/state\n",
+        );
+        assert!(troubles.is_empty(), "{troubles:?}");
+        assert_eq!(words(&acl.anonymous), ["allow subscribe news/#"]);
+        let ann = [
+            "allow both sensors/ann/#",
+            "deny both sensors/ann/x y",
+            "allow both b",
+        ];
+        assert_eq!(words(&acl.users["ann"]), ann);
+        assert_eq!(words(&acl.users["bob"]), ["allow publish a"]);
+        let patterns = [
+            "allow subscribe dev/{client}/{user}",
+            "allow publish $SYS/broker/connection/{client}/state",
+        ];
+        assert_eq!(words(&acl.patterns), patterns);
+    }
+
+    #[test]
+    fn what_cannot_be_carried_is_listed_with_its_line() {
+        let (acl, troubles) = parsed("topic read a/#/b\nuser\nwhat ever\ntopic {user}/x\ntopic\n");
+        assert_eq!(acl, Acl::default());
+        let numbers: Vec<usize> = troubles.iter().map(|trouble| trouble.number).collect();
+        assert_eq!(numbers, [1, 2, 3, 4, 5]);
+    }
+}

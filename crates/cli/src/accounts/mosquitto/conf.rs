@@ -1,0 +1,461 @@
+//! mosquitto.conf: its lines, with those of included files, and what they become.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Line, Plan};
+
+/// Files that one configuration may include.
+const FILES_MAX: usize = 1_000;
+
+/// The largest file that is read, in bytes.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// What the lines name that lies elsewhere.
+#[derive(Debug, Default)]
+pub(super) struct Elsewhere {
+    pub(super) passwords: Option<PathBuf>,
+    pub(super) acl: Option<PathBuf>,
+    pub(super) dynsec: Option<PathBuf>,
+}
+
+/// A listener as it comes together.
+#[derive(Debug, Default)]
+struct Listener {
+    port: String,
+    bind: Option<String>,
+    is_websocket: bool,
+    certificate: Option<String>,
+    key: Option<String>,
+    authority: Option<String>,
+    needs_certificate: bool,
+    names_by_certificate: bool,
+    connections: Option<u32>,
+    anonymous: Option<bool>,
+}
+
+/// Everything that the lines say, before it is written down.
+#[derive(Debug, Default)]
+struct Draft {
+    listeners: Vec<Listener>,
+    is_local_only: bool,
+    is_per_listener: bool,
+    anonymous: Option<bool>,
+    limits: Vec<(&'static str, String)>,
+    sys: Option<String>,
+    level: Option<&'static str>,
+    in_bridge: bool,
+}
+
+/// The lines of a text that say something.
+pub(super) fn lines(file: &str, text: &str) -> Vec<Line> {
+    let line = |(at, text): (usize, &str)| {
+        let text = text.trim();
+        if text.is_empty() || text.starts_with('#') {
+            return None;
+        }
+        let (key, value) = text.split_once([' ', '\t']).unwrap_or((text, ""));
+        Some(Line {
+            file: file.to_owned(),
+            number: at + 1,
+            key: key.to_owned(),
+            value: value.trim().to_owned(),
+        })
+    };
+    text.lines().enumerate().filter_map(line).collect()
+}
+
+/// Reads a file of bounded size.
+pub(super) fn read(path: &Path) -> Result<String, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("cannot read {}: {error}", path.display());
+    let metadata = fs::metadata(path).map_err(|error| failed(&error))?;
+    if metadata.len() > FILE_BYTES_MAX {
+        return Err(failed(&"it has more than 64 MiB"));
+    }
+    fs::read_to_string(path).map_err(|error| failed(&error))
+}
+
+/// All lines of a configuration, those of included folders in their place.
+pub(super) fn gather(path: &Path) -> Result<Vec<Line>, String> {
+    let mut files = 0;
+    gather_into(path, &mut files)
+}
+
+fn gather_into(path: &Path, files: &mut usize) -> Result<Vec<Line>, String> {
+    *files += 1;
+    if *files > FILES_MAX {
+        return Err(format!("more than {FILES_MAX} files are included"));
+    }
+    let text = read(path)?;
+    let mut all = Vec::new();
+    for line in lines(&path.to_string_lossy(), &text) {
+        if line.key != "include_dir" {
+            all.push(line);
+            continue;
+        }
+        let folder = fs::read_dir(&line.value)
+            .map_err(|error| format!("cannot read the folder {}: {error}", line.value))?;
+        let mut included: Vec<PathBuf> = folder
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| {
+                path.extension()
+                    .is_some_and(|extension| extension == "conf")
+            })
+            .collect();
+        // As mosquitto: capitals before small letters.
+        included.sort();
+        for path in included {
+            all.extend(gather_into(&path, files)?);
+        }
+    }
+    Ok(all)
+}
+
+/// Turns the lines into our configuration; what they name elsewhere is left to the caller.
+pub(super) fn take(lines: &[Line], plan: &mut Plan) -> Elsewhere {
+    let mut draft = Draft::default();
+    let mut elsewhere = Elsewhere::default();
+    for line in lines {
+        let is_known = bridge(&mut draft, line, plan)
+            || listener(&mut draft, line, plan)
+            || general(&mut draft, line, plan)
+            || files(&mut elsewhere, line, plan);
+        if !is_known {
+            plan.troubles.push(line.trouble(
+                "Stentor has no such option",
+                "see docs/configuration.md for what comes closest",
+            ));
+        }
+    }
+    if draft.listeners.is_empty() {
+        draft.is_local_only = true;
+        draft.listeners.push(Listener {
+            port: "1883".to_owned(),
+            bind: Some("127.0.0.1".to_owned()),
+            ..Listener::default()
+        });
+    }
+    plan.config = draft.toml();
+    plan.listeners = draft.listeners.len();
+    plan.has_certificate_names = draft.listeners.iter().any(|one| one.names_by_certificate);
+    elsewhere
+}
+
+/// A bridge and its options.
+fn bridge(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
+    if line.key == "connection" {
+        draft.in_bridge = true;
+    } else if line.key == "listener" {
+        draft.in_bridge = false;
+    }
+    if draft.in_bridge {
+        plan.troubles.push(line.trouble(
+            "Stentor makes no bridges",
+            "let the other server connect to this one; bridges of mosquitto are welcome here",
+        ));
+    }
+    draft.in_bridge
+}
+
+/// Options of the listener that was named last, or of the first one.
+fn listener(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
+    let value = line.value.as_str();
+    if line.key == "listener" || line.key == "port" {
+        let (port, bind) = value.split_once(' ').unwrap_or((value, ""));
+        draft.listeners.push(Listener {
+            port: port.to_owned(),
+            bind: (!bind.is_empty()).then(|| bind.trim().to_owned()),
+            ..Listener::default()
+        });
+        return true;
+    }
+    let is_listeners = matches!(
+        line.key.as_str(),
+        "bind_address"
+            | "protocol"
+            | "certfile"
+            | "keyfile"
+            | "cafile"
+            | "require_certificate"
+            | "use_identity_as_username"
+            | "max_connections"
+    );
+    if !is_listeners {
+        return false;
+    }
+    if draft.listeners.is_empty() {
+        draft.listeners.push(Listener {
+            port: "1883".to_owned(),
+            ..Listener::default()
+        });
+    }
+    let Some(current) = draft.listeners.last_mut() else {
+        return false;
+    };
+    match (line.key.as_str(), value) {
+        ("bind_address", _) => current.bind = Some(value.to_owned()),
+        ("protocol", "websockets") => current.is_websocket = true,
+        ("protocol", "mqtt") => {}
+        ("certfile", _) => current.certificate = Some(absolute(value)),
+        ("keyfile", _) => current.key = Some(absolute(value)),
+        ("cafile", _) => current.authority = Some(absolute(value)),
+        ("require_certificate", _) => current.needs_certificate = value == "true",
+        ("use_identity_as_username", _) => current.names_by_certificate = value == "true",
+        ("max_connections", "-1") => {}
+        ("max_connections", _) if value.parse::<u32>().is_ok() => {
+            current.connections = value.parse().ok();
+        }
+        _ => {
+            let reason = "the value means nothing here";
+            plan.troubles
+                .push(line.trouble(reason, "see docs/configuration.md"));
+        }
+    }
+    true
+}
+
+/// Options of the whole server.
+fn general(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
+    let value = line.value.as_str();
+    let number = value.parse::<u64>().ok();
+    match (line.key.as_str(), number) {
+        ("per_listener_settings", _) => draft.is_per_listener = value == "true",
+        ("allow_anonymous", _) => match draft.listeners.last_mut() {
+            Some(listener) if draft.is_per_listener => listener.anonymous = Some(value == "true"),
+            _ => draft.anonymous = Some(value == "true"),
+        },
+        // What is so in Stentor anyway.
+        ("persistence", _) if value == "true" => {}
+        ("allow_zero_length_clientid" | "retain_available" | "set_tcp_nodelay", _)
+            if value == "true" => {}
+        ("max_packet_size" | "message_size_limit", Some(0)) => {}
+        ("max_packet_size" | "message_size_limit", Some(bytes)) => {
+            draft.limit("packet_bytes", bytes.clamp(1 << 10, 256 << 20).to_string());
+        }
+        ("max_inflight_messages", Some(count @ 1..=65_535)) => {
+            draft.limit("inflight", count.to_string());
+        }
+        ("max_queued_messages", Some(count @ 1..=1_000_000)) => {
+            draft.limit("queue_messages", count.to_string());
+        }
+        ("max_keepalive", Some(secs @ 1..=65_535)) => {
+            draft.limit("keep_alive_max", format!("\"{secs}s\""));
+        }
+        ("persistent_client_expiration", _) if days(value).is_some() => {
+            let days = days(value).unwrap_or_default();
+            draft.limit("session_expiry_max", format!("\"{days}d\""));
+        }
+        ("sys_interval", Some(secs @ 0..=86_400)) => draft.sys = Some(format!("\"{secs}s\"")),
+        ("log_type", _) if matches!(value, "all" | "debug") => draft.level = Some("debug"),
+        ("log_type", _) if matches!(value, "information" | "notice" | "warning" | "error") => {}
+        ("log_dest", _) if value == "stderr" => {}
+        ("log_dest" | "log_type" | "log_timestamp" | "log_timestamp_format", _) => {
+            let reason = "Stentor logs to standard error, and nowhere else";
+            plan.troubles
+                .push(line.trouble(reason, "let systemd or a shell direct it"));
+        }
+        ("persistence_location" | "persistence_file", _) => {
+            let reason = "sessions and messages of mosquitto are not taken over";
+            let remedy = "set `data_dir`; publish retained messages anew";
+            plan.troubles.push(line.trouble(reason, remedy));
+        }
+        ("pid_file" | "user", _) => {
+            let reason = "Stentor leaves this to whoever starts it";
+            plan.troubles
+                .push(line.trouble(reason, "use the systemd unit in deploy/"));
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Days of `1h`, `2d`, `3w`, `4m` (months), `5y`; hours are rounded up.
+fn days(text: &str) -> Option<u64> {
+    let count: u64 = text.get(..text.len().checked_sub(1)?)?.parse().ok()?;
+    let days = match text.chars().last()? {
+        'h' => count.div_ceil(24),
+        'd' => count,
+        'w' => count.checked_mul(7)?,
+        'm' => count.checked_mul(30)?,
+        'y' => count.checked_mul(365)?,
+        _ => return None,
+    };
+    (1..=49_710).contains(&days).then_some(days)
+}
+
+/// Files with users and rules.
+fn files(elsewhere: &mut Elsewhere, line: &Line, plan: &mut Plan) -> bool {
+    let place = match line.key.as_str() {
+        "password_file" => &mut elsewhere.passwords,
+        "acl_file" => &mut elsewhere.acl,
+        "plugin_opt_config_file" => &mut elsewhere.dynsec,
+        "plugin" | "auth_plugin" => {
+            if !line.value.contains("dynamic_security") {
+                let reason = "plugins of mosquitto do not work in Stentor";
+                let remedy = "name their database in auth.source, or import its users";
+                plan.troubles.push(line.trouble(reason, remedy));
+            }
+            return true;
+        }
+        _ => return false,
+    };
+    let path = PathBuf::from(&line.value);
+    match place {
+        Some(known) if *known != path => {
+            let reason = "Stentor has one set of users for all listeners; the first file counts";
+            let remedy = "import the second one into a zone of its own";
+            plan.troubles.push(line.trouble(reason, remedy));
+        }
+        _ => *place = Some(path),
+    }
+    true
+}
+
+/// A path as it was meant where the command was run.
+fn absolute(path: &str) -> String {
+    let absolute = std::path::absolute(path);
+    absolute.map_or_else(|_| path.to_owned(), |path| path.display().to_string())
+}
+
+impl Draft {
+    /// The last line counts.
+    fn limit(&mut self, key: &'static str, value: String) {
+        self.limits.retain(|(known, _)| *known != key);
+        self.limits.push((key, value));
+    }
+
+    /// Our configuration file.
+    fn toml(&self) -> String {
+        let mut out = String::from("# Made from mosquitto's configuration.\n");
+        let anonymous = self.anonymous.unwrap_or(self.is_local_only);
+        for listener in &self.listeners {
+            out += &listener.toml(if self.is_per_listener {
+                listener.anonymous.unwrap_or(false)
+            } else {
+                anonymous
+            });
+        }
+        if !self.limits.is_empty() {
+            out += "\n[limits]\n";
+            for (key, value) in &self.limits {
+                out += &format!("{key} = {value}\n");
+            }
+        }
+        if let Some(interval) = &self.sys {
+            out += &format!("\n[sys]\ninterval = {interval}\n");
+        }
+        if let Some(level) = self.level {
+            out += &format!("\n[log]\nlevel = \"{level}\"\n");
+        }
+        out
+    }
+}
+
+impl Listener {
+    fn toml(&self, anonymous: bool) -> String {
+        let is_tls = self.certificate.is_some() && self.key.is_some();
+        let scheme = match (self.is_websocket, is_tls) {
+            (false, false) => "mqtt",
+            (false, true) => "mqtts",
+            (true, false) => "ws",
+            (true, true) => "wss",
+        };
+        let bind = self.bind.as_deref().unwrap_or("0.0.0.0");
+        let url = match (self.port.as_str(), bind) {
+            ("0", path) if path.starts_with('/') => format!("unix:{path}"),
+            (port, "localhost") => format!("{scheme}://127.0.0.1:{port}"),
+            (port, host) if host.contains(':') => format!("{scheme}://[{host}]:{port}"),
+            (port, host) => format!("{scheme}://{host}:{port}"),
+        };
+        let mut out = format!("\n[[listener]]\nurl = {}\n", quoted(&url));
+        if anonymous {
+            out += "anonymous = true\n";
+        }
+        if let (true, Some(certificate), Some(key)) = (is_tls, &self.certificate, &self.key) {
+            out += &format!(
+                "certificate = {}\nkey = {}\n",
+                quoted(certificate),
+                quoted(key)
+            );
+        }
+        if let (true, true, Some(authority)) = (is_tls, self.needs_certificate, &self.authority) {
+            out += &format!(
+                "client_certificates = \"required\"\nclient_ca = {}\n",
+                quoted(authority)
+            );
+            if self.names_by_certificate {
+                out += "certificate_user = \"cn\"\n";
+            }
+        }
+        if let Some(connections) = self.connections {
+            out += &format!("max_connections = {connections}\n");
+        }
+        out
+    }
+}
+
+/// A TOML string.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(text: &str) -> (Plan, Elsewhere) {
+        let mut plan = Plan::default();
+        let elsewhere = take(&lines("m.conf", text), &mut plan);
+        (plan, elsewhere)
+    }
+
+    #[test]
+    fn without_a_listener_it_is_open_to_this_machine() {
+        let (plan, _) = taken("");
+        assert!(
+            plan.config
+                .contains("url = \"mqtt://127.0.0.1:1883\"\nanonymous = true")
+        );
+        let (plan, _) = taken("allow_anonymous false\n");
+        assert!(!plan.config.contains("anonymous"), "{}", plan.config);
+    }
+
+    #[test]
+    fn listeners_keep_their_options() {
+        let (plan, elsewhere) = taken(
+            "password_file /p\nacl_file /a\nmax_inflight_messages 5\nlistener 1884 ::1\n\
+             listener 9001\nprotocol websockets\nlistener 8883\ncafile /ca\ncertfile /c\n\
+             keyfile /k\nrequire_certificate true\nuse_identity_as_username true\n\
+             max_connections 7\nsys_interval 60\npersistent_client_expiration 2w\n",
+        );
+        assert!(plan.troubles.is_empty(), "{:?}", plan.troubles);
+        for part in [
+            "url = \"mqtt://[::1]:1884\"\n\n",
+            "url = \"ws://0.0.0.0:9001\"\n\n",
+            "url = \"mqtts://0.0.0.0:8883\"\ncertificate = \"/c\"\nkey = \"/k\"\n\
+             client_certificates = \"required\"\nclient_ca = \"/ca\"\ncertificate_user = \"cn\"\n\
+             max_connections = 7\n",
+            "inflight = 5\nsession_expiry_max = \"14d\"\n",
+            "[sys]\ninterval = \"60s\"",
+        ] {
+            assert!(plan.config.contains(part), "{part}\n{}", plan.config);
+        }
+        assert_eq!(elsewhere.passwords, Some("/p".into()));
+        assert_eq!(elsewhere.acl, Some("/a".into()));
+    }
+
+    #[test]
+    fn what_is_not_carried_is_listed() {
+        let (plan, _) = taken(
+            "connection up\naddress example.com\nremote_password hush\nlistener 1883\n\
+             mount_point x/\nplugin /usr/lib/other.so\nmax_inflight_messages many\n",
+        );
+        let numbers: Vec<usize> = plan.troubles.iter().map(|trouble| trouble.number).collect();
+        assert_eq!(numbers, [1, 2, 3, 5, 6, 7]);
+        assert!(
+            plan.troubles
+                .iter()
+                .all(|trouble| !trouble.text.contains("hush"))
+        );
+    }
+}

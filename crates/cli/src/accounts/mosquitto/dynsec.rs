@@ -1,0 +1,363 @@
+//! The JSON file of mosquitto's dynamic security plugin.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use stentor_auth::credential::Stored;
+use stentor_auth::model::{ANONYMOUS, Action, Credential, Effect, Role, Rule, User, UserKey};
+
+use super::{Plan, Trouble, literal};
+
+/// The file. What is not mentioned here means nothing to us, and is no right.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct File {
+    #[serde(rename = "defaultACLAccess")]
+    default: DefaultAccess,
+    clients: Vec<Client>,
+    groups: Vec<Group>,
+    roles: Vec<DynRole>,
+    anonymous_group: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DefaultAccess {
+    publish_client_send: bool,
+    publish_client_receive: bool,
+    subscribe: bool,
+}
+
+impl Default for DefaultAccess {
+    fn default() -> Self {
+        Self {
+            publish_client_send: false,
+            publish_client_receive: true,
+            subscribe: false,
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Client {
+    username: String,
+    clientid: Option<String>,
+    password: Option<String>,
+    salt: Option<String>,
+    iterations: u32,
+    disabled: bool,
+    roles: Vec<RoleName>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Group {
+    groupname: String,
+    roles: Vec<RoleName>,
+    clients: Vec<ClientName>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RoleName {
+    rolename: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct ClientName {
+    username: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct DynRole {
+    rolename: String,
+    acls: Vec<DynAcl>,
+}
+
+#[derive(Debug, Deserialize)]
+struct DynAcl {
+    acltype: String,
+    topic: String,
+    #[serde(default)]
+    priority: i64,
+    #[serde(default)]
+    allow: bool,
+}
+
+/// Takes users, groups and roles of the file over.
+///
+/// # Errors
+/// When the file is no such JSON.
+pub(super) fn take(name: &str, text: &str, plan: &mut Plan) -> Result<(), String> {
+    let file: File = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let mut told = Told {
+        file: name,
+        troubles: &mut plan.troubles,
+    };
+    let default = default_role(&file.default, &mut told);
+    let mut roles = vec![default];
+    roles.extend(file.roles.iter().map(|role| convert(role, &mut told)));
+    let mut of_groups: HashMap<&str, Vec<&str>> = HashMap::new();
+    for group in &file.groups {
+        let names = group.roles.iter().map(|role| role.rolename.as_str());
+        for client in &group.clients {
+            of_groups
+                .entry(&client.username)
+                .or_default()
+                .extend(names.clone());
+        }
+    }
+    let anonymous = file.groups.iter().filter(|group| {
+        !file.anonymous_group.is_empty() && group.groupname == file.anonymous_group
+    });
+    let anonymous: Vec<&str> = anonymous
+        .flat_map(|group| group.roles.iter().map(|role| role.rolename.as_str()))
+        .collect();
+    let is_anonymous = |role: &&Role| *role.name == *DEFAULT || anonymous.contains(&&*role.name);
+    let rules = roles.iter().filter(is_anonymous);
+    let rules = rules.flat_map(|role| role.rules.clone()).collect();
+    roles.push(role(ANONYMOUS, rules));
+    for client in &file.clients {
+        let groups = of_groups.get(client.username.as_str());
+        let groups = groups.into_iter().flatten().copied();
+        let own = client.roles.iter().map(|role| role.rolename.as_str());
+        let names = std::iter::once(DEFAULT).chain(own).chain(groups);
+        plan.users.extend(user(client, names, &mut told));
+    }
+    plan.roles.extend(roles);
+    Ok(())
+}
+
+/// The role of everybody: what the file allows where no rule says anything.
+const DEFAULT: &str = "mosquitto-default";
+
+/// Where what cannot be carried is listed.
+struct Told<'t> {
+    file: &'t str,
+    troubles: &'t mut Vec<Trouble>,
+}
+
+impl Told<'_> {
+    fn tell(&mut self, text: String, reason: &str, remedy: &str) {
+        self.troubles.push(Trouble {
+            file: self.file.to_owned(),
+            number: 0,
+            text,
+            reason: reason.to_owned(),
+            remedy: remedy.to_owned(),
+        });
+    }
+}
+
+fn role(name: &str, rules: Vec<Rule>) -> Role {
+    Role {
+        zone: None,
+        name: name.into(),
+        rules,
+        quotas: Default::default(),
+    }
+}
+
+fn default_role(access: &DefaultAccess, told: &mut Told<'_>) -> Role {
+    let mut rules = Vec::new();
+    let mut allow = |action| {
+        rules.push(Rule {
+            effect: Effect::Allow,
+            action,
+            pattern: "#".into(),
+        });
+    };
+    if access.publish_client_send {
+        allow(Action::Publish);
+    }
+    if access.subscribe && access.publish_client_receive {
+        allow(Action::Subscribe);
+    }
+    if !access.publish_client_receive {
+        told.tell(
+            "defaultACLAccess: publishClientReceive false".to_owned(),
+            "Stentor has one right for subscribing and receiving, and takes the rules about \
+             subscribing for both",
+            "take `allow subscribe` rules away from roles that were not to receive",
+        );
+    }
+    role(DEFAULT, rules)
+}
+
+/// What to do about a rule that cannot be carried.
+const MEANT: &str = "add a rule that says what was meant: stentor role change";
+
+fn convert(from: &DynRole, told: &mut Told<'_>) -> Role {
+    let mut rules: Vec<Rule> = Vec::new();
+    for acl in &from.acls {
+        let text = format!(
+            "role {}: {} {} {} (priority {})",
+            from.rolename,
+            acl.acltype,
+            acl.topic,
+            if acl.allow { "allow" } else { "deny" },
+            acl.priority
+        );
+        let action = match acl.acltype.as_str() {
+            "publishClientSend" => Action::Publish,
+            // Receiving is allowed unless something denies it.
+            "publishClientReceive" if acl.allow => continue,
+            "subscribeLiteral" | "subscribePattern" | "publishClientReceive" => Action::Subscribe,
+            "unsubscribeLiteral" | "unsubscribePattern" if acl.allow => continue,
+            "unsubscribeLiteral" | "unsubscribePattern" => {
+                let reason = "everybody may end a subscription in Stentor";
+                told.tell(text, reason, "nothing has to be done");
+                continue;
+            }
+            _ => {
+                told.tell(text, "this type of rule is not known", MEANT);
+                continue;
+            }
+        };
+        let effect = match acl.allow {
+            true => Effect::Allow,
+            false => Effect::Deny,
+        };
+        let pattern = match literal(&acl.topic) {
+            Ok(pattern) => pattern.replace("%u", "{user}").replace("%c", "{client}"),
+            Err(reason) => {
+                told.tell(text, &reason, MEANT);
+                continue;
+            }
+        };
+        let rule = Rule {
+            effect,
+            action,
+            pattern: pattern.into(),
+        };
+        match rule.check() {
+            Ok(()) => rules.push(rule),
+            Err(error) => {
+                told.tell(text, &error.to_string(), MEANT);
+            }
+        }
+    }
+    let lowest_allow = from
+        .acls
+        .iter()
+        .filter(|acl| acl.allow)
+        .map(|acl| acl.priority);
+    let denials = from.acls.iter().filter(|acl| !acl.allow);
+    if let (Some(highest), Some(lowest)) =
+        (lowest_allow.max(), denials.map(|acl| acl.priority).min())
+        && highest > lowest
+    {
+        told.tell(
+            format!("role {}: rules with priorities", from.rolename),
+            "in Stentor deny wins, whatever stands first; here a rule that allows stands before \
+             one that denies",
+            "narrow the rule that denies, if both are about one topic: stentor user test shows it",
+        );
+    }
+    role(&from.rolename, rules)
+}
+
+fn user<'n>(
+    client: &Client,
+    roles: impl Iterator<Item = &'n str>,
+    told: &mut Told<'_>,
+) -> Option<User> {
+    let text = format!("client {}", client.username);
+    if client.username.contains('/') {
+        let reason = "what stands before / in a login name is a zone";
+        told.tell(text, reason, "give the user another name: stentor user add");
+        return None;
+    }
+    if client.clientid.is_some() {
+        let remedy = "use {client} in rules where the client id matters";
+        told.tell(text.clone(), "a user is not bound to a client id", remedy);
+    }
+    let credential = match (&client.password, &client.salt) {
+        (Some(hash), Some(salt)) => Some(format!("$7${}${salt}${hash}", client.iterations)),
+        _ => None,
+    };
+    let credential = credential.filter(|text| {
+        let is_good = Stored::parse(text).is_ok();
+        if !is_good {
+            let remedy = "give a new one: stentor user set-password";
+            told.tell(
+                format!("client {}", client.username),
+                "the password cannot be read",
+                remedy,
+            );
+        }
+        is_good
+    });
+    let key = UserKey::parse(&client.username);
+    let mut names: Vec<std::sync::Arc<str>> = Vec::new();
+    for name in roles {
+        if !names.iter().any(|known| **known == *name) {
+            names.push(name.into());
+        }
+    }
+    Some(User {
+        zone: key.zone,
+        name: key.name,
+        credentials: credential.map(Credential::new).into_iter().collect(),
+        roles: names,
+        disabled: client.disabled,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_groups_and_roles_are_taken_over() {
+        let text = r##"{
+            "defaultACLAccess": {"publishClientSend": false, "publishClientReceive": true,
+                "subscribe": false, "unsubscribe": true},
+            "clients": [
+                {"username": "ann", "textname": "", "roles": [{"rolename": "r", "priority": 1}],
+                 "password": "vR6MSCbbfF/JZVmzHGmIiFGgZmpiHZCzvGbM7hRbCpEvzRqjRXDQpQh7lKm3yXQGf0LL5WjDcsXU9LpvI9d8tQ==",
+                 "salt": "f1WpsmZk6mFJBDkR", "iterations": 101},
+                {"username": "a/b"},
+                {"username": "bob", "disabled": true}
+            ],
+            "groups": [
+                {"groupname": "g", "roles": [{"rolename": "s"}], "clients": [{"username": "bob"}]}
+            ],
+            "roles": [
+                {"rolename": "r", "acls": [
+                    {"acltype": "publishClientSend", "topic": "a/%u", "priority": 0, "allow": true},
+                    {"acltype": "subscribePattern", "topic": "a/\#", "priority": 0, "allow": true},
+                    {"acltype": "publishClientReceive", "topic": "a/x", "allow": false},
+                    {"acltype": "unsubscribePattern", "topic": "\#", "allow": true}]},
+                {"rolename": "s", "acls": [{"acltype": "what", "topic": "x", "allow": true}]}
+            ]
+        }"##
+        .replace("\\#", "#");
+        let mut plan = Plan::default();
+        take("d.json", &text, &mut plan).unwrap();
+        let ann = &plan.users[0];
+        assert_eq!(ann.credentials.len(), 1);
+        let names = |user: &User| {
+            user.roles
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(ann), [DEFAULT, "r"]);
+        assert_eq!(names(&plan.users[1]), [DEFAULT, "s"]);
+        assert!(plan.users[1].disabled);
+        let rules: Vec<String> = plan.roles[1].rules.iter().map(Rule::to_string).collect();
+        assert_eq!(
+            rules,
+            [
+                "allow publish a/{user}",
+                "allow subscribe a/#",
+                "deny subscribe a/x"
+            ]
+        );
+        let reasons: Vec<&str> = plan.troubles.iter().map(|one| one.text.as_str()).collect();
+        assert_eq!(reasons.len(), 2, "{reasons:?}");
+        assert!(take("d.json", "[", &mut Plan::default()).is_err());
+    }
+}

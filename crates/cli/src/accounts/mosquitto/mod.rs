@@ -1,0 +1,394 @@
+//! `stentor import mosquitto`: takes over what mosquitto was configured with.
+
+mod acl;
+mod conf;
+mod dynsec;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use serde_json::json;
+use stentor_auth::credential::Stored;
+use stentor_auth::model::{ANONYMOUS, Credential, DEFAULT_ZONE, PLACEHOLDERS, Role, User};
+use stentor_auth::store::Order;
+
+use super::desk::{Desk, Which};
+use super::{import, show};
+use crate::failure::Failure;
+
+/// Takes over users, rights and settings of another server.
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    #[command(subcommand)]
+    command: From,
+}
+
+#[derive(Debug, Subcommand)]
+enum From {
+    /// Take over mosquitto.conf with its includes, password file, ACL file and dynamic security
+    /// file
+    #[command(after_help = HELP)]
+    Mosquitto(Mosquitto),
+}
+
+const HELP: &str = "\
+It writes a stentor.toml, users, roles and rules, and lists every line that it could not carry, with
+the reason and what to do. Users keep their passwords. Relative paths in the file are taken as
+mosquitto takes them: from the folder in which the command is run.
+
+Examples:
+  stentor import mosquitto /etc/mosquitto/mosquitto.conf --dry-run
+  stentor import mosquitto /etc/mosquitto/mosquitto.conf --output stentor.toml";
+
+#[derive(Debug, Args)]
+struct Mosquitto {
+    /// mosquitto's configuration file
+    file: PathBuf,
+    /// Show what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// The configuration file to write; it must not exist
+    #[arg(long, short, value_name = "FILE", default_value = "stentor.toml")]
+    output: PathBuf,
+    /// Replace users and roles that exist
+    #[arg(long)]
+    replace: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// A line that says something.
+#[derive(Debug)]
+struct Line {
+    file: String,
+    number: usize,
+    key: String,
+    value: String,
+}
+
+/// What could not be carried.
+#[derive(Debug, Serialize)]
+struct Trouble {
+    file: String,
+    #[serde(rename = "line")]
+    number: usize,
+    text: String,
+    reason: String,
+    remedy: String,
+}
+
+impl Line {
+    /// That this line could not be carried. What may be secret is not shown.
+    fn trouble(&self, reason: &str, remedy: &str) -> Trouble {
+        let is_secret = self.key.contains("password") || self.key.contains("psk");
+        let text = match is_secret && self.key != "password_file" {
+            true => format!("{} …", self.key),
+            false => format!("{} {}", self.key, self.value),
+        };
+        Trouble {
+            file: self.file.clone(),
+            number: self.number,
+            text,
+            reason: reason.to_owned(),
+            remedy: remedy.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file)?;
+        if self.number > 0 {
+            write!(f, ":{}", self.number)?;
+        }
+        write!(f, ": {}\n    {}; {}", self.text, self.reason, self.remedy)
+    }
+}
+
+/// Everything that will be written.
+#[derive(Debug, Default)]
+struct Plan {
+    config: String,
+    listeners: usize,
+    /// Whether clients may log in by the name in their certificate.
+    has_certificate_names: bool,
+    roles: Vec<Role>,
+    users: Vec<User>,
+    troubles: Vec<Trouble>,
+}
+
+/// A topic of mosquitto as our pattern. Braces would be placeholders here.
+fn literal(topic: &str) -> Result<String, String> {
+    match PLACEHOLDERS.iter().find(|name| topic.contains(**name)) {
+        Some(name) => Err(format!("{name} stands for a name in Stentor's rules")),
+        None => Ok(topic.to_owned()),
+    }
+}
+
+impl Import {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let From::Mosquitto(mosquitto) = self.command;
+        mosquitto.run()
+    }
+}
+
+impl Mosquitto {
+    fn run(self) -> Result<(), Failure> {
+        let plan = Plan::read(&self.file).map_err(Failure::new)?;
+        if !self.dry_run {
+            self.carry_out(&plan)?;
+        }
+        let answer = json!({
+            "config": plan.config,
+            "listeners": plan.listeners,
+            "users": plan.users.len(),
+            "roles": plan.roles.iter().map(|role| &role.name).collect::<Vec<_>>(),
+            "not_carried": plan.troubles,
+            "written": !self.dry_run,
+        });
+        show(self.which.json, &answer, || {
+            plan.text(self.dry_run, &self.output)
+        })
+    }
+
+    fn carry_out(&self, plan: &Plan) -> Result<(), Failure> {
+        let mut options = OpenOptions::new();
+        let file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o640)
+            .open(&self.output);
+        let shown = self.output.display();
+        let mut file = file.map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => Failure::new(format!(
+                "{shown} exists; name another file with --output, or move it away"
+            )),
+            _ => Failure::new(format!("cannot make {shown}: {error}")),
+        })?;
+        let config = match self.which.data_dir() {
+            None => plan.config.clone(),
+            Some(folder) => {
+                let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+                let folder = serde_json::Value::from(folder.to_string_lossy());
+                format!("data_dir = {folder}\n{}", plan.config)
+            }
+        };
+        file.write_all(config.as_bytes())
+            .map_err(|error| Failure::new(format!("cannot write {shown}: {error}")))?;
+        drop(file);
+        let mut desk = self.which.open_with(&self.output)?;
+        let note = format!("{shown} is written; mend what is wrong, delete it, and start again");
+        let done = self.fill(&mut desk, plan);
+        done.map_err(|failure| failure.with_note(&note))
+    }
+
+    fn fill(&self, desk: &mut Desk, plan: &Plan) -> Result<(), Failure> {
+        for role in &plan.roles {
+            // A request has to fit into 64 KiB.
+            let mut parts = role.rules.chunks(RULES_AT_ONCE);
+            let first = parts.next().unwrap_or_default();
+            desk.order(&Order::RoleAdd {
+                zone: None,
+                name: Arc::clone(&role.name),
+                rules: first.to_vec(),
+                quotas: role.quotas,
+                replace: self.replace || *role.name == *ANONYMOUS,
+            })?;
+            for part in parts {
+                desk.order(&Order::RoleChange {
+                    zone: None,
+                    name: Arc::clone(&role.name),
+                    add: part.to_vec(),
+                    remove: Vec::new(),
+                    quotas: None,
+                })?;
+            }
+        }
+        import::send(desk, plan.users.clone(), self.replace).map(|_| ())
+    }
+}
+
+/// Rules that one order carries: each has about a kibibyte at most.
+const RULES_AT_ONCE: usize = 40;
+
+/// The role of everybody whom mosquitto's patterns are about.
+const PATTERNS: &str = "mosquitto-patterns";
+
+impl Plan {
+    /// Reads everything that a configuration names.
+    fn read(file: &Path) -> Result<Self, String> {
+        let mut plan = Self::default();
+        let elsewhere = conf::take(&conf::gather(file)?, &mut plan);
+        if let Some(path) = &elsewhere.dynsec {
+            let text = conf::read(path)?;
+            dynsec::take(&path.to_string_lossy(), &text, &mut plan)
+                .map_err(|reason| format!("{}: {reason}", path.display()))?;
+        }
+        let acl = match &elsewhere.acl {
+            None => None,
+            Some(path) => {
+                let lines = conf::lines(&path.to_string_lossy(), &conf::read(path)?);
+                Some(acl::parse(&lines, &mut plan.troubles))
+            }
+        };
+        if let Some(acl) = &acl {
+            plan.take_roles(acl);
+        }
+        if let Some(path) = &elsewhere.passwords {
+            plan.take_users(path, acl.as_ref())?;
+        } else if let Some(acl) = &acl {
+            plan.add_nameless(acl, &BTreeSet::new());
+        }
+        Ok(plan)
+    }
+
+    fn take_roles(&mut self, acl: &acl::Acl) {
+        let role = |name: &str, rules: Vec<_>| Role {
+            zone: None,
+            name: name.into(),
+            rules,
+            quotas: Default::default(),
+        };
+        let everybody = acl.anonymous.iter().chain(&acl.patterns).cloned();
+        self.roles.push(role(ANONYMOUS, everybody.collect()));
+        self.roles.push(role(PATTERNS, acl.patterns.clone()));
+        for (user, rules) in &acl.users {
+            let role = role(&of_user(user), rules.clone());
+            if let Err(error) = role.check() {
+                self.troubles.push(Trouble {
+                    file: "the ACL file".to_owned(),
+                    number: 0,
+                    text: format!("user {user}"),
+                    reason: error.to_string(),
+                    remedy: "give the user another name, and its rules by stentor role add".into(),
+                });
+                continue;
+            }
+            self.roles.push(role);
+        }
+    }
+
+    fn take_users(&mut self, path: &Path, acl: Option<&acl::Acl>) -> Result<(), String> {
+        let text = conf::read(path)?;
+        let file = path.to_string_lossy().into_owned();
+        let mut known = BTreeSet::new();
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim_end();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (name, hash) = line.split_once(':').unwrap_or((line, ""));
+            let taken = user(name, Some(hash), self.roles_of(name, acl));
+            match taken {
+                // As mosquitto: the first of two lines for one name counts.
+                Ok(user) if known.insert(name.to_owned()) => self.users.push(user),
+                Ok(_) => self.troubles.push(Trouble {
+                    file: file.clone(),
+                    number: at + 1,
+                    text: format!("{name}:…"),
+                    reason: "the name stands there twice; the first line counts".to_owned(),
+                    remedy: "nothing has to be done".to_owned(),
+                }),
+                Err(reason) => self.troubles.push(Trouble {
+                    file: file.clone(),
+                    number: at + 1,
+                    text: format!("{name}:…"),
+                    reason,
+                    remedy: "add the user with a password that fits: stentor user add".to_owned(),
+                }),
+            }
+        }
+        if let Some(acl) = acl {
+            self.add_nameless(acl, &known);
+        }
+        Ok(())
+    }
+
+    /// Users who have rules and no password: they log in by certificate, or not at all.
+    fn add_nameless(&mut self, acl: &acl::Acl, known: &BTreeSet<String>) {
+        for name in acl.users.keys().filter(|name| !known.contains(*name)) {
+            match user(name, None, self.roles_of(name, Some(acl))) {
+                Ok(user) => self.users.push(user),
+                // Told with its role.
+                Err(_) => continue,
+            }
+            if !self.has_certificate_names {
+                self.troubles.push(Trouble {
+                    file: "the ACL file".to_owned(),
+                    number: 0,
+                    text: format!("user {name}"),
+                    reason: "there is no password of that name; the user is added without one"
+                        .to_owned(),
+                    remedy: format!("give it one: stentor user set-password {name}"),
+                });
+            }
+        }
+    }
+
+    fn roles_of(&self, name: &str, acl: Option<&acl::Acl>) -> Vec<Arc<str>> {
+        let Some(acl) = acl else {
+            return Vec::new();
+        };
+        let own = acl.users.contains_key(name).then(|| of_user(name).into());
+        std::iter::once(PATTERNS.into()).chain(own).collect()
+    }
+
+    fn text(&self, dry_run: bool, output: &Path) -> String {
+        let mut out = String::new();
+        if dry_run {
+            out += &format!("{} would be:\n\n{}\n", output.display(), self.config);
+        }
+        let done = if dry_run {
+            "would be taken over"
+        } else {
+            "are taken over"
+        };
+        out += &format!(
+            "users: {}, roles: {}, listeners: {}; they {done}\n",
+            self.users.len(),
+            self.roles.len(),
+            self.listeners
+        );
+        if !self.troubles.is_empty() {
+            out += "\nNot carried:\n";
+        }
+        for trouble in &self.troubles {
+            out += &format!("  {trouble}\n");
+        }
+        if !dry_run {
+            out += &format!("\nStart it: stentor serve --config {}\n", output.display());
+        }
+        out
+    }
+}
+
+/// The role with the rules of one user.
+fn of_user(name: &str) -> String {
+    format!("mosquitto-{name}")
+}
+
+fn user(name: &str, hash: Option<&str>, roles: Vec<Arc<str>>) -> Result<User, String> {
+    let credentials = match hash {
+        None => Vec::new(),
+        Some(hash) => {
+            Stored::parse(hash).map_err(|error| error.to_string())?;
+            vec![Credential::new(hash)]
+        }
+    };
+    let user = User {
+        zone: DEFAULT_ZONE.into(),
+        name: name.into(),
+        credentials,
+        roles,
+        disabled: false,
+    };
+    user.check().map_err(|error| error.to_string())?;
+    Ok(user)
+}

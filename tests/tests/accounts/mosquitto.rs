@@ -1,0 +1,227 @@
+//! `stentor import mosquitto`: a real mosquitto and the server that took over from it are asked the
+//! same questions.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use stentor_tests::raw::{connect_as, eventually, publish, subscribe};
+use stentor_tests::{Plan, Raw, Version, process, server, tools};
+
+/// Users with a password, which is their name; the last has no rules of its own.
+const USERS: usize = 9;
+
+/// Everything that is asked about.
+fn topics() -> Vec<String> {
+    let mut topics: Vec<String> = Vec::new();
+    for first in ["a", "b", "c", "d", "p", "q"] {
+        topics.push(first.to_owned());
+        for second in ["b", "c", "u1", "c-u2"] {
+            topics.push(format!("{first}/{second}"));
+            topics.push(format!("{first}/{second}/c"));
+        }
+    }
+    topics
+}
+
+/// Rules that overlap in every way, without chance.
+fn acl() -> String {
+    const WORDS: [&str; 5] = ["read ", "write ", "readwrite ", "", "deny "];
+    const FILTERS: [&str; 11] = [
+        "a/#", "+/b", "b/+/c", "c", "d/#", "a/b/c", "+/+/c", "#", "+", "b/#", "a/+",
+    ];
+    let mut text = String::from("topic read a/#\ntopic write b/+\ntopic deny a/b\n");
+    for user in 0..USERS - 1 {
+        text += &format!("user u{user}\n");
+        for rule in 0..3 + user % 3 {
+            let word = WORDS[(user * 7 + rule * 3) % WORDS.len()];
+            let filter = match FILTERS[(user * 5 + rule * 4 + user * rule) % FILTERS.len()] {
+                // Everybody has to hear the end.
+                "#" | "+" if word == "deny " => "+/c",
+                filter => filter,
+            };
+            text += &format!("topic {word}{filter}\n");
+        }
+    }
+    text + "user root\ntopic readwrite #\n\
+            pattern readwrite p/%u/#\npattern read q/%c\npattern write q/%u/c\n\
+            pattern read end\npattern write end\n"
+}
+
+/// A mosquitto on a Unix socket.
+struct Mosquitto {
+    child: Child,
+    config: PathBuf,
+    socket: PathBuf,
+}
+
+impl Mosquitto {
+    #[track_caller]
+    fn start(folder: &Path) -> Self {
+        let file = |name: &str, text: &str| {
+            let path = folder.join(name);
+            fs::write(&path, text).expect("a file can be written");
+            path
+        };
+        let names = (0..USERS).map(|user| format!("u{user}"));
+        let users: String = names
+            .chain(["root".to_owned()])
+            .map(|name| format!("{name}:{name}\n"))
+            .collect();
+        let passwords = file("passwords", &users);
+        process::run(
+            tools::mosquitto("mosquitto_passwd")
+                .arg("-U")
+                .arg(&passwords),
+        )
+        .success();
+        let acl = file("acl", &acl());
+        let socket = folder.join("m.sock");
+        fs::create_dir(folder.join("conf.d")).expect("a folder can be made");
+        // Started by root it would serve as another user, who may not read these files.
+        file("conf.d/more.conf", "user root\nallow_anonymous true\n");
+        let config = file(
+            "mosquitto.conf",
+            &format!(
+                "include_dir {}\nlistener 0 {}\npassword_file {}\nacl_file {}\n",
+                folder.join("conf.d").display(),
+                socket.display(),
+                passwords.display(),
+                acl.display()
+            ),
+        );
+        let mut command = tools::mosquitto("mosquitto");
+        command.arg("-c").arg(&config);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command.stderr(Stdio::null()).spawn();
+        let child = child.expect("mosquitto starts");
+        let mosquitto = Self {
+            child,
+            config,
+            socket,
+        };
+        eventually("a listening mosquitto", || {
+            UnixStream::connect(&mosquitto.socket).is_ok()
+        });
+        mosquitto
+    }
+}
+
+impl Drop for Mosquitto {
+    fn drop(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client of either server, who is let in.
+#[track_caller]
+fn log_in(dial: &dyn Fn() -> Raw, user: Option<&str>, role: &str) -> Raw {
+    let mut client = dial();
+    let id = format!("c-{}{role}", user.unwrap_or("nobody"));
+    let login = user.map(|user| (user, user));
+    client.send(&connect_as(Version::V4, &id, true, login));
+    assert_eq!(client.expect(2).body[1], 0, "{user:?}");
+    client.speaks(Version::V4);
+    client
+}
+
+/// The topics of messages up to the one that ends them.
+#[track_caller]
+fn until_end(client: &mut Raw, from: &str) -> BTreeSet<String> {
+    let mut heard = BTreeSet::new();
+    loop {
+        let (topic, payload) = client.message();
+        if payload != from.as_bytes() {
+            continue;
+        }
+        if topic == "end" {
+            return heard;
+        }
+        heard.insert(topic);
+    }
+}
+
+/// What every user may, by asking.
+#[track_caller]
+fn ask(dial: &dyn Fn() -> Raw) -> BTreeSet<String> {
+    let mut permitted = BTreeSet::new();
+    let topics = topics();
+    let mut root = log_in(dial, Some("root"), "");
+    root.subscribe("#", 0);
+    let names: Vec<String> = (0..USERS).map(|user| format!("u{user}")).collect();
+    let users = names.iter().map(|name| Some(name.as_str())).chain([None]);
+    for user in users {
+        let shown = user.unwrap_or("nobody");
+        let mut client = log_in(dial, user, "");
+        for topic in &topics {
+            client.send(&publish(Version::V4, topic, shown.as_bytes(), 0, false));
+        }
+        client.publish("end", shown.as_bytes());
+        for topic in until_end(&mut root, shown) {
+            permitted.insert(format!("{shown} publishes {topic}"));
+        }
+        for topic in topics.iter().map(String::as_str).chain(["end"]) {
+            client.send(&subscribe(Version::V4, 1, topic, 0));
+            // One server refuses what the other one keeps to itself.
+            client.expect(9);
+        }
+        let marker = format!("to {shown}");
+        for topic in topics.iter().map(String::as_str).chain(["end"]) {
+            root.publish(topic, marker.as_bytes());
+        }
+        for topic in until_end(&mut client, &marker) {
+            permitted.insert(format!("{shown} receives {topic}"));
+        }
+        let _ = until_end(&mut root, &marker);
+    }
+    permitted
+}
+
+#[test]
+fn both_servers_answer_the_same_thousand_questions() {
+    assert!(topics().len() * (USERS + 1) * 2 >= 1_000);
+    let plan = Plan::new();
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let mosquitto = Mosquitto::start(folder.path());
+    let output = folder.path().join("stentor.toml");
+    let import = |dry: bool| {
+        let mut command = server::stentor();
+        command.args(["import", "mosquitto", "--json"]);
+        command.arg(&mosquitto.config).arg("--output").arg(&output);
+        command.arg("--data-dir").arg(plan.data_dir());
+        if dry {
+            command.arg("--dry-run");
+        }
+        let text = process::run(&mut command).success();
+        let answer: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        answer
+    };
+    let planned = import(true);
+    assert!(!output.exists() && !plan.data_dir().exists());
+    let done = import(false);
+    assert_eq!(planned["not_carried"], done["not_carried"]);
+    assert_eq!(done["users"], USERS + 1);
+    let troubles = done["not_carried"].as_array().expect("a list");
+    let lines: Vec<&str> = troubles
+        .iter()
+        .filter_map(|one| one["text"].as_str())
+        .collect();
+    assert_eq!(lines, ["user root"], "{done}");
+    let config = fs::read_to_string(&output).expect("it was written");
+    assert!(config.contains("m.sock"), "{config}");
+    let stentor = plan
+        .config(&config)
+        .arg("--listen")
+        .arg("mqtt://127.0.0.1:0")
+        .anonymous()
+        .start();
+    let here = ask(&|| stentor.dial());
+    let there = ask(&|| Raw::unix(&mosquitto.socket));
+    let differ: Vec<&String> = here.symmetric_difference(&there).collect();
+    assert!(differ.is_empty(), "{differ:?}");
+    assert!(here.len() > 200, "{}", here.len());
+}
