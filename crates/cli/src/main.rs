@@ -21,6 +21,7 @@ mod property;
 mod publish;
 mod request;
 mod retained;
+mod room;
 mod serve;
 mod shell;
 mod stop;
@@ -90,6 +91,9 @@ enum Command {
     /// Call a procedure
     #[command(disable_help_flag = true, disable_version_flag = true, after_help = procedure::HELP)]
     Call(Box<procedure::Call>),
+    /// List, make, join and moderate rooms
+    #[command(after_help = room::HELP)]
+    Room(Box<room::Room>),
     /// Show how the running server is doing
     Status(admin::Status),
     /// List, show or disconnect the clients of the running server
@@ -141,6 +145,7 @@ fn main() -> ExitCode {
         Command::Send(command) => command.run(),
         Command::Inbox(command) => command.run(),
         Command::Call(command) => command.run(),
+        Command::Room(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Clients(command) => command.run(),
         Command::Topics(command) => command.run(),

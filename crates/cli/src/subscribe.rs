@@ -49,6 +49,8 @@ pub(crate) enum Style {
     Flags,
     /// One JSON object per message.
     Json,
+    /// The topic before the payload.
+    Topics,
     /// `ann: hello`: the last level of the topic is the name of who said it.
     Senders,
 }
@@ -66,7 +68,7 @@ impl Output {
             Some(format) => format,
             None if self.style == Style::Senders => "%p",
             None if self.json || self.style == Style::Json => "%j",
-            None if self.verbose => "%t %p",
+            None if self.verbose || self.style == Style::Topics => "%t %p",
             None => "%p",
         };
         let format = Format::parse(format, self.pretty)

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use stentor_mqtt::{Property, PropertyBuf, Publish, QoS, ReasonCode, forwardable};
 use stentor_session::{Message, MessageParts, Outcome, Publisher, Tick};
 use stentor_topic::Zone;
-use stentor_zone::{call_refused, topic};
+use stentor_zone::{ROOM_COMMANDS, call_refused, topic};
 
 use crate::acknowledge::Taken;
 use crate::hub::Hub;
@@ -145,6 +145,11 @@ impl Hub {
             NOT_ALLOWED
         } else if let Some(place) = place {
             return_to.place = place;
+            if procedure.starts_with(ROOM_COMMANDS) {
+                let command = (procedure, publish.payload);
+                self.command_room(now, key, command, return_to);
+                return Taken::SUCCESS;
+            }
             let expires_at = publish.properties.message_expiry();
             let call = Call {
                 procedure: procedure.into(),
@@ -231,6 +236,17 @@ impl Hub {
                 self.keep_and_route_now(now, message(topic));
                 self.close_overrun(now);
             }
+        }
+    }
+
+    /// The address of something that a session is told without having asked.
+    pub(crate) fn own_address(&self, key: SessionKey, zone: Zone, topic: &str) -> ReturnAddress {
+        ReturnAddress {
+            shard: self.shard,
+            session: key,
+            zone,
+            place: Place::Own(topic.into()),
+            correlation: None,
         }
     }
 

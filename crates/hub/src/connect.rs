@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use stentor_mqtt::{ConnAck, Packet, Properties, Property, PropertyBuf, ReasonCode, Version};
 use stentor_session::{CloseReason, ConnectRequest, Denied, Limit, Local, SentAliases, Tick};
@@ -123,15 +124,17 @@ impl Hub {
             session_present,
         });
         self.adopt(now, key, identity);
+        let mut rooms = Vec::new();
         if let Some(session) = self.sessions.get_mut(key) {
             session.will = request.will.take();
-            session.attach(live);
+            rooms = session.attach(live);
             session.apply_quotas();
         }
         self.sessions.set_expiry(key, expiry_secs);
         self.watch(now, key);
         if self.acknowledge_connect(key, &request, assigned, session_present) {
             self.resume(now, key);
+            self.return_to_rooms(now, key, rooms);
         } else {
             // Its maximum packet size leaves no room for CONNACK.
             self.close_saying(now, key, CloseReason::Limit(Limit::PacketBytes), None);

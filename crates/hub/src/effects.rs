@@ -14,6 +14,7 @@ use crate::call::Answer;
 use crate::key::{LinkId, SessionKey, ShardId};
 use crate::private::PrivateMessage;
 use crate::renewal::Renewal;
+use crate::room::RoomItem;
 use crate::share::{Search, ShareName};
 
 /// Everything that calls to the hub have asked for since it was last emptied. The shard drains
@@ -78,6 +79,8 @@ pub enum MeshItem {
         /// How far.
         reach: Reach,
     },
+    /// Something about rooms.
+    Room(Box<RoomItem>),
     /// A message for one member of a shared subscription on the receiving shard.
     Share {
         /// Which shared subscription.

@@ -19,6 +19,7 @@ use crate::outbox::Outbox;
 use crate::private::Privates;
 use crate::renewal::Renewals;
 use crate::retained::Retained;
+use crate::room::{Joins, Zones};
 use crate::sessions::Sessions;
 use crate::settings::{Settings, Uses};
 use crate::share::{ShareName, Shares};
@@ -60,6 +61,8 @@ pub struct Hub {
     pub(crate) burst: Burst,
     pub(crate) deferred: Deferred,
     pub(crate) privates: Privates,
+    pub(crate) zones: Zones,
+    pub(crate) joins: Joins,
     pub(crate) callees: Option<Arc<dyn Callees>>,
     /// Sessions whose connection has to be closed when the present routing is done.
     pub(crate) overrun: Vec<SessionKey>,
@@ -112,6 +115,8 @@ impl Hub {
             burst: Burst::default(),
             deferred: Deferred::default(),
             privates: Privates::default(),
+            zones: Zones::default(),
+            joins: Joins::default(),
             callees: shared.callees,
             overrun: Vec::new(),
             effects: Effects::default(),
@@ -143,6 +148,7 @@ impl Hub {
         match item {
             MeshItem::Publish(message) => self.route_soon(now, message, Source::Mesh),
             MeshItem::Keep { message, answer } => self.keep_for(now, message, answer),
+            MeshItem::Room(item) => self.room_item(now, *item),
             MeshItem::Private { private, answer } => self.private_for(now, &private, answer),
             MeshItem::Reached { ticket, reach } => self.private_reached(now, ticket, reach),
             MeshItem::Share {
@@ -200,6 +206,7 @@ impl Hub {
         self.release_due(now);
         self.continue_fetched(now);
         self.continue_renewals(now);
+        self.advance_rooms(now);
         self.close_overrun(now);
     }
 
@@ -211,12 +218,9 @@ impl Hub {
         }
         let pace = self.outbox.paces.peek().map(|Reverse((at, _))| *at);
         let fetch = self.outbox.fetches.peek().map(|Reverse((at, _))| *at);
-        self.timers
-            .next()
-            .into_iter()
-            .chain(pace)
-            .chain(fetch)
-            .min()
+        let rooms = Some(self.zones.deadline()).filter(|at| *at != Tick::NEVER);
+        let timers = self.timers.next().into_iter();
+        timers.chain(pace).chain(fetch).chain(rooms).min()
     }
 
     /// The counters.

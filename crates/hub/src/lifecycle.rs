@@ -148,6 +148,7 @@ impl Hub {
 
     /// A session is without a connection from now on, or at its end.
     fn detach(&mut self, now: Tick, key: SessionKey, reason: CloseReason) {
+        let rooms = self.disconnect_rooms(now, key, reason);
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -195,6 +196,7 @@ impl Hub {
             will_at,
             snapshots,
             conflating: conflating.and_then(Conflating::disconnected),
+            rooms: rooms.into_boxed_slice(),
         });
         for slot in session.shares() {
             self.member_changed(slot, false);

@@ -45,9 +45,9 @@ pub(crate) fn may_publish(identity: &Identity, topic: &str) -> bool {
             let to = zone_topic::private_to(&user);
             identity.user.is_some() && identity.rights.may_publish(&to)
         }
-        Ok(Address::Say { .. }) | Err(NotAddress::Elsewhere) => identity.rights.may_publish(topic),
-        // Nobody is left to hear what came of a call.
-        Ok(Address::Call { .. }) => false,
+        Err(NotAddress::Elsewhere) => identity.rights.may_publish(topic),
+        // Nobody is left to hear what came of a call, and who is gone is in no room.
+        Ok(Address::Say { .. } | Address::Call { .. }) => false,
         Err(NotAddress::ServerOnly | NotAddress::Malformed) => false,
     }
 }
@@ -169,7 +169,7 @@ impl Hub {
                 Ok(Address::Call { procedure, reply }) => {
                     return self.take_call(now, key, publish, (procedure, reply));
                 }
-                Ok(Address::Say { .. }) => {}
+                Ok(Address::Say { room }) => return self.take_say(now, key, publish, room),
                 Err(NotAddress::Elsewhere) => {}
                 Err(NotAddress::Malformed) => return Taken::Done(MALFORMED),
                 Err(NotAddress::ServerOnly) => {

@@ -128,7 +128,7 @@ impl Hub {
             }
             Packet::Subscribe(subscribe) => self.on_subscribe(now, key, subscribe),
             Packet::Unsubscribe(unsubscribe) => {
-                self.on_unsubscribe(key, unsubscribe);
+                self.on_unsubscribe(now, key, unsubscribe);
                 Ok(())
             }
             Packet::PingReq => {

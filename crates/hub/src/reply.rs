@@ -7,6 +7,7 @@ use stentor_session::{Message, Tick};
 use stentor_topic::FilterId;
 
 use crate::burst::Shipment;
+use crate::deliver::Terms;
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
@@ -22,8 +23,37 @@ impl Hub {
     ) {
         // What it was sent before comes before.
         self.settle(now);
-        if self.sessions.get(key).is_none() {
+        let own = self.own_options(key, message);
+        let shape = self.shape_and_epoch(message);
+        let mut shipment = Shipment::new(core::slice::from_ref(message), shape);
+        let shard = self.shard;
+        self.counter(now)
+            .serve(&mut shipment, message, shard, key.slot, &own);
+        self.close_overrun(now);
+    }
+
+    /// Delivers something that was said before the session subscribed: with RETAIN, like what is
+    /// stored.
+    pub(crate) fn deliver_stored(&mut self, now: Tick, key: SessionKey, message: &Arc<Message>) {
+        self.settle(now);
+        let own = self.own_options(key, message);
+        let Some(options) = own.iter().copied().max_by_key(|options| options.qos()) else {
             return;
+        };
+        let ids: SmallVec<[u32; 4]> = own.iter().map(|options| options.id()).collect();
+        let ids: SmallVec<[u32; 4]> = ids.into_iter().filter(|id| *id != 0).collect();
+        let mut terms = Terms::new(message, options, &ids, 0);
+        terms.retain = true;
+        terms.stored = true;
+        let mut parcel = self.parcel(message);
+        self.counter(now).hand_over(&mut parcel, key.slot, &terms);
+        self.close_overrun(now);
+    }
+
+    /// The options of a session's own subscriptions that match a message.
+    fn own_options(&self, key: SessionKey, message: &Message) -> SmallVec<[Options; 4]> {
+        if self.sessions.get(key).is_none() {
+            return SmallVec::new();
         }
         let (zone, topic) = (message.zone, message.topic());
         let hash = self.hasher.hash(zone, topic);
@@ -31,16 +61,7 @@ impl Hub {
         self.index
             .for_each_match(zone, topic, hash, |id, _| filters.push(id));
         let own = |id: &FilterId| self.index.options(*id, key.slot);
-        let own: SmallVec<[Options; 4]> = filters
-            .iter()
-            .filter_map(own)
-            .map(Options::from_bits)
-            .collect();
-        let shape = self.shape_and_epoch(message);
-        let mut shipment = Shipment::new(core::slice::from_ref(message), shape);
-        let shard = self.shard;
-        self.counter(now)
-            .serve(&mut shipment, message, shard, key.slot, &own);
-        self.close_overrun(now);
+        let own = filters.iter().filter_map(own);
+        own.map(Options::from_bits).collect()
     }
 }

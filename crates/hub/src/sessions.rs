@@ -10,13 +10,14 @@ use slab::Slab;
 use smallvec::SmallVec;
 use stentor_mqtt::Version;
 use stentor_session::{Inbound, Outbound, Output, ReceivedAliases, SentAliases, Tick, WillRequest};
-use stentor_topic::{TopicHasher, Zone};
+use stentor_topic::{FilterId, TopicHasher, Zone};
 
 use crate::authenticate::Method;
 use crate::conflate::Conflating;
 use crate::key::{LinkId, SessionKey};
 use crate::quota::{Meter, Seat};
 use crate::rights::Identity;
+use crate::room::Element;
 use crate::settings::Settings;
 use crate::snapshot::Snapshots;
 use crate::subscribe::SubscriptionRef;
@@ -155,6 +156,8 @@ pub(crate) struct Away {
     pub(crate) snapshots: Option<Box<Snapshots>>,
     /// What waits for it under policy `conflate`, and the rates of its subscriptions.
     pub(crate) conflating: Option<Box<Conflating>>,
+    /// What it subscribed to in rooms.
+    pub(crate) rooms: Box<[Element]>,
 }
 
 impl Session {
@@ -166,6 +169,7 @@ impl Session {
             will_at,
             snapshots: None,
             conflating: None,
+            rooms: Box::default(),
         };
         Self {
             generation: 0,
@@ -259,8 +263,10 @@ impl Session {
         self.subscriptions.iter().filter_map(share).collect()
     }
 
-    /// Its client is there, and gets what it did not get before.
-    pub(crate) fn attach(&mut self, mut live: Live) {
+    /// Its client is there, and gets what it did not get before. Returns what it subscribed to
+    /// in rooms.
+    pub(crate) fn attach(&mut self, mut live: Live) -> Vec<Element> {
+        let mut rooms = Vec::new();
         if let Link::Away(away) = &mut self.link {
             if let Some(snapshots) = away.snapshots.take() {
                 live.extras().snapshots = Some(snapshots);
@@ -268,9 +274,18 @@ impl Session {
             if let Some(conflating) = away.conflating.take() {
                 live.extras().conflating = Some(conflating);
             }
+            rooms = core::mem::take(&mut away.rooms).into_vec();
         }
         self.link = Link::Live(live);
         self.epoch = self.epoch.wrapping_add(1);
+        rooms
+    }
+
+    /// What is left of a subscription's snapshot is not wanted any more.
+    pub(crate) fn forget_snapshot(&mut self, id: FilterId) {
+        if let Some(snapshots) = self.live_mut().and_then(Live::snapshots) {
+            snapshots.cancel(id);
+        }
     }
 
     /// Whether it has something that most sessions do not have.

@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use stentor_mqtt::QoS;
 use stentor_topic::{levels, matches};
+use stentor_zone::RoomsOptions;
 
 /// What a message meets at a client that does not read fast enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +156,9 @@ pub struct Settings {
     pub keep_alive_max_secs: u16,
     /// The topic prefix told to clients that ask for response information.
     pub response_information: Option<String>,
+    /// What users may do with rooms. Zones whose rooms are there already keep what they began
+    /// with.
+    pub rooms: RoomsOptions,
     /// Slow-client policies; the first match decides.
     pub policies: Vec<TopicPolicy>,
 }
@@ -178,6 +182,7 @@ impl Default for Settings {
             session_expiry_max_secs: u32::MAX,
             keep_alive_max_secs: 0,
             response_information: None,
+            rooms: RoomsOptions::default(),
             policies: Vec::new(),
         }
     }

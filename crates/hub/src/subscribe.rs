@@ -1,6 +1,7 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -21,7 +22,8 @@ use crate::effects::Event;
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
-use crate::rights::Identity;
+use crate::rights::{Access, Identity};
+use crate::room::{Element, RoomVerdict, Verdicts};
 use crate::sessions::{Link, Session};
 use crate::snapshot::{SNAPSHOT_END, Wanted};
 
@@ -59,14 +61,23 @@ impl Granted<'_> {
 
 /// What a SUBSCRIBE asks for in user properties.
 #[derive(Clone, Copy, Debug)]
-struct Wishes {
+pub(crate) struct Wishes {
     /// `max-rate`: the least time between two messages of one topic.
     interval: Option<Duration>,
     /// `snapshot-end`, whatever its value: a message that tells the end of the stored ones.
     marks_end: bool,
 }
 
+/// The wishes, if they make sense.
+pub(crate) type Asked = Result<Wishes, NoRate>;
+
 impl Wishes {
+    /// None.
+    pub(crate) const NOTHING: Self = Self {
+        interval: None,
+        marks_end: false,
+    };
+
     /// Reads them. A rate that is none refuses the subscription: it is this server's own property.
     fn new(properties: Properties<'_>) -> Result<Self, NoRate> {
         let interval = max_rate(properties)?;
@@ -96,6 +107,10 @@ fn check_zone_filter(
         (Interest::NoInbox, _) => Err((
             ReasonCode::TopicFilterInvalid,
             "private messages arrive below $private/from/",
+        )),
+        (Interest::NoRoom, _) => Err((
+            ReasonCode::TopicFilterInvalid,
+            "the name of a room, no wildcard, stands behind $room/",
         )),
         (_, Some(_)) => Err((
             ReasonCode::TopicFilterInvalid,
@@ -141,28 +156,80 @@ impl Hub {
         else {
             return Ok(());
         };
-        let is_v5 = live.version.is_v5();
         let bridge = live.extras.as_ref().is_some_and(|extras| extras.bridge);
         let id = subscribe.properties.subscription_id();
-        let wishes = Wishes::new(subscribe.properties);
-        let mut reasons: SmallVec<[u8; 8]> = SmallVec::new();
-        let mut wanted: SmallVec<[Wanted<'_>; 4]> = SmallVec::new();
-        let mut text = "";
-        for element in subscribe.filters.iter() {
+        let asked = Wishes::new(subscribe.properties);
+        let elements = subscribe.filters.iter().map(|element| {
             let mut options = element.options;
             options.no_local |= bridge && !element.filter.starts_with("$share/");
             options.retain_as_published |= bridge;
-            let granted = self.subscribe_one(key, element.filter, options, (id, wishes))?;
-            if let Some(of_this) = granted.wanted {
-                wanted.push(of_this);
+            (element.filter, options, id)
+        });
+        let packet_id = subscribe.packet_id;
+        let filters = subscribe.filters.iter().map(|element| element.filter);
+        let rooms = self.rooms_to_ask(key, filters);
+        if !rooms.is_empty() {
+            let rooms: Vec<Box<str>> = rooms.into_iter().map(Into::into).collect();
+            let owned = |(filter, options, id): (&str, _, _)| Element {
+                filter: filter.into(),
+                options,
+                id,
+            };
+            let owned = (elements.clone().map(owned).collect(), asked);
+            if self.ask_rooms(now, key, &rooms, Some(packet_id), owned) {
+                return Ok(());
             }
+        }
+        self.subscribe_all(now, key, Some(packet_id), elements, (asked, &[]))
+    }
+
+    /// Goes on with a SUBSCRIBE whose rooms have answered.
+    pub(crate) fn go_on_subscribing(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        packet_id: Option<PacketId>,
+        (elements, asked, verdicts): (&[Element], Asked, &Verdicts),
+    ) {
+        let elements = elements
+            .iter()
+            .map(|element| (&*element.filter, element.options, element.id));
+        let result = self.subscribe_all(now, key, packet_id, elements, (asked, verdicts));
+        if let Err(reason) = result {
+            self.close(now, key, reason);
+        }
+    }
+
+    /// Subscribes, and acknowledges that if there is a packet to acknowledge.
+    fn subscribe_all<'f>(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        packet_id: Option<PacketId>,
+        elements: impl Iterator<Item = (&'f str, SubscribeOptions, Option<u32>)>,
+        (asked, verdicts): (Asked, &[RoomVerdict]),
+    ) -> Result<(), CloseReason> {
+        let is_v5 = self.sessions.get(key).is_some_and(Session::speaks_v5);
+        let mut reasons: SmallVec<[u8; 8]> = SmallVec::new();
+        let mut wanted: SmallVec<[Wanted<'_>; 4]> = SmallVec::new();
+        let mut text = "";
+        for (filter, options, id) in elements {
+            let granted = self.subscribe_one(key, filter, options, (id, asked, verdicts))?;
+            wanted.extend(granted.wanted);
             // One explanation for all of them: the first.
             text = if text.is_empty() { granted.text } else { text };
             // 3.x knows one failure only [MQTT-3.9.3-2].
             let failed = granted.reason.is_error() && !is_v5;
             reasons.push(if failed { 0x80 } else { granted.reason as u8 });
         }
-        self.send_suback(key, subscribe.packet_id, &reasons, text);
+        if let Some(packet_id) = packet_id {
+            self.send_suback(key, packet_id, &reasons, text);
+            for (room, refusal) in verdicts {
+                if let (false, Some(refusal)) = (is_v5, refusal) {
+                    self.explain_refusal(now, key, room, *refusal);
+                }
+            }
+        }
         for wanted in wanted {
             self.begin_snapshot(now, key, &wanted);
         }
@@ -174,39 +241,22 @@ impl Hub {
         key: SessionKey,
         text: &'a str,
         options: SubscribeOptions,
-        (id, wishes): (Option<u32>, Result<Wishes, NoRate>),
+        (id, asked, verdicts): (Option<u32>, Asked, &[RoomVerdict]),
     ) -> Result<Granted<'a>, CloseReason> {
-        let refuse = |reason| Ok(Granted::bare(reason, ""));
-        let Ok(Subscription { share, filter }) = Subscription::parse(text) else {
-            return refuse(ReasonCode::TopicFilterInvalid);
+        let Ok(subscription) = Subscription::parse(text) else {
+            return Ok(Granted::bare(ReasonCode::TopicFilterInvalid, ""));
         };
+        let Subscription { share, filter } = subscription;
         if share.is_some() && options.no_local {
             return Err(CloseReason::Violation(Violation::SharedNoLocal));
         }
-        if !self.settings.takes_topic(filter) {
-            return refuse(ReasonCode::TopicFilterInvalid);
-        }
-        let Ok(wishes) = wishes else {
-            return refuse(ReasonCode::ImplementationSpecificError);
+        let permitted = self.permit(key, text, subscription, (asked, verdicts));
+        let (access, zone, wishes) = match permitted {
+            Ok(permitted) => permitted,
+            Err((reason, text)) => return Ok(Granted::bare(reason, text)),
         };
-        let Some(session) = self.sessions.get(key) else {
-            return refuse(ReasonCode::UnspecifiedError);
-        };
-        if let Err((reason, text)) = check_zone_filter(&session.identity, share, filter) {
-            return Ok(Granted::bare(reason, text));
-        }
-        let access = session.identity.rights.may_subscribe(filter);
-        if !self.is_accepted(access) {
-            self.deny_subscribe(key, text);
-            return refuse(ReasonCode::NotAuthorized);
-        }
-        let zone = session.zone();
+        let refuse = |reason| Ok(Granted::bare(reason, ""));
         let granted = Options::new(options, id);
-        let has_rate = share.is_none() && wishes.interval.is_some();
-        let is_full = self.is_full(session, text, has_rate);
-        if is_full && self.find_subscription(key, zone, share, filter).is_none() {
-            return refuse(ReasonCode::QuotaExceeded);
-        }
         let reason = granted_reason(granted.qos());
         if let Some(group) = share {
             if self.join_share(key, zone, group, filter, granted) {
@@ -269,6 +319,51 @@ impl Hub {
             Some(user) => inbox::filter(user, filter).into(),
             None => filter.into(),
         }
+    }
+
+    /// Whether a subscription is taken: how much of it is permitted, its zone, and what it wishes.
+    fn permit(
+        &mut self,
+        key: SessionKey,
+        text: &str,
+        Subscription { share, filter }: Subscription<'_>,
+        (asked, verdicts): (Asked, &[RoomVerdict]),
+    ) -> Result<(Access, Zone, Wishes), (ReasonCode, &'static str)> {
+        if !self.settings.takes_topic(filter) {
+            return Err((ReasonCode::TopicFilterInvalid, ""));
+        }
+        let Ok(wishes) = asked else {
+            return Err((ReasonCode::ImplementationSpecificError, ""));
+        };
+        let Some(session) = self.sessions.get(key) else {
+            return Err((ReasonCode::UnspecifiedError, ""));
+        };
+        check_zone_filter(&session.identity, share, filter)?;
+        let access = session.identity.rights.may_subscribe(filter);
+        if !self.is_accepted(access) {
+            self.deny_subscribe(key, text);
+            return Err((ReasonCode::NotAuthorized, ""));
+        }
+        let zone = session.zone();
+        let has_rate = share.is_none() && wishes.interval.is_some();
+        let is_full = self.is_full(session, text, has_rate);
+        if is_full && self.find_subscription(key, zone, share, filter).is_none() {
+            return Err((ReasonCode::QuotaExceeded, ""));
+        }
+        if let Interest::Room { room } = Interest::parse(filter)
+            && !self.is_in_room(key, room)
+        {
+            let verdict = verdicts.iter().find(|(of, _)| **of == *room);
+            match verdict {
+                Some((_, None)) => {}
+                Some((_, Some(refusal))) => {
+                    let reason = ReasonCode::from_u8(refusal.code());
+                    return Err((reason.unwrap_or(ReasonCode::NotAuthorized), refusal.text()));
+                }
+                None => return Err((ReasonCode::QuotaExceeded, "too many wait for rooms")),
+            }
+        }
+        Ok((access, zone, wishes))
     }
 
     /// Whether a session has no room for another subscription, written like this.
@@ -342,7 +437,12 @@ impl Hub {
         Some(SubscriptionRef::Filter(id))
     }
 
-    pub(crate) fn on_unsubscribe(&mut self, key: SessionKey, unsubscribe: &Unsubscribe<'_>) {
+    pub(crate) fn on_unsubscribe(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        unsubscribe: &Unsubscribe<'_>,
+    ) {
         let mut gone = HashSet::default();
         let reasons: Vec<u8> = unsubscribe
             .filters
@@ -357,6 +457,13 @@ impl Hub {
             let subscriptions = &mut session.subscriptions;
             subscriptions.retain(|subscription| !gone.contains(subscription));
         }
+        let is_success = |reason: &u8| *reason == ReasonCode::Success as u8;
+        let ended = unsubscribe.filters.iter().zip(&reasons);
+        let ended = ended.filter(|(_, reason)| is_success(reason));
+        self.unsubscribed_rooms(now, key, ended.map(|(filter, _)| filter));
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
         let Link::Live(live) = &mut session.link else {
             return;
         };
@@ -384,11 +491,8 @@ impl Hub {
         if let Some(session) = self.sessions.get_mut(key) {
             session.forget_filtered(filter);
             // What is left of a snapshot is not wanted any more.
-            if let SubscriptionRef::Filter(id) = found
-                && let Some(live) = session.live_mut()
-                && let Some(snapshots) = live.snapshots()
-            {
-                snapshots.cancel(id);
+            if let SubscriptionRef::Filter(id) = found {
+                session.forget_snapshot(id);
             }
         }
         self.drop_subscription(key, found, true);

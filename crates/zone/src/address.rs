@@ -216,6 +216,12 @@ pub mod topic {
         format!("$reply/{id}")
     }
 
+    /// Where members of a room publish: `$room/<room>/say`.
+    #[must_use]
+    pub fn say(room: &str) -> String {
+        format!("$room/{room}/say")
+    }
+
     /// Where a user is heard: `$room/<room>/say/<user>`.
     #[must_use]
     pub fn said(room: &str, user: &str) -> String {

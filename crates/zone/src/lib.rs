@@ -15,6 +15,7 @@
 extern crate alloc;
 
 mod address;
+mod command;
 mod effect;
 mod name;
 mod presence;
@@ -23,10 +24,11 @@ mod room;
 mod rooms;
 
 pub use address::{Address, Interest, NotAddress, inbox, topic};
+pub use command::{ROOM_COMMANDS, run_command};
 pub use effect::{Effect, Seat};
 pub use name::{NAME_BYTES_MAX, NameError, check_name, decode_name, encode_name};
 pub use presence::{Presence, Standing, Uniqueness, Verdict};
-pub use private::{Reach, Response, call_refused};
+pub use private::{Reach, Response, call_refused, join_refused};
 pub use room::{
     Actor, Bounds, Change, Condition, Entry, HistoryBounds, Property, Refusal, Role, Room,
     RoomOptions, Summary,

@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 
+use crate::room::Refusal;
+
 /// How far a private message has come. The better is the greater: of several sessions of a user,
 /// the one that it came furthest with counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,6 +121,28 @@ pub fn call_refused(status: &str, text: &str) -> Vec<u8> {
     }
     // Two texts always serialise.
     serde_json::to_vec(&Refused { status, text }).unwrap_or_default()
+}
+
+/// Why a session is not let into a room: the payload of `$reply/join`.
+#[must_use]
+pub fn join_refused(room: &str, refusal: Refusal) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Refused<'a> {
+        code: u8,
+        error: &'a str,
+        room: &'a str,
+        text: &'a str,
+    }
+    let (error, text) = (refusal.word(), refusal.text());
+    let code = refusal.code();
+    let refused = Refused {
+        code,
+        error,
+        room,
+        text,
+    };
+    // Numbers and text always serialise.
+    serde_json::to_vec(&refused).unwrap_or_default()
 }
 
 #[cfg(test)]

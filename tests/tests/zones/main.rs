@@ -4,6 +4,7 @@ mod calls;
 mod commands;
 mod documents;
 mod private;
+mod rooms;
 
 use std::io::Write;
 use std::process::Stdio;

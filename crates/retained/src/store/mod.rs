@@ -36,8 +36,14 @@ use trouble::Troubles;
 
 /// Parts of the store with a lock each: part of the file format.
 pub(crate) const STRIPES: usize = 32;
-/// Topics below this one tell of the running server, and are not kept over a restart.
-const VOLATILE: &str = "$SYS/";
+/// Topics that begin so tell of the running server and of who is there, and are not kept over a
+/// restart.
+const VOLATILE: [&str; 4] = ["$SYS/", "$room/", "$rooms/", "$presence/"];
+/// Whether a topic, or the topics of a filter, are not kept over a restart.
+fn is_volatile(text: &str) -> bool {
+    text.starts_with('$') && VOLATILE.iter().any(|start| text.starts_with(start))
+}
+
 /// Bytes of messages that one step of a walk brings into memory, and the message that crosses it.
 const STEP_BYTES: usize = 64 << 10;
 
@@ -286,7 +292,7 @@ impl<D: Disk> Store<D> {
 
 impl<D: Disk> Retained for Store<D> {
     fn put(&self, message: &Arc<Message>) -> Result<Kept, NotKept> {
-        if message.topic().starts_with(VOLATILE) {
+        if is_volatile(message.topic()) {
             return self.volatile.put(message);
         }
         self.put_received(message, None)
@@ -302,7 +308,7 @@ impl<D: Disk> Retained for Store<D> {
     }
 
     fn get(&self, zone: Zone, topic: &str, mark: Mark, now: Tick) -> Option<Arc<Message>> {
-        if topic.starts_with(VOLATILE) {
+        if is_volatile(topic) {
             return self.volatile.get(zone, topic, mark, now);
         }
         if mark == Mark(0) {
@@ -330,7 +336,7 @@ impl<D: Disk> Retained for Store<D> {
         visits: usize,
         out: &mut Vec<Arc<Message>>,
     ) -> Walk {
-        if filter.starts_with(VOLATILE) {
+        if is_volatile(filter) {
             return self
                 .volatile
                 .walk(zone, filter, (mark, now), cursor, visits, out);

@@ -13,7 +13,7 @@ use stentor_hub::Cursor;
 use stentor_topic::{Zone, has_wildcard};
 
 use super::keeper::Flush;
-use super::{STEP_BYTES, STRIPES, Store, VOLATILE};
+use super::{STEP_BYTES, STRIPES, Store, is_volatile};
 use crate::disk::{Disk, Flusher};
 use crate::stripe::Budget;
 
@@ -78,7 +78,7 @@ impl<D: Disk> Store<D> {
 
     /// See [`Retained::is_fetching`](stentor_hub::Retained::is_fetching).
     pub(super) fn fetch(&self, zone: Zone, filter: &str, cursor: &Cursor, visits: usize) -> bool {
-        if !self.reader.is_wary() || filter.starts_with(VOLATILE) {
+        if !self.reader.is_wary() || is_volatile(filter) {
             return false;
         }
         let mut budget = Budget {

@@ -93,6 +93,57 @@ pub enum Refusal {
     NotAllowed,
 }
 
+impl Refusal {
+    /// A word for machines.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Locked => "locked",
+            Self::NotMember => "not-member",
+            Self::NotOwner => "not-owner",
+            Self::PropertyLocked => "property-locked",
+            Self::Conflict => "conflict",
+            Self::Unknown => "unknown",
+            Self::Exists => "exists",
+            Self::Name => "bad-name",
+            Self::TooLarge => "too-large",
+            Self::TooMany => "too-many",
+            Self::NotAllowed => "not-allowed",
+        }
+    }
+
+    /// The reason code of MQTT 5 that says it in SUBACK and PUBACK.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Full | Self::TooMany | Self::TooLarge => 0x97,
+            Self::Locked | Self::PropertyLocked | Self::Conflict | Self::Exists => 0x83,
+            Self::NotMember | Self::NotOwner | Self::NotAllowed => 0x87,
+            Self::Unknown | Self::Name => 0x8F,
+        }
+    }
+
+    /// A sentence for people.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Full => "the room is full",
+            Self::Locked => "the room is locked",
+            Self::NotMember => "you are not a member of the room",
+            Self::NotOwner => "only the room's owner may do that",
+            Self::PropertyLocked => "another user has locked the property",
+            Self::Conflict => "the property has changed",
+            Self::Unknown => "there is no such room, member or property",
+            Self::Exists => "there is a room of this name already",
+            Self::Name => "the name is empty, too long, or contains / + # $",
+            Self::TooLarge => "larger than allowed",
+            Self::TooMany => "as many as allowed are there already",
+            Self::NotAllowed => "this zone's rooms are made by its administrators",
+        }
+    }
+}
+
 /// What the list of rooms tells of a room.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {

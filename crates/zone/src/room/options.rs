@@ -74,7 +74,7 @@ impl Default for Bounds {
 
 impl Bounds {
     /// What is granted of a history asked for.
-    pub(super) fn limit_history(&self, wanted: HistoryBounds) -> HistoryBounds {
+    pub(crate) fn limit_history(&self, wanted: HistoryBounds) -> HistoryBounds {
         let age = match (wanted.age, self.history.age) {
             (Some(wanted), Some(bound)) => Some(wanted.min(bound)),
             (wanted, bound) => wanted.or(bound),

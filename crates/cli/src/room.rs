@@ -1,0 +1,319 @@
+//! `stentor room`: the rooms of a zone.
+
+use std::io::{self, Write};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use stentor_client::{Client, ClientError, Publication, QoS, ReasonCode, SubscribeOptions};
+use stentor_zone::{check_name, topic};
+
+use crate::ask::ask;
+use crate::connect::{Connect, Plan};
+use crate::failure::{self, Failure};
+use crate::subscribe::{Style, Sub};
+
+/// What `--help` says.
+pub(crate) const HELP: &str = "\
+Examples:
+  stentor room create -u alice tea --capacity 10
+  stentor room join -u alice tea               print what happens there, until Ctrl-C
+  stentor room say -u bob tea 'hello'
+  stentor room ls
+  stentor room kick tea bob                    as administrator of this machine's server";
+
+/// Commands about rooms.
+#[derive(Debug, Args)]
+pub(crate) struct Room {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List rooms
+    #[command(disable_help_flag = true)]
+    Ls(Ls),
+    /// Show a room, its members and properties
+    #[command(disable_help_flag = true)]
+    Show(One),
+    /// Make a room
+    #[command(disable_help_flag = true)]
+    Create(Create),
+    /// Join a room and print what happens there
+    #[command(disable_help_flag = true)]
+    Join(Join),
+    /// Say something in a room; who is not in it joins for that
+    #[command(disable_help_flag = true)]
+    Say(Say),
+    /// Send a member out
+    #[command(disable_help_flag = true)]
+    Kick(Kick),
+    /// End a room
+    #[command(disable_help_flag = true)]
+    Close(One),
+}
+
+#[derive(Debug, Args)]
+struct Ls {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Debug, Args)]
+struct One {
+    /// The room
+    room: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Debug, Args)]
+struct Create {
+    /// The room
+    room: String,
+    /// Members that it may have
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    capacity: Option<u32>,
+    /// Things said that are kept for those who come later
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    history: u32,
+    /// Keep it when it is empty; for administrators
+    #[arg(long)]
+    permanent: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Debug, Args)]
+struct Join {
+    /// The room
+    room: String,
+    /// End after this many messages
+    #[arg(short = 'C', value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// End after this many seconds, with exit code 27
+    #[arg(short = 'W', value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// Print one JSON object per message
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Debug, Args)]
+struct Say {
+    /// The room
+    room: String,
+    /// What to say
+    #[arg(allow_hyphen_values = true)]
+    text: String,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Debug, Args)]
+struct Kick {
+    /// The room
+    room: String,
+    /// The member
+    user: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// Seconds that a command waits for its answer.
+const PATIENCE_SECS: u64 = 30;
+
+impl Room {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.command {
+            Command::Ls(ls) => {
+                let result = command(&ls.connect, "list", &json!({}))?;
+                print(&result, ls.json, list)
+            }
+            Command::Show(one) => {
+                let words = json!({ "room": checked(&one.room)? });
+                print(&command(&one.connect, "info", &words)?, one.json, show)
+            }
+            Command::Create(create) => {
+                let mut words = json!({
+                    "room": checked(&create.room)?,
+                    "permanent": create.permanent,
+                });
+                if create.history > 0 {
+                    words["history"] = json!({ "count": create.history });
+                }
+                if let Some(capacity) = create.capacity {
+                    words["capacity"] = capacity.into();
+                }
+                let result = command(&create.connect, "create", &words)?;
+                print(&result, create.json, |_| String::new())
+            }
+            Command::Join(join) => {
+                let filter = format!("$room/{}/#", checked(&join.room)?);
+                let style = if join.json {
+                    Style::Json
+                } else {
+                    Style::Topics
+                };
+                Sub::only(filter, style, (join.count, join.timeout), join.connect).run()
+            }
+            Command::Say(say) => say.run(),
+            Command::Kick(kick) => {
+                let words = json!({ "room": checked(&kick.room)?, "user": kick.user });
+                let result = command(&kick.connect, "kick", &words)?;
+                print(&result, kick.json, |_| String::new())
+            }
+            Command::Close(one) => {
+                let words = json!({ "room": checked(&one.room)? });
+                let result = command(&one.connect, "close", &words)?;
+                print(&result, one.json, |_| String::new())
+            }
+        }
+    }
+}
+
+impl Say {
+    fn run(self) -> Result<(), Failure> {
+        let plan = self.connect.plan()?;
+        let to = topic::say(checked(&self.room)?);
+        let mut client = plan.open()?;
+        let message = Publication {
+            qos: QoS::AtLeastOnce,
+            ..Publication::new(&to, self.text.as_bytes())
+        };
+        let failed = |error: ClientError| Failure::client(&error, plan.version());
+        // Administrators speak from outside; 3.x is told nothing, so it always joins.
+        let said = if plan.version().is_v5() {
+            client.publish(&message).map(|_| true)
+        } else {
+            Ok(false)
+        };
+        match said {
+            Ok(true) => {}
+            Ok(false) => self.join_and_say(&plan, &mut client, &message)?,
+            Err(ClientError::Rejected {
+                reason: ReasonCode::NotAuthorized,
+                ..
+            }) => {
+                self.join_and_say(&plan, &mut client, &message)?;
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        client.disconnect().map_err(failed)
+    }
+
+    fn join_and_say(
+        &self,
+        plan: &Plan,
+        client: &mut Client,
+        message: &Publication<'_>,
+    ) -> Result<(), Failure> {
+        let failed = |error: ClientError| Failure::client(&error, plan.version());
+        // The quietest place below the room: it brings nothing but the room's events.
+        let filter = topic::event(&self.room);
+        let options = SubscribeOptions::default();
+        let answers = client.subscribe(&[(filter.as_str(), options)]);
+        let answers = answers.map_err(failed)?;
+        if let Some(reason) = answers.iter().find(|reason| reason.is_error()) {
+            let text = format!("room {}: {}", self.room, reason.name());
+            return Err(Failure::with_code(failure::code(*reason), text));
+        }
+        client.publish(message).map_err(failed)?;
+        Ok(())
+    }
+}
+
+/// A room's name that can be one.
+fn checked(room: &str) -> Result<&str, Failure> {
+    match check_name(room) {
+        Ok(()) => Ok(room),
+        Err(error) => Err(Failure::usage(format!("room {room:?}: {error}"))),
+    }
+}
+
+/// Runs a command of rooms; gives back its result.
+fn command(connect: &Connect, name: &str, words: &Value) -> Result<Value, Failure> {
+    let plan = connect.plan()?;
+    let mut client = plan.open()?;
+    let to = topic::call(&format!("room.{name}"));
+    let payload = words.to_string();
+    let properties = plan.properties.publish.clone();
+    let call = (to.as_str(), payload.as_bytes(), properties);
+    let answer = ask(&plan, &mut client, call, PATIENCE_SECS)?;
+    let failed = |error: ClientError| Failure::client(&error, plan.version());
+    client.disconnect().map_err(failed)?;
+    let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+    if answer["status"] == "done" {
+        return Ok(answer["result"].clone());
+    }
+    let text = answer["text"]
+        .as_str()
+        .unwrap_or("the answer makes no sense");
+    Err(Failure::new(text).silenced(connect.quiet))
+}
+
+fn print(result: &Value, json: bool, text: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
+    let text = if json {
+        format!("{result}\n")
+    } else {
+        text(result)
+    };
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::output(&error))
+}
+
+/// One line per room.
+fn list(result: &Value) -> String {
+    let rooms = result["rooms"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let line = |room: &Value| {
+        let capacity = match &room["capacity"] {
+            Value::Null => String::new(),
+            capacity => format!(" of {capacity}"),
+        };
+        let locked = if room["locked"] == true {
+            ", locked"
+        } else {
+            ""
+        };
+        let name = room["room"].as_str().unwrap_or_default();
+        format!("{name}: {}{capacity} members{locked}\n", room["members"])
+    };
+    rooms.iter().map(line).collect()
+}
+
+/// A room and who is in it.
+fn show(result: &Value) -> String {
+    let room = &result["room"];
+    let members = result["members"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let names: Vec<&str> = members.iter().filter_map(Value::as_str).collect();
+    let owner = room["owner"].as_str().unwrap_or("nobody");
+    let mut text = list(&json!({ "rooms": [room] }));
+    text.push_str(&format!("owner: {owner}\nmembers: {}\n", names.join(", ")));
+    if let Some(properties) = room["properties"].as_object() {
+        let line = |(name, value): (&String, &Value)| format!("{name} = {value}\n");
+        text.extend(properties.iter().map(line));
+    }
+    text
+}

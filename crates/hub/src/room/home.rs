@@ -1,0 +1,255 @@
+//! What the home shard of a zone does.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
+use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
+use stentor_topic::Zone;
+use stentor_zone::{Actor, Effect, Entry, Refusal, Role, Rooms, run_command};
+
+use super::{Parting, RoomItem, Who, shard_of};
+use crate::call::{Answer, ReturnAddress};
+use crate::effects::ControlItem;
+use crate::hub::Hub;
+use crate::key::ShardId;
+use crate::rights::Identity;
+
+/// The rooms whose home is this shard.
+#[derive(Debug)]
+pub(crate) struct Zones {
+    by_zone: HashMap<Zone, Rooms, foldhash::fast::FixedState>,
+    /// When somebody who is away may have to be let go; [`Tick::NEVER`] if nobody is.
+    pub(super) deadline: Tick,
+}
+
+impl Default for Zones {
+    fn default() -> Self {
+        Self {
+            by_zone: HashMap::default(),
+            deadline: Tick::NEVER,
+        }
+    }
+}
+
+impl Zones {
+    pub(crate) const fn deadline(&self) -> Tick {
+        self.deadline
+    }
+}
+
+/// The room of every zone that is there without anybody making it.
+const LOBBY: &str = "lobby";
+
+/// The user property that marks what was said before, with its age in milliseconds as value.
+const AGE: &str = "history-age-ms";
+
+/// What somebody is to a room: administrators are those who may publish where only the server
+/// does.
+fn role(identity: &Identity, room: &str) -> Role {
+    if identity
+        .rights
+        .may_publish(&stentor_zone::topic::listed(room))
+    {
+        Role::Administrator
+    } else {
+        Role::User
+    }
+}
+
+fn actor<'a>(who: &'a Who, room: &str) -> Actor<'a> {
+    Actor {
+        user: who.user(),
+        role: role(&who.identity, room),
+    }
+}
+
+impl Hub {
+    /// Does something with the rooms of a zone; what they ask for is returned too.
+    fn with_rooms<R>(
+        &mut self,
+        zone: Zone,
+        f: impl FnOnce(&mut Rooms, &mut Vec<Effect>) -> R,
+    ) -> (R, Vec<Effect>) {
+        let mut out = Vec::new();
+        let options = &self.settings.rooms;
+        let rooms = self.zones.by_zone.entry(zone).or_insert_with(|| {
+            let mut rooms = Rooms::new(options.clone());
+            let server = Actor {
+                user: "",
+                role: Role::Administrator,
+            };
+            let mut lobby = options.room.clone();
+            lobby.permanent = true;
+            // There is no room yet, and the name is a good one.
+            let _ = rooms.create(server, LOBBY, lobby, &mut out);
+            rooms
+        });
+        let result = f(rooms, &mut out);
+        (result, out)
+    }
+
+    pub(super) fn home_join(
+        &mut self,
+        now: Tick,
+        room: Box<str>,
+        who: &Who,
+        entry: Entry,
+        (shard, ticket): (ShardId, Ticket),
+    ) {
+        let zone = who.identity.zone;
+        let (result, effects) = self.with_rooms(zone, |rooms, out| {
+            rooms.join(now, actor(who, &room), &room, (who.seat, entry), out)
+        });
+        let is_recall = |effect: &Effect| matches!(effect, Effect::Recall { .. });
+        let (recalls, others): (Vec<_>, Vec<_>) = effects.into_iter().partition(is_recall);
+        self.perform(now, zone, &room, others);
+        let refusal = result.err();
+        let joined = RoomItem::Joined {
+            ticket,
+            room: room.clone(),
+            refusal,
+        };
+        // What was said before follows the SUBACK.
+        self.send_room(now, shard, joined);
+        self.perform(now, zone, &room, recalls);
+    }
+
+    pub(super) fn home_leave(&mut self, now: Tick, room: &str, who: &Who, parting: Parting) {
+        let zone = who.identity.zone;
+        let ((_, deadline), effects) = self.with_rooms(zone, |rooms, out| {
+            // There may be no such room any more.
+            let left = rooms.act(room, out, |room, out| {
+                match parting {
+                    Parting::Left => room.leave(who.user(), who.seat, out),
+                    Parting::Lost => room.lost(now, who.user(), who.seat, out),
+                }
+                Ok(())
+            });
+            let deadline = rooms.get(room).and_then(stentor_zone::Room::next_deadline);
+            (left, deadline)
+        });
+        self.zones.deadline = self.zones.deadline.min(deadline.unwrap_or(Tick::NEVER));
+        self.perform(now, zone, room, effects);
+    }
+
+    pub(super) fn home_say(
+        &mut self,
+        now: Tick,
+        room: &str,
+        who: &Who,
+        message: Arc<Message>,
+    ) -> Option<Refusal> {
+        let zone = who.identity.zone;
+        let (result, effects) = self.with_rooms(zone, |rooms, out| {
+            rooms.act(room, out, |room, out| {
+                room.say(now, actor(who, room.name()), message.payload(), out)
+            })
+        });
+        match result {
+            // The message itself goes out, with the properties that its speaker gave it.
+            Ok(()) => self.route(now, &[message]),
+            Err(refusal) => {
+                self.perform(now, zone, room, effects);
+                return Some(refusal);
+            }
+        }
+        None
+    }
+
+    pub(super) fn home_command(
+        &mut self,
+        now: Tick,
+        command: (&str, &[u8]),
+        who: &Who,
+        to: ReturnAddress,
+    ) {
+        let zone = who.identity.zone;
+        let ((room, json), effects) = self.with_rooms(zone, |rooms, out| {
+            let role = |room: &str| role(&who.identity, room);
+            run_command(rooms, who.user(), role, command, out)
+        });
+        self.perform(now, zone, &room, effects);
+        let (shard, answer) = (to.shard, Answer { to, json });
+        if shard == self.shard {
+            self.answered(now, &answer);
+        } else {
+            let item = ControlItem::Answer(Arc::new(answer));
+            self.effects.lanes.push((shard, item));
+        }
+    }
+
+    /// Lets go of those who did not come back in time.
+    pub(crate) fn advance_rooms(&mut self, now: Tick) {
+        if now < self.zones.deadline {
+            return;
+        }
+        let zones: Vec<Zone> = self.zones.by_zone.keys().copied().collect();
+        let mut next = Tick::NEVER;
+        for zone in zones {
+            let (deadline, effects) = self.with_rooms(zone, |rooms, out| {
+                rooms.advance(now, out);
+                rooms.next_deadline()
+            });
+            next = next.min(deadline.unwrap_or(Tick::NEVER));
+            // Nobody has a seat here: no room has to be named.
+            self.perform(now, zone, "", effects);
+        }
+        self.zones.deadline = next;
+    }
+
+    /// Does what a room asks for.
+    fn perform(&mut self, now: Tick, zone: Zone, room: &str, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Publish {
+                    topic,
+                    payload,
+                    retain,
+                } => {
+                    let message = server_message(now, zone, &topic, (&payload, &[], retain));
+                    self.keep_and_route_now(now, message);
+                }
+                Effect::Recall {
+                    seat,
+                    topic,
+                    payload,
+                    age_millis,
+                } => {
+                    let age = alloc::format!("{age_millis}");
+                    let mut properties = PropertyBuf::new();
+                    properties.push(Property::UserProperty((AGE, &age)));
+                    let mut raw = Vec::new();
+                    forwardable(properties.as_properties(), &mut raw);
+                    let message = server_message(now, zone, &topic, (&payload, &raw, false));
+                    let item = RoomItem::Recall { seat, message };
+                    self.send_room(now, shard_of(seat), item);
+                }
+                Effect::Clear { seat } => {
+                    let room = room.into();
+                    self.send_room(now, shard_of(seat), RoomItem::Clear { seat, room });
+                }
+            }
+        }
+        self.close_overrun(now);
+    }
+}
+
+fn server_message(
+    now: Tick,
+    zone: Zone,
+    topic: &str,
+    (payload, properties, retain): (&[u8], &[u8], bool),
+) -> Arc<Message> {
+    let parts = MessageParts {
+        topic,
+        properties,
+        payload,
+        qos: QoS::AtLeastOnce,
+        retain,
+        expiry_secs: None,
+    };
+    Arc::new(Message::new(zone, Publisher::SERVER, now, &parts))
+}

@@ -1,0 +1,283 @@
+//! Coming into rooms and going out of them: SUBSCRIBE, UNSUBSCRIBE, and connections that end.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use stentor_mqtt::{PacketId, RetainHandling, SubscribeOptions};
+use stentor_session::{CloseReason, Remote, Tick, Ticket};
+use stentor_topic::Subscription;
+use stentor_zone::{Entry, Interest, Refusal, topic};
+
+use super::{Parting, RoomItem, Who};
+use crate::hub::Hub;
+use crate::key::SessionKey;
+use crate::options::Options;
+use crate::subscribe::{Asked, Wishes};
+
+/// One subscription of a SUBSCRIBE that outlives the packet's bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Element {
+    pub(crate) filter: Box<str>,
+    pub(crate) options: SubscribeOptions,
+    /// The subscription identifier.
+    pub(crate) id: Option<u32>,
+}
+
+impl Element {
+    /// One that a session had before its connection ended.
+    pub(super) fn stored(filter: &str, options: Options) -> Self {
+        Self {
+            filter: filter.into(),
+            options: SubscribeOptions {
+                qos: options.qos(),
+                no_local: options.no_local(),
+                retain_as_published: options.retain_as_published(),
+                retain_handling: RetainHandling::Send,
+            },
+            id: Some(options.id()).filter(|id| *id != 0),
+        }
+    }
+}
+
+/// What the home of a zone said about a room: why not, if it is refused.
+pub(crate) type RoomVerdict = (Box<str>, Option<Refusal>);
+
+/// What it said about the rooms of a SUBSCRIBE.
+pub(crate) type Verdicts = Vec<RoomVerdict>;
+
+/// The SUBSCRIBEs that wait for the homes of their zones.
+#[derive(Debug, Default)]
+pub(crate) struct Joins {
+    waiting: HashMap<Ticket, Joining, foldhash::fast::FixedState>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Joining {
+    session: SessionKey,
+    who: Who,
+    /// Of the connection that sent it.
+    epoch: u32,
+    /// None where a session comes back by itself.
+    packet_id: Option<PacketId>,
+    elements: Vec<Element>,
+    asked: Asked,
+    verdicts: Verdicts,
+    /// How many rooms have not answered.
+    left: usize,
+}
+
+/// SUBSCRIBEs of this shard that may wait for rooms at a time.
+const WAITING_MAX: usize = 1 << 18;
+
+/// Everything below a room.
+fn all_below(room: &str) -> String {
+    format!("$room/{room}/#")
+}
+
+/// The room that a filter is about.
+fn room_of(filter: &str) -> Option<&str> {
+    match Subscription::parse(filter) {
+        Ok(Subscription {
+            share: None,
+            filter,
+        }) => match Interest::parse(filter) {
+            Interest::Room { room } => Some(room),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+impl Hub {
+    /// The rooms that a session has to ask for before it may subscribe to these filters.
+    pub(crate) fn rooms_to_ask<'f>(
+        &self,
+        key: SessionKey,
+        filters: impl Iterator<Item = &'f str>,
+    ) -> Vec<&'f str> {
+        let mut rooms = Vec::new();
+        let Some(session) = self.sessions.get(key) else {
+            return rooms;
+        };
+        for filter in filters.filter(|filter| filter.starts_with("$room/")) {
+            let Some(room) = room_of(filter) else {
+                continue;
+            };
+            let access = session.identity.rights.may_subscribe(filter);
+            if self.settings.takes_topic(filter)
+                && self.is_accepted(access)
+                && !rooms.contains(&room)
+                && !self.is_in_room(key, room)
+            {
+                rooms.push(room);
+            }
+        }
+        rooms
+    }
+
+    /// Asks for rooms; the SUBSCRIBE goes on when all have answered. `false` if too many wait.
+    pub(crate) fn ask_rooms(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        rooms: &[Box<str>],
+        packet_id: Option<PacketId>,
+        (elements, asked): (Vec<Element>, Asked),
+    ) -> bool {
+        let Some(who) = self.who(key) else {
+            return false;
+        };
+        if self.joins.waiting.len() >= WAITING_MAX {
+            return false;
+        }
+        let Some(session) = self.sessions.get(key) else {
+            return false;
+        };
+        let joining = Joining {
+            session: key,
+            who: who.clone(),
+            epoch: session.epoch,
+            packet_id,
+            elements,
+            asked,
+            verdicts: Vec::new(),
+            left: rooms.len(),
+        };
+        let ticket = self.issue_ticket();
+        self.joins.waiting.insert(ticket, joining);
+        let home = self.home_of(who.identity.zone);
+        for room in rooms {
+            // Live messages follow the answer only if they are sent here from now on.
+            let (zone, all) = (who.identity.zone, all_below(room));
+            let hash = self.hasher.hash(zone, &all);
+            self.interest.raise(zone, &all, hash);
+            let rights = &who.identity.rights;
+            let may_speak = rights.may_publish(&topic::say(room)) && who.identity.user.is_some();
+            let item = RoomItem::Join {
+                room: room.clone(),
+                who: who.clone(),
+                entry: if may_speak {
+                    Entry::Member
+                } else {
+                    Entry::Observer
+                },
+                answer: (self.shard, ticket),
+            };
+            self.send_room(now, home, item);
+        }
+        true
+    }
+
+    /// The home has answered for one room.
+    pub(super) fn joined(
+        &mut self,
+        now: Tick,
+        ticket: Ticket,
+        room: &str,
+        refusal: Option<Refusal>,
+    ) {
+        let Some(joining) = self.joins.waiting.get_mut(&ticket) else {
+            return;
+        };
+        joining.verdicts.push((room.into(), refusal));
+        joining.left = joining.left.saturating_sub(1);
+        if joining.left > 0 {
+            return;
+        }
+        let Some(joining) = self.joins.waiting.remove(&ticket) else {
+            return;
+        };
+        let key = joining.session;
+        let session = self.sessions.get(key);
+        let is_same = session
+            .is_some_and(|session| session.epoch == joining.epoch && session.live().is_some());
+        if is_same {
+            let (elements, asked) = (&joining.elements, joining.asked);
+            let verdicts = &joining.verdicts;
+            self.go_on_subscribing(now, key, joining.packet_id, (elements, asked, verdicts));
+        }
+        for (room, refusal) in &joining.verdicts {
+            let zone = joining.who.identity.zone;
+            self.interest.lower(zone, &all_below(room));
+            if refusal.is_none() && !self.is_in_room(key, room) {
+                let parting = if is_same {
+                    Parting::Left
+                } else {
+                    Parting::Lost
+                };
+                self.leave_room(now, joining.who.clone(), room, parting);
+            }
+        }
+    }
+
+    /// A session is out of a room.
+    fn leave_room(&mut self, now: Tick, who: Who, room: &str, parting: Parting) {
+        let home = self.home_of(who.identity.zone);
+        let room = room.into();
+        self.send_room(now, home, RoomItem::Leave { room, who, parting });
+    }
+
+    /// Subscriptions to these filters have ended: the session is out of the rooms that it has no
+    /// other subscription below.
+    pub(crate) fn unsubscribed_rooms<'f>(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        filters: impl Iterator<Item = &'f str>,
+    ) {
+        let mut left: Vec<&str> = Vec::new();
+        for room in filters.filter_map(room_of) {
+            if !left.contains(&room) && !self.is_in_room(key, room) {
+                left.push(room);
+            }
+        }
+        for room in left {
+            if let Some(who) = self.who(key) {
+                self.leave_room(now, who, room, Parting::Left);
+            }
+        }
+    }
+
+    /// A connection ends: its session is out of its rooms, which keep its place for a while unless
+    /// it went on purpose. Returns what it was subscribed to there.
+    pub(crate) fn disconnect_rooms(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        reason: CloseReason,
+    ) -> Vec<Element> {
+        let elements = self.drop_subscriptions_below(key, "$room/");
+        let mut rooms: Vec<String> = Vec::new();
+        for element in &elements {
+            if let Some(room) = room_of(&element.filter)
+                && !rooms.iter().any(|known| known == room)
+            {
+                rooms.push(room.into());
+            }
+        }
+        let parting = match reason {
+            CloseReason::Remote(Remote::Disconnect) => Parting::Left,
+            _ => Parting::Lost,
+        };
+        for room in rooms {
+            if let Some(who) = self.who(key) {
+                self.leave_room(now, who, &room, parting);
+            }
+        }
+        elements
+    }
+
+    /// A session is connected again: it asks for the rooms that it was in.
+    pub(crate) fn return_to_rooms(&mut self, now: Tick, key: SessionKey, elements: Vec<Element>) {
+        let filters = elements.iter().map(|element| &*element.filter);
+        let rooms = self.rooms_to_ask(key, filters);
+        let rooms: Vec<Box<str>> = rooms.into_iter().map(Into::into).collect();
+        if !rooms.is_empty() {
+            self.ask_rooms(now, key, &rooms, None, (elements, Ok(Wishes::NOTHING)));
+        }
+    }
+}

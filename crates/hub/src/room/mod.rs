@@ -1,0 +1,278 @@
+//! Rooms, as the hub drives the state machines of [`stentor_zone`].
+//!
+//! The rooms of a zone live on one shard, its home ([`home`]). The shard of a session asks it and
+//! goes on ([`join`], [`talk`]); what waits is the SUBACK of who joins and the PUBACK of who
+//! speaks. What a room publishes goes out as the server's own messages, through the ordinary index
+//! and the retained store.
+//!
+//! A session is in a room while it has a subscription below it. Such subscriptions stand in the
+//! index only while their session is connected: the place of who is away is the room's business.
+
+mod home;
+mod join;
+mod talk;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_session::{Message, Ticket};
+use stentor_topic::Zone;
+use stentor_zone::{Entry, Refusal, Seat};
+
+use crate::call::ReturnAddress;
+use crate::hub::Hub;
+use crate::key::{SessionKey, ShardId};
+use crate::options::Options;
+use crate::rights::Identity;
+use crate::subscribe::SubscriptionRef;
+
+pub(crate) use home::Zones;
+pub(crate) use join::{Element, Joins, RoomVerdict, Verdicts};
+
+/// What shards say to each other about rooms.
+#[derive(Clone, Debug)]
+pub enum RoomItem {
+    /// To the home: a session asks to come in.
+    Join {
+        /// The room.
+        room: Box<str>,
+        /// Who.
+        who: Who,
+        /// As what.
+        entry: Entry,
+        /// Who waits: to be told by [`RoomItem::Joined`].
+        answer: (ShardId, Ticket),
+    },
+    /// To the home: a session is out.
+    Leave {
+        /// The room.
+        room: Box<str>,
+        /// Who.
+        who: Who,
+        /// On purpose or not.
+        parting: Parting,
+    },
+    /// To the home: somebody speaks.
+    Say {
+        /// The room.
+        room: Box<str>,
+        /// Who.
+        who: Who,
+        /// As it is heard.
+        message: Arc<Message>,
+        /// Who waits to acknowledge it: to be told by [`RoomItem::Said`].
+        answer: Option<(ShardId, Ticket)>,
+    },
+    /// To the home: a command.
+    Command {
+        /// Which one.
+        procedure: Box<str>,
+        /// What it says.
+        payload: Box<[u8]>,
+        /// Who.
+        who: Who,
+        /// Where the answer goes.
+        to: ReturnAddress,
+    },
+    /// From the home: what became of one join.
+    Joined {
+        /// Which SUBSCRIBE it belongs to.
+        ticket: Ticket,
+        /// The room.
+        room: Box<str>,
+        /// Why not.
+        refusal: Option<Refusal>,
+    },
+    /// From the home: what became of something said.
+    Said {
+        /// What waits.
+        ticket: Ticket,
+        /// Why not.
+        refusal: Option<Refusal>,
+    },
+    /// From the home: something that was said before the session came in.
+    Recall {
+        /// Which session.
+        seat: Seat,
+        /// As it was heard, marked as history.
+        message: Arc<Message>,
+    },
+    /// From the home: the session is not in the room any more.
+    Clear {
+        /// Which session.
+        seat: Seat,
+        /// The room.
+        room: Box<str>,
+    },
+}
+
+/// How a session goes out of a room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parting {
+    /// It wanted to.
+    Left,
+    /// Its connection was lost.
+    Lost,
+}
+
+/// A session of a user, as the home of a zone knows it.
+#[derive(Clone, Debug)]
+pub struct Who {
+    /// The session.
+    pub seat: Seat,
+    /// The user and its rights.
+    pub identity: Arc<Identity>,
+}
+
+impl Who {
+    /// The user's name; empty for who has none, and then it is no member.
+    fn user(&self) -> &str {
+        self.identity.user.as_deref().unwrap_or_default()
+    }
+}
+
+/// Bits of a seat for the slot of a session.
+const SLOT_BITS: u32 = 24;
+
+/// The session that a seat of this shard stands for.
+const fn session_of(seat: Seat) -> SessionKey {
+    SessionKey {
+        slot: (seat.0 >> 32) as u32 & ((1 << SLOT_BITS) - 1),
+        generation: seat.0 as u32,
+    }
+}
+
+/// The shard of a seat.
+const fn shard_of(seat: Seat) -> ShardId {
+    ShardId((seat.0 >> (32 + SLOT_BITS)) as u8)
+}
+
+/// How the filters of a room begin.
+fn below(room: &str) -> alloc::string::String {
+    alloc::format!("$room/{room}/")
+}
+
+impl Hub {
+    /// The shard where the rooms of a zone live.
+    fn home_of(&self, zone: Zone) -> ShardId {
+        // Less than the number of shards, which is a byte.
+        ShardId((zone.get() % u32::from(self.shards)) as u8)
+    }
+
+    /// A session as rooms know it; `None` if no seat has room for its number.
+    fn who(&self, key: SessionKey) -> Option<Who> {
+        let session = self.sessions.get(key)?;
+        if key.slot >> SLOT_BITS != 0 {
+            return None;
+        }
+        let slot = u64::from(self.shard.0) << SLOT_BITS | u64::from(key.slot);
+        Some(Who {
+            seat: Seat(slot << 32 | u64::from(key.generation)),
+            identity: Arc::clone(&session.identity),
+        })
+    }
+
+    /// Whether a session has a subscription below a room.
+    pub(crate) fn is_in_room(&self, key: SessionKey, room: &str) -> bool {
+        let below = below(room);
+        let is_below = |subscription: &_| self.filter_of(*subscription).starts_with(below.as_str());
+        let session = self.sessions.get(key);
+        session.is_some_and(|session| session.subscriptions.iter().any(is_below))
+    }
+
+    /// Sends something about rooms to a shard, which may be this one.
+    fn send_room(&mut self, now: stentor_session::Tick, to: ShardId, item: RoomItem) {
+        if to == self.shard {
+            self.room_item(now, item);
+        } else {
+            let item = crate::effects::MeshItem::Room(Box::new(item));
+            self.effects.mesh.push((to, item));
+        }
+    }
+
+    /// Something about rooms, of this shard or of another one.
+    pub(crate) fn room_item(&mut self, now: stentor_session::Tick, item: RoomItem) {
+        self.settle(now);
+        match item {
+            RoomItem::Join {
+                room,
+                who,
+                entry,
+                answer,
+            } => self.home_join(now, room, &who, entry, answer),
+            RoomItem::Leave { room, who, parting } => self.home_leave(now, &room, &who, parting),
+            RoomItem::Say {
+                room,
+                who,
+                message,
+                answer,
+            } => {
+                let refusal = self.home_say(now, &room, &who, message);
+                if let Some((shard, ticket)) = answer {
+                    self.send_room(now, shard, RoomItem::Said { ticket, refusal });
+                }
+            }
+            RoomItem::Command {
+                procedure,
+                payload,
+                who,
+                to,
+            } => self.home_command(now, (&procedure, &payload), &who, to),
+            RoomItem::Joined {
+                ticket,
+                room,
+                refusal,
+            } => self.joined(now, ticket, &room, refusal),
+            RoomItem::Said { ticket, refusal } => {
+                self.resolve(now, ticket, &talk::outcome(refusal));
+            }
+            RoomItem::Recall { seat, message } => {
+                self.deliver_recalled(now, session_of(seat), &message);
+            }
+            RoomItem::Clear { seat, room } => self.clear_room(session_of(seat), &room),
+        }
+        self.close_overrun(now);
+    }
+
+    /// Takes a session's subscriptions below a room away.
+    fn clear_room(&mut self, key: SessionKey, room: &str) {
+        let below = below(room);
+        self.drop_subscriptions_below(key, &below);
+    }
+
+    /// Takes a session's subscriptions whose filters begin so away; returns them.
+    fn drop_subscriptions_below(&mut self, key: SessionKey, below: &str) -> Vec<Element> {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return Vec::new();
+        };
+        let mut subscriptions = core::mem::take(&mut session.subscriptions);
+        let mut gone = Vec::new();
+        let mut elements = Vec::new();
+        subscriptions.retain(|subscription| {
+            let SubscriptionRef::Filter(id) = *subscription else {
+                return true;
+            };
+            let filter = self.index.filter(id).1;
+            let options = self.index.options(id, key.slot);
+            let Some(options) = options.filter(|_| filter.starts_with(below)) else {
+                return true;
+            };
+            let options = Options::from_bits(options);
+            elements.push(Element::stored(filter, options));
+            gone.push(id);
+            false
+        });
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.subscriptions = subscriptions;
+        }
+        for (id, element) in gone.into_iter().zip(&elements) {
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.forget_filtered(&element.filter);
+                session.forget_snapshot(id);
+            }
+            self.drop_subscription(key, SubscriptionRef::Filter(id), true);
+        }
+        elements
+    }
+}

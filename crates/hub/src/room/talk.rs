@@ -1,0 +1,141 @@
+//! What is said in rooms, and what was said there before.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_mqtt::{Publish, ReasonCode, forwardable};
+use stentor_session::{Message, MessageParts, Outcome, Tick};
+use stentor_zone::{Refusal, join_refused, topic};
+
+use super::RoomItem;
+use crate::acknowledge::Taken;
+use crate::call::{Answer, ReturnAddress};
+use crate::hub::Hub;
+use crate::key::SessionKey;
+use crate::publish::publisher;
+
+/// How it is acknowledged that something was said, or not.
+pub(super) fn outcome(refusal: Option<Refusal>) -> Outcome {
+    let reason = match refusal {
+        None => return Outcome::SUCCESS,
+        Some(Refusal::TooLarge) => ReasonCode::QuotaExceeded,
+        // Who is not in it learns nothing of a room.
+        Some(_) => ReasonCode::NotAuthorized,
+    };
+    Outcome::new(reason, refusal.map_or("", Refusal::text))
+}
+
+impl Hub {
+    /// A publish to `$room/<room>/say`.
+    pub(crate) fn take_say(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        publish: &Publish<'_>,
+        room: &str,
+    ) -> Taken {
+        let Some(who) = self.who(key) else {
+            return Taken::done(ReasonCode::UnspecifiedError);
+        };
+        let to = topic::say(room);
+        let is_v5 = self
+            .sessions
+            .get(key)
+            .is_some_and(|session| session.speaks_v5());
+        // 3.x has no reason codes.
+        let told = |outcome: Outcome| {
+            if is_v5 {
+                Taken::Done(outcome)
+            } else {
+                Taken::SUCCESS
+            }
+        };
+        if !who.identity.rights.may_publish(&to) {
+            self.deny_publish(key, &to);
+            return told(ReasonCode::NotAuthorized.into());
+        }
+        let Some(user) = who.identity.user.as_deref() else {
+            return told(outcome(Some(Refusal::NotMember)));
+        };
+        let mut properties = Vec::new();
+        if !publish.properties.is_empty() {
+            forwardable(publish.properties, &mut properties);
+        }
+        let parts = MessageParts {
+            topic: &topic::said(room, user),
+            properties: &properties,
+            payload: publish.payload,
+            qos: publish.qos,
+            retain: false,
+            expiry_secs: publish.properties.message_expiry(),
+        };
+        let zone = who.identity.zone;
+        let publisher = publisher(self.shard, key.generation);
+        let message = Arc::new(Message::new(zone, publisher, now, &parts));
+        // What its speaker has published before comes before.
+        self.settle(now);
+        let home = self.home_of(zone);
+        if home == self.shard {
+            let refusal = self.home_say(now, room, &who, message);
+            return told(outcome(refusal));
+        }
+        let is_awaited = is_v5 && publish.packet_id.is_some();
+        if is_awaited && self.is_deferring_much() {
+            return told(ReasonCode::QuotaExceeded.into());
+        }
+        let ticket = is_awaited.then(|| self.issue_ticket());
+        let item = RoomItem::Say {
+            room: room.into(),
+            who,
+            message,
+            answer: ticket.map(|ticket| (self.shard, ticket)),
+        };
+        self.send_room(now, home, item);
+        ticket.map_or(Taken::SUCCESS, Taken::Waits)
+    }
+
+    /// A command about rooms: `$call/room.…`.
+    pub(crate) fn command_room(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        (procedure, payload): (&str, &[u8]),
+        to: ReturnAddress,
+    ) {
+        let Some(who) = self.who(key) else {
+            return;
+        };
+        let home = self.home_of(who.identity.zone);
+        let (procedure, payload): (Box<str>, Box<[u8]>) = (procedure.into(), payload.into());
+        let item = RoomItem::Command {
+            procedure,
+            payload,
+            who,
+            to,
+        };
+        self.send_room(now, home, item);
+    }
+
+    /// Something that was said before a session came in: with RETAIN, as nothing live has.
+    pub(super) fn deliver_recalled(&mut self, now: Tick, key: SessionKey, message: &Arc<Message>) {
+        self.deliver_stored(now, key, message);
+    }
+
+    /// Tells a client of 3.x, whose SUBACK has no reasons, why it is not let into a room: on
+    /// `$reply/join`.
+    pub(crate) fn explain_refusal(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        room: &str,
+        refusal: Refusal,
+    ) {
+        let Some(session) = self.sessions.get(key) else {
+            return;
+        };
+        let to = self.own_address(key, session.zone(), "$reply/join");
+        let json = join_refused(room, refusal);
+        self.answered(now, &Answer { to, json });
+    }
+}

@@ -1,0 +1,448 @@
+//! Rooms over one shard and over several: the home of the zone is shard 0.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod world;
+
+use stentor_mqtt::{Property, PropertyBuf, QoS, Version};
+use stentor_session::{CloseReason, Remote};
+use world::{ConnectOptions, World};
+
+const Q1: QoS = QoS::AtLeastOnce;
+
+fn user(name: &str) -> ConnectOptions<'_> {
+    ConnectOptions {
+        user: Some(name),
+        denied: &["secret/", "$rooms/tea", "$rooms/den", "$rooms/g"],
+        ..ConnectOptions::default()
+    }
+}
+
+/// Who only listens: may not speak in the room.
+fn listener(name: &str) -> ConnectOptions<'_> {
+    ConnectOptions {
+        denied: &["$room/tea/say/x", "$room/tea/say", "$rooms/"],
+        ..user(name)
+    }
+}
+
+/// One shard; or four, and client ids whose sessions are at home or elsewhere.
+fn places() -> impl Iterator<Item = (u8, [&'static str; 3])> {
+    let ids = [
+        ["a", "b", "c"],
+        ["d", "e", "f"],
+        ["g", "h", "i"],
+        ["j", "k", "l"],
+    ];
+    ids.into_iter().flat_map(|ids| [(1, ids), (4, ids)])
+}
+
+fn received(w: &mut World, client: usize) -> Vec<String> {
+    let messages = w.take_messages(client).into_iter();
+    let text = |m: world::Message| format!("{} {}", m.topic, String::from_utf8_lossy(&m.payload));
+    messages.map(text).collect()
+}
+
+/// What was said, and nothing else.
+fn said(w: &mut World, client: usize) -> Vec<String> {
+    let all = received(w, client).into_iter();
+    all.filter(|text| text.contains("/say/")).collect()
+}
+
+/// The events of a room.
+fn events(w: &mut World, client: usize) -> Vec<String> {
+    let all = received(w, client).into_iter();
+    let event = |text: String| Some(text.split_once("/event ")?.1.to_owned());
+    all.filter_map(event).collect()
+}
+
+fn puback(w: &mut World, client: usize) -> u8 {
+    let packet = w.take_packet(client, 0x40).expect("a PUBACK");
+    packet.get(4).copied().unwrap_or(0)
+}
+
+/// Calls a command; gives back the answer.
+fn command(w: &mut World, client: usize, name: &str, words: &str) -> String {
+    let mut properties = PropertyBuf::new();
+    properties.push(Property::ResponseTopic("$reply/cmd"));
+    let topic = format!("$call/room.{name}");
+    w.publish_with(client, &topic, words, Q1, false, properties.as_properties());
+    let messages = w.take_messages(client);
+    let answer = messages.into_iter().find(|m| m.topic == "$reply/cmd");
+    String::from_utf8(answer.expect("an answer").payload).unwrap()
+}
+
+#[test]
+fn members_hear_each_other_with_the_speakers_name() {
+    for (shards, ids) in places() {
+        for version in [Version::V311, Version::V5] {
+            let mut w = World::new(shards);
+            let [ann, bob, eve] = [("ann", 0), ("bob", 1), ("eve", 2)]
+                .map(|(n, i)| w.connect(version, ids[i], &user(n)));
+            assert_eq!(w.subscribe(ann, "$room/tea/#", Q1), 1);
+            assert_eq!(w.subscribe(bob, "$room/tea/say/+", Q1), 1);
+            w.take_messages(ann);
+            w.publish(ann, "$room/tea/say", "hello", Q1, false);
+            assert_eq!(puback(&mut w, ann), 0);
+            for client in [ann, bob] {
+                assert_eq!(
+                    said(&mut w, client),
+                    ["$room/tea/say/ann hello"],
+                    "{shards} {ids:?}"
+                );
+            }
+            // Who is not in the room is not heard, and hears nothing.
+            w.publish(eve, "$room/tea/say", "psst", Q1, false);
+            let expected = if version.is_v5() { 0x87 } else { 0 };
+            assert_eq!(puback(&mut w, eve), expected);
+            for client in [ann, bob, eve] {
+                assert!(said(&mut w, client).is_empty());
+            }
+            // Nobody speaks for somebody else, or for the room.
+            for topic in [
+                "$room/tea/say/bob",
+                "$room/tea/event",
+                "$room/tea/member/eve",
+            ] {
+                w.publish(ann, topic, "forged", Q1, true);
+                assert_eq!(puback(&mut w, ann), expected, "{topic}");
+            }
+            assert!(said(&mut w, bob).is_empty());
+        }
+    }
+}
+
+#[test]
+fn coming_and_going_is_told_and_can_be_read_later() {
+    for (shards, ids) in places() {
+        let mut w = World::new(shards);
+        let ann = w.connect(Version::V5, ids[0], &user("ann"));
+        let bob = w.connect(Version::V5, ids[1], &user("bob"));
+        w.subscribe(ann, "$room/tea/#", Q1);
+        let seen = received(&mut w, ann);
+        assert!(
+            seen.contains(&r#"$room/tea/member/ann {"state":"here"}"#.to_owned()),
+            "{seen:?}"
+        );
+        w.subscribe(bob, "$room/tea/member/+", Q1);
+        let members = received(&mut w, bob);
+        assert_eq!(members.len(), 2, "{members:?}");
+        assert_eq!(
+            events(&mut w, ann),
+            [r#"{"event":"joined","user":"bob","members":2}"#]
+        );
+        // A second subscription is no second arrival, and leaving one of two is no departure.
+        w.subscribe(bob, "$room/tea/say/+", Q1);
+        w.unsubscribe(bob, "$room/tea/member/+");
+        assert!(events(&mut w, ann).is_empty());
+        w.unsubscribe(bob, "$room/tea/say/+");
+        assert_eq!(
+            events(&mut w, ann),
+            [r#"{"event":"left","user":"bob","reason":"left","members":1}"#]
+        );
+        w.publish(bob, "$room/tea/say", "still here?", Q1, false);
+        assert_eq!(puback(&mut w, bob), 0x87);
+        // A room that dissolves leaves nothing behind.
+        w.unsubscribe(ann, "$room/tea/#");
+        let late = w.connect(Version::V5, ids[2], &user("cid"));
+        w.subscribe(late, "$rooms/#", Q1);
+        let listed = received(&mut w, late);
+        assert_eq!(listed.len(), 1, "only the lobby: {listed:?}");
+        assert!(listed[0].starts_with("$rooms/lobby "), "{listed:?}");
+    }
+}
+
+#[test]
+fn a_wildcard_never_joins_and_rooms_are_not_shared() {
+    let mut w = World::new(2);
+    let ann = w.connect(Version::V5, "a", &user("ann"));
+    for filter in [
+        "$room/+/#",
+        "$room/#",
+        "$room/+/say/+",
+        "$room/tea",
+        "$share/g/$room/tea/#",
+    ] {
+        assert_eq!(w.subscribe(ann, filter, Q1), 0x8F, "{filter}");
+    }
+    let bob = w.connect(Version::V5, "b", &user("bob"));
+    w.subscribe(bob, "$room/tea/#", Q1);
+    w.subscribe(ann, "#", Q1);
+    w.publish(bob, "$room/tea/say", "x", Q1, false);
+    assert!(received(&mut w, ann).is_empty());
+}
+
+#[test]
+fn refusals_say_why() {
+    for (shards, ids) in places() {
+        let mut w = World::new(shards);
+        let ann = w.connect(Version::V5, ids[0], &user("ann"));
+        let bob = w.connect(Version::V5, ids[1], &user("bob"));
+        let old = w.connect(Version::V311, ids[2], &user("cid"));
+        for client in [ann, bob, old] {
+            w.subscribe(client, "$reply/+", Q1);
+        }
+        let made = command(&mut w, ann, "create", r#"{"room":"tea","capacity":1}"#);
+        assert_eq!(made, r#"{"result":{"room":"tea"},"status":"done"}"#);
+        assert_eq!(w.subscribe(ann, "$room/tea/#", Q1), 1);
+        assert_eq!(w.subscribe(bob, "$room/tea/#", Q1), 0x97);
+        assert_eq!(w.subscribe(old, "$room/tea/#", Q1), 0x80);
+        let why = received(&mut w, old);
+        assert!(
+            why[0].starts_with(r#"$reply/join {"code":151,"error":"full","room":"tea""#),
+            "{why:?}"
+        );
+        command(
+            &mut w,
+            ann,
+            "change",
+            r#"{"room":"tea","capacity":0,"locked":true}"#,
+        );
+        assert_eq!(w.subscribe(bob, "$room/tea/#", Q1), 0x83);
+        command(&mut w, ann, "change", r#"{"room":"tea","locked":false}"#);
+        assert_eq!(w.subscribe(bob, "$room/tea/#", Q1), 1);
+        assert_eq!(w.subscribe(old, "$room/tea/#", Q1), 1);
+        // Only the owner may.
+        let refused = command(&mut w, bob, "close", r#"{"room":"tea"}"#);
+        assert!(refused.contains(r#""error":"not-owner""#), "{refused}");
+        let nobody = w.connect(Version::V5, "n", &ConnectOptions::default());
+        assert_eq!(
+            w.subscribe(nobody, "$room/nowhere/#", Q1),
+            0x8F,
+            "who has no name observes"
+        );
+    }
+}
+
+#[test]
+fn who_may_not_speak_observes() {
+    for (shards, ids) in places() {
+        let mut w = World::new(shards);
+        let ann = w.connect(Version::V5, ids[0], &user("ann"));
+        let eve = w.connect(Version::V5, ids[1], &listener("eve"));
+        assert_eq!(
+            w.subscribe(eve, "$room/tea/event", Q1),
+            0x8F,
+            "there is nothing to observe"
+        );
+        w.subscribe(ann, "$room/tea/event", Q1);
+        assert_eq!(w.subscribe(eve, "$room/tea/event", Q1), 1);
+        assert!(events(&mut w, ann).is_empty(), "nobody sees an observer");
+        w.unsubscribe(ann, "$room/tea/event");
+        assert_eq!(
+            events(&mut w, eve),
+            [r#"{"event":"left","user":"ann","reason":"left","members":0}"#]
+        );
+    }
+}
+
+#[test]
+fn a_lost_connection_keeps_its_place_for_a_while() {
+    for (shards, ids) in places() {
+        for persistent in [false, true] {
+            let mut w = World::new(shards);
+            let ann = w.connect(Version::V5, ids[0], &user("ann"));
+            w.subscribe(ann, "$room/tea/#", Q1);
+            let base = if persistent {
+                ConnectOptions::persistent()
+            } else {
+                ConnectOptions::default()
+            };
+            let options = ConnectOptions {
+                user: Some("bob"),
+                ..base
+            };
+            let bob = w.connect(Version::V5, ids[1], &options);
+            w.subscribe(bob, "$room/tea/#", Q1);
+            received(&mut w, ann);
+            w.drop_link(bob);
+            assert_eq!(events(&mut w, ann), [r#"{"event":"away","user":"bob"}"#]);
+            w.publish(ann, "$room/tea/say", "missed", Q1, false);
+            w.pass_secs(20);
+            let bob = w.connect(Version::V5, ids[1], &options);
+            if !persistent {
+                w.subscribe(bob, "$room/tea/#", Q1);
+            }
+            assert_eq!(events(&mut w, ann), [r#"{"event":"back","user":"bob"}"#]);
+            w.publish(ann, "$room/tea/say", "heard", Q1, false);
+            assert_eq!(said(&mut w, bob), ["$room/tea/say/ann heard"]);
+            received(&mut w, ann);
+            w.drop_link(bob);
+            w.pass_secs(31);
+            let told = events(&mut w, ann);
+            assert_eq!(told.len(), 2, "{told:?}");
+            assert_eq!(
+                told[1],
+                r#"{"event":"left","user":"bob","reason":"lost","members":1}"#
+            );
+            // A goodbye is a departure.
+            let bob = w.connect(Version::V5, ids[1], &options);
+            if !persistent {
+                w.subscribe(bob, "$room/tea/#", Q1);
+            }
+            events(&mut w, ann);
+            w.disconnect(bob, CloseReason::Remote(Remote::Disconnect));
+            let told = events(&mut w, ann);
+            assert!(told[0].contains(r#""reason":"left""#), "{told:?}");
+        }
+    }
+}
+
+#[test]
+fn who_is_sent_out_hears_nothing_more() {
+    for (shards, ids) in places() {
+        let mut w = World::new(shards);
+        let ann = w.connect(Version::V5, ids[0], &user("ann"));
+        let bob = w.connect(Version::V5, ids[1], &user("bob"));
+        w.subscribe(ann, "$reply/+", Q1);
+        for client in [ann, bob] {
+            w.subscribe(client, "$room/tea/#", Q1);
+        }
+        let kicked = command(&mut w, ann, "kick", r#"{"room":"tea","user":"bob"}"#);
+        assert!(kicked.contains(r#""status":"done""#), "{kicked}");
+        received(&mut w, bob);
+        w.publish(ann, "$room/tea/say", "he is gone", Q1, false);
+        assert!(received(&mut w, bob).is_empty());
+        w.publish(bob, "$room/tea/say", "am I?", Q1, false);
+        assert_eq!(w.take_packet(bob, 0x40).unwrap().get(4), Some(&0x87));
+        let closed = command(&mut w, ann, "close", r#"{"room":"tea"}"#);
+        assert!(closed.contains(r#""status":"done""#), "{closed}");
+        w.publish(ann, "$room/tea/say", "anybody?", Q1, false);
+        assert!(said(&mut w, ann).is_empty());
+    }
+}
+
+#[test]
+fn history_follows_the_suback_and_precedes_what_is_live() {
+    for (shards, ids) in places() {
+        let mut w = World::new(shards);
+        let ann = w.connect(Version::V5, ids[0], &user("ann"));
+        let bob = w.connect(Version::V311, ids[1], &user("bob"));
+        w.subscribe(ann, "$reply/+", Q1);
+        command(
+            &mut w,
+            ann,
+            "create",
+            r#"{"room":"tea","history":{"count":2}}"#,
+        );
+        w.subscribe(ann, "$room/tea/say/+", Q1);
+        for text in ["one", "two", "three"] {
+            w.publish(ann, "$room/tea/say", text, Q1, false);
+        }
+        received(&mut w, ann);
+        // Bob asks while more is said.
+        w.paused = true;
+        w.subscribe(bob, "$room/tea/say/+", Q1);
+        w.publish(ann, "$room/tea/say", "four", Q1, false);
+        w.paused = false;
+        w.settle();
+        let kinds: Vec<u8> = w.clients[bob]
+            .received
+            .iter()
+            .map(|p| p[0] & 0xF0)
+            .collect();
+        assert_eq!(kinds[0], 0x90, "SUBACK first");
+        let heard = w.take_messages(bob);
+        let texts: Vec<_> = heard
+            .iter()
+            .map(|m| (String::from_utf8_lossy(&m.payload).into_owned(), m.retain))
+            .collect();
+        let live = ("four".to_owned(), false);
+        let past = ["two", "three"].map(|text| (text.to_owned(), true));
+        let by_history = [past[1].clone(), ("four".to_owned(), true)];
+        assert!(
+            texts == [&past[..], &[live]].concat() || texts == by_history,
+            "{shards} {ids:?} {texts:?}"
+        );
+    }
+}
+
+#[test]
+fn properties_are_told_compared_and_locked() {
+    for (shards, ids) in places() {
+        let mut w = World::new(shards);
+        let ann = w.connect(Version::V5, ids[0], &user("ann"));
+        let bob = w.connect(Version::V5, ids[1], &user("bob"));
+        for client in [ann, bob] {
+            w.subscribe(client, "$reply/+", Q1);
+            w.subscribe(client, "$room/g/prop/+", Q1);
+        }
+        let set = command(
+            &mut w,
+            ann,
+            "set",
+            r#"{"room":"g","name":"map","value":"desert"}"#,
+        );
+        assert_eq!(set, r#"{"result":{"version":1},"status":"done"}"#);
+        let told = received(&mut w, bob);
+        assert_eq!(
+            told,
+            [r#"$room/g/prop/map {"value":"desert","version":1,"by":"ann"}"#]
+        );
+        for (words, expected) in [
+            (
+                r#"{"room":"g","name":"map","value":1,"if_version":7}"#,
+                "conflict",
+            ),
+            (
+                r#"{"room":"g","name":"map","value":1,"if_absent":true}"#,
+                "conflict",
+            ),
+            (
+                r#"{"room":"g","name":"map","value":1,"if_value":"desert"}"#,
+                "\"version\":2",
+            ),
+            (r#"{"room":"none","name":"map","value":1}"#, "unknown"),
+            (r#"{"room":"g","value":1}"#, "bad-call"),
+            ("nonsense", "bad-call"),
+        ] {
+            let answer = command(&mut w, bob, "set", words);
+            assert!(answer.contains(expected), "{words}: {answer}");
+        }
+        let locked = command(&mut w, bob, "lock", r#"{"room":"g","name":"map"}"#);
+        assert!(locked.contains("done"), "{locked}");
+        let refused = command(&mut w, ann, "set", r#"{"room":"g","name":"map","value":2}"#);
+        assert!(refused.contains("property-locked"), "{refused}");
+        // Released when that user goes.
+        w.unsubscribe(bob, "$room/g/prop/+");
+        let set = command(&mut w, ann, "set", r#"{"room":"g","name":"map","value":2}"#);
+        assert!(set.contains("done"), "{set}");
+        let found = command(&mut w, bob, "match", r#"{"properties":{"map":2}}"#);
+        assert!(
+            found.contains(r#""room":"g""#) && found.contains("false"),
+            "{found}"
+        );
+        let words = r#"{"properties":{"map":3},"create":"den"}"#;
+        let made = command(&mut w, bob, "match", words);
+        assert!(
+            made.contains(r#""room":"den""#) && made.contains("true"),
+            "{made}"
+        );
+        let info = command(&mut w, bob, "info", r#"{"room":"g"}"#);
+        assert!(info.contains(r#""members":["ann"]"#), "{info}");
+        let list = command(&mut w, bob, "list", "");
+        assert!(list.contains(r#""total":3"#), "lobby, g and den: {list}");
+        let unknown = command(&mut w, bob, "dance", "{}");
+        assert!(unknown.contains("not-found"), "{unknown}");
+    }
+}
+
+/// A connection that ends while its SUBSCRIBE is under way leaves no seat behind.
+#[test]
+fn a_join_that_nobody_waits_for_is_undone() {
+    for (shards, ids) in places() {
+        let mut w = World::new(shards);
+        let ann = w.connect(Version::V5, ids[0], &user("ann"));
+        let bob = w.connect(Version::V5, ids[1], &user("bob"));
+        w.subscribe(ann, "$reply/+", Q1);
+        w.subscribe(ann, "$room/tea/#", Q1);
+        w.paused = true;
+        w.subscribe(bob, "$room/tea/#", Q1);
+        w.drop_link(bob);
+        w.paused = false;
+        w.settle();
+        w.pass_secs(31);
+        let info = command(&mut w, ann, "info", r#"{"room":"tea"}"#);
+        assert!(info.contains(r#""members":["ann"]"#), "{info}");
+    }
+}

@@ -1,0 +1,281 @@
+//! The commands of rooms: built-in procedures `$call/room.…` with JSON in and out.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use core::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::effect::Effect;
+use crate::room::{Actor, Change, Condition, HistoryBounds, Refusal, Role, RoomOptions};
+use crate::rooms::{Rooms, Wish};
+
+/// How the names of these procedures begin.
+pub const ROOM_COMMANDS: &str = "room.";
+
+/// What a command may say. Each command reads its own part.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Words {
+    room: Option<String>,
+    user: Option<String>,
+    name: Option<String>,
+    value: Value,
+    if_version: Option<u64>,
+    if_value: Option<Value>,
+    if_absent: bool,
+    capacity: Option<u32>,
+    locked: Option<bool>,
+    permanent: bool,
+    owner: Option<String>,
+    history: Option<Past>,
+    properties: Map<String, Value>,
+    places: Option<u32>,
+    create: Option<String>,
+}
+
+/// How much is kept of what is said.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Past {
+    count: usize,
+    bytes: Option<usize>,
+    age_secs: Option<u64>,
+}
+
+impl Past {
+    fn bounds(self) -> HistoryBounds {
+        HistoryBounds {
+            count: self.count,
+            bytes: self.bytes.unwrap_or(usize::MAX),
+            age: self.age_secs.map(Duration::from_secs),
+        }
+    }
+}
+
+/// Why a command led to nothing.
+enum Failed {
+    Refused(Refusal),
+    /// It makes no sense, and why.
+    Bad(&'static str),
+    NoSuchCommand,
+}
+
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Runs a command of a user: `room.create`, `.match`, `.set`, `.lock`, `.unlock`, `.change`,
+/// `.kick`, `.close`, `.info` or `.list`. `role` tells what the user is to a room. Returns the
+/// room that the effects are about, and the answer, which is JSON.
+pub fn run_command(
+    rooms: &mut Rooms,
+    user: &str,
+    role: impl Fn(&str) -> Role,
+    (procedure, payload): (&str, &[u8]),
+    out: &mut Vec<Effect>,
+) -> (String, Vec<u8>) {
+    let words = if payload.is_empty() {
+        Ok(Words::default())
+    } else {
+        serde_json::from_slice(payload)
+    };
+    let Ok(words) = words else {
+        let text = "the payload is no JSON object with the fields of this command";
+        let answer = json!({ "status": "bad-call", "text": text });
+        return (String::new(), answer.to_string().into_bytes());
+    };
+    let room = words.room.clone().unwrap_or_default();
+    let command = Command {
+        rooms,
+        actor: Actor {
+            user,
+            role: role(&room),
+        },
+        words,
+        out,
+    };
+    let answer = match command.run(procedure) {
+        Ok(result) => json!({ "status": "done", "result": result }),
+        Err(Failed::Refused(why)) => json!({
+            "status": "refused", "error": why.word(), "code": why.code(),
+            "text": why.text(),
+        }),
+        Err(Failed::Bad(text)) => json!({ "status": "bad-call", "text": text }),
+        Err(Failed::NoSuchCommand) => json!({
+            "status": "not-found",
+            "text": "there is create, match, set, lock, unlock, change, kick, close, info, list",
+        }),
+    };
+    (room, answer.to_string().into_bytes())
+}
+
+struct Command<'a> {
+    rooms: &'a mut Rooms,
+    actor: Actor<'a>,
+    words: Words,
+    out: &'a mut Vec<Effect>,
+}
+
+impl Command<'_> {
+    fn run(mut self, procedure: &str) -> Result<Value, Failed> {
+        match procedure {
+            "room.create" => self.create(),
+            "room.match" => self.find(),
+            "room.set" => self.set(),
+            "room.lock" => self.lock(true),
+            "room.unlock" => self.lock(false),
+            "room.change" => self.change(),
+            "room.kick" => {
+                let user = self.words.user.take();
+                let user = user.ok_or(Failed::Bad("it needs user"))?;
+                let actor = self.actor;
+                self.act(|room, out| room.kick(actor, &user, out))
+            }
+            "room.close" => {
+                let room = self.room()?;
+                self.rooms.close(self.actor, &room, self.out)?;
+                Ok(json!({}))
+            }
+            "room.info" => {
+                let room = self.room()?;
+                let room = self.rooms.get(&room).ok_or(Refusal::Unknown)?;
+                Ok(json!({ "room": room.summary(), "members": room.members() }))
+            }
+            "room.list" => {
+                /// Longer lists are read from `$rooms/+`.
+                const LISTED_MAX: usize = 1_000;
+                let rooms: Vec<_> = self.rooms.summaries().take(LISTED_MAX).collect();
+                Ok(json!({ "rooms": rooms, "total": self.rooms.len() }))
+            }
+            _ => Err(Failed::NoSuchCommand),
+        }
+    }
+
+    fn room(&self) -> Result<String, Failed> {
+        let room = self.words.room.clone();
+        room.filter(|room| !room.is_empty())
+            .ok_or(Failed::Bad("it needs room"))
+    }
+
+    /// Does something in the room.
+    fn act(
+        &mut self,
+        f: impl FnOnce(&mut crate::Room, &mut Vec<Effect>) -> Result<(), Refusal>,
+    ) -> Result<Value, Failed> {
+        let room = self.room()?;
+        self.rooms.act(&room, self.out, f)?;
+        Ok(json!({}))
+    }
+
+    /// What a new room is made with.
+    fn options(&self) -> RoomOptions {
+        let defaults = self.rooms.defaults().clone();
+        let history = self.words.history.map(Past::bounds);
+        RoomOptions {
+            permanent: self.words.permanent,
+            capacity: self.words.capacity.or(defaults.capacity),
+            locked: self.words.locked.unwrap_or(defaults.locked),
+            history: history.map_or(defaults.history, |h| defaults.bounds.limit_history(h)),
+            ..defaults
+        }
+    }
+
+    fn create(&mut self) -> Result<Value, Failed> {
+        let room = self.room()?;
+        self.make(&room)?;
+        Ok(json!({ "room": room }))
+    }
+
+    fn make(&mut self, room: &str) -> Result<(), Failed> {
+        let options = self.options();
+        self.rooms.create(self.actor, room, options, self.out)?;
+        let properties = core::mem::take(&mut self.words.properties);
+        for (name, value) in properties {
+            let (actor, always) = (self.actor, Condition::Always);
+            let set = |room: &mut crate::Room, out: &mut Vec<Effect>| {
+                room.set(actor, &name, Some(value), &always, out)
+            };
+            self.rooms.act(room, self.out, set)?;
+        }
+        Ok(())
+    }
+
+    fn find(&mut self) -> Result<Value, Failed> {
+        let wish = Wish {
+            properties: self.words.properties.clone(),
+            places: self.words.places.unwrap_or(1),
+        };
+        if let Some(room) = self.rooms.find(&wish) {
+            return Ok(json!({ "room": room, "created": false }));
+        }
+        let room = self.words.create.take().ok_or(Refusal::Unknown)?;
+        self.make(&room)?;
+        Ok(json!({ "room": room, "created": true }))
+    }
+
+    fn set(&mut self) -> Result<Value, Failed> {
+        let name = self.words.name.take();
+        let name = name.ok_or(Failed::Bad("it needs name"))?;
+        let value = Some(core::mem::take(&mut self.words.value));
+        let value = value.filter(|value| !value.is_null());
+        let words = &mut self.words;
+        let condition = match (words.if_version, words.if_value.take(), words.if_absent) {
+            (None, None, false) => Condition::Always,
+            (Some(version), None, false) => Condition::Version(version),
+            (None, Some(value), false) => Condition::Value(value),
+            (None, None, true) => Condition::Absent,
+            _ => {
+                return Err(Failed::Bad(
+                    "there is one condition: if_version, if_value, if_absent",
+                ));
+            }
+        };
+        let (room, actor) = (self.room()?, self.actor);
+        let set = |room: &mut crate::Room, out: &mut Vec<Effect>| {
+            room.set(actor, &name, value, &condition, out)
+        };
+        let version = self.rooms.act(&room, self.out, set)?;
+        Ok(json!({ "version": version }))
+    }
+
+    fn lock(&mut self, locks: bool) -> Result<Value, Failed> {
+        let name = self.words.name.take();
+        let name = name.ok_or(Failed::Bad("it needs name"))?;
+        let actor = self.actor;
+        self.act(|room, out| {
+            if locks {
+                room.lock(actor, &name, out)
+            } else {
+                room.unlock(actor, &name, out)
+            }
+        })
+    }
+
+    fn change(&mut self) -> Result<Value, Failed> {
+        let words = core::mem::take(&mut self.words);
+        let actor = self.actor;
+        self.words.room.clone_from(&words.room);
+        self.act(|room, out| {
+            if let Some(capacity) = words.capacity {
+                // 0 takes the bound away.
+                let capacity = Some(capacity).filter(|capacity| *capacity > 0);
+                room.change(actor, Change::Capacity(capacity), out)?;
+            }
+            if let Some(locked) = words.locked {
+                room.change(actor, Change::Locked(locked), out)?;
+            }
+            if let Some(history) = words.history {
+                room.change(actor, Change::History(history.bounds()), out)?;
+            }
+            if let Some(owner) = &words.owner {
+                room.change(actor, Change::Owner(owner), out)?;
+            }
+            Ok(())
+        })
+    }
+}

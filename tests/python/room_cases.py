@@ -1,0 +1,105 @@
+"""Rooms as paho-mqtt sees them: one function per behaviour.
+
+    room_cases.py CASE VERSION HOST PORT      VERSION: 4 (3.1.1) or 5
+"""
+
+import json
+import sys
+
+from zone_user import PATIENCE, V5, User, response
+
+
+def until(user, topic):
+    """The payload of the next message on that topic; others before it are passed over."""
+    while True:
+        message = user.messages.get(timeout=PATIENCE)
+        if message.topic == topic:
+            return message.payload.decode()
+
+
+def command(caller, name, **words):
+    caller.send(f"$call/room.{name}/cmd", json.dumps(words))
+    return json.loads(until(caller, "$reply/cmd"))
+
+
+def event(user, room="tea"):
+    return json.loads(until(user, f"$room/{room}/event"))
+
+
+def hears_the_speakers_name():
+    alice, bob, eve = User("alice"), User("bob"), User("eve")
+    assert alice.subscribe("$room/tea/#") == [1]
+    assert bob.subscribe("$room/tea/say/+") == [1]
+    assert alice.send("$room/tea/say", "hello")[0] == 0
+    for user in (alice, bob):
+        assert until(user, "$room/tea/say/alice") == "hello"
+    assert eve.send("$room/tea/say", "psst")[0] == response(0x87)
+    assert alice.send("$room/tea/say/bob", "forged")[0] == response(0x87)
+    bob.expect_nothing_before("nothing was forged")
+
+
+def tells_who_comes_and_goes():
+    alice, bob = User("alice"), User("bob")
+    assert alice.subscribe("$room/tea/event") == [1]
+    assert bob.subscribe("$room/tea/#") == [1]
+    told = event(alice)
+    assert (told["event"], told["user"], told["members"]) == ("joined", "bob", 2), told
+    assert json.loads(until(bob, "$room/tea/member/bob"))["state"] == "here"
+    bob.client.unsubscribe("$room/tea/#")
+    told = event(alice)
+    assert (told["event"], told["user"], told["reason"]) == ("left", "bob", "left"), told
+    eve = User("eve")
+    assert eve.subscribe("$room/tea/event") == [1]
+    assert event(alice)["user"] == "eve"
+    eve.client.socket().close()
+    eve.client.loop_stop()
+    assert event(alice)["event"] == "away"
+    again = User("eve")
+    assert again.subscribe("$room/tea/event") == [1]
+    assert event(alice)["event"] == "back"
+
+
+def refuses_with_a_reason():
+    alice, bob = User("alice"), User("bob")
+    for user in (alice, bob):
+        assert user.subscribe("$reply/+") == [1]
+    made = command(alice, "create", room="tea", capacity=1)
+    assert made == {"status": "done", "result": {"room": "tea"}}, made
+    assert alice.subscribe("$room/tea/#") == [1]
+    assert bob.subscribe("$room/tea/#") == [0x97 if V5 else 0x80]
+    if not V5:
+        assert json.loads(until(bob, "$reply/join"))["error"] == "full"
+    for wild in ("$room/+/#", "$room/#"):
+        assert bob.subscribe(wild) == [0x8F if V5 else 0x80]
+    assert command(bob, "close", room="tea")["error"] == "not-owner"
+    command(alice, "change", room="tea", capacity=0)
+    assert bob.subscribe("$room/tea/#") == [1]
+    assert command(alice, "kick", room="tea", user="bob")["status"] == "done"
+    assert bob.send("$room/tea/say", "am I?")[0] == response(0x87)
+
+
+def sends_what_was_said_before():
+    alice, bob = User("alice"), User("bob")
+    assert alice.subscribe("$reply/+") == [1]
+    command(alice, "create", room="tea", history={"count": 2})
+    assert alice.subscribe("$room/tea/event") == [1]
+    for text in ("one", "two", "three"):
+        assert alice.send("$room/tea/say", text)[0] == 0
+    assert bob.subscribe("$room/tea/say/+") == [1]
+    assert alice.send("$room/tea/say", "four")[0] == 0
+    for text, is_past in (("two", True), ("three", True), ("four", False)):
+        message = bob.messages.get(timeout=PATIENCE)
+        assert (message.payload.decode(), bool(message.retain)) == (text, is_past), message.payload
+
+
+def keeps_zones_apart():
+    here, there = User("bob"), User("other/bob")
+    for user in (here, there):
+        assert user.subscribe("$room/tea/say/+") == [1]
+    assert here.send("$room/tea/say", "here")[0] == 0
+    here.expect("$room/tea/say/bob", "here")
+    there.expect_nothing_before("nothing from another zone")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
