@@ -183,7 +183,8 @@ fn refusals_say_why() {
             w.subscribe(client, "$reply/+", Q1);
         }
         let made = command(&mut w, ann, "create", r#"{"room":"tea","capacity":1}"#);
-        assert_eq!(made, r#"{"result":{"room":"tea"},"status":"done"}"#);
+        assert!(made.contains(r#""status":"done""#), "{made}");
+        assert!(made.contains(r#""result":{"room":"tea"}"#), "{made}");
         assert_eq!(w.subscribe(ann, "$room/tea/#", Q1), 1);
         assert_eq!(w.subscribe(bob, "$room/tea/#", Q1), 0x97);
         assert_eq!(w.subscribe(old, "$room/tea/#", Q1), 0x80);
@@ -373,7 +374,8 @@ fn properties_are_told_compared_and_locked() {
             "set",
             r#"{"room":"g","name":"map","value":"desert"}"#,
         );
-        assert_eq!(set, r#"{"result":{"version":1},"status":"done"}"#);
+        assert!(set.contains(r#""status":"done""#), "{set}");
+        assert!(set.contains(r#""result":{"version":1}"#), "{set}");
         let told = received(&mut w, bob);
         assert_eq!(
             told,
