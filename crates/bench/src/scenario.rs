@@ -7,6 +7,7 @@ pub(crate) mod login;
 pub(crate) mod pingpong;
 pub(crate) mod recover;
 pub(crate) mod slow;
+mod storm;
 pub(crate) mod subscribe;
 
 use std::process;

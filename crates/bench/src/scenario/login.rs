@@ -4,31 +4,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mio::Poll;
 use serde_json::json;
 
-use super::{Scenario, count, run_id};
+use super::{Scenario, count, run_id, storm};
 use crate::accounts::{Accounts, Proof, StoreKind};
 use crate::args::Common;
-use crate::clock::{SECOND_NS, now_ns};
-use crate::error::{BenchError, Doing};
+use crate::error::BenchError;
 use crate::floor::FloorKind;
-use crate::load::crowd::{self, Entry, Plan};
-use crate::load::{self, histogram};
-use crate::measure::{Leg, Metric, Unit, push_latency};
-use crate::process::{self, CpuMeter};
+use crate::load;
+use crate::load::crowd::{Entry, Plan};
+use crate::measure::{Leg, Metric, Unit};
 use crate::progress::Progress;
 use crate::target::{Needs, Running};
 use crate::wire::Version;
 use crate::workload::{Published, Sheet, Workload, members};
 
-const DURATION: Metric = Metric::new("duration_us", "all in", Unit::Micros).against_floor();
-const RATE: Metric = Metric::new("logins_per_s", "logins/s", Unit::PerSecond);
-const P50: Metric = Metric::new("latency_p50_us", "p50", Unit::Micros);
-const P99: Metric = Metric::new("latency_p99_us", "p99", Unit::Micros);
-const MAX: Metric = Metric::new("latency_max_us", "slowest", Unit::Micros);
-const DROPS: Metric = Metric::new("listen_drops", "backlog drops", Unit::Count);
-const CPU: Metric = Metric::new("cpu_per_login_us", "CPU/login", Unit::Micros).against_floor();
 const MEMORY: Metric = Metric::new("memory_bytes", "memory", Unit::Bytes);
 
 /// Long enough for 19,000 slow hashes on one core.
@@ -145,61 +135,29 @@ impl Workload for Storm {
         progress.show("logging in");
         let (plan, run) = (self.clone(), run_id());
         let (login, endpoint) = (running.login.clone(), running.endpoint.clone());
-        let drops = process::listen_drops();
         let pid = running.pid();
-        let ((logins, failed, first_failure), duration_ns, used_s) =
-            load::run("storm", move || {
-                let mut poll = Poll::new().doing("open a poll")?;
-                let entry = |index| Entry {
-                    login: plan.accounts.login(index),
-                    scram: plan.accounts.scram(index),
-                };
-                let meter = CpuMeter::start(pid);
-                let begun_ns = now_ns();
-                let crowd = crowd::open(
-                    &mut poll,
-                    &Plan {
-                        endpoint: &endpoint,
-                        login: &login,
-                        version: plan.version,
-                        count: plan.connections,
-                        first: 0,
-                        at_once: plan.connections,
-                        patience: PATIENCE,
-                        client_id: &|index| format!("l-{run}-{index}"),
-                        entry: Some(&entry),
-                        filter: &|_| None,
-                    },
-                )?;
-                let duration_ns = now_ns() - begun_ns;
-                let used_s = meter.used_s();
-                let clients = crowd.clients.iter().flatten();
-                let logins: Vec<u64> = clients.map(|client| client.login_ns).collect();
-                Ok((
-                    (logins, crowd.failed, crowd.first_failure),
-                    duration_ns,
-                    used_s,
-                ))
-            })?;
-        let seconds = duration_ns as f64 / SECOND_NS as f64;
-        let mut leg = Leg {
-            failed: failed as u64,
-            behind: first_failure,
-            ..Leg::default()
-        };
-        let mut latency = histogram();
-        for &login_ns in &logins {
-            latency.saturating_record(login_ns);
-        }
-        leg.push(DURATION, seconds * 1e6);
-        leg.push(RATE, logins.len() as f64 / seconds);
-        push_latency(&mut leg, latency, &[(P50, 0.5), (P99, 0.99), (MAX, 1.0)]);
-        let dropped = process::listen_drops()
-            .zip(drops)
-            .map(|(after, before)| after - before);
-        leg.push(DROPS, dropped.map(|count| count as f64));
-        let per_login = |used: f64| used * 1e6 / logins.len().max(1) as f64;
-        leg.push(CPU, used_s.map(per_login));
+        let outcome = load::run("storm", move || {
+            let entry = |index| Entry {
+                login: plan.accounts.login(index),
+                scram: plan.accounts.scram(index),
+            };
+            storm::run(
+                pid,
+                &Plan {
+                    endpoint: &endpoint,
+                    login: &login,
+                    version: plan.version,
+                    count: plan.connections,
+                    first: 0,
+                    at_once: plan.connections,
+                    patience: PATIENCE,
+                    client_id: &|index| format!("l-{run}-{index}"),
+                    entry: Some(&entry),
+                    filter: &|_| None,
+                },
+            )
+        })?;
+        let mut leg = outcome.leg();
         leg.push(MEMORY, running.usage().map(|usage| usage.rss as f64));
         Ok(leg)
     }

@@ -1,0 +1,84 @@
+//! Connections that all come at once, measured until the last is in: what the workloads `connect`
+//! and `login` have in common.
+
+use mio::Poll;
+
+use crate::clock::{SECOND_NS, now_ns};
+use crate::error::{BenchError, Doing};
+use crate::load::crowd::{self, Plan};
+use crate::load::histogram;
+use crate::measure::{Leg, Metric, Unit, push_latency};
+use crate::process::{self, CpuMeter};
+
+pub(super) const DURATION: Metric =
+    Metric::new("duration_us", "all in", Unit::Micros).against_floor();
+pub(super) const RATE: Metric = Metric::new("logins_per_s", "logins/s", Unit::PerSecond);
+pub(super) const P50: Metric = Metric::new("latency_p50_us", "p50", Unit::Micros);
+pub(super) const P99: Metric = Metric::new("latency_p99_us", "p99", Unit::Micros);
+pub(super) const MAX: Metric = Metric::new("latency_max_us", "slowest", Unit::Micros);
+pub(super) const DROPS: Metric = Metric::new("listen_drops", "backlog drops", Unit::Count);
+pub(super) const CPU: Metric =
+    Metric::new("cpu_per_login_us", "CPU/login", Unit::Micros).against_floor();
+
+/// What a storm came to.
+pub(super) struct Outcome {
+    /// Of each connection that got in, the nanoseconds it took.
+    logins: Vec<u64>,
+    failed: usize,
+    first_failure: Option<String>,
+    duration_ns: u64,
+    server_cpu_s: Option<f64>,
+    /// Connections that the kernel dropped, before.
+    drops_before: Option<u64>,
+}
+
+/// Lets the storm happen, on the calling thread. The sockets are closed before it returns, in the
+/// descriptor table that they belong to.
+///
+/// # Errors
+/// When the connections cannot be made.
+pub(super) fn run(pid: Option<u32>, plan: &Plan<'_>) -> Result<Outcome, BenchError> {
+    let mut poll = Poll::new().doing("open a poll")?;
+    let drops_before = process::listen_drops();
+    let meter = CpuMeter::start(pid);
+    let begun_ns = now_ns();
+    let crowd = crowd::open(&mut poll, plan)?;
+    let duration_ns = now_ns() - begun_ns;
+    let server_cpu_s = meter.used_s();
+    let clients = crowd.clients.iter().flatten();
+    Ok(Outcome {
+        logins: clients.map(|client| client.login_ns).collect(),
+        failed: crowd.failed,
+        first_failure: crowd.first_failure,
+        duration_ns,
+        server_cpu_s,
+        drops_before,
+    })
+}
+
+impl Outcome {
+    /// The figures of this module's metrics.
+    pub(super) fn leg(self) -> Leg {
+        let seconds = self.duration_ns as f64 / SECOND_NS as f64;
+        let count = self.logins.len();
+        let mut leg = Leg {
+            failed: self.failed as u64,
+            behind: self.first_failure,
+            ..Leg::default()
+        };
+        let mut latency = histogram();
+        for login_ns in self.logins {
+            latency.saturating_record(login_ns);
+        }
+        leg.push(DURATION, seconds * 1e6);
+        leg.push(RATE, count as f64 / seconds);
+        push_latency(&mut leg, latency, &[(P50, 0.5), (P99, 0.99), (MAX, 1.0)]);
+        let dropped = process::listen_drops()
+            .zip(self.drops_before)
+            .map(|(after, before)| after - before);
+        leg.push(DROPS, dropped.map(|count| count as f64));
+        let per_login = |used: f64| used * 1e6 / count.max(1) as f64;
+        leg.push(CPU, self.server_cpu_s.map(per_login));
+        leg
+    }
+}
