@@ -236,26 +236,21 @@ pub(crate) struct Revoke {
     which: Which,
 }
 
+/// Names as orders carry them.
+fn names(given: &[String]) -> Vec<Arc<str>> {
+    given.iter().map(|name| Arc::from(name.as_str())).collect()
+}
+
 impl Grant {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let roles = self
-            .roles
-            .iter()
-            .map(|role| Arc::from(role.as_str()))
-            .collect();
-        let name = self.name;
+        let (name, roles) = (self.name, names(&self.roles));
         show_roles(&self.which, &Order::Grant { name, roles })
     }
 }
 
 impl Revoke {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let roles = self
-            .roles
-            .iter()
-            .map(|role| Arc::from(role.as_str()))
-            .collect();
-        let name = self.name;
+        let (name, roles) = (self.name, names(&self.roles));
         show_roles(&self.which, &Order::Revoke { name, roles })
     }
 }
