@@ -144,6 +144,35 @@ fn a_client_authenticates_again() {
     assert_eq!(said(&mut world).len(), 1);
 }
 
+/// [MQTT-3.15.2-2] [MQTT-3.15.2-3] AUTH of a server has the method and the data, and nothing that
+/// would make it larger.
+#[test]
+fn auth_has_neither_a_reason_string_nor_user_properties() {
+    let ann = || identity(Some("ann"), Tick::NEVER, &[]);
+    for decision in [
+        Authenticated::Continue(b"two".to_vec()),
+        Authenticated::Accepted(ann(), Some(b"two".to_vec())),
+    ] {
+        let mut world = World::new(1);
+        let client = world.connect(Version::V5, "a", &options());
+        send_auth(&mut world, client, ReasonCode::ReAuthenticate, METHOD, b"x");
+        decide(&mut world, client, decision);
+        let bytes = world.take_packet(client, 0xF0).unwrap();
+        let head = frame(&bytes, u32::MAX).unwrap().unwrap();
+        let body = &bytes[head.header_len..];
+        let packet = decode(Version::V5, Sender::Server, bytes[0], body).unwrap();
+        let Packet::Auth(auth) = packet else {
+            panic!("an AUTH");
+        };
+        let properties: Vec<_> = auth.properties.iter().collect();
+        let expected = [
+            Property::AuthenticationMethod(METHOD),
+            Property::AuthenticationData(b"two"),
+        ];
+        assert_eq!(properties, expected);
+    }
+}
+
 /// [MQTT-4.12.1-2]
 #[test]
 fn a_failed_authentication_closes_the_connection() {

@@ -169,8 +169,12 @@ pub fn read_auth(
 pub fn auth(reason: ReasonCode, method: &str, data: Option<&[u8]>) -> Vec<u8> {
     let mut properties = PropertyBuf::new();
     properties.push(Property::AuthenticationMethod(method));
-    if let Some(data) = data {
-        properties.push(Property::AuthenticationData(data));
+    let fits = data.is_none_or(|data| {
+        let data = Property::AuthenticationData(data);
+        properties.try_push(data).is_ok()
+    });
+    if !fits {
+        return Vec::new();
     }
     let packet = Packet::Auth(stentor_mqtt::Disconnect {
         reason,

@@ -98,6 +98,51 @@ fn an_authentication_method_that_nobody_knows_is_refused() {
     assert!(client.rest().is_empty());
 }
 
+/// [MQTT-3.1.2-30] A client that was asked for more by AUTH publishes and subscribes to nothing.
+#[test]
+fn before_connack_an_authenticating_client_may_only_go_on_or_leave() {
+    let server = with_alice();
+    let property = |id: u8, text: &str| [vec![id], string(text)].concat();
+    let method = property(0x15, "SCRAM-SHA-256");
+    let first = property(0x16, "n,,n=alice,r=0123456789abcdef");
+    let properties = [method, first].concat();
+    let mut login = connect_as(Version::V5, "c", true, None);
+    let length = u8::try_from(properties.len()).expect("a byte holds it");
+    login[1] += length;
+    login[12] = length;
+    login.splice(13..13, properties);
+    for packet in [
+        publish(Version::V5, "kept", b"by an intruder", 0, true),
+        subscribe(Version::V5, 1, "#", 0),
+        vec![0xC0, 0],
+    ] {
+        let mut intruder = server.dial();
+        intruder.send(&login);
+        let asked = intruder.expect(15);
+        assert_eq!(asked.body[0], 0x18, "{asked:?}");
+        intruder.send(&packet);
+        assert_eq!(intruder.expect(2).body[1], 0x82);
+        assert!(intruder.rest().is_empty());
+    }
+    let mut alice = server.dial();
+    alice.send(&connect_as(
+        Version::V5,
+        "a",
+        true,
+        Some(("alice", "correct horse")),
+    ));
+    alice.speaks(Version::V5);
+    assert_eq!(alice.expect(2).body[1], 0);
+    alice.subscribe("kept", 0);
+    alice.ping();
+    // DISCONNECT instead of an answer ends it without a word.
+    let mut leaving = server.dial();
+    leaving.send(&login);
+    leaving.expect(15);
+    leaving.send(&[0xE0, 0]);
+    assert!(leaving.rest().is_empty());
+}
+
 #[test]
 fn a_user_who_is_added_by_a_reload_gets_in() {
     let base = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n";
