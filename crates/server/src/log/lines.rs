@@ -88,14 +88,16 @@ impl Lines {
     pub(super) fn write_to(&self, mut out: impl Write) -> ! {
         loop {
             let (lines, dropped) = self.take();
-            for line in lines {
-                let _ = out.write_all(&line);
-            }
+            // The queue has just been emptied, so that this finds room in it: behind the lines that
+            // were there when others were dropped, and before those that came later.
             if dropped > 0 {
                 warn!(
                     dropped,
                     "lines are missing from this log: it is read too slowly"
                 );
+            }
+            for line in lines {
+                let _ = out.write_all(&line);
             }
         }
     }
