@@ -2,6 +2,7 @@
 
 use std::net::TcpStream;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use stentor_tests::raw::{connect, eventually};
 use stentor_tests::{Server, Version};
 
@@ -57,6 +58,53 @@ fn a_storm_of_connections_at_once_is_answered() {
         server.json(&["status"])["clients_connected"] == 2
     });
     healthy.check();
+}
+
+/// Thousands are lost at once, and the log tells of each of them: by a line, or by the number of
+/// events that it says are missing. `STENTOR_SOAK=1` loses 15,000.
+#[test]
+fn the_log_accounts_for_every_connection_of_a_mass_disconnect() {
+    let is_soak = std::env::var_os("STENTOR_SOAK").is_some();
+    let number = if is_soak { 15_000 } else { 3_000 };
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("there is a limit");
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("it may be raised up to its end");
+    let server = Server::open();
+    let mut healthy = Healthy::new(&server);
+    let mut clients = Vec::new();
+    for at in 0..number {
+        let mut client = server.dial();
+        client.send(&connect(Version::V5, &format!("lost-{at}"), true));
+        clients.push(client);
+    }
+    for client in &mut clients {
+        assert_eq!(client.expect(2).body[1], 0);
+    }
+    drop(clients);
+    for what in ["connected", "disconnected"] {
+        let told = |log: &str| {
+            let event = format!(" {what} client=\"lost-");
+            log.matches(&event).count()
+        };
+        eventually("an account of every connection", || {
+            let log = server.log();
+            let missing = missing(&log);
+            // Nobody says which events are missing.
+            told(&log) == number || (missing > 0 && told(&log) + missing >= number)
+        });
+    }
+    healthy.check();
+}
+
+/// The events and lines that a log says are missing from it.
+fn missing(log: &str) -> usize {
+    let count = |line: &str| -> Option<usize> {
+        let (_, rest) = line.split_once("dropped=")?;
+        rest.split(' ').next()?.parse().ok()
+    };
+    log.lines()
+        .filter(|line| line.contains("missing from this log"))
+        .map(|line| count(line).unwrap_or_else(|| panic!("no number: {line}")))
+        .sum()
 }
 
 /// A client that takes its own name over again and again does not disturb others.
