@@ -60,6 +60,14 @@ impl Hub {
         self.sessions.get(key).map(|session| &*session.client_id)
     }
 
+    /// The connection that a session has, by its client id: the one that is taken over when its
+    /// client connects again.
+    #[must_use]
+    pub fn link(&self, zone: Zone, client_id: &str) -> Option<LinkId> {
+        let key = self.sessions.find(zone, client_id)?;
+        Some(self.sessions.get(key)?.live()?.link)
+    }
+
     /// All sessions of this shard. O(sessions): for people, not for every message.
     pub fn clients(&self) -> impl Iterator<Item = ClientInfo> {
         self.sessions

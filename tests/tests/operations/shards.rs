@@ -101,6 +101,37 @@ fn a_take_over_keeps_the_session_whichever_shard_accepts() {
     assert_eq!(server.json(&["status"])["sessions"], 2);
 }
 
+/// What a client has sent arrives, and its goodbye counts, even if it is back before the server has
+/// read them: the newer connection may come through another shard, which is quicker.
+#[test]
+fn what_came_before_a_take_over_is_not_lost() {
+    let server = three_shards();
+    let mut watcher = server.client(Version::V5, "watcher");
+    watcher.subscribe("hasty/#", 0);
+    for version in raw::VERSIONS {
+        let mut older = server.client(version, "hasty");
+        for round in 0..300 {
+            let mut newer = server.dial();
+            let payload = format!("{round}").into_bytes();
+            let mut bytes = raw::publish(version, "hasty/said", &payload, 0, false);
+            if round % 2 == 0 {
+                bytes.extend([0xE0, 0]);
+            }
+            older.send(&bytes);
+            newer.login(version, "hasty", true);
+            assert_eq!(watcher.message(), ("hasty/said".to_owned(), payload));
+            older = newer;
+        }
+    }
+    let goodbyes = |log: String| {
+        let is_goodbye = |line: &&str| {
+            line.contains("disconnected client=\"hasty\"") && line.contains("reason=\"disconnect\"")
+        };
+        log.lines().filter(is_goodbye).count()
+    };
+    raw::eventually("every goodbye", || goodbyes(server.log()) == 300);
+}
+
 #[test]
 fn retained_messages_are_seen_from_every_shard() {
     let server = three_shards();

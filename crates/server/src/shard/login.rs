@@ -14,9 +14,9 @@ use stentor_session::{
 use stentor_topic::Zone;
 use zeroize::Zeroize;
 
-use super::Shard;
 use super::letter::{Letter, Purpose};
 use super::link::{Entrance, LinkKey, Phase};
+use super::{Shard, Stage};
 
 impl Shard {
     /// Looks for a whole CONNECT in what a link has sent.
@@ -195,6 +195,12 @@ impl Shard {
                 return self.refuse(index, &request, limit);
             }
             return self.send_home(index, home, Purpose::Connect(request, identity));
+        }
+        self.read_out(identity.zone, &request.client_id);
+        // Reading looks at the lane, where a word to stop may have been.
+        if let Stage::Stopping(_) = self.stage {
+            let reason = CloseReason::Local(Local::ShuttingDown);
+            return self.refuse(index, &request, reason);
         }
         let admitted = match self.hub.admit(&request, identity) {
             Ok(admitted) => admitted,

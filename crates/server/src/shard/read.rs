@@ -6,12 +6,16 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use stentor_hub::{LinkId, SessionKey};
 use stentor_session::{CloseReason, Remote, Tick, Violation};
+use stentor_topic::Zone;
 
 use super::Shard;
-use super::link::{Entrance, LinkKey, Phase, Reading, Stream};
+use super::link::{Entrance, Link, LinkKey, Phase, Reading, Stream};
 use super::scratch::HEADROOM;
 use crate::mesh::OVERFLOW_ITEMS_MAX;
 use crate::proxy::ProxyHeader;
+
+/// How often a connection that is taken over is read at most: about what a socket holds.
+const LAST_READS: usize = 16;
 
 impl Shard {
     /// Reads once from each listed link.
@@ -62,6 +66,34 @@ impl Shard {
             Err(Errno::EAGAIN) => {}
             Err(Errno::EINTR) => self.list(index),
             Err(_) => self.lost(index, Remote::Reset),
+        }
+    }
+
+    /// Reads what the connection that a client id has now sent already. To be called before it is
+    /// taken over: what a client sent comes before its next connection, and its DISCONNECT, if it
+    /// is there, has discarded the will. Other connections wait meanwhile, so this is bounded; and
+    /// one that has to wait itself, for its pace or for another shard, is not read.
+    pub(super) fn read_out(&mut self, zone: Zone, client_id: &str) {
+        for _ in 0..LAST_READS {
+            let Some(LinkId(index)) = self.hub.link(zone, client_id) else {
+                return;
+            };
+            if self.mesh.overflowed() > OVERFLOW_ITEMS_MAX {
+                return;
+            }
+            let Some(link) = self.links.get_mut(index as usize) else {
+                return;
+            };
+            match link.reading {
+                Reading::Waiting | Reading::Listed => link.reading = Reading::Listed,
+                Reading::Stalled | Reading::Paused => return,
+            }
+            self.read(index);
+            // A short read means that the socket is empty; whoever has more is listed again.
+            let more = |link: &Link| link.reading == Reading::Listed;
+            if !self.links.get(index as usize).is_some_and(more) {
+                return;
+            }
         }
     }
 

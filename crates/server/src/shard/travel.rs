@@ -109,14 +109,7 @@ impl Shard {
             self.pending.push(index);
         }
         match purpose {
-            Purpose::Connect(request, identity) => match self.stage {
-                super::Stage::Serving => self.enter(index, request, identity),
-                super::Stage::Stopping(_) => {
-                    let reason =
-                        stentor_session::CloseReason::Local(stentor_session::Local::ShuttingDown);
-                    self.refuse(index, &request, reason);
-                }
-            },
+            Purpose::Connect(request, identity) => self.enter(index, request, identity),
             Purpose::Administrate => self.apply_tail(index),
         }
     }
