@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::json;
 use stentor_tests::raw::{eventually, publish};
 use stentor_tests::{Raw, Version};
+use tempfile::TempDir;
 
 use crate::place::Place;
 
@@ -120,21 +121,27 @@ fn a_token_that_is_revoked_ends_the_connections_that_came_with_it() {
     assert_eq!(place.connect("a", ("pump", &first)).0, WRONG);
 }
 
-#[test]
-fn changes_of_other_programs_count_after_a_refresh() {
+/// A server whose users are in a text file, which another program changes: ann is disabled there
+/// while she is connected.
+#[track_caller]
+fn disabled_by_another_program(refresh: &str) -> (TempDir, Place, Raw) {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let users = folder.path().join("users.toml");
-    let more = format!(
-        "[auth]\ndatabase = \"file:{}\"\nrefresh = \"1h\"\n",
-        users.display()
-    );
+    let database = format!("file:{}", users.display());
+    let more = format!("[auth]\ndatabase = \"{database}\"\nrefresh = \"{refresh}\"\n");
     let place = Place::with(&more);
     place.add("ann", &[]);
-    let mut ann = place.login("ann");
+    let ann = place.login("ann");
     let text = fs::read_to_string(&users).expect("the file is there");
     let changed = text.replace("disabled = false", "disabled = true");
     assert_ne!(text, changed, "{text}");
     fs::write(&users, changed).expect("the file can be edited");
+    (folder, place, ann)
+}
+
+#[test]
+fn changes_of_other_programs_count_after_a_refresh() {
+    let (_folder, place, mut ann) = disabled_by_another_program("1h");
     ann.ping();
     assert_eq!(place.json(&["auth", "refresh"]), json!({ "changed": 1 }));
     is_sent_away(&mut ann);
@@ -142,17 +149,6 @@ fn changes_of_other_programs_count_after_a_refresh() {
 
 #[test]
 fn changes_of_other_programs_count_by_themselves_before_long() {
-    let folder = tempfile::tempdir().expect("a folder can be made");
-    let users = folder.path().join("users.toml");
-    let more = format!(
-        "[auth]\ndatabase = \"file:{}\"\nrefresh = \"1s\"\n",
-        users.display()
-    );
-    let place = Place::with(&more);
-    place.add("ann", &[]);
-    let mut ann = place.login("ann");
-    let text = fs::read_to_string(&users).expect("the file is there");
-    let changed = text.replace("disabled = false", "disabled = true");
-    fs::write(&users, changed).expect("the file can be edited");
+    let (_folder, _place, mut ann) = disabled_by_another_program("1s");
     is_sent_away(&mut ann);
 }

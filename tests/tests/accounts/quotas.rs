@@ -9,20 +9,17 @@ use crate::place::Place;
 /// Quota exceeded.
 const QUOTA: u8 = 0x97;
 
+/// A role that permits everything, with one quota.
+#[track_caller]
+fn limited(place: &Place, role: &str, quota: &str, value: &str) {
+    let rule = ["role", "add", role, "--rule", "allow both #"];
+    place.run(&[&rule[..], &[quota, value]].concat()).success();
+}
+
 #[test]
 fn a_user_has_so_many_connections_and_no_more() {
     let place = Place::running();
-    place
-        .run(&[
-            "role",
-            "add",
-            "few",
-            "--rule",
-            "allow both #",
-            "--connections",
-            "2",
-        ])
-        .success();
+    limited(&place, "few", "--connections", "2");
     place.add("ann", &["few"]);
     place.add("bob", &["few"]);
     let first = place.login_as("ann", "a1");
@@ -102,17 +99,7 @@ fn zones_do_not_hear_each_other_and_share_no_client_ids() {
 #[test]
 fn a_session_has_so_many_subscriptions_and_no_more() {
     let place = Place::running();
-    place
-        .run(&[
-            "role",
-            "add",
-            "few",
-            "--rule",
-            "allow both #",
-            "--subscriptions",
-            "1",
-        ])
-        .success();
+    limited(&place, "few", "--subscriptions", "1");
     place.add("ann", &["few"]);
     let mut ann = place.login("ann");
     ann.subscribe("a", 0);
@@ -124,17 +111,7 @@ fn a_session_has_so_many_subscriptions_and_no_more() {
 #[test]
 fn who_publishes_faster_than_allowed_waits() {
     let place = Place::running();
-    place
-        .run(&[
-            "role",
-            "add",
-            "slow",
-            "--rule",
-            "allow both #",
-            "--messages-per-sec",
-            "20",
-        ])
-        .success();
+    limited(&place, "slow", "--messages-per-sec", "20");
     place.add("ann", &["slow"]);
     place.add("bob", &[]);
     let (mut ann, mut bob) = (place.login("ann"), place.login("bob"));
