@@ -4,6 +4,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::{Server, process};
+
 const REMEDY: &str = "run tests/install-tools.sh once (`make tools`)";
 
 /// The folder of the tests in the source tree.
@@ -39,6 +41,31 @@ pub fn python(script: &str) -> Command {
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .arg(folder().join("python").join(script));
     command
+}
+
+/// Runs one case of a script in `tests/python`, over MQTT and TCP.
+///
+/// # Panics
+/// If the case fails, or the tools are not installed.
+#[track_caller]
+pub fn python_case(script: &str, case: &str, version: &str, server: &Server) {
+    let address = server.address("mqtt");
+    let (host, port) = address.rsplit_once(':').expect("an address has a port");
+    process::run(python(script).args([case, version, host, port])).success();
+}
+
+/// Makes a test of each case of a script: in a module for each MQTT version, by the function
+/// `check(case, version)` beside it.
+#[macro_export]
+macro_rules! cases {
+    ($($version:literal in $module:ident { $($case:ident,)+ })+) => {
+        $(mod $module {
+            $(#[test]
+            fn $case() {
+                super::check(stringify!($case), $version);
+            })+
+        })+
+    };
 }
 
 /// A program that runs one of the scripts in `tests/js` with MQTT.js.

@@ -1,27 +1,13 @@
 //! The cases of `tests/python/paho_cases.py`, each with a server of its own.
 
-use stentor_tests::{Server, process, tools};
+use stentor_tests::{Server, tools};
 
 #[track_caller]
 fn check(case: &str, version: &str) {
-    let server = Server::open();
-    let address = server.address("mqtt");
-    let (host, port) = address.rsplit_once(':').expect("an address has a port");
-    process::run(tools::python("paho_cases.py").args([case, version, host, port])).success();
+    tools::python_case("paho_cases.py", case, version, &Server::open());
 }
 
-macro_rules! cases {
-    ($($version:literal in $module:ident { $($case:ident,)+ })+) => {
-        $(mod $module {
-            $(#[test]
-            fn $case() {
-                super::check(stringify!($case), $version);
-            })+
-        })+
-    };
-}
-
-cases! {
+stentor_tests::cases! {
     "3" in v3_1 {
         delivers_each_qos,
         keeps_the_order_of_many_messages,

@@ -4,24 +4,10 @@ use stentor_tests::{process, tools};
 
 #[track_caller]
 fn check(case: &str, version: &str) {
-    let server = super::start();
-    let port = server.port("mqtt");
-    let mut command = tools::python("private_cases.py");
-    process::run(command.args([case, version, "127.0.0.1", &port])).success();
+    tools::python_case("private_cases.py", case, version, &super::start());
 }
 
-macro_rules! cases {
-    ($($version:literal in $module:ident { $($case:ident,)+ })+) => {
-        $(mod $module {
-            $(#[test]
-            fn $case() {
-                super::check(stringify!($case), $version);
-            })+
-        })+
-    };
-}
-
-cases! {
+stentor_tests::cases! {
     "4" in v3_1_1 {
         brings_a_response_and_a_notification,
         writes_to_itself,
