@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -48,6 +48,26 @@ pub fn stentor() -> Command {
         }
     }
     command
+}
+
+/// What `stentor hash-password` makes of a password.
+///
+/// # Panics
+/// If it does not work.
+#[must_use]
+#[track_caller]
+pub fn hash_password(password: &str) -> String {
+    let mut command = stentor();
+    let command = command.arg("hash-password").stdin(Stdio::piped());
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("stentor starts");
+    let mut input = child.stdin.take().expect("standard input is piped");
+    writeln!(input, "{password}").expect("a password can be written");
+    drop(input);
+    let hash = process::finish(child, DEADLINE).success();
+    hash.trim().to_owned()
 }
 
 /// A port for a program that has to be told one. It lies below those that the system deals out, so

@@ -193,19 +193,10 @@ fn the_time_of_a_subscriber_runs_while_it_is_alone() {
 /// A terminal shows the question, and not the answer.
 #[test]
 fn a_password_is_asked_for_on_a_terminal() {
-    let hash = {
-        let mut command = server::stentor();
-        command.arg("hash-password").stdin(Stdio::piped());
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut input = child.stdin.take().expect("standard input is piped");
-        writeln!(input, "correct horse").expect("a password can be written");
-        drop(input);
-        process::finish(child, DEADLINE).success()
-    };
     let config = format!(
         "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n\
          [[user]]\nname = \"alice\"\npassword_hash = \"{}\"\n",
-        hash.trim()
+        server::hash_password("correct horse")
     );
     let server = Plan::new().config(&config).start();
     let pty = nix::pty::openpty(None, None).expect("a terminal can be made");

@@ -1,26 +1,11 @@
 //! Who may log in.
 
-use std::io::Write;
-use std::process::Stdio;
-
 use stentor_tests::raw::{connect_as, publish, string, subscribe};
-use stentor_tests::{DEADLINE, Plan, Server, Version, process, server};
-
-fn hash(password: &str) -> String {
-    let mut command = server::stentor();
-    command
-        .arg("hash-password")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    let mut child = command.spawn().expect("stentor starts");
-    let mut input = child.stdin.take().expect("standard input is piped");
-    writeln!(input, "{password}").expect("a password can be written");
-    drop(input);
-    process::finish(child, DEADLINE).success().trim().to_owned()
-}
+use stentor_tests::server::hash_password;
+use stentor_tests::{Plan, Server, Version};
 
 fn with_alice() -> Server {
-    let hash = hash("correct horse");
+    let hash = hash_password("correct horse");
     let config = format!(
         "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n\
          [[user]]\nname = \"alice\"\npassword_hash = \"{hash}\"\n"
@@ -150,7 +135,7 @@ fn a_user_who_is_added_by_a_reload_gets_in() {
     assert_eq!(answer(&server, Version::V5, Some(("bob", "b"))), 0x86);
     let user = format!(
         "{base}[[user]]\nname = \"bob\"\npassword_hash = \"{}\"\n",
-        hash("b")
+        hash_password("b")
     );
     server.reconfigure(&user);
     server.control(&["reload"]).success();

@@ -6,29 +6,16 @@ mod documents;
 mod private;
 mod rooms;
 
-use std::io::Write;
-use std::process::Stdio;
 use std::sync::OnceLock;
 
-use stentor_tests::{DEADLINE, Plan, Server, process, server};
+use stentor_tests::{Plan, Server, server};
 
 /// The password of every user.
 const PASSWORD: &str = "secret";
 
 fn hash() -> &'static str {
     static HASH: OnceLock<String> = OnceLock::new();
-    HASH.get_or_init(|| {
-        let mut command = server::stentor();
-        command
-            .arg("hash-password")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut child = command.spawn().expect("stentor starts");
-        let mut input = child.stdin.take().expect("standard input is piped");
-        writeln!(input, "{PASSWORD}").expect("a password can be written");
-        drop(input);
-        process::finish(child, DEADLINE).success().trim().to_owned()
-    })
+    HASH.get_or_init(|| server::hash_password(PASSWORD))
 }
 
 /// A configuration with the users alice, bob and eve, and bob of another zone, over several shards.
