@@ -53,7 +53,7 @@ impl Default for Burst {
 
 /// Whether nothing in a message but its bytes matters to its subscribers.
 fn is_plain(message: &Message) -> bool {
-    message.qos == QoS::AtMostOnce && !message.retain && message.expires_at == Tick::NEVER
+    message.qos == QoS::AtMostOnce && message.expires_at == Tick::NEVER
 }
 
 impl Burst {
@@ -65,6 +65,7 @@ impl Burst {
             && self.source == source
             && self.bytes + message.cost() <= BURST_BYTES_MAX
             && last.publisher == message.publisher
+            && last.retain == message.retain
             && last.zone == message.zone
             && last.topic() == message.topic()
     }
@@ -89,6 +90,14 @@ impl Hub {
     /// Routes what waits for more of its kind. To be called after the last of several
     /// [`Hub::apply`]; all other calls do it by themselves.
     pub fn settle(&mut self, now: Tick) {
+        if !self.burst.messages.is_empty() {
+            self.route_burst(now);
+            self.close_overrun(now);
+        }
+    }
+
+    /// The same, but whoever it is too much for stays connected until later.
+    pub(crate) fn route_burst(&mut self, now: Tick) {
         if self.burst.messages.is_empty() {
             return;
         }
@@ -100,7 +109,6 @@ impl Hub {
         }
         messages.clear();
         self.burst.messages = messages;
-        self.close_overrun(now);
     }
 }
 

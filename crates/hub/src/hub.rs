@@ -12,6 +12,7 @@ use crate::acknowledge::Deferred;
 use crate::burst::{Burst, Source};
 use crate::call::Callees;
 use crate::effects::{ControlItem, Effects, MeshItem};
+use crate::fence::Fences;
 use crate::interest::{Interest, InterestTable};
 use crate::key::{SessionKey, ShardId};
 use crate::options::as_share;
@@ -41,7 +42,9 @@ pub struct Shared {
 /// A shard's brain: owns the sessions whose home it is, routes messages between them, and says
 /// what has to go to other shards.
 ///
-/// Call order: after every call the shard drains `effects().mesh` and `lanes`; at the end of its
+/// Call order: after every call the shard drains `effects().mesh` and `lanes` and says that by
+/// [`Hub::forwarded`]; what comes from others stands between [`Hub::begin_drain`] and
+/// [`Hub::end_drain`]; at the end of its
 /// turn it flushes each session in `dirty` by [`Hub::transmit`], a write, and
 /// [`Hub::transmitted`], then does the `closing` ones, then calls [`Hub::advance`]. A `now` never
 /// lies before an earlier one. No call blocks, does I/O, or costs more than what it routes.
@@ -53,6 +56,7 @@ pub struct Hub {
     pub(crate) uses: Uses,
     pub(crate) retained: Arc<dyn Retained>,
     pub(crate) interest: Interest,
+    pub(crate) fences: Fences,
     pub(crate) index: Index,
     pub(crate) sessions: Sessions,
     pub(crate) shares: Shares,
@@ -106,6 +110,7 @@ impl Hub {
             uses: settings.uses(),
             settings,
             retained: shared.retained,
+            fences: Fences::new(Arc::clone(&shared.interest), shard.0, shards),
             interest: Interest::new(shared.interest, hasher.clone(), shard.0, shards),
             index: Index::new(hasher.clone()),
             sessions: Sessions::new(hasher.clone(), shared.persistent_sessions),
@@ -142,13 +147,36 @@ impl Hub {
         &mut self.effects
     }
 
+    /// The shard is about to take what other shards have left in their rings until now, all of it.
+    pub fn begin_drain(&mut self) {
+        self.fences.begin_drain();
+    }
+
+    /// It has done that.
+    pub fn end_drain(&mut self, now: Tick) {
+        self.settle(now);
+        self.fences.end_drain();
+        self.continue_fenced(now);
+    }
+
+    /// Everything that was in `effects().mesh` lies in the rings of the other shards. Until then
+    /// their snapshots may wait for it, so this has to be called soon after the hub was.
+    pub fn forwarded(&mut self) {
+        debug_assert!(self.effects.mesh.is_empty(), "what is here is not there");
+        self.fences.forwarded();
+    }
+
     /// Something from another shard's ring. [`Hub::settle`] has to follow, after this or after
-    /// several.
+    /// several; [`Hub::end_drain`] does it.
     pub fn apply(&mut self, now: Tick, item: MeshItem) {
         match item {
             MeshItem::Publish(message) => self.route_soon(now, message, Source::Mesh),
             MeshItem::Keep { message, answer } => self.keep_for(now, message, answer),
-            MeshItem::Room(item) => self.room_item(now, *item),
+            MeshItem::Room(item) => {
+                // Who is let in subscribes now, and finds in the store what was kept before.
+                self.settle(now);
+                self.room_item(now, *item);
+            }
             MeshItem::Private { private, answer } => self.private_for(now, &private, answer),
             MeshItem::Reached { ticket, reach } => self.private_reached(now, ticket, reach),
             MeshItem::Share {

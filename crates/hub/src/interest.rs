@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use stentor_topic::{TopicHasher, Zone, has_wildcard};
 
+use crate::fence::Forwarding;
 use crate::key::SHARDS_MAX;
 
 /// Buckets of the table. More buckets mean fewer shards woken for nothing.
@@ -22,6 +23,8 @@ const WORDS: usize = BUCKETS / 64;
 #[derive(Debug)]
 pub struct InterestTable {
     words: Box<[AtomicU64]>,
+    /// How far each shard is with telling the others.
+    pub(crate) forwarding: Forwarding,
 }
 
 impl Default for InterestTable {
@@ -30,6 +33,7 @@ impl Default for InterestTable {
             words: (0..usize::from(SHARDS_MAX) * WORDS)
                 .map(|_| AtomicU64::new(0))
                 .collect(),
+            forwarding: Forwarding::default(),
         }
     }
 }

@@ -93,6 +93,7 @@ impl Hub {
     ) -> Taken {
         let mut taken = Taken::SUCCESS;
         if keep {
+            self.fences.begin_put();
             match self.retained.put(&message) {
                 Ok(Kept::Now) => {}
                 Ok(Kept::Later(ticket)) => taken = Taken::Waits(ticket),
@@ -100,14 +101,11 @@ impl Hub {
             }
         }
         match routing {
-            // What is kept goes at once: whoever subscribes on another shard meanwhile would read
-            // the last of several, and then get those before it.
-            Routing::Soon if !keep => self.route_soon(now, message, Source::Client),
-            Routing::Soon => {
-                self.settle(now);
+            Routing::Soon => self.route_soon(now, message, Source::Client),
+            Routing::Now => {
+                self.route_burst(now);
                 self.route(now, &[message]);
             }
-            Routing::Now => self.route(now, &[message]),
         }
         taken
     }
@@ -118,7 +116,7 @@ impl Hub {
 enum Routing {
     /// Together with others of its kind, where there are any.
     Soon,
-    /// By itself.
+    /// By itself, after what waits.
     Now,
 }
 

@@ -19,6 +19,7 @@ mod conflate;
 mod connect;
 mod deliver;
 mod effects;
+mod fence;
 mod hub;
 mod inspect;
 mod interest;

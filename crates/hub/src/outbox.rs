@@ -26,6 +26,8 @@ pub(crate) struct Outbox {
     pub(crate) paces: BinaryHeap<Reverse<(Tick, SessionKey)>>,
     /// When a snapshot asks the store again, and whose.
     pub(crate) fetches: BinaryHeap<Reverse<(Tick, SessionKey)>>,
+    /// Sessions with a snapshot that waits for what other shards have kept.
+    pub(crate) fenced: Vec<SessionKey>,
     /// Sessions that have got their first message that newer ones may replace: see
     /// [`crate::Effects::conflating`].
     pub(crate) conflating: Vec<SessionKey>,

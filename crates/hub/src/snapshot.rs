@@ -14,6 +14,7 @@ use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::{FilterId, Zone, has_wildcard};
 
 use crate::deliver::{Course, Terms};
+use crate::fence::Fence;
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
@@ -31,7 +32,7 @@ const QUEUED_BYTES_LOW: usize = 64 * 1024;
 const SINGLE_BYTES_LOW: usize = 256 * 1024;
 /// Topics visited in one step, so that a large walk does not hold up the shard.
 const VISITS: usize = 256;
-/// When to ask again for what the store has to fetch from a disk.
+/// When to ask again for what the store has to fetch from a disk, or other shards have to tell.
 const FETCH_TIME: Duration = Duration::from_millis(1);
 /// How often one step is asked for: whatever keeps it from memory, the snapshot goes on.
 const FETCHES_MAX: u16 = 2_000;
@@ -45,6 +46,8 @@ pub(crate) struct Snapshot {
     mark: Mark,
     progress: Progress,
     marks_end: bool,
+    /// What has to come live first.
+    fence: Option<Fence>,
     /// How often its next step was asked for.
     fetches: u16,
 }
@@ -144,6 +147,7 @@ fn has_less(session: &Session, bytes: usize) -> bool {
 impl Hub {
     /// Starts a snapshot: at once what the socket takes, the rest as it is written.
     pub(crate) fn begin_snapshot(&mut self, now: Tick, key: SessionKey, wanted: &Wanted<'_>) {
+        let fence = self.fences.raise();
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -153,7 +157,8 @@ impl Hub {
             .is_none_or(|snapshots| snapshots.is_empty());
         let is_single = wanted.sends && !wanted.marks_end && !has_wildcard(wanted.filter);
         let most = session.queue_bytes_max(&self.settings) / 4;
-        if is_first && is_single && has_less(session, SINGLE_BYTES_LOW.min(most)) {
+        let is_next = is_first && fence.is_none();
+        if is_next && is_single && has_less(session, SINGLE_BYTES_LOW.min(most)) {
             // The common case, one value at most, needs no bookkeeping.
             let zone = session.zone();
             let start = Cursor::default();
@@ -188,6 +193,7 @@ impl Hub {
                 mark,
                 progress,
                 marks_end,
+                fence,
                 fetches: 0,
             });
         }
@@ -223,8 +229,13 @@ impl Hub {
         else {
             return VISITS;
         };
+        if self.is_behind(&mut snapshot) {
+            self.outbox.fenced.push(key);
+            self.put_back(now, key, snapshot, now);
+            return VISITS;
+        }
         if self.is_fetching(zone, &mut snapshot) {
-            self.wait_for_store(now, key, snapshot);
+            self.put_back(now, key, snapshot, now.after(FETCH_TIME));
             return VISITS;
         }
         let mut found = core::mem::take(&mut self.found);
@@ -268,6 +279,16 @@ impl Hub {
         visited
     }
 
+    /// Whether a message may still come that was kept before a snapshot began.
+    fn is_behind(&self, snapshot: &mut Snapshot) -> bool {
+        let fences = &self.fences;
+        snapshot.fence = snapshot
+            .fence
+            .take()
+            .filter(|fence| !fences.is_passed(fence));
+        snapshot.fence.is_some()
+    }
+
     /// Whether the store has to fetch the next step of a snapshot from a disk.
     fn is_fetching(&self, zone: Zone, snapshot: &mut Snapshot) -> bool {
         let is_fetching = match &snapshot.progress {
@@ -281,15 +302,22 @@ impl Hub {
         is_fetching
     }
 
-    /// Puts a snapshot back for a moment.
-    fn wait_for_store(&mut self, now: Tick, key: SessionKey, snapshot: Snapshot) {
+    /// Puts a snapshot back for a moment. None of its session's is looked at before `idle_until`.
+    fn put_back(&mut self, now: Tick, key: SessionKey, snapshot: Snapshot, idle_until: Tick) {
         let at = now.after(FETCH_TIME);
         let session = self.sessions.get_mut(key);
         let live = session.and_then(|session| session.live_mut());
         if let Some(snapshots) = live.and_then(|live| live.snapshots()) {
             snapshots.push(snapshot);
-            snapshots.idle_until = at;
+            snapshots.idle_until = idle_until;
             self.outbox.fetches.push(Reverse((at, key)));
+        }
+    }
+
+    /// Goes on with the snapshots that have waited for other shards.
+    pub(crate) fn continue_fenced(&mut self, now: Tick) {
+        for key in core::mem::take(&mut self.outbox.fenced) {
+            self.continue_snapshots(now, key);
         }
     }
 

@@ -14,12 +14,16 @@ fn clean() -> ConnectOptions<'static> {
 
 /// PUBLISH packets with these topics and payloads in one piece.
 fn burst(version: Version, messages: &[(&str, &str, QoS)]) -> Vec<u8> {
+    burst_with(version, messages, false)
+}
+
+fn burst_with(version: Version, messages: &[(&str, &str, QoS)], retain: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (number, (topic, payload, qos)) in (1..).zip(messages) {
         let publish = Publish {
             dup: false,
             qos: *qos,
-            retain: false,
+            retain,
             topic,
             packet_id: PacketId::new(number).filter(|_| *qos > QoS::AtMostOnce),
             properties: Properties::EMPTY,
@@ -177,4 +181,68 @@ fn a_burst_comes_before_what_follows_it() {
     bytes.extend_from_slice(&[0x36, 4, 0, 1, b't', 0]);
     w.send_bytes(p, &bytes);
     assert_eq!(w.take_payloads(s), ["1", "2", "gone"]);
+}
+
+/// What is kept travels in bursts too, with RETAIN for those who asked for it [MQTT-3.3.1-12].
+#[test]
+fn a_burst_is_kept_and_delivered() {
+    for shards in 1..4 {
+        let mut w = World::new(shards);
+        let p = w.connect(Version::V5, "p", &clean());
+        let (plain_one, as_published) = (
+            w.connect(Version::V5, "plain", &clean()),
+            w.connect(Version::V5, "as-published", &clean()),
+        );
+        w.subscribe(plain_one, "t", QoS::AtMostOnce);
+        let options = SubscribeOptions {
+            retain_as_published: true,
+            ..Default::default()
+        };
+        w.subscribe_with(as_published, "t", options, None);
+        let messages = [plain("1"), plain("2"), plain("3")];
+        w.send_bytes(p, &burst_with(Version::V5, &messages, true));
+        for (client, retain) in [(plain_one, false), (as_published, true)] {
+            let got = w.take_messages(client);
+            assert!(got.iter().all(|m| m.retain == retain), "{shards}");
+            let payloads: Vec<_> = got.into_iter().map(|m| m.payload).collect();
+            assert_eq!(payloads, [b"1", b"2", b"3"], "{shards}");
+        }
+        let late = w.connect(Version::V5, "late", &clean());
+        w.subscribe(late, "t", QoS::AtMostOnce);
+        assert_eq!(w.take_payloads(late), ["3"], "{shards}");
+    }
+}
+
+/// Whoever subscribes while kept messages are on their way from another shard does not get an
+/// older one after a newer one: the stored one comes when they have come.
+#[test]
+fn a_snapshot_waits_for_what_was_kept_before_it() {
+    let mut w = World::new(2);
+    let p = w.connect(Version::V5, "p", &clean());
+    let other = (w.clients[p].shard + 1) % 2;
+    let on_other = |w: &mut World, name: &str| {
+        let clients = (0..100).map(|i| w.connect(Version::V5, &format!("{name}{i}"), &clean()));
+        let clients: Vec<_> = clients.collect();
+        let found = clients.into_iter().find(|c| w.clients[*c].shard == other);
+        found.unwrap()
+    };
+    let (first, second) = (on_other(&mut w, "first"), on_other(&mut w, "second"));
+    // Raises the interest of their shard.
+    w.subscribe(first, "t", QoS::AtMostOnce);
+    w.paused = true;
+    let messages = [plain("1"), plain("2"), plain("3")];
+    w.send_bytes(p, &burst_with(Version::V5, &messages, true));
+    w.subscribe(second, "t", QoS::AtMostOnce);
+    w.flush(other);
+    assert!(
+        w.take_payloads(second).is_empty(),
+        "an older one may follow"
+    );
+    w.paused = false;
+    w.settle();
+    let got = w.take_messages(second);
+    let got: Vec<_> = got.into_iter().map(|m| (m.payload, m.retain)).collect();
+    let live = ["1", "2", "3"].map(|text| (text.as_bytes().to_vec(), false));
+    assert_eq!(got[..3], live);
+    assert_eq!(got[3..], [(b"3".to_vec(), true)]);
 }

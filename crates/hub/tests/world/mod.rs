@@ -465,6 +465,7 @@ impl World {
             for shard in 0..self.hubs.len() {
                 self.collect(u8::try_from(shard).unwrap());
             }
+            self.hear();
             let mut pairs: Vec<_> = self.mesh.keys().copied().collect();
             pairs.sort_unstable();
             for pair in pairs {
@@ -475,6 +476,17 @@ impl World {
             }
             if !moved {
                 return;
+            }
+        }
+    }
+
+    /// Hubs that nothing is under way to have heard of everything.
+    fn hear(&mut self) {
+        let under_way = self.pairs_under_way();
+        for shard in 0..self.hubs.len() {
+            if under_way.iter().all(|(to, _)| usize::from(*to) != shard) {
+                self.hubs[shard].begin_drain();
+                self.hubs[shard].end_drain(self.now);
             }
         }
     }
@@ -511,6 +523,7 @@ impl World {
             self.events
                 .append(&mut self.hubs[usize::from(from)].effects().events);
             if mesh.is_empty() && lanes.is_empty() {
+                self.hubs[usize::from(from)].forwarded();
                 return;
             }
             for (to, item) in mesh {

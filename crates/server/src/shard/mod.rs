@@ -343,8 +343,9 @@ impl Shard {
 
     fn drain_mesh(&mut self) {
         let (hub, now) = (&mut self.hub, self.now);
+        hub.begin_drain();
         self.mesh.drain(|item| hub.apply(now, item));
-        hub.settle(now);
+        hub.end_drain(now);
         self.forward();
         let (stalled, readable, links) = (&mut self.stalled, &mut self.readable, &mut self.links);
         self.mesh.refill(|peer| {
@@ -373,6 +374,9 @@ impl Shard {
             if self.mesh.push(to, item) == crate::mesh::Pushed::Overflowed {
                 behind = Some(to);
             }
+        }
+        if self.mesh.overflowed() == 0 {
+            self.hub.forwarded();
         }
         for authentication in authentications {
             self.authenticate_again(authentication);
