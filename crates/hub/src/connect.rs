@@ -97,6 +97,7 @@ impl Hub {
             home_shard(&self.hasher, identity.zone, &request.client_id, self.shards) == self.shard,
             "a connection must go to its client id's home"
         );
+        let predecessor = self.predecessor(identity.zone, &request.client_id);
         let present = self.settle_predecessor(now, &request, &identity);
         // What the predecessor's will overran, before there is a connection that it did not.
         self.close_overrun(now);
@@ -132,7 +133,9 @@ impl Hub {
         }
         self.sessions.set_expiry(key, expiry_secs);
         self.watch(now, key);
-        if self.acknowledge_connect(key, &request, assigned, session_present) {
+        let is_told = self.acknowledge_connect(key, &request, assigned, session_present);
+        self.arrived(now, key, predecessor);
+        if is_told {
             self.resume(now, key);
             self.return_to_rooms(now, key, rooms);
         } else {

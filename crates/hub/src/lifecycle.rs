@@ -149,6 +149,7 @@ impl Hub {
     /// A session is without a connection from now on, or at its end.
     fn detach(&mut self, now: Tick, key: SessionKey, reason: CloseReason) {
         let rooms = self.disconnect_rooms(now, key, reason);
+        self.disconnect_presence(now, key, reason);
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };

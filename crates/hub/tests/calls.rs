@@ -153,6 +153,8 @@ fn an_answer_is_no_way_around_the_rights() {
     for filter in ["$private/#", "#", "$presence/#", "$SYS/#"] {
         w.subscribe(bob, filter, Q1);
     }
+    // Who is there.
+    received(&mut w, bob);
     for topic in [
         "secret/1",
         "$private/to/bob",

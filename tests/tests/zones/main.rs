@@ -3,6 +3,7 @@
 mod calls;
 mod commands;
 mod documents;
+mod presence;
 mod private;
 mod rooms;
 

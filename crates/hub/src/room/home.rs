@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
 use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
 use stentor_topic::Zone;
-use stentor_zone::{Actor, Effect, Entry, Refusal, Role, Rooms, run_command};
+use stentor_zone::{Actor, Effect, Entry, Presence, Refusal, Role, Rooms, run_command};
 
 use super::{Parting, RoomItem, Who, shard_of};
 use crate::call::{Answer, ReturnAddress};
@@ -17,10 +17,11 @@ use crate::hub::Hub;
 use crate::key::ShardId;
 use crate::rights::Identity;
 
-/// The rooms whose home is this shard.
+/// The zones whose home is this shard: their rooms, and who is there.
 #[derive(Debug)]
 pub(crate) struct Zones {
     by_zone: HashMap<Zone, Rooms, foldhash::fast::FixedState>,
+    pub(super) presence: HashMap<Zone, Presence, foldhash::fast::FixedState>,
     /// When somebody who is away may have to be let go; [`Tick::NEVER`] if nobody is.
     pub(super) deadline: Tick,
 }
@@ -29,6 +30,7 @@ impl Default for Zones {
     fn default() -> Self {
         Self {
             by_zone: HashMap::default(),
+            presence: HashMap::default(),
             deadline: Tick::NEVER,
         }
     }
@@ -201,7 +203,7 @@ impl Hub {
     }
 
     /// Does what a room asks for.
-    fn perform(&mut self, now: Tick, zone: Zone, room: &str, effects: Vec<Effect>) {
+    pub(super) fn perform(&mut self, now: Tick, zone: Zone, room: &str, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
                 Effect::Publish {

@@ -3,13 +3,14 @@
 //! The rooms of a zone live on one shard, its home ([`home`]). The shard of a session asks it and
 //! goes on ([`join`], [`talk`]); what waits is the SUBACK of who joins and the PUBACK of who
 //! speaks. What a room publishes goes out as the server's own messages, through the ordinary index
-//! and the retained store.
+//! and the retained store. The home knows as well which users are there ([`presence`]).
 //!
 //! A session is in a room while it has a subscription below it. Such subscriptions stand in the
 //! index only while their session is connected: the place of who is away is the room's business.
 
 mod home;
 mod join;
+mod presence;
 mod talk;
 
 use alloc::boxed::Box;
@@ -74,6 +75,16 @@ pub enum RoomItem {
         who: Who,
         /// Where the answer goes.
         to: ReturnAddress,
+    },
+    /// To the home: a connection of a user has begun.
+    Arrived {
+        /// Who.
+        who: Who,
+    },
+    /// To the home: a connection of a user has ended.
+    Departed {
+        /// Who.
+        who: Who,
     },
     /// From the home: what became of one join.
     Joined {
@@ -219,6 +230,8 @@ impl Hub {
                 who,
                 to,
             } => self.home_command(now, (&procedure, &payload), &who, to),
+            RoomItem::Arrived { who } => self.home_arrived(now, &who),
+            RoomItem::Departed { who } => self.home_departed(now, &who),
             RoomItem::Joined {
                 ticket,
                 room,

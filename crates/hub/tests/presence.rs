@@ -1,0 +1,116 @@
+//! Who is there, over one shard and over several: the home of the zone is shard 0.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod world;
+
+use stentor_mqtt::{QoS, Version};
+use stentor_session::{CloseReason, Remote};
+use world::{ConnectOptions, World};
+
+const Q1: QoS = QoS::AtLeastOnce;
+const ONLINE: &str = r#"{"state":"online"}"#;
+
+fn user(name: &str) -> ConnectOptions<'_> {
+    ConnectOptions {
+        user: Some(name),
+        ..ConnectOptions::default()
+    }
+}
+
+/// What has arrived: the user, the state and whether it was retained.
+fn told(w: &mut World, client: usize) -> Vec<(String, String, bool)> {
+    let messages = w.take_messages(client).into_iter();
+    let told = |m: world::Message| {
+        let user = m.topic.strip_prefix("$presence/").unwrap().to_owned();
+        (user, String::from_utf8(m.payload).unwrap(), m.retain)
+    };
+    messages.map(told).collect()
+}
+
+fn entry(user: &str, state: &str, retained: bool) -> (String, String, bool) {
+    (user.into(), state.into(), retained)
+}
+
+fn lost() -> CloseReason {
+    CloseReason::Remote(Remote::Closed)
+}
+
+#[test]
+fn users_are_shown_while_they_are_there() {
+    for shards in [1, 4] {
+        for version in [Version::V311, Version::V5] {
+            let mut w = World::new(shards);
+            let bob = w.connect(version, "b", &user("bob"));
+            let watcher = w.connect(version, "w", &ConnectOptions::default());
+            assert_eq!(w.subscribe(watcher, "$presence/+", Q1), 1);
+            // Who has no name is not seen.
+            assert_eq!(told(&mut w, watcher), [entry("bob", ONLINE, true)]);
+            let ann = w.connect(version, "a", &user("a/nn"));
+            assert_eq!(told(&mut w, watcher), [entry("a%2fnn", ONLINE, false)]);
+            w.disconnect(ann, CloseReason::Remote(Remote::Disconnect));
+            assert_eq!(told(&mut w, watcher), [entry("a%2fnn", "", false)]);
+            w.disconnect(bob, lost());
+            assert_eq!(told(&mut w, watcher), [entry("bob", "", false)]);
+            let late = w.connect(version, "l", &ConnectOptions::default());
+            assert_eq!(w.subscribe(late, "$presence/#", Q1), 1);
+            assert_eq!(told(&mut w, late), [], "nobody is there");
+        }
+    }
+}
+
+#[test]
+fn a_user_with_several_connections_is_shown_once() {
+    for shards in [1, 4] {
+        let mut w = World::new(shards);
+        let watcher = w.connect(Version::V5, "w", &ConnectOptions::default());
+        w.subscribe(watcher, "$presence/bob", Q1);
+        let ids = ["b1", "b2", "b3", "b4", "b5"];
+        let all = ids.map(|id| w.connect(Version::V5, id, &user("bob")));
+        assert_eq!(told(&mut w, watcher), [entry("bob", ONLINE, false)]);
+        for client in &all[1..] {
+            w.disconnect(*client, lost());
+        }
+        assert_eq!(told(&mut w, watcher), []);
+        w.disconnect(all[0], lost());
+        assert_eq!(told(&mut w, watcher), [entry("bob", "", false)]);
+    }
+}
+
+#[test]
+fn a_session_that_is_taken_over_stays_there() {
+    for shards in [1, 4] {
+        let mut w = World::new(shards);
+        let watcher = w.connect(Version::V5, "w", &ConnectOptions::default());
+        w.subscribe(watcher, "$presence/+", Q1);
+        for clean_start in [true, false] {
+            let bob = ConnectOptions {
+                clean_start,
+                ..user("bob")
+            };
+            w.connect_only(Version::V5, "b", &bob);
+            w.connect_only(Version::V5, "b", &bob);
+        }
+        w.settle();
+        assert_eq!(told(&mut w, watcher), [entry("bob", ONLINE, false)]);
+        // Another user takes the client id.
+        let ann = w.connect(Version::V5, "b", &user("ann"));
+        let expected = [entry("ann", ONLINE, false), entry("bob", "", false)];
+        assert_eq!(told(&mut w, watcher), expected);
+        w.disconnect(ann, lost());
+        assert_eq!(told(&mut w, watcher), [entry("ann", "", false)]);
+    }
+}
+
+#[test]
+fn nobody_says_it_for_somebody_else() {
+    let mut w = World::new(1);
+    let watcher = w.connect(Version::V5, "w", &ConnectOptions::default());
+    w.subscribe(watcher, "$presence/+", Q1);
+    let eve = w.connect(Version::V5, "e", &user("eve"));
+    told(&mut w, watcher);
+    w.publish(eve, "$presence/bob", ONLINE, Q1, true);
+    let ack = w.take_packet(eve, 0x40).unwrap();
+    assert_eq!(ack[4], 0x87);
+    assert_eq!(told(&mut w, watcher), []);
+}
