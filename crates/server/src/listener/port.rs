@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 
 use stentor_auth::credential::certificate::NameSource;
 
-use crate::config::{CertificateUser, ListenUrl, Listener, Scheme};
+use crate::config::{CertificateUser, ClientCertificates, ListenUrl, Listener, Scheme};
 use crate::proxy::Network;
 use crate::transport::Certificate;
 
@@ -34,6 +34,8 @@ pub(crate) struct Rules {
     pub(crate) server_reference: Option<String>,
     /// For an encrypted listener.
     pub(crate) certificate: Option<Certificate>,
+    /// Whether clients are asked for certificates.
+    pub(crate) asks_certificates: bool,
     /// Which name in a client's certificate is its user's.
     pub(crate) certificate_name: Option<NameSource>,
     /// Who speaks for clients by the PROXY protocol.
@@ -75,6 +77,7 @@ impl Rules {
             connections_max: listener.max_connections,
             server_reference: listener.server_reference.clone(),
             certificate,
+            asks_certificates: listener.client_certificates != ClientCertificates::Off,
             certificate_name: match listener.certificate_user {
                 CertificateUser::None => None,
                 CertificateUser::Cn => Some(NameSource::CommonName),
@@ -99,6 +102,7 @@ impl Rules {
             connections_max,
             server_reference: None,
             certificate: None,
+            asks_certificates: false,
             certificate_name: None,
             proxies: Vec::new(),
             web: None,

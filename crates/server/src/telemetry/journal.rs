@@ -18,7 +18,7 @@ use stentor_mqtt::Version;
 use stentor_session::{CloseReason, Denied, Limit};
 use tracing::{info, warn};
 
-use crate::listener::Port;
+use crate::listener::{Port, Rules};
 use crate::log::{Admission, RateLimit};
 use crate::peer::Peer;
 
@@ -223,9 +223,10 @@ fn write(entry: &Entry, pace: &mut Pace) {
                 let user = &*shown(user.as_deref().unwrap_or(""));
                 let origin = shown(origin.as_deref().unwrap_or(""));
                 let remedy = remedy(*reason, &port.url.to_string(), (user, &origin));
+                let hint = certificate_hint(*reason, &port.rules.load());
                 let (client, reason) = (&*shown(client_id), reason.label());
                 let listener = &port.url;
-                warn!(%peer, %listener, client, user, reason, held_back, "refused{remedy}");
+                warn!(%peer, %listener, client, user, reason, held_back, "refused{remedy}{hint}");
             }
         }
         Entry::Shed { what } => {
@@ -312,6 +313,16 @@ fn remedy(reason: CloseReason, url: &str, (user, origin): (&str, &str)) -> Strin
         }
         CloseReason::Limit(Limit::ConnectionRate) => ": raise `limits.connection_rate`".to_owned(),
         _ => String::new(),
+    }
+}
+
+/// What helps where clients show certificates from which nobody takes a name.
+fn certificate_hint(reason: CloseReason, rules: &Rules) -> &'static str {
+    let is_nameless = reason == CloseReason::Denied(Denied::Anonymous);
+    if is_nameless && rules.asks_certificates && rules.certificate_name.is_none() {
+        "; to take the name in its certificate for its user's, set `certificate_user = \"cn\"` there"
+    } else {
+        ""
     }
 }
 

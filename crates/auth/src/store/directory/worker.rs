@@ -1,5 +1,6 @@
 //! The directory's thread.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,6 +41,8 @@ pub(in crate::store) struct Worker {
     pub(in crate::store) options: DirectoryOptions,
     shared: Arc<Shared>,
     shown: String,
+    /// What was wrong with the tables when they were asked last, so that it is told once.
+    trouble: RefCell<String>,
 }
 
 impl Worker {
@@ -49,6 +52,7 @@ impl Worker {
             books,
             options,
             shared,
+            trouble: RefCell::default(),
         }
     }
 
@@ -171,14 +175,24 @@ impl Worker {
         self.shared.queries.fetch_add(1, Ordering::Relaxed);
         let shown = &self.shown;
         match timeout(self.options.timeout, self.books.find(keys)).await {
-            Ok(Ok(users)) => Ok(users),
+            Ok(Ok(users)) => {
+                self.trouble.borrow_mut().clear();
+                Ok(users)
+            }
             Ok(Err(error)) if error.is_unavailable() => {
                 self.shared.health.lose(shown, &error.to_string());
                 Err(Unavailable)
             }
             Ok(Err(error)) => {
                 // Something is wrong with the tables: nobody can log in, but it is no outage.
-                warn!("looking users up in {shown} fails: {error}");
+                let error = error.to_string();
+                if *self.trouble.borrow() != error {
+                    warn!(
+                        "looking users up in {shown} fails ({error}); logins are told that the \
+                         server is unavailable until it works again"
+                    );
+                    self.trouble.replace(error);
+                }
                 Err(Unavailable)
             }
             Err(_) => {

@@ -1,0 +1,172 @@
+//! JSON web tokens: as a password and by AUTH.
+
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use rcgen::KeyPair;
+use serde_json::{Value, json};
+use stentor_tests::raw::{connect_as, publish, subscribe};
+use stentor_tests::{Plan, Raw, Server, Version};
+
+use crate::authenticate::{AGAIN, auth, connect};
+
+const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.expect("it is after 1970").as_secs()
+}
+
+/// Claims that hold, with some changed; null takes one away.
+fn claims(changes: Value) -> Value {
+    // Every test may be the first one that signs.
+    let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
+    let mut claims = json!({
+        "iss": "https://id.example", "aud": "stentor", "sub": "ann", "exp": now() + 3_600,
+    });
+    for (name, value) in changes.as_object().expect("an object") {
+        claims[name] = value.clone();
+    }
+    let all = claims.as_object_mut().expect("an object");
+    all.retain(|_, value| !value.is_null());
+    claims
+}
+
+fn signed(changes: Value) -> String {
+    let key = EncodingKey::from_secret(SECRET);
+    encode(&Header::new(Algorithm::HS256), &claims(changes), &key).expect("a token is signed")
+}
+
+/// A server that takes the tokens of one issuer.
+fn server(key: &[u8], algorithm: &str) -> Server {
+    let plan = Plan::new();
+    let file = plan.folder().join("key");
+    fs::write(&file, key).expect("a key can be written");
+    let config = format!(
+        "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[[jwt]]\nissuer = \"https://id.example\"\n\
+         key_file = \"{}\"\nalgorithms = [\"{algorithm}\"]\nleeway = \"0s\"\n",
+        file.display()
+    );
+    plan.config(&config).start()
+}
+
+fn login(server: &Server, token: &str) -> (u8, Raw) {
+    let mut client = server.dial();
+    client.send(&connect_as(Version::V5, "c", true, Some(("ann", token))));
+    client.speaks(Version::V5);
+    let code = client.expect(2).body[1];
+    (code, client)
+}
+
+#[test]
+fn a_token_that_does_not_hold_is_refused() {
+    let server = server(SECRET, "HS256");
+    assert_eq!(login(&server, &signed(json!({}))).0, 0);
+    let unsigned = format!(
+        "{}.",
+        signed(json!({})).rsplit_once('.').expect("three parts").0
+    );
+    let other = EncodingKey::from_secret(b"another secret of thirty-two bytes");
+    let forged = encode(&Header::new(Algorithm::HS256), &claims(json!({})), &other);
+    let weaker = encode(
+        &Header::new(Algorithm::HS384),
+        &claims(json!({})),
+        &EncodingKey::from_secret(SECRET),
+    );
+    let long = "x".repeat(20_000);
+    for (what, token) in [
+        ("audience", signed(json!({ "aud": "elsewhere" }))),
+        ("no audience", signed(json!({ "aud": null }))),
+        ("issuer", signed(json!({ "iss": "https://evil.example" }))),
+        ("expired", signed(json!({ "exp": now() - 5 }))),
+        ("for ever", signed(json!({ "exp": null }))),
+        ("not yet", signed(json!({ "nbf": now() + 600 }))),
+        ("somebody else", signed(json!({ "sub": "bob" }))),
+        ("nobody", signed(json!({ "sub": "" }))),
+        (
+            "a rule that is none",
+            signed(json!({ "rights": ["allow everything"] })),
+        ),
+        ("too long", signed(json!({ "x": long }))),
+        ("without a signature", unsigned),
+        ("another key", forged.expect("a token is signed")),
+        ("another algorithm", weaker.expect("a token is signed")),
+    ] {
+        assert_eq!(login(&server, &token).0, 0x86, "{what}");
+    }
+}
+
+#[test]
+fn rights_in_a_token_are_those_of_its_bearer() {
+    let server = server(SECRET, "HS256");
+    let rights = json!(["allow publish up/{user}", "allow subscribe down/#"]);
+    let (code, mut client) = login(&server, &signed(json!({ "rights": rights })));
+    assert_eq!(code, 0);
+    let mut published = |topic: &str| {
+        client.send(&publish(Version::V5, topic, b"", 1, false));
+        client.expect(4).body.get(2).copied().unwrap_or(0)
+    };
+    assert_ne!(published("up/ann"), 0x87);
+    assert_eq!(published("up/bob"), 0x87);
+    client.send(&subscribe(Version::V5, 7, "down/a", 0));
+    assert_eq!(client.expect(9).body.last(), Some(&0));
+    client.send(&subscribe(Version::V5, 8, "up/#", 0));
+    assert_eq!(client.expect(9).body.last(), Some(&0x87));
+}
+
+#[test]
+fn a_connection_ends_with_its_token_unless_it_is_renewed() {
+    let server = server(SECRET, "HS256");
+    let soon = |secs: u64| signed(json!({ "exp": now() + secs }));
+    let (code, mut client) = login(&server, &soon(2));
+    assert_eq!(code, 0);
+    // Nothing is sent: the end comes by itself.
+    client.expect(14);
+    client.closed();
+    let mut client = server.dial();
+    client.send(&connect("c", "JWT", soon(3).as_bytes()));
+    assert_eq!(client.expect(2).body[1], 0);
+    client.send(&auth(AGAIN, "JWT", soon(3_600).as_bytes()));
+    assert_eq!(client.expect(15).body[0], 0);
+    client.send(&auth(
+        AGAIN,
+        "JWT",
+        signed(json!({ "sub": "bob" })).as_bytes(),
+    ));
+    assert_eq!(client.expect(14).body[0], 0x87, "it is somebody else");
+    client.closed();
+}
+
+#[test]
+fn public_keys_check_signatures() {
+    for (name, algorithm, made) in [
+        ("EdDSA", Algorithm::EdDSA, &rcgen::PKCS_ED25519),
+        ("ES256", Algorithm::ES256, &rcgen::PKCS_ECDSA_P256_SHA256),
+        ("RS256", Algorithm::RS256, &rcgen::PKCS_RSA_SHA256),
+    ] {
+        let pair = KeyPair::generate_for(made).expect("a key can be made");
+        let pem = pair.serialize_pem();
+        let key = match algorithm {
+            Algorithm::EdDSA => EncodingKey::from_ed_pem(pem.as_bytes()),
+            Algorithm::ES256 => EncodingKey::from_ec_pem(pem.as_bytes()),
+            _ => EncodingKey::from_rsa_pem(pem.as_bytes()),
+        };
+        let key = key.expect("a key that signs");
+        let token = encode(&Header::new(algorithm), &claims(json!({})), &key);
+        let public = pair.public_key_pem();
+        let server = server(public.as_bytes(), name);
+        assert_eq!(login(&server, &token.expect("it is signed")).0, 0, "{name}");
+        // The public key is no secret: what is signed with it as one is forged.
+        let forged = encode(
+            &Header::new(Algorithm::HS256),
+            &claims(json!({})),
+            &EncodingKey::from_secret(public.as_bytes()),
+        );
+        assert_eq!(
+            login(&server, &forged.expect("it is signed")).0,
+            0x86,
+            "{name}"
+        );
+    }
+}

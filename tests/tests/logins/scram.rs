@@ -1,0 +1,131 @@
+//! SCRAM by AUTH packets, and authenticating again.
+
+use std::fs;
+
+use stentor_auth::credential::scram::{AwaitingFinal, ScramClient};
+use stentor_auth::credential::{ScramSecret, Sha};
+use stentor_tests::raw::eventually;
+use stentor_tests::{Packet, Plan, Raw, Server};
+
+use crate::authenticate::{AGAIN, CONTINUE, auth, connect, data};
+
+const PASSWORD: &[u8] = b"pencil";
+
+/// A server with a user who has a secret for one mechanism.
+fn with_ann(sha: Sha) -> Server {
+    let server = Plan::new().tcp().start();
+    let secret = ScramSecret::make(sha, PASSWORD, 4_096).expect("a secret can be made");
+    let file = server.folder().join("secret");
+    fs::write(&file, secret.to_string()).expect("a file can be written");
+    let file = file.to_str().expect("plain names");
+    let added = server.control(&["user", "add", "ann", "--credential-file", file]);
+    added.success();
+    server
+}
+
+/// Answers the challenge to the first message; what the server says then, and what it must prove.
+#[track_caller]
+fn answer(client: &mut Raw, sha: Sha, awaiting: First) -> (Packet, AwaitingFinal) {
+    let challenge = client.expect(15);
+    assert_eq!(challenge.body[0], CONTINUE, "{challenge:?}");
+    let answered = awaiting.answer(&data(&challenge, b"r="));
+    let (last, proof) = answered.expect("a challenge");
+    client.send(&auth(CONTINUE, sha.mechanism(), &proof));
+    (client.receive(), last)
+}
+
+type First = stentor_auth::credential::scram::AwaitingFirst;
+
+fn first(sha: Sha, name: &str, password: &[u8]) -> (First, Vec<u8>) {
+    let begun = ScramClient::new(sha, password).first(name);
+    begun.expect("a first message")
+}
+
+#[test]
+fn a_user_logs_in_and_again() {
+    for sha in [Sha::Sha256, Sha::Sha512] {
+        let server = with_ann(sha);
+        let mut client = server.dial();
+        let (awaiting, message) = first(sha, "ann", PASSWORD);
+        client.send(&connect("c", sha.mechanism(), &message));
+        let (answered, last) = answer(&mut client, sha, awaiting);
+        assert_eq!((answered.kind(), answered.body[1]), (2, 0), "{answered:?}");
+        last.finish(&data(&answered, b"v="))
+            .expect("the server proves itself");
+        client.ping();
+        let (awaiting, message) = first(sha, "ann", PASSWORD);
+        client.send(&auth(AGAIN, sha.mechanism(), &message));
+        let (answered, last) = answer(&mut client, sha, awaiting);
+        assert_eq!((answered.kind(), answered.body[0]), (15, 0), "{answered:?}");
+        last.finish(&data(&answered, b"v="))
+            .expect("the server proves itself again");
+        client.ping();
+        // Somebody else cannot take the connection over, and a wrong password ends it.
+        let (awaiting, message) = first(sha, "ann", b"eraser");
+        client.send(&auth(AGAIN, sha.mechanism(), &message));
+        let (answered, _) = answer(&mut client, sha, awaiting);
+        assert_eq!(
+            (answered.kind(), answered.body[0]),
+            (14, 0x87),
+            "{answered:?}"
+        );
+        client.closed();
+    }
+}
+
+/// A name that nobody has is asked for a proof too, with a salt that stays.
+#[test]
+fn who_does_not_exist_is_asked_like_who_does() {
+    let sha = Sha::Sha256;
+    let server = with_ann(sha);
+    let attempt = |name: &str| {
+        let mut client = server.dial();
+        let (awaiting, message) = first(sha, name, b"eraser");
+        client.send(&connect("c", sha.mechanism(), &message));
+        let challenge = client.expect(15);
+        let text = String::from_utf8(data(&challenge, b"r=")).expect("ASCII");
+        let (_, proof) = awaiting.answer(text.as_bytes()).expect("a challenge");
+        client.send(&auth(CONTINUE, sha.mechanism(), &proof));
+        let answered = client.expect(2);
+        client.closed();
+        let salt = text.split(',').nth(1).map(str::to_owned);
+        (salt, answered.body)
+    };
+    let (nobody, ann) = (attempt("nobody"), attempt("ann"));
+    assert_eq!(nobody.1, ann.1, "the answers are the same");
+    assert!(ann.1[1] >= 0x80, "{ann:?}");
+    assert_eq!(nobody, attempt("nobody"), "the salt stays");
+}
+
+#[test]
+fn what_is_no_message_of_scram_is_refused() {
+    let server = with_ann(Sha::Sha256);
+    let mechanism = Sha::Sha256.mechanism();
+    let long = [b"n,,n=ann,r=".to_vec(), vec![b'x'; 20_000]].concat();
+    for message in [
+        &b""[..],
+        b"n,,n=ann",
+        b"y",
+        b"n,,n=ann,r=",
+        b"p=tls-unique,,n=ann,r=x",
+        &long,
+    ] {
+        let mut client = server.dial();
+        client.send(&connect("c", mechanism, message));
+        let answered = client.try_receive();
+        let is_refused = answered.is_none_or(|packet| packet.kind() == 2 && packet.body[1] >= 0x80);
+        assert!(is_refused, "{message:?}");
+        client.closed();
+    }
+    // A second message that is none ends the exchange.
+    let mut client = server.dial();
+    let (_, message) = first(Sha::Sha256, "ann", PASSWORD);
+    client.send(&connect("c", mechanism, &message));
+    client.expect(15);
+    client.send(&auth(CONTINUE, mechanism, b"c=biws,r=stranger,p=AAAA"));
+    assert!(client.expect(2).body[1] >= 0x80);
+    client.closed();
+    eventually("nobody is left", || {
+        server.json(&["status"])["connections"] == 0
+    });
+}
