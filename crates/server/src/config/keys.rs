@@ -211,7 +211,8 @@ section! {
     connections_per_address: u32 = count(0, 1_000_000), Default("0"), Live;
     /// New connections per second; 0 turns the limit off.
     connection_rate: u32 = count(0, 1_000_000), Default("0"), Live;
-    /// The time that a client has from connecting to being logged in.
+    /// The time that a client has from connecting until its whole CONNECT has arrived, and for each
+    /// AUTH after it; what it waits for afterwards does not count.
     login_timeout: Duration = seconds(1, 300), Default("10s"), NewConnections;
     /// The longest keep alive: a client that asks for more, or for none, gets this one. `0s`
     /// leaves the choice to clients.
