@@ -220,69 +220,32 @@ fn impossible_calls_are_refused() {
 
 #[test]
 fn impossible_answers_are_refused() {
-    let at = |offset: usize| HEADER_BYTES + offset;
-    for (bytes, violation) in [
-        (changed("need-body", 0, 1), Violation::UnknownFrame(1)),
-        (
-            changed("answer-reject", at(0), 7),
-            Violation::Value("status"),
-        ),
-        (
-            changed("answer-reject", at(1), 6),
-            Violation::Value("verdict"),
-        ),
+    const BODY: usize = HEADER_BYTES;
+    let value = Violation::Value;
+    for (name, offset, byte, violation) in [
+        ("need-body", 0, 1, Violation::UnknownFrame(1)),
+        ("answer-reject", BODY, 7, value("status")),
+        ("answer-reject", BODY + 1, 6, value("verdict")),
         // Done, and yet no verdict.
-        (
-            changed("answer-reject", at(1), 0xFF),
-            Violation::Value("verdict"),
-        ),
+        ("answer-reject", BODY + 1, 0xFF, value("verdict")),
         // Modified without an edit, and edits of something that is not modified.
-        (
-            changed("answer-reject", at(1), 1),
-            Violation::Value("number of edits"),
-        ),
-        (
-            changed("answer-modified", at(1), 0),
-            Violation::Value("number of edits"),
-        ),
-        (
-            changed("answer-modified", at(8), 1),
-            Violation::Value("number of edits"),
-        ),
-        (
-            changed("answer-reject", at(2), 0),
-            Violation::Value("reply code"),
-        ),
-        (
-            changed("answer-reject", at(5), b'x'),
-            Violation::Value("status code"),
-        ),
+        ("answer-reject", BODY + 1, 1, value("number of edits")),
+        ("answer-modified", BODY + 1, 0, value("number of edits")),
+        ("answer-modified", BODY + 8, 1, value("number of edits")),
+        ("answer-reject", BODY + 2, 0, value("reply code")),
+        ("answer-reject", BODY + 5, b'x', value("status code")),
         // A line end in a text would begin a new line of an SMTP reply.
-        (
-            changed("answer-reject", at(12), b'\n'),
-            Violation::Value("text"),
-        ),
-        (
-            changed("answer-reject", at(12), 0xFF),
-            Violation::Value("text"),
-        ),
-        (
-            changed("answer-reject", at(15), 0x0D),
-            Violation::Value("version"),
-        ),
-        (changed("edit", at(0), 0xFF), Violation::Length),
+        ("answer-reject", BODY + 12, b'\n', value("text")),
+        ("answer-reject", BODY + 12, 0xFF, value("text")),
+        ("answer-reject", BODY + 15, 0x0D, value("version")),
     ] {
-        // The end of an edit beyond all numbers.
-        let bytes = if violation == Violation::Length {
-            let mut bytes = bytes;
-            bytes[at(0)..at(16)].fill(0xFF);
-            assert_eq!(ToClient::decode(&bytes), Err(Violation::Value("edit")));
-            continue;
-        } else {
-            bytes
-        };
+        let bytes = changed(name, offset, byte);
         assert_eq!(ToClient::decode(&bytes), Err(violation), "{bytes:02x?}");
     }
+    // The end of an edit beyond all numbers.
+    let mut edit = vector("edit");
+    edit[BODY..BODY + 16].fill(0xFF);
+    assert_eq!(ToClient::decode(&edit), Err(Violation::Value("edit")));
 }
 
 #[test]

@@ -47,6 +47,22 @@ fn send_auth(world: &mut World, client: usize, reason: ReasonCode, method: &str,
     world.send(client, &Packet::Auth(auth));
 }
 
+/// Begins to authenticate again, by the method of CONNECT.
+fn ask_again(world: &mut World, client: usize, data: &[u8]) {
+    send_auth(world, client, ReasonCode::ReAuthenticate, METHOD, data);
+}
+
+/// Goes on with it.
+fn go_on(world: &mut World, client: usize, data: &[u8]) {
+    send_auth(
+        world,
+        client,
+        ReasonCode::ContinueAuthentication,
+        METHOD,
+        data,
+    );
+}
+
 /// What the client has said to the authenticator since the last look.
 fn said(world: &mut World) -> Vec<Authentication> {
     std::mem::take(&mut world.hubs[0].effects().authentications)
@@ -82,13 +98,7 @@ fn a_client_authenticates_again() {
     let mut world = World::new(1);
     let client = world.connect(Version::V5, "a", &options());
     world.subscribe(client, "t", QoS::AtMostOnce);
-    send_auth(
-        &mut world,
-        client,
-        ReasonCode::ReAuthenticate,
-        METHOD,
-        b"one",
-    );
+    ask_again(&mut world, client, b"one");
     let said_first = said(&mut world).pop().unwrap();
     assert_eq!(
         (said_first.step, &*said_first.data),
@@ -107,13 +117,7 @@ fn a_client_authenticates_again() {
         Some(b"two".to_vec()),
     );
     assert_eq!(asked, expected);
-    send_auth(
-        &mut world,
-        client,
-        ReasonCode::ContinueAuthentication,
-        METHOD,
-        b"three",
-    );
+    go_on(&mut world, client, b"three");
     let said_next = said(&mut world).pop().unwrap();
     assert_eq!(
         (said_next.step, &*said_next.data),
@@ -134,13 +138,7 @@ fn a_client_authenticates_again() {
     assert_eq!(done, expected);
     assert_eq!(world.clients[client].closed, None);
     // And once more, from the beginning.
-    send_auth(
-        &mut world,
-        client,
-        ReasonCode::ReAuthenticate,
-        METHOD,
-        b"one",
-    );
+    ask_again(&mut world, client, b"one");
     assert_eq!(said(&mut world).len(), 1);
 }
 
@@ -155,7 +153,7 @@ fn auth_has_neither_a_reason_string_nor_user_properties() {
     ] {
         let mut world = World::new(1);
         let client = world.connect(Version::V5, "a", &options());
-        send_auth(&mut world, client, ReasonCode::ReAuthenticate, METHOD, b"x");
+        ask_again(&mut world, client, b"x");
         decide(&mut world, client, decision);
         let bytes = world.take_packet(client, 0xF0).unwrap();
         let head = frame(&bytes, u32::MAX).unwrap().unwrap();
@@ -178,7 +176,7 @@ fn auth_has_neither_a_reason_string_nor_user_properties() {
 fn a_failed_authentication_closes_the_connection() {
     let mut world = World::new(1);
     let client = world.connect(Version::V5, "a", &options());
-    send_auth(&mut world, client, ReasonCode::ReAuthenticate, METHOD, b"x");
+    ask_again(&mut world, client, b"x");
     let refused = CloseReason::Denied(Denied::Right);
     decide(&mut world, client, Authenticated::Refused(refused));
     assert_eq!(world.clients[client].closed, Some(refused));
@@ -191,7 +189,7 @@ fn a_session_never_becomes_somebody_elses() {
     for other in [Some("bob"), None] {
         let mut world = World::new(1);
         let client = world.connect(Version::V5, "a", &options());
-        send_auth(&mut world, client, ReasonCode::ReAuthenticate, METHOD, b"x");
+        ask_again(&mut world, client, b"x");
         let accepted = Authenticated::Accepted(identity(other, Tick::NEVER, &[]), None);
         decide(&mut world, client, accepted);
         let refused = CloseReason::Denied(Denied::Right);
@@ -205,7 +203,7 @@ fn auth_out_of_turn_is_a_protocol_error() {
     type Case = (&'static str, Option<&'static str>, fn(&mut World, usize));
     let cases: [Case; 5] = [
         ("without a method", None, |world, client| {
-            send_auth(world, client, ReasonCode::ReAuthenticate, METHOD, b"");
+            ask_again(world, client, b"");
         }),
         ("another method", Some(METHOD), |world, client| {
             send_auth(
@@ -217,27 +215,15 @@ fn auth_out_of_turn_is_a_protocol_error() {
             );
         }),
         ("going on with nothing", Some(METHOD), |world, client| {
-            send_auth(
-                world,
-                client,
-                ReasonCode::ContinueAuthentication,
-                METHOD,
-                b"",
-            );
+            go_on(world, client, b"");
         }),
         ("twice", Some(METHOD), |world, client| {
-            send_auth(world, client, ReasonCode::ReAuthenticate, METHOD, b"");
-            send_auth(world, client, ReasonCode::ReAuthenticate, METHOD, b"");
+            ask_again(world, client, b"");
+            ask_again(world, client, b"");
         }),
         ("out of turn", Some(METHOD), |world, client| {
-            send_auth(world, client, ReasonCode::ReAuthenticate, METHOD, b"");
-            send_auth(
-                world,
-                client,
-                ReasonCode::ContinueAuthentication,
-                METHOD,
-                b"",
-            );
+            ask_again(world, client, b"");
+            go_on(world, client, b"");
         }),
     ];
     for (what, method, send) in cases {
@@ -264,7 +250,7 @@ fn an_answer_to_a_connection_that_has_gone_changes_nothing() {
         world.clients[client].key.unwrap(),
         world.clients[client].link.unwrap(),
     );
-    send_auth(&mut world, client, ReasonCode::ReAuthenticate, METHOD, b"");
+    ask_again(&mut world, client, b"");
     world.drop_link(client);
     let next = world.connect(Version::V5, "a", &options());
     let refused = Authenticated::Refused(CloseReason::Denied(Denied::Right));
@@ -291,7 +277,7 @@ fn a_connection_ends_when_its_token_does_unless_it_is_renewed() {
         }
         assert_eq!(world.clients[client].closed, None);
         if renewed {
-            send_auth(&mut world, client, ReasonCode::ReAuthenticate, METHOD, b"");
+            ask_again(&mut world, client, b"");
             let ann = identity(Some("ann"), now.after_secs(30), &[]);
             decide(&mut world, client, Authenticated::Accepted(ann, None));
             world.pass_secs(6);
@@ -327,7 +313,7 @@ fn keep_alive_is_watched_beside_the_expiry() {
         ..options()
     };
     let client = world.connect(Version::V5, "a", &options);
-    send_auth(&mut world, client, ReasonCode::ReAuthenticate, METHOD, b"");
+    ask_again(&mut world, client, b"");
     let ann = identity(Some("ann"), world.now.after_secs(200), &[]);
     decide(&mut world, client, Authenticated::Accepted(ann, None));
     world.pass_secs(16);
@@ -347,7 +333,7 @@ fn data_that_does_not_fit_closes_the_connection() {
         ..options()
     };
     let client = world.connect(Version::V5, "a", &options);
-    send_auth(&mut world, client, ReasonCode::ReAuthenticate, METHOD, b"");
+    ask_again(&mut world, client, b"");
     decide(&mut world, client, Authenticated::Continue(vec![7; 100]));
     assert!(world.clients[client].closed.is_some());
 }

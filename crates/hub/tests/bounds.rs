@@ -11,11 +11,7 @@ use stentor_mqtt::{
     Packet, PacketId, Properties, PropertyBuf, QoS, Unsubscribe, UnsubscribeFilterBuf, Version,
 };
 use stentor_session::{CloseReason, Limit, Violation};
-use world::{ConnectOptions, World};
-
-fn clean() -> ConnectOptions<'static> {
-    ConnectOptions::default()
-}
+use world::{ConnectOptions, World, clean};
 
 fn persistent() -> ConnectOptions<'static> {
     ConnectOptions::persistent()

@@ -6,11 +6,7 @@ mod world;
 
 use stentor_hub::{Settings, SlowPolicy, TopicPolicy};
 use stentor_mqtt::{Packet, PacketId, Properties, Publish, QoS, SubscribeOptions, Version, encode};
-use world::{ConnectOptions, World};
-
-fn clean() -> ConnectOptions<'static> {
-    ConnectOptions::default()
-}
+use world::{ConnectOptions, World, clean};
 
 /// PUBLISH packets with these topics and payloads in one piece.
 fn burst(version: Version, messages: &[(&str, &str, QoS)]) -> Vec<u8> {

@@ -6,13 +6,7 @@ mod world;
 
 use stentor_mqtt::{QoS, Version};
 use stentor_session::{CloseReason, Local, Remote, Violation};
-use world::{ConnectOptions, World};
-
-const VERSIONS: [Version; 3] = [Version::V31, Version::V311, Version::V5];
-
-fn clean() -> ConnectOptions<'static> {
-    ConnectOptions::default()
-}
+use world::{ConnectOptions, VERSIONS, World, clean};
 
 /// PUBLISH bytes of topic `t` with an identifier.
 fn publish(version: Version, first: u8, id: u8) -> Vec<u8> {

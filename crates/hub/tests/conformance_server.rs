@@ -10,21 +10,9 @@ use stentor_mqtt::{
     Packet, PacketId, Properties, PropertyBuf, QoS, RetainHandling, Subscribe, SubscribeFilterBuf,
     SubscribeOptions, Version, decode, frame,
 };
-use world::{ConnectOptions, Message, World};
+use world::{ConnectOptions, Message, VERSIONS, World, clean, qos};
 
-const VERSIONS: [Version; 3] = [Version::V31, Version::V311, Version::V5];
 const LEVELS: [QoS; 3] = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce];
-
-fn clean() -> ConnectOptions<'static> {
-    ConnectOptions::default()
-}
-
-fn qos(qos: QoS) -> SubscribeOptions {
-    SubscribeOptions {
-        qos,
-        ..Default::default()
-    }
-}
 
 /// What a new subscriber to `filter` gets at once.
 fn retained(w: &mut World, version: Version, filter: &str) -> Vec<Message> {

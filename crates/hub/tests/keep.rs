@@ -11,13 +11,7 @@ use stentor_mqtt::{Packet, QoS, Sender, SubscribeOptions, Version, decode, frame
 use stentor_retained::{Bounds, MemoryStore};
 use stentor_session::{CloseReason, Limit};
 use stentor_topic::TopicHasher;
-use world::{ConnectOptions, World};
-
-const VERSIONS: [Version; 3] = [Version::V31, Version::V311, Version::V5];
-
-fn clean() -> ConnectOptions<'static> {
-    ConnectOptions::default()
-}
+use world::{ConnectOptions, Random, VERSIONS, World, clean};
 
 fn settings() -> Settings {
     let policy = TopicPolicy {
@@ -248,17 +242,6 @@ fn numbers_follow_the_properties_of_the_publisher() {
         .collect();
     assert_eq!(names, [("own", 1), ("own", 1), ("seq", 1), ("epoch", 16)]);
     assert_eq!((&*pairs[0].1, &*pairs[1].1), ("2", "1"));
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % bound as u64).unwrap()
-    }
 }
 
 /// Publishers and subscribers on all shards, and a mesh that delivers in any order that it may:

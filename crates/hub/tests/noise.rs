@@ -6,23 +6,7 @@ mod world;
 
 use stentor_hub::{Settings, SlowPolicy, TopicPolicy};
 use stentor_mqtt::{QoS, Version};
-use world::{ConnectOptions, World};
-
-/// A small generator: reproducible, and good enough to stumble about.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound as u64) as usize
-    }
-
-    fn pick<'a>(&mut self, from: &[&'a [u8]]) -> &'a [u8] {
-        from[self.below(from.len())]
-    }
-}
+use world::{ConnectOptions, Random, World};
 
 const TOPICS: [&[u8]; 6] = [b"a", b"a/b", b"a/c/d", b"", b"secret/x", b"$x"];
 const FILTERS: [&[u8]; 8] = [

@@ -10,22 +10,7 @@ mod world;
 use std::collections::{HashMap, HashSet};
 
 use stentor_mqtt::{PacketId, QoS, Version};
-use world::{ConnectOptions, World};
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % bound as u64).unwrap()
-    }
-
-    fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-}
+use world::{ConnectOptions, Random, World};
 
 /// What one subscriber is and has seen, over all its connections.
 struct Subscriber {
@@ -53,10 +38,22 @@ struct Simulation {
 
 const TOPICS: usize = 5;
 
+/// How large a simulation is.
+#[derive(Clone, Copy)]
+struct Size {
+    /// Four numbers of hubs are tried, from this one on.
+    shards_min: usize,
+    /// Sessions with subscriptions of their own.
+    subscribers: usize,
+    /// Sessions that share one.
+    members: usize,
+    steps: usize,
+}
+
 impl Simulation {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, size: Size) -> Self {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        let shards = u8::try_from(1 + random.below(4)).unwrap();
+        let shards = u8::try_from(size.shards_min + random.below(4)).unwrap();
         let mut w = World::new(shards);
         let version = |random: &mut Random| {
             if random.chance(50) {
@@ -92,13 +89,13 @@ impl Simulation {
             }
         };
         let filters = ["t/#", "t/+", "#", "t/+"];
-        let subscribers = (0..60)
+        let subscribers = (0..size.subscribers)
             .map(|i| {
                 let qos = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce][i % 3];
                 subscriber(&mut w, format!("s{i}"), filters[i % 4], false, qos)
             })
             .collect();
-        let members = (0..8)
+        let members = (0..size.members)
             .map(|i| {
                 let filter = "$share/group/t/+";
                 subscriber(
@@ -355,9 +352,9 @@ fn options(brief: bool) -> ConnectOptions<'static> {
     }
 }
 
-fn run(seed: u64, steps: usize) {
-    let mut simulation = Simulation::new(seed);
-    for _ in 0..steps {
+fn run(seed: u64, size: Size) {
+    let mut simulation = Simulation::new(seed, size);
+    for _ in 0..size.steps {
         simulation.step();
     }
     simulation.finish();
@@ -366,5 +363,11 @@ fn run(seed: u64, steps: usize) {
 
 #[test]
 fn delivery_guarantees_hold_whatever_the_order() {
-    world::run_seeds(25, |seed| run(seed, 4_000));
+    let size = Size {
+        shards_min: 1,
+        subscribers: 60,
+        members: 8,
+        steps: 4_000,
+    };
+    world::run_seeds(25, |seed| run(seed, size));
 }

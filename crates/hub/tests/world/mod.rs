@@ -61,6 +61,8 @@ pub struct World {
     /// Items under way, by receiving and sending shard: first in, first out for each pair.
     mesh: HashMap<(u8, u8), VecDeque<MeshItem>>,
     pub links: HashMap<(u8, u32), usize>,
+    /// The newest client of each session.
+    by_key: HashMap<(u8, SessionKey), usize>,
     pub clients: Vec<Client>,
     next_link: u32,
     pub events: Vec<Event>,
@@ -138,6 +140,41 @@ impl Default for ConnectOptions<'_> {
     }
 }
 
+/// A small generator: reproducible, and good enough to stumble about.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % bound as u64).unwrap()
+    }
+
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    pub fn pick<'a>(&mut self, from: &[&'a [u8]]) -> &'a [u8] {
+        from[self.below(from.len())]
+    }
+}
+
+/// A connection without a session that outlives it, and with nothing special.
+pub fn clean() -> ConnectOptions<'static> {
+    ConnectOptions::default()
+}
+
+/// A subscription with this QoS, and nothing special.
+pub fn qos(qos: QoS) -> SubscribeOptions {
+    SubscribeOptions {
+        qos,
+        ..Default::default()
+    }
+}
+
+pub const VERSIONS: [Version; 3] = [Version::V31, Version::V311, Version::V5];
+
 impl ConnectOptions<'_> {
     pub fn persistent() -> Self {
         Self {
@@ -207,6 +244,7 @@ impl World {
             hasher,
             mesh: HashMap::new(),
             links: HashMap::new(),
+            by_key: HashMap::new(),
             clients: Vec::new(),
             next_link: 0,
             events: Vec::new(),
@@ -271,6 +309,7 @@ impl World {
         self.links.insert((shard, link.0), client);
         let key = self.hubs[usize::from(shard)].connect(self.now, link, request, admitted);
         self.clients[client].key = Some(key);
+        self.by_key.insert((shard, key), client);
         self.settle();
         client
     }
@@ -553,9 +592,9 @@ impl World {
         let mut moved = !dirty.is_empty();
         let mut batch = Batch::new();
         for key in dirty {
-            let client = self.clients.iter_mut().rev().find(|client| {
-                client.shard == shard && client.key == Some(key) && client.link.is_some()
-            });
+            let client = self.by_key.get(&(shard, key));
+            let client = client.map(|client| &mut self.clients[*client]);
+            let client = client.filter(|client| client.link.is_some());
             hub.transmit(self.now, key, &mut batch);
             let room = client
                 .as_ref()
@@ -732,11 +771,16 @@ impl Client {
 /// Runs a random test with each seed up to `seeds`: with 2,000 under `STENTOR_SOAK`, and with the
 /// one of `STENTOR_SEED` alone.
 pub fn run_seeds(seeds: u64, run: impl Fn(u64)) {
+    run_seeds_or(seeds, 2_000, run);
+}
+
+/// Runs so many seeds, or so many others where there is time, or the one that is asked for.
+pub fn run_seeds_or(seeds: u64, soak_seeds: u64, run: impl Fn(u64)) {
     if let Ok(seed) = std::env::var("STENTOR_SEED") {
         return run(seed.parse().expect("STENTOR_SEED is a number"));
     }
     let soak = std::env::var_os("STENTOR_SOAK").is_some();
-    for seed in 1..=(if soak { 2_000 } else { seeds }) {
+    for seed in 1..=(if soak { soak_seeds } else { seeds }) {
         run(seed);
     }
 }
