@@ -20,12 +20,17 @@ use crate::sessions::{Backlog, Flushing, Link, Live, Session};
 use crate::stats::LossCause;
 
 /// Below this many bytes that wait for its socket, a client keeps up. What is held back goes when
-/// fewer wait, so that it is still the newest when it goes.
+/// fewer wait, so that it is still the newest when it goes. At most [`QUEUED_SHARE`] of what may
+/// wait for the client.
 const QUEUED_BYTES_LOW: usize = 64 * 1024;
 
 /// The same for a client that did not keep up before: what waits for its socket cannot be replaced
 /// by something newer.
 const LEAST_BYTES_LOW: usize = 4 * 1024;
+
+/// The part of a client's queue that waits for its socket before its messages are conflated: the
+/// rest is for the newest of each topic.
+const QUEUED_SHARE: usize = 4;
 
 /// Rates that one session may ask for: each costs a comparison for every message it gets.
 const RATES_MAX: usize = 64;
@@ -169,7 +174,10 @@ pub(crate) fn hold_back(
         // What waits, or went just now, is newer than what was stored before the subscription.
         return Some(Verdict::Taken);
     }
-    let keeps_up = keeps_up(session, terms.qos);
+    // A message that finds no room in the queue replaces an older one instead.
+    let queued = session.live().map_or(0, Live::queued_bytes);
+    let has_room = queued == 0 || queued + message.cost() <= till.queue_bytes_max;
+    let keeps_up = has_room && keeps_up(session, terms.qos, till.queue_bytes_max);
     if shape.conflates(terms.qos) || !keeps_up {
         bound_backlog(till.outbox, key, session, keeps_up);
     }
@@ -181,7 +189,6 @@ pub(crate) fn hold_back(
         }
         return None;
     }
-    let queued = session.live().map_or(0, Live::queued_bytes);
     let outbound = session.outbound.as_ref();
     let elsewhere = queued + outbound.map_or(0, |outbound| outbound.waiting_bytes());
     let held = session.conflating_mut().get_or_insert_default();
@@ -220,16 +227,16 @@ fn bound_backlog(outbox: &mut Outbox, key: SessionKey, session: &mut Session, ke
     }
 }
 
-/// Whether a session takes another message at once.
-fn keeps_up(session: &Session, qos: QoS) -> bool {
+/// Whether a session takes another message at once; `queue_bytes_max` may wait for it in all.
+fn keeps_up(session: &Session, qos: QoS, queue_bytes_max: usize) -> bool {
     let Link::Live(live) = &session.link else {
         return false;
     };
     let outbound = session.outbound.as_ref();
     let backlog = live.extras.as_ref().map_or(Backlog::Usual, |e| e.backlog);
     let low = match backlog {
-        Backlog::Usual | Backlog::Bounded => QUEUED_BYTES_LOW,
-        Backlog::Least => LEAST_BYTES_LOW,
+        Backlog::Usual | Backlog::Bounded => QUEUED_BYTES_LOW.min(queue_bytes_max / QUEUED_SHARE),
+        Backlog::Least => LEAST_BYTES_LOW.min(queue_bytes_max / (4 * QUEUED_SHARE)),
     };
     live.flushing != Flushing::Blocked
         && live.queued_bytes() < low
@@ -281,9 +288,10 @@ impl Hub {
             if session.conflating().is_none() {
                 return;
             }
+            let queue_bytes_max = session.queue_bytes_max(&self.settings);
             let (free, windowed) = (
-                keeps_up(session, QoS::AtMostOnce),
-                keeps_up(session, QoS::AtLeastOnce),
+                keeps_up(session, QoS::AtMostOnce, queue_bytes_max),
+                keeps_up(session, QoS::AtLeastOnce, queue_bytes_max),
             );
             let Some(held) = session.conflating_mut() else {
                 return;

@@ -45,6 +45,9 @@ impl Hub {
         request: &ConnectRequest,
         identity: Arc<Identity>,
     ) -> Result<Admitted, CloseReason> {
+        if !request.version.is_v5() && !self.takes_keep_alive(request.keep_alive_secs) {
+            return Err(CloseReason::Denied(Denied::KeepAlive));
+        }
         let client_id = &request.client_id;
         let Some(identity) = self.renewals.refresh(identity, client_id) else {
             return Err(CloseReason::Denied(Denied::Banned));
@@ -60,6 +63,12 @@ impl Hub {
             .is_some_and(|other| other.live().is_some() && other.identity.user == identity.user);
         let seat = Seat::take(&identity.rights.needs(), takes_over).map_err(CloseReason::Limit)?;
         Ok(Admitted { identity, seat })
+    }
+
+    /// Whether a keep alive is within the maximum; 0 is none at all.
+    fn takes_keep_alive(&self, secs: u16) -> bool {
+        let max = self.settings.keep_alive_max_secs;
+        max == 0 || (secs > 0 && secs <= max)
     }
 
     /// A session that is there already always goes on.
@@ -146,11 +155,10 @@ impl Hub {
     }
 
     fn live(&self, now: Tick, link: LinkId, request: &ConnectRequest) -> Live {
-        let max = self.settings.keep_alive_max_secs;
-        let keep_alive_secs = match request.keep_alive_secs {
-            0 if max > 0 && request.version.is_v5() => max,
-            secs if max > 0 && secs > max && request.version.is_v5() => max,
-            secs => secs,
+        let keep_alive_secs = if self.takes_keep_alive(request.keep_alive_secs) {
+            request.keep_alive_secs
+        } else {
+            self.settings.keep_alive_max_secs
         };
         let mut live = Live {
             link,

@@ -172,6 +172,15 @@ pub enum Event {
         /// What for.
         filter: Box<str>,
     },
+    /// Messages of a client are delivered, but not kept for late subscribers: the retained store
+    /// has no room or cannot write, and nobody waits for an answer. Told once for each client and
+    /// topic.
+    NotKept {
+        /// Whose; empty for those of the server, wills, and clients of other shards.
+        client_id: Box<str>,
+        /// The topic.
+        topic: Box<str>,
+    },
     /// A client begins to lose messages because it reads too slowly.
     Losing {
         /// Which one.

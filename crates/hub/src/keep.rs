@@ -10,16 +10,17 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use stentor_mqtt::{Property, PropertyBuf, forwardable};
-use stentor_session::{Message, Tick, Ticket};
+use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
+use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
 
 use crate::acknowledge::Taken;
 use crate::burst::Source;
-use crate::effects::MeshItem;
+use crate::effects::{Event, MeshItem};
 use crate::hub::Hub;
 use crate::key::{ShardId, home_shard};
 use crate::retained::{Kept, Retained};
 use crate::settings::{Keep, Settings, Uses};
+use crate::stats::LossCause;
 
 impl Hub {
     /// Keeps a message, if it is one to be kept, and routes it: here, or on the shard that orders
@@ -35,8 +36,21 @@ impl Hub {
 
     /// The same for a message of the server's own, or a will.
     pub(crate) fn keep_and_route_now(&mut self, now: Tick, message: Arc<Message>) {
+        let copy = Arc::clone(&message);
         if is_refused(&self.keep_and_route_as(now, message, false, Routing::Now)) {
-            self.stats.publishes_dropped += 1;
+            self.count_unkept("", copy.topic());
+        }
+    }
+
+    /// A message that nobody waits for was delivered and is not kept: counts it, and has the log
+    /// say so once for each client and topic. `client_id` is empty where it is not known here.
+    pub(crate) fn count_unkept(&mut self, client_id: &str, topic: &str) {
+        self.stats.publishes_dropped += 1;
+        if self.losses.record(LossCause::NotKept, client_id, topic) {
+            self.effects.events.push(Event::NotKept {
+                client_id: client_id.into(),
+                topic: topic.into(),
+            });
         }
     }
 
@@ -49,11 +63,11 @@ impl Hub {
     ) -> Taken {
         if !self.keeps_last(message.topic()) {
             let retain = message.retain;
-            return self.put_and_route(now, message, retain, routing);
+            return self.put_and_route(now, message, (retain, is_awaited), routing);
         }
         let owner = home_shard(&self.hasher, message.zone, message.topic(), self.shards);
         if owner == self.shard {
-            return self.put_and_route(now, message, true, routing);
+            return self.put_and_route(now, message, (true, is_awaited), routing);
         }
         let ticket = is_awaited.then(|| self.issue_ticket());
         let answer = ticket.map(|ticket| (self.shard, ticket));
@@ -69,10 +83,11 @@ impl Hub {
         message: Arc<Message>,
         answer: Option<(ShardId, Ticket)>,
     ) {
-        let taken = self.put_and_route(now, message, true, Routing::Soon);
+        let copy = Arc::clone(&message);
+        let taken = self.put_and_route(now, message, (true, answer.is_some()), Routing::Soon);
         match answer {
             Some((shard, ticket)) => self.tell_shard(shard, ticket, taken),
-            None if is_refused(&taken) => self.stats.publishes_dropped += 1,
+            None if is_refused(&taken) => self.count_unkept("", copy.topic()),
             None => {}
         }
     }
@@ -84,11 +99,13 @@ impl Hub {
             .is_some_and(|policy| policy.keep == Keep::Last)
     }
 
+    /// What cannot be kept is refused, if its publisher hears of it: he sends it again, so nobody
+    /// gets it now. If he does not, those who are there get it, and nothing is kept.
     fn put_and_route(
         &mut self,
         now: Tick,
         message: Arc<Message>,
-        keep: bool,
+        (keep, is_awaited): (bool, bool),
         routing: Routing,
     ) -> Taken {
         let mut taken = Taken::SUCCESS;
@@ -97,7 +114,11 @@ impl Hub {
             match self.retained.put(&message) {
                 Ok(Kept::Now) => {}
                 Ok(Kept::Later(ticket)) => taken = Taken::Waits(ticket),
-                Err(why) => return Taken::done(why.reason()),
+                Err(why) if is_awaited => return Taken::done(why.reason()),
+                Err(why) => {
+                    self.forget_older(now, &message);
+                    taken = Taken::done(why.reason());
+                }
             }
         }
         match routing {
@@ -111,6 +132,24 @@ impl Hub {
     }
 }
 
+impl Hub {
+    /// Clears the topic of a message that was not kept, so that no late subscriber takes an older
+    /// one for the last [3.1.1 MQTT-3.3.1-7].
+    fn forget_older(&self, now: Tick, message: &Message) {
+        let parts = MessageParts {
+            topic: message.topic(),
+            properties: &[],
+            payload: &[],
+            qos: QoS::AtMostOnce,
+            retain: true,
+            expiry_secs: None,
+        };
+        let clear = Message::new(message.zone, Publisher::SERVER, now, &parts);
+        // Where even that fails, the store is in trouble, which it tells of itself.
+        let _ = self.retained.put(&Arc::new(clear));
+    }
+}
+
 /// When a message is routed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Routing {
@@ -121,7 +160,7 @@ enum Routing {
 }
 
 /// Whether a message was not taken.
-const fn is_refused(taken: &Taken) -> bool {
+pub(crate) const fn is_refused(taken: &Taken) -> bool {
     matches!(taken, Taken::Done(outcome) if outcome.reason.is_error())
 }
 

@@ -1,5 +1,6 @@
 //! A PUBLISH from a client.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -13,6 +14,7 @@ use stentor_zone::{Address, NotAddress, topic as zone_topic};
 use crate::acknowledge::{Taken, receipt};
 use crate::effects::Event;
 use crate::hub::Hub;
+use crate::keep::is_refused;
 use crate::key::{SessionKey, ShardId};
 use crate::private::Envelope;
 use crate::rights::Identity;
@@ -197,7 +199,14 @@ impl Hub {
         let publisher = publisher(self.shard, session.generation);
         let message = Arc::new(Message::new(session.zone(), publisher, now, &parts));
         let is_awaited = publish.packet_id.is_some();
-        self.keep_and_route(now, message, is_awaited)
+        let taken = self.keep_and_route(now, message, is_awaited);
+        if !is_awaited && is_refused(&taken) {
+            let session = self.sessions.get(key);
+            let client_id = session.map_or_else(Box::default, |session| session.client_id.clone());
+            self.count_unkept(&client_id, topic);
+            return Taken::SUCCESS;
+        }
+        taken
     }
 
     pub(crate) fn deny_publish(&mut self, key: SessionKey, topic: &str) {

@@ -56,17 +56,21 @@ pub enum LossCause {
     /// Replaced by a newer message of its topic, under policy `conflate` or a maximum rate. Does
     /// not count as a loss of a message that the client should have had.
     Conflated,
+    /// Delivered, but not kept for late subscribers: the retained store had no room. Counted for
+    /// the publisher, where nobody waits for an answer that could say so.
+    NotKept,
 }
 
 impl LossCause {
     /// All causes, in the order of their counters.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::DropNewest,
         Self::DropOldest,
         Self::Disconnect,
         Self::PacketTooLarge,
         Self::Expired,
         Self::Conflated,
+        Self::NotKept,
     ];
 
     /// The name in counters and logs.
@@ -79,6 +83,7 @@ impl LossCause {
             Self::PacketTooLarge => "packet-too-large",
             Self::Expired => "expired",
             Self::Conflated => "conflated",
+            Self::NotKept => "not-kept",
         }
     }
 }

@@ -10,17 +10,13 @@ use std::time::Duration;
 
 use stentor_hub::{LossCause, Settings, SlowPolicy, TopicPolicy};
 use stentor_mqtt::{
-    Packet, PacketId, Property, PropertyBuf, QoS, Sender, Subscribe, SubscribeFilterBuf,
-    SubscribeOptions, Version, decode, frame,
+    Packet, PacketId, Properties, Property, PropertyBuf, Publish, QoS, Sender, Subscribe,
+    SubscribeFilterBuf, SubscribeOptions, Version, decode, encode, frame,
 };
 use stentor_session::{CloseReason, Limit, Tick};
-use world::{ConnectOptions, World};
+use world::{ConnectOptions, Random, World, clean};
 
 const LEVELS: [QoS; 3] = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce];
-
-fn clean() -> ConnectOptions<'static> {
-    ConnectOptions::default()
-}
 
 /// Everything below `t/` is conflated, what is below `r/` goes out twice a second and topic.
 fn settings() -> Settings {
@@ -176,6 +172,40 @@ fn an_absent_client_finds_the_newest_of_each_topic() {
     assert_eq!(waiting, 2);
     let s = w.connect(Version::V5, "s", &ConnectOptions::persistent());
     assert_eq!(numbers(w.take_payloads(s)), [49, 49]);
+}
+
+/// A small queue conflates before it is full, also within one read.
+#[test]
+fn a_small_queue_conflates_as_well() {
+    for queue_bytes_max in [4, 16, 64, 100].map(|kib| kib * 1024) {
+        for qos in [QoS::AtMostOnce, QoS::AtLeastOnce] {
+            let settings = Settings {
+                queue_bytes_max,
+                ..settings()
+            };
+            let mut w = World::with_settings(1, settings);
+            let p = w.connect(Version::V311, "p", &clean());
+            let s = w.connect(Version::V5, "s", &clean());
+            w.subscribe(s, "t/#", qos);
+            let mut bytes = Vec::new();
+            for i in 0..1_000 {
+                let publish = Publish {
+                    dup: false,
+                    qos: QoS::AtMostOnce,
+                    retain: false,
+                    topic: "t/a",
+                    packet_id: None,
+                    properties: Properties::EMPTY,
+                    payload: &[b"x".repeat(500).as_slice(), i.to_string().as_bytes()].concat(),
+                };
+                encode(Version::V311, &Packet::Publish(publish), &mut bytes).unwrap();
+            }
+            w.send_bytes(p, &bytes);
+            assert_eq!(w.clients[s].closed, None, "{queue_bytes_max} {qos:?}");
+            let last = w.take_payloads(s).pop().unwrap();
+            assert!(last.ends_with("x999"), "{queue_bytes_max} {qos:?}: {last}");
+        }
+    }
 }
 
 /// Even the newest of each are bounded: then the connection is closed, as for `disconnect`.
@@ -386,17 +416,6 @@ fn the_end_of_a_snapshot_comes_where_rights_cover_a_part() {
     subscribe(&mut w, s, "#", QoS::AtMostOnce, &[("snapshot-end", "")]);
     let topics: Vec<_> = w.take_messages(s).into_iter().map(|m| m.topic).collect();
     assert_eq!(topics, ["k/a", "snapshot-end"]);
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % bound as u64).unwrap()
-    }
 }
 
 /// What one subscriber has seen: the last number of each topic, and of each QoS where messages

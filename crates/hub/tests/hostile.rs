@@ -4,21 +4,10 @@
 
 mod world;
 
-use stentor_hub::{Settings, SlowPolicy, TopicPolicy};
+use stentor_hub::{LossCause, Settings, SlowPolicy, TopicPolicy};
 use stentor_mqtt::{PacketId, Properties, PropertyBuf, QoS, SubscribeOptions, Version};
 use stentor_session::{CloseReason, Limit, Timer};
-use world::{ConnectOptions, World};
-
-fn clean() -> ConnectOptions<'static> {
-    ConnectOptions::default()
-}
-
-fn qos(qos: QoS) -> SubscribeOptions {
-    SubscribeOptions {
-        qos,
-        ..Default::default()
-    }
-}
+use world::{ConnectOptions, World, clean, qos};
 
 /// The walk visits many topics without a match before it finds one.
 #[test]
@@ -66,11 +55,33 @@ fn what_a_full_store_refused_is_never_acknowledged() {
             Some(CloseReason::Limit(Limit::Retained))
         );
     }
-    // QoS 0 has no acknowledgement to withhold.
-    let p = w.connect(Version::V311, "p", &ConnectOptions::persistent());
-    w.publish(p, "b", "1", QoS::AtMostOnce, true);
-    assert_eq!(w.clients[p].closed, None);
     assert_eq!(w.take_payloads(s), ["1"]);
+}
+
+/// Nobody hears what became of a message with QoS 0, or of a will: who is there gets it, though
+/// it is not kept.
+#[test]
+fn what_cannot_be_refused_is_delivered_without_being_kept() {
+    let mut w = World::with_retained_max(1);
+    let s = w.connect(Version::V311, "s", &clean());
+    w.subscribe(s, "#", QoS::AtMostOnce);
+    let p = w.connect(Version::V311, "p", &clean());
+    w.publish(p, "a", "1", QoS::AtLeastOnce, true);
+    w.publish(p, "b", "2", QoS::AtMostOnce, true);
+    assert_eq!(w.clients[p].closed, None);
+    let will = ConnectOptions {
+        will: Some(("b", "3", 0)),
+        will_retain: true,
+        ..clean()
+    };
+    let gone = w.connect(Version::V5, "gone", &will);
+    w.drop_link(gone);
+    assert_eq!(w.take_payloads(s), ["1", "2", "3"]);
+    assert_eq!(w.hubs[0].losses().by_cause(LossCause::NotKept), 2);
+    assert_eq!(w.hubs[0].stats().publishes_dropped, 2);
+    let late = w.connect(Version::V311, "late", &clean());
+    w.subscribe(late, "#", QoS::AtMostOnce);
+    assert_eq!(w.take_payloads(late), ["1"]);
 }
 
 /// 3.x has no receive maximum that a client could know; 5.0 has, and 0x93.

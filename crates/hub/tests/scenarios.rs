@@ -8,14 +8,8 @@ use stentor_hub::{Settings, SlowPolicy, TopicPolicy};
 use stentor_mqtt::{
     Disconnect, Packet, PropertyBuf, QoS, ReasonCode, RetainHandling, SubscribeOptions, Version,
 };
-use stentor_session::{CloseReason, Limit, Local, Remote, Timer};
-use world::{ConnectOptions, World};
-
-const VERSIONS: [Version; 3] = [Version::V31, Version::V311, Version::V5];
-
-fn clean() -> ConnectOptions<'static> {
-    ConnectOptions::default()
-}
+use stentor_session::{CloseReason, Denied, Limit, Local, Remote, Timer};
+use world::{ConnectOptions, TestRights, VERSIONS, World, clean};
 
 #[test]
 fn a_publish_reaches_every_matching_subscriber_once() {
@@ -276,6 +270,42 @@ fn a_will_delay_runs_until_the_client_is_back_or_its_session_ends() {
 }
 
 /// [MQTT-3.1.2-22]
+/// 5.0 is told the server's keep alive [MQTT-3.2.2-21]; older versions cannot be, so a client that
+/// asks for more, or for none, is refused.
+#[test]
+fn a_keep_alive_above_the_maximum_is_replaced_or_refused() {
+    let settings = Settings {
+        keep_alive_max_secs: 10,
+        ..Settings::default()
+    };
+    let mut w = World::with_settings(1, settings);
+    for (version, keep_alive_secs) in [
+        (Version::V31, 0),
+        (Version::V311, 0),
+        (Version::V311, 11),
+        (Version::V311, 10),
+        (Version::V5, 0),
+        (Version::V5, 11),
+    ] {
+        let options = ConnectOptions {
+            keep_alive_secs,
+            ..ConnectOptions::default()
+        };
+        let connected = w.connect_as(version, "c", &options, TestRights::denying(&[]));
+        if !version.is_v5() && keep_alive_secs != 10 {
+            let refused = CloseReason::Denied(Denied::KeepAlive);
+            assert_eq!(connected, Err(refused), "{version:?} {keep_alive_secs}");
+            continue;
+        }
+        let c = connected.unwrap();
+        w.pass_secs(14);
+        assert_eq!(w.clients[c].closed, None, "{version:?} {keep_alive_secs}");
+        w.pass_secs(2);
+        let late = Some(CloseReason::Timeout(Timer::KeepAlive));
+        assert_eq!(w.clients[c].closed, late, "{version:?} {keep_alive_secs}");
+    }
+}
+
 #[test]
 fn a_silent_client_is_closed_after_one_and_a_half_keep_alives() {
     let mut w = World::new(1);

@@ -71,6 +71,8 @@ pub enum Denied {
     AuthMethod,
     /// A client id that this server does not take.
     ClientId,
+    /// A keep alive above the server's maximum, in a version that cannot be told another one.
+    KeepAlive,
     /// The protocol version is not spoken here.
     Version,
     /// A WebSocket from a page of another origin.
@@ -245,7 +247,8 @@ impl Denied {
             Self::Anonymous | Self::Right | Self::Origin => ReasonCode::NotAuthorized,
             Self::Banned => ReasonCode::Banned,
             Self::AuthMethod => ReasonCode::BadAuthenticationMethod,
-            Self::ClientId => ReasonCode::ClientIdentifierNotValid,
+            // 3.x has no code of its own for the keep alive; this is what mosquitto answers.
+            Self::ClientId | Self::KeepAlive => ReasonCode::ClientIdentifierNotValid,
             Self::Version => ReasonCode::UnsupportedProtocolVersion,
             Self::Expired => ReasonCode::MaximumConnectTime,
         }
@@ -259,6 +262,7 @@ impl Denied {
             Self::Banned => "banned",
             Self::AuthMethod => "auth-method",
             Self::ClientId => "client-id",
+            Self::KeepAlive => "keep-alive",
             Self::Version => "protocol-version",
             Self::Origin => "origin",
             Self::Expired => "login-expired",

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use stentor_tests::raw::{connect, eventually, packet, subscribe};
+use stentor_tests::raw::{connect, eventually, packet, publish, subscribe};
 use stentor_tests::{Plan, Raw, Server, Version};
 
 use crate::Healthy;
@@ -169,7 +169,9 @@ fn a_lowered_limit_sends_nobody_away() {
     healthy.check();
 }
 
-/// What waits for a client that is away takes no more than its bytes; the rest is counted.
+/// What waits for a client that is away takes no more than its bytes; the rest is counted for that
+/// client, and its publisher, whose message was taken, hears nothing of it
+/// (docs/decisions/0010-a-full-queue-is-its-readers.md).
 #[test]
 fn queued_bytes_are_bounded_for_a_client_that_is_away() {
     let config = "[limits]\nqueue_bytes = \"64KiB\"\npacket_bytes = \"32KiB\"\n";
@@ -180,12 +182,21 @@ fn queued_bytes_are_bounded_for_a_client_that_is_away() {
     away.subscribe("queue", 1);
     away.send(&[0xE0, 0]);
     away.closed();
+    let mut publisher = server.client(Version::V5, "publisher");
     for number in 0..40_u8 {
-        healthy
-            .publisher
-            .publish_surely("queue", &vec![number; 10_000]);
+        let message = publish(Version::V5, "queue", &vec![number; 10_000], 1, false);
+        publisher.send(&message);
+        let answer = publisher.expect(4).body;
+        assert_eq!(answer.get(2).copied().unwrap_or(0), 0, "{answer:?}");
     }
     healthy.check();
+    let log = server.wait_log(0, "loses messages");
+    let line = log.lines().find(|line| line.contains("loses messages"));
+    let line = line.expect("it was just there");
+    assert!(
+        line.contains("away") && line.contains("drop-newest"),
+        "{line}"
+    );
     let mut back = server.dial();
     assert_eq!(back.login(Version::V5, "away", false).body[0], 1);
     // What is published once this is acknowledged comes after what was kept.
@@ -211,4 +222,5 @@ fn queued_bytes_are_bounded_for_a_client_that_is_away() {
     assert_eq!(losses["worst"][0]["client_id"], "away", "{losses}");
     let lost = u64::from(40 - kept);
     assert_eq!(losses["worst"][0]["messages"], lost, "{losses}");
+    assert_eq!(losses["by_cause"]["drop-newest"], lost, "{losses}");
 }

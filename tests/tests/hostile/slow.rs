@@ -117,13 +117,27 @@ fn a_subscriber_that_never_reads_loses_its_own_messages_only() {
 /// Policy `conflate`: what it reads is ever newer, and the last is never lost.
 #[test]
 fn a_subscriber_that_is_slow_gets_the_newest_message() {
-    let config = "[[policy]]\nfilter = \"tick/#\"\nqos0 = \"conflate\"\n";
-    let server = Plan::new().config(config).tcp().anonymous().start();
+    newest_messages("", 100_000);
+}
+
+/// The same where less may wait than what others have to leave unread before they count as slow.
+#[test]
+fn a_slow_subscriber_with_a_small_queue_gets_the_newest_message() {
+    newest_messages(
+        "queue_bytes = \"64KiB\"\npacket_bytes = \"32KiB\"\n",
+        20_000,
+    );
+}
+
+fn newest_messages(limits: &str, payload_bytes: usize) {
+    let config =
+        format!("[limits]\n{limits}[[policy]]\nfilter = \"tick/#\"\nqos0 = \"conflate\"\n");
+    let server = Plan::new().config(&config).tcp().anonymous().start();
     let mut healthy = Healthy::new(&server);
     let mut lazy = server.client(Version::V5, "lazy");
     lazy.subscribe("tick/#", 0);
     let mut sender = server.client(Version::V4, "sender");
-    let mut payload = [b'x'; 100_000];
+    let mut payload = vec![b'x'; payload_bytes];
     for number in 0..300_u32 {
         payload[..4].copy_from_slice(&number.to_be_bytes());
         sender.publish_surely("tick/a", &payload);

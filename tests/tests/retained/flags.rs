@@ -175,6 +175,38 @@ fn the_end_of_a_snapshot_is_told() {
     }
 }
 
+/// Nobody hears what became of a message with QoS 0: who is there gets it, and who comes later
+/// finds nothing rather than an older one.
+#[test]
+fn a_full_store_delivers_what_it_cannot_keep() {
+    let config = "[retained]\nbytes = \"100B\"\n[sys]\ninterval = \"0s\"\n\
+                  [[policy]]\nfilter = \"last/#\"\nkeep = \"last\"\n";
+    let plan = Plan::new().tcp().anonymous().config(config);
+    let server = plan.arg("--shards").arg("3").start();
+    for (number, topic) in ["a/t", "last/t", "last/u", "last/v"].iter().enumerate() {
+        let mut reader = server.client(Version::V4, "reader");
+        reader.subscribe(topic, 0);
+        let id = format!("publisher-{number}");
+        let mut publisher = server.client(V5, &id);
+        keep(&mut publisher, V5, topic, b"small");
+        assert_eq!(reader.message().1, b"small");
+        let large = [b'x'; 200];
+        publisher.send(&raw::publish(V5, topic, &large, 0, true));
+        assert_eq!(reader.message().1, large);
+        // What is acknowledged is kept, so this one is refused and reaches nobody.
+        publisher.send(&raw::publish(V5, topic, &large, 1, true));
+        assert_eq!(publisher.expect(4).body.get(2), Some(&0x97));
+        let mut late = server.client(Version::V4, "late");
+        late.subscribe(topic, 0);
+        late.ping();
+        reader.ping();
+    }
+    let losses = &server.json(&["status"])["losses"];
+    assert_eq!(losses["by_cause"]["not-kept"], 4, "{losses}");
+    let log = server.wait_log(0, "not kept for late subscribers");
+    assert!(log.contains("retained.bytes"), "{log}");
+}
+
 #[test]
 fn quotas_refuse_with_a_reason_and_keep_what_is_there() {
     for quota in [
