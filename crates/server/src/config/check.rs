@@ -119,13 +119,24 @@ fn certificate(config: &mut Config, index: usize, givens: &mut Givens) {
         (true, (false, false)) => {
             listener.certificate = tls.certificate;
             listener.key = tls.key;
-            if listener.certificate.is_none() || listener.key.is_none() {
-                let message = format!(
+            let message = match (&listener.certificate, &listener.key) {
+                (Some(_), Some(_)) => return,
+                (None, None) => format!(
                     "{url} needs a certificate; give `certificate` and `key` on this listener or \
                      in [tls] (--tls-certificate FILE --tls-key FILE)"
-                );
-                givens.problem(origin, message);
-            }
+                ),
+                (Some(certificate), None) => format!(
+                    "{url} has the certificate {}, but not its key; give `key` in [tls] as well \
+                     (--tls-key FILE)",
+                    certificate.display()
+                ),
+                (None, Some(key)) => format!(
+                    "{url} has the key {}, but not its certificate; give `certificate` in [tls] \
+                     as well (--tls-certificate FILE)",
+                    key.display()
+                ),
+            };
+            givens.problem(origin, message);
         }
         (true, (has_certificate, _)) => {
             let missing = if has_certificate {

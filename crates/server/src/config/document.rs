@@ -148,6 +148,12 @@ fn unknown(section: &str, name: &str, value: &DeValue<'_>) -> String {
         ("", _) => format!("there is no key {shown:?}"),
         _ => format!("there is no key {shown:?} in {section}"),
     };
+    if (section, name) == ("user", "password") {
+        return format!(
+            "{what}, since passwords are not kept readable; use `password_hash`, made by `stentor \
+             hash-password`"
+        );
+    }
     match suggestion(section, name) {
         Some(known) => format!("{what}; did you mean {known}?"),
         None => format!("{what}; docs/configuration.md lists all keys"),

@@ -63,6 +63,10 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
             .find(|c: char| !c.is_ascii_alphabetic())
             .unwrap_or(after.len());
         let (unit, tail) = after.split_at(end);
+        if unit.is_empty() && tail.starts_with(['.', ',']) {
+            let reason = "only whole numbers are taken; use a smaller unit, as in 1500us for 1.5ms";
+            return Err(reason.to_owned());
+        }
         if unit.is_empty() {
             return Err("the unit is missing (us, ms, s, m, h, d)".to_owned());
         }

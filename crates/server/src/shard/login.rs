@@ -15,8 +15,27 @@ use stentor_topic::Zone;
 use zeroize::Zeroize;
 
 use super::letter::{Letter, Purpose};
-use super::link::{Entrance, LinkKey, Phase};
+use super::link::{Entrance, Link, LinkKey, Phase};
 use super::{Shard, Stage};
+use crate::telemetry::Claim;
+
+impl Link {
+    /// The user that the client's certificate names, where the listener takes names from those.
+    fn certified_name(&self) -> Option<String> {
+        let source = self.port.rules.load().certificate_name?;
+        let certificate = self.transport.client_certificate()?;
+        user_name(certificate, source).ok()
+    }
+
+    /// Who it says that it is: by its CONNECT, or by its certificate where that names nobody.
+    pub(super) fn claim(&self, username: Option<&str>) -> Claim {
+        match (username, self.certified_name()) {
+            (Some(name), _) => Claim::Named(name.into()),
+            (None, Some(name)) => Claim::Certified(name.into()),
+            (None, None) => Claim::Nobody,
+        }
+    }
+}
 
 impl Shard {
     /// Looks for a whole CONNECT in what a link has sent.
@@ -84,16 +103,14 @@ impl Shard {
         });
         let client_id = &*request.client_id;
         let rules = link.port.rules.load();
+        let certificate_name = link.certified_name();
         let login = LoginRequest {
             username: request.username.clone(),
             password: request.password.take().map(Secret::new),
             client_id: (!client_id.is_empty()).then(|| client_id.into()),
             address: link.peer.address(),
             anonymous: rules.anonymous,
-            certificate_name: rules.certificate_name.and_then(|source| {
-                let certificate = link.transport.client_certificate()?;
-                user_name(certificate, source).ok()
-            }),
+            certificate_name,
             method,
             again: None,
         };

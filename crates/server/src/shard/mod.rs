@@ -480,9 +480,9 @@ impl Shard {
             self.backplane.journal.note(Entry::Refused {
                 peer: link.peer,
                 port: Arc::clone(&link.port),
-                user: who.0.map(Into::into),
+                user: link.claim(who.0),
                 client_id: who.1.into(),
-                origin: link.transport.refused_origin().map(Into::into),
+                fault: link.transport.fault().cloned(),
                 reason,
             });
             self.backplane.journal.wake();

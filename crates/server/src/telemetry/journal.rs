@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,12 +16,14 @@ use std::time::{Duration, Instant};
 use crossbeam_queue::ArrayQueue;
 use stentor_hub::Event;
 use stentor_mqtt::Version;
-use stentor_session::{CloseReason, Denied, Limit};
+use stentor_session::CloseReason;
 use tracing::{info, warn};
 
-use crate::listener::{Port, Rules};
+use super::remedy::{Scene, remedy};
+use crate::listener::Port;
 use crate::log::{Admission, RateLimit};
 use crate::peer::Peer;
+use crate::transport::Fault;
 
 /// Entries that wait at most: a storm of 5,000 connects with two events each, and room.
 const WAITING_MAX: usize = 16_384;
@@ -46,11 +49,11 @@ pub(crate) enum Entry {
         /// The listener.
         port: Arc<Port>,
         /// Who it claimed to be.
-        user: Option<Box<str>>,
+        user: Claim,
         /// The client id, as far as it was read.
         client_id: Box<str>,
-        /// The origin of its page, where that was refused.
-        origin: Option<Box<str>>,
+        /// What was wrong below MQTT.
+        fault: Option<Fault>,
         /// Why.
         reason: CloseReason,
     },
@@ -61,12 +64,35 @@ pub(crate) enum Entry {
     },
 }
 
+/// Who a refused client claimed to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// It did not say.
+    Nobody,
+    /// The user that its CONNECT names.
+    Named(Box<str>),
+    /// The user that its certificate names.
+    Certified(Box<str>),
+}
+
+impl Claim {
+    /// The name; empty without one.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Nobody => "",
+            Self::Named(name) | Self::Certified(name) => name,
+        }
+    }
+}
+
 /// The queue of entries. Shared by all shards.
 #[derive(Debug, Clone)]
 pub(crate) struct Journal(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    /// For the commands that lines propose.
+    data_dir: PathBuf,
     entries: ArrayQueue<Entry>,
     dropped: AtomicU64,
     /// How many of these the log has told of.
@@ -75,10 +101,11 @@ struct Inner {
 }
 
 impl Journal {
-    /// An empty journal without a writer.
-    pub(crate) fn new() -> Self {
+    /// An empty journal without a writer, of the server on this data folder.
+    pub(crate) fn new(data_dir: &Path) -> Self {
         let entries = ArrayQueue::new(WAITING_MAX);
         Self(Arc::new(Inner {
+            data_dir: data_dir.to_owned(),
             entries,
             dropped: AtomicU64::new(0),
             dropped_told: AtomicU64::new(0),
@@ -137,7 +164,7 @@ impl Journal {
             if self.untold() > 0 && pace.admit_loss() {
                 self.tell_dropped();
             }
-            write(&entry, pace);
+            write(&entry, &self.0.data_dir, pace);
         }
         if self.untold() > 0 {
             self.tell_dropped();
@@ -186,7 +213,7 @@ impl Pace {
 const SHOWN_BYTES_MAX: usize = 256;
 
 /// As much of a client id, user name, topic or filter as a line shows.
-fn shown(name: &str) -> Cow<'_, str> {
+pub(super) fn shown(name: &str) -> Cow<'_, str> {
     if name.len() <= SHOWN_BYTES_MAX {
         return Cow::Borrowed(name);
     }
@@ -202,7 +229,7 @@ const fn version_name(version: Version) -> &'static str {
     }
 }
 
-fn write(entry: &Entry, pace: &mut Pace) {
+fn write(entry: &Entry, data_dir: &Path, pace: &mut Pace) {
     match entry {
         Entry::Session(event, origin) => {
             let (peer, listener) = match origin {
@@ -216,17 +243,22 @@ fn write(entry: &Entry, pace: &mut Pace) {
             port,
             user,
             client_id,
-            origin,
+            fault,
             reason,
         } => {
             if let Some(held_back) = pace.admit(reason.label()) {
-                let user = &*shown(user.as_deref().unwrap_or(""));
-                let origin = shown(origin.as_deref().unwrap_or(""));
-                let remedy = remedy(*reason, &port.url.to_string(), (user, &origin));
-                let hint = certificate_hint(*reason, &port.rules.load());
-                let (client, reason) = (&*shown(client_id), reason.label());
-                let listener = &port.url;
-                warn!(%peer, %listener, client, user, reason, held_back, "refused{remedy}{hint}");
+                let rules = port.rules.load();
+                let scene = Scene {
+                    url: &port.url,
+                    rules: &rules,
+                    claim: user,
+                    fault: fault.as_ref(),
+                    data_dir,
+                };
+                let remedy = remedy(*reason, &scene);
+                let (client, user) = (&*shown(client_id), &*shown(user.name()));
+                let (listener, reason) = (&port.url, reason.label());
+                warn!(%peer, %listener, client, user, reason, held_back, "refused{remedy}");
             }
         }
         Entry::Shed { what } => {
@@ -276,6 +308,19 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
                 warn!(client, filter, held_back, "subscribe not permitted");
             }
         }
+        Event::NotKept { client_id, topic } => {
+            if let Some(held_back) = pace.admit("not-kept") {
+                let (client, topic) = (&*shown(client_id), &*shown(topic));
+                warn!(
+                    client,
+                    topic,
+                    held_back,
+                    "a message was delivered but is not kept for late subscribers: the retained \
+                     store is full or cannot write; raise `retained.messages` or \
+                     `retained.bytes`, or clear topics with `stentor retained clear`"
+                );
+            }
+        }
         Event::Losing {
             client_id,
             topic,
@@ -289,50 +334,13 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
     }
 }
 
-/// What helps, for reasons where the operator can do something.
-fn remedy(reason: CloseReason, url: &str, (user, origin): (&str, &str)) -> String {
-    match reason {
-        CloseReason::Denied(Denied::Anonymous) => format!(
-            ": it gave no user name; to let clients in without one, start with `stentor serve \
-             --allow-anonymous` (this machine only) or set `anonymous = true` on the listener {url}"
-        ),
-        CloseReason::Denied(Denied::Credentials) => format!(
-            ": wrong user name or password; `stentor user show {user:?}` tells whether there is such \
-             a user, `stentor user add` and `stentor user set-password` give it a password"
-        ),
-        CloseReason::Denied(Denied::Origin) => format!(
-            ": a page of {origin:?} may not connect here; to let it, add that origin to \
-             `allowed_origins` of the listener {url}"
-        ),
-        CloseReason::Limit(Limit::Connections) => {
-            ": raise `limits.connections`, the limit on open files (LimitNOFILE), or --shards"
-                .to_owned()
-        }
-        CloseReason::Limit(Limit::ConnectionsPerAddress) => {
-            ": raise `limits.connections_per_address`".to_owned()
-        }
-        CloseReason::Limit(Limit::ConnectionRate) => ": raise `limits.connection_rate`".to_owned(),
-        _ => String::new(),
-    }
-}
-
-/// What helps where clients show certificates from which nobody takes a name.
-fn certificate_hint(reason: CloseReason, rules: &Rules) -> &'static str {
-    let is_nameless = reason == CloseReason::Denied(Denied::Anonymous);
-    if is_nameless && rules.asks_certificates && rules.certificate_name.is_none() {
-        "; to take the name in its certificate for its user's, set `certificate_user = \"cn\"` there"
-    } else {
-        ""
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_full_journal_drops_and_counts() {
-        let journal = Journal::new();
+        let journal = Journal::new(Path::new("data"));
         for _ in 0..WAITING_MAX + 5 {
             journal.note(Entry::Shed { what: "test" });
         }
@@ -358,15 +366,5 @@ mod tests {
             .count();
         assert_eq!(admitted, REFUSALS_MAX as usize);
         assert_eq!(pace.admit("login-required"), Some(0));
-    }
-
-    #[test]
-    fn a_refused_login_says_what_mends_it() {
-        let text = remedy(
-            CloseReason::Denied(Denied::Anonymous),
-            "mqtt://[::1]:1883",
-            ("", ""),
-        );
-        assert!(text.contains("--allow-anonymous") && text.contains("mqtt://[::1]:1883"));
     }
 }

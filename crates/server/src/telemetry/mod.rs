@@ -4,9 +4,10 @@ pub(crate) mod collect;
 mod histogram;
 mod journal;
 mod load;
+mod remedy;
 mod report;
 pub(crate) mod sys;
 
 pub(crate) use histogram::Histogram;
-pub(crate) use journal::{Entry, Journal};
+pub(crate) use journal::{Claim, Entry, Journal};
 pub(crate) use report::{LossReport, ShardReport};

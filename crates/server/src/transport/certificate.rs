@@ -7,14 +7,29 @@ use std::sync::Arc;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{CertificateError, Error, OtherError, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::{Error as PemError, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 /// A certificate chain with its key, ready for handshakes. Connections keep what they began with;
 /// a reload gives the next ones another.
+///
+/// Two are equal when their files held the same.
 #[derive(Clone)]
-pub(crate) struct Certificate(Arc<ServerConfig>);
+pub(crate) struct Certificate {
+    config: Arc<ServerConfig>,
+    /// The chain, then the certificates that those of clients must be signed by. A key that fits
+    /// the chain is not another one.
+    read: Arc<[CertificateDer<'static>]>,
+}
+
+impl PartialEq for Certificate {
+    fn eq(&self, other: &Self) -> bool {
+        self.read == other.read
+    }
+}
+
+impl Eq for Certificate {}
 
 /// Whether clients must show certificates of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +74,15 @@ impl Certificate {
             error => unreadable(key, &error),
         })?;
         let provider = Arc::new(aws_lc_rs::default_provider());
+        let mut read = chain.clone();
         let verifier = match clients {
-            Some((demand, ca)) => client_verifier(demand, ca, &provider)?,
+            Some((demand, ca)) => {
+                let authorities: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(ca)
+                    .and_then(Iterator::collect)
+                    .map_err(|error| unreadable(ca, &error))?;
+                read.extend_from_slice(&authorities);
+                client_verifier(demand, ca, authorities, &provider)?
+            }
             None => WebPkiClientVerifier::no_client_auth(),
         };
         let config = ServerConfig::builder_with_provider(provider)
@@ -68,19 +90,29 @@ impl Certificate {
             .map_err(|error| error.to_string())?
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain, private)
-            .map_err(|error| {
-                format!(
+            .map_err(|error| match error {
+                Error::InvalidCertificate(error) if is_old(&error) => {
+                    format!("{}: {OLD_VERSION}", certificate.display())
+                }
+                Error::InvalidCertificate(error) => format!(
+                    "{} is no certificate that can be used ({error}); make it anew",
+                    certificate.display()
+                ),
+                error => format!(
                     "{} and {} do not fit together ({error}); give the key that the certificate \
                      was made with",
                     certificate.display(),
                     key.display()
-                )
+                ),
             })?;
-        Ok(Self(Arc::new(config)))
+        Ok(Self {
+            config: Arc::new(config),
+            read: read.into(),
+        })
     }
 
     pub(super) fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.config)
     }
 }
 
@@ -88,19 +120,20 @@ impl Certificate {
 fn client_verifier(
     demand: Demand,
     ca: &Path,
+    authorities: Vec<CertificateDer<'static>>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, String> {
-    let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(ca)
-        .and_then(Iterator::collect)
-        .map_err(|error| unreadable(ca, &error))?;
     let mut roots = RootCertStore::empty();
-    for certificate in certificates {
-        roots.add(certificate).map_err(|error| {
-            format!(
+    for certificate in authorities {
+        roots.add(certificate).map_err(|error| match error {
+            Error::InvalidCertificate(error) if is_old(&error) => {
+                format!("{}: {OLD_VERSION}", ca.display())
+            }
+            error => format!(
                 "{} holds a certificate that cannot sign others ({error}); give the certificate \
                  of the authority that signs clients' ones",
                 ca.display()
-            )
+            ),
         })?;
     }
     if roots.is_empty() {
@@ -117,6 +150,20 @@ fn client_verifier(
     builder
         .build()
         .map_err(|error| format!("{}: {error}", ca.display()))
+}
+
+/// What is said about a certificate of an old version.
+pub(super) const OLD_VERSION: &str = "the certificate has X.509 version 1, which TLS does not take \
+    any more; make one of version 3, for example with `openssl req -x509 -addext \
+    subjectAltName=DNS:NAME`, or with `-extfile` where an authority signs it";
+
+/// Whether a certificate is refused for its version.
+pub(super) fn is_old(error: &CertificateError) -> bool {
+    let CertificateError::Other(OtherError(error)) = error else {
+        return false;
+    };
+    // What checks certificates has a name for it that is not part of what this crate sees.
+    format!("{error:?}").contains("UnsupportedCertVersion")
 }
 
 fn unreadable(path: &Path, error: &PemError) -> String {

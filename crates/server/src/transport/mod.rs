@@ -11,6 +11,7 @@ mod websocket;
 
 pub(crate) use certificate::{Certificate, Demand};
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use stentor_session::{Batch, CloseReason};
@@ -130,12 +131,13 @@ impl Transport {
         }
     }
 
-    /// The origin of the page that was refused, if that was the reason to close.
-    pub(crate) fn refused_origin(&self) -> Option<&str> {
+    /// What was wrong below MQTT, if that was the reason to close.
+    pub(crate) fn fault(&self) -> Option<&Fault> {
         match self {
-            Self::Plain | Self::Tls(_) => None,
-            Self::WebSocket(web) => web.refused_origin(),
-            Self::SecureWebSocket(layers) => layers.1.refused_origin(),
+            Self::Plain => None,
+            Self::Tls(tls) => tls.fault(),
+            Self::WebSocket(web) => web.fault(),
+            Self::SecureWebSocket(layers) => layers.0.fault().or_else(|| layers.1.fault()),
         }
     }
 
@@ -158,6 +160,15 @@ impl Transport {
             Self::SecureWebSocket(layers) => layers.0.forget(written),
         }
     }
+}
+
+/// What was wrong below MQTT, for the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A page of this origin may not connect; as much of it as the log shows.
+    Origin(Box<str>),
+    /// This, with a remedy where there is one.
+    Said(Cow<'static, str>),
 }
 
 /// Bytes on their way out, forgotten from the front as they are written. Holds no memory while it

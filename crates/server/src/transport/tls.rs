@@ -1,18 +1,22 @@
 //! TLS: rustls between socket bytes and the layer above.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{Read, Write};
 
-use rustls::ServerConnection;
+use rustls::{AlertDescription, CertificateError, Error, ServerConnection};
 use stentor_session::{CloseReason, Violation};
 
-use super::{Certificate, Pending};
+use super::certificate::{OLD_VERSION, is_old};
+use super::{Certificate, Fault, Pending};
 
 /// One connection's TLS state. The size of what waits inside is bounded by what one read brings
 /// and one batch holds, since both are emptied right away.
 pub(crate) struct Tls {
     connection: ServerConnection,
     pending: Pending,
+    /// Why the handshake failed, or the connection broke.
+    fault: Option<Box<Fault>>,
 }
 
 impl fmt::Debug for Tls {
@@ -38,6 +42,7 @@ impl Tls {
         Ok(Self {
             connection,
             pending: Pending::default(),
+            fault: None,
         })
     }
 
@@ -70,11 +75,19 @@ impl Tls {
                         result = Err(BROKEN);
                     }
                 }
-                Err(_) => result = Err(BROKEN),
+                Err(error) => {
+                    self.fault = Some(Box::new(Fault::Said(explain(&error))));
+                    result = Err(BROKEN);
+                }
             }
         }
         self.collect();
         result
+    }
+
+    /// What was wrong, if something was.
+    pub(super) fn fault(&self) -> Option<&Fault> {
+        self.fault.as_deref()
     }
 
     /// The client's own certificate, once the handshake is done.
@@ -113,6 +126,40 @@ impl Tls {
     pub(super) fn forget(&mut self, written: usize) {
         self.pending.forget(written);
     }
+}
+
+/// What went wrong, as the operator can use it.
+fn explain(error: &Error) -> Cow<'static, str> {
+    let remedy = match error {
+        Error::InvalidMessage(_) => {
+            "the client does not speak TLS, or something else does; plain MQTT has a listener \
+             mqtt://, plain WebSocket one of ws://"
+        }
+        Error::AlertReceived(
+            AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateExpired
+            | AlertDescription::UnsupportedCertificate,
+        ) => {
+            "the client does not accept this server's certificate: give it the authority that \
+             signed it (--cafile), and compare names and dates"
+        }
+        Error::NoCertificatesPresented => {
+            "the client showed no certificate; give it one (--cert and --key), or set \
+             `client_certificates = \"optional\"`"
+        }
+        Error::InvalidCertificate(error) if is_old(error) => return OLD_VERSION.into(),
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "the client's certificate must be signed by an authority in `client_ca`"
+        }
+        Error::InvalidCertificate(_) => "the client's certificate is not valid; give it another",
+        Error::PeerIncompatible(_) => {
+            "the client knows no version of TLS or no cipher that is spoken here: TLS 1.2 or 1.3"
+        }
+        _ => return error.to_string().into(),
+    };
+    format!("{error}; {remedy}").into()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use stentor_websocket::{
     parse_request, response_accept, response_refuse,
 };
 
-use super::Pending;
+use super::{Fault, Pending};
 use crate::listener::WebRules;
 
 /// The subprotocols of MQTT 3.1.1 and 5, and of 3.1.
@@ -58,11 +58,11 @@ enum State {
     Open(Decoder),
     /// This side sends no more frames; what arrives is thrown away.
     Closed,
-    /// The same, after the page that this origin belongs to was refused.
-    Turned(Box<str>),
+    /// The same, because of this.
+    Failed(Fault),
 }
 
-/// Of an origin that is not let in, no more than this reaches the log, in bytes.
+/// Of an origin or a path that is not let in, no more than this reaches the log, in bytes.
 const ORIGIN_BYTES_MAX: usize = 200;
 
 impl WebSocket {
@@ -87,17 +87,13 @@ impl WebSocket {
     ) -> Result<(), CloseReason> {
         match &mut self.state {
             State::Open(_) => self.unwrap(input, mqtt, pongs),
-            State::Closed | State::Turned(_) => Ok(()),
+            State::Closed | State::Failed(_) => Ok(()),
             State::ExpectRequest(head, rules) => {
                 head.extend_from_slice(input);
                 let answer = match parse_request(head, Limits::default()) {
                     Ok(None) => return Ok(()),
                     Ok(Some((request, len))) => decide(&request, rules).map(|answer| (answer, len)),
                     Err(error) => Err(refuse(error)),
-                };
-                let closed = match &answer {
-                    Err((_, CloseReason::Denied(Denied::Origin))) => turned(head),
-                    _ => State::Closed,
                 };
                 let mut rest = match &answer {
                     Ok((_, len)) => head.split_off(*len),
@@ -108,7 +104,10 @@ impl WebSocket {
                         let decoder = Decoder::new(Role::Server, FRAME_BYTES_MAX);
                         (State::Open(decoder), response, Ok(()))
                     }
-                    Err((response, reason)) => (closed, response, Err(reason)),
+                    Err(refused) => {
+                        let state = refused.fault.map_or(State::Closed, State::Failed);
+                        (state, refused.response, Err(refused.reason))
+                    }
                 };
                 self.state = state;
                 self.pending.bytes_mut().extend_from_slice(&response);
@@ -162,7 +161,11 @@ impl WebSocket {
             None,
             self.pending.bytes_mut(),
         );
-        self.state = State::Closed;
+        let what = match error {
+            FrameError::Text => "MQTT is sent in binary frames",
+            _ => "something else than a WebSocket client sent it, or a proxy changed it",
+        };
+        self.state = State::Failed(Fault::Said(format!("{reason}; {what}").into()));
         BROKEN
     }
 
@@ -191,29 +194,16 @@ impl WebSocket {
         self.pending.as_slice()
     }
 
-    /// The origin of the page that was refused, if that was the reason.
-    pub(super) fn refused_origin(&self) -> Option<&str> {
+    /// What was wrong, if that was the reason to close.
+    pub(super) const fn fault(&self) -> Option<&Fault> {
         match &self.state {
-            State::Turned(origin) => Some(origin),
+            State::Failed(fault) => Some(fault),
             State::ExpectRequest(..) | State::Open(_) | State::Closed => None,
         }
     }
 
     pub(super) fn forget(&mut self, written: usize) {
         self.pending.forget(written);
-    }
-}
-
-/// Remembers for the log who was refused by his page's origin.
-fn turned(head: &[u8]) -> State {
-    let parsed = parse_request(head, Limits::default());
-    let origin = parsed
-        .ok()
-        .flatten()
-        .and_then(|(request, _)| request.origin);
-    match origin {
-        Some(origin) => State::Turned(shortened(origin).into()),
-        None => State::Closed,
     }
 }
 
@@ -224,13 +214,28 @@ fn shortened(text: &str) -> &str {
     &text[..end.unwrap_or(0)]
 }
 
-/// An answer and why the connection is closed after it.
-type Refused = (Vec<u8>, CloseReason);
+/// An answer, why the connection is closed after it, and what the log says about it.
+struct Refused {
+    response: Vec<u8>,
+    reason: CloseReason,
+    fault: Option<Fault>,
+}
 
-fn refused(status: Status, body: &str, reason: CloseReason) -> Refused {
-    let mut response = Vec::new();
-    response_refuse(status, body, &mut response);
-    (response, reason)
+impl Refused {
+    fn new(status: Status, body: &str, reason: CloseReason) -> Self {
+        let mut response = Vec::new();
+        response_refuse(status, body, &mut response);
+        Self {
+            response,
+            reason,
+            fault: None,
+        }
+    }
+
+    fn with_fault(mut self, said: String) -> Self {
+        self.fault = Some(Fault::Said(said.into()));
+        self
+    }
 }
 
 fn refuse(error: UpgradeError) -> Refused {
@@ -240,7 +245,23 @@ fn refuse(error: UpgradeError) -> Refused {
         }
         _ => BROKEN,
     };
-    refused(error.status(), &format!("{error}\n"), reason)
+    let remedy = match error {
+        UpgradeError::Malformed => {
+            "this listener speaks WebSocket; plain MQTT has a listener mqtt://, TLS one of wss://"
+        }
+        UpgradeError::Connection | UpgradeError::HostMissing => {
+            "a proxy in between has to pass Upgrade, Connection and Host on"
+        }
+        UpgradeError::HeadTooLong
+        | UpgradeError::TooManyHeaders
+        | UpgradeError::Method
+        | UpgradeError::AmbiguousHeader
+        | UpgradeError::Version
+        | UpgradeError::Key
+        | UpgradeError::Body => "this is no request of a WebSocket client",
+    };
+    Refused::new(error.status(), &format!("{error}\n"), reason)
+        .with_fault(format!("{error}; {remedy}"))
 }
 
 /// The answer to a request that makes it a WebSocket, or one that does not.
@@ -252,24 +273,30 @@ fn decide(request: &Request<'_>, rules: &WebRules) -> Result<Vec<u8>, Refused> {
     if !origin_allowed(request.origin, request.host, &rules.allowed_origins, local) {
         let body =
             "this page's origin may not connect here; the server's log says how to allow it\n";
-        return Err(refused(
-            Status::Forbidden,
-            body,
-            CloseReason::Denied(Denied::Origin),
-        ));
+        let origin = shortened(request.origin.unwrap_or_default());
+        let reason = CloseReason::Denied(Denied::Origin);
+        return Err(Refused {
+            fault: Some(Fault::Origin(origin.into())),
+            ..Refused::new(Status::Forbidden, body, reason)
+        });
     }
-    if rules
-        .path
-        .as_deref()
-        .is_some_and(|path| path != request.path)
+    if let Some(path) = &rules.path
+        && path != request.path
     {
         let body = "there is no WebSocket at this path\n";
-        return Err(refused(Status::NotFound, body, BROKEN));
+        let asked = shortened(request.path);
+        let said = format!(
+            "it asked for the path {asked:?}, and this listener serves {path:?} only; correct the \
+             URL of the client, or the key `path`"
+        );
+        return Err(Refused::new(Status::NotFound, body, BROKEN).with_fault(said));
     }
     let subprotocol = choose_subprotocol(protocols, &SUBPROTOCOLS);
     if subprotocol.is_none() && !protocols.is_empty() {
         let body = "the subprotocol spoken here is \"mqtt\"\n";
-        return Err(refused(Status::BadRequest, body, BROKEN));
+        let said =
+            "it offered no subprotocol that is spoken here; have the client ask for \"mqtt\"";
+        return Err(Refused::new(Status::BadRequest, body, BROKEN).with_fault(said.to_owned()));
     }
     let mut response = Vec::new();
     response_accept(key, subprotocol, &mut response);
@@ -284,7 +311,7 @@ fn page(rules: &WebRules) -> Refused {
          {}{path} (subprotocol \"mqtt\").\n",
         rules.url
     );
-    refused(Status::Ok, &body, CloseReason::Remote(Remote::Closed))
+    Refused::new(Status::Ok, &body, CloseReason::Remote(Remote::Closed))
 }
 
 #[cfg(test)]
@@ -337,8 +364,10 @@ mod tests {
             let mut head = request("/", &format!("Origin: {origin}\r\n"));
             let result = web.receive(&mut head, &mut Vec::new(), Pongs::Sent);
             assert_eq!(result, Err(CloseReason::Denied(Denied::Origin)));
-            let refused = web.refused_origin().expect("it was refused");
-            assert!(origin.starts_with(refused));
+            let Some(Fault::Origin(refused)) = web.fault() else {
+                panic!("it was refused");
+            };
+            assert!(origin.starts_with(&**refused));
             assert_eq!(refused.len(), logged);
         }
     }

@@ -274,6 +274,19 @@ const BAD: &[(&str, &[&str])] = &[
     ),
     ("[[user]]\nname = \"a\"", &["user a has no password"]),
     (
+        "[[user]]\nname = \"a\"\npassword = \"x\"",
+        &["toml:3:", "`password_hash`", "`stentor hash-password`"],
+    ),
+    ("coalesce = \"1.5ms\"", &["whole numbers", "1500us"]),
+    (
+        "[tls]\ncertificate = \"a.crt\"\n[[listener]]\nurl = \"mqtts://[::1]:1\"",
+        &["not its key", "--tls-key"],
+    ),
+    (
+        "[tls]\nkey = \"a.key\"\n[[listener]]\nurl = \"mqtts://[::1]:1\"",
+        &["not its certificate", "--tls-certificate"],
+    ),
+    (
         "[[user]]\nname = \"a\"\npassword_file = \"x\"",
         &["cannot read etc/x"],
     ),

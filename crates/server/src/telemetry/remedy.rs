@@ -1,0 +1,273 @@
+//! What the log says beside the reason why a client was refused: the cause, and what helps.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use stentor_session::{CloseReason, Denied, Limit, Local, Timer, Violation};
+
+use super::journal::{Claim, shown};
+use crate::config::ListenUrl;
+use crate::listener::Rules;
+use crate::transport::Fault;
+
+/// Where somebody was refused, and who.
+pub(super) struct Scene<'a> {
+    pub(super) url: &'a ListenUrl,
+    pub(super) rules: &'a Rules,
+    pub(super) claim: &'a Claim,
+    pub(super) fault: Option<&'a Fault>,
+    /// The server's data folder, for commands that reach it.
+    pub(super) data_dir: &'a Path,
+}
+
+/// The end of the line, beginning with a colon; empty where the reason says it all.
+pub(super) fn remedy(reason: CloseReason, scene: &Scene<'_>) -> String {
+    let text: Cow<'static, str> = match reason {
+        CloseReason::Denied(denied) => denial(denied, scene),
+        CloseReason::Limit(limit) => limit_reached(limit).into(),
+        CloseReason::Malformed(error) => format!("its CONNECT is no valid MQTT: {error}").into(),
+        CloseReason::Violation(violation) => violated(violation, scene),
+        CloseReason::Timeout(Timer::Login) => {
+            "it sent no whole CONNECT in time; `limits.login_timeout` says how long that may take"
+                .into()
+        }
+        CloseReason::Local(Local::Unavailable) => {
+            "the database of users does not answer; the log says so when it is back".into()
+        }
+        CloseReason::Timeout(Timer::KeepAlive | Timer::Drain)
+        | CloseReason::Local(
+            Local::TakenOver | Local::ShuttingDown | Local::Kicked | Local::Revoked,
+        )
+        | CloseReason::Remote(_) => Cow::Borrowed(""),
+        CloseReason::Bug(what) => format!("this is a bug of the server: {what}").into(),
+    };
+    if text.is_empty() {
+        return String::new();
+    }
+    format!(": {text}")
+}
+
+fn denial(denied: Denied, scene: &Scene<'_>) -> Cow<'static, str> {
+    let url = scene.url;
+    match denied {
+        Denied::Anonymous => {
+            // Where clients show certificates from which nobody takes a name.
+            let rules = scene.rules;
+            let hint = if rules.asks_certificates && rules.certificate_name.is_none() {
+                "; to take the name in its certificate for its user's, set `certificate_user = \
+                 \"cn\"` there"
+            } else {
+                ""
+            };
+            format!(
+                "it gave no user name; to let clients in without one, start with `stentor serve \
+                 --allow-anonymous` (this machine only) or set `anonymous = true` on the listener \
+                 {url}{hint}"
+            )
+            .into()
+        }
+        Denied::Credentials => wrong_login(scene),
+        Denied::Origin => refused_origin(scene),
+        Denied::Version => "MQTT 3.1, 3.1.1 and 5.0 are spoken here".into(),
+        Denied::ClientId => {
+            "MQTT 3.1 needs a client id, and so does 3.1.1 without Clean Session".into()
+        }
+        Denied::KeepAlive => {
+            "it asks for a longer keep alive than `limits.keep_alive_max`, or for none, and its \
+             version of MQTT cannot be told another one; shorten it at the client, raise the \
+             limit, or use MQTT 5"
+                .into()
+        }
+        Denied::AuthMethod => {
+            "the server has no such authentication method; SCRAM-SHA-256 is always there, JWT \
+             with [[jwt]]"
+                .into()
+        }
+        Denied::Right => "it has no right to publish its will".into(),
+        Denied::Banned => "its user is disabled or was deleted".into(),
+        Denied::Expired => "its token has expired; it needs a new one".into(),
+    }
+}
+
+/// Names and passwords are not told apart to the client; the operator gets what tells them apart.
+fn wrong_login(scene: &Scene<'_>) -> Cow<'static, str> {
+    let command = |verb: &str, name: &str| {
+        let (name, folder) = (shown(name), scene.data_dir.to_string_lossy());
+        let (name, folder) = (word(&name), word(&folder));
+        format!("`stentor user {verb} {name} --data-dir {folder}`")
+    };
+    match scene.claim {
+        Claim::Certified(name) => format!(
+            "its certificate names the user {:?}, whom the server does not know or does not let \
+             in; {} adds that user",
+            shown(name),
+            command("add", name)
+        ),
+        Claim::Named(name) => format!(
+            "wrong user name or password; {} tells whether there is such a user, {} and {} give \
+             it a password",
+            command("show", name),
+            command("add", name),
+            command("set-password", name)
+        ),
+        Claim::Nobody => "what it logs in with does not hold".to_owned(),
+    }
+    .into()
+}
+
+fn refused_origin(scene: &Scene<'_>) -> Cow<'static, str> {
+    let url = scene.url;
+    let origin = match scene.fault {
+        Some(Fault::Origin(origin)) => &**origin,
+        Some(Fault::Said(_)) | None => "",
+    };
+    match origin {
+        "null" => "a page that has no origin of its own, since it was opened from a file or runs \
+                   in a sandbox, may not connect here; open it from a web server, whose origin \
+                   `allowed_origins` can name"
+            .into(),
+        "" => "its request has an empty Origin header, which no page sends; leave the header out"
+            .into(),
+        _ => format!(
+            "a page of {origin:?} may not connect here; to let it, add that origin to \
+             `allowed_origins` of the listener {url}"
+        )
+        .into(),
+    }
+}
+
+const fn limit_reached(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Connections => {
+            "raise `limits.connections`, `max_connections` of the listener, the limit on open \
+             files (LimitNOFILE), or --shards"
+        }
+        Limit::ConnectionsPerAddress => "raise `limits.connections_per_address`",
+        Limit::ConnectionRate => "raise `limits.connection_rate`",
+        Limit::ConnectionsPerUser => "raise the quota `connections` of a role that the user has",
+        Limit::ConnectionsPerZone => "raise the quota `connections` of its zone",
+        Limit::Sessions => "raise `limits.sessions`, or lower `limits.session_expiry_max`",
+        Limit::LoginQueue => {
+            "more logins wait for the database than `auth.queue` allows; they are tried again"
+        }
+        Limit::LoginRate => {
+            "logins from its address, or of its account, have failed too often lately; it is \
+             let in again after a pause; mend the password of whoever tries, or set \
+             `auth.slow_failures = false`"
+        }
+        Limit::PacketBytes => "its CONNECT is larger than `limits.packet_bytes`",
+        Limit::RequestBytes => "the head of its HTTP request is too long: cookies, perhaps",
+        Limit::ReceiveMaximum | Limit::QueueBytes | Limit::Retained => "",
+    }
+}
+
+fn violated(violation: Violation, scene: &Scene<'_>) -> Cow<'static, str> {
+    match violation {
+        Violation::WebSocket | Violation::Tls => match scene.fault {
+            Some(Fault::Said(said)) => said.clone(),
+            Some(Fault::Origin(_)) | None => Cow::Borrowed(""),
+        },
+        Violation::ExpectedConnect => {
+            "what it sent is no CONNECT of MQTT; TLS has a listener mqtts://, WebSocket one of \
+             ws:// or wss://"
+                .into()
+        }
+        Violation::Proxy => {
+            "its address is one of `proxies`, and what it sent begins with no PROXY protocol \
+             header; turn that on at the load balancer, or take the address out"
+                .into()
+        }
+        Violation::TopicName => "the topic of its will is no topic name".into(),
+        Violation::SecondConnect
+        | Violation::ServerPacket
+        | Violation::TopicAlias
+        | Violation::UnknownAlias
+        | Violation::PacketId
+        | Violation::Subscription
+        | Violation::SharedNoLocal
+        | Violation::UnexpectedAuth
+        | Violation::SessionExpiry => Cow::Borrowed(""),
+    }
+}
+
+/// A word of a command that can be pasted into a shell. What holds control characters is shown
+/// instead: nobody should paste it.
+fn word(text: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./@:+,%=".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        Cow::Borrowed(text)
+    } else if text.contains(char::is_control) {
+        Cow::Owned(format!("{text:?}"))
+    } else {
+        Cow::Owned(format!("'{}'", text.replace('\'', r"'\''")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listener::Port;
+
+    fn check(reason: CloseReason, claim: &Claim, fault: Option<Fault>, wanted: &[&str]) {
+        let port = Port::for_tests(0);
+        let rules = port.rules.load();
+        let url = "mqtt://[::1]:1883".parse().unwrap();
+        let scene = Scene {
+            url: &url,
+            rules: &rules,
+            claim,
+            fault: fault.as_ref(),
+            data_dir: Path::new("/var/lib/my server"),
+        };
+        let text = remedy(reason, &scene);
+        for words in wanted {
+            assert!(text.contains(words), "{words:?} is missing: {text}");
+        }
+    }
+
+    #[test]
+    fn a_refused_login_says_what_mends_it() {
+        let anonymous = CloseReason::Denied(Denied::Anonymous);
+        let says = ["--allow-anonymous", "mqtt://[::1]:1883"];
+        check(anonymous, &Claim::Nobody, None, &says);
+        let wrong = CloseReason::Denied(Denied::Credentials);
+        let named = Claim::Named("it's me".into());
+        let says = [
+            r"user show 'it'\''s me' --data-dir '/var/lib/my server'`",
+            "set-password",
+        ];
+        check(wrong, &named, None, &says);
+        let certified = Claim::Certified("ann".into());
+        let says = [
+            "certificate names the user \"ann\"",
+            "user add ann --data-dir",
+        ];
+        check(wrong, &certified, None, &says);
+    }
+
+    #[test]
+    fn a_refused_page_is_told_by_its_origin() {
+        let reason = CloseReason::Denied(Denied::Origin);
+        for (origin, says) in [
+            ("https://shop.example", "\"https://shop.example\""),
+            ("null", "from a file"),
+            ("", "empty Origin"),
+        ] {
+            let fault = Some(Fault::Origin(origin.into()));
+            check(reason, &Claim::Nobody, fault, &[says]);
+        }
+    }
+
+    #[test]
+    fn words_are_safe_to_paste() {
+        for (text, shown) in [
+            ("zone/ann@example.org", "zone/ann@example.org"),
+            ("", "''"),
+            ("a b; rm -rf ~", "'a b; rm -rf ~'"),
+            ("a`b`", "'a`b`'"),
+            ("a\nb", "\"a\\nb\""),
+        ] {
+            assert_eq!(word(text), shown);
+        }
+    }
+}
