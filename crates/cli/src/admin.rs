@@ -3,6 +3,7 @@
 pub(crate) mod table;
 
 use std::io::{self, Write};
+use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -39,12 +40,72 @@ fn status_text(status: &Value) -> String {
         counters(status),
         shards(status)
     );
-    for (title, key) in [("losses", "losses"), ("last reload", "reload")] {
-        if !status[key].is_null() {
-            text += &format!("\n{title}: {}\n", plain(&status[key]));
-        }
+    text += &format!("\n{}", losses(&status["losses"]));
+    if !status["reload"].is_null() {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now_secs = now.map_or(0, |since| since.as_secs());
+        text += &format!("\n{}\n", last_reload(&status["reload"], now_secs));
     }
     text
+}
+
+/// What was lost, by policy, then by client and topic.
+fn losses(losses: &Value) -> String {
+    let mut causes = Table::new(&["LOST BECAUSE", "MESSAGES"]);
+    let mut any = false;
+    for (cause, messages) in losses["by_cause"].as_object().into_iter().flatten() {
+        if messages.as_u64().is_some_and(|messages| messages > 0) {
+            causes.row([cause.clone(), plain(messages)]);
+            any = true;
+        }
+    }
+    if !any {
+        return "no message was lost\n".to_owned();
+    }
+    let mut text = causes.render();
+    let mut worst = Table::new(&["LOST BY CLIENT", "TOPIC", "MESSAGES"]);
+    let pairs = losses["worst"].as_array();
+    for pair in pairs.into_iter().flatten() {
+        worst.row(["client_id", "topic", "messages"].map(|key| plain(&pair[key])));
+    }
+    if pairs.is_some_and(|pairs| !pairs.is_empty()) {
+        text += &format!("\n{}", worst.render());
+    }
+    text
+}
+
+/// When the configuration was read last, who asked for it, and what came of it.
+fn last_reload(reload: &Value, now_secs: u64) -> String {
+    let at = reload["at"].as_u64().unwrap_or(now_secs);
+    let ago = duration(now_secs.saturating_sub(at));
+    let cause = plain(&reload["cause"]);
+    let result = if reload["ok"] == true {
+        reloaded(reload)
+    } else {
+        format!(
+            "failed, the old configuration stays: {}",
+            plain(&reload["reason"])
+        )
+    };
+    format!("last reload, {ago} ago ({cause}): {result}")
+}
+
+/// What a reload did, in phrases.
+fn reloaded(answer: &Value) -> String {
+    let phrases = [
+        ("changed: ", "changed"),
+        ("new certificates: ", "renewed"),
+        ("waiting for a restart: ", "waiting"),
+    ];
+    let said = |(title, key): (&str, &str)| {
+        let is_empty = answer[key].as_array().is_none_or(Vec::is_empty);
+        (!is_empty).then(|| format!("{title}{}", plain(&answer[key])))
+    };
+    let said: Vec<String> = phrases.into_iter().filter_map(said).collect();
+    if said.is_empty() {
+        return "nothing has changed".to_owned();
+    }
+    said.join("; ")
 }
 
 fn listeners(status: &Value) -> String {
@@ -298,19 +359,7 @@ impl Reload {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let answer = self.local.ask(json!({ "verb": "reload" }))?;
         show(&self.local, &answer, || {
-            let mut text = match answer["changed"].as_array() {
-                Some(keys) if !keys.is_empty() => {
-                    format!("reloaded; changed: {}\n", plain(&answer["changed"]))
-                }
-                _ => "reloaded; nothing has changed\n".to_owned(),
-            };
-            if answer["waiting"]
-                .as_array()
-                .is_some_and(|keys| !keys.is_empty())
-            {
-                text += &format!("waiting for a restart: {}\n", plain(&answer["waiting"]));
-            }
-            text
+            format!("reloaded; {}\n", reloaded(&answer))
         })
     }
 }
@@ -338,4 +387,46 @@ fn show(local: &Local, answer: &Value, text: impl FnOnce() -> String) -> Result<
     io::stdout()
         .write_all(text.as_bytes())
         .map_err(|error| Failure::output(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_a_table_and_nothing_is_a_sentence() {
+        let none = json!({ "by_cause": { "drop-newest": 0, "expired": 0 }, "worst": [] });
+        assert_eq!(losses(&none), "no message was lost\n");
+        let some = json!({
+            "by_cause": { "disconnect": 0, "drop-newest": 12 },
+            "worst": [
+                { "client_id": "slow", "topic": "a/b", "messages": 10 },
+                { "client_id": "c\u{1b}", "topic": "t", "messages": 2 },
+            ],
+        });
+        let text = "LOST BECAUSE  MESSAGES\n\
+                    drop-newest   12\n\n\
+                    LOST BY CLIENT  TOPIC  MESSAGES\n\
+                    slow            a/b    10\n\
+                    c\\u{1b}         t      2\n";
+        assert_eq!(losses(&some), text);
+    }
+
+    #[test]
+    fn the_last_reload_is_told_in_phrases() {
+        let check = |reload: Value, text: &str| assert_eq!(last_reload(&reload, 1_065), text);
+        let done = json!({
+            "at": 1_000, "cause": "SIGHUP", "ok": true,
+            "changed": ["log.level", "sys.interval"], "renewed": [], "waiting": ["shards"],
+        });
+        let text = "last reload, 1m 5s ago (SIGHUP): changed: log.level, sys.interval; waiting \
+                    for a restart: shards";
+        check(done, text);
+        let failed = json!({ "at": 1_060, "cause": "file", "ok": false, "reason": "no such key" });
+        let text = "last reload, 5s ago (file): failed, the old configuration stays: no such key";
+        check(failed, text);
+        assert_eq!(reloaded(&json!({ "changed": [] })), "nothing has changed");
+        let renewed = json!({ "renewed": ["mqtts://0.0.0.0:8883"] });
+        assert_eq!(reloaded(&renewed), "new certificates: mqtts://0.0.0.0:8883");
+    }
 }

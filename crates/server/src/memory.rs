@@ -10,6 +10,19 @@ pub(crate) fn prefer_small_pages() {
     let _ = nix::sys::prctl::set_thp_disable(true);
 }
 
+/// The anonymous memory of this process that is resident, in bytes: heap and stacks, without files
+/// that it has mapped, such as the retained messages. The allocator keeps what was freed for a
+/// while, so this is what the heap takes, not what is in use. `None` where the system does not
+/// tell.
+pub(crate) fn anonymous_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kibibytes = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"))?;
+    let kibibytes: u64 = kibibytes.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
 /// Keeps what is in memory, passwords on their way among it, out of core dumps: there are none, and
 /// one that a system makes all the same holds no memory of the process. Where the system refuses,
 /// nothing changes.

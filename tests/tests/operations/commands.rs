@@ -1,6 +1,6 @@
 //! `stentor status`, `clients` and `topics` against a running server.
 
-use stentor_tests::{Server, Version};
+use stentor_tests::{Plan, Server, Version};
 
 #[test]
 fn status_counts_connections_and_messages() {
@@ -45,6 +45,40 @@ fn clients_are_listed_shown_and_kicked() {
     server.control(&["clients", "kick", "nobody"]).refusal();
 }
 
+/// The names that mosquitto has, some of which only a whole server can fill.
+#[test]
+fn sys_topics_tell_memory_and_shared_subscriptions() {
+    let server = Plan::new()
+        .variable("STENTOR_SYS__INTERVAL", "1s")
+        .tcp()
+        .anonymous()
+        .start();
+    let mut client = server.client(Version::V5, "c");
+    for filter in ["$share/g/a", "$share/h/a", "plain"] {
+        client.subscribe(filter, 0);
+    }
+    // Others come as well, so nothing is asked of this one afterwards.
+    let mut figures = server.client(Version::V5, "figures");
+    figures.subscribe("$SYS/broker/#", 0);
+    let mut heap = [0, 0];
+    let mut shared = String::new();
+    while heap[0] == 0 || heap[1] == 0 || shared != "2" {
+        let (topic, payload) = figures.message();
+        let value = String::from_utf8(payload).expect("figures are text");
+        match topic.as_str() {
+            "$SYS/broker/heap/current" => heap[0] = value.parse().expect("a number of bytes"),
+            "$SYS/broker/heap/maximum" => heap[1] = value.parse().expect("a number of bytes"),
+            "$SYS/broker/shared_subscriptions/count" => shared = value,
+            _ => {}
+        }
+    }
+    // A server with nothing in it takes more than one megabyte and less than a thousand.
+    assert!(
+        heap.iter().all(|bytes| (1 << 20..1 << 30).contains(bytes)),
+        "{heap:?}"
+    );
+}
+
 #[test]
 fn topics_lists_filters_and_retained_messages() {
     let server = Server::open();
@@ -67,7 +101,7 @@ fn topics_lists_filters_and_retained_messages() {
 
 #[test]
 fn commands_without_a_server_say_so() {
-    let plan = stentor_tests::Plan::new();
+    let plan = Plan::new();
     let mut command = stentor_tests::server::stentor();
     let command = command.args(["status", "--data-dir"]).arg(plan.data_dir());
     let text = stentor_tests::process::run(command).refusal();

@@ -62,6 +62,33 @@ fn the_reload_command_reports_what_changed() {
     assert!(log.contains("limits.queue_messages"), "{log}");
 }
 
+/// What waits is told against what the process runs with, not against what was read last.
+#[test]
+fn a_key_that_is_set_back_waits_for_nothing() {
+    let server = server();
+    let reload = |text: &str| {
+        server.reconfigure(text);
+        // The change is noticed by itself as well, so what has changed may be told by either.
+        server.json(&["reload"])["waiting"].clone()
+    };
+    assert_eq!(
+        reload(&format!("shards = 7\n{BASE}")),
+        serde_json::json!(["shards"])
+    );
+    let again = server.json(&["reload"]);
+    assert_eq!(
+        again["waiting"],
+        serde_json::json!(["shards"]),
+        "it still waits"
+    );
+    assert_eq!(reload(BASE), serde_json::json!([]));
+    let text = server.control(&["status"]).success();
+    assert!(
+        text.contains("last reload") && !text.contains("restart"),
+        "{text}"
+    );
+}
+
 #[test]
 fn listeners_open_and_close_and_the_others_stay() {
     let server = server();
@@ -194,8 +221,17 @@ fn a_reload_reads_certificates_again() {
         process::run(command.arg(renewed.authority()))
     };
     attempt().refusal();
-    server.control(&["reload"]).success();
+    let from = server.log().len();
+    let text = server.control(&["reload"]).success();
+    assert!(
+        text.contains(server.url("mqtts")) || text.contains("mqtts://"),
+        "{text}"
+    );
+    let log = server.wait_log(from, "new certificates were read");
+    assert!(!log[from..].contains("nothing has changed"), "{log}");
     attempt().success();
+    let text = server.control(&["reload"]).success();
+    assert!(text.contains("nothing has changed"), "{text}");
 }
 
 #[test]

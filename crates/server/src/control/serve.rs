@@ -156,7 +156,9 @@ impl Desk {
         self.command(Command::Reload("stentor reload", Some(sender)))?;
         match result.recv_timeout(RELOAD_TIME) {
             Ok(Ok(reloaded)) => {
-                Ok(json!({ "changed": reloaded.changed, "waiting": reloaded.waiting }))
+                let (changed, renewed) = (reloaded.changed, reloaded.renewed);
+                let waiting = reloaded.waiting;
+                Ok(json!({ "changed": changed, "renewed": renewed, "waiting": waiting }))
             }
             Ok(Err(reason)) => Err(Failure::new("reload-failed", reason)),
             Err(_) => Err(Failure::new(

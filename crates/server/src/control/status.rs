@@ -155,7 +155,12 @@ fn reload(note: &ReloadNote) -> Value {
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
     let more = match &note.result {
-        Ok(done) => json!({ "ok": true, "changed": done.changed, "waiting": done.waiting }),
+        Ok(done) => json!({
+            "ok": true,
+            "changed": done.changed,
+            "renewed": done.renewed,
+            "waiting": done.waiting,
+        }),
         Err(reason) => json!({ "ok": false, "reason": reason }),
     };
     extend(json!({ "cause": note.cause, "at": at }), more)

@@ -14,7 +14,7 @@ use super::doors::{self, Door, Doors, Opened};
 use super::retained;
 use crate::accounts;
 use crate::backplane::Backplane;
-use crate::config::{Config, Diff, Reload, Sources, diff};
+use crate::config::{self, Config, Diff, Reload, Sources, diff};
 use crate::error::ServerError;
 use crate::listener::{Access, Port, Rules};
 use crate::log::Logger;
@@ -29,6 +29,8 @@ pub(crate) type ReloadResult = Result<Reloaded, String>;
 pub(crate) struct Reloaded {
     /// Keys that hold now.
     pub(crate) changed: Vec<String>,
+    /// Listeners whose certificate, key or authority was replaced in its file.
+    pub(crate) renewed: Vec<String>,
     /// Keys whose new value waits for a restart.
     pub(crate) waiting: Vec<String>,
 }
@@ -36,12 +38,19 @@ pub(crate) struct Reloaded {
 impl Reloaded {
     /// Says in the log what was done.
     pub(super) fn log(&self, who: &str) {
-        if self.changed.is_empty() && self.waiting.is_empty() {
+        if self.changed.is_empty() && self.renewed.is_empty() && self.waiting.is_empty() {
             info!("configuration reloaded ({who}): nothing has changed");
-        } else if !self.changed.is_empty() {
+        }
+        if !self.changed.is_empty() {
             info!(
                 "configuration reloaded ({who}): {}",
                 self.changed.join(", ")
+            );
+        }
+        if !self.renewed.is_empty() {
+            info!(
+                "new certificates were read ({who}) for {}: connections from now on get them",
+                self.renewed.join(", ")
             );
         }
         if !self.waiting.is_empty() {
@@ -55,6 +64,9 @@ impl Reloaded {
 
 /// What a reload changes, and from what.
 pub(super) struct Reloader {
+    /// What the server was started with: what its keys of the class `restart` still hold.
+    pub(super) started: Config,
+    /// What was taken over last.
     pub(super) config: Config,
     pub(super) sources: Sources<'static>,
     pub(super) logger: Logger,
@@ -101,17 +113,20 @@ impl Reloader {
             }
         }
         self.directory.pin(accounts::pinned(&new));
+        let renewed = self.renewed(&prepared);
         self.apply(&new, prepared, backplane);
-        let label = |reload: bool| {
-            let wanted = diff
-                .changes
-                .iter()
-                .filter(move |change| (change.reload == Reload::Restart) != reload);
-            wanted.map(|change| change.path.clone()).collect()
-        };
+        let live = diff
+            .changes
+            .iter()
+            .filter(|change| change.reload != Reload::Restart);
         let reloaded = Reloaded {
-            changed: label(true),
-            waiting: label(false),
+            changed: live.map(|change| change.path.clone()).collect(),
+            renewed,
+            // Against what the process runs with, not what was read last.
+            waiting: config::diff(&self.started, &new)
+                .restart()
+                .map(str::to_owned)
+                .collect(),
         };
         self.config = new;
         Ok(reloaded)
@@ -132,7 +147,7 @@ impl Reloader {
                 prepared.access.push((path.to_owned(), access));
             }
             let certificate = doors::certificate(listener)?;
-            for (index, door) in self.doors.0.iter().enumerate() {
+            for (index, door) in self.doors.mqtt.iter().enumerate() {
                 if door.configured == listener.url {
                     let rules =
                         |port: &Arc<Port>| Rules::of(listener, &port.url, certificate.clone());
@@ -144,7 +159,11 @@ impl Reloader {
         }
         for index in &diff.listeners_removed {
             let url = &self.config.listeners[*index].url;
-            let place = self.doors.0.iter().position(|door| door.configured == *url);
+            let place = self
+                .doors
+                .mqtt
+                .iter()
+                .position(|door| door.configured == *url);
             prepared.closed.extend(place);
         }
         // Those of procedures wait for a restart.
@@ -161,9 +180,22 @@ impl Reloader {
         Ok(prepared)
     }
 
+    /// The listeners whose certificate is another one than before, under the name of their key.
+    fn renewed(&self, prepared: &Prepared) -> Vec<String> {
+        let is_new = |(index, rules): &&(usize, Vec<Rules>)| {
+            let ports = self.doors.mqtt[*index].ports.iter().zip(rules);
+            let mut ports = ports.map(|(port, new)| (port.rules.load(), new));
+            ports.any(|(old, new)| old.certificate != new.certificate)
+        };
+        let renewed = prepared.rules.iter().filter(is_new);
+        renewed
+            .map(|(index, _)| self.doors.mqtt[*index].configured.to_string())
+            .collect()
+    }
+
     fn apply(&mut self, new: &Config, prepared: Prepared, backplane: &Backplane) {
         for (index, rules) in prepared.rules {
-            for (port, rules) in self.doors.0[index].ports.iter().zip(rules) {
+            for (port, rules) in self.doors.mqtt[index].ports.iter().zip(rules) {
                 port.rules.store(Arc::new(rules));
             }
         }
@@ -186,7 +218,7 @@ impl Reloader {
                 hand_over(backplane, &port, sockets);
             }
             announce::print(door.ports.iter().map(|port| &**port));
-            self.doors.0.push(door);
+            self.doors.mqtt.push(door);
         }
         self.logger.set_level(new.log.level);
         // The thread lives as long as this sender.
@@ -196,7 +228,7 @@ impl Reloader {
     fn close(&mut self, mut indexes: Vec<usize>, backplane: &Backplane) {
         indexes.sort_unstable();
         for index in indexes.into_iter().rev() {
-            let door = self.doors.0.remove(index);
+            let door = self.doors.mqtt.remove(index);
             door.remove_file();
             for port in door.ports {
                 for shard in 0..backplane.shards.len() {

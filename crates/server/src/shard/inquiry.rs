@@ -127,6 +127,7 @@ impl Shard {
             .iter()
             .map(|cause| (cause.label(), losses.by_cause(*cause)))
             .collect();
+        let members = self.hub.shared_subscriptions().map(|(_, members)| members);
         let worst = losses
             .worst(WORST)
             .into_iter()
@@ -136,6 +137,7 @@ impl Shard {
             // There are at most 64 shards.
             shard: u8::try_from(self.id).unwrap_or(u8::MAX),
             stats: self.hub.stats(),
+            shared_subscriptions: members.sum::<usize>() as u64,
             links: self.links.len() as u64,
             refused: self.figures.refused,
             bytes_received: self.figures.bytes_received,

@@ -58,6 +58,7 @@ pub(crate) fn total(reports: &[ShardReport]) -> ShardReport {
     let mut sum = ShardReport::default();
     for report in reports {
         add_stats(&mut sum, report);
+        sum.shared_subscriptions += report.shared_subscriptions;
         sum.links += report.links;
         sum.refused += report.refused;
         sum.bytes_received += report.bytes_received;

@@ -12,6 +12,8 @@ pub(crate) struct ShardReport {
     pub(crate) shard: u8,
     /// The hub's counters.
     pub(crate) stats: Stats,
+    /// Sessions that have subscribed to a shared subscription, each once for every one of them.
+    pub(crate) shared_subscriptions: u64,
     /// Connections, logged in or not.
     pub(crate) links: u64,
     /// Connections that were refused or closed before they were let in.

@@ -14,6 +14,7 @@ use super::collect::{reports, total};
 use super::load::Loads;
 use super::report::ShardReport;
 use crate::backplane::Backplane;
+use crate::memory;
 use crate::shard::Letter;
 
 /// How soon after the start the figures are published for the first time.
@@ -46,6 +47,8 @@ pub(crate) struct SysTopics {
     last: HashMap<String, String>,
     loads: Loads,
     clients_max: u64,
+    /// The most memory at a publication, in bytes.
+    heap_max: u64,
     published_at: Tick,
 }
 
@@ -62,6 +65,11 @@ impl SysTopics {
         self.published_at = now;
         self.clients_max = self.clients_max.max(sum.stats.connected);
         let mut figures = self.figures(backplane, &sum, now);
+        if let Some(current) = memory::anonymous_bytes() {
+            self.heap_max = self.heap_max.max(current);
+            figures.push(("heap/current".to_owned(), current.to_string()));
+            figures.push(("heap/maximum".to_owned(), self.heap_max.to_string()));
+        }
         self.loads.update(&sum, elapsed, &mut figures);
         for (name, value) in figures {
             self.publish_figure(backplane, now, name, value);
@@ -96,6 +104,7 @@ impl SysTopics {
             ("bytes/received", sum.bytes_received),
             ("bytes/sent", sum.bytes_sent),
             ("subscriptions/count", stats.subscriptions),
+            ("shared_subscriptions/count", sum.shared_subscriptions),
             ("retained messages/count", backplane.retained.count()),
             ("store/messages/count", backplane.retained.count()),
             ("store/messages/bytes", backplane.retained.bytes()),
@@ -189,6 +198,9 @@ mod tests {
             "bytes/received",
             "bytes/sent",
             "subscriptions/count",
+            "shared_subscriptions/count",
+            "heap/current",
+            "heap/maximum",
             "retained messages/count",
             "store/messages/count",
             "store/messages/bytes",
@@ -205,6 +217,10 @@ mod tests {
             assert!(first.contains_key(name), "{name}");
         }
         assert!(first["uptime"].ends_with(" seconds"));
+        let heap = |name: &str| first[name].parse::<u64>().unwrap();
+        // A process of this size holds megabytes.
+        assert!(heap("heap/current") > 1 << 20);
+        assert!(heap("heap/maximum") >= heap("heap/current"));
         assert_eq!(first["retained messages/count"], "0");
         topics.publish(backplane, Duration::from_secs(10));
         let second = published(backplane);
