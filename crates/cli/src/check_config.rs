@@ -11,7 +11,9 @@ use crate::failure::Failure;
 /// The exit code for a configuration that is wrong: `EX_CONFIG`, as of `stentor serve`.
 const EXIT_CONFIG: u8 = 78;
 
-/// Reads the configuration as `stentor serve` would, environment included, and says what is wrong.
+/// Reads the configuration as `stentor serve` would, environment included, and says what is wrong:
+/// also with the certificates, keys, folders, users and groups that it names, as far as reading
+/// them tells. Opens no port and changes nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 the configuration is good, 78 it is not.")]
 pub(crate) struct CheckConfig {
@@ -25,6 +27,11 @@ impl CheckConfig {
         let sources = Sources::from_process(self.config, Vec::new());
         let config = Config::load(&sources)
             .map_err(|error| Failure::with_code(EXIT_CONFIG, error.to_string()))?;
+        let refusals = stentor_server::check(&config);
+        if !refusals.is_empty() {
+            let lines: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+            return Err(Failure::with_code(EXIT_CONFIG, lines.join("\n")));
+        }
         let mut out = io::stdout().lock();
         let written = config
             .warnings

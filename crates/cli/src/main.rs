@@ -133,6 +133,14 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|verb| verb == "serve")
+    {
+        // First of all: a signal that comes while the command line and the configuration are read
+        // waits for the server. Should this fail, the server says so when it tries again.
+        let _ = stentor_server::block_signals();
+    }
     let arguments = property::join(std::env::args_os());
     let result = match Cli::parse_from(arguments).command {
         Command::Serve(serve) => return serve.run(),

@@ -80,6 +80,16 @@ pub(crate) fn open(
     Ok(directory)
 }
 
+/// Whether the books that a configuration names can be opened at all: looks at their places and
+/// the query, connects to nothing.
+///
+/// # Errors
+/// When a place is none, or a query lacks what it needs.
+pub(crate) fn check(config: &Config) -> Result<(), ServerError> {
+    books(config, &config.general.data_dir)?;
+    Ok(())
+}
+
 /// The users of the configuration.
 pub(crate) fn pinned(config: &Config) -> Vec<User> {
     let user = |user: &crate::config::User| {

@@ -43,6 +43,14 @@ pub enum ServerError {
         /// The listener.
         url: ListenUrl,
     },
+    /// A path that cannot hold a Unix socket.
+    #[error("{url} cannot be opened: {reason}")]
+    SocketPath {
+        /// The listener.
+        url: ListenUrl,
+        /// What is wrong, with a remedy.
+        reason: String,
+    },
     /// Something other than a socket at the path of a Unix socket.
     #[error("{} is there already and no socket; remove it, or choose another path", path.display())]
     NotASocket {
@@ -76,6 +84,20 @@ pub enum ServerError {
         path: PathBuf,
         /// What the system says.
         error: io::Error,
+    },
+    /// The data folder lies too deep for the control socket in it.
+    #[error(
+        "the data folder {} cannot be used: its path has {bytes} bytes, and {bytes_max} at most \
+         leave room for the control socket in it; choose another with --data-dir",
+        path.display()
+    )]
+    DataDirTooDeep {
+        /// The folder.
+        path: PathBuf,
+        /// The length of its path.
+        bytes: usize,
+        /// The longest path that is taken.
+        bytes_max: usize,
     },
     /// A second server on the same folder.
     #[error(
@@ -124,10 +146,11 @@ impl ServerError {
         match self {
             Self::PortTaken { .. } | Self::SocketTaken { .. } => 69,
             Self::System { .. } => 71,
-            Self::DataDir { .. } | Self::RetainedDir { .. } => 73,
+            Self::DataDir { .. } | Self::DataDirTooDeep { .. } | Self::RetainedDir { .. } => 73,
             Self::DataDirInUse { .. } => 75,
             Self::PortForbidden { .. } | Self::SocketOwner { .. } => 77,
             Self::Bind { .. }
+            | Self::SocketPath { .. }
             | Self::NotASocket { .. }
             | Self::Certificate { .. }
             | Self::Procedures(_)

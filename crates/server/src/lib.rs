@@ -38,5 +38,5 @@ mod transport;
 
 pub use accounts::Accounts;
 pub use error::ServerError;
-pub use lifecycle::run;
+pub use lifecycle::{block_signals, check, run};
 pub use retained::{OfflineError, OfflineStore};

@@ -4,6 +4,8 @@ mod client;
 mod commands;
 mod login;
 mod reload;
+mod remedies;
 mod shards;
 mod shutdown;
+mod signals;
 mod starting;

@@ -31,10 +31,69 @@ fn a_taken_port_is_refused() {
     );
     let plan = Plan::new().anonymous().tcp().listen(&url);
     check(plan.refused(), 69, &[&url, "taken", "--listen"]);
-    assert!(
-        !plan.data_dir().join("control.sock").exists(),
-        "the control socket stayed behind"
-    );
+    assert!(!plan.data_dir().exists(), "a data folder stayed behind");
+}
+
+/// The listeners of procedures are opened with the others, before anybody is let in.
+#[test]
+fn a_taken_port_for_calls_is_refused() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = taken.local_addr().expect("a listener has an address");
+    let url = format!("call://{address}");
+    let plan = Plan::new().anonymous().tcp().listen(&url);
+    check(plan.refused(), 69, &[&url, "taken"]);
+    assert!(!plan.data_dir().exists(), "a data folder stayed behind");
+    // In a folder that was there before nothing is made but the lock.
+    fs::create_dir(plan.data_dir()).expect("a folder can be made");
+    check(plan.refused(), 69, &[&url, "taken"]);
+    let names = fs::read_dir(plan.data_dir()).expect("the folder stays");
+    let names = names.map(|entry| entry.expect("an entry can be read").file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["lock"]);
+}
+
+#[test]
+fn a_unix_socket_may_stand_in_a_new_data_folder() {
+    let plan = Plan::new().anonymous();
+    let path = plan.data_dir().join("open.sock");
+    let server = plan.listen(&format!("unix:{}", path.display())).start();
+    stentor_tests::Raw::unix(&path).login(Version::V5, "c", true);
+    drop(server);
+}
+
+#[test]
+fn a_unix_socket_without_a_place_is_refused() {
+    let plan = Plan::new().anonymous();
+    let missing = plan.folder().join("missing");
+    let plan = plan.listen(&format!("unix:{}/s.sock", missing.display()));
+    let folder = missing.display().to_string();
+    check(plan.refused(), 78, &[&folder, "mkdir -p", "another path"]);
+    let long = format!("unix:/tmp/{}", "x".repeat(200));
+    let plan = Plan::new().anonymous().listen(&long);
+    check(plan.refused(), 78, &["107", "shorter"]);
+    assert!(!plan.data_dir().exists(), "a data folder stayed behind");
+}
+
+/// Where clients look for `localhost` first differs, so the server answers on both addresses.
+#[test]
+fn localhost_opens_both_loopback_addresses_on_one_port() {
+    let both = TcpListener::bind("[::1]:0").is_ok();
+    let plan = Plan::new().anonymous().listen("mqtt://localhost:0");
+    let server = if both { plan.opens(1) } else { plan }.start();
+    let port = server.port("mqtt");
+    let mut wanted = vec![format!("mqtt://127.0.0.1:{port}")];
+    if both {
+        wanted.push(format!("mqtt://[::1]:{port}"));
+    } else {
+        // With one address there is nothing to tell apart.
+        wanted[0] = format!("mqtt://localhost:{port}");
+    }
+    assert_eq!(server.urls(), wanted);
+    for url in server.urls() {
+        let address = url
+            .strip_prefix("mqtt://")
+            .expect("that is what was opened");
+        stentor_tests::Raw::tcp(address).login(Version::V5, "c", true);
+    }
 }
 
 #[test]
@@ -216,6 +275,54 @@ fn check_config_says_what_is_wrong_and_where() {
         "{text}"
     );
     assert!(text.contains('3'), "the line is missing: {text}");
+}
+
+/// What `serve` refuses, `check-config` does, where reading tells.
+#[test]
+fn check_config_refuses_what_a_start_would() {
+    let folder = "[procedures]\nfolder = \"/nowhere/procedures\"\n";
+    let tokens = "[procedures]\ntokens = \"/nowhere/call.tokens\"\n";
+    let keys = "[[jwt]]\nkey_file = \"/nowhere/issuer.pem\"\n";
+    let listener = |url: &str, more: &str| format!("[[listener]]\nurl = \"{url}\"\n{more}\n");
+    let pair = "certificate = \"/nowhere/a.crt\"\nkey = \"/nowhere/a.key\"";
+    for (config, says) in [
+        (listener("mqtts://127.0.0.1:0", pair), "/nowhere/a.crt"),
+        (
+            listener("unix:s.sock", "owner = \"nobody-there\""),
+            "nobody-there",
+        ),
+        (
+            listener("unix:s.sock", "group = \"nobody-there\""),
+            "nobody-there",
+        ),
+        (
+            listener("call+unix:s.sock", "allow_uid = \"nobody-there\""),
+            "nobody-there",
+        ),
+        (listener("unix:/nowhere/s.sock", ""), "/nowhere"),
+        (folder.to_owned(), "/nowhere/procedures"),
+        (tokens.to_owned(), "/nowhere/call.tokens"),
+        (keys.to_owned(), "/nowhere/issuer.pem"),
+    ] {
+        let plan = Plan::new().config(&config);
+        let checked = process::run(server::stentor().current_dir(plan.folder()).args([
+            "check-config",
+            "--config",
+            "stentor.toml",
+        ]));
+        assert_eq!(checked.status.code(), Some(78), "{config}: {checked}");
+        let checked = checked.refusal();
+        assert!(checked.contains(says), "{config}: {checked}");
+        // With another folder for its data it says the same.
+        let plan = if config.contains("[[listener]]") {
+            plan
+        } else {
+            plan.tcp()
+        };
+        let refused = process::run(plan.command().current_dir(plan.folder())).refusal();
+        assert_eq!(checked, refused, "{config}");
+        assert!(!plan.data_dir().exists(), "a data folder stayed behind");
+    }
 }
 
 #[test]

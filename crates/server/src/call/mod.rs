@@ -24,7 +24,7 @@ use crate::backplane::Backplane;
 use crate::config::{ListenUrl, Listener, Procedures};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
-use crate::listener::{Bound, bind, remove_unix};
+use crate::listener::Bound;
 pub(crate) use desk::Desk;
 use identity::{Identities, Tokens};
 use serve::{Entrance, Stopper};
@@ -32,7 +32,8 @@ use serve::{Entrance, Stopper};
 /// How often the folder of procedures is looked at: a handful of `stat`s.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The procedures of a server and the listeners where they are called. Dropping it ends them.
+/// The procedures of a server and the listeners where they are called. Dropping it ends them;
+/// the files of Unix sockets belong to whoever opened them.
 pub(crate) struct CallServer {
     urls: Vec<ListenUrl>,
     stopper: Option<Stopper>,
@@ -44,13 +45,13 @@ pub(crate) struct CallServer {
 }
 
 impl CallServer {
-    /// Loads the procedures, takes calls over MQTT, and opens the listeners.
+    /// Loads the procedures, takes calls over MQTT, and serves the listeners, which are open.
     ///
     /// # Errors
-    /// When a listener, the folder, or a file that says who may call cannot be used. A procedure
+    /// When the folder, or a file that says who may call cannot be used. A procedure
     /// that cannot be loaded is a warning.
     pub(crate) fn start(
-        listeners: &[Listener],
+        listeners: Vec<(Listener, Vec<Bound>)>,
         config: &Procedures,
         data_dir: &DataDir,
         backplane: &Arc<Backplane>,
@@ -83,10 +84,10 @@ impl CallServer {
             return Ok(server);
         }
         let mut entrances = Vec::new();
-        for listener in listeners {
-            let identities = Identities::of(listener).map_err(ServerError::Procedures)?;
+        for (listener, places) in listeners {
+            let identities = Identities::of(&listener).map_err(ServerError::Procedures)?;
             let identities = Arc::new(identities);
-            for Bound { url, sockets } in bind(listener, 1)? {
+            for Bound { url, sockets } in places {
                 server.urls.push(url.clone());
                 for socket in sockets {
                     let identities = Arc::clone(&identities);
@@ -139,11 +140,38 @@ impl Drop for CallServer {
         if let Some(thread) = self.handing.take() {
             let _ = thread.join();
         }
-        self.urls
-            .iter()
-            .filter_map(ListenUrl::unix_path)
-            .for_each(remove_unix);
     }
+}
+
+/// Whether this machine knows the users and groups who may call on a listener.
+///
+/// # Errors
+/// When it does not know one of them.
+pub(crate) fn check_callers(listener: &Listener) -> Result<(), ServerError> {
+    if !listener.url.is_call() {
+        return Ok(());
+    }
+    let identities = Identities::of(listener).map_err(ServerError::Procedures)?;
+    drop(identities);
+    Ok(())
+}
+
+/// Whether the files and the folder of procedures can be read. Loads none of them.
+///
+/// # Errors
+/// When one of them cannot be read.
+pub(crate) fn check_files(config: &Procedures) -> Result<(), ServerError> {
+    let tokens = Tokens::read(config.tokens.as_deref()).map_err(ServerError::Procedures)?;
+    drop(tokens);
+    if let Some(folder) = &config.folder {
+        std::fs::read_dir(folder).map_err(|error| {
+            let shown = folder.display();
+            ServerError::Procedures(format!(
+                "cannot read the folder {shown}: {error}; make it, or correct procedures.folder"
+            ))
+        })?;
+    }
+    Ok(())
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {

@@ -149,6 +149,7 @@ this machine can reach and that asks for a login.
   URL keeps its other keys.
 - **A reload** (SIGHUP, `stentor reload`, or a change of the file) reads everything again. *Live*
   keys take effect at once, *new connections* for clients that connect afterwards, *restart* when
-  the server is started again; the server says which of these it met. A Unix socket is added or
-  removed by a restart. A file with an error changes nothing.
+  the server is started again; the server says which of these it met. Listeners are opened and
+  closed, Unix sockets like the others; only those for calls wait for a restart. Certificates and
+  keys are read again from their files. A file with an error changes nothing.
 ";

@@ -214,8 +214,9 @@ section! {
     /// The time that a client has from connecting until its whole CONNECT has arrived, and for each
     /// AUTH after it; what it waits for afterwards does not count.
     login_timeout: Duration = seconds(1, 300), Default("10s"), NewConnections;
-    /// The longest keep alive: a client that asks for more, or for none, gets this one. `0s`
-    /// leaves the choice to clients.
+    /// The longest keep alive. An MQTT 5 client that asks for more, or for none, is told this one;
+    /// an older one cannot be told and is refused (return code 2), as by mosquitto's
+    /// `max_keepalive`. `0s` leaves the choice to clients.
     keep_alive_max: Duration = seconds(0, 65_535), Default("0s"), NewConnections;
     /// The longest time that a session outlives its connection.
     session_expiry_max: Duration = Kind::Duration {
@@ -236,7 +237,8 @@ section! {
     receive_maximum: u16 = count(1, 65_535), Default("1024"), NewConnections;
     /// Messages waiting for one client, connected or away.
     queue_messages: u32 = count(1, 100_000_000), Default("100000"), Live;
-    /// Bytes waiting for one client, connected or away.
+    /// Bytes waiting for one client, connected or away. What finds no room meets the topic's
+    /// policy; for a client that is away, `disconnect` and `conflate` are `drop-newest`.
     queue_bytes: u64 = bytes(4 * KIB, 16 * GIB), Default("4MiB"), Live;
     /// Topic aliases that one MQTT 5 client may set; 0 turns them off.
     topic_alias_maximum: u16 = count(0, 65_535), Default("32"), NewConnections;
@@ -288,7 +290,9 @@ section! {
 }
 
 section! {
-    /// What the server publishes about itself, below `$SYS/`.
+    /// What the server publishes about itself, below `$SYS/broker/`, under mosquitto's names.
+    /// `heap/current` is the resident anonymous memory of the process in bytes, `heap/maximum` the
+    /// most that a publication has told.
     Sys = "sys", repeated: false;
 
     /// The time from one publication to the next; `0s` turns them off.
@@ -300,7 +304,8 @@ section! {
     /// `mqtt://[::1]:1883`, `ws://127.0.0.1:8083` and `ws://[::1]:8083`.
     Listener = "listener", repeated: true;
 
-    /// Where to listen, and what is spoken there; port 0 picks a free one.
+    /// Where to listen, and what is spoken there; port 0 picks a free one. A host name opens every
+    /// address that it stands for, all on one port; `localhost` is 127.0.0.1 and ::1.
     url: ListenUrl = Kind::Url, Required("mqtts://0.0.0.0:8883"), Live, flag: "listen";
     /// Lets clients in without a user name (`true`) or never does (`false`); not given, what
     /// `allow_anonymous` says.

@@ -1,7 +1,7 @@
 //! Listener URLs.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -125,6 +125,19 @@ impl ListenUrl {
         match self {
             Self::Unix(path) | Self::CallUnix(path) => Some(path),
             Self::Net { .. } => None,
+        }
+    }
+
+    /// The same URL with one of the addresses that its host stands for, and its real port.
+    #[must_use]
+    pub fn with_address(&self, address: SocketAddr) -> Self {
+        match self {
+            Self::Unix(_) | Self::CallUnix(_) => self.clone(),
+            Self::Net { scheme, .. } => Self::Net {
+                scheme: *scheme,
+                host: address.ip().to_string(),
+                port: address.port(),
+            },
         }
     }
 
@@ -304,6 +317,8 @@ mod tests {
     fn the_real_port_replaces_port_zero() {
         let url: ListenUrl = "ws://[::1]:0".parse().expect("valid");
         assert_eq!(url.with_port(4711).to_string(), "ws://[::1]:4711");
+        let url = url.with_address(([127, 0, 0, 1], 4712).into());
+        assert_eq!(url.to_string(), "ws://127.0.0.1:4712");
         assert!(url.is_websocket() && !url.is_tls());
     }
 }

@@ -17,7 +17,7 @@
 //! | `retained.clear` | `filter`, `zone`, `cursor` | how many were `cleared`; perhaps a `cursor` |
 //! | `retained.verify` | `stripe` | `whole` and `damaged`, the `next` stripe, reports |
 //! | `retained.status`, `retained.compact` | | figures; files removed |
-//! | `reload` | | keys `changed`, and those `waiting` for a restart |
+//! | `reload` | | keys `changed`, `renewed` certificates, keys `waiting` for a restart |
 //! | `stop` | | nothing; the socket's file is gone when the server has stopped |
 //! | `user.…`, `role.…`, `grant`, … | what an `Order` of the Auth Center has | what it shows |
 //! | `mqtt` | | nothing; then the connection speaks MQTT, as administrator |
@@ -135,9 +135,12 @@ impl Control {
         };
         lock(&self.notes).last_reload = Some(note);
     }
+}
 
-    /// Takes the socket away: the server has stopped.
-    pub(crate) fn end(&self) {
+/// Takes the socket away: the server has stopped, or does not start after all. The data folder is
+/// locked meanwhile, so nobody else made it.
+impl Drop for Control {
+    fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
 }

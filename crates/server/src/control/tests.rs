@@ -91,7 +91,7 @@ impl Server {
 
     fn end(self) {
         self.running.stop();
-        self.control.end();
+        drop(self.control);
         assert!(!self.folder.path().join("control.sock").exists());
     }
 }
@@ -125,6 +125,7 @@ fn status_has_what_an_operator_asks_for() {
     assert_eq!(status["reload"], Value::Null);
     let done = Reloaded {
         changed: vec!["log.level".into()],
+        renewed: Vec::new(),
         waiting: Vec::new(),
     };
     server.control.note_reload("a test", &Ok(done));

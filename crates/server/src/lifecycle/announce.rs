@@ -32,7 +32,7 @@ pub(super) fn started(config: &Config, data_dir: &DataDir, doors: &Doors, shards
     );
     let mut is_open = false;
     let mut is_remote = false;
-    for door in &doors.0 {
+    for door in &doors.mqtt {
         is_remote |= !door.configured.is_local();
         for port in &door.ports {
             let anonymous = port.rules.load().anonymous;

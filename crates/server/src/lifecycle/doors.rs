@@ -1,6 +1,7 @@
 //! The open listeners, as the main thread keeps them.
 
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tracing::warn;
@@ -28,12 +29,19 @@ impl Door {
     }
 }
 
-/// All open listeners.
+/// All open listeners. Dropping it removes the files of Unix sockets.
 #[derive(Debug, Default)]
-pub(super) struct Doors(pub(super) Vec<Door>);
+pub(super) struct Doors {
+    pub(super) mqtt: Vec<Door>,
+    /// The files of Unix sockets where procedures are called.
+    call_files: Vec<PathBuf>,
+}
 
 /// What is opened and not handed to the shards yet: a port with one socket per shard.
 pub(super) type Opened = (Arc<Port>, Vec<OwnedFd>);
+
+/// A listener for calls, with the places that it opened.
+pub(super) type Called = (Listener, Vec<Bound>);
 
 /// Reads the certificate of a listener that needs one.
 ///
@@ -79,42 +87,56 @@ pub(super) fn open(listener: &Listener, shards: u8) -> Result<(Door, Vec<Opened>
 }
 
 impl Doors {
-    /// Opens all configured listeners, or none.
+    /// Opens all configured listeners, or none. Those for MQTT come with the sockets for the
+    /// shards; those for calls are opened as well and have one socket.
     ///
     /// # Errors
     /// When one of them cannot be opened.
     pub(super) fn open(
         listeners: &[Listener],
         shards: u8,
-    ) -> Result<(Self, Vec<Opened>), ServerError> {
+    ) -> Result<(Self, Vec<Opened>, Vec<Called>), ServerError> {
         let mut doors = Self::default();
-        let mut all = Vec::new();
+        let (mut all, mut calls) = (Vec::new(), Vec::new());
         for listener in listeners {
+            if listener.url.is_call() {
+                let bound = bind(listener, 1)?;
+                let file = listener.url.unix_path().map(Path::to_owned);
+                doors.call_files.extend(file);
+                calls.push((listener.clone(), bound));
+                continue;
+            }
             match open(listener, shards) {
                 Ok((door, opened)) => {
-                    doors.0.push(door);
+                    doors.mqtt.push(door);
                     all.extend(opened);
                 }
                 Err(ServerError::Bind { url, error }) if is_spare(&url, &error, listeners) => {
                     warn!("{url} is not opened: this machine has no such address");
                 }
-                Err(error) => {
-                    doors.remove_files();
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             }
         }
-        Ok((doors, all))
+        Ok((doors, all, calls))
     }
 
-    /// The open places.
+    /// The open places for MQTT.
     pub(super) fn ports(&self) -> impl Iterator<Item = &Arc<Port>> {
-        self.0.iter().flat_map(|door| &door.ports)
+        self.mqtt.iter().flat_map(|door| &door.ports)
     }
 
-    /// Removes the files of Unix sockets.
-    pub(super) fn remove_files(&self) {
-        self.0.iter().for_each(Door::remove_file);
+    /// Removes the files of Unix sockets, once: somebody else may make them anew right after.
+    pub(super) fn remove_files(&mut self) {
+        self.mqtt.drain(..).for_each(|door| door.remove_file());
+        self.call_files
+            .drain(..)
+            .for_each(|file| remove_unix(&file));
+    }
+}
+
+impl Drop for Doors {
+    fn drop(&mut self) {
+        self.remove_files();
     }
 }
 

@@ -5,6 +5,7 @@
 //! configuration file, and shards that end unexpectedly.
 
 mod announce;
+mod check;
 mod doors;
 mod reload;
 mod retained;
@@ -33,12 +34,14 @@ use crate::error::ServerError;
 use crate::log::Logger;
 use crate::shard::Letter;
 use crate::telemetry::sys;
+pub use check::check;
 pub(crate) use reload::ReloadResult;
 #[cfg(test)]
 pub(crate) use reload::Reloaded;
 use reload::Reloader;
 pub(crate) use retained::{boot, folder as retained_dir, quotas};
 use signals::Signals;
+pub use signals::block_signals;
 use start::Shards;
 pub(crate) use start::random;
 use systemd::Systemd;
@@ -91,8 +94,45 @@ fn serve(
     logger: Logger,
     signals: Signals,
 ) -> Result<ExitCode, ServerError> {
+    if let Some(refusal) = check(&config).into_iter().next() {
+        return Err(refusal);
+    }
     let data_dir = DataDir::open(&config.general.data_dir)?;
-    let started = start::start(&config, &data_dir)?;
+    match begin(config, sources, logger, signals, &data_dir) {
+        Ok(begun) => Ok(begun.run()),
+        Err(error) => {
+            data_dir.abandon();
+            Err(error)
+        }
+    }
+}
+
+/// A server that serves, and what its main thread works with.
+struct Begun {
+    supervisor: Supervisor,
+    shards: Shards,
+    inbox: Receiver<Command>,
+    watch: Option<watch::Watch>,
+}
+
+impl Begun {
+    /// Until it is told to stop.
+    fn run(mut self) -> ExitCode {
+        self.supervisor.systemd.ready();
+        let end = self.supervisor.supervise(&self.inbox);
+        drop(self.watch);
+        self.supervisor.end(self.shards, end)
+    }
+}
+
+/// Starts everything. What fails takes away the sockets that were made by then.
+fn begin(
+    config: Config,
+    sources: Sources<'static>,
+    logger: Logger,
+    signals: Signals,
+    data_dir: &DataDir,
+) -> Result<Begun, ServerError> {
     let start::Started {
         backplane,
         center,
@@ -101,10 +141,10 @@ fn serve(
         shards,
         keeper,
         calls,
-    } = started;
+    } = start::start(&config, data_dir)?;
     let (commands, inbox) = channel();
     shards.watch(&commands);
-    let control = Control::start(&data_dir, &backplane, &directory, shards.table, &commands)?;
+    let control = Control::start(data_dir, &backplane, &directory, shards.table, &commands)?;
     control.note_ports(doors.ports());
     let (intervals, new_intervals) = channel();
     let sys_plane = Arc::clone(&backplane);
@@ -118,13 +158,12 @@ fn serve(
         .file
         .as_deref()
         .and_then(|file| watch::start(file, &commands));
-    // After the shards have left the table: none of them gets copies of these sockets.
-    let calls = CallServer::start(&calls, &config.procedures, &data_dir, &backplane)
-        .inspect_err(|_| doors.remove_files())?;
-    announce::started(&config, &data_dir, &doors, &shards);
+    let calls = CallServer::start(calls, &config.procedures, data_dir, &backplane)?;
+    announce::started(&config, data_dir, &doors, &shards);
     announce::calls(&calls);
-    let mut supervisor = Supervisor {
+    let supervisor = Supervisor {
         reloader: Reloader {
+            started: config.clone(),
             config,
             sources,
             logger,
@@ -139,10 +178,12 @@ fn serve(
         keeper,
         calls,
     };
-    supervisor.systemd.ready();
-    let end = supervisor.supervise(&inbox);
-    drop(watch);
-    Ok(supervisor.end(shards, end))
+    Ok(Begun {
+        supervisor,
+        shards,
+        inbox,
+        watch,
+    })
 }
 
 /// Starts a named thread.
@@ -222,7 +263,7 @@ impl Supervisor {
     }
 
     /// Tells the clients, gives them a moment, and ends.
-    fn end(self, shards: Shards, end: End) -> ExitCode {
+    fn end(mut self, shards: Shards, end: End) -> ExitCode {
         self.systemd.stopping();
         let time = self.reloader.config.general.shutdown_timeout;
         let deadline: Tick = self.backplane.clock.now().after(time);
@@ -237,7 +278,7 @@ impl Supervisor {
         self.reloader.doors.remove_files();
         // After the shards, whose last messages it commits.
         self.keeper.end();
-        self.control.end();
+        drop(self.control);
         self.backplane.journal.flush();
         info!("stopped");
         match end {

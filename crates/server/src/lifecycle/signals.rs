@@ -11,6 +11,20 @@ use crate::error::ServerError;
 /// The signals that this program handles, blocked in the calling thread and in all that it starts.
 pub(super) struct Signals(SigSet);
 
+/// Blocks the signals that [`run`](super::run) waits for, in the calling thread and in all that it
+/// starts.
+///
+/// `run` does so itself. A program that does something before, reading its configuration for
+/// example, calls this first of all: a signal that arrives meanwhile then waits for the server
+/// instead of killing the process. Until `run` is reached nothing answers signals, so what comes
+/// between must not take long.
+///
+/// # Errors
+/// When the system refuses.
+pub fn block_signals() -> io::Result<()> {
+    block().map(drop)
+}
+
 /// Blocks the signals. To be called before any other thread is started.
 ///
 /// # Errors
@@ -24,33 +38,23 @@ pub(super) fn block() -> io::Result<Signals> {
 }
 
 impl Signals {
-    /// Starts the thread that turns signals into commands. A second signal to stop ends the
-    /// process at once.
+    /// Starts the thread that turns signals into commands. Signals to stop may come in any number:
+    /// `timeout` sends one to the process and one to its group, people press Ctrl-C again. The
+    /// first one counts, and what it begins ends in bounded time.
     ///
     /// # Errors
     /// When the system gives no thread.
     pub(super) fn start(self, commands: Sender<Command>) -> Result<(), ServerError> {
         spawn("signals", move || {
-            let mut stops = 0;
             while let Ok(signal) = self.0.wait() {
                 let command = match signal {
                     Signal::SIGHUP => Command::Reload("SIGHUP", None),
-                    signal => {
-                        stops += 1;
-                        if stops > 1 {
-                            // Somebody is impatient, and knows what it costs.
-                            std::process::exit(1);
-                        }
-                        Command::Stop(if signal == Signal::SIGINT {
-                            "SIGINT"
-                        } else {
-                            "SIGTERM"
-                        })
-                    }
+                    Signal::SIGINT => Command::Stop("SIGINT"),
+                    _ => Command::Stop("SIGTERM"),
                 };
-                if commands.send(command).is_err() {
-                    return;
-                }
+                // Nobody takes it any more while the server ends. The thread stays to take the
+                // signals, which are harmless then.
+                let _ = commands.send(command);
             }
         })
     }

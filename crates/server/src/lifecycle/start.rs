@@ -19,13 +19,13 @@ use stentor_topic::TopicHasher;
 use tracing::warn;
 
 use super::Command;
-use super::doors::{Doors, Opened};
+use super::doors::{Called, Doors, Opened};
 use super::retained;
 use crate::accounts;
 use crate::admission::Admission;
 use crate::backplane::{Backplane, Way};
 use crate::clock::Clock;
-use crate::config::{Config, Listener};
+use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::fdtable::{self, Table};
@@ -48,8 +48,8 @@ pub(super) struct Started {
     pub(super) shards: Shards,
     /// Of the retained store.
     pub(super) keeper: Keeper,
-    /// The listeners of procedures, which no shard has.
-    pub(super) calls: Vec<Listener>,
+    /// The listeners of procedures, which no shard serves.
+    pub(super) calls: Vec<Called>,
 }
 
 /// The shards' threads.
@@ -80,33 +80,23 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
     let limit = fdtable::raise_limit();
     let table = fdtable::probe();
     let capacity = capacity(limit, table, count, config.listeners.len());
-    let journal = Journal::new();
+    let journal = Journal::new(data_dir.path());
     journal
         .start()
         .map_err(|error| ServerError::system("starting the log thread", error))?;
     let clock = Clock::start();
+    // Before all that leaves traces: a server that cannot start for a taken port makes no store
+    // and no administrator. Dropping the doors takes away what they made.
+    let (doors, opened, calls) = Doors::open(&config.listeners, count)?;
     let store = retained::open(config, data_dir.path(), clock)?;
-    let (calls, listeners) = by_use(&config.listeners);
-    let (doors, opened) = Doors::open(&listeners, count)?;
-    // After the doors: a server that cannot start for a taken port makes no administrator.
-    let books = accounts::open(config, data_dir, true).and_then(|directory| {
-        let directory = Arc::new(directory);
-        let logins = logins::start(config, data_dir.path(), &directory, clock)?;
-        Ok((directory, logins))
-    });
-    let (directory, logins) = match books {
-        Ok(books) => books,
-        Err(error) => {
-            doors.remove_files();
-            return Err(error);
-        }
-    };
+    let directory = Arc::new(accounts::open(config, data_dir, true)?);
+    let logins = logins::start(config, data_dir.path(), &directory, clock)?;
     let kept = Kept {
         clock,
         hasher: TopicHasher::new(random()),
         store,
     };
-    let result = start_shards(
+    let started = start_shards(
         config,
         count,
         (table, capacity),
@@ -119,27 +109,17 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
         let keeper = retained::start(&backplane)?;
         Ok((backplane, shards, keeper, center))
     });
-    match result {
-        Ok((backplane, shards, keeper, center)) => Ok(Started {
-            backplane,
-            center,
-            directory,
-            doors,
-            shards,
-            keeper,
-            calls,
-        }),
-        Err(error) => {
-            doors.remove_files();
-            Err(ServerError::system("starting the shards", error))
-        }
-    }
-}
-
-/// The listeners for procedures, and those for MQTT.
-fn by_use(listeners: &[Listener]) -> (Vec<Listener>, Vec<Listener>) {
-    let listeners = listeners.iter().cloned();
-    listeners.partition(|listener| listener.url.is_call())
+    let (backplane, shards, keeper, center) =
+        started.map_err(|error| ServerError::system("starting the shards", error))?;
+    Ok(Started {
+        backplane,
+        center,
+        directory,
+        doors,
+        shards,
+        keeper,
+        calls,
+    })
 }
 
 /// How many connections each shard can hold, so that descriptors remain for everything else.

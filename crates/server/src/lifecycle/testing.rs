@@ -88,6 +88,5 @@ impl Running {
             "the shards end"
         );
         self.keeper.end();
-        self.doors.remove_files();
     }
 }

@@ -1,7 +1,7 @@
 //! Opening listeners.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
@@ -46,26 +46,79 @@ pub(crate) fn bind(listener: &Listener, shards: u8) -> Result<Vec<Bound>, Server
         }
         ListenUrl::Net { host, port, .. } => {
             let fail = |error| failure(&listener.url, error);
-            let mut bound = Vec::new();
-            let mut port = *port;
-            for mut address in (host.as_str(), port).to_socket_addrs().map_err(fail)? {
-                // A name with several addresses gets one port on all of them.
-                address.set_port(port);
-                match bind_address(address, shards) {
-                    Ok((real_port, sockets)) => {
-                        port = real_port;
-                        bound.push(Bound {
-                            url: listener.url.with_port(real_port),
-                            sockets,
-                        });
-                    }
-                    // A name may have addresses of a family that this machine does not use.
-                    Err(error) if !bound.is_empty() && is_unavailable(&error) => {}
-                    Err(error) => return Err(fail(error)),
-                }
-            }
-            Ok(bound)
+            let addresses = addresses(host, *port).map_err(fail)?;
+            let opened = bind_addresses(&addresses, shards).map_err(fail)?;
+            let several = opened.len() > 1;
+            let bound = |(address, sockets): (SocketAddr, Vec<OwnedFd>)| Bound {
+                url: if several {
+                    listener.url.with_address(address)
+                } else {
+                    listener.url.with_port(address.port())
+                },
+                sockets,
+            };
+            Ok(opened.into_iter().map(bound).collect())
         }
+    }
+}
+
+/// What a host stands for. `localhost` means both loopback addresses, as clients try either of
+/// them first, whatever this machine's files say (RFC 6761, section 6.3).
+fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if host.eq_ignore_ascii_case("localhost") {
+        let both: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        return Ok(both.map(|address| SocketAddr::new(address, port)).into());
+    }
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for address in (host, port).to_socket_addrs()? {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    Ok(addresses)
+}
+
+/// Opens all of these addresses on one port, with one socket per shard each. Addresses of a family
+/// that this machine does not use are left out, as long as there are others.
+fn bind_addresses(
+    addresses: &[SocketAddr],
+    shards: u8,
+) -> io::Result<Vec<(SocketAddr, Vec<OwnedFd>)>> {
+    let any_port = addresses.iter().all(|address| address.port() == 0);
+    for _ in 1..FREE_PORT_ATTEMPTS {
+        match bind_addresses_once(addresses, shards) {
+            // The port that is free on one of them is taken on another, or somebody took it
+            // between the probe and the sockets.
+            Err(error) if any_port && error.kind() == io::ErrorKind::AddrInUse => {}
+            result => return result,
+        }
+    }
+    bind_addresses_once(addresses, shards)
+}
+
+fn bind_addresses_once(
+    addresses: &[SocketAddr],
+    shards: u8,
+) -> io::Result<Vec<(SocketAddr, Vec<OwnedFd>)>> {
+    let mut opened: Vec<(SocketAddr, Vec<OwnedFd>)> = Vec::new();
+    let mut unavailable = None;
+    for address in addresses {
+        let mut address = *address;
+        if let Some((first, _)) = opened.first() {
+            address.set_port(first.port());
+        }
+        match bind_once(address, shards) {
+            Ok((port, sockets)) => {
+                address.set_port(port);
+                opened.push((address, sockets));
+            }
+            Err(error) if is_unavailable(&error) => unavailable = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    match unavailable {
+        Some(error) if opened.is_empty() => Err(error),
+        _ => Ok(opened),
     }
 }
 
@@ -96,17 +149,6 @@ fn failure(url: &ListenUrl, error: io::Error) -> ServerError {
 }
 
 /// Opens one socket per shard on an address; returns the real port.
-fn bind_address(address: SocketAddr, shards: u8) -> io::Result<(u16, Vec<OwnedFd>)> {
-    for _ in 1..FREE_PORT_ATTEMPTS {
-        match bind_once(address, shards) {
-            // Somebody took the free port between the probe and the sockets.
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && address.port() == 0 => {}
-            result => return result,
-        }
-    }
-    bind_once(address, shards)
-}
-
 fn bind_once(address: SocketAddr, shards: u8) -> io::Result<(u16, Vec<OwnedFd>)> {
     // SO_REUSEPORT hides that another program listens there, so ask without it first.
     let probe = socket(address)?;
@@ -179,6 +221,46 @@ mod tests {
             let listener = TcpListener::from(socket.try_clone().unwrap());
             assert_eq!(listener.local_addr().unwrap().port(), port);
         }
+    }
+
+    /// A port that is free on the first address only is given up for one that is free on all.
+    #[test]
+    fn a_name_opens_all_its_addresses_on_one_port() {
+        let any = |address: &str| SocketAddr::new(address.parse().unwrap(), 0);
+        for _ in 0..20 {
+            let opened = bind_addresses(&[any("127.0.0.1"), any("127.0.0.2")], 2).unwrap();
+            assert_eq!(opened.len(), 2);
+            assert_eq!(opened[0].0.port(), opened[1].0.port());
+            let taken = TcpListener::bind(opened[0].0);
+            assert!(taken.is_err(), "both are listened on");
+        }
+        // What this machine has no address for is left out, and is an error alone.
+        let opened = bind_addresses(&[any("192.0.2.1"), any("127.0.0.1")], 1).unwrap();
+        assert_eq!(opened.len(), 1);
+        assert!(is_unavailable(
+            &bind_addresses(&[any("192.0.2.1")], 1).unwrap_err()
+        ));
+        // A port that was asked for is not exchanged.
+        let taken = TcpListener::bind(any("127.0.0.2"))
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let held = TcpListener::bind(taken).unwrap();
+        let first = SocketAddr::new(any("127.0.0.1").ip(), taken.port());
+        let error = bind_addresses(&[first, taken], 1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        drop(held);
+    }
+
+    #[test]
+    fn localhost_is_both_loopback_addresses() {
+        let shown: Vec<String> = addresses("LocalHost", 1883)
+            .unwrap()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(shown, ["127.0.0.1:1883", "[::1]:1883"]);
+        assert_eq!(addresses("127.0.0.2", 1).unwrap().len(), 1);
     }
 
     #[test]

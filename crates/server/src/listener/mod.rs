@@ -11,7 +11,7 @@ mod unix;
 
 pub(crate) use bind::{Bound, bind, is_unavailable};
 pub(crate) use port::{Port, Rules, WebRules};
-pub(crate) use unix::{Access, remove as remove_unix};
+pub(crate) use unix::{Access, PATH_BYTES_MAX, check as check_unix, remove as remove_unix};
 
 /// A listener entry with nothing but defaults.
 #[cfg(test)]

@@ -24,6 +24,7 @@ pub(super) fn bind(listener: &Listener, path: &Path) -> Result<OwnedFd, ServerEr
         url: listener.url.clone(),
         error,
     };
+    check(&url, path)?;
     clear(path, &url)?;
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::UNIX, kind, None).map_err(fail)?;
@@ -36,6 +37,40 @@ pub(super) fn bind(listener: &Listener, path: &Path) -> Result<OwnedFd, ServerEr
     }
     socket.listen(super::bind::BACKLOG).map_err(fail)?;
     Ok(socket.into())
+}
+
+/// The bytes that a Unix socket's path may have: what the system's address holds, without the NUL
+/// at its end.
+pub(crate) const PATH_BYTES_MAX: usize =
+    size_of::<libc::sockaddr_un>() - std::mem::offset_of!(libc::sockaddr_un, sun_path) - 1;
+
+/// Whether a socket can stand at this path at all. Changes nothing.
+///
+/// # Errors
+/// When the path is too long, or there is no folder to hold it.
+pub(crate) fn check(url: &ListenUrl, path: &Path) -> Result<(), ServerError> {
+    let fail = |reason| ServerError::SocketPath {
+        url: url.clone(),
+        reason,
+    };
+    let bytes = path.as_os_str().len();
+    if bytes > PATH_BYTES_MAX {
+        return Err(fail(format!(
+            "its path has {bytes} bytes, and that of a Unix socket {PATH_BYTES_MAX} at most; \
+             choose a shorter one"
+        )));
+    }
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let folder = folder.display();
+    Err(fail(format!(
+        "there is no folder {folder}; make it (mkdir -p {folder}), or choose another path"
+    )))
 }
 
 /// Removes a socket file that nobody listens on.
@@ -191,6 +226,21 @@ mod tests {
             Err(ServerError::NotASocket { .. })
         ));
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[test]
+    fn a_path_that_cannot_hold_a_socket_is_refused_with_a_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("missing/stentor.sock");
+        let error = bind(&listener(&missing), &missing).unwrap_err();
+        assert!(error.to_string().contains("mkdir -p"), "{error}");
+        let long = Path::new("/").join("x".repeat(PATH_BYTES_MAX));
+        let error = bind(&listener(&long), &long).unwrap_err();
+        assert!(error.to_string().contains("shorter"), "{error}");
+        let fits = folder.path().join("x");
+        let padding = PATH_BYTES_MAX - fits.as_os_str().len();
+        let fits = folder.path().join("x".repeat(padding + 1));
+        bind(&listener(&fits), &fits).unwrap();
     }
 
     #[test]

@@ -1,0 +1,65 @@
+//! What a configuration names outside itself, looked at without changing anything.
+
+use std::path::Path;
+
+use crate::accounts;
+use crate::call;
+use crate::config::{Config, Listener};
+use crate::error::ServerError;
+use crate::listener::{Access, check_unix};
+use crate::logins;
+
+use super::doors;
+
+/// Everything that `stentor serve` would refuse a good configuration for and that can be told by
+/// reading alone: certificates and keys, users and groups of this machine, the places of Unix
+/// sockets, keys of tokens, folders and databases that are named. What only trying tells, such as
+/// a taken port, is not among it.
+///
+/// The refusals come in the order in which a start would find them, each with its remedy.
+#[must_use]
+pub fn check(config: &Config) -> Vec<ServerError> {
+    let mut refusals: Vec<ServerError> = Vec::new();
+    let data_dir = &config.general.data_dir;
+    for listener in &config.listeners {
+        refusals.extend(doors::certificate(listener).err());
+        refusals.extend(check_socket(listener, data_dir).err());
+        refusals.extend(call::check_callers(listener).err());
+    }
+    refusals.extend(logins::settings(config).err());
+    refusals.extend(accounts::check(config).err());
+    refusals.extend(call::check_files(&config.procedures).err());
+    refusals
+}
+
+fn check_socket(listener: &Listener, data_dir: &Path) -> Result<(), ServerError> {
+    let Some(path) = listener.url.unix_path() else {
+        return Ok(());
+    };
+    if !is_below(path, data_dir) {
+        check_unix(&listener.url, path)?;
+    }
+    Access::of(listener, path).map(drop)
+}
+
+/// Whether a socket stands in the data folder, which the start makes before it opens listeners.
+fn is_below(path: &Path, data_dir: &Path) -> bool {
+    let absolute = |path: &Path| std::path::absolute(path).ok();
+    match (path.parent().and_then(absolute), absolute(data_dir)) {
+        (Some(folder), Some(data_dir)) => folder == data_dir,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_may_stand_in_a_data_folder_that_is_not_there_yet() {
+        assert!(is_below(Path::new("data/s.sock"), Path::new("./data")));
+        assert!(is_below(Path::new("/x/data/s.sock"), Path::new("/x/data")));
+        assert!(!is_below(Path::new("/x/s.sock"), Path::new("/x/data")));
+        assert!(!is_below(Path::new("s.sock"), Path::new("data")));
+    }
+}
