@@ -371,3 +371,15 @@ fn delivery_guarantees_hold_whatever_the_order() {
     };
     world::run_seeds(25, |seed| run(seed, size));
 }
+
+/// The same with more sessions than any list or table of a hub begins with.
+#[test]
+fn delivery_guarantees_hold_among_thousands_of_sessions() {
+    let size = Size {
+        shards_min: 2,
+        subscribers: 3_000,
+        members: 500,
+        steps: 1_500,
+    };
+    world::run_seeds_or(1, 50, |seed| run(seed, size));
+}
