@@ -361,13 +361,34 @@ fn the_environment_alone_configures_a_server() {
     client.ping();
 }
 
-/// A warning and no refusal: containers invent variables that begin with a service's name.
+/// Whatever its underscores; the variables of other commands and of Kubernetes are none of these.
 #[test]
-fn a_misspelt_variable_draws_a_suggestion() {
-    let plan = Plan::new().variable("STENTOR_SHARDZ", "2");
-    let server = plan.tcp().anonymous().start();
-    let log = server.wait_log(0, "STENTOR_SHARDZ");
-    assert!(log.contains("did you mean STENTOR_SHARDS"), "{log}");
+fn a_misspelt_variable_is_refused_with_a_suggestion() {
+    for (name, meant) in [
+        ("STENTOR_SHARD", "STENTOR_SHARDS"),
+        ("STENTOR_LOG_LEVEL", "STENTOR_LOG__LEVEL"),
+        (
+            "STENTOR_LIMITS_PACKET_BYTES",
+            "STENTOR_LIMITS__PACKET_BYTES",
+        ),
+        ("STENTOR_LIMIT__INFLIGHT", "STENTOR_LIMITS__INFLIGHT"),
+    ] {
+        let plan = Plan::new().variable(name, "2").tcp().anonymous();
+        check(
+            plan.refused(),
+            78,
+            &[name, &format!("did you mean {meant}?")],
+        );
+    }
+    let mut plan = Plan::new().variable("STENTOR_PORT", "tcp://10.0.0.1:1883");
+    for name in ["STENTOR_PASSWORD", "STENTOR_TOKEN", "STENTOR_SOAK"] {
+        plan = plan.variable(name, "1");
+    }
+    plan.tcp()
+        .anonymous()
+        .start()
+        .client(Version::V5, "c")
+        .ping();
 }
 
 #[test]

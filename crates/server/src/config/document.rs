@@ -162,7 +162,7 @@ fn unknown(section: &str, name: &str, value: &DeValue<'_>) -> String {
 
 /// What was probably meant by `name` in `section`: a key of that section, another section, or a
 /// key of another section.
-pub(super) fn suggestion(section: &str, name: &str) -> Option<String> {
+fn suggestion(section: &str, name: &str) -> Option<String> {
     let here = find_section(section)?.keys.iter().map(|key| key.name);
     if let Some(near) = nearest(name, here) {
         return Some(format!("\"{near}\""));

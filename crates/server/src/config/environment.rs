@@ -3,7 +3,6 @@
 use std::io;
 use std::path::Path;
 
-use super::document::suggestion;
 use super::givens::{Entry, Givens};
 use super::keys::{Listener, find_key, find_section, keys};
 use super::problem::Origin;
@@ -16,14 +15,29 @@ const PREFIX: &str = "STENTOR_";
 /// Reads a small text file; handed in, so that tests need none.
 pub(super) type FileReader<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
 
-/// Lays the variables that name a key over `givens`. A variable without `__` that names no key is
-/// somebody else's (`STENTOR_PORT` by Kubernetes, for example): it is passed over, with a warning
-/// if it looks like a mistyped key.
+/// Variables that other commands read, that programs of procedures get, or that tests look at.
+const ELSEWHERE: &[&str] = &[
+    "CLIENT",
+    "CONFIG",
+    "FROM",
+    "HELO",
+    "PASSWORD",
+    "PROCEDURE",
+    "QUEUE_ID",
+    "RCPT",
+    "SEED",
+    "SIZE",
+    "SOAK",
+    "TOKEN",
+    "USER",
+];
+
+/// Lays the variables that name a key over `givens`. One that names none is an error, unless it is
+/// known to be meant for somebody else.
 pub(super) fn read(
     environment: &[(String, String)],
     read_file: FileReader<'_>,
     givens: &mut Givens,
-    warnings: &mut Vec<String>,
 ) {
     let mut targets = Vec::new();
     for (variable, value) in environment {
@@ -33,12 +47,15 @@ pub(super) fn read(
         let origin = Origin::Environment(variable.clone());
         match target(name) {
             Ok(target) => targets.push((target, value, origin)),
-            Err(hint) if name.contains("__") => {
-                let hint = hint.unwrap_or_else(|| "; docs/configuration.md lists all".to_owned());
+            Err(_) if is_elsewhere(name, value) => {}
+            Err(hint) => {
+                let hint = hint
+                    .or_else(|| {
+                        nearest_variable(name).map(|near| format!("; did you mean {near}?"))
+                    })
+                    .unwrap_or_else(|| "; docs/configuration.md lists all".to_owned());
                 givens.problem(origin, format!("there is no such key{hint}"));
             }
-            Err(Some(hint)) => warnings.push(format!("{origin} names no key{hint}")),
-            Err(None) => {}
         }
     }
     // The entries of a list are made in order, whatever the order of the variables.
@@ -55,7 +72,75 @@ struct Target {
     in_file: bool,
 }
 
-/// The key that a variable names, its prefix removed; or, as an error, a suggestion.
+/// Whether a variable, its prefix removed, is none of the configuration's business.
+fn is_elsewhere(name: &str, value: &str) -> bool {
+    ELSEWHERE.contains(&name) || name.starts_with("ARG_") || is_service_link(name, value)
+}
+
+/// Whether Kubernetes made the variable: it puts the place of each service into the environment of
+/// all containers, under the name of the service, which may well be `stentor` or `stentor-web`.
+fn is_service_link(name: &str, value: &str) -> bool {
+    const PROTOCOLS: [&str; 3] = ["tcp", "udp", "sctp"];
+    let lower = name.to_lowercase();
+    let parts: Vec<&str> = lower.split('_').collect();
+    let is_port = |text: &str| text.parse::<u16>().is_ok();
+    match parts.as_slice() {
+        [.., "service", "host"] => true,
+        [.., "service", "port"] => is_port(value),
+        [.., "port", number, protocol]
+        | [.., "port", number, protocol, "proto" | "port" | "addr"] => {
+            is_port(number) && PROTOCOLS.contains(protocol)
+        }
+        [.., "port"] => value
+            .split_once("://")
+            .is_some_and(|(protocol, _)| PROTOCOLS.contains(&protocol)),
+        // A port with a name: `STENTOR_SERVICE_PORT_MQTT`.
+        _ => lower.contains("service_port_") && is_port(value),
+    }
+}
+
+/// The variable that was probably meant by one that names no key, its prefix removed. Underscores
+/// do not count: they are what is mistyped most.
+fn nearest_variable(name: &str) -> Option<String> {
+    let folded = |name: &str| {
+        let parts = name.split('_');
+        let number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        let fold = |part: &str| {
+            if number(part) && !part.is_empty() {
+                "n".to_owned()
+            } else {
+                part.to_lowercase()
+            }
+        };
+        parts.map(fold).collect::<String>()
+    };
+    let known: Vec<(String, String)> = keys()
+        .flat_map(|key| {
+            let variable = key.environment();
+            let in_file = key.is_secret().then(|| format!("{variable}_FILE"));
+            [Some(variable), in_file].into_iter().flatten()
+        })
+        .map(|variable| {
+            (
+                folded(variable.strip_prefix(PREFIX).unwrap_or(&variable)),
+                variable,
+            )
+        })
+        .collect();
+    let near = nearest(
+        &folded(name),
+        known.iter().map(|(folded, _)| folded.as_str()),
+    )?;
+    let (_, variable) = known.iter().find(|(folded, _)| folded == near)?;
+    let number = name
+        .split('_')
+        .find(|part| part.parse::<u16>().is_ok())
+        .unwrap_or("N");
+    Some(variable.replace("__N__", &format!("__{number}__")))
+}
+
+/// The key that a variable names, its prefix removed; or, as an error, how to write it if that is
+/// known for certain.
 fn target(name: &str) -> Result<Target, Option<String>> {
     let lower = name.to_lowercase();
     let parts: Vec<&str> = lower.split("__").collect();
@@ -93,17 +178,7 @@ fn target(name: &str) -> Result<Target, Option<String>> {
             in_file: true,
         });
     }
-    let near = if section.is_empty() {
-        let tops = keys()
-            .filter(|key| key.section.is_empty())
-            .map(|key| key.name);
-        nearest(leaf, tops)
-            .map(str::to_uppercase)
-            .map(|name| format!("{PREFIX}{name}"))
-    } else {
-        suggestion(section, leaf)
-    };
-    Err(near.map(|near| format!("; did you mean {near}?")))
+    Err(None)
 }
 
 fn lay(

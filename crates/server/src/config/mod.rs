@@ -126,7 +126,6 @@ impl Config {
     /// Everything that is wrong, each problem with its place and a remedy.
     pub fn load(sources: &Sources<'_>) -> Result<Self, ConfigError> {
         let mut givens = Givens::new();
-        let mut warnings = Vec::new();
         if let Some(path) = &sources.file {
             match (sources.read_file)(path) {
                 Ok(text) => document::read(path, &text, &mut givens),
@@ -138,7 +137,7 @@ impl Config {
         }
         let read_file = &*sources.read_file;
         environment::read_listen_flags(&sources.flags, &mut givens);
-        environment::read(&sources.environment, read_file, &mut givens, &mut warnings);
+        environment::read(&sources.environment, read_file, &mut givens);
         environment::read_flags(&sources.flags, &mut givens);
 
         let mut config = Self {
@@ -155,7 +154,7 @@ impl Config {
             procedures: givens.read_one(&Procedures::SECTION, Procedures::read),
             sys: givens.read_one(&Sys::SECTION, Sys::read),
             file: sources.file.clone(),
-            warnings,
+            warnings: Vec::new(),
         };
         if givens.problems.is_empty() {
             check::finish(&mut config, &mut givens, read_file);
