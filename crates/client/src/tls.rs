@@ -4,16 +4,20 @@ use std::env;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::aws_lc_rs;
+use rustls::server::ParsedCertificate;
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
     SignatureScheme, StreamOwned,
 };
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
 
 use crate::error::ClientError;
 use crate::options::{TlsOptions, TlsVersion};
@@ -45,21 +49,28 @@ pub(crate) fn wrap(
 fn config(options: &TlsOptions) -> Result<ClientConfig, ClientError> {
     let failed = |e: Error| ClientError::Tls(e.to_string());
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let roots = Arc::new(roots(options.ca_file.as_deref())?);
-    let verifier =
-        WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
+    let trusted = trusted(options.ca_file.as_deref())?;
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(trusted.iter().cloned());
+    let chains =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
             .build()
             .map_err(|e| ClientError::Tls(e.to_string()))?;
+    let verifier = Verifier {
+        chains,
+        // What the system trusts are authorities; a file may name a server's own certificate.
+        named: options
+            .ca_file
+            .as_ref()
+            .map(|_| trusted)
+            .unwrap_or_default(),
+        accept_any_name: options.accept_any_name,
+    };
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions(options.version))
-        .map_err(failed)?;
-    let builder = if options.accept_any_name {
-        builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyName(verifier)))
-    } else {
-        builder.with_webpki_verifier(verifier)
-    };
+        .map_err(failed)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
     let Some((chain_file, key_file)) = &options.identity else {
         return Ok(builder.with_no_client_auth());
     };
@@ -77,7 +88,8 @@ fn versions(version: Option<TlsVersion>) -> Vec<&'static rustls::SupportedProtoc
     }
 }
 
-fn roots(file: Option<&Path>) -> Result<RootCertStore, ClientError> {
+/// The certificates to trust; at least one of them is fit for it.
+fn trusted(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, ClientError> {
     let file = match file {
         Some(file) => file.to_owned(),
         None => env::var_os("SSL_CERT_FILE")
@@ -90,16 +102,16 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, ClientError> {
                 ClientError::Tls(text.into())
             })?,
     };
-    let mut roots = RootCertStore::empty();
-    let mut added = 0;
+    let mut trusted = Vec::new();
     for file in files(&file)? {
-        added += roots.add_parsable_certificates(certificates(&file)?).0;
+        trusted.append(&mut certificates(&file)?);
     }
-    if added == 0 {
+    let is_fit = |der| RootCertStore::empty().add(der).is_ok();
+    if !trusted.iter().cloned().any(is_fit) {
         let text = format!("{} holds no certificate of an authority", file.display());
         return Err(ClientError::Tls(text));
     }
-    Ok(roots)
+    Ok(trusted)
 }
 
 /// The files of a folder in order, or the one file.
@@ -125,11 +137,61 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError
         .map_err(|e| ClientError::Tls(format!("cannot read {}: {e}", file.display())))
 }
 
-/// Verifies everything but the server's name.
+/// Decides whether the server is who it should be.
 #[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
+struct Verifier {
+    /// Follows the server's certificate to an authority.
+    chains: Arc<WebPkiServerVerifier>,
+    /// Certificates that the user named. A server that shows one of them needs no authority: a
+    /// certificate that somebody signed himself is no authority's, and yet just the one that is
+    /// meant.
+    named: Vec<CertificateDer<'static>>,
+    /// Verifies everything but the server's name.
+    accept_any_name: bool,
+}
 
-impl ServerCertVerifier for AnyName {
+impl Verifier {
+    /// What remains to be looked at in a certificate that the user named.
+    fn verify_named(
+        &self,
+        certificate: &CertificateDer<'_>,
+        server_name: &ServerName<'_>,
+        time: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let refused = |error| Err(Error::InvalidCertificate(error));
+        let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
+            return refused(CertificateError::BadEncoding);
+        };
+        let validity = parsed.validity();
+        let at = |timestamp: i64| {
+            // What is before 1970 is past in any case.
+            let secs = u64::try_from(timestamp).unwrap_or(0);
+            UnixTime::since_unix_epoch(Duration::from_secs(secs))
+        };
+        let not_before = at(validity.not_before.timestamp());
+        let not_after = at(validity.not_after.timestamp());
+        if time < not_before {
+            return refused(CertificateError::NotValidYetContext { time, not_before });
+        }
+        if time > not_after {
+            return refused(CertificateError::ExpiredContext { time, not_after });
+        }
+        let is_for_servers = match parsed.extended_key_usage() {
+            Ok(None) => true,
+            Ok(Some(usage)) => usage.value.server_auth || usage.value.any,
+            Err(_) => false,
+        };
+        if !is_for_servers {
+            return refused(CertificateError::InvalidPurpose);
+        }
+        if !self.accept_any_name {
+            verify_server_name(&ParsedCertificate::try_from(certificate)?, server_name)?;
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -138,14 +200,21 @@ impl ServerCertVerifier for AnyName {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        // The name is looked at last, so this error means that all else is well.
-        match self
-            .0
-            .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
-        {
+        let verdict = self.chains.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        );
+        match verdict {
+            // The name is looked at last, so this error means that all else is well.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
+            )) if self.accept_any_name => Ok(ServerCertVerified::assertion()),
+            Err(_) if self.named.contains(end_entity) => {
+                self.verify_named(end_entity, server_name, now)
+            }
             verdict => verdict,
         }
     }
@@ -156,7 +225,7 @@ impl ServerCertVerifier for AnyName {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, cert, dss)
+        self.chains.verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -165,10 +234,10 @@ impl ServerCertVerifier for AnyName {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, cert, dss)
+        self.chains.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.chains.supported_verify_schemes()
     }
 }

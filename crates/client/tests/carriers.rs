@@ -8,7 +8,10 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::thread;
 
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rcgen::{
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair, date_time_ymd,
+    generate_simple_self_signed,
+};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use rustls_pki_types::PrivateKeyDer;
 use stentor_client::{Client, ClientError, Options, Publication, Version};
@@ -124,8 +127,18 @@ fn a_web_server_that_will_not_upgrade_is_named() {
 
 /// A TLS server for "localhost" that trusts nobody in particular; connects by 127.0.0.1 otherwise.
 fn tls_server(host: &str, folder: &std::path::Path) -> (String, thread::JoinHandle<()>) {
-    let CertifiedKey { cert, signing_key } =
-        generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let names = ["localhost".to_owned()];
+    tls_server_with(CertificateParams::new(names).unwrap(), host, folder)
+}
+
+/// The same with a certificate that signed itself; it is left in `ca.pem`.
+fn tls_server_with(
+    params: CertificateParams,
+    host: &str,
+    folder: &std::path::Path,
+) -> (String, thread::JoinHandle<()>) {
+    let signing_key = KeyPair::generate().unwrap();
+    let cert = params.self_signed(&signing_key).unwrap();
     std::fs::write(folder.join("ca.pem"), cert.pem()).unwrap();
     let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -181,6 +194,78 @@ fn an_untrusted_or_misnamed_server_is_refused() {
         assert!(matches!(error, ClientError::Tls(_)), "{host}: {error}");
         server.join().unwrap();
     }
+}
+
+/// What `openssl req -x509` makes calls itself an authority, which no server's certificate may be;
+/// but it is the very one that the user named.
+#[test]
+fn a_certificate_that_signed_itself_is_trusted_by_its_own_name() {
+    let params = || {
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+    };
+    let expired = || {
+        let mut params = params();
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2021, 1, 1);
+        params
+    };
+    let early = || {
+        let mut params = params();
+        params.not_before = date_time_ymd(4000, 1, 1);
+        params
+    };
+    let for_clients = || {
+        let mut params = params();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for (params, host, accept_any_name, refusal) in [
+        (params(), "localhost", false, None),
+        (params(), "127.0.0.1", true, None),
+        (params(), "127.0.0.1", false, Some("not valid for name")),
+        (expired(), "localhost", true, Some("expired")),
+        (early(), "localhost", true, Some("not valid yet")),
+        (for_clients(), "localhost", true, Some("Purpose")),
+    ] {
+        let (url, server) = tls_server_with(params, host, folder.path());
+        let mut options = options(&url);
+        options.tls.ca_file = Some(folder.path().join("ca.pem"));
+        options.tls.accept_any_name = accept_any_name;
+        match refusal {
+            None => talk(&options),
+            Some(text) => {
+                let error = Client::connect(&options).unwrap_err();
+                assert!(matches!(error, ClientError::Tls(_)), "{text}: {error}");
+                assert!(error.to_string().contains(text), "{text}: {error}");
+            }
+        }
+        server.join().unwrap();
+    }
+}
+
+/// Another certificate of the same name is another certificate.
+#[test]
+fn only_the_named_certificate_is_trusted_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let params = || {
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+    };
+    let key = KeyPair::generate().unwrap();
+    let twin = params().self_signed(&key).unwrap();
+    std::fs::write(other.path().join("ca.pem"), twin.pem()).unwrap();
+    let (url, server) = tls_server_with(params(), "localhost", folder.path());
+    let mut options = options(&url);
+    options.tls.ca_file = Some(other.path().join("ca.pem"));
+    options.tls.accept_any_name = true;
+    let error = Client::connect(&options).unwrap_err();
+    assert!(matches!(error, ClientError::Tls(_)), "{error}");
+    server.join().unwrap();
 }
 
 #[test]
