@@ -82,6 +82,11 @@ impl Pub {
         } else {
             self.publish_lines(&plan, &mut client, &publication)?;
         }
+        if self.qos == QoS::AtMostOnce {
+            // Nothing acknowledges these; but a server that answers after them has taken them, and
+            // one that they made close the connection does not answer.
+            client.ping().map_err(failed)?;
+        }
         let properties = &plan.properties.disconnect;
         client
             .disconnect_with(ReasonCode::Success, properties)

@@ -161,11 +161,19 @@ impl Client {
     /// gathered. Waits while the server's receive maximum is used up.
     ///
     /// # Errors
-    /// The connection's end, or a message that does not fit into a packet.
+    /// The connection's end, or a message that does not fit into a packet;
+    /// [`ClientError::Rejected`] for one that the server said at the beginning not to take
+    /// ([`Accepted::objection`]), which is not sent.
     pub fn publish_soon(
         &mut self,
         publication: &Publication<'_>,
     ) -> Result<Option<PacketId>, ClientError> {
+        if self.version.is_v5()
+            && let Some((reason, text)) = self.accepted.objection(publication)
+        {
+            let text = Some(text);
+            return Err(ClientError::Rejected { reason, text });
+        }
         if publication.qos != QoS::AtMostOnce {
             self.wait_outstanding(self.accepted.receive_maximum().saturating_sub(1))?;
         }

@@ -8,6 +8,7 @@ use stentor_mqtt::{
 };
 
 use crate::error::ClientError;
+use crate::message::Publication;
 use crate::options::Options;
 use crate::transport::Transport;
 
@@ -50,6 +51,38 @@ impl Accepted {
             .as_properties()
             .maximum_qos()
             .unwrap_or(QoS::ExactlyOnce)
+    }
+}
+
+impl Accepted {
+    /// Why the server would not take this message, as far as it has said what it takes: a client
+    /// must not send such a one [MQTT-3.2.2-11] [MQTT-3.2.2-14] [MQTT-3.2.2-17].
+    #[must_use]
+    pub fn objection(&self, publication: &Publication<'_>) -> Option<(ReasonCode, String)> {
+        let stated = self.properties.as_properties();
+        if let Some(alias) = publication.properties.as_properties().topic_alias() {
+            let limit = stated.topic_alias_maximum().unwrap_or(0);
+            if alias == 0 || alias > limit {
+                let text = match limit {
+                    0 => format!("alias {alias}, and the server takes none"),
+                    _ => format!("alias {alias}, and the server takes 1 to {limit}"),
+                };
+                return Some((ReasonCode::TopicAliasInvalid, text));
+            }
+        }
+        let (qos, limit) = (publication.qos, self.maximum_qos());
+        if qos > limit {
+            let text = format!(
+                "QoS {}, and the server takes up to {}",
+                qos as u8, limit as u8
+            );
+            return Some((ReasonCode::QoSNotSupported, text));
+        }
+        if publication.retain && stated.retain_available() == Some(false) {
+            let text = "the server keeps no messages".to_owned();
+            return Some((ReasonCode::RetainNotSupported, text));
+        }
+        None
     }
 }
 

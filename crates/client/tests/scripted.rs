@@ -148,6 +148,55 @@ fn a_refused_publish_leaves_the_connection_alive() {
 }
 
 /// [MQTT-4.3.3-10]: a second PUBLISH before PUBREL is not a second message.
+/// [MQTT-3.2.2-11] [MQTT-3.2.2-14] [MQTT-3.2.2-17] [MQTT-3.2.2-15] What the server said not to take
+/// is not sent; the connection lives on.
+#[test]
+fn what_the_server_does_not_take_is_not_sent() {
+    let server = serve(vec![
+        Expect(CONNECT_V5),
+        // Maximum QoS 1, no retained messages, packets up to 32 bytes, topic aliases up to 2.
+        Send(b"\x20\x0f\x00\x00\x0c\x24\x01\x25\x00\x27\x00\x00\x00\x20\x22\x00\x02"),
+        Expect(b"\x30\x08\x00\x01t\x03\x23\x00\x02x"),
+    ]);
+    let mut client = Client::connect(&options(&server.url, Version::V5)).unwrap();
+    let plain = || Publication::new("t", b"x");
+    let with_alias = |alias| {
+        let mut publication = plain();
+        publication.properties.push(Property::TopicAlias(alias));
+        publication
+    };
+    let large = [0; 32];
+    for (publication, code) in [
+        (with_alias(3), ReasonCode::TopicAliasInvalid),
+        (with_alias(0), ReasonCode::TopicAliasInvalid),
+        (
+            Publication {
+                qos: QoS::ExactlyOnce,
+                ..plain()
+            },
+            ReasonCode::QoSNotSupported,
+        ),
+        (
+            Publication {
+                retain: true,
+                ..plain()
+            },
+            ReasonCode::RetainNotSupported,
+        ),
+        (Publication::new("t", &large), ReasonCode::PacketTooLarge),
+    ] {
+        match client.publish(&publication) {
+            Err(ClientError::Rejected { reason, text }) => {
+                assert_eq!(reason, code);
+                assert!(text.unwrap().contains("server"));
+            }
+            other => panic!("{code:?}: {other:?}"),
+        }
+    }
+    client.publish(&with_alias(2)).unwrap();
+    server.join_after(client);
+}
+
 #[test]
 fn qos_2_is_delivered_once_in_both_directions() {
     let (mut client, server) = connect(

@@ -3,6 +3,7 @@
 mod client;
 mod commands;
 mod login;
+mod promise;
 mod reload;
 mod remedies;
 mod shards;
