@@ -1,9 +1,8 @@
 //! What `pub`, `sub` and `rr` have in common: which server, who, and how.
 
-use std::io::ErrorKind;
+use std::cell::OnceCell;
 use std::net::IpAddr;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
@@ -16,6 +15,7 @@ use crate::failure::Failure;
 use crate::foreign::Foreign;
 use crate::password;
 use crate::property::Properties;
+use crate::route::{self, Door, Route};
 
 /// The connection.
 #[derive(Debug, Args)]
@@ -44,14 +44,10 @@ pub(crate) struct Connect {
     /// WebSocket, with -h and -p [default port: 8083; with TLS 443]
     #[arg(long, conflicts_with_all = ["unix", "url"])]
     ws: bool,
-    /// Data folder of the server on this machine
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "STENTOR_DATA_DIR",
-        default_value = "data"
-    )]
-    data_dir: PathBuf,
+    /// Data folder of a server on this machine: asks that server and no other, with -u at one of
+    /// its listeners [env: STENTOR_DATA_DIR] [default: data, if a server runs there]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["host", "port", "unix", "url"])]
+    data_dir: Option<PathBuf>,
     /// User name
     #[arg(short = 'u', long)]
     username: Option<String>,
@@ -144,7 +140,12 @@ pub(crate) struct Connect {
 /// What the command line asks for.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    target: Target,
+    /// What the command line says about the way.
+    wish: Route,
+    /// What came of it at the first connection; it stays so for all later ones.
+    route: OnceCell<Route>,
+    /// How to enter the server of a data folder.
+    door: Door,
     options: Options,
     /// The properties of all packets but CONNECT and the will, which are in the options.
     pub(crate) properties: Properties,
@@ -153,18 +154,11 @@ pub(crate) struct Plan {
     debug: bool,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Target {
-    Url,
-    /// The server of this machine, over the control socket of this data folder.
-    Local(PathBuf),
-}
-
 impl Connect {
     /// Makes sense of the flags, and gets the password.
     pub(crate) fn plan(&self) -> Result<Plan, Failure> {
         self.foreign.check()?;
-        let (url, url_topic, is_local) = self.url()?;
+        let (url, url_topic) = self.url()?;
         let is_v5 = self.protocol_version.is_v5();
         if !is_v5 && (!self.property.is_empty() || self.session_expiry_interval.is_some()) {
             return Err(Failure::usage("-D and -x need MQTT 5"));
@@ -212,13 +206,10 @@ impl Connect {
             }),
             accept_any_name: self.insecure,
         };
-        let target = if is_local {
-            Target::Local(self.data_dir.clone())
-        } else {
-            Target::Url
-        };
         Ok(Plan {
-            target,
+            wish: self.route(),
+            route: OnceCell::new(),
+            door: self.door(),
             options,
             properties,
             url_topic,
@@ -226,27 +217,21 @@ impl Connect {
         })
     }
 
-    /// Where to, the topic that is part of it, and whether it is only what is left when there is no
-    /// server on the data folder. A user name means a login over the network.
-    fn url(&self) -> Result<(Url, Option<String>, bool), Failure> {
-        let wants_tls = self.cafile.is_some()
-            || self.capath.is_some()
-            || self.cert.is_some()
-            || self.tls_use_os_certs
-            || self.tls_version.is_some();
+    /// The address to connect to, and the topic that is part of it.
+    fn url(&self) -> Result<(Url, Option<String>), Failure> {
         if let Some(path) = &self.unix {
-            return Ok((Url::unix(path.to_string_lossy()), None, false));
+            return Ok((Url::unix(path.to_string_lossy()), None));
         }
         if let Some(text) = &self.url {
             let (address, topic) = split_topic(text);
             let url = address
                 .parse()
                 .map_err(|error| Failure::usage(format!("-L {text}: {error}")))?;
-            return Ok((url, topic.map(str::to_owned), false));
+            return Ok((url, topic.map(str::to_owned)));
         }
         let mut url = Url::tcp(self.host.as_deref().unwrap_or("localhost"), 1883);
         // 8883 is for TLS, whoever forgets to say so.
-        if wants_tls || self.port == Some(8883) {
+        if self.wants_tls() || self.port == Some(8883) {
             url.scheme = Scheme::Mqtts;
         }
         if self.ws {
@@ -262,9 +247,52 @@ impl Connect {
             scheme => scheme.default_port(),
         };
         url.port = self.port.unwrap_or(default_port);
-        let is_elsewhere = self.host.is_some() || self.port.is_some() || self.username.is_some();
-        let is_local = !is_elsewhere && !wants_tls && !self.ws && self.bind_address.is_none();
-        Ok((url, None, is_local))
+        Ok((url, None))
+    }
+
+    const fn wants_tls(&self) -> bool {
+        self.cafile.is_some()
+            || self.capath.is_some()
+            || self.cert.is_some()
+            || self.tls_use_os_certs
+            || self.tls_version.is_some()
+    }
+
+    /// Which server: the one that was named, else that of the usual folder if it runs. A variable
+    /// names a folder as the flag does, but gives way to an address.
+    fn route(&self) -> Route {
+        let has_address =
+            self.host.is_some() || self.port.is_some() || self.unix.is_some() || self.url.is_some();
+        if has_address {
+            return Route::Address;
+        }
+        let variable = || std::env::var_os("STENTOR_DATA_DIR").filter(|path| !path.is_empty());
+        match self
+            .data_dir
+            .clone()
+            .or_else(|| variable().map(PathBuf::from))
+        {
+            Some(folder) => Route::Folder(folder),
+            // Those who ask for one of these ways mean a server that they set up for it.
+            None if self.wants_tls() || self.ws || self.bind_address.is_some() => Route::Address,
+            None => Route::FolderOrAddress("data".into()),
+        }
+    }
+
+    /// Whoever says who it is, or how to connect, does not come as administrator.
+    const fn door(&self) -> Door {
+        match (self.wants_tls(), self.ws) {
+            (true, true) => route::ENCRYPTED_WEBSOCKET,
+            (true, false) => route::ENCRYPTED,
+            (false, true) => route::WEBSOCKET,
+            (false, false) if self.bind_address.is_some() => route::NETWORK,
+            (false, false) if self.has_login() => route::ANY,
+            (false, false) => Door::Control,
+        }
+    }
+
+    const fn has_login(&self) -> bool {
+        self.username.is_some() || self.password.is_some() || self.password_file.is_some()
     }
 
     fn client_id(&self) -> String {
@@ -313,6 +341,8 @@ impl Connect {
 pub(crate) enum Attempt {
     /// The client says so.
     Failed(ClientError),
+    /// No server runs on the data folder, for now.
+    Away(Failure),
     /// There is more to it than a connection.
     Hopeless(Failure),
 }
@@ -322,7 +352,7 @@ impl Attempt {
     pub(crate) fn into_failure(self, plan: &Plan) -> Failure {
         match self {
             Self::Failed(error) => Failure::client(&error, plan.version()),
-            Self::Hopeless(failure) => failure,
+            Self::Away(failure) | Self::Hopeless(failure) => failure,
         }
     }
 }
@@ -339,20 +369,27 @@ impl Plan {
 
     /// Connects and logs in.
     pub(crate) fn open(&self) -> Result<Client, Failure> {
-        self.try_open()
-            .map_err(|attempt| attempt.into_failure(self))
+        self.try_open().map_err(|attempt| {
+            let is_connect = matches!(attempt, Attempt::Failed(ClientError::Connect { .. }));
+            let failure = attempt.into_failure(self);
+            match (&self.wish, self.route.get()) {
+                (Route::FolderOrAddress(folder), Some(Route::Address)) if is_connect => failure
+                    .with_note(&format!(
+                        "and no server of yours runs on the data folder {}: name a server with -h, \
+                         or its folder with --data-dir",
+                        folder.display()
+                    )),
+                _ => failure,
+            }
+        })
     }
 
     /// Connects and logs in; what the client says stays what it is.
     pub(crate) fn try_open(&self) -> Result<Client, Attempt> {
-        let client = match self.open_local().map_err(Attempt::Hopeless)? {
-            Some(stream) => Client::over_unix(stream, &self.options),
-            None => {
-                self.note(&format!("connecting to {}", self.options.url));
-                Client::connect(&self.options)
-            }
+        let client = match self.route.get_or_init(|| self.wish.settle()) {
+            Route::Folder(folder) => self.enter(folder)?,
+            Route::Address | Route::FolderOrAddress(_) => self.dial(&self.options)?,
         };
-        let client = client.map_err(Attempt::Failed)?;
         let accepted = client.accepted();
         let session = if accepted.session_present {
             "found"
@@ -366,27 +403,32 @@ impl Plan {
         Ok(client)
     }
 
-    /// The control socket, turned into MQTT; nothing if no server runs on the data folder.
-    fn open_local(&self) -> Result<Option<UnixStream>, Failure> {
-        let Target::Local(data_dir) = &self.target else {
-            return Ok(None);
-        };
-        match control::connect(data_dir) {
-            Ok(mut stream) => {
-                self.note(&format!("using the server on {}", data_dir.display()));
-                control::upgrade(&mut stream)?;
-                Ok(Some(stream))
+    fn dial(&self, options: &Options) -> Result<Client, Attempt> {
+        self.note(&format!("connecting to {}", options.url));
+        Client::connect(options).map_err(Attempt::Failed)
+    }
+
+    /// Connects to the server of a data folder.
+    fn enter(&self, folder: &Path) -> Result<Client, Attempt> {
+        let mut stream = control::connect(folder).map_err(|error| {
+            let failure = route::no_server(folder, &error);
+            if route::is_away(&error) {
+                Attempt::Away(failure)
+            } else {
+                Attempt::Hopeless(failure)
             }
-            Err(error) => match error.kind() {
-                ErrorKind::NotFound
-                | ErrorKind::ConnectionRefused
-                | ErrorKind::PermissionDenied
-                | ErrorKind::NotADirectory => Ok(None),
-                _ => Err(Failure::new(format!(
-                    "cannot use {}: {error}",
-                    control::socket(data_dir).display()
-                ))),
-            },
+        })?;
+        self.note(&format!("using the server on {}", folder.display()));
+        match self.door {
+            Door::Control => {
+                control::upgrade(&mut stream).map_err(Attempt::Hopeless)?;
+                Client::over_unix(stream, &self.options).map_err(Attempt::Failed)
+            }
+            Door::Listener(schemes) => {
+                let mut options = self.options.clone();
+                options.url = route::listener(folder, schemes).map_err(Attempt::Hopeless)?;
+                self.dial(&options)
+            }
         }
     }
 
@@ -496,17 +538,50 @@ mod tests {
         for (words, url) in cases {
             let plan = plan(words).unwrap();
             assert_eq!(plan.options.url.to_string(), url, "{words}");
-            assert_eq!(plan.target, Target::Url, "{words}");
         }
-        assert_eq!(
-            plan("-i x --data-dir d").unwrap().target,
-            Target::Local("d".into())
-        );
         assert_eq!(
             plan("-L mqtt://a/b/c").unwrap().url_topic.as_deref(),
             Some("b/c")
         );
         assert_eq!(plan("-L mqtt://a/").unwrap().url_topic, None);
+    }
+
+    #[test]
+    fn a_named_folder_is_the_only_way() {
+        let folder = || Route::Folder("d".into());
+        let usual = || Route::FolderOrAddress("data".into());
+        let cases = [
+            ("", usual(), Door::Control),
+            ("-u ann -P x", usual(), route::ANY),
+            ("-h a", Route::Address, Door::Control),
+            ("-p 1884 -u ann", Route::Address, route::ANY),
+            ("--unix /run/s", Route::Address, Door::Control),
+            ("-L mqtt://a", Route::Address, Door::Control),
+            ("--ws", Route::Address, route::WEBSOCKET),
+            ("-A 127.0.0.2", Route::Address, route::NETWORK),
+            ("--cafile x", Route::Address, route::ENCRYPTED),
+            ("--data-dir d", folder(), Door::Control),
+            ("--data-dir d -u ann -P x", folder(), route::ANY),
+            ("--data-dir d -P x", folder(), route::ANY),
+            ("--data-dir d --cafile x", folder(), route::ENCRYPTED),
+            ("--data-dir d --ws", folder(), route::WEBSOCKET),
+            (
+                "--data-dir d -A 127.0.0.2 -u ann -P x",
+                folder(),
+                route::NETWORK,
+            ),
+        ];
+        for (words, wish, door) in cases {
+            let plan = plan(words).unwrap();
+            assert_eq!((plan.wish, plan.door), (wish, door), "{words}");
+        }
+        for words in ["-h a", "-p 1", "-L mqtt://a", "--unix /s"] {
+            let words = format!("x --data-dir d {words}");
+            assert!(
+                Command::try_parse_from(words.split(' ')).is_err(),
+                "{words}"
+            );
+        }
     }
 
     #[test]

@@ -34,21 +34,24 @@ pub(crate) struct Local {
 
 impl Local {
     /// Asks the server that runs on the data folder.
-    pub(crate) fn ask(&self, mut request: Value) -> Result<Value, Failure> {
-        request["v"] = json!(1);
-        let mut stream =
-            connect(&self.data_dir).map_err(|error| no_server(&self.data_dir, &error))?;
-        let failed =
-            |error: io::Error| Failure::new(format!("the server does not answer: {error}"));
-        stream
-            .write_all(format!("{request}\n").as_bytes())
-            .map_err(failed)?;
-        let mut line = String::new();
-        BufReader::new(stream)
-            .read_line(&mut line)
-            .map_err(failed)?;
-        answer(line.as_bytes())
+    pub(crate) fn ask(&self, request: Value) -> Result<Value, Failure> {
+        ask(&self.data_dir, request)
     }
+}
+
+/// Asks the server that runs on a data folder.
+pub(crate) fn ask(data_dir: &Path, mut request: Value) -> Result<Value, Failure> {
+    request["v"] = json!(1);
+    let mut stream = connect(data_dir).map_err(|error| no_server(data_dir, &error))?;
+    let failed = |error: io::Error| Failure::new(format!("the server does not answer: {error}"));
+    stream
+        .write_all(format!("{request}\n").as_bytes())
+        .map_err(failed)?;
+    let mut line = String::new();
+    BufReader::new(stream)
+        .read_line(&mut line)
+        .map_err(failed)?;
+    answer(line.as_bytes())
 }
 
 /// Where the socket of a data folder is.
@@ -95,7 +98,8 @@ pub(crate) fn answer(line: &[u8]) -> Result<Value, Failure> {
     Ok(answer["ok"].take())
 }
 
-fn no_server(data_dir: &Path, error: &io::Error) -> Failure {
+/// Says why the server of a data folder cannot be asked.
+pub(crate) fn no_server(data_dir: &Path, error: &io::Error) -> Failure {
     let folder = data_dir.display();
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => Failure::new(format!(

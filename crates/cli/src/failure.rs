@@ -3,6 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
+use nix::sys::signal::Signal;
 use stentor_client::{ClientError, ReasonCode, Version};
 
 /// `-W` has run out; as in `mosquitto_sub`.
@@ -15,10 +16,15 @@ Exit codes:
   1         something else went wrong; standard error says what
   2         wrong usage
   27        the time of -W is over
-  130, 143  ended by SIGINT or SIGTERM without a connection; sub, when it is connected, says goodbye
-            and ends with 0
+  130, 143  ended by SIGINT or SIGTERM: pub; sub without a connection; rr without a response, which
+            says goodbye to the server first; sub, when it is connected, says goodbye and ends
+            with 0
   1-5       the server refused the login, with this return code (MQTT 3.1 and 3.1.1)
-  128-162   the server refused or ended something, with this reason code (MQTT 5)
+  128-162   the server refused or ended something, with this reason code (MQTT 5); also what it said
+            at the beginning not to take, such as 148 topic alias, 149 packet too large,
+            154 retained, 155 QoS
+
+pub ends with 0 when the server has taken everything, at QoS 0 when it still answers afterwards.
 
 The password comes from -P, --password-file, the variable STENTOR_PASSWORD, or is asked for when
 -u is given on a terminal.";
@@ -62,6 +68,13 @@ impl Failure {
         Self::with_code(EXIT_TIMEOUT, "timed out")
     }
 
+    /// A signal came before what was waited for.
+    pub(crate) fn interrupted(signal: Signal, before: &str) -> Self {
+        // Signals have small numbers.
+        let code = 128 + (signal as i32 as u8);
+        Self::with_code(code, format!("ended by {signal} before {before}"))
+    }
+
     /// What the client says, with the exit code that belongs to it.
     pub(crate) fn client(error: &ClientError, version: Version) -> Self {
         let code = match error {
@@ -71,7 +84,12 @@ impl Failure {
             | ClientError::Disconnected { reason, .. } => code(*reason),
             _ => 1,
         };
-        Self::with_code(code, error.to_string())
+        let failure = Self::with_code(code, error.to_string());
+        match error {
+            ClientError::Closed | ClientError::Io(_) if !version.is_v5() => failure
+                .with_note("MQTT 3 servers do not say why, -V 5 or the server's log may tell"),
+            _ => failure,
+        }
     }
 
     /// Writing to standard output failed. When its reader has left, that is no failure to tell of.
@@ -114,7 +132,7 @@ impl Failure {
         self.code
     }
 
-    #[cfg(test)]
+    /// What there is to tell.
     pub(crate) fn message(&self) -> &str {
         self.message.as_deref().unwrap_or_default()
     }

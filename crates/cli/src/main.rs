@@ -22,6 +22,7 @@ mod publish;
 mod request;
 mod retained;
 mod room;
+mod route;
 mod serve;
 mod shell;
 mod stop;

@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use stentor_client::SubscribeOptions;
-use stentor_client::{ClientError, Message, Property, Publication, QoS, ReasonCode};
+use stentor_client::{
+    Client, ClientError, Message, Property, Publication, QoS, ReasonCode, SubscribeOptions,
+};
 
-use crate::connect::{Connect, hint_at_shell, qos};
+use crate::connect::{Connect, Plan, hint_at_shell, qos};
 use crate::failure::{self, Failure};
 use crate::payload::Payload;
+use crate::stop::Stop;
 use crate::subscribe::Output;
 
 /// Publishes a request and prints the response, which the other side publishes on the topic of -e.
@@ -64,8 +66,37 @@ impl Rr {
         let mut properties = plan.properties.publish.clone();
         properties.push(Property::ResponseTopic(&self.response_topic));
 
-        let failed = |error: ClientError| Failure::client(&error, plan.version());
+        let stop = Stop::listen()?;
         let mut client = plan.open()?;
+        stop.guard(&client)?;
+        let request = Publication {
+            topic,
+            payload: &payload,
+            qos: self.qos,
+            retain: self.retain,
+            properties,
+        };
+        let result = self
+            .exchange(&plan, &mut client, &request, deadline)
+            .and_then(|response| printer.print(&response));
+        let result = match (result, stop.asked()) {
+            (Err(_), Some(signal)) => Err(Failure::interrupted(signal, "the response")),
+            (result, _) => result,
+        };
+        let goodbye = client.disconnect_with(ReasonCode::Success, &plan.properties.disconnect);
+        let failed = |error: ClientError| Failure::client(&error, plan.version());
+        result.and_then(|()| goodbye.map_err(failed))
+    }
+
+    /// Asks, and waits for the response.
+    fn exchange(
+        &self,
+        plan: &Plan,
+        client: &mut Client,
+        request: &Publication<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Message, Failure> {
+        let failed = |error: ClientError| Failure::client(&error, plan.version());
         let options = SubscribeOptions {
             qos: self.qos,
             ..SubscribeOptions::default()
@@ -78,28 +109,16 @@ impl Rr {
             let text = format!("the subscription to {:?} was refused", self.response_topic);
             return Err(Failure::with_code(failure::code(*reason), text));
         }
-        let (qos, retain) = (self.qos, self.retain);
-        let request = Publication {
-            topic,
-            payload: &payload,
-            qos,
-            retain,
-            properties,
-        };
-        client.publish(&request).map_err(failed)?;
+        client.publish(request).map_err(failed)?;
         let expected = plan.properties.publish.as_properties().correlation_data();
         loop {
             let patience = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             let message = client.receive(patience).map_err(failed)?;
             let message = message.ok_or_else(Failure::timeout)?;
             if is_response(&message, expected) && !(self.no_retained && message.retain) {
-                printer.print(&message)?;
-                break;
+                return Ok(message);
             }
         }
-        client
-            .disconnect_with(ReasonCode::Success, &plan.properties.disconnect)
-            .map_err(failed)
     }
 }
 

@@ -18,8 +18,8 @@ enum State {
     Alone,
     /// A client waits for messages.
     Connected(Interrupter),
-    /// The user wants an end.
-    Asked,
+    /// The user wants an end, by this signal.
+    Asked(Signal),
 }
 
 impl Stop {
@@ -45,9 +45,9 @@ impl Stop {
         let mut state = self.lock();
         match &*state {
             State::Connected(client) => client.interrupt(),
-            State::Alone | State::Asked => std::process::exit(128 + signal as i32),
+            State::Alone | State::Asked(_) => std::process::exit(128 + signal as i32),
         }
-        *state = State::Asked;
+        *state = State::Asked(signal);
     }
 
     /// From now on the end of this client's waiting is what the signals cause.
@@ -56,7 +56,7 @@ impl Stop {
             .interrupter()
             .map_err(|error| Failure::new(error.to_string()))?;
         let mut state = self.lock();
-        if matches!(&*state, State::Asked) {
+        if matches!(&*state, State::Asked(_)) {
             interrupter.interrupt();
         } else {
             *state = State::Connected(interrupter);
@@ -66,12 +66,17 @@ impl Stop {
 
     /// The connection is gone. Whether a signal was the reason.
     pub(crate) fn is_asked(&self) -> bool {
+        self.asked().is_some()
+    }
+
+    /// The connection is gone. The signal that was the reason, if one was.
+    pub(crate) fn asked(&self) -> Option<Signal> {
         let mut state = self.lock();
         match &*state {
-            State::Asked => true,
+            State::Asked(signal) => Some(*signal),
             State::Alone | State::Connected(_) => {
                 *state = State::Alone;
-                false
+                None
             }
         }
     }

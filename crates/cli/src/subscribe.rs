@@ -312,6 +312,7 @@ impl Sub {
                 Err(Attempt::Failed(error)) if is_passing(&error) => {
                     self.say(&error.to_string());
                 }
+                Err(Attempt::Away(failure)) => self.say(failure.message()),
                 Err(attempt) => return Err(attempt.into_failure(plan)),
             }
         }

@@ -2,6 +2,7 @@
 
 mod client;
 mod commands;
+mod folder;
 mod login;
 mod promise;
 mod reload;
