@@ -9,8 +9,13 @@ use stentor_client::{ClientError, ReasonCode, Version};
 /// `-W` has run out; as in `mosquitto_sub`.
 pub(crate) const EXIT_TIMEOUT: u8 = 27;
 
-/// What `--help` says about exit codes.
-pub(crate) const EXIT_CODES: &str = "\
+/// Joins the examples of a command with what all of them share.
+macro_rules! help {
+    ($examples:literal) => {
+        concat!(
+            "Examples:\n",
+            $examples,
+            "
 Exit codes:
   0         done
   1         something else went wrong; standard error says what
@@ -25,9 +30,40 @@ Exit codes:
             154 retained, 155 QoS
 
 pub ends with 0 when the server has taken everything, at QoS 0 when it still answers afterwards.
-
+Without -h, -p, -L, --unix or --data-dir the server on ./data is asked, as administrator or, with
+-u, at one of its listeners; if none runs there, localhost.
 The password comes from -P, --password-file, the variable STENTOR_PASSWORD, or is asked for when
--u is given on a terminal.";
+-u is given on a terminal."
+        )
+    };
+}
+
+/// What `--help` of `pub` says.
+pub(crate) const PUB_HELP: &str = help!(
+    "  stentor pub -t sensors/attic -m 21.5 -r -q 1     kept as the topic's last message
+  tail -f log | stentor pub -t logs/web -l         a message for each line
+  stentor pub -h broker.example -u ann -t t -s < file
+  stentor pub -t t -m x -D publish message-expiry-interval 60 -D publish user-property unit C
+"
+);
+
+/// What `--help` of `sub` says.
+pub(crate) const SUB_HELP: &str = help!(
+    "  stentor sub -v -t 'sensors/#'                    quotes: shells have uses for # and $
+  stentor sub -t '$SYS/#' -F '%I %t %p'            with the time
+  stentor sub -t jobs -C 1 -W 10                   one message, or exit code 27 after 10 s
+  stentor sub -t jobs -q 1 -c -i worker            get later what comes while it is away
+  stentor sub -t '$share/workers/jobs' -q 1        each message to one of the group
+  stentor sub -t 'old/#' --retained-only --remove-retained -W 1
+"
+);
+
+/// What `--help` of `rr` says.
+pub(crate) const RR_HELP: &str = help!(
+    "  stentor rr -t sum -e sum/answer -m '1 2' -W 5
+  stentor rr -t sum -e sum/answer -m '1 2' -D publish correlation-data 7   only its own answer
+"
+);
 
 /// Why a command ends early.
 #[derive(Debug)]

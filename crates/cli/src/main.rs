@@ -33,7 +33,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use failure::{EXIT_CODES, Failure};
+use failure::Failure;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -70,15 +70,18 @@ enum Command {
     /// Print a sample configuration file, or the reference of all keys
     Config(check_config::Print),
     /// Publish messages
-    #[command(disable_help_flag = true, disable_version_flag = true, after_help = EXIT_CODES)]
+    #[command(disable_help_flag = true, disable_version_flag = true,
+              after_help = failure::PUB_HELP)]
     #[command(args_override_self = true, allow_negative_numbers = true)]
     Pub(Box<publish::Pub>),
     /// Subscribe and print what arrives
-    #[command(disable_help_flag = true, disable_version_flag = true, after_help = EXIT_CODES)]
+    #[command(disable_help_flag = true, disable_version_flag = true,
+              after_help = failure::SUB_HELP)]
     #[command(args_override_self = true, allow_negative_numbers = true)]
     Sub(Box<subscribe::Sub>),
     /// Publish a request and print the answer
-    #[command(disable_help_flag = true, disable_version_flag = true, after_help = EXIT_CODES)]
+    #[command(disable_help_flag = true, disable_version_flag = true,
+              after_help = failure::RR_HELP)]
     #[command(args_override_self = true, allow_negative_numbers = true)]
     Rr(Box<request::Rr>),
     /// Send a private message to a user

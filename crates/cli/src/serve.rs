@@ -7,13 +7,38 @@ use clap::Args;
 use stentor_server::config::{Config, Sources};
 use stentor_server::log::Logger;
 
+const HELP: &str = "\
+Examples:
+  stentor serve --allow-anonymous              anybody on this machine, nobody else; data in ./data
+  stentor serve --config stentor.toml          what is wrong with it, `stentor check-config` tells
+  stentor serve --listen mqtt://127.0.0.1:0    a port that is free; standard output names it
+
+Without configuration it listens on port 1883 and, for WebSocket, 8083 of this machine alone, and
+everybody logs in: `stentor user add NAME` makes a user. Once all listeners are open, standard
+output has a line `listening URL` for each; the log goes to standard error.
+
+Every key of the configuration is also a variable of the environment (STENTOR_LOG__LEVEL), and
+the flags above go before both. `stentor config sample` prints all keys. SIGHUP or `stentor reload`
+reads the configuration again; SIGTERM, Ctrl-C or `stentor stop` ends the server.
+
+Exit codes:
+  0   stopped as it was told
+  2   wrong usage
+  69  a port or socket is taken
+  71  the system refuses something
+  73  the data folder or the retained messages cannot be used
+  75  another server runs on the data folder
+  77  not permitted: a port below 1024, the owner of a socket
+  78  the configuration is wrong";
+
 /// Runs a server. Every flag is a key of the configuration file, and wins over it.
 #[derive(Debug, Args)]
+#[command(after_help = HELP)]
 pub(crate) struct Serve {
     /// The configuration file.
     #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG")]
     config: Option<PathBuf>,
-    /// The folder for everything that the server keeps.
+    /// The folder for everything that the server keeps [default: data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
     /// Where to listen: mqtt://HOST:PORT, mqtts://, ws://, wss:// or unix:PATH; for stentor-call
