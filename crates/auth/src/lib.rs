@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod calendar;
 pub mod center;
 pub mod credential;
 mod login;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{IMPORT_USERS_MAX, OrderError, Outcome, PAGE, Who};
+use crate::calendar::Utc;
 use crate::model::{Credential, Login, MEMBER, User, UserKey};
-use crate::store::audit::utc;
 use crate::store::directory::Worker;
 use crate::store::{Record, Store};
 
@@ -416,10 +416,10 @@ pub(super) fn shown_credential(credential: &Credential) -> Value {
         shown["label"] = json!(credential.label);
     }
     if credential.created_at_secs > 0 {
-        shown["created_at"] = utc(credential.created_at_secs).into();
+        shown["created_at"] = Utc::new(credential.created_at_secs).to_string().into();
     }
     if let Some(at) = credential.expires_at_secs {
-        shown["expires_at"] = utc(at).into();
+        shown["expires_at"] = Utc::new(at).to_string().into();
     }
     shown
 }
