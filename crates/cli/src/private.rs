@@ -12,7 +12,7 @@ use stentor_zone::{encode_name, topic};
 use crate::ask::ask;
 use crate::connect::Connect;
 use crate::failure::Failure;
-use crate::subscribe::{Style, Sub};
+use crate::subscribe::{Style, Watch};
 
 /// What `--help` of `send` says.
 pub(crate) const SEND_HELP: &str = "\
@@ -64,17 +64,8 @@ pub(crate) struct Inbox {
     /// Messages of this user only
     #[arg(long, value_name = "USER")]
     from: Option<String>,
-    /// End after this many messages
-    #[arg(short = 'C', value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
-    count: Option<u64>,
-    /// End after this many seconds, with exit code 27
-    #[arg(short = 'W', value_name = "SECONDS")]
-    timeout: Option<u64>,
-    /// Print one JSON object per message
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connect: Connect,
+    watch: Watch,
 }
 
 impl Send {
@@ -152,12 +143,7 @@ impl Inbox {
             }
             None => "$private/from/+".to_owned(),
         };
-        let style = if self.json {
-            Style::Json
-        } else {
-            Style::Senders
-        };
-        Sub::only(filter, style, (self.count, self.timeout), self.connect).run()
+        self.watch.run(filter, Style::Senders)
     }
 }
 

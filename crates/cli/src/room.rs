@@ -10,7 +10,7 @@ use stentor_zone::{check_name, topic};
 use crate::ask::ask;
 use crate::connect::{Connect, Plan};
 use crate::failure::{self, Failure};
-use crate::subscribe::{Style, Sub};
+use crate::subscribe::{Style, Watch};
 
 /// What `--help` says.
 pub(crate) const HELP: &str = "\
@@ -97,17 +97,8 @@ struct Create {
 struct Join {
     /// The room
     room: String,
-    /// End after this many messages
-    #[arg(short = 'C', value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
-    count: Option<u64>,
-    /// End after this many seconds, with exit code 27
-    #[arg(short = 'W', value_name = "SECONDS")]
-    timeout: Option<u64>,
-    /// Print one JSON object per message
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connect: Connect,
+    watch: Watch,
 }
 
 #[derive(Debug, Args)]
@@ -164,12 +155,7 @@ impl Room {
             }
             Command::Join(join) => {
                 let filter = format!("$room/{}/#", checked(&join.room)?);
-                let style = if join.json {
-                    Style::Json
-                } else {
-                    Style::Topics
-                };
-                Sub::only(filter, style, (join.count, join.timeout), join.connect).run()
+                join.watch.run(filter, Style::Topics)
             }
             Command::Say(say) => say.run(),
             Command::Kick(kick) => {

@@ -167,6 +167,30 @@ pub(crate) struct Sub {
     connect: Connect,
 }
 
+/// What commands take that print all of one subscription.
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    /// End after this many messages
+    #[arg(short = 'C', value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// End after this many seconds, with exit code 27
+    #[arg(short = 'W', value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// Print one JSON object per message
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Watch {
+    /// Prints what matches the filter, at QoS 1; in this style unless it is to be JSON.
+    pub(crate) fn run(self, filter: String, style: Style) -> Result<(), Failure> {
+        let style = if self.json { Style::Json } else { style };
+        Sub::only(filter, style, (self.count, self.timeout), self.connect).run()
+    }
+}
+
 /// The first pause before another attempt to connect; each next one is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -185,7 +209,7 @@ enum Ended {
 
 impl Sub {
     /// A subscription to one filter, at QoS 1.
-    pub(crate) fn only(
+    fn only(
         filter: String,
         style: Style,
         (count, timeout): (Option<u64>, Option<u64>),
