@@ -18,6 +18,7 @@ static ISSUERS: LazyLock<Vec<Issuer>> = LazyLock::new(|| {
             leeway_secs: 0,
             user_claim: "sub".into(),
             zone: None,
+            known_users: false,
             keys,
         }],
         (written, keys) => panic!("{written:?} {keys:?}"),

@@ -9,6 +9,9 @@ use stentor_hub::Identity;
 use stentor_topic::Zone;
 use zeroize::Zeroizing;
 
+use crate::credential::Sha;
+use crate::credential::scram::ClientFirst;
+
 /// Decides who may log in.
 pub trait Authenticator: Send + Sync {
     /// Begins a log-in. What can be decided without waiting is returned; for everything else
@@ -56,6 +59,16 @@ pub struct Method {
     pub name: Box<str>,
     /// The data.
     pub data: Secret,
+}
+
+impl Method {
+    /// The login name that the first message of SCRAM says, as it is said.
+    #[must_use]
+    pub fn said_name(&self) -> Option<String> {
+        Sha::of_mechanism(&self.name)?;
+        let first = ClientFirst::parse(self.data.reveal()).ok()?;
+        Some(first.username)
+    }
 }
 
 /// Bytes that are wiped when dropped and not shown by `Debug`.

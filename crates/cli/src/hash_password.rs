@@ -2,78 +2,93 @@
 
 use std::io::{self, Write};
 
-use argon2::password_hash::PasswordHasher;
-use argon2::{Algorithm, Argon2, Params, Version};
 use clap::Args;
+use clap::builder::PossibleValuesParser;
+use stentor_auth::credential::scram::ITERATIONS_DEFAULT;
+use stentor_auth::credential::{ScramSecret, Sha};
+use stentor_server::config::PasswordFunction;
 
+use crate::accounts::hash;
 use crate::failure::Failure;
 use crate::password;
 
-/// Asks for a password, or reads a line of standard input, and prints its argon2id hash.
+/// Asks for a password, or reads a line of standard input, and prints its hash.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   stentor hash-password
   pwgen 20 1 | tee secret | stentor hash-password
+  stentor hash-password --function SCRAM-SHA-256
 
-The line goes into the configuration file:
+The line goes into the configuration file, or to `stentor user add --credential-file`:
   [[user]]
   name = \"alice\"
   password_hash = \"$argon2id$...\"")]
-pub(crate) struct HashPassword {}
+pub(crate) struct HashPassword {
+    /// The function; SCRAM makes what clients of MQTT 5 log in with who do not show their password
+    #[arg(long, value_name = "NAME", default_value = "argon2id", value_parser = functions())]
+    function: String,
+}
+
+/// The names of functions.
+fn functions() -> PossibleValuesParser {
+    let mechanisms = [Sha::Sha256, Sha::Sha512].map(Sha::mechanism);
+    let names = PasswordFunction::NAMES.iter().copied();
+    PossibleValuesParser::new(names.chain(mechanisms))
+}
 
 impl HashPassword {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let password = if password::can_ask() {
-            let first = password::ask("Password")?;
-            if first != password::ask("Again")? {
-                return Err(Failure::new("the passwords differ"));
-            }
-            first
-        } else {
-            password::read_line()?
-        };
+        let password = password::ask_twice()?;
         if password.is_empty() {
             return Err(Failure::new("the password is empty"));
         }
-        writeln!(io::stdout(), "{}", hash(&password)?).map_err(|error| Failure::output(&error))
+        let hash = made(&self.function, password.as_bytes())?;
+        writeln!(io::stdout(), "{hash}").map_err(|error| Failure::output(&error))
     }
 }
 
-fn hash(password: &str) -> Result<String, Failure> {
-    // 19 MiB, two passes, one lane: enough against guessing, and a login stays quick.
-    let failed = |error: &dyn std::fmt::Display| Failure::new(format!("cannot hash: {error}"));
-    let params = Params::new(19_456, 2, 1, None).map_err(|error| failed(&error))?;
-    let hash = Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
-        .hash_password(password.as_bytes())
-        .map_err(|error| failed(&error))?;
-    Ok(hash.to_string())
+fn made(function: &str, password: &[u8]) -> Result<String, Failure> {
+    if let Some(sha) = Sha::of_mechanism(function) {
+        let secret = ScramSecret::make(sha, password, ITERATIONS_DEFAULT);
+        let secret = secret.map_err(|error| Failure::new(error.to_string()))?;
+        return Ok(secret.to_string());
+    }
+    let function = PasswordFunction::named(function).unwrap_or_default();
+    hash(password, function.cost())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use argon2::PasswordVerifier;
-    use argon2::password_hash::phc::PasswordHash;
+    use stentor_auth::credential::{Cost, Stored, Verdict};
 
     #[test]
     fn the_hash_verifies_and_has_a_salt_of_its_own() {
-        let (first, second) = (hash("secret").unwrap(), hash("secret").unwrap());
+        let hash = || made("argon2id", b"secret").unwrap();
+        let (first, second) = (hash(), hash());
         assert!(
             first.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"),
             "{first}"
         );
         assert_ne!(first, second);
-        let parsed = PasswordHash::new(&first).unwrap();
-        assert!(
-            Argon2::default()
-                .verify_password(b"secret", &parsed)
-                .is_ok()
-        );
-        assert!(
-            Argon2::default()
-                .verify_password(b"Secret", &parsed)
-                .is_err()
-        );
+        let stored = Stored::parse(&first).unwrap();
+        let verdict = |password: &[u8]| stored.verify_password(password, Cost::DEFAULT);
+        assert_eq!(verdict(b"secret"), Verdict::Right);
+        assert_eq!(verdict(b"Secret"), Verdict::Wrong);
+    }
+
+    #[test]
+    fn each_function_makes_its_own_form() {
+        for (function, form) in [
+            ("bcrypt", "$2b$12$"),
+            ("pbkdf2-sha512", "$pbkdf2-sha512$"),
+            ("SCRAM-SHA-256", "SCRAM-SHA-256$10000:"),
+            ("SCRAM-SHA-512", "SCRAM-SHA-512$10000:"),
+        ] {
+            let made = made(function, b"secret").unwrap();
+            assert!(made.starts_with(form), "{made}");
+            assert!(Stored::parse(&made).is_ok());
+        }
     }
 }

@@ -45,6 +45,18 @@ pub(crate) fn ask(question: &str) -> Result<String, Failure> {
     line
 }
 
+/// Asks for a new password, or reads a line of standard input where there is nobody to ask.
+pub(crate) fn ask_twice() -> Result<String, Failure> {
+    if !can_ask() {
+        return read_line();
+    }
+    let first = ask("Password")?;
+    match ask("Again")? == first {
+        true => Ok(first),
+        false => Err(Failure::new("the passwords differ")),
+    }
+}
+
 /// A line of standard input, without its end.
 pub(crate) fn read_line() -> Result<String, Failure> {
     let mut line = String::new();

@@ -7,14 +7,13 @@ use std::sync::{Arc, Weak};
 use std::thread;
 
 use stentor_auth::center::{Center, CenterOptions, CenterSettings, Changes, DecoyKey, RoleGrants};
-use stentor_auth::credential::Cost;
 use stentor_auth::credential::jwt::{Algorithm, Issuer, KeySource, Keys};
 use stentor_auth::store::{Change, Directory, ZoneNumbers};
 use stentor_hub::ControlItem;
 
 use crate::backplane::Backplane;
 use crate::clock::Clock;
-use crate::config::{Config, Jwt, PasswordFunction};
+use crate::config::{Config, Jwt};
 use crate::error::ServerError;
 use crate::priority;
 use crate::shard::Letter;
@@ -123,17 +122,10 @@ pub(crate) fn settings(config: &Config) -> Result<CenterSettings, ServerError> {
     let auth = &config.auth;
     let issuers: Result<Vec<Issuer>, ServerError> = config.jwts.iter().map(issuer).collect();
     Ok(CenterSettings {
-        wanted: match auth.password_hash {
-            PasswordFunction::Argon2id => Cost::DEFAULT,
-            PasswordFunction::Pbkdf2Sha256 => Cost::PBKDF2_SHA256,
-            PasswordFunction::Pbkdf2Sha512 => Cost::PBKDF2_SHA512,
-            PasswordFunction::Scrypt => Cost::SCRYPT,
-            PasswordFunction::Bcrypt => Cost::BCRYPT,
-        },
+        wanted: auth.password_hash.cost(),
         remember: auth.remember,
         slow_failures: auth.slow_failures,
         issuers: issuers?,
-        known_bearers: config.jwts.iter().any(|jwt| jwt.known_users),
     })
 }
 
@@ -152,6 +144,7 @@ fn issuer(jwt: &Jwt) -> Result<Issuer, ServerError> {
         leeway_secs: jwt.leeway.as_secs(),
         user_claim: jwt.user_claim.clone(),
         zone: jwt.zone.clone(),
+        known_users: jwt.known_users,
         keys: Keys::read(&source, &algorithms)?,
     })
 }

@@ -69,15 +69,16 @@ pub(super) struct Decoys {
 }
 
 struct Seen {
-    /// Of the last users who were compared, the latest last.
-    costs: VecDeque<Cost>,
+    /// Of the last users who were compared, the latest last: of each all comparisons that a wrong
+    /// password took.
+    costs: VecDeque<Vec<Cost>>,
     scram_iterations: u32,
 }
 
 impl Decoys {
     pub(super) fn new(wanted: Cost, key: DecoyKey) -> Self {
         let seen = Seen {
-            costs: VecDeque::from([wanted]),
+            costs: VecDeque::from([vec![wanted]]),
             scram_iterations: ITERATIONS_DEFAULT,
         };
         Self {
@@ -86,13 +87,13 @@ impl Decoys {
         }
     }
 
-    /// A known user's password is compared at this cost.
-    pub(super) fn saw(&self, cost: Cost) {
+    /// A wrong password of a known user is compared at these costs, one after the other.
+    pub(super) fn saw(&self, costs: Vec<Cost>) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.costs.len() == COSTS_MAX {
             seen.costs.pop_front();
         }
-        seen.costs.push_back(cost);
+        seen.costs.push_back(costs);
     }
 
     /// A known user's SCRAM secret has so many rounds.
@@ -102,10 +103,10 @@ impl Decoys {
     }
 
     /// What the password of somebody unknown is compared at.
-    pub(super) fn cost(&self, user: &UserKey) -> Cost {
+    pub(super) fn costs(&self, user: &UserKey) -> Vec<Cost> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let pick = usize::from(self.digest(user)[0]) % seen.costs.len().max(1);
-        seen.costs.get(pick).copied().unwrap_or(Cost::DEFAULT)
+        seen.costs.get(pick).cloned().unwrap_or_default()
     }
 
     /// The SCRAM secret of somebody unknown.
@@ -142,12 +143,12 @@ mod tests {
     fn nobody_costs_what_somebody_does() {
         let decoys = Decoys::new(Cost::DEFAULT, DecoyKey::forgetful().unwrap());
         let nobody = UserKey::parse("nobody");
-        assert_eq!(decoys.cost(&nobody), Cost::DEFAULT);
+        assert_eq!(decoys.costs(&nobody), [Cost::DEFAULT]);
         for _ in 0..COSTS_MAX {
-            decoys.saw(Cost::BCRYPT);
+            decoys.saw(vec![Cost::BCRYPT; 2]);
         }
-        assert_eq!(decoys.cost(&nobody), Cost::BCRYPT);
-        assert_eq!(decoys.cost(&nobody), decoys.cost(&nobody));
+        assert_eq!(decoys.costs(&nobody), [Cost::BCRYPT; 2]);
+        assert_eq!(decoys.costs(&nobody), decoys.costs(&nobody));
         decoys.saw_scram(5_000);
         let secret = decoys.scram(Sha::Sha256, &nobody);
         assert_eq!(secret.iterations(), 5_000);

@@ -63,7 +63,7 @@ impl Shared {
     ) -> Decision {
         let is_refused = match user {
             Some(user) => user.disabled,
-            None => self.settings.load().known_bearers,
+            None => claims.known_users,
         };
         if is_refused {
             return self.fail(visitor);

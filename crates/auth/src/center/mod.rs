@@ -131,8 +131,6 @@ pub struct CenterSettings {
     pub slow_failures: bool,
     /// Whose JSON web tokens are accepted.
     pub issuers: Vec<Issuer>,
-    /// Whether the bearer of a JSON web token must be a user who is known.
-    pub known_bearers: bool,
 }
 
 impl Default for CenterSettings {
@@ -142,7 +140,6 @@ impl Default for CenterSettings {
             remember: Duration::from_secs(600),
             slow_failures: true,
             issuers: Vec::new(),
-            known_bearers: false,
         }
     }
 }

@@ -17,13 +17,21 @@ pub(super) fn valid(user: &User) -> impl Iterator<Item = &Credential> {
         .filter(move |credential| credential.expires_at_secs.is_none_or(holds))
 }
 
-/// The credentials of a user that a password may fit, parsed. One that cannot be parsed proves
-/// nothing.
-fn password_credentials(user: &User) -> impl Iterator<Item = (&Credential, Stored)> {
-    valid(user).filter_map(|credential| {
+/// The credentials of a user that a password is compared with, parsed. One that cannot be parsed
+/// proves nothing. The secrets of SCRAM are of the same password as each other and as the hash
+/// beside them, if there is one: one comparison is enough.
+fn password_credentials(user: &User) -> Vec<(&Credential, Stored)> {
+    let parsed = valid(user).filter_map(|credential| {
         let stored = Stored::parse(&credential.text).ok()?;
         stored.cost().is_some().then_some((credential, stored))
-    })
+    });
+    let (mut hashes, mut secrets): (Vec<_>, Vec<_>) =
+        parsed.partition(|(_, stored)| matches!(stored, Stored::Password(_)));
+    if hashes.is_empty() {
+        secrets.truncate(1);
+        hashes = secrets;
+    }
+    hashes
 }
 
 /// A better hash for an outdated one.
@@ -116,11 +124,19 @@ impl Shared {
         answer: Answer,
     ) {
         let settings = self.settings.load();
-        let mut compared = false;
-        let known = user.iter().flat_map(|user| password_credentials(user));
+        let known: Vec<_> = user
+            .iter()
+            .flat_map(|user| password_credentials(user))
+            .collect();
+        let costs: Vec<Cost> = known.iter().filter_map(|(_, one)| one.cost()).collect();
+        if costs.is_empty() {
+            for cost in self.decoys.costs(&visitor.key) {
+                cost.spend(password.reveal());
+            }
+        } else {
+            self.decoys.saw(costs);
+        }
         for (credential, stored) in known {
-            compared = true;
-            self.decoys.saw(stored.cost().unwrap_or(settings.wanted));
             let verdict = stored.verify_password(password.reveal(), settings.wanted);
             if verdict == Verdict::Wrong {
                 continue;
@@ -141,9 +157,6 @@ impl Shared {
             let (now, lifetime) = (Instant::now(), settings.remember);
             let (key, shown) = (&visitor.key, password.reveal());
             return self.remembered.learn(now, lifetime, key, &text, shown);
-        }
-        if !compared {
-            self.decoys.cost(&visitor.key).spend(password.reveal());
         }
         answer.give(self.fail(visitor));
     }

@@ -4,6 +4,7 @@ use std::sync::{Mutex, mpsc};
 use super::*;
 use crate::Method;
 use crate::credential::jwt::{Algorithm, KeySource, Keys};
+use crate::credential::password::work;
 use crate::credential::scram::ScramClient;
 use crate::credential::{PasswordHash, ScramSecret, Token};
 use crate::model::{Credential, DEFAULT_ZONE};
@@ -408,13 +409,16 @@ fn web_tokens_carry_roles_rules_and_an_end() {
         leeway_secs: 0,
         user_claim: "sub".into(),
         zone: None,
+        known_users: false,
         keys: Keys::read(&KeySource::File(path), &[Algorithm::HS256]).unwrap(),
     };
     let mut shut_out = user("eve", &[]);
     shut_out.disabled = true;
-    let with = |known_bearers| CenterSettings {
-        issuers: vec![issuer.clone()],
-        known_bearers,
+    let with = |known_users| CenterSettings {
+        issuers: vec![Issuer {
+            known_users,
+            ..issuer.clone()
+        }],
         ..settings()
     };
     let world = world_with(with(false), vec![user("ann", &[]), shut_out]);
@@ -457,6 +461,51 @@ fn web_tokens_carry_roles_rules_and_an_end() {
     world.center.configure(with(true));
     assert_eq!(by_method(&token(r#","sub":"stranger""#)), WRONG);
     assert_eq!(by_method(&ann), named("ann"));
+}
+
+/// Whatever a known user's wrong password costs, an unknown user's costs too: the same functions,
+/// with the same parameters, as often.
+#[test]
+fn a_wrong_name_takes_the_work_of_a_wrong_password() {
+    let secret = |sha| {
+        let secret = ScramSecret::make(sha, b"pencil", 4_096).unwrap();
+        secret.to_string()
+    };
+    let bcrypt = || hash("pencil", Cost::Bcrypt { log_rounds: 4 });
+    for (number, credentials) in [
+        vec![cheap("pencil")],
+        vec![bcrypt()],
+        vec![cheap("pencil"), bcrypt()],
+        // A secret beside a hash is of the same password.
+        vec![secret(Sha::Sha512), bcrypt(), secret(Sha::Sha256)],
+        vec![secret(Sha::Sha256), secret(Sha::Sha512)],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut shut_out = user("bob", &credentials);
+        shut_out.disabled = true;
+        let off = CenterSettings {
+            slow_failures: false,
+            ..settings()
+        };
+        let without = user("cat", &[Token::generate().unwrap().hash().to_string()]);
+        let world = world_with(off, vec![user("ann", &credentials), shut_out, without]);
+        // So many that whoever was there before is forgotten.
+        for _ in 0..16 {
+            assert_eq!(world.password("ann", "wrong"), WRONG);
+        }
+        let work = |name: &str| {
+            let guess = format!("guess {number} of {name}");
+            assert_eq!(world.password(name, &guess), WRONG);
+            work::of(&guess)
+        };
+        let expected = work("ann");
+        assert_eq!(expected.len(), if number == 2 { 2 } else { 1 });
+        for name in ["nobody", "bob", "cat", "game/ann", ""] {
+            assert_eq!(work(name), expected, "{name}");
+        }
+    }
 }
 
 #[test]

@@ -37,6 +37,44 @@ impl MosquittoFile {
         }
     }
 
+    /// Reads a password file: hashes by name.
+    ///
+    /// # Errors
+    /// When mosquitto would not accept a line; the reason names the line, never its content.
+    pub fn parse(bytes: &[u8]) -> Result<HashMap<String, String>, String> {
+        let mut users = HashMap::new();
+        for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            let number = index + 1;
+            let line = std::str::from_utf8(line)
+                .map_err(|_| format!("line {number} is no UTF-8; save the file as UTF-8"))?;
+            let line = line.trim_end_matches('\r');
+            if line.trim().is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let Some((name, hash)) = line.split_once(':') else {
+                return Err(format!("line {number} has no colon after the name"));
+            };
+            let hash = hash.trim_end();
+            if name.is_empty() || name.contains('\0') {
+                return Err(format!("line {number} has no name"));
+            }
+            if hash.len() > CREDENTIAL_BYTES_MAX {
+                return Err(format!("line {number} is too long"));
+            }
+            if !hash.starts_with('$') {
+                return Err(format!(
+                    "the password in line {number} is not hashed; hash the file with \
+                     mosquitto_passwd -U first"
+                ));
+            }
+            // As mosquitto: the first of two lines for one name counts.
+            users
+                .entry(name.to_owned())
+                .or_insert_with(|| hash.to_owned());
+        }
+        Ok(users)
+    }
+
     fn failed(&self, reason: impl ToString) -> StoreError {
         StoreError::File {
             path: self.path.clone(),
@@ -55,7 +93,7 @@ impl MosquittoFile {
                 return Err(self.failed("the file is too large"));
             }
             let bytes = fs::read(&self.path).map_err(|error| self.failed(error))?;
-            let users = parse(&bytes).map_err(|reason| self.failed(reason))?;
+            let users = Self::parse(&bytes).map_err(|reason| self.failed(reason))?;
             *state = State { users, seen: stamp };
         }
         let in_default = keys.iter().filter(|key| *key.zone == *DEFAULT_ZONE);
@@ -71,42 +109,6 @@ impl MosquittoFile {
         };
         Ok(in_default.filter_map(user).collect())
     }
-}
-
-/// Reads a password file; names and hashes. A line that mosquitto would not accept is an error
-/// that names the line, never its content.
-pub(super) fn parse(bytes: &[u8]) -> Result<HashMap<String, String>, String> {
-    let mut users = HashMap::new();
-    for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        let number = index + 1;
-        let line = std::str::from_utf8(line)
-            .map_err(|_| format!("line {number} is no UTF-8; save the file as UTF-8"))?;
-        let line = line.trim_end_matches('\r');
-        if line.trim().is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let Some((name, hash)) = line.split_once(':') else {
-            return Err(format!("line {number} has no colon after the name"));
-        };
-        let hash = hash.trim_end();
-        if name.is_empty() || name.contains('\0') {
-            return Err(format!("line {number} has no name"));
-        }
-        if hash.len() > CREDENTIAL_BYTES_MAX {
-            return Err(format!("line {number} is too long"));
-        }
-        if !hash.starts_with('$') {
-            return Err(format!(
-                "the password in line {number} is not hashed; hash the file with mosquitto_passwd \
-                 -U first"
-            ));
-        }
-        // As mosquitto: the first of two lines for one name counts.
-        users
-            .entry(name.to_owned())
-            .or_insert_with(|| hash.to_owned());
-    }
-    Ok(users)
 }
 
 impl Source for MosquittoFile {
@@ -130,11 +132,11 @@ mod tests {
     #[test]
     fn the_file_is_read_as_mosquitto_reads_it() {
         let text = b"# users\nann:$7$101$c2FsdA==$aGFzaA==\r\n\nbob:$6$x$y\nann:$7$other\n";
-        let users = parse(text).unwrap();
+        let users = MosquittoFile::parse(text).unwrap();
         assert_eq!(users.len(), 2);
         assert_eq!(users["ann"], "$7$101$c2FsdA==$aGFzaA==");
         assert_eq!(users["bob"], "$6$x$y");
-        assert!(parse(b"").unwrap().is_empty());
+        assert!(MosquittoFile::parse(b"").unwrap().is_empty());
     }
 
     #[test]
@@ -147,7 +149,7 @@ mod tests {
             (b"ann:\xff\n", "line 1 is no UTF-8"),
             (&long, "line 1 is too long"),
         ] {
-            let error = parse(text).unwrap_err();
+            let error = MosquittoFile::parse(text).unwrap_err();
             assert!(error.contains(reason), "{error}");
             assert!(!error.contains("secret"));
         }

@@ -8,8 +8,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use stentor_auth::store::Order;
 use stentor_server::Accounts;
-use stentor_server::config::{Config, Sources};
+use stentor_server::config::{Config, PasswordFunction, Sources};
 
+use super::secret::Maker;
 use crate::control;
 use crate::failure::Failure;
 
@@ -31,7 +32,14 @@ pub(crate) struct Which {
 }
 
 /// Where orders go.
-pub(super) enum Desk {
+pub(super) struct Desk {
+    way: Way,
+    /// What new passwords are stored as, says the configuration that the command was given.
+    password_hash: PasswordFunction,
+}
+
+/// The ways of an order.
+enum Way {
     /// To the running server.
     Running(BufReader<UnixStream>),
     /// To the books of a stopped one.
@@ -57,8 +65,12 @@ impl Which {
     fn open_config(&self, file: Option<PathBuf>) -> Result<Desk, Failure> {
         let config = self.load_from(file)?;
         let data_dir = &config.general.data_dir;
+        let desk = |way| Desk {
+            way,
+            password_hash: config.auth.password_hash,
+        };
         match control::connect(data_dir) {
-            Ok(stream) => return Ok(Desk::Running(BufReader::new(stream))),
+            Ok(stream) => return Ok(desk(Way::Running(BufReader::new(stream)))),
             Err(error) if is_stopped(error.kind()) => {}
             Err(error) => {
                 let path = control::socket(data_dir);
@@ -70,7 +82,7 @@ impl Which {
         }
         let accounts = Accounts::open(&config)
             .map_err(|error| Failure::with_code(error.exit_code(), error.to_string()))?;
-        Ok(Desk::Stopped(Box::new(accounts)))
+        Ok(desk(Way::Stopped(Box::new(accounts))))
     }
 
     /// The configuration of that server.
@@ -94,25 +106,40 @@ pub(crate) fn is_stopped(kind: ErrorKind) -> bool {
 impl Desk {
     /// Carries an order out, wherever.
     pub(super) fn order(&mut self, order: &Order) -> Result<Value, Failure> {
-        match self {
-            Self::Stopped(accounts) => accounts
+        match &mut self.way {
+            Way::Stopped(accounts) => accounts
                 .order(order.clone())
                 .map_err(|error| Failure::new(error.message)),
-            Self::Running(stream) => {
-                let failed = |error: std::io::Error| {
-                    Failure::new(format!("the server does not answer: {error}"))
-                };
-                let mut request =
+            Way::Running(stream) => {
+                let request =
                     serde_json::to_value(order).map_err(|error| Failure::new(error.to_string()))?;
-                request["v"] = json!(1);
-                stream
-                    .get_mut()
-                    .write_all(format!("{request}\n").as_bytes())
-                    .map_err(failed)?;
-                let mut line = String::new();
-                stream.read_line(&mut line).map_err(failed)?;
-                control::answer(line.as_bytes())
+                ask(stream, request)
             }
         }
     }
+
+    /// How passwords are stored: as the running server has it, or its configuration.
+    pub(super) fn maker(&mut self, scram: bool) -> Result<Maker, Failure> {
+        let mut function = self.password_hash;
+        if let Way::Running(stream) = &mut self.way {
+            let status = ask(stream, json!({ "verb": "status" }))?;
+            let name = status["password_hash"].as_str().unwrap_or_default();
+            function = PasswordFunction::named(name).unwrap_or(function);
+        }
+        Ok(Maker::new(function.cost(), scram))
+    }
+}
+
+/// A question to a running server, and its answer.
+fn ask(stream: &mut BufReader<UnixStream>, mut request: Value) -> Result<Value, Failure> {
+    let failed =
+        |error: std::io::Error| Failure::new(format!("the server does not answer: {error}"));
+    request["v"] = json!(1);
+    stream
+        .get_mut()
+        .write_all(format!("{request}\n").as_bytes())
+        .map_err(failed)?;
+    let mut line = String::new();
+    stream.read_line(&mut line).map_err(failed)?;
+    control::answer(line.as_bytes())
 }

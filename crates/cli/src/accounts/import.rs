@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
 use indicatif::ProgressBar;
-use serde_json::json;
+use serde_json::{Value, json};
 use stentor_auth::credential::Stored;
-use stentor_auth::model::{Credential, Login, User};
+use stentor_auth::model::{Credential, DEFAULT_ZONE, Login, User};
 use stentor_auth::store::Order;
 
 use super::desk::{Desk, Which};
+use super::secret::{Maker, dated};
 use super::show;
-use super::user::{Format, dated, hash, output};
+use super::user::{Format, output};
 use crate::failure::Failure;
 
 /// The largest file that is read, in bytes.
@@ -29,8 +30,9 @@ const ORDER_BYTES: usize = 40 << 10;
 const ORDER_USERS: usize = 500;
 
 /// Adds many users. A CSV file begins with the names of its columns: name (or zone/name) and
-/// password or credential (a hash that exists already); zone, roles (separated by spaces) and
-/// disabled may be there too. A JSON file is what `stentor user export --format json` writes.
+/// password or credential (hashes that exist already, separated by spaces); zone, roles (separated
+/// by spaces) and disabled may be there too. A JSON file is a list of objects with name and
+/// password, or what `stentor user export --format json` writes.
 #[derive(Debug, Args)]
 pub(super) struct Import {
     /// The file; its name ends in .csv or .json, unless --format says what it is
@@ -44,6 +46,9 @@ pub(super) struct Import {
     /// A role for users who have none in the file; may be given several times. Not given, member
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<String>,
+    /// Store what SCRAM-SHA-256 and SCRAM-SHA-512 need of passwords as well
+    #[arg(long)]
+    scram: bool,
     #[command(flatten)]
     which: Which,
 }
@@ -74,7 +79,8 @@ impl Import {
         }
         // Everything that can be refused is, before the long work begins.
         let mut desk = self.which.open()?;
-        let users = hash_all(rows)?;
+        let maker = desk.maker(self.scram)?;
+        let users = hash_all(rows, &maker)?;
         let imported = send(&mut desk, users, self.replace)?;
         let answer = json!({ "imported": imported });
         show(self.which.json, &answer, || {
@@ -142,19 +148,21 @@ fn size(user: &User) -> usize {
 }
 
 /// Hashes all passwords, on all processors; that takes a while for thousands.
-fn hash_all(rows: Vec<Row>) -> Result<Vec<User>, Failure> {
+fn hash_all(rows: Vec<Row>, maker: &Maker) -> Result<Vec<User>, Failure> {
     let count = rows.iter().filter(|row| row.password.is_some()).count();
     let progress = ProgressBar::new(count as u64).with_message("hashing passwords");
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let work = || -> Result<Vec<(usize, Credential)>, Failure> {
+    let work = || -> Result<Vec<(usize, Vec<Credential>)>, Failure> {
         let mut made = Vec::new();
         while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
             let Some(password) = &row.password else {
                 continue;
             };
             let at = row.line;
-            made.push((at, dated(&hash(password.as_bytes())?)));
+            let credentials = maker.make(password.as_bytes());
+            let told = |failure: Failure| failure.with_note(&format!("line {at} of the file"));
+            made.push((at, credentials.map_err(told)?));
             progress.inc(1);
         }
         Ok(made)
@@ -169,24 +177,52 @@ fn hash_all(rows: Vec<Row>) -> Result<Vec<User>, Failure> {
         results.collect::<Result<Vec<_>, _>>()
     })?;
     progress.finish_and_clear();
-    let mut made: std::collections::HashMap<usize, Credential> =
+    let mut made: std::collections::HashMap<usize, Vec<Credential>> =
         made.into_iter().flatten().collect();
     let user = |row: Row| {
         let mut user = row.user;
-        user.credentials.extend(made.remove(&row.line));
+        user.credentials
+            .extend(made.remove(&row.line).unwrap_or_default());
         user
     };
     Ok(rows.into_iter().map(user).collect())
 }
 
 fn parse_json(text: &str) -> Result<Vec<Row>, String> {
-    let users: Vec<User> = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let row = |(at, user)| Row {
-        line: at + 1,
-        user,
-        password: None,
+    let users: Vec<Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let row = |(at, user)| {
+        let line = at + 1;
+        json_row(line, user).map_err(|error| format!("entry {line}: {error}"))
     };
-    Ok(users.into_iter().enumerate().map(row).collect())
+    users.into_iter().enumerate().map(row).collect()
+}
+
+/// A user with what is stored of it, or with a password.
+fn json_row(line: usize, mut user: Value) -> Result<Row, String> {
+    let password = match user
+        .as_object_mut()
+        .and_then(|user| user.remove("password"))
+    {
+        None | Some(Value::Null) => None,
+        Some(Value::String(password)) => Some(password),
+        Some(_) => return Err("the password is no text".to_owned()),
+    };
+    let mut user: User = serde_json::from_value(user).map_err(|error| error.to_string())?;
+    if *user.zone == *DEFAULT_ZONE {
+        let (zone, name) = {
+            let login = Login::parse(&user.name);
+            (login.zone.into(), login.name.into())
+        };
+        (user.zone, user.name) = (zone, name);
+    }
+    for credential in &user.credentials {
+        Stored::parse(&credential.text).map_err(|error| error.to_string())?;
+    }
+    Ok(Row {
+        line,
+        user,
+        password,
+    })
 }
 
 /// The columns that a file may have.
@@ -235,9 +271,12 @@ fn row<'a>(line: usize, value: impl Fn(&str) -> Option<&'a str>) -> Result<Row, 
     let login = Login::parse(value("name").unwrap_or_default());
     let credentials = match value("credential") {
         None => Vec::new(),
-        Some(text) => {
-            Stored::parse(text).map_err(|error| format!("line {line}: {error}"))?;
-            vec![dated(text)]
+        Some(texts) => {
+            let parsed = texts.split_whitespace().map(|text| {
+                Stored::parse(text).map_err(|error| format!("line {line}: {error}"))?;
+                Ok(dated(text))
+            });
+            parsed.collect::<Result<_, String>>()?
         }
     };
     let password = value("password").map(str::to_owned);
@@ -360,17 +399,29 @@ pub(super) fn export(
     out.flush().map_err(failed)
 }
 
-/// A user as a line; of several credentials only the first has room.
+/// A user as a line. There is no room for the labels and ends of tokens, so they are left out:
+/// without its end, a token would hold for ever.
 fn csv_line(user: &User) -> String {
-    let credential = user.credentials.first().map_or("", |one| &*one.text);
-    let roles = user.roles.join(" ");
-    let fields = [&*user.zone, &*user.name, credential, &roles];
+    let stay = |one: &&Credential| {
+        let is_token = matches!(Stored::parse(&one.text), Ok(Stored::Token(_)));
+        !is_token && one.expires_at_secs.is_none()
+    };
+    let texts: Vec<&str> = user
+        .credentials
+        .iter()
+        .filter(stay)
+        .map(|one| &*one.text)
+        .collect();
+    let (texts, roles) = (texts.join(" "), user.roles.join(" "));
+    let fields = [&*user.zone, &*user.name, &texts, &roles];
     let fields: Vec<String> = fields.into_iter().map(quoted).collect();
     format!("{},{}\n", fields.join(","), user.disabled)
 }
 
 #[cfg(test)]
 mod tests {
+    use stentor_auth::credential::Cost;
+
     use super::*;
 
     #[test]
@@ -429,15 +480,20 @@ mod tests {
         let mut user = User {
             zone: "game".into(),
             name: "a, \"b\"".into(),
-            credentials: vec![dated("token:00")],
+            credentials: Maker::new(Cost::CHEAPEST, true).make(b"x").unwrap(),
             roles: vec!["member".into(), "boss".into()],
             disabled: true,
         };
-        user.credentials[0] = dated(&hash(b"x").unwrap());
+        let token = stentor_auth::credential::Token::generate().unwrap().hash();
+        user.credentials.insert(0, dated(&token.to_string()));
         let text = format!("zone,name,credential,roles,disabled\n{}", csv_line(&user));
         let row = parse_csv(&text).unwrap().remove(0);
         assert_eq!(row.user.roles, user.roles);
         assert_eq!((row.user.key(), row.user.disabled), (user.key(), true));
-        assert_eq!(row.user.credentials[0].text, user.credentials[0].text);
+        let texts = |all: &[Credential]| {
+            let texts: Vec<Arc<str>> = all.iter().map(|one| Arc::clone(&one.text)).collect();
+            texts
+        };
+        assert_eq!(texts(&row.user.credentials), texts(&user.credentials[1..]));
     }
 }

@@ -6,7 +6,8 @@ use stentor_auth::credential::Token as Secret;
 use stentor_auth::store::Order;
 
 use super::desk::Which;
-use super::user::{dated, done};
+use super::secret::dated;
+use super::user::done;
 use super::{WHERE, show};
 use crate::admin::table::{Table, plain};
 use crate::failure::Failure;

@@ -3,20 +3,18 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
-use stentor_auth::credential::{Cost, PasswordHash, Stored};
-use stentor_auth::model::{Action, Credential};
+use stentor_auth::model::Action;
 use stentor_auth::store::Order;
 
 use super::desk::Which;
 use super::import::{self, Import};
+use super::secret::Password;
 use super::{WHERE, show};
 use crate::admin::table::{Table, paragraphs, plain};
 use crate::failure::Failure;
-use crate::password;
 
 /// Users: who may log in.
 #[derive(Debug, Args)]
@@ -47,20 +45,8 @@ enum Command {
     Test(Test),
     /// Add many users from a CSV or JSON file
     Import(Import),
-    /// Write all users to a file or standard output
+    /// Write all users to a file or standard output; as CSV without their tokens
     Export(Export),
-}
-
-/// Where a new password comes from.
-#[derive(Debug, Args)]
-struct Password {
-    /// A file whose first line is the password; `-` reads it from standard input. Not given, it is
-    /// asked for
-    #[arg(long, value_name = "FILE", conflicts_with = "credential_file")]
-    password_file: Option<PathBuf>,
-    /// A file whose first line is a hash that exists already: $argon2id$…, $7$…, $2b$…, SCRAM-…
-    #[arg(long, value_name = "FILE")]
-    credential_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -73,7 +59,7 @@ struct Add {
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<String>,
     /// Give no password: the user logs in with a token or a certificate
-    #[arg(long, conflicts_with_all = ["password_file", "credential_file"])]
+    #[arg(long, conflicts_with_all = ["password_file", "credential_file", "scram"])]
     no_password: bool,
     /// Keep the user from logging in for now
     #[arg(long)]
@@ -227,9 +213,14 @@ pub(super) fn done(which: &Which, order: Order, name: &str, what: &str) -> Resul
 
 impl Add {
     fn run(self) -> Result<(), Failure> {
-        let credentials = match self.no_password {
-            true => Vec::new(),
-            false => self.password.credentials()?,
+        let given = match self.no_password {
+            true => None,
+            false => Some(self.password.read()?),
+        };
+        let mut desk = self.which.open()?;
+        let credentials = match given {
+            None => Vec::new(),
+            Some(given) => desk.maker(self.password.scram)?.credentials(given)?,
         };
         let roles = self.roles.iter().map(|role| Arc::from(role.as_str()));
         let order = Order::UserAdd {
@@ -238,7 +229,7 @@ impl Add {
             roles: (!self.roles.is_empty()).then(|| roles.collect()),
             disabled: self.disabled,
         };
-        let answer = self.which.open()?.order(&order)?;
+        let answer = desk.order(&order)?;
         show(self.which.json, &answer, || {
             format!(
                 "{} is added, with the role {}\n",
@@ -277,11 +268,19 @@ impl Test {
 
 impl SetPassword {
     fn run(self) -> Result<(), Failure> {
-        let order = Order::UserSetPassword {
-            name: self.name.clone(),
-            credentials: self.password.credentials()?,
-        };
-        done(&self.which, order, &self.name, "has a new password")
+        let given = self.password.read()?;
+        let mut desk = self.which.open()?;
+        let mut maker = desk.maker(self.password.scram)?;
+        let name = self.name.clone();
+        let user = desk.order(&Order::UserShow { name: name.clone() })?;
+        let credentials = user["credentials"].as_array().into_iter().flatten();
+        maker.keep(credentials.filter_map(|one| one["kind"].as_str()));
+        let credentials = maker.credentials(given)?;
+        let order = Order::UserSetPassword { name, credentials };
+        let answer = desk.order(&order)?;
+        show(self.which.json, &answer, || {
+            format!("{} has a new password\n", self.name)
+        })
     }
 }
 
@@ -321,51 +320,6 @@ fn list_text(answer: &Value) -> String {
         text += &format!("… of {total}; --after {next} shows the next ones\n");
     }
     text
-}
-
-impl Password {
-    /// The credentials that come of it: what is stored, never the password itself.
-    fn credentials(&self) -> Result<Vec<Credential>, Failure> {
-        if let Some(file) = &self.credential_file {
-            let text = password::from_file(file)?;
-            let text = String::from_utf8_lossy(&text).trim().to_owned();
-            Stored::parse(&text)
-                .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-            return Ok(vec![dated(&text)]);
-        }
-        let password = match &self.password_file {
-            Some(file) if file.as_os_str() == "-" => password::read_line()?.into_bytes(),
-            Some(file) => password::from_file(file)?,
-            None if password::can_ask() => {
-                let first = password::ask("Password")?;
-                if first != password::ask("Again")? {
-                    return Err(Failure::new("the passwords differ"));
-                }
-                first.into_bytes()
-            }
-            None => password::read_line()?.into_bytes(),
-        };
-        Ok(vec![dated(&hash(&password)?)])
-    }
-}
-
-/// The hash of a password, as new ones are made.
-pub(super) fn hash(password: &[u8]) -> Result<String, Failure> {
-    if password.is_empty() {
-        return Err(Failure::new("the password is empty"));
-    }
-    let hash = PasswordHash::make(password, Cost::DEFAULT)
-        .map_err(|error| Failure::new(format!("cannot hash the password: {error}")))?;
-    Ok(hash.to_string())
-}
-
-/// A credential that is made now.
-pub(super) fn dated(text: &str) -> Credential {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    Credential {
-        created_at_secs: since.map_or(0, |since| since.as_secs()),
-        ..Credential::new(text)
-    }
 }
 
 /// Standard output or a file that only its owner may read.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use stentor_auth::credential::Stored;
 use stentor_auth::credential::jwt::Algorithm;
 
 use super::environment::FileReader;
@@ -381,12 +382,9 @@ fn read_hash(file: &Path, read_file: FileReader<'_>) -> Result<Secret, String> {
     let shown = file.display();
     let text = read_file(file).map_err(|error| format!("cannot read {shown}: {error}"))?;
     let line = text.lines().next().unwrap_or_default().trim();
-    if line.starts_with("$argon2id$") {
-        Ok(Secret::new(line))
-    } else {
-        Err(format!(
-            "the first line of {shown} is no argon2id hash ($argon2id$…)"
-        ))
+    match Stored::parse(line) {
+        Ok(_) => Ok(Secret::new(line)),
+        Err(error) => Err(format!("the first line of {shown}: {error}")),
     }
 }
 

@@ -6,6 +6,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use stentor_auth::credential::Cost;
+
 use super::diff::Change;
 use super::kind::Kind;
 use super::reader::Reader;
@@ -123,6 +125,26 @@ choice! {
         Scrypt = "scrypt",
         /// bcrypt with 2^12 rounds.
         Bcrypt = "bcrypt",
+    }
+}
+
+impl PasswordFunction {
+    /// The function of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::from_value(Value::Text(name.to_owned()))
+    }
+
+    /// What a hash of a new password costs.
+    #[must_use]
+    pub const fn cost(self) -> Cost {
+        match self {
+            Self::Argon2id => Cost::DEFAULT,
+            Self::Pbkdf2Sha256 => Cost::PBKDF2_SHA256,
+            Self::Pbkdf2Sha512 => Cost::PBKDF2_SHA512,
+            Self::Scrypt => Cost::SCRYPT,
+            Self::Bcrypt => Cost::BCRYPT,
+        }
     }
 }
 
@@ -456,7 +478,7 @@ section! {
     user_claim: String = Kind::Text, Default("sub"), Live;
     /// The zone of all users of this issuer; not given, the claim `zone`, or `default`.
     zone: Option<String> = Kind::Name, Unset("game"), Live;
-    /// Lets only users in who are in the database as well.
+    /// Lets only those users of this issuer in who are in the database as well.
     known_users: bool = Kind::Flag, Default("false"), Live;
 }
 
@@ -467,7 +489,8 @@ section! {
 
     /// The login name.
     name: String = Kind::Name, Required("alice"), Live;
-    /// The hash of the password.
+    /// The hash of the password, as `stentor hash-password` prints it; or any other credential that
+    /// the database may hold.
     password_hash: Option<Secret> = Kind::Secret,
         Unset("$argon2id$v=19$m=19456,t=2,p=1$SALT$HASH"), Live;
     /// A file whose first line is the hash of the password, instead of `password_hash`.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use stentor_auth::credential::Stored;
+
 use super::units;
 use super::url::ListenUrl;
 use super::value::{Raw, Value};
@@ -56,7 +58,7 @@ pub enum Kind {
     Mode,
     /// A path of an HTTP request, beginning with `/`.
     HttpPath,
-    /// A password hash (argon2id, PHC string format); never shown.
+    /// The hash of a password, or another credential as it is stored; never shown.
     Secret,
     /// A password; never shown.
     Password,
@@ -128,8 +130,8 @@ impl Kind {
             Self::HttpPath if !text.starts_with('/') || text.contains(['?', '#', ' ']) => {
                 return Err("this is no path of a URL".to_owned());
             }
-            Self::Secret if !text.starts_with("$argon2id$") => {
-                return Err("this is no argon2id hash".to_owned());
+            Self::Secret => {
+                Stored::parse(text).map_err(|error| error.to_string())?;
             }
             Self::Password if text.is_empty() => return Err("the password is empty".to_owned()),
             Self::Place => {
@@ -190,7 +192,9 @@ impl Kind {
             Self::Path => "a path".to_owned(),
             Self::Mode => "permissions in octal between quotes, such as \"0660\"".to_owned(),
             Self::HttpPath => "the path of a URL, such as \"/mqtt\"".to_owned(),
-            Self::Secret => "an argon2id hash in PHC format, \"$argon2id$v=19$m=…\"".to_owned(),
+            Self::Secret => {
+                "a hash, \"$argon2id$…\", \"$2b$…\", \"SCRAM-SHA-256$…\" and so on".to_owned()
+            }
             Self::Password => "the password of a login to the database".to_owned(),
             Self::Place => {
                 "sqlite:PATH, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE \

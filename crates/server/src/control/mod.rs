@@ -46,6 +46,7 @@ use std::time::SystemTime;
 use stentor_auth::store::Directory;
 
 use crate::backplane::Backplane;
+use crate::config::PasswordFunction;
 use crate::data_dir::{self, DataDir};
 use crate::error::ServerError;
 use crate::fdtable::Table;
@@ -64,6 +65,8 @@ struct Notes {
     ports: Vec<Arc<Port>>,
     /// What the last reload came to.
     last_reload: Option<ReloadNote>,
+    /// What new passwords are stored as.
+    password_hash: PasswordFunction,
 }
 
 /// A reload that was tried.
@@ -107,6 +110,7 @@ impl Control {
         let notes = Arc::new(Mutex::new(Notes {
             ports: Vec::new(),
             last_reload: None,
+            password_hash: PasswordFunction::default(),
         }));
         let desk = Desk {
             backplane: Arc::clone(backplane),
@@ -124,6 +128,11 @@ impl Control {
     /// Remembers which listeners are open, for `status`.
     pub(crate) fn note_ports<'a>(&self, ports: impl Iterator<Item = &'a Arc<Port>>) {
         lock(&self.notes).ports = ports.cloned().collect();
+    }
+
+    /// Remembers what new passwords are stored as, for the commands that make them.
+    pub(crate) fn note_password_hash(&self, function: PasswordFunction) {
+        lock(&self.notes).password_hash = function;
     }
 
     /// Remembers what a reload came to, for `status`.

@@ -32,10 +32,11 @@ pub(super) fn status(desk: &Desk, request: &Request) -> Value {
     let reports = reports(backplane);
     let sum = total(&reports);
     let uptime = backplane.clock.now().since(stentor_session::Tick::ZERO);
-    let (ports, reload) = {
+    let (ports, reload, password_hash) = {
         let notes = lock(&desk.notes);
         let ports: Vec<Value> = notes.ports.iter().map(|port| listener(port)).collect();
-        (ports, notes.last_reload.as_ref().map(reload))
+        let reload = notes.last_reload.as_ref().map(reload);
+        (ports, reload, notes.password_hash.name())
     };
     let more = json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -50,6 +51,8 @@ pub(super) fn status(desk: &Desk, request: &Request) -> Value {
         "connections": backplane.admission.connections(),
         "connections_per_shard_max": backplane.capacity,
         "logins_waiting": backplane.authenticator.waiting(),
+        "user_queries": desk.directory.queries(),
+        "password_hash": password_hash,
         "log_lines_dropped": backplane.journal.dropped(),
         "retained": {
             "messages": backplane.retained.count(),

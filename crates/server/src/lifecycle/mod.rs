@@ -146,6 +146,7 @@ fn begin(
     shards.watch(&commands);
     let control = Control::start(data_dir, &backplane, &directory, shards.table, &commands)?;
     control.note_ports(doors.ports());
+    control.note_password_hash(config.auth.password_hash);
     let (intervals, new_intervals) = channel();
     let sys_plane = Arc::clone(&backplane);
     let interval = config.sys.interval;
@@ -254,6 +255,8 @@ impl Supervisor {
             }
         }
         self.control.note_ports(self.reloader.doors.ports());
+        let function = self.reloader.config.auth.password_hash;
+        self.control.note_password_hash(function);
         self.control.note_reload(who, &result);
         if let Some(answer) = answer {
             // Whoever asked may have gone.

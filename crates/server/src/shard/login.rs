@@ -101,11 +101,18 @@ impl Shard {
             name: name.into(),
             data: Secret::new(request.authentication_data.take().unwrap_or_default()),
         });
+        let said_username = request.username.clone();
+        if request.username.is_none()
+            && let Some(method) = &method
+        {
+            // For the log, if it is refused.
+            request.username = method.said_name();
+        }
         let client_id = &*request.client_id;
         let rules = link.port.rules.load();
         let certificate_name = link.certified_name();
         let login = LoginRequest {
-            username: request.username.clone(),
+            username: said_username,
             password: request.password.take().map(Secret::new),
             client_id: (!client_id.is_empty()).then(|| client_id.into()),
             address: link.peer.address(),

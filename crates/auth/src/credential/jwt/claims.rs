@@ -24,6 +24,8 @@ pub struct Claims {
     pub roles: Option<Vec<Arc<str>>>,
     /// The claim `rights`: rules like `allow publish sensors/{user}/#`.
     pub rules: Vec<Rule>,
+    /// Whether its issuer is trusted about users who are known only.
+    pub known_users: bool,
     /// When the connection ends, in seconds since 1970: the claim `exp` and the leeway.
     pub expires_at_secs: u64,
 }
@@ -54,6 +56,7 @@ impl Claims {
                 .ok_or_else(|| JwtError::Claim(issuer.user_claim.clone()))?,
             roles: roles(object)?,
             rules: rules(object)?,
+            known_users: issuer.known_users,
             expires_at_secs,
         })
     }

@@ -35,6 +35,8 @@ pub struct Issuer {
     pub user_claim: String,
     /// The zone that all its users are in; `None`: the one of the claim `zone`, or the default.
     pub zone: Option<String>,
+    /// Whether its users must be known to the directory as well.
+    pub known_users: bool,
     /// The keys that it signs by, with the algorithms that each may be used with.
     pub keys: Keys,
 }

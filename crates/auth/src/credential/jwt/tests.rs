@@ -58,6 +58,7 @@ impl Signer {
             leeway_secs: 10,
             user_claim: "sub".into(),
             zone: None,
+            known_users: false,
             keys: Keys::read(&source, &[self.algorithm]).unwrap(),
         }
     }
@@ -88,6 +89,7 @@ fn with(changes: &Value) -> Value {
 
 fn ann() -> Claims {
     Claims {
+        known_users: false,
         zone: DEFAULT_ZONE.into(),
         user: "ann".into(),
         roles: None,

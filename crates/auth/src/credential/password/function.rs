@@ -229,6 +229,8 @@ impl Cost {
         salt: &[u8],
         out: &mut [u8],
     ) -> Result<(), MakeError> {
+        #[cfg(test)]
+        work::note(password, self);
         match self {
             Self::Argon2 {
                 kind,
@@ -315,5 +317,26 @@ impl Sha {
             Self::Sha256 => pbkdf2::pbkdf2_hmac::<Sha256>(password, salt, iterations, out),
             Self::Sha512 => pbkdf2::pbkdf2_hmac::<Sha512>(password, salt, iterations, out),
         }
+    }
+}
+
+/// What was computed for which password: so that tests compare work instead of time.
+#[cfg(test)]
+pub(crate) mod work {
+    use std::sync::Mutex;
+
+    use super::Cost;
+
+    static DONE: Mutex<Vec<(Vec<u8>, Cost)>> = Mutex::new(Vec::new());
+
+    pub(crate) fn note(password: &[u8], cost: Cost) {
+        DONE.lock().unwrap().push((password.to_vec(), cost));
+    }
+
+    /// What was computed for a password that no other test uses.
+    pub(crate) fn of(password: &str) -> Vec<Cost> {
+        let done = DONE.lock().unwrap();
+        let same = done.iter().filter(|(one, _)| one == password.as_bytes());
+        same.map(|(_, cost)| *cost).collect()
     }
 }

@@ -11,6 +11,8 @@ use zeroize::{Zeroize, Zeroizing};
 use super::{CredentialError, Hidden, MakeError, Verdict, random};
 use form::Form;
 pub(crate) use function::ITERATIONS_MAX;
+#[cfg(test)]
+pub(crate) use function::work;
 pub use function::{Argon2Kind, Cost, Sha};
 
 /// Bytes of a new salt.

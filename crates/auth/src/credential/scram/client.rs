@@ -34,6 +34,14 @@ impl SaltedPassword {
         iterations: u32,
     ) -> Result<Self, MakeError> {
         let password = prepared(password)?;
+        #[cfg(test)]
+        super::super::password::work::note(
+            password.as_bytes(),
+            super::super::Cost::Pbkdf2 {
+                digest: sha,
+                iterations,
+            },
+        );
         let mut key = Zeroizing::new(vec![0; sha.bytes()]);
         sha.pbkdf2(password.as_bytes(), salt, iterations, &mut key);
         Ok(Self {

@@ -203,6 +203,12 @@ fn convert(from: &DynRole, told: &mut Told<'_>) -> Role {
             "publishClientSend" => Action::Publish,
             // Receiving is allowed unless something denies it.
             "publishClientReceive" if acl.allow => continue,
+            "subscribeLiteral" if !acl.allow && acl.topic.contains(['+', '#']) => {
+                let reason = "it denies one filter alone; in Stentor it denies all topics of it";
+                let remedy = "take the rule away where less was meant: stentor role change";
+                told.tell(text.clone(), reason, remedy);
+                Action::Subscribe
+            }
             "subscribeLiteral" | "subscribePattern" | "publishClientReceive" => Action::Subscribe,
             "unsubscribeLiteral" | "unsubscribePattern" if acl.allow => continue,
             "unsubscribeLiteral" | "unsubscribePattern" => {
@@ -238,6 +244,12 @@ fn convert(from: &DynRole, told: &mut Told<'_>) -> Role {
             }
         }
     }
+    tell_of_order(from, told);
+    role(&from.rolename, rules)
+}
+
+/// Tells where the order of rules meant something.
+fn tell_of_order(from: &DynRole, told: &mut Told<'_>) {
     let lowest_allow = from
         .acls
         .iter()
@@ -255,7 +267,6 @@ fn convert(from: &DynRole, told: &mut Told<'_>) -> Role {
             "narrow the rule that denies, if both are about one topic: stentor user test shows it",
         );
     }
-    role(&from.rolename, rules)
 }
 
 fn user<'n>(

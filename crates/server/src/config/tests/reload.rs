@@ -3,7 +3,7 @@
 use super::Case;
 use crate::config::{Reload, diff};
 
-const HASH: &str = "password_hash = \"$argon2id$x\"";
+const HASH: &str = "password_hash = \"$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNo\"";
 
 fn check(old: &str, new: &str, expected: &[(&str, Reload)]) {
     let diff = diff(&Case::file(old).good(), &Case::file(new).good());

@@ -151,7 +151,7 @@ fn variables_of_others_are_passed_over() {
 
 #[test]
 fn a_secret_comes_from_a_file_that_a_variable_names() {
-    let hash = "$argon2id$v=19$x";
+    let hash = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNo";
     let case = || {
         Case::default()
             .variable("STENTOR_USER__0__NAME", "alice")
