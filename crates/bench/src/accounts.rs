@@ -12,6 +12,7 @@ use stentor_auth::store::{
 };
 
 use crate::error::BenchError;
+use crate::process;
 use crate::wire::Login;
 
 /// What everybody knows where passwords are asked for.
@@ -64,7 +65,7 @@ impl Proof {
     }
 }
 
-/// The books in which the accounts are kept.
+/// The books in which the accounts are kept, within the server's folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum StoreKind {
     /// The embedded database
@@ -73,12 +74,44 @@ pub(crate) enum StoreKind {
     File,
 }
 
+/// Where the accounts are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// In the server's folder.
+    Own(StoreKind),
+    /// In a database that runs already.
+    Url {
+        /// Its address.
+        url: String,
+        /// The address that the server is told: a detour, or the same.
+        told: String,
+    },
+}
+
+impl Home {
+    /// For titles.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Own(StoreKind::Sqlite) => "sqlite",
+            Self::Own(StoreKind::File) => "file",
+            Self::Url { url, .. } => url
+                .split_once(':')
+                .map_or("a database", |(scheme, _)| scheme),
+        }
+    }
+}
+
+/// The user of all clients that are there beside the storm.
+const CROWD: &str = "crowd";
+
 /// So many accounts with everything that their owners know.
 pub(crate) struct Accounts {
     users: Vec<User>,
     secrets: Vec<String>,
     salted: Option<SaltedPassword>,
-    store: StoreKind,
+    home: Home,
+    crowd: Login,
+    hash: Option<String>,
 }
 
 /// Leaves out the secrets.
@@ -86,8 +119,18 @@ impl fmt::Debug for Accounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Accounts")
             .field("count", &self.users.len())
-            .field("store", &self.store)
+            .field("home", &self.home)
             .finish_non_exhaustive()
+    }
+}
+
+fn user(name: String, credential: String) -> User {
+    User {
+        zone: DEFAULT_ZONE.into(),
+        name: name.into(),
+        credentials: vec![Credential::new(credential)],
+        roles: vec![MEMBER.into()],
+        disabled: false,
     }
 }
 
@@ -102,7 +145,7 @@ impl Accounts {
     ///
     /// # Errors
     /// When the system gives no random bytes.
-    pub(crate) fn make(proof: Proof, store: StoreKind, count: usize) -> Result<Self, BenchError> {
+    pub(crate) fn make(proof: Proof, home: Home, count: usize) -> Result<Self, BenchError> {
         let failed = |error: stentor_auth::credential::MakeError| {
             BenchError::usage(format!("cannot make accounts: {error}"))
         };
@@ -110,7 +153,9 @@ impl Accounts {
             users: Vec::with_capacity(count),
             secrets: Vec::with_capacity(count),
             salted: None,
-            store,
+            home,
+            crowd: Login::default(),
+            hash: None,
         };
         let password = |cost| PasswordHash::make(PASSWORD.as_bytes(), cost).map_err(failed);
         let shared = match proof {
@@ -131,6 +176,15 @@ impl Accounts {
                 Some(text)
             }
         };
+        accounts.hash = shared.clone().filter(|text| text.starts_with('$'));
+        let token = Token::generate().map_err(failed)?;
+        accounts
+            .users
+            .push(user(CROWD.to_owned(), token.hash().to_string()));
+        accounts.crowd = Login {
+            username: Some(CROWD.to_owned()),
+            password: Some(token.reveal().to_owned()),
+        };
         for index in 0..count {
             let (secret, text) = match &shared {
                 Some(text) => (PASSWORD.to_owned(), text.clone()),
@@ -140,15 +194,26 @@ impl Accounts {
                 }
             };
             accounts.secrets.push(secret);
-            accounts.users.push(User {
-                zone: DEFAULT_ZONE.into(),
-                name: name(index).into(),
-                credentials: vec![Credential::new(text)],
-                roles: vec![MEMBER.into()],
-                disabled: false,
-            });
+            accounts.users.push(user(name(index), text));
         }
         Ok(accounts)
+    }
+
+    /// What clients beside the storm log in with.
+    pub(crate) const fn crowd(&self) -> &Login {
+        &self.crowd
+    }
+
+    /// The CPU seconds that one comparison of a password takes on this machine, nothing else being
+    /// done; `None` where no password is hashed.
+    pub(crate) fn hash_cpu_s(&self) -> Option<f64> {
+        const TIMES: u32 = 10;
+        let hash = PasswordHash::parse(self.hash.as_deref()?).ok()?;
+        let before_s = process::thread_cpu_s();
+        for _ in 0..TIMES {
+            std::hint::black_box(hash.verify(PASSWORD.as_bytes(), hash.cost()));
+        }
+        Some((process::thread_cpu_s() - before_s) / f64::from(TIMES))
     }
 
     /// What the nth client shows in CONNECT.
@@ -165,10 +230,11 @@ impl Accounts {
     }
 
     /// Where a server finds the books in its data folder, if not in the usual place.
-    pub(crate) const fn database(&self) -> Option<&'static str> {
-        match self.store {
-            StoreKind::Sqlite => None,
-            StoreKind::File => Some("file:users.txt"),
+    pub(crate) fn database(&self) -> Option<&str> {
+        match &self.home {
+            Home::Own(StoreKind::Sqlite) => None,
+            Home::Own(StoreKind::File) => Some("file:users.txt"),
+            Home::Url { told, .. } => Some(told),
         }
     }
 
@@ -181,19 +247,22 @@ impl Accounts {
             BenchError::usage(format!("cannot write the accounts: {error}"))
         };
         std::fs::create_dir_all(data_dir).map_err(|error| failed(&error))?;
-        let books = match self.store {
-            StoreKind::Sqlite => {
-                let place = Place::Sqlite(data_dir.join("auth.db"));
-                Books::of(SqlStore::new(&place, None).map_err(|error| failed(&error))?)
-            }
-            StoreKind::File => Books::of(TextStore::new(&data_dir.join("users.txt"))),
+        let place = match &self.home {
+            Home::Own(StoreKind::Sqlite) => Place::Sqlite(data_dir.join("auth.db")),
+            Home::Own(StoreKind::File) => Place::Text(data_dir.join("users.txt")),
+            Home::Url { url, .. } => url.parse().map_err(|error| failed(&error))?,
+        };
+        let books = match &place {
+            Place::Text(path) => Books::of(TextStore::new(path)),
+            place => Books::of(SqlStore::new(place, None).map_err(|error| failed(&error))?),
         };
         let directory =
             Directory::start(books, DirectoryOptions::default()).map_err(|error| failed(&error))?;
         for users in self.users.chunks(IMPORT_USERS_MAX) {
             let order = Order::UserImport {
                 users: users.to_vec(),
-                replace: false,
+                // A database that lasts has those of an earlier run.
+                replace: true,
             };
             directory
                 .order(Who::new("bench"), order)

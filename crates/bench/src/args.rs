@@ -184,7 +184,8 @@ slow        the age of what a slow client reads while its topics change
 idle        resident memory of 15,000 connections with one subscription each
 connect     5,000 connections at once: does the listen backlog hold?
 login       3,000 logins at once with 3,000 accounts that nobody has used before (A1)
-              --proof token|scram-sha256|argon2id|…  --store sqlite|file
+              --proof token|scram-sha256|argon2id|…  --store sqlite|file  --database URL
+              --delay 5 for late answers of the database, --beside-fanout for one that goes on
 pingpong    round trips of two clients through the server
 
 Each runs against its floor, a bare program that makes the same system calls. Examples:

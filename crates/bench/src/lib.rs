@@ -12,6 +12,7 @@ mod accounts;
 mod affinity;
 mod args;
 mod clock;
+mod detour;
 mod error;
 mod floor;
 mod link;

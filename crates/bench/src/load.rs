@@ -9,7 +9,7 @@ pub(crate) mod shared;
 pub(crate) mod storm;
 mod watermark;
 
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ScopedJoinHandle};
 
 use hdrhistogram::Histogram;
 use nix::sched::{CloneFlags, unshare};
@@ -48,6 +48,13 @@ pub(crate) fn run<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, BenchError> + Send + 'static,
 ) -> Result<T, BenchError> {
     join(spawn(name, work)?)?
+}
+
+/// Waits for a load thread of a scope.
+pub(crate) fn join_scoped<T>(handle: ScopedJoinHandle<'_, T>) -> Result<T, BenchError> {
+    handle
+        .join()
+        .map_err(|_| BenchError::server("a load thread panicked"))
 }
 
 /// Waits for a load thread.

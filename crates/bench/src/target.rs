@@ -5,9 +5,13 @@ mod launch;
 mod mosquitto;
 mod rumqttd;
 
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use serde_json::Value;
 use stentor_client::{Client, Options, Url};
 
 use crate::accounts::Accounts;
@@ -19,6 +23,9 @@ use crate::wire::{Login, Version};
 
 use launch::Child;
 pub(crate) use launch::Restarted;
+
+/// How long a server may think about its status.
+const STATUS_TIME: Duration = Duration::from_secs(10);
 
 /// Something that can be measured.
 #[derive(Clone, Debug)]
@@ -205,6 +212,17 @@ impl Running {
     /// CPU and memory now; `None` if its process is unknown.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.pid.and_then(process::usage)
+    }
+
+    /// What the server says about itself, if it is our own and was started here.
+    pub(crate) fn status(&self) -> Option<Value> {
+        let mut stream = UnixStream::connect(self.child.as_ref()?.control_socket()).ok()?;
+        stream.set_read_timeout(Some(STATUS_TIME)).ok()?;
+        stream.write_all(b"{\"v\":1,\"verb\":\"status\"}\n").ok()?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).ok()?;
+        let mut answer: Value = serde_json::from_str(&line).ok()?;
+        Some(answer["ok"].take())
     }
 
     /// Says so if the server that was started here has died.

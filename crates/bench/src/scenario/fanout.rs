@@ -174,6 +174,52 @@ impl FanoutArgs {
     }
 }
 
+/// The fan-out of 30,000 messages of 1,000 B a second, as something that runs beside another load.
+#[derive(Clone, Debug)]
+pub(super) struct Beside(Fanout);
+
+impl Beside {
+    pub(super) fn new(version: Version, seconds: Duration) -> Self {
+        let rate = Rate::Paced(10.0);
+        Self(Fanout {
+            preset: "ice-1",
+            publishers: 5,
+            subscribers: 3_000,
+            rate,
+            payload: 1_000,
+            qos: 0,
+            retain: false,
+            version,
+            warmup: Duration::from_secs(2),
+            seconds,
+            grace: Duration::from_secs(5),
+            workers: 1,
+            window: None,
+            published: None,
+            windows: HashMap::new(),
+        })
+    }
+
+    /// Its connections.
+    pub(super) const fn connections(&self) -> usize {
+        self.0.publishers + self.0.subscribers
+    }
+
+    /// Runs once; `at_start` is called when the measured interval begins.
+    ///
+    /// # Errors
+    /// When it cannot run.
+    pub(super) fn run(
+        &self,
+        running: &mut Running,
+        progress: &Progress,
+        at_start: &dyn Fn(),
+    ) -> Result<Leg, BenchError> {
+        let outcome = self.0.load_telling(at_start).run(running, 0, progress)?;
+        Ok(self.0.evaluate(outcome))
+    }
+}
+
 /// The load.
 #[derive(Clone, Debug)]
 struct Fanout {
@@ -217,8 +263,13 @@ impl Fanout {
     }
 
     fn load(&self) -> Load<'_> {
+        self.load_telling(&|| ())
+    }
+
+    fn load_telling<'a>(&'a self, at_start: &'a dyn Fn()) -> Load<'a> {
         Load {
             plan: self,
+            at_start,
             window_max: if self.rate == Rate::Max {
                 self.window_max()
             } else {

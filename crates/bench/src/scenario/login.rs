@@ -1,28 +1,44 @@
 //! The login storm of 2005 (A1): thousands of connections log in at once, each with an account
 //! that nobody has used before.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use serde_json::json;
 
+use super::fanout::Beside;
 use super::{Scenario, count, run_id, storm};
-use crate::accounts::{Accounts, Proof, StoreKind};
+use crate::accounts::{Accounts, Home, Proof, StoreKind};
 use crate::args::Common;
+use crate::detour;
 use crate::error::BenchError;
 use crate::floor::FloorKind;
+use crate::link::Endpoint;
 use crate::load;
 use crate::load::crowd::{Entry, Plan};
 use crate::measure::{Leg, Metric, Unit};
+use crate::process::CpuMeter;
 use crate::progress::Progress;
 use crate::target::{Needs, Running};
-use crate::wire::Version;
+use crate::wire::{Login, Version};
 use crate::workload::{Published, Sheet, Workload, members};
 
 const MEMORY: Metric = Metric::new("memory_bytes", "memory", Unit::Bytes);
+const QUERIES: Metric = Metric::new("queries", "queries", Unit::Count);
+const DATABASE_CPU: Metric = Metric::new(
+    "database_cpu_per_login_us",
+    "database CPU/login",
+    Unit::Micros,
+);
+const HASH_SHARE: Metric = Metric::new("cpu_of_hashes_percent", "CPU of the hashes", Unit::Percent);
+const QUIET: Metric = Metric::new("fanout_quiet_p99_us", "fan-out p99 quiet", Unit::Micros);
+const BESIDE: Metric = Metric::new("fanout_p99_us", "fan-out p99", Unit::Micros);
 
 /// Long enough for 19,000 slow hashes on one core.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a fan-out is measured, quiet and beside the storm.
+const BESIDE_TIME: Duration = Duration::from_secs(10);
 
 /// All at once, all for the first time: nothing is cached (A1).
 #[derive(Debug, clap::Args)]
@@ -36,8 +52,37 @@ pub(crate) struct LoginArgs {
     /// Where the server keeps the accounts; may be given several times
     #[arg(long, value_enum, default_values = ["sqlite"])]
     store: Vec<StoreKind>,
+    /// A database server that keeps the accounts: postgres://… or mysql://…, as auth.database has
+    /// it. Tables are made, and users called user-0, user-1, … and crowd are replaced
+    #[arg(long, value_name = "URL", conflicts_with = "store")]
+    database: Option<String>,
+    /// Process of the database server, to measure its CPU time
+    #[arg(long, value_name = "PID", requires = "database")]
+    database_pid: Option<u32>,
+    /// Milliseconds by which each answer of the database is delayed
+    #[arg(long, value_name = "MS", requires = "database",
+        value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    delay: Option<u64>,
+    /// Run the fan-out ice-1 (30,000 messages of 1,000 B a second) as well, first alone and then
+    /// beside the storm, which has to last longer than 10 s
+    #[arg(long)]
+    beside_fanout: bool,
     #[command(flatten)]
     common: Common,
+}
+
+impl LoginArgs {
+    fn homes(&self) -> Result<Vec<Home>, BenchError> {
+        let Some(url) = &self.database else {
+            return Ok(self.store.iter().copied().map(Home::Own).collect());
+        };
+        let told = match self.delay {
+            Some(millis) => detour::open(url, Duration::from_millis(millis))?,
+            None => url.clone(),
+        };
+        let url = url.clone();
+        Ok(vec![Home::Url { url, told }])
+    }
 }
 
 impl Scenario for LoginArgs {
@@ -46,21 +91,31 @@ impl Scenario for LoginArgs {
     }
 
     fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
+        if self.beside_fanout && !self.common.no_floor {
+            return Err(BenchError::usage(
+                "--beside-fanout has no floor; give --no-floor too",
+            ));
+        }
         let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
-        for &store in &self.store {
+        for home in self.homes()? {
             for &proof in &self.proof {
                 let connections = usize::from(self.connections);
+                // AUTH packets are MQTT 5.
+                let version = match proof.scram() {
+                    Some(_) => Version::V5,
+                    None => self.common.version,
+                };
                 workloads.push(Box::new(Storm {
                     connections,
                     proof,
-                    store,
-                    // AUTH packets are MQTT 5.
-                    version: if proof.scram().is_some() {
-                        Version::V5
-                    } else {
-                        self.common.version
-                    },
-                    accounts: Arc::new(Accounts::make(proof, store, connections)?),
+                    version,
+                    home: home.clone(),
+                    delay: self.delay,
+                    database_pid: self.database_pid,
+                    beside: self
+                        .beside_fanout
+                        .then(|| Beside::new(version, BESIDE_TIME)),
+                    accounts: Arc::new(Accounts::make(proof, home.clone(), connections)?),
                 }));
             }
         }
@@ -73,8 +128,12 @@ impl Scenario for LoginArgs {
 struct Storm {
     connections: usize,
     proof: Proof,
-    store: StoreKind,
     version: Version,
+    home: Home,
+    /// In milliseconds.
+    delay: Option<u64>,
+    database_pid: Option<u32>,
+    beside: Option<Beside>,
     accounts: Arc<Accounts>,
 }
 
@@ -86,24 +145,115 @@ fn published() -> Published {
     }
 }
 
+impl Storm {
+    fn title(&self) -> String {
+        let (connections, version) = (count(self.connections), self.version.as_str());
+        let (proof, home) = (self.proof.as_str(), self.home.name());
+        let delay = match self.delay {
+            Some(millis) => format!(", each answer {millis} ms later"),
+            None => String::new(),
+        };
+        let beside = match &self.beside {
+            Some(_) => ", beside a fan-out of 30,000 messages/s",
+            None => "",
+        };
+        format!(
+            "login: {connections} at once, {proof}, accounts in {home}{delay}, MQTT \
+             {version}{beside}"
+        )
+    }
+
+    /// The storm, on a thread of its own.
+    fn run(self, running: &Place) -> Result<storm::Outcome, BenchError> {
+        let (run, place) = (run_id(), running.clone());
+        load::run("storm", move || {
+            let entry = |index| Entry {
+                login: self.accounts.login(index),
+                scram: self.accounts.scram(index),
+            };
+            storm::run(
+                place.pid,
+                &Plan {
+                    endpoint: &place.endpoint,
+                    login: &place.login,
+                    version: self.version,
+                    count: self.connections,
+                    first: 0,
+                    at_once: self.connections,
+                    patience: PATIENCE,
+                    client_id: &|index| format!("l-{run}-{index}"),
+                    entry: Some(&entry),
+                    filter: &|_| None,
+                },
+            )
+        })
+    }
+
+    /// The fan-out alone, then with the storm beginning as it is measured; both figures, and the
+    /// storm's.
+    fn run_beside(
+        &self,
+        beside: &Beside,
+        running: &mut Running,
+        progress: &Progress,
+    ) -> Result<(storm::Outcome, [Leg; 2]), BenchError> {
+        running.login = self.accounts.crowd().clone();
+        let quiet = beside.run(running, progress, &|| ())?;
+        let (start, started) = mpsc::channel();
+        let (storm, place) = (self.clone(), Place::of(running));
+        std::thread::scope(|scope| {
+            let storm = scope.spawn(move || match started.recv() {
+                Ok(()) => storm.run(&place),
+                Err(_) => Err(BenchError::server("the fan-out did not begin")),
+            });
+            let loud = beside.run(running, progress, &move || {
+                // Whoever does not listen any more has failed, and is asked below.
+                let _ = start.send(());
+            });
+            progress.show("waiting for the last logins");
+            let outcome = load::join_scoped(storm)?;
+            Ok((outcome?, [quiet, loud?]))
+        })
+    }
+}
+
+/// Where the server is.
+#[derive(Clone)]
+struct Place {
+    pid: Option<u32>,
+    endpoint: Endpoint,
+    login: Login,
+}
+
+impl Place {
+    fn of(running: &Running) -> Self {
+        Self {
+            pid: running.pid(),
+            endpoint: running.endpoint.clone(),
+            login: running.login.clone(),
+        }
+    }
+}
+
+/// How many queries the server has made for logins.
+fn queries(running: &Running) -> Option<f64> {
+    running.status()?["user_queries"].as_f64()
+}
+
 impl Workload for Storm {
     fn sheet(&self) -> Sheet {
-        let (connections, version) = (count(self.connections), self.version.as_str());
-        let (proof, store) = (self.proof.as_str(), self.store);
-        let store = match store {
-            StoreKind::Sqlite => "sqlite",
-            StoreKind::File => "file",
-        };
+        let connections = count(self.connections);
+        let more = self.beside.as_ref().map_or(0, Beside::connections);
         Sheet {
             name: "login",
-            title: format!(
-                "login: {connections} at once, {proof}, accounts in {store}, MQTT {version}"
-            ),
+            title: self.title(),
             parameters: members(json!({
                 "connections": self.connections,
-                "proof": proof,
-                "store": store,
-                "version": version,
+                "proof": self.proof.as_str(),
+                "store": self.home.name(),
+                "delay_ms": self.delay,
+                "beside_fanout": self.beside.is_some(),
+                "version": self.version.as_str(),
             })),
             floors: vec![match self.proof.scram() {
                 Some(_) => FloorKind::Exchange,
@@ -111,9 +261,9 @@ impl Workload for Storm {
             }],
             needs: Needs {
                 accounts: Some(Arc::clone(&self.accounts)),
-                ..Needs::new(self.connections, 0, self.version)
+                ..Needs::new(self.connections + more, 0, self.version)
             },
-            pairs: 5,
+            pairs: if self.beside.is_some() { 1 } else { 5 },
             plan: vec![
                 format!("write {connections} accounts into the server's books, and start it"),
                 format!("begin {connections} TCP connections without waiting for any"),
@@ -132,33 +282,43 @@ impl Workload for Storm {
         running: &mut Running,
         progress: &Progress,
     ) -> Result<Leg, BenchError> {
-        progress.show("logging in");
-        let (plan, run) = (self.clone(), run_id());
-        let (login, endpoint) = (running.login.clone(), running.endpoint.clone());
-        let pid = running.pid();
-        let outcome = load::run("storm", move || {
-            let entry = |index| Entry {
-                login: plan.accounts.login(index),
-                scram: plan.accounts.scram(index),
-            };
-            storm::run(
-                pid,
-                &Plan {
-                    endpoint: &endpoint,
-                    login: &login,
-                    version: plan.version,
-                    count: plan.connections,
-                    first: 0,
-                    at_once: plan.connections,
-                    patience: PATIENCE,
-                    client_id: &|index| format!("l-{run}-{index}"),
-                    entry: Some(&entry),
-                    filter: &|_| None,
-                },
-            )
-        })?;
+        let hash_cpu_s = self.accounts.hash_cpu_s().filter(|_| !running.is_floor());
+        let asked = queries(running);
+        let database = CpuMeter::start(self.database_pid);
+        let (outcome, fanouts) = match &self.beside {
+            None => {
+                progress.show("logging in");
+                (self.clone().run(&Place::of(running))?, None)
+            }
+            Some(beside) => {
+                let (outcome, fanouts) = self.run_beside(&beside.clone(), running, progress)?;
+                (outcome, Some(fanouts))
+            }
+        };
+        let database_cpu_s = database.used_s().filter(|_| !running.is_floor());
+        let hashes_cpu_us = hash_cpu_s.map(|cpu_s| cpu_s * 1e6);
         let mut leg = outcome.leg();
+        let share = leg.figure("cpu_per_login_us").zip(hashes_cpu_us);
         leg.push(MEMORY, running.usage().map(|usage| usage.rss as f64));
+        let queries = queries(running)
+            .zip(asked)
+            .map(|(now, before)| now - before);
+        leg.push(QUERIES, queries);
+        if self.database_pid.is_some() {
+            let each = |cpu_s: f64| cpu_s * 1e6 / self.connections as f64;
+            leg.push(DATABASE_CPU, database_cpu_s.map(each));
+        }
+        if hashes_cpu_us.is_some() && fanouts.is_none() {
+            leg.push(HASH_SHARE, share.map(|(all, hashes)| all / hashes * 100.0));
+        }
+        if let Some([quiet, loud]) = fanouts {
+            leg.push(QUIET, quiet.figure("latency_p99_us"));
+            leg.push(BESIDE, loud.figure("latency_p99_us"));
+            leg.faults += quiet.faults;
+            leg.faults += loud.faults;
+            leg.behind = leg.behind.or(quiet.behind).or(loud.behind);
+            leg.limited = leg.limited.or(quiet.limited).or(loud.limited);
+        }
         Ok(leg)
     }
 }

@@ -118,6 +118,11 @@ impl Child {
         file_bytes(self.folder.path())
     }
 
+    /// Where our own server is asked about itself.
+    pub(super) fn control_socket(&self) -> PathBuf {
+        self.folder.path().join("data").join("control.sock")
+    }
+
     pub(super) fn pid(&self) -> u32 {
         self.process.id()
     }

@@ -37,6 +37,8 @@ pub(super) struct Load<'a> {
     pub(super) plan: &'a Fanout,
     /// 0 when paced.
     pub(super) window_max: u64,
+    /// Called when the measured interval begins.
+    pub(super) at_start: &'a dyn Fn(),
 }
 
 /// What came of it.
@@ -86,6 +88,7 @@ impl Load<'_> {
         threads.begin(start_ns, to_ns, plan.rate);
         progress.show("warming up");
         sleep_until_ns(from_ns);
+        (self.at_start)();
         let before = Meters::read(running, &threads.shared);
         let counts = follow(&threads.shared, from_ns, to_ns, progress);
         let after = Meters::read(running, &threads.shared);
