@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose,
+    KeyPair, KeyUsagePurpose, SanType,
 };
 
 /// An authority in a folder, with a certificate for `localhost` and 127.0.0.1.
@@ -62,8 +62,18 @@ impl Certificates {
     /// If the folder cannot be written.
     #[must_use]
     pub fn client(&self, name: &str) -> (PathBuf, PathBuf) {
+        self.client_known_as(name, Vec::new())
+    }
+
+    /// The same, with alternative names.
+    ///
+    /// # Panics
+    /// If the folder cannot be written.
+    #[must_use]
+    pub fn client_known_as(&self, name: &str, others: Vec<SanType>) -> (PathBuf, PathBuf) {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
+        params.subject_alt_names = others;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate().expect("a key can be made");
         let certificate = params

@@ -19,7 +19,7 @@ fn now() -> u64 {
 }
 
 /// Claims that hold, with some changed; null takes one away.
-fn claims(changes: Value) -> Value {
+pub(crate) fn claims(changes: Value) -> Value {
     // Every test may be the first one that signs.
     let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
     let mut claims = json!({
@@ -51,7 +51,7 @@ fn server(key: &[u8], algorithm: &str) -> Server {
     plan.config(&config).start()
 }
 
-fn login(server: &Server, token: &str) -> (u8, Raw) {
+pub(crate) fn login(server: &Server, token: &str) -> (u8, Raw) {
     let mut client = server.dial();
     client.send(&connect_as(Version::V5, "c", true, Some(("ann", token))));
     client.speaks(Version::V5);

@@ -1,8 +1,13 @@
 //! Ways to log in, as clients meet them: the real server, the real wire.
 
 mod authenticate;
+mod certificates;
+mod clients;
+mod hashes;
 mod jwt;
+mod keys;
 mod outage;
 mod proxy;
 mod scram;
+mod slow;
 mod tables;

@@ -41,6 +41,56 @@ fn first(sha: Sha, name: &str, password: &[u8]) -> (First, Vec<u8>) {
     begun.expect("a first message")
 }
 
+/// How the one log-in of a user ends who has this password.
+#[track_caller]
+fn outcome(server: &Server, sha: Sha, password: &[u8]) -> u8 {
+    let mut client = server.dial();
+    let (awaiting, message) = first(sha, "ann", password);
+    client.send(&connect("c", sha.mechanism(), &message));
+    let (answered, _) = answer(&mut client, sha, awaiting);
+    answered.body[1]
+}
+
+#[test]
+fn commands_make_secrets() {
+    let server = Plan::new().tcp().start();
+    let file = server.folder().join("given");
+    let path = file.to_str().expect("plain names");
+    let given = |text: &str| fs::write(&file, text).expect("a file can be written");
+    given("pencil\n");
+    let add = ["user", "add", "ann", "--password-file", path, "--scram"];
+    server.control(&add).success();
+    for sha in [Sha::Sha256, Sha::Sha512] {
+        assert_eq!(outcome(&server, sha, PASSWORD), 0);
+    }
+    // Who logs in by SCRAM does so with a new password too, and not with the old one.
+    given("eraser\n");
+    let change = ["user", "set-password", "ann", "--password-file", path];
+    server.control(&change).success();
+    for sha in [Sha::Sha256, Sha::Sha512] {
+        assert_eq!(outcome(&server, sha, b"eraser"), 0);
+        assert_ne!(outcome(&server, sha, PASSWORD), 0);
+    }
+    // What is exported and imported again serves as before.
+    let csv = server.control(&["user", "export"]).success();
+    let table = server.folder().join("users.csv");
+    fs::write(&table, csv).expect("a file can be written");
+    let table = table.to_str().expect("plain names");
+    server.control(&["user", "delete", "ann"]).success();
+    assert_ne!(outcome(&server, Sha::Sha256, b"eraser"), 0);
+    server
+        .control(&["user", "import", table, "--replace"])
+        .success();
+    assert_eq!(outcome(&server, Sha::Sha256, b"eraser"), 0);
+    // A table of passwords makes secrets on demand.
+    let plain = server.folder().join("plain.csv");
+    fs::write(&plain, "name,password\nann,rubber\n").expect("a file can be written");
+    let plain = plain.to_str().expect("plain names");
+    let import = ["user", "import", plain, "--replace", "--scram"];
+    server.control(&import).success();
+    assert_eq!(outcome(&server, Sha::Sha512, b"rubber"), 0);
+}
+
 #[test]
 fn a_user_logs_in_and_again() {
     for sha in [Sha::Sha256, Sha::Sha512] {

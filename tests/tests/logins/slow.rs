@@ -1,0 +1,93 @@
+//! Failures are slowed down, and nobody is shut out by them.
+
+use std::fs;
+use std::time::Instant;
+
+use stentor_tests::raw::connect_as;
+use stentor_tests::{Plan, Raw, Server, Version};
+
+/// A server behind a proxy, so that a test chooses the addresses of its clients.
+fn behind_proxy() -> Server {
+    let config = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\nproxies = [\"127.0.0.1\"]\n\
+                  [auth]\nremember = \"0s\"\n";
+    let server = Plan::new().config(config).start();
+    let file = server.folder().join("password");
+    fs::write(&file, "pencil").expect("a file can be written");
+    let file = file.to_str().expect("plain names");
+    for name in ["ann", "bob"] {
+        let add = ["user", "add", name, "--password-file", file];
+        server.control(&add).success();
+    }
+    server
+}
+
+fn ask(server: &Server, address: &str, user: &str, password: &str) -> Raw {
+    let mut client = server.dial();
+    let header = format!("PROXY TCP4 {address} 192.0.2.2 4711 1883\r\n");
+    let hello = connect_as(Version::V5, user, true, Some((user, password)));
+    client.send(&[header.as_bytes(), &hello].concat());
+    client
+}
+
+/// The answer, and how long it took in milliseconds.
+fn attempt(server: &Server, address: &str, user: &str, password: &str) -> (u8, u128) {
+    let begun = Instant::now();
+    let code = ask(server, address, user, password).expect(2).body[1];
+    (code, begun.elapsed().as_millis())
+}
+
+#[test]
+fn guesses_wait_and_the_user_does_not() {
+    let server = behind_proxy();
+    assert_eq!(attempt(&server, "203.0.113.1", "ann", "pencil").0, 0);
+    // The first ones are answered as quickly as any; what follows waits 0.25, 0.5, 1 s at least.
+    for _ in 0..3 {
+        assert_eq!(attempt(&server, "198.51.100.9", "ann", "wrong").0, 0x86);
+    }
+    let mut waited = 0;
+    for _ in 0..4 {
+        let (code, millis) = attempt(&server, "198.51.100.9", "ann", "wrong");
+        assert_eq!(code, 0x86);
+        waited += millis;
+    }
+    assert!(
+        waited >= 1_700,
+        "seven guesses were answered within {waited} ms"
+    );
+    // Many at once are no quicker: some wait for each other, and the rest are told so.
+    let mut guesses: Vec<Raw> = (0..40)
+        .map(|_| ask(&server, "198.51.100.9", "ann", "wrong"))
+        .collect();
+    // She herself is let in meanwhile, at once and every time, from where she has been before.
+    for _ in 0..3 {
+        let (code, _) = attempt(&server, "203.0.113.1", "ann", "pencil");
+        assert_eq!(code, 0);
+    }
+    // Another user of the stranger's address is not touched by so few failures.
+    assert_eq!(attempt(&server, "198.51.100.9", "bob", "pencil").0, 0);
+    let codes: Vec<u8> = guesses
+        .iter_mut()
+        .map(|guess| guess.expect(2).body[1])
+        .collect();
+    let refused = codes.iter().filter(|code| **code == 0x86).count();
+    assert!(refused < 20, "{codes:x?}");
+    assert!(codes.iter().all(|code| *code != 0), "{codes:x?}");
+    // And from an address that nobody has seen, she waits a little and is let in.
+    assert_eq!(attempt(&server, "203.0.113.77", "ann", "pencil").0, 0);
+}
+
+#[test]
+fn it_can_be_turned_off() {
+    let server = behind_proxy();
+    let config = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\nproxies = [\"127.0.0.1\"]\n\
+                  [auth]\nremember = \"0s\"\nslow_failures = false\n";
+    server.reconfigure(config);
+    server.control(&["reload"]).success();
+    let mut guesses: Vec<Raw> = (0..40)
+        .map(|_| ask(&server, "198.51.100.9", "ann", "wrong"))
+        .collect();
+    // None is turned away for want of patience: every password is looked at.
+    for guess in &mut guesses {
+        assert_eq!(guess.expect(2).body[1], 0x86);
+    }
+}
