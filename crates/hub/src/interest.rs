@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use stentor_topic::{TopicHasher, Zone, has_wildcard};
+use stentor_topic::{TopicHasher, Zone};
 
 use crate::fence::Forwarding;
 use crate::key::SHARDS_MAX;
@@ -91,21 +91,13 @@ pub(crate) struct Counts {
     hasher: TopicHasher,
     shard: u8,
     shards: u8,
-    counts: Box<[u32]>,
+    /// One that has reached its maximum stays there, and its bit set: that is only a false
+    /// positive, and small counts stay in the cache.
+    counts: Box<[u16]>,
 }
 
 impl Counts {
-    /// Where a filter counts. `hash` is the [`TopicHasher::hash`] of its whole text, which is that
-    /// of its literal prefix too where it has no wildcard.
-    fn hash(&self, zone: Zone, filter: &str, hash: u64) -> u64 {
-        if has_wildcard(filter) {
-            self.hasher.interest(zone, filter)
-        } else {
-            hash
-        }
-    }
-
-    fn count(&mut self, hash: u64) -> &mut u32 {
+    fn count(&mut self, hash: u64) -> &mut u16 {
         &mut self.counts[hash as usize & (BUCKETS - 1)]
     }
 
@@ -138,12 +130,14 @@ impl Interest {
         })
     }
 
-    /// A subscription, whose filter has this [`TopicHasher::hash`], is about to be acknowledged.
-    pub(crate) fn raise(&mut self, zone: Zone, filter: &str, hash: u64) {
+    /// A subscription is about to be acknowledged. `whole` is the [`TopicHasher::hash`] of its
+    /// filter if that has no wildcard, and so is its own literal prefix.
+    #[inline]
+    pub(crate) fn raise(&mut self, zone: Zone, filter: &str, whole: Option<u64>) {
         if let Self::Shared(counts) = self {
-            let hash = counts.hash(zone, filter, hash);
+            let hash = whole.unwrap_or_else(|| counts.hasher.interest(zone, filter));
             let count = counts.count(hash);
-            *count += 1;
+            *count = count.saturating_add(1);
             if *count == 1 {
                 counts.write(hash, |word, bit| word | bit);
             }
@@ -156,6 +150,9 @@ impl Interest {
             let hash = counts.hasher.interest(zone, filter);
             let count = counts.count(hash);
             debug_assert!(*count > 0, "interest lowered more often than raised");
+            if *count == u16::MAX {
+                return;
+            }
             *count = count.saturating_sub(1);
             if *count == 0 {
                 counts.write(hash, |word, bit| word & !bit);

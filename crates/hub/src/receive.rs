@@ -1,7 +1,8 @@
 //! Bytes from a connected client, packet by packet.
 
 use stentor_mqtt::{
-    Ack, Disconnect, Packet, PacketId, Properties, ReasonCode, Sender, decode, frame,
+    Ack, Disconnect, Frame, Packet, PacketId, Properties, ReasonCode, Sender, Version, decode,
+    decode_publish, decode_subscribe, frame,
 };
 use stentor_session::{Acked, CloseReason, Remote, Tick, Violation, malformed};
 
@@ -22,6 +23,11 @@ pub(crate) const fn pubrel(packet_id: PacketId) -> Packet<'static> {
 /// Whether a packet with this first byte is a PUBLISH.
 const fn is_publish(first: u8) -> bool {
     first >> 4 == 3
+}
+
+/// Whether a packet with this first byte is a SUBSCRIBE.
+const fn is_subscribe(first: u8) -> bool {
+    first >> 4 == 8
 }
 
 impl Hub {
@@ -83,23 +89,38 @@ impl Hub {
                 meter.count(now, frame.total_len);
             }
             self.stats.packets_received += 1;
-            let packet = frame
-                .check(version)
-                .and_then(|()| decode(version, Sender::Client, frame.first, body));
-            // Everything but a publish meets a hub that has routed what came before.
-            if !matches!(packet, Ok(Packet::Publish(_))) {
-                self.settle(now);
-            }
-            let result = match packet {
-                Ok(packet) => self.on_packet(now, key, &packet),
-                Err(error) => Err(malformed(error)),
-            };
-            if let Err(reason) = result {
+            if let Err(reason) = self.on_frame(now, key, (version, frame), body) {
                 self.settle(now);
                 self.close(now, key, reason);
                 return input.len();
             }
         }
+    }
+
+    /// What comes by the thousand is decoded where it is used: a [`Packet`] of any kind would be
+    /// written to memory and copied from there.
+    #[inline]
+    fn on_frame(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        (version, frame): (Version, Frame),
+        body: &[u8],
+    ) -> Result<(), CloseReason> {
+        frame.check(version).map_err(malformed)?;
+        let first = frame.first;
+        if is_publish(first) {
+            let publish = decode_publish(version, Sender::Client, first, body);
+            return self.on_publish(now, key, &publish.map_err(malformed)?);
+        }
+        // Everything but a publish meets a hub that has routed what came before.
+        self.settle(now);
+        if is_subscribe(first) {
+            let subscribe = decode_subscribe(version, first, body);
+            return self.on_subscribe(now, key, &subscribe.map_err(malformed)?);
+        }
+        let packet = decode(version, Sender::Client, first, body).map_err(malformed)?;
+        self.on_packet(now, key, &packet)
     }
 
     fn on_packet(

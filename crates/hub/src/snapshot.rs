@@ -111,6 +111,7 @@ impl Snapshots {
 pub(crate) struct Wanted<'a> {
     pub(crate) id: FilterId,
     pub(crate) filter: &'a str,
+    pub(crate) has_wildcard: bool,
     pub(crate) options: Options,
     pub(crate) mark: Mark,
     /// Whether stored messages are sent at all.
@@ -155,7 +156,7 @@ impl Hub {
             .live_mut()
             .and_then(|live| live.snapshots())
             .is_none_or(|snapshots| snapshots.is_empty());
-        let is_single = wanted.sends && !wanted.marks_end && !has_wildcard(wanted.filter);
+        let is_single = wanted.sends && !wanted.marks_end && !wanted.has_wildcard;
         let most = session.queue_bytes_max(&self.settings) / 4;
         let is_next = is_first && fence.is_none();
         if is_next && is_single && has_less(session, SINGLE_BYTES_LOW.min(most)) {
@@ -174,6 +175,7 @@ impl Hub {
             let Wanted {
                 id,
                 filter,
+                has_wildcard: _,
                 options,
                 mark,
                 sends,

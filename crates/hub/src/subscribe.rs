@@ -13,7 +13,7 @@ use stentor_mqtt::{
     SubscribeOptions, Unsubscribe,
 };
 use stentor_session::{CloseReason, Tick, Violation};
-use stentor_topic::{FilterId, Subscriber, Subscription, Zone};
+use stentor_topic::{FilterId, Inserted, Subscriber, Subscription, Zone};
 use stentor_zone::{Interest, inbox};
 
 use crate::acknowledge::explanation;
@@ -39,25 +39,11 @@ pub(crate) enum SubscriptionRef {
 /// The subscriptions that an UNSUBSCRIBE has ended.
 type Gone = HashSet<SubscriptionRef, foldhash::fast::FixedState>;
 
-/// What one element of a SUBSCRIBE led to.
-struct Granted<'a> {
-    reason: ReasonCode,
-    /// Why it was refused, where there is more to say.
-    text: &'static str,
-    /// The retained messages to send after the SUBACK.
-    wanted: Option<Wanted<'a>>,
-}
+/// What the SUBACK says of one element, and why it was refused, where there is more to say.
+type Answer = (ReasonCode, &'static str);
 
-impl Granted<'_> {
-    /// Nothing is retained for what is refused or shared.
-    const fn bare(reason: ReasonCode, text: &'static str) -> Self {
-        Self {
-            reason,
-            text,
-            wanted: None,
-        }
-    }
-}
+/// The retained messages to send after the SUBACK.
+type AllWanted<'f> = SmallVec<[Wanted<'f>; 2]>;
 
 /// What a SUBSCRIBE asks for in user properties.
 #[derive(Clone, Copy, Debug)]
@@ -211,16 +197,16 @@ impl Hub {
     ) -> Result<(), CloseReason> {
         let is_v5 = self.sessions.get(key).is_some_and(Session::speaks_v5);
         let mut reasons: SmallVec<[u8; 8]> = SmallVec::new();
-        let mut wanted: SmallVec<[Wanted<'_>; 4]> = SmallVec::new();
+        let mut wanted = AllWanted::new();
         let mut text = "";
         for (filter, options, id) in elements {
-            let granted = self.subscribe_one(key, filter, options, (id, asked, verdicts))?;
-            wanted.extend(granted.wanted);
+            let asked = (id, asked, verdicts);
+            let (reason, why) = self.subscribe_one(key, filter, options, asked, &mut wanted)?;
             // One explanation for all of them: the first.
-            text = if text.is_empty() { granted.text } else { text };
+            text = if text.is_empty() { why } else { text };
             // 3.x knows one failure only [MQTT-3.9.3-2].
-            let failed = granted.reason.is_error() && !is_v5;
-            reasons.push(if failed { 0x80 } else { granted.reason as u8 });
+            let failed = reason.is_error() && !is_v5;
+            reasons.push(if failed { 0x80 } else { reason as u8 });
         }
         if let Some(packet_id) = packet_id {
             self.send_suback(key, packet_id, &reasons, text);
@@ -230,8 +216,8 @@ impl Hub {
                 }
             }
         }
-        for wanted in wanted {
-            self.begin_snapshot(now, key, &wanted);
+        for wanted in &wanted {
+            self.begin_snapshot(now, key, wanted);
         }
         Ok(())
     }
@@ -242,9 +228,10 @@ impl Hub {
         text: &'a str,
         options: SubscribeOptions,
         (id, asked, verdicts): (Option<u32>, Asked, &[RoomVerdict]),
-    ) -> Result<Granted<'a>, CloseReason> {
+        all_wanted: &mut AllWanted<'a>,
+    ) -> Result<Answer, CloseReason> {
         let Ok(subscription) = Subscription::parse(text) else {
-            return Ok(Granted::bare(ReasonCode::TopicFilterInvalid, ""));
+            return Ok((ReasonCode::TopicFilterInvalid, ""));
         };
         let Subscription { share, filter } = subscription;
         if share.is_some() && options.no_local {
@@ -253,39 +240,39 @@ impl Hub {
         let permitted = self.permit(key, text, subscription, (asked, verdicts));
         let (access, zone, wishes) = match permitted {
             Ok(permitted) => permitted,
-            Err((reason, text)) => return Ok(Granted::bare(reason, text)),
+            Err(refusal) => return Ok(refusal),
         };
-        let refuse = |reason| Ok(Granted::bare(reason, ""));
         let granted = Options::new(options, id);
         let reason = granted_reason(granted.qos());
         if let Some(group) = share {
             if self.join_share(key, zone, group, filter, granted) {
                 self.count_filtered(key, access);
             }
-            return refuse(reason);
+            // Nothing is retained for what is shared.
+            return Ok((reason, ""));
         }
-        let (id, is_new) = self.add_subscription(key, zone, filter, granted);
+        let inserted = self.add_subscription(key, zone, filter, granted);
+        let is_new = inserted.previous.is_none();
         if is_new {
             self.count_filtered(key, access);
         }
         if let Some(session) = self.sessions.get_mut(key) {
-            session.set_rate(id, filter, wishes.interval);
+            session.set_rate(inserted.id, filter, wishes.interval);
         }
         let sends = sends_retained(options, is_new);
         let marks_end = wishes.marks_end;
-        let has_retained = !filter.starts_with(INBOXES);
-        let wanted = (has_retained && (sends || marks_end)).then_some(Wanted {
-            sends,
-            marks_end,
-            id,
-            filter,
-            options: granted,
-            mark: self.retained.mark(),
-        });
-        Ok(Granted {
-            wanted,
-            ..Granted::bare(reason, "")
-        })
+        if (sends || marks_end) && !filter.starts_with(INBOXES) {
+            all_wanted.push(Wanted {
+                sends,
+                marks_end,
+                id: inserted.id,
+                filter,
+                has_wildcard: inserted.has_wildcard,
+                options: granted,
+                mark: self.retained.mark(),
+            });
+        }
+        Ok((reason, ""))
     }
 
     fn send_suback(&mut self, key: SessionKey, packet_id: PacketId, reasons: &[u8], text: &str) {
@@ -328,7 +315,7 @@ impl Hub {
         text: &str,
         Subscription { share, filter }: Subscription<'_>,
         (asked, verdicts): (Asked, &[RoomVerdict]),
-    ) -> Result<(Access, Zone, Wishes), (ReasonCode, &'static str)> {
+    ) -> Result<(Access, Zone, Wishes), Answer> {
         if !self.settings.takes_topic(filter) {
             return Err((ReasonCode::TopicFilterInvalid, ""));
         }
@@ -375,15 +362,15 @@ impl Hub {
             || has_rate && !session.takes_rate()
     }
 
-    /// Puts an ordinary subscription into the index; returns its filter and whether it is new.
-    /// Interest is raised before the SUBACK is queued.
+    /// Puts an ordinary subscription into the index. Interest is raised before the SUBACK is
+    /// queued.
     fn add_subscription(
         &mut self,
         key: SessionKey,
         zone: Zone,
         filter: &str,
         granted: Options,
-    ) -> (FilterId, bool) {
+    ) -> Inserted {
         let subscriber = Subscriber {
             session: key.slot,
             options: granted.bits(),
@@ -392,14 +379,15 @@ impl Hub {
         let hash = self.hasher.hash(zone, &indexed);
         let inserted = self.index.insert_hashed(zone, &indexed, hash, subscriber);
         if inserted.previous.is_some() {
-            return (inserted.id, false);
+            return inserted;
         }
-        self.interest.raise(zone, &indexed, hash);
+        let whole = (!inserted.has_wildcard).then_some(hash);
+        self.interest.raise(zone, &indexed, whole);
         self.stats.subscriptions += 1;
         if let Some(session) = self.sessions.get_mut(key) {
             session.subscribed(SubscriptionRef::Filter(inserted.id), filter.len());
         }
-        (inserted.id, true)
+        inserted
     }
 
     fn deny_subscribe(&mut self, key: SessionKey, text: &str) {

@@ -63,7 +63,7 @@ pub fn decode<'a>(
         5 => Packet::PubRec(ack(version, from, &mut reader, is_publish_reason)?),
         6 => Packet::PubRel(ack(version, from, &mut reader, is_release_reason)?),
         7 => Packet::PubComp(ack(version, from, &mut reader, is_release_reason)?),
-        8 => return subscribe(version, from, reader).map(Packet::Subscribe),
+        8 => return decode_subscribe(version, first, body).map(Packet::Subscribe),
         9 => return suback(version, from, reader).map(Packet::SubAck),
         10 => return unsubscribe(version, from, reader).map(Packet::Unsubscribe),
         11 => return unsuback(version, from, reader).map(Packet::UnsubAck),
@@ -79,6 +79,7 @@ pub fn decode<'a>(
 
 /// The flags of everything but PUBLISH [MQTT-2.1.3-1]. MQTT 3.1 sets DUP when it repeats a PUBREL,
 /// SUBSCRIBE or UNSUBSCRIBE.
+#[inline]
 fn check_flags(version: Version, first: u8) -> Result<(), DecodeError> {
     let flags = first & 0x0F;
     let (expected, dup) = match first >> 4 {
@@ -233,13 +234,22 @@ fn ack<'a>(
     })
 }
 
-fn subscribe<'a>(
+/// Decodes a SUBSCRIBE of a client: as [`decode`], for those who have looked at the packet type
+/// already.
+///
+/// # Errors
+///
+/// As [`decode`].
+#[inline]
+pub fn decode_subscribe(
     version: Version,
-    from: Sender,
-    mut reader: Reader<'a>,
-) -> Result<Subscribe<'a>, DecodeError> {
+    first: u8,
+    body: &[u8],
+) -> Result<Subscribe<'_>, DecodeError> {
+    check_flags(version, first)?;
+    let mut reader = Reader::new(body);
     let packet_id = reader.packet_id()?;
-    let properties = properties(version, &mut reader, Place::Subscribe, from)?;
+    let properties = properties(version, &mut reader, Place::Subscribe, Sender::Client)?;
     let filters = SubscribeFilters::parse(version, reader.rest())?;
     Ok(Subscribe {
         packet_id,

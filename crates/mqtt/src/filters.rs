@@ -23,6 +23,7 @@ impl SubscribeOptions {
     ///
     /// Reserved bits, which are all but the lowest two in 3.x [MQTT-3.8.3-5] [MQTT311-3-8.3-4],
     /// QoS 3 and retain handling 3.
+    #[inline]
     pub const fn from_bits(version: Version, bits: u8) -> Result<Self, DecodeError> {
         let reserved = if version.is_v5() {
             0b1100_0000
@@ -68,6 +69,7 @@ fn read_filter<'a>(reader: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
     Ok(filter)
 }
 
+#[inline]
 fn read_subscription<'a>(
     version: Version,
     reader: &mut Reader<'a>,
@@ -80,38 +82,32 @@ fn read_subscription<'a>(
     Ok(SubscribeFilter { filter, options })
 }
 
-/// The first subscription of a list, and where the next one begins.
-fn read_first(version: Version, raw: &[u8]) -> Result<(SubscribeFilter<'_>, usize), DecodeError> {
-    let mut reader = Reader::new(raw);
-    let first = read_subscription(version, &mut reader)?;
-    Ok((first, raw.len() - reader.rest().len()))
-}
-
 impl<'a> SubscribeFilters<'a> {
     /// Checks the payload of a SUBSCRIBE.
+    #[inline]
     pub(crate) fn parse(version: Version, raw: &'a [u8]) -> Result<Self, DecodeError> {
         if raw.is_empty() {
             return Err(DecodeErrorKind::SubscribeEmpty.into());
         }
-        let first = read_first(version, raw)?;
-        let mut reader = Reader::new(&raw[first.1..]);
+        let mut reader = Reader::new(raw);
+        let first = read_subscription(version, &mut reader)?.filter;
         while !reader.is_empty() {
             read_subscription(version, &mut reader)?;
         }
         Ok(Self {
             raw,
             version,
-            first: Some(first),
+            first,
         })
     }
 
     /// The filters and their options in order.
+    #[inline]
     #[must_use]
-    pub fn iter(self) -> SubscribeFiltersIter<'a> {
-        let (first, next_at) = self.first.unzip();
+    pub const fn iter(self) -> SubscribeFiltersIter<'a> {
         SubscribeFiltersIter {
-            first,
-            reader: Reader::new(self.raw.get(next_at.unwrap_or(0)..).unwrap_or(&[])),
+            first: self.first,
+            reader: Reader::new(self.raw),
             version: self.version,
         }
     }
@@ -182,7 +178,8 @@ fn count(raw: &[u8], extra: usize) -> usize {
 /// The filters of a SUBSCRIBE in order.
 #[derive(Clone, Debug)]
 pub struct SubscribeFiltersIter<'a> {
-    first: Option<SubscribeFilter<'a>>,
+    /// The text of the next filter, if it was checked already, or empty.
+    first: &'a str,
     reader: Reader<'a>,
     version: Version,
 }
@@ -190,10 +187,16 @@ pub struct SubscribeFiltersIter<'a> {
 impl<'a> Iterator for SubscribeFiltersIter<'a> {
     type Item = SubscribeFilter<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<SubscribeFilter<'a>> {
         // The list was checked before, so the only error is its end.
-        let next = || read_subscription(self.version, &mut self.reader).ok();
-        self.first.take().or_else(next)
+        if self.first.is_empty() {
+            return read_subscription(self.version, &mut self.reader).ok();
+        }
+        let filter = core::mem::take(&mut self.first);
+        self.reader.binary().ok()?;
+        let options = SubscribeOptions::from_bits(self.version, self.reader.u8().ok()?).ok()?;
+        Some(SubscribeFilter { filter, options })
     }
 }
 
@@ -249,7 +252,8 @@ impl SubscribeFilterBuf {
         SubscribeFilters {
             raw: &self.raw,
             version: self.version,
-            first: read_first(self.version, &self.raw).ok(),
+            first: read_subscription(self.version, &mut Reader::new(&self.raw))
+                .map_or("", |first| first.filter),
         }
     }
 }

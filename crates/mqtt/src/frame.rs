@@ -22,6 +22,7 @@ impl Frame {
     /// # Errors
     ///
     /// [`DecodeErrorKind::VarIntNotMinimal`].
+    #[inline]
     pub const fn check(self, version: Version) -> Result<(), DecodeError> {
         let body_len = self.total_len - self.header_len;
         if version.is_v5() && self.header_len != 1 + varint_len(body_len as u32) {

@@ -29,7 +29,7 @@ mod rules;
 mod types;
 mod wire;
 
-pub use decode::{Sender, connect_version, decode, decode_publish};
+pub use decode::{Sender, connect_version, decode, decode_publish, decode_subscribe};
 pub use encode::{EncodeError, encode};
 pub use error::{DecodeError, DecodeErrorKind};
 pub use filters::{

@@ -193,9 +193,9 @@ pub struct SubscribeFilters<'a> {
     /// As on the wire, validated: UTF-8, option bits.
     pub(crate) raw: &'a [u8],
     pub(crate) version: Version,
-    /// What stands first, and where the next one begins: most packets have one filter, whose text
-    /// need not be read again.
-    pub(crate) first: Option<(SubscribeFilter<'a>, usize)>,
+    /// The text that stands first: most packets have one filter, which need not be checked again.
+    /// Empty, as no filter is, where nothing was read yet.
+    pub(crate) first: &'a str,
 }
 
 /// The payload of UNSUBSCRIBE: iterate to get the filters.

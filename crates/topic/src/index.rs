@@ -40,6 +40,8 @@ pub struct Inserted {
     pub previous: Option<u32>,
     /// Whether the filter is new to the index: interest in it begins.
     pub first: bool,
+    /// Whether the filter has a wildcard.
+    pub has_wildcard: bool,
 }
 
 /// What [`Index::remove`] did.
@@ -146,12 +148,16 @@ impl Index {
             TableEntry::Occupied(found) => {
                 let number = found.get().number;
                 let entry = self.entries.get_mut(number);
-                let previous = entry.and_then(|entry| entry.subscribers.insert(subscriber));
+                let (previous, has_wildcard) = entry.map_or((None, false), |entry| {
+                    let previous = entry.subscribers.insert(subscriber);
+                    (previous, entry.node != NodeId::NONE)
+                });
                 self.subscriptions += usize::from(previous.is_none());
                 return Inserted {
                     id: FilterId::new(number),
                     previous,
                     first: false,
+                    has_wildcard,
                 };
             }
             TableEntry::Vacant(vacant) => vacant,
@@ -165,7 +171,8 @@ impl Index {
         vacant.insert(Tagged::new(hash, number));
         self.subscriptions += 1;
         let id = FilterId::new(number);
-        if has_wildcard(filter) {
+        let has_wildcard = has_wildcard(filter);
+        if has_wildcard {
             let node = self.trie.insert(&self.hasher, zone, filter, id);
             if let Some(entry) = self.entries.get_mut(number) {
                 entry.node = node;
@@ -175,6 +182,7 @@ impl Index {
             id,
             previous: None,
             first: true,
+            has_wildcard,
         }
     }
 

@@ -1,6 +1,6 @@
 //! One filter against one name, and what can be read off a filter's text.
 
-use crate::word::contains_any;
+use crate::word::{contains_any, count};
 
 /// Whether `filter` matches `name`, by the rules of section 4.7 of the specification.
 ///
@@ -56,5 +56,5 @@ pub fn literal_prefix(filter: &str) -> &str {
 /// The index spends a node per level of a filter with wildcards, so that a server bounds this.
 #[must_use]
 pub fn levels(text: &str) -> usize {
-    1 + text.bytes().filter(|&byte| byte == b'/').count()
+    1 + count(text.as_bytes(), b'/')
 }

@@ -2,6 +2,10 @@
 
 use alloc::vec::Vec;
 
+/// Places that are allocated together, a power of two. Growing moves no value: a shard with a
+/// million filters does not stand still to copy them.
+const CHUNK: usize = 1024;
+
 /// One place of a [`Slots`].
 enum Slot<T> {
     /// Unused; the number is that of the next unused place, or [`END`].
@@ -15,7 +19,8 @@ const END: u32 = u32::MAX;
 
 /// Values under small reusable numbers.
 pub(crate) struct Slots<T> {
-    slots: Vec<Slot<T>>,
+    /// Each of [`CHUNK`] places at most, and all but the last full.
+    chunks: Vec<Vec<Slot<T>>>,
     /// Head of the list of unused places, or [`END`].
     free: u32,
     /// Number of used places.
@@ -25,7 +30,7 @@ pub(crate) struct Slots<T> {
 impl<T> Slots<T> {
     pub(crate) const fn new() -> Self {
         Self {
-            slots: Vec::new(),
+            chunks: Vec::new(),
             free: END,
             used: 0,
         }
@@ -36,10 +41,42 @@ impl<T> Slots<T> {
         self.used
     }
 
-    /// Makes room for `additional` more values.
+    /// Makes room in the list of chunks for `additional` more values.
     pub(crate) fn reserve(&mut self, additional: usize) {
-        let unused = self.slots.len() - self.used;
-        self.slots.reserve(additional.saturating_sub(unused));
+        self.chunks.reserve(additional / CHUNK);
+    }
+
+    /// Number of places, used or not.
+    fn places(&self) -> usize {
+        let Some((last, full)) = self.chunks.split_last() else {
+            return 0;
+        };
+        full.len() * CHUNK + last.len()
+    }
+
+    fn slot(&self, at: u32) -> Option<&Slot<T>> {
+        let at = at as usize;
+        self.chunks.get(at / CHUNK)?.get(at % CHUNK)
+    }
+
+    fn slot_mut(&mut self, at: u32) -> Option<&mut Slot<T>> {
+        let at = at as usize;
+        self.chunks.get_mut(at / CHUNK)?.get_mut(at % CHUNK)
+    }
+
+    /// Adds a place.
+    fn push(&mut self, slot: Slot<T>) {
+        if let Some(last) = self.chunks.last_mut()
+            && last.len() < CHUNK
+        {
+            last.push(slot);
+            return;
+        }
+        // The first chunk grows as needed, for an index may be small.
+        let is_first = self.chunks.is_empty();
+        let mut chunk = Vec::with_capacity(if is_first { 4 } else { CHUNK });
+        chunk.push(slot);
+        self.chunks.push(chunk);
     }
 
     /// Keeps a value and gives its number: the one freed last, else the next new one.
@@ -50,16 +87,15 @@ impl<T> Slots<T> {
         self.used += 1;
         let slot = Slot::Used(value);
         if self.free == END {
-            assert!(
-                self.slots.len() < END as usize,
-                "more values than numbers for them"
-            );
-            let at = self.slots.len() as u32;
-            self.slots.push(slot);
-            return at;
+            let at = self.places();
+            assert!(at < END as usize, "more values than numbers for them");
+            self.push(slot);
+            return at as u32;
         }
         let at = self.free;
-        if let Slot::Free(next) = core::mem::replace(&mut self.slots[at as usize], slot) {
+        if let Some(place) = self.slot_mut(at)
+            && let Slot::Free(next) = core::mem::replace(place, slot)
+        {
             self.free = next;
         }
         at
@@ -67,11 +103,12 @@ impl<T> Slots<T> {
 
     /// Takes a value out; its number may be given out again at once.
     pub(crate) fn remove(&mut self, at: u32) -> Option<T> {
-        let slot = self.slots.get_mut(at as usize)?;
+        let free = self.free;
+        let slot = self.slot_mut(at)?;
         if matches!(slot, Slot::Free(_)) {
             return None;
         }
-        let Slot::Used(value) = core::mem::replace(slot, Slot::Free(self.free)) else {
+        let Slot::Used(value) = core::mem::replace(slot, Slot::Free(free)) else {
             return None;
         };
         self.free = at;
@@ -85,7 +122,7 @@ impl<T> Slots<T> {
 
     #[inline]
     pub(crate) fn get(&self, at: u32) -> Option<&T> {
-        match self.slots.get(at as usize) {
+        match self.slot(at) {
             Some(Slot::Used(value)) => Some(value),
             _ => None,
         }
@@ -93,7 +130,7 @@ impl<T> Slots<T> {
 
     #[inline]
     pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
-        match self.slots.get_mut(at as usize) {
+        match self.slot_mut(at) {
             Some(Slot::Used(value)) => Some(value),
             _ => None,
         }
@@ -101,8 +138,9 @@ impl<T> Slots<T> {
 
     /// All values with their numbers, in order of numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.slots
+        self.chunks
             .iter()
+            .flatten()
             .zip(0u32..)
             .filter_map(|(slot, at)| match slot {
                 Slot::Used(value) => Some((at, value)),
@@ -112,6 +150,7 @@ impl<T> Slots<T> {
 
     /// Bytes of heap that the places occupy.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot<T>>()
+        let places: usize = self.chunks.iter().map(Vec::capacity).sum();
+        places * size_of::<Slot<T>>() + self.chunks.capacity() * size_of::<Vec<Slot<T>>>()
     }
 }

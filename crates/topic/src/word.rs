@@ -37,6 +37,16 @@ pub(crate) const fn find_byte(word: u128, byte: u8) -> u128 {
     !(((zeros & LOW) + LOW) | zeros | LOW)
 }
 
+/// How often `byte`, which is not zero, occurs in `text`.
+#[inline]
+pub(crate) fn count(text: &[u8], byte: u8) -> usize {
+    debug_assert!(byte != 0, "a rest is filled up with zeros");
+    let (blocks, rest) = text.as_chunks();
+    let found = |word| find_byte(word, byte).count_ones() as usize;
+    let blocks = blocks.iter().map(|block| u128::from_le_bytes(*block));
+    blocks.chain([rest_word(rest)]).map(found).sum()
+}
+
 /// Whether any of `bytes` occurs in `text`, without a branch per byte of it.
 #[inline]
 pub(crate) fn contains_any<const N: usize>(text: &[u8], bytes: [u8; N]) -> bool {

@@ -31,6 +31,8 @@ pub struct Grant {
     quotas: Quotas,
     depth: usize,
     uses: Uses,
+    /// Whether any rule denies subscribing to anything.
+    denies_subscribe: bool,
 }
 
 /// Which names the roles ask for.
@@ -54,11 +56,14 @@ impl Grant {
             client: uses(Placeholder::Client),
             zone: uses(Placeholder::Zone),
         };
+        let mut said = roles.iter().map(|compiled| compiled.tree.says());
+        let denies_subscribe = said.any(|powers| powers.has(Powers::DENY_SUBSCRIBE));
         Self {
             roles,
             quotas,
             depth: depth.unwrap_or(0),
             uses,
+            denies_subscribe,
         }
     }
 
@@ -106,11 +111,14 @@ impl Grant {
 
     /// How much of what a filter matches may be received.
     pub(super) fn may_subscribe(&self, filter: &str, who: &Who) -> Access {
+        let cover = self.ask(filter, Relation::Covers, who, Powers::SUBSCRIBE);
+        if cover == Powers::ALLOW_SUBSCRIBE && !self.denies_subscribe {
+            return Access::All;
+        }
         let over = self.ask(filter, Relation::Overlaps, who, Powers::SUBSCRIBE);
         if !over.has(Powers::ALLOW_SUBSCRIBE) {
             return Access::Nothing;
         }
-        let cover = self.ask(filter, Relation::Covers, who, Powers::SUBSCRIBE);
         if cover.has(Powers::DENY_SUBSCRIBE) {
             return Access::Nothing;
         }

@@ -138,6 +138,11 @@ impl Tree {
         self.nodes.shrink_to_fit();
     }
 
+    /// What any rule says about anything.
+    pub(super) fn says(&self) -> Powers {
+        self.nodes[0].below | self.dollar
+    }
+
     /// Levels of the longest pattern.
     pub(super) const fn depth(&self) -> usize {
         self.depth
