@@ -19,7 +19,7 @@ use crate::options::as_share;
 use crate::outbox::Outbox;
 use crate::private::Privates;
 use crate::renewal::Renewals;
-use crate::retained::Retained;
+use crate::retained::{Kept, NotKept, Retained};
 use crate::room::{Joins, Zones};
 use crate::sessions::Sessions;
 use crate::settings::{Settings, Uses};
@@ -216,12 +216,24 @@ impl Hub {
         self.close_overrun(now);
     }
 
-    /// Routes a message that the store has already, after everything that came before it. Under
+    /// Has a message kept by `put`, and then routes it, after everything that came before it. Under
     /// `keep = "last"` this has to be the shard that orders its topic, see [`crate::home_shard`].
-    pub fn route_kept(&mut self, now: Tick, message: Arc<Message>) {
+    ///
+    /// # Errors
+    /// What `put` says: then nobody gets the message.
+    pub fn keep_by(
+        &mut self,
+        now: Tick,
+        message: Arc<Message>,
+        put: impl FnOnce(&Message) -> Result<Kept, NotKept>,
+    ) -> Result<Kept, NotKept> {
         self.settle(now);
+        // As for a publish: a snapshot on another shard that finds it waits for what came before.
+        self.fences.begin_put();
+        let kept = put(&message)?;
         self.route(now, &[message]);
         self.close_overrun(now);
+        Ok(kept)
     }
 
     /// Fires what is due.

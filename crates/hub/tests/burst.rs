@@ -242,3 +242,27 @@ fn a_snapshot_waits_for_what_was_kept_before_it() {
     assert_eq!(got[..3], live);
     assert_eq!(got[3..], [(b"3".to_vec(), true)]);
 }
+
+/// The same for what the command line keeps.
+#[test]
+fn a_snapshot_waits_for_what_the_command_line_keeps() {
+    let mut w = World::new(2);
+    let clients = (0..100).map(|i| w.connect(Version::V5, &format!("c{i}"), &clean()));
+    let clients: Vec<_> = clients.collect();
+    let home = stentor_hub::home_shard(&w.hasher, stentor_topic::Zone(0), "t", 2).0;
+    let mut elsewhere = clients.into_iter().filter(|c| w.clients[*c].shard != home);
+    let (first, second) = (elsewhere.next().unwrap(), elsewhere.next().unwrap());
+    w.subscribe(first, "t", QoS::AtMostOnce);
+    w.paused = true;
+    w.restore("t", "1");
+    w.restore("t", "2");
+    w.subscribe(second, "t", QoS::AtMostOnce);
+    w.flush(1 - home);
+    assert!(
+        w.take_payloads(second).is_empty(),
+        "an older one may follow"
+    );
+    w.paused = false;
+    w.settle();
+    assert_eq!(w.take_payloads(second), ["1", "2", "2"]);
+}

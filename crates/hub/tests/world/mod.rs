@@ -18,7 +18,9 @@ use stentor_mqtt::{
     Will, decode, encode, frame,
 };
 use stentor_retained::{Bounds, MemoryStore};
-use stentor_session::{Batch, CloseReason, ConnectRequest, Flush, Remote, Tick};
+use stentor_session::{
+    Batch, CloseReason, ConnectRequest, Flush, MessageParts, Publisher, Remote, Tick,
+};
 use stentor_topic::{TopicHasher, Zone};
 
 /// Everything is allowed but what begins so.
@@ -58,6 +60,7 @@ pub struct World {
     pub hubs: Vec<Hub>,
     pub now: Tick,
     pub hasher: TopicHasher,
+    retained: Arc<dyn Retained>,
     /// Items under way, by receiving and sending shard: first in, first out for each pair.
     mesh: HashMap<(u8, u8), VecDeque<MeshItem>>,
     pub links: HashMap<(u8, u32), usize>,
@@ -229,7 +232,7 @@ impl World {
         let hasher = TopicHasher::new(7);
         let shared = Shared {
             interest: Arc::new(InterestTable::new()),
-            retained,
+            retained: Arc::clone(&retained),
             persistent_sessions: Arc::default(),
             callees,
         };
@@ -242,6 +245,7 @@ impl World {
             hubs: (0..shards).map(hub).collect(),
             now: Tick::from_secs(1),
             hasher,
+            retained,
             mesh: HashMap::new(),
             links: HashMap::new(),
             by_key: HashMap::new(),
@@ -353,6 +357,29 @@ impl World {
         let hub = &mut self.hubs[usize::from(shard)];
         assert_eq!(hub.receive(self.now, key, bytes), bytes.len());
         self.collect(shard);
+    }
+
+    /// The command line keeps a message, on the shard that orders its topic.
+    pub fn restore(&mut self, topic: &str, payload: &str) {
+        let parts = MessageParts {
+            topic,
+            properties: &[],
+            payload: payload.as_bytes(),
+            qos: QoS::AtMostOnce,
+            retain: true,
+            expiry_secs: None,
+        };
+        let message = stentor_session::Message::new(Zone(0), Publisher::SERVER, self.now, &parts);
+        let message = Arc::new(message);
+        let shards = self.hubs.len() as u8;
+        let home = home_shard(&self.hasher, Zone(0), topic, shards).0;
+        let store = Arc::clone(&self.retained);
+        let kept = Arc::clone(&message);
+        self.hubs[usize::from(home)]
+            .keep_by(self.now, message, |_| store.put(&kept))
+            .expect("there is room");
+        self.collect(home);
+        self.settle();
     }
 
     pub fn send(&mut self, client: usize, packet: &Packet<'_>) {

@@ -58,11 +58,9 @@ impl Shard {
             Inquiry::Keep { messages, answer } => {
                 let mut outcomes = Vec::with_capacity(messages.len());
                 for (message, received_ms) in messages {
-                    let kept = self.backplane.retained.restore(&message, received_ms);
-                    if kept.is_ok() {
-                        self.hub.route_kept(self.now, message);
-                    }
-                    outcomes.push(kept);
+                    let store = &self.backplane.retained;
+                    let put = |message: &_| store.restore(message, received_ms);
+                    outcomes.push(self.hub.keep_by(self.now, message, put));
                 }
                 self.forward();
                 let _ = answer.send(outcomes);
