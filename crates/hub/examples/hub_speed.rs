@@ -107,9 +107,10 @@ fn flush(hub: &mut Hub, batch: &mut Batch, dirty: &mut Vec<SessionKey>) -> usize
     std::mem::swap(&mut hub.effects().dirty, dirty);
     let mut bytes = 0;
     for key in dirty.drain(..) {
-        hub.transmit(Tick::ZERO, key, batch);
-        bytes += batch.len();
-        hub.transmitted(Tick::ZERO, key, batch, batch.len());
+        while hub.transmit(Tick::ZERO, key, batch) {
+            bytes += batch.len();
+            hub.transmitted(Tick::ZERO, key, batch, batch.len());
+        }
     }
     hub.effects().events.clear();
     bytes

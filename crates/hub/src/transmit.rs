@@ -4,7 +4,7 @@ use stentor_session::{Batch, Flush, Tick};
 
 use crate::hub::Hub;
 use crate::key::SessionKey;
-use crate::sessions::{Flushing, Link};
+use crate::sessions::{Flushing, Link, Session};
 use crate::stats::LossCause;
 
 /// What one flush writes at most, so that no client holds up the others.
@@ -12,13 +12,18 @@ const FLUSH_BYTES: usize = 64 * 1024;
 
 impl Hub {
     /// Gathers what waits for a client, up to a budget, for one write. Nothing else may be asked
-    /// of the hub before [`Hub::transmitted`].
-    pub fn transmit(&mut self, now: Tick, key: SessionKey, batch: &mut Batch) {
+    /// of the hub before [`Hub::transmitted`], which does not follow if this is `false`: then the
+    /// client is gone, or has been flushed since it was listed.
+    #[must_use]
+    pub fn transmit(&mut self, now: Tick, key: SessionKey, batch: &mut Batch) -> bool {
         batch.clear();
         let Some(Link::Live(live)) = self.sessions.get_mut(key).map(|session| &mut session.link)
         else {
-            return;
+            return false;
         };
+        if live.flushing != Flushing::Listed {
+            return false;
+        }
         let aliases = live
             .extras
             .as_mut()
@@ -27,10 +32,21 @@ impl Hub {
             output.gather(now, aliases, FLUSH_BYTES, batch);
             batch.count_latency_since(live.since);
         }
+        true
     }
 
-    /// Forgets what was written of a batch. After [`Flush::More`] the session is dirty again;
-    /// after [`Flush::Blocked`] the shard calls [`Hub::writable`] when the socket is.
+    /// Whether so much waits for a session's socket that it is better written at once than at the
+    /// end of the turn: what many connections have caused in one turn would leave the caches
+    /// before it is written.
+    #[must_use]
+    pub fn is_laden(&self, key: SessionKey) -> bool {
+        const BYTES: usize = 64 * 1024;
+        let live = self.sessions.get(key).and_then(Session::live);
+        live.is_some_and(|live| live.flushing == Flushing::Listed && live.queued_bytes() >= BYTES)
+    }
+
+    /// Forgets what was written of a batch. After [`Flush::More`] the shard flushes the session
+    /// again, now or in its next turn; after [`Flush::Blocked`] the shard calls [`Hub::writable`] when the socket is.
     pub fn transmitted(
         &mut self,
         now: Tick,
@@ -53,7 +69,8 @@ impl Hub {
                     self.outbox.recycle(output);
                 }
             }
-            Flush::More => self.outbox.dirty.push(key),
+            // It stays listed.
+            Flush::More => {}
             Flush::Blocked => live.flushing = Flushing::Blocked,
         }
         let has_extras = live.extras.is_some();

@@ -622,7 +622,9 @@ impl World {
             let client = self.by_key.get(&(shard, key));
             let client = client.map(|client| &mut self.clients[*client]);
             let client = client.filter(|client| client.link.is_some());
-            hub.transmit(self.now, key, &mut batch);
+            if !hub.transmit(self.now, key, &mut batch) {
+                continue;
+            }
             let room = client
                 .as_ref()
                 .map_or(usize::MAX, |client| client.socket_room);
@@ -634,6 +636,9 @@ impl World {
             }
             let flush = hub.transmitted(self.now, key, &mut batch, written);
             assert!(flush != Flush::Blocked || written < batch.len());
+            if flush == Flush::More {
+                hub.effects().dirty.push(key);
+            }
         }
         let closing: Vec<_> = hub.effects().closing.drain(..).collect();
         moved |= !closing.is_empty();

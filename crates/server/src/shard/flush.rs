@@ -8,7 +8,7 @@ use nix::sys::socket::{MsgFlags, send};
 use nix::sys::uio::writev;
 use socket2::SockRef;
 use stentor_hub::SessionKey;
-use stentor_session::{Batch, Remote};
+use stentor_session::{Batch, Flush, Remote};
 
 use super::Shard;
 use super::link::Phase;
@@ -92,7 +92,9 @@ impl Shard {
         std::mem::swap(&mut self.dirty, &mut self.hub.effects().dirty);
         let mut dirty = std::mem::take(&mut self.dirty);
         for key in dirty.drain(..) {
-            self.flush(key);
+            if self.flush(key) == Flush::More {
+                self.hub.effects().dirty.push(key);
+            }
         }
         self.dirty = dirty;
     }
@@ -109,7 +111,23 @@ impl Shard {
         }
     }
 
-    fn flush(&mut self, key: SessionKey) {
+    /// Flushes the session of a link now, if much waits for its socket. It stays in the list of
+    /// those that are flushed at the end of the turn.
+    pub(super) fn flush_laden(&mut self, index: u32) {
+        /// Writes for one client before others are read.
+        const WRITES: usize = 4;
+        let link = self.links.get(index as usize);
+        let Some(key) = link.and_then(|link| link.session()) else {
+            return;
+        };
+        for _ in 0..WRITES {
+            if !self.hub.is_laden(key) || self.flush(key) != Flush::More {
+                return;
+            }
+        }
+    }
+
+    fn flush(&mut self, key: SessionKey) -> Flush {
         let index = self
             .link_of
             .get(key.slot as usize)
@@ -118,9 +136,12 @@ impl Shard {
         let link = match self.links.get_mut(index as usize) {
             Some(link) if link.session() == Some(key) => link,
             // Its connection was closed after it got output.
-            _ => return,
+            _ => return Flush::Done,
         };
-        self.hub.transmit(self.now, key, &mut self.batch);
+        if !self.hub.transmit(self.now, key, &mut self.batch) {
+            // It was laden, and has been flushed already.
+            return Flush::Done;
+        }
         let is_plain = link.transport.is_plain();
         let written = if is_plain {
             write_batch(link.fd.as_fd(), &self.batch)
@@ -132,16 +153,19 @@ impl Shard {
             Ok(0)
         };
         let Ok(written) = written else {
-            self.hub.transmitted(self.now, key, &mut self.batch, 0);
-            return self.lost(index, Remote::Reset);
+            let flush = self.hub.transmitted(self.now, key, &mut self.batch, 0);
+            self.lost(index, Remote::Reset);
+            return flush;
         };
         self.figures.bytes_sent += written as u64;
-        self.hub
+        let flush = self
+            .hub
             .transmitted(self.now, key, &mut self.batch, written);
         if !is_plain {
             self.write_pending(index);
         }
         self.sample_latency();
+        flush
     }
 
     #[inline]

@@ -59,6 +59,7 @@ impl Shard {
                     self.open_letters();
                 }
                 self.take(index, len);
+                self.flush_laden(index);
                 if may_have_more {
                     self.list(index);
                 }
