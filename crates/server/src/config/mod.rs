@@ -79,8 +79,6 @@ pub struct Config {
     pub sys: Sys,
     /// The configuration file, if there is one.
     pub file: Option<PathBuf>,
-    /// What is not wrong but probably not meant, one sentence each.
-    pub warnings: Vec<String>,
 }
 
 /// Reads a small text file.
@@ -154,7 +152,6 @@ impl Config {
             procedures: givens.read_one(&Procedures::SECTION, Procedures::read),
             sys: givens.read_one(&Sys::SECTION, Sys::read),
             file: sources.file.clone(),
-            warnings: Vec::new(),
         };
         if givens.problems.is_empty() {
             check::finish(&mut config, &mut givens, read_file);

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use tracing::{info, warn};
+use tracing::info;
 
 use super::doors::Doors;
 use super::start::Shards;
@@ -15,9 +15,6 @@ use crate::listener::Port;
 /// Says what is open, who may log in, and how to open it up; then prints the lines that scripts
 /// wait for.
 pub(super) fn started(config: &Config, data_dir: &DataDir, doors: &Doors, shards: &Shards) {
-    for warning in &config.warnings {
-        warn!("{warning}");
-    }
     let tables = match shards.table {
         Table::Private => "private",
         Table::Shared => "shared",
