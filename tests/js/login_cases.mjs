@@ -39,7 +39,10 @@ function scram(mechanism, password) {
   const exchange = {
     isProved: false,
     options: {
-      properties: { authenticationMethod: mechanism, authenticationData: Buffer.from(`n,,${bare}`) },
+      properties: {
+        authenticationMethod: mechanism,
+        authenticationData: Buffer.from(`n,,${bare}`),
+      },
     },
   };
   let expected;

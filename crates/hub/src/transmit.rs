@@ -46,7 +46,8 @@ impl Hub {
     }
 
     /// Forgets what was written of a batch. After [`Flush::More`] the shard flushes the session
-    /// again, now or in its next turn; after [`Flush::Blocked`] the shard calls [`Hub::writable`] when the socket is.
+    /// again, now or in its next turn; after [`Flush::Blocked`] the shard calls
+    /// [`Hub::writable`] when the socket is.
     pub fn transmitted(
         &mut self,
         now: Tick,
