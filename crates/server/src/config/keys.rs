@@ -492,7 +492,7 @@ section! {
     /// The hash of the password, as `stentor hash-password` prints it; or any other credential that
     /// the database may hold.
     password_hash: Option<Secret> = Kind::Secret,
-        Unset("$argon2id$v=19$m=19456,t=2,p=1$SALT$HASH"), Live;
+        Unset("$argon2id$v=19$m=19456,t=2,p=1$bsOIgJw7Fbs$G8YUf+aXG5DpxL/tKgCFmA"), Live;
     /// A file whose first line is the hash of the password, instead of `password_hash`.
     password_file: Option<PathBuf> = Kind::Path, Unset("/run/credentials/alice.hash"), Live;
     /// The zone that the user belongs to.
