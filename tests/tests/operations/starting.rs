@@ -305,11 +305,9 @@ fn check_config_refuses_what_a_start_would() {
         (keys.to_owned(), "/nowhere/issuer.pem"),
     ] {
         let plan = Plan::new().config(&config);
-        let checked = process::run(server::stentor().current_dir(plan.folder()).args([
-            "check-config",
-            "--config",
-            "stentor.toml",
-        ]));
+        let mut check = server::stentor();
+        check.args(["check-config", "--config"]);
+        let checked = process::run(check.arg(plan.folder().join("stentor.toml")));
         assert_eq!(checked.status.code(), Some(78), "{config}: {checked}");
         let checked = checked.refusal();
         assert!(checked.contains(says), "{config}: {checked}");

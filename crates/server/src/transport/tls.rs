@@ -150,9 +150,10 @@ fn explain(error: &Error) -> Cow<'static, str> {
              `client_certificates = \"optional\"`"
         }
         Error::InvalidCertificate(error) if is_old(error) => return OLD_VERSION.into(),
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "the client's certificate must be signed by an authority in `client_ca`"
-        }
+        // An authority of the same name with another key is none that is known.
+        Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        ) => "the client's certificate must be signed by an authority in `client_ca`",
         Error::InvalidCertificate(_) => "the client's certificate is not valid; give it another",
         Error::PeerIncompatible(_) => {
             "the client knows no version of TLS or no cipher that is spoken here: TLS 1.2 or 1.3"
