@@ -290,7 +290,7 @@ impl<R: Region> Stripe<R> {
             entry.set_place(place);
         }
         if place.slot != live.slot {
-            self.release(env, Held::Moved(live.slot));
+            self.leave(env, live.slot);
         }
         if let Some(usage) = usage {
             env.accounts.apply(&usage, change);
@@ -387,6 +387,28 @@ impl<R: Region> Stripe<R> {
             if part.names.len() == 0 {
                 self.zones.remove(&zone);
             }
+        }
+    }
+
+    /// The message of a slot is in another one now. What a power loss never falls back on is free
+    /// at once: else messages of changing length would take a slot each for as long as a commit
+    /// lasts.
+    fn leave(&mut self, env: &Env, slot: Slot) {
+        let first = Place {
+            slot,
+            second: false,
+        };
+        let needed = self.needed.max(self.committing.unwrap_or(0));
+        let is_needed = |place| match self.space.head(place) {
+            Ok(Some(head)) => head.version <= needed,
+            Ok(None) => false,
+            // Nobody knows what it was.
+            Err(_) => true,
+        };
+        if is_needed(first) || is_needed(first.spare()) {
+            self.release(env, Held::Moved(slot));
+        } else {
+            self.space.free(slot);
         }
     }
 

@@ -262,3 +262,25 @@ fn a_hundred_thousand_messages_take_what_was_promised() {
     drop(store);
     assert_eq!(walk(&open(), "#", 1_000).len(), 1_000);
 }
+
+/// While the disk is busy with a commit, a topic takes no more room than it had to begin with,
+/// however often its length changes.
+#[test]
+fn a_slow_commit_does_not_make_the_files_grow() {
+    let store = simulated(Sync::Interval(Duration::from_secs(1)));
+    let put = |len: usize| store.put(&message(Zone(0), "t", &vec![b'x'; len])).unwrap();
+    put(100);
+    put(20_000);
+    let round = store.begin_round();
+    for _ in 0..1_000 {
+        put(100);
+        put(20_000);
+    }
+    assert!(
+        store.status().files.live < 200_000,
+        "{:?}",
+        store.status().files
+    );
+    store.end_round(round, Ok(()));
+    assert_eq!(get(&store, "t").unwrap().len(), 20_000);
+}
