@@ -140,6 +140,8 @@ fn explain(error: &Error) -> Cow<'static, str> {
             | AlertDescription::BadCertificate
             | AlertDescription::CertificateUnknown
             | AlertDescription::CertificateExpired
+            // An authority of the right name with another key.
+            | AlertDescription::DecryptError
             | AlertDescription::UnsupportedCertificate,
         ) => {
             "the client does not accept this server's certificate: give it the authority that \
