@@ -8,6 +8,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import mqtt from "mqtt";
+import { run } from "./run.mjs";
 
 const [name, versionText, url, ca] = process.argv.slice(2);
 const version = Number(versionText);
@@ -160,9 +161,4 @@ const cases = {
   },
 };
 
-setTimeout(() => {
-  console.error(`${name} waited in vain`);
-  process.exit(1);
-}, 50_000).unref();
-await cases[name]();
-process.exit(0);
+await run(cases, name);

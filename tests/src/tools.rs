@@ -49,9 +49,18 @@ pub fn python(script: &str) -> Command {
 /// If the case fails, or the tools are not installed.
 #[track_caller]
 pub fn python_case(script: &str, case: &str, version: &str, server: &Server) {
+    run_case(&mut python(script), case, version, server);
+}
+
+/// The same for a script that needs more than its arguments.
+///
+/// # Panics
+/// If the case fails.
+#[track_caller]
+pub fn run_case(script: &mut Command, case: &str, version: &str, server: &Server) {
     let address = server.address("mqtt");
     let (host, port) = address.rsplit_once(':').expect("an address has a port");
-    process::run(python(script).args([case, version, host, port])).success();
+    process::run(script.args([case, version, host, port])).success();
 }
 
 /// Makes a test of each case of a script: in a module for each MQTT version, by the function

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use stentor_client::{
-    Client, ClientError, Options, Property, QoS, Scheme, TlsOptions, TlsVersion, Url, Version, Will,
+    Client, ClientError, Options, Property, QoS, ReasonCode, Scheme, TlsOptions, TlsVersion, Url,
+    Version, Will,
 };
 
 use crate::control;
@@ -408,6 +409,17 @@ impl Plan {
         Client::connect(options).map_err(Attempt::Failed)
     }
 
+    /// Says DISCONNECT, whatever came of the connection's work; the result of both.
+    pub(crate) fn goodbye(
+        &self,
+        client: Client,
+        result: Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let goodbye = client.disconnect_with(ReasonCode::Success, &self.properties.disconnect);
+        let failed = |error: ClientError| Failure::client(&error, self.version());
+        result.and_then(|()| goodbye.map_err(failed))
+    }
+
     /// Connects to the server of a data folder.
     fn enter(&self, folder: &Path) -> Result<Client, Attempt> {
         let mut stream = control::connect(folder).map_err(|error| {
@@ -426,7 +438,8 @@ impl Plan {
             }
             Door::Listener(schemes) => {
                 let mut options = self.options.clone();
-                options.url = route::listener(folder, schemes).map_err(Attempt::Hopeless)?;
+                options.url =
+                    route::listener(stream, folder, schemes).map_err(Attempt::Hopeless)?;
                 self.dial(&options)
             }
         }

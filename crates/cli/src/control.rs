@@ -35,22 +35,24 @@ pub(crate) struct Local {
 impl Local {
     /// Asks the server that runs on the data folder.
     pub(crate) fn ask(&self, request: Value) -> Result<Value, Failure> {
-        ask(&self.data_dir, request)
+        let stream = connect(&self.data_dir).map_err(|error| no_server(&self.data_dir, &error))?;
+        ask(&mut BufReader::new(stream), request)
     }
 }
 
-/// Asks the server that runs on a data folder.
-pub(crate) fn ask(data_dir: &Path, mut request: Value) -> Result<Value, Failure> {
+/// A question over a control socket, and its answer. More may follow.
+pub(crate) fn ask(
+    stream: &mut BufReader<UnixStream>,
+    mut request: Value,
+) -> Result<Value, Failure> {
     request["v"] = json!(1);
-    let mut stream = connect(data_dir).map_err(|error| no_server(data_dir, &error))?;
     let failed = |error: io::Error| Failure::new(format!("the server does not answer: {error}"));
     stream
+        .get_mut()
         .write_all(format!("{request}\n").as_bytes())
         .map_err(failed)?;
     let mut line = String::new();
-    BufReader::new(stream)
-        .read_line(&mut line)
-        .map_err(failed)?;
+    stream.read_line(&mut line).map_err(failed)?;
     answer(line.as_bytes())
 }
 

@@ -87,10 +87,7 @@ impl Pub {
             // one that they made close the connection does not answer.
             client.ping().map_err(failed)?;
         }
-        let properties = &plan.properties.disconnect;
-        client
-            .disconnect_with(ReasonCode::Success, properties)
-            .map_err(failed)
+        plan.goodbye(client, Ok(()))
     }
 
     /// Publishes each line while others are still on their way.

@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use stentor_client::{
-    Client, ClientError, Message, Property, Publication, QoS, ReasonCode, SubscribeOptions,
-};
+use stentor_client::{Client, ClientError, Message, Property, Publication, QoS, SubscribeOptions};
 
 use crate::connect::{Connect, Plan, hint_at_shell, qos};
 use crate::failure::{self, Failure};
@@ -83,9 +81,7 @@ impl Rr {
             (Err(_), Some(signal)) => Err(Failure::interrupted(signal, "the response")),
             (result, _) => result,
         };
-        let goodbye = client.disconnect_with(ReasonCode::Success, &plan.properties.disconnect);
-        let failed = |error: ClientError| Failure::client(&error, plan.version());
-        result.and_then(|()| goodbye.map_err(failed))
+        plan.goodbye(client, result)
     }
 
     /// Asks, and waits for the response.

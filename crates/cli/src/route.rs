@@ -1,7 +1,8 @@
 //! Which server a command talks to: the one at an address, or the one on a data folder.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, BufReader, ErrorKind};
 use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -73,9 +74,13 @@ fn is_somebody_elses(error: &io::Error) -> bool {
     error.kind() == ErrorKind::PermissionDenied
 }
 
-/// The address of a listener of the server on a data folder.
-pub(crate) fn listener(folder: &Path, schemes: &[&str]) -> Result<Url, Failure> {
-    let status = control::ask(folder, json!({ "verb": "status" }))?;
+/// The address of a listener of the server on a data folder, whose control socket is connected.
+pub(crate) fn listener(
+    stream: UnixStream,
+    folder: &Path,
+    schemes: &[&str],
+) -> Result<Url, Failure> {
+    let status = control::ask(&mut BufReader::new(stream), json!({ "verb": "status" }))?;
     let urls: Vec<&str> = status["listeners"]
         .as_array()
         .into_iter()

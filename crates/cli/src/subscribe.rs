@@ -273,9 +273,7 @@ impl Sub {
             Ok(()) if self.exit_after_subscribe => Ok(()),
             Ok(()) => self.watch(&plan, &mut client, &printer, &stop, deadline),
         };
-        let goodbye = client.disconnect_with(ReasonCode::Success, &plan.properties.disconnect);
-        let failed = |error: ClientError| Failure::client(&error, plan.version());
-        result.and_then(|()| goodbye.map_err(failed))
+        plan.goodbye(client, result)
     }
 
     /// Prints what arrives, over as many connections as it takes.

@@ -147,7 +147,6 @@ fn a_refused_publish_leaves_the_connection_alive() {
     server.join_after(client);
 }
 
-/// [MQTT-4.3.3-10]: a second PUBLISH before PUBREL is not a second message.
 /// [MQTT-3.2.2-11] [MQTT-3.2.2-14] [MQTT-3.2.2-17] [MQTT-3.2.2-15] What the server said not to take
 /// is not sent; the connection lives on.
 #[test]
@@ -197,6 +196,7 @@ fn what_the_server_does_not_take_is_not_sent() {
     server.join_after(client);
 }
 
+/// [MQTT-4.3.3-10]: a second PUBLISH before PUBREL is not a second message.
 #[test]
 fn qos_2_is_delivered_once_in_both_directions() {
     let (mut client, server) = connect(

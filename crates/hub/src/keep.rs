@@ -130,9 +130,7 @@ impl Hub {
         }
         taken
     }
-}
 
-impl Hub {
     /// Clears the topic of a message that was not kept, so that no late subscriber takes an older
     /// one for the last [3.1.1 MQTT-3.3.1-7].
     fn forget_older(&self, now: Tick, message: &Message) {

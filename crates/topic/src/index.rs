@@ -121,7 +121,6 @@ impl Index {
 
     /// Makes room for `additional` more filters.
     pub fn reserve(&mut self, additional: usize) {
-        self.entries.reserve(additional);
         self.table.reserve(additional);
     }
 

@@ -41,11 +41,6 @@ impl<T> Slots<T> {
         self.used
     }
 
-    /// Makes room in the list of chunks for `additional` more values.
-    pub(crate) fn reserve(&mut self, additional: usize) {
-        self.chunks.reserve(additional / CHUNK);
-    }
-
     /// Number of places, used or not.
     fn places(&self) -> usize {
         let Some((last, full)) = self.chunks.split_last() else {

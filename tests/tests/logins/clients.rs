@@ -29,16 +29,13 @@ fn with_ann() -> (Server, String) {
 }
 
 mod paho {
-    use super::{process, tools, with_ann};
+    use super::{tools, with_ann};
 
     #[track_caller]
     fn check(case: &str, version: &str) {
         let (server, token) = with_ann();
-        let address = server.address("mqtt");
-        let (host, port) = address.rsplit_once(':').expect("an address has a port");
-        let mut command = tools::python("login_cases.py");
-        command.env("LOGIN_TOKEN", token);
-        process::run(command.args([case, version, host, port])).success();
+        let mut script = tools::python("login_cases.py");
+        tools::run_case(script.env("LOGIN_TOKEN", token), case, version, &server);
     }
 
     stentor_tests::cases! {

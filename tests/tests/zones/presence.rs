@@ -6,24 +6,10 @@ use super::commands::command;
 
 #[track_caller]
 fn check(case: &str, version: &str) {
-    let server = super::start();
-    let port = server.port("mqtt");
-    let mut command = tools::python("presence_cases.py");
-    process::run(command.args([case, version, "127.0.0.1", &port])).success();
+    tools::python_case("presence_cases.py", case, version, &super::start());
 }
 
-macro_rules! cases {
-    ($($version:literal in $module:ident { $($case:ident,)+ })+) => {
-        $(mod $module {
-            $(#[test]
-            fn $case() {
-                super::check(stringify!($case), $version);
-            })+
-        })+
-    };
-}
-
-cases! {
+stentor_tests::cases! {
     "4" in v3_1_1 {
         shows_who_comes_and_goes,
         shows_a_user_once,

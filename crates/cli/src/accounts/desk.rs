@@ -1,6 +1,6 @@
 //! Where orders go: to the running server, or to the books themselves.
 
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -113,7 +113,7 @@ impl Desk {
             Way::Running(stream) => {
                 let request =
                     serde_json::to_value(order).map_err(|error| Failure::new(error.to_string()))?;
-                ask(stream, request)
+                control::ask(stream, request)
             }
         }
     }
@@ -122,24 +122,10 @@ impl Desk {
     pub(super) fn maker(&mut self, scram: bool) -> Result<Maker, Failure> {
         let mut function = self.password_hash;
         if let Way::Running(stream) = &mut self.way {
-            let status = ask(stream, json!({ "verb": "status" }))?;
+            let status = control::ask(stream, json!({ "verb": "status" }))?;
             let name = status["password_hash"].as_str().unwrap_or_default();
             function = PasswordFunction::named(name).unwrap_or(function);
         }
         Ok(Maker::new(function.cost(), scram))
     }
-}
-
-/// A question to a running server, and its answer.
-fn ask(stream: &mut BufReader<UnixStream>, mut request: Value) -> Result<Value, Failure> {
-    let failed =
-        |error: std::io::Error| Failure::new(format!("the server does not answer: {error}"));
-    request["v"] = json!(1);
-    stream
-        .get_mut()
-        .write_all(format!("{request}\n").as_bytes())
-        .map_err(failed)?;
-    let mut line = String::new();
-    stream.read_line(&mut line).map_err(failed)?;
-    control::answer(line.as_bytes())
 }
