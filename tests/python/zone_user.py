@@ -18,23 +18,27 @@ V5 = VERSION == 5
 class User:
     """A client that has logged in, with its queues."""
 
-    def __init__(self, name, client_id=None, connect_properties=None, login=True):
+    def __init__(
+        self, name, client_id=None, connect_properties=None, login=True, password="secret", wants=0
+    ):
         arguments = {"client_id": client_id or name.replace("/", "-"), "protocol": VERSION}
         self.client = mqtt.Client(
             mqtt.CallbackAPIVersion.VERSION2, reconnect_on_failure=False, **arguments
         )
         if login:
-            self.client.username_pw_set(name, "secret")
+            self.client.username_pw_set(name, password)
         self.connected, self.messages = queue.Queue(), queue.Queue()
+        self.ended, self.properties = queue.Queue(), None
         self.granted, self.responses = queue.Queue(), queue.Queue()
-        self.client.on_connect = lambda c, u, flags, code, p: self.connected.put(code)
+        self.client.on_connect = lambda c, u, flags, code, p: self.connected.put((code, p))
+        self.client.on_disconnect = lambda c, u, flags, code, p: self.ended.put(code)
         self.client.on_message = lambda c, u, message: self.messages.put(message)
         self.client.on_subscribe = lambda c, u, mid, codes, p: self.granted.put(codes)
         self.client.on_publish = lambda c, u, mid, code, p: self.responses.put((code, p))
         self.client.connect(HOST, PORT, properties=connect_properties)
         self.client.loop_start()
-        code = self.connected.get(timeout=PATIENCE)
-        assert code == 0, f"the login of {name} was refused: {code}"
+        code, self.properties = self.connected.get(timeout=PATIENCE)
+        assert code.value == wants, f"the login of {name} was answered: {code}"
 
     def subscribe(self, topic, qos=1):
         self.client.subscribe(topic, qos)

@@ -42,6 +42,8 @@ pub struct LoginRequest {
     pub client_id: Option<Arc<str>>,
     /// Where it comes from; `None` for a Unix socket.
     pub address: Option<IpAddr>,
+    /// The zone that the listener belongs to: everybody who comes is of it.
+    pub zone: Option<Arc<str>>,
     /// Whether the listener lets clients in without a name.
     pub anonymous: bool,
     /// The name in its certificate, if the listener takes it for a user's.

@@ -9,9 +9,9 @@ use stentor_mqtt::{ConnAck, Packet, Properties, Property, PropertyBuf, ReasonCod
 use stentor_session::{CloseReason, ConnectRequest, Denied, Limit, Local, SentAliases, Tick};
 
 use crate::authenticate::Method;
-use crate::effects::Event;
+use crate::effects::{Event, MeshItem};
 use crate::hub::{Hub, Timer};
-use crate::key::{LinkId, SessionKey, home_shard};
+use crate::key::{LinkId, SessionKey, ShardId, home_shard};
 use crate::publish::may_publish;
 use crate::quota::Seat;
 use crate::rights::Identity;
@@ -144,6 +144,8 @@ impl Hub {
         self.watch(now, key);
         let is_told = self.acknowledge_connect(key, &request, assigned, session_present);
         self.arrived(now, key, predecessor);
+        // Now that it is seen to be there: its user does not blink.
+        self.claim(now, key);
         if is_told {
             self.resume(now, key);
             self.return_to_rooms(now, key, rooms);
@@ -152,6 +154,48 @@ impl Hub {
             self.close_saying(now, key, CloseReason::Limit(Limit::PacketBytes), None);
         }
         key
+    }
+
+    /// Where only a user's newest connection stays, closes the one before, on whatever shard.
+    fn claim(&mut self, now: Tick, key: SessionKey) {
+        let Some(claim) = self.claim_of(key) else {
+            return;
+        };
+        let live = self.sessions.get_mut(key).and_then(Session::live_mut);
+        let extras = live.and_then(|live| live.extras.as_mut());
+        let Some(before) = extras.and_then(|extras| extras.seat.claim(claim)) else {
+            return;
+        };
+        let shard = ShardId((before >> 56) as u8);
+        if shard == self.shard {
+            self.replaced(now, before);
+        } else {
+            let item = MeshItem::Replaced { claim: before };
+            self.effects.mesh.push((shard, item));
+        }
+    }
+
+    /// The number by which the present connection of a session is known to all shards; `None` for
+    /// a slot that has no room in it.
+    fn claim_of(&self, key: SessionKey) -> Option<u64> {
+        let slot = u64::from(key.slot);
+        // A number of connections that wraps around meets none of those that are left.
+        let serial = self.stats.connects & u64::from(u32::MAX);
+        (slot < 1 << 24).then_some(u64::from(self.shard.0) << 56 | slot << 32 | serial.max(1))
+    }
+
+    /// A newer connection of its user takes the place of one that is here.
+    pub(crate) fn replaced(&mut self, now: Tick, claim: u64) {
+        let slot = (claim >> 32) as u32 & ((1 << 24) - 1);
+        let Some(key) = self.sessions.key(slot) else {
+            return;
+        };
+        let live = self.sessions.get(key).and_then(Session::live);
+        let extras = live.and_then(|live| live.extras.as_ref());
+        if extras.is_some_and(|extras| extras.seat.has_claim(claim)) {
+            self.settle(now);
+            self.close(now, key, CloseReason::Local(Local::Replaced));
+        }
     }
 
     fn live(&self, now: Tick, link: LinkId, request: &ConnectRequest) -> Live {
@@ -248,6 +292,7 @@ impl Hub {
             return true;
         };
         let (client_id, expiry_secs) = (session.client_id.clone(), session.expiry_secs());
+        let user = session.identity.user.clone();
         let Link::Live(live) = &mut session.link else {
             return true;
         };
@@ -272,6 +317,11 @@ impl Hub {
             }
             // All who came by a method are told its name, nobody else [MQTT-4.12.0-5],
             // [MQTT-4.12.0-6].
+            // Who chose another name, or none, is told the one that it has.
+            let said = request.username.as_deref().unwrap_or_default();
+            if let Some(user) = user.as_deref().filter(|user| !names(said, user)) {
+                properties.push(Property::UserProperty(("user", user)));
+            }
             if let Some(method) = &request.authentication_method {
                 properties.push(Property::AuthenticationMethod(method));
                 if let Some(data) = &request.authentication_data {
@@ -346,6 +396,12 @@ impl Hub {
             }
         }
     }
+}
+
+/// Whether a login name names this user, with a zone or without.
+fn names(login: &str, user: &str) -> bool {
+    let without_zone = login.split_once('/').map(|(_, name)| name);
+    login == user || without_zone == Some(user)
 }
 
 /// One and a half times the keep-alive time after the last packet [MQTT-3.1.2-22]; never without a

@@ -79,6 +79,11 @@ pub enum MeshItem {
         /// How far.
         reach: Reach,
     },
+    /// A newer connection of the same user takes the place of one of the receiving shard's.
+    Replaced {
+        /// Which one, as [`crate::Newest`] knows it.
+        claim: u64,
+    },
     /// Something about rooms.
     Room(Box<RoomItem>),
     /// A message for one member of a shared subscription on the receiving shard.

@@ -138,6 +138,7 @@ impl Hub {
     pub fn reconfigure(&mut self, settings: Arc<Settings>) {
         self.uses = settings.uses();
         self.settings = settings;
+        self.zones.reconfigure();
     }
 
     /// What the calls since have asked for.
@@ -178,6 +179,7 @@ impl Hub {
                 self.room_item(now, *item);
             }
             MeshItem::Private { private, answer } => self.private_for(now, &private, answer),
+            MeshItem::Replaced { claim } => self.replaced(now, claim),
             MeshItem::Reached { ticket, reach } => self.private_reached(now, ticket, reach),
             MeshItem::Share {
                 name,

@@ -1,7 +1,7 @@
 //! How much somebody may take: counted per connection, and per user and zone across shards.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use stentor_session::{Limit, Tick};
 
@@ -47,9 +47,16 @@ impl Places {
     }
 }
 
+/// The newest connection of a user of whom only the newest stays. Whoever comes later puts its own
+/// claim into the place of the one before in one step, so that of racing log-ins exactly one stays.
+#[derive(Debug, Default)]
+pub struct Newest(AtomicU64);
+
 /// The places that a connection needs: its user's and its zone's, where they are counted.
 #[derive(Clone, Debug, Default)]
 pub struct Needs {
+    /// Where only its user's newest connection stays.
+    pub newest: Option<Arc<Newest>>,
     /// Those of its user.
     pub user: Option<Arc<Places>>,
     /// Those of its zone.
@@ -78,9 +85,27 @@ impl Drop for Held {
     }
 }
 
+/// What one connection claims: to be its user's newest. 0 until it has been claimed.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    newest: Arc<Newest>,
+    number: u64,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Where a newer one stands, nothing changes.
+        let _ =
+            self.newest
+                .0
+                .compare_exchange(self.number, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
 /// The places of one connection; they are free again when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Seat {
+    newest: Option<Claim>,
     user: Option<Held>,
     zone: Option<Held>,
 }
@@ -95,18 +120,24 @@ impl Seat {
             Some(places) => Held::take(places, beyond).map(Some).ok_or(limit),
         };
         Ok(Self {
+            newest: needs.newest.as_ref().map(|newest| Claim {
+                newest: Arc::clone(newest),
+                number: 0,
+            }),
             user: one(&needs.user, Limit::ConnectionsPerUser)?,
             zone: one(&needs.zone, Limit::ConnectionsPerZone)?,
         })
     }
 
-    /// Takes what a connection needs that is there already: beyond any limit.
-    pub(crate) fn keep(needs: &Needs) -> Self {
+    /// Takes what a connection needs that is there already: beyond any limit. `newest` is what it
+    /// has claimed before.
+    pub(crate) fn keep(needs: &Needs, newest: Option<Claim>) -> Self {
         let one = |places: &Option<Arc<Places>>| {
             let places = places.as_ref()?;
             Held::take(places, u32::MAX)
         };
         Self {
+            newest,
             user: one(&needs.user),
             zone: one(&needs.zone),
         }
@@ -114,7 +145,29 @@ impl Seat {
 
     /// Whether nothing is counted.
     pub(crate) const fn is_empty(&self) -> bool {
-        self.user.is_none() && self.zone.is_none()
+        self.newest.is_none() && self.user.is_none() && self.zone.is_none()
+    }
+
+    /// Claims to be the user's newest connection; returns the claim that it takes the place of.
+    pub(crate) fn claim(&mut self, number: u64) -> Option<u64> {
+        let claim = self.newest.as_mut()?;
+        claim.number = number;
+        let before = claim.newest.0.swap(number, Ordering::Relaxed);
+        Some(before).filter(|before| *before != 0 && *before != number)
+    }
+
+    /// Whether it has claimed this.
+    pub(crate) fn has_claim(&self, number: u64) -> bool {
+        self.newest
+            .as_ref()
+            .is_some_and(|claim| claim.number == number)
+    }
+
+    /// Frees the places; what was claimed stays so.
+    pub(crate) fn stand_up(&mut self) -> Option<Claim> {
+        let claim = self.newest.take();
+        *self = Self::default();
+        claim
     }
 }
 
@@ -222,10 +275,37 @@ mod tests {
     }
 
     #[test]
+    fn the_newest_takes_the_place_of_the_one_before() {
+        let newest = Arc::new(Newest::default());
+        let needs = Needs {
+            newest: Some(Arc::clone(&newest)),
+            ..Needs::default()
+        };
+        let take = || Seat::take(&needs, false).unwrap_or_else(|_| panic!("nothing is counted"));
+        let (mut first, mut second) = (take(), take());
+        assert_eq!(first.claim(1), None);
+        assert_eq!(second.claim(2), Some(1));
+        assert!(second.has_claim(2) && !second.has_claim(1));
+        drop(first);
+        let mut third = take();
+        assert_eq!(
+            third.claim(3),
+            Some(2),
+            "who has gone changes nothing for the newer"
+        );
+        let mut kept = Seat::keep(&needs, third.stand_up());
+        drop(third);
+        assert_eq!(kept.claim(3), None, "it is its own");
+        drop((second, kept));
+        assert_eq!(take().claim(4), None, "nobody is left");
+    }
+
+    #[test]
     fn places_are_given_back_and_one_more_may_take_over() {
         let user = Arc::new(Places::new(1));
         let zone = Arc::new(Places::new(2));
         let needs = |user: &Arc<Places>| Needs {
+            newest: None,
             user: Some(Arc::clone(user)),
             zone: Some(Arc::clone(&zone)),
         };
@@ -244,7 +324,7 @@ mod tests {
         );
         let third = Seat::take(&needs(&user), true).ok();
         assert!(third.is_some());
-        let fourth = Seat::keep(&needs(&user));
+        let fourth = Seat::keep(&needs(&user), None);
         assert_eq!((user.taken(), zone.taken()), (3, 4), "who is there stays");
         drop((first, second, third, fourth));
         assert_eq!((user.taken(), zone.taken(), other.taken()), (0, 0, 0));

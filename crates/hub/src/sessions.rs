@@ -231,11 +231,12 @@ impl Session {
         let Link::Live(live) = &mut self.link else {
             return;
         };
-        if let Some(extras) = &mut live.extras {
-            // The old place first: it may be the same one.
-            extras.seat = Seat::default();
-        }
-        let seat = Seat::keep(&needs);
+        // The old place first: it may be the same one.
+        let claim = live
+            .extras
+            .as_mut()
+            .and_then(|extras| extras.seat.stand_up());
+        let seat = Seat::keep(&needs, claim);
         if !seat.is_empty() {
             live.extras().seat = seat;
         }

@@ -1,13 +1,14 @@
 //! Limits and policies. Replaced as a whole on reload; what a CONNACK announced stays as it was
 //! for that connection.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use stentor_mqtt::QoS;
-use stentor_topic::{levels, matches};
-use stentor_zone::RoomsOptions;
+use stentor_topic::{Zone, levels, matches};
+use stentor_zone::{RoomOptions, RoomsOptions};
 
 /// What a message meets at a client that does not read fast enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,9 +157,10 @@ pub struct Settings {
     pub keep_alive_max_secs: u16,
     /// The topic prefix told to clients that ask for response information.
     pub response_information: Option<String>,
-    /// What users may do with rooms. Zones whose rooms are there already keep what they began
-    /// with.
+    /// What users may do with rooms, in zones that have no settings of their own.
     pub rooms: RoomsOptions,
+    /// The zones that have settings of their own; each stands here once.
+    pub zones: Vec<ZoneSettings>,
     /// Slow-client policies; the first match decides.
     pub policies: Vec<TopicPolicy>,
 }
@@ -183,9 +185,21 @@ impl Default for Settings {
             keep_alive_max_secs: 0,
             response_information: None,
             rooms: RoomsOptions::default(),
+            zones: Vec::new(),
             policies: Vec::new(),
         }
     }
+}
+
+/// What one zone has of its own.
+#[derive(Clone, Debug)]
+pub struct ZoneSettings {
+    /// Which zone.
+    pub zone: Zone,
+    /// What its users may do with rooms.
+    pub rooms: RoomsOptions,
+    /// The rooms that are always there, with what each is made with; their names are valid.
+    pub fixed: Vec<(Box<str>, RoomOptions)>,
 }
 
 impl TopicPolicy {
@@ -205,6 +219,17 @@ impl Settings {
     #[must_use]
     pub fn takes_topic(&self, topic: &str) -> bool {
         topic.len() <= self.topic_bytes_max && levels(topic) <= self.topic_levels_max
+    }
+
+    /// What a zone has of its own. O(zones that have).
+    pub(crate) fn zone(&self, zone: Zone) -> Option<&ZoneSettings> {
+        self.zones.iter().find(|settings| settings.zone == zone)
+    }
+
+    /// What users of a zone may do with rooms.
+    pub(crate) fn rooms_of(&self, zone: Zone) -> &RoomsOptions {
+        self.zone(zone)
+            .map_or(&self.rooms, |settings| &settings.rooms)
     }
 
     /// The first policy that matches a topic. O(policies).

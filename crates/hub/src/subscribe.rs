@@ -79,6 +79,9 @@ impl Wishes {
 /// How the filters of private messages begin. Nothing is retained below it.
 const INBOXES: &str = "$private/";
 
+/// How the filters of the list of rooms begin.
+const ROOM_LIST: &str = "$rooms/";
+
 /// Whether a filter is one that can be subscribed to, if it is one of a zone's.
 fn check_zone_filter(
     identity: &Identity,
@@ -216,8 +219,14 @@ impl Hub {
                 }
             }
         }
+        let lists_rooms = wanted
+            .iter()
+            .any(|wanted| wanted.filter.starts_with(ROOM_LIST));
         for wanted in &wanted {
             self.begin_snapshot(now, key, wanted);
+        }
+        if let (true, Some(zone)) = (lists_rooms, self.sessions.get(key).map(Session::zone)) {
+            self.list_rooms(now, zone);
         }
         Ok(())
     }

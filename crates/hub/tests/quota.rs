@@ -52,7 +52,14 @@ fn connections_of_a_user_and_of_a_zone_are_counted_on_all_shards() {
     let zone = Arc::new(Places::new(4));
     let of = |places: &Arc<Places>| {
         let (user, zone) = (Some(Arc::clone(places)), Some(Arc::clone(&zone)));
-        Arc::new(Bounded(Needs { user, zone }, Quotas::default()))
+        Arc::new(Bounded(
+            Needs {
+                newest: None,
+                user,
+                zone,
+            },
+            Quotas::default(),
+        ))
     };
     let (ann, bob) = (Arc::new(Places::new(2)), Arc::new(Places::new(9)));
     let options = named("ann");

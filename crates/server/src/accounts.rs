@@ -77,6 +77,7 @@ pub(crate) fn open(
     };
     let directory = Directory::start(books(config, folder)?, options)?;
     directory.pin(pinned(config));
+    directory.name_zones(zones(config));
     Ok(directory)
 }
 
@@ -88,6 +89,12 @@ pub(crate) fn open(
 pub(crate) fn check(config: &Config) -> Result<(), ServerError> {
     books(config, &config.general.data_dir)?;
     Ok(())
+}
+
+/// The zones that the configuration names.
+pub(crate) fn zones(config: &Config) -> Vec<Arc<str>> {
+    let names = config.zones.iter().map(|zone| zone.name.as_str().into());
+    names.collect()
 }
 
 /// The users of the configuration.

@@ -7,6 +7,7 @@
 //! - `shard` is a thread with a poll loop, its connections and its hub;
 //! - `transport` is what lies between a socket and MQTT: TLS, WebSocket;
 //! - `mesh` carries messages between shards, `inbox` sockets, `fdtable` keeps descriptors apart;
+//! - `zones` are the zones of the configuration, for log-ins and for hubs;
 //! - `accounts` opens users, roles and zones, for the server and for commands without one;
 //! - `telemetry` tells what happens, `control` is the administrator's way in;
 //! - `lifecycle` starts, reloads and stops it all.
@@ -35,6 +36,7 @@ mod retained;
 mod shard;
 mod telemetry;
 mod transport;
+mod zones;
 
 pub use accounts::Accounts;
 pub use error::ServerError;

@@ -126,6 +126,7 @@ pub(crate) fn settings(config: &Config) -> Result<CenterSettings, ServerError> {
         remember: auth.remember,
         slow_failures: auth.slow_failures,
         issuers: issuers?,
+        zones: crate::zones::rules(config),
     })
 }
 

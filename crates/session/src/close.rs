@@ -128,6 +128,8 @@ pub enum Timer {
 pub enum Local {
     /// Another connection took the session [MQTT-3.1.4-3].
     TakenOver,
+    /// A newer connection of the same user, where its zone leaves each user one.
+    Replaced,
     /// The server stops.
     ShuttingDown,
     /// An administrator closed it.
@@ -163,7 +165,7 @@ impl CloseReason {
             Self::Limit(limit) => limit.reason_code(),
             Self::Timeout(Timer::Login | Timer::Drain) | Self::Remote(_) => return None,
             Self::Timeout(Timer::KeepAlive) => ReasonCode::KeepAliveTimeout,
-            Self::Local(Local::TakenOver) => ReasonCode::SessionTakenOver,
+            Self::Local(Local::TakenOver | Local::Replaced) => ReasonCode::SessionTakenOver,
             Self::Local(Local::ShuttingDown) => ReasonCode::ServerShuttingDown,
             Self::Local(Local::Kicked | Local::Revoked) => ReasonCode::AdministrativeAction,
             Self::Local(Local::Unavailable) => ReasonCode::ServerUnavailable,
@@ -183,6 +185,7 @@ impl CloseReason {
             Self::Timeout(Timer::KeepAlive) => "keep-alive-timeout",
             Self::Timeout(Timer::Drain) => "drain-timeout",
             Self::Local(Local::TakenOver) => "taken-over",
+            Self::Local(Local::Replaced) => "replaced",
             Self::Local(Local::ShuttingDown) => "shutting-down",
             Self::Local(Local::Kicked) => "kicked",
             Self::Local(Local::Revoked) => "revoked",

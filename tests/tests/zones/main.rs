@@ -3,6 +3,7 @@
 mod calls;
 mod commands;
 mod documents;
+mod policies;
 mod presence;
 mod private;
 mod rooms;

@@ -34,7 +34,11 @@ impl Shared {
             zone: &visitor.key.zone,
             name: &visitor.key.name,
         };
-        let is_other = !said.name.is_empty() && visitor.key != bearer;
+        let is_elsewhere = visitor
+            .zone
+            .as_ref()
+            .is_some_and(|zone| *zone != bearer.zone);
+        let is_other = is_elsewhere || !said.name.is_empty() && visitor.key != bearer;
         if is_other {
             return answer.give(self.fail(&visitor));
         }

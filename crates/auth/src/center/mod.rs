@@ -29,6 +29,7 @@ mod scram;
 mod standing;
 mod throttle;
 mod visitor;
+mod zones;
 
 use std::fmt;
 use std::io;
@@ -58,6 +59,8 @@ pub use roles::RoleGrants;
 pub use standing::Standing;
 use throttle::{Admission, Throttle};
 pub use visitor::{Proof, Visitor};
+use zones::Gate;
+pub use zones::{SecondLogin, ZoneRule, ZoneRules};
 
 /// The longest password that is hashed, in bytes: what waits for a hash thread takes memory.
 pub const PASSWORD_BYTES_MAX: usize = 1_024;
@@ -79,12 +82,17 @@ pub trait Accounts: Send + Sync {
 
 /// Gives who has proved itself an identity with rights.
 pub trait Grants: Send + Sync {
-    /// Makes sure that the identities of a zone's users can be made without writing anything, as
-    /// a shard needs them.
+    /// The number of a zone. From then on the identities of its users can be made without writing
+    /// anything, as a shard needs them.
     ///
     /// # Errors
     /// When the number of a new zone cannot be written down.
-    fn prepare(&self, zone: &str) -> io::Result<()>;
+    fn zone_number(&self, zone: &str) -> io::Result<Zone>;
+
+    /// Takes other rules for zones from now on.
+    fn configure(&self, zones: &ZoneRules) {
+        let _ = zones;
+    }
 
     /// The identity of a user, or of the bearer of a token who is no user; `None` if the user was
     /// deleted, or shut out, or lost this proof since it was looked up.
@@ -102,8 +110,11 @@ pub trait Grants: Send + Sync {
     /// The name of a zone that has this number.
     fn zone_name(&self, zone: Zone) -> Option<String>;
 
-    /// The identity of somebody who is let in without a name.
-    fn anonymous(&self, client_id: Option<Arc<str>>) -> Arc<Identity>;
+    /// The identity of somebody who is let in without a name, to a zone that has a number.
+    ///
+    /// # Errors
+    /// When the number of a new zone cannot be written down.
+    fn anonymous(&self, zone: &str, client_id: Option<Arc<str>>) -> io::Result<Arc<Identity>>;
 }
 
 impl Accounts for Directory {
@@ -131,6 +142,8 @@ pub struct CenterSettings {
     pub slow_failures: bool,
     /// Whose JSON web tokens are accepted.
     pub issuers: Vec<Issuer>,
+    /// The rules of zones.
+    pub zones: Arc<ZoneRules>,
 }
 
 impl Default for CenterSettings {
@@ -140,6 +153,7 @@ impl Default for CenterSettings {
             remember: Duration::from_secs(600),
             slow_failures: true,
             issuers: Vec::new(),
+            zones: Arc::default(),
         }
     }
 }
@@ -181,6 +195,8 @@ struct Shared {
     throttle: Throttle,
     remembered: Remembered,
     decoys: Decoys,
+    /// How fast guests come in.
+    gate: Gate,
     clock: Box<dyn Fn() -> Tick + Send + Sync>,
 }
 
@@ -214,6 +230,7 @@ impl Center {
         settings: CenterSettings,
         options: CenterOptions,
     ) -> io::Result<Self> {
+        grants.configure(&settings.zones);
         let random = |error: MakeError| io::Error::other(error.to_string());
         let waiting_max = options.waiting_max;
         let hashes = Pool::start(PoolOptions {
@@ -237,13 +254,23 @@ impl Center {
             signatures,
             delays: Delays::start(waiting_max)?,
             throttle: Throttle::default(),
+            gate: Gate::default(),
             clock: options.clock,
         })))
     }
 
     /// Takes other settings from now on.
     pub fn configure(&self, settings: CenterSettings) {
+        self.0.grants.configure(&settings.zones);
         self.0.settings.store(Arc::new(settings));
+    }
+
+    /// The number of a zone, which it has for good.
+    ///
+    /// # Errors
+    /// When the number of a new zone cannot be written down.
+    pub fn zone_number(&self, zone: &str) -> io::Result<Zone> {
+        self.0.grants.zone_number(zone)
     }
 
     /// Forgets that any password was verified.
@@ -260,6 +287,7 @@ impl Authenticator for Center {
                 Begun::Pending
             }
             Err(Unknown::Anonymous(visitor)) => answer.decided(self.0.let_in_anonymous(&visitor)),
+            Err(Unknown::Guest(visitor)) => answer.decided(self.0.let_in_guest(visitor)),
             Err(Unknown::Refused(refusal)) => answer.decided(Decision::Refused(refusal)),
         }
     }
@@ -287,27 +315,33 @@ impl Authenticator for Center {
 enum Unknown {
     /// It names nobody and may.
     Anonymous(Visitor),
+    /// It asks for a name, where the zone gives some.
+    Guest(Visitor),
     Refused(Refusal),
 }
 
 /// Who it says to be, and what it shows for it.
 fn classify(request: LoginRequest, settings: &CenterSettings) -> Result<(Visitor, Shown), Unknown> {
-    let visitor = |name: &str| Visitor {
-        key: UserKey::parse(name),
-        client_id: request.client_id.clone(),
-        address: request.address,
-        again: request.again.clone(),
+    let visitor = |name: &str| {
+        let key = zones::key(name, request.zone.as_ref()).map_err(Unknown::Refused)?;
+        Ok(Visitor {
+            key,
+            zone: request.zone.clone(),
+            client_id: request.client_id.clone(),
+            address: request.address,
+            again: request.again.clone(),
+        })
     };
     if let Some(method) = request.method {
         if method.name.as_ref() == JWT_METHOD && !settings.issuers.is_empty() {
             let name = request.username.unwrap_or_default();
-            return Ok((visitor(&name), Shown::Jwt(method.data)));
+            return Ok((visitor(&name)?, Shown::Jwt(method.data)));
         }
         let sha = Sha::of_mechanism(&method.name);
         let sha = sha.ok_or(Unknown::Refused(Refusal::Method))?;
         let name = scram::username(method.data.reveal(), request.username.as_deref());
         let name = name.map_err(Unknown::Refused)?;
-        return Ok((visitor(&name), Shown::Scram(sha, method.data)));
+        return Ok((visitor(&name)?, Shown::Scram(sha, method.data)));
     }
     let shown = |password: Secret| {
         if is_token(password.reveal()) {
@@ -318,25 +352,35 @@ fn classify(request: LoginRequest, settings: &CenterSettings) -> Result<(Visitor
             Shown::Password(password)
         }
     };
+    let is_bare = request
+        .password
+        .as_ref()
+        .is_none_or(|it| it.reveal().is_empty());
+    if let (Some(name), true, None) = (&request.username, is_bare, &request.certificate_name) {
+        let visitor = visitor(name)?;
+        if settings.zones.takes_guest(&visitor.key) {
+            return Err(Unknown::Guest(visitor));
+        }
+    }
     match (
         &request.username,
         request.password,
         &request.certificate_name,
     ) {
-        (Some(name), Some(password), _) => Ok((visitor(name), shown(password))),
+        (Some(name), Some(password), _) => Ok((visitor(name)?, shown(password))),
         // MQTT 5 lets a password come alone; only a web token says whose it is.
         (None, Some(password), _) => match shown(password) {
-            Shown::Jwt(token) => Ok((visitor(""), Shown::Jwt(token))),
+            Shown::Jwt(token) => Ok((visitor("")?, Shown::Jwt(token))),
             // Any other proves nothing about nobody.
-            _ if request.anonymous => Err(Unknown::Anonymous(visitor(""))),
+            _ if request.anonymous => Err(Unknown::Anonymous(visitor("")?)),
             _ => Err(Unknown::Refused(Refusal::LoginRequired)),
         },
         (Some(name), None, Some(certified)) if name == certified => {
-            Ok((visitor(name), Shown::Certificate))
+            Ok((visitor(name)?, Shown::Certificate))
         }
-        (None, None, Some(certified)) => Ok((visitor(certified), Shown::Certificate)),
-        (Some(name), None, _) => Ok((visitor(name), Shown::Password(Secret::default()))),
-        (None, None, None) if request.anonymous => Err(Unknown::Anonymous(visitor(""))),
+        (None, None, Some(certified)) => Ok((visitor(certified)?, Shown::Certificate)),
+        (Some(name), None, _) => Ok((visitor(name)?, Shown::Password(Secret::default()))),
+        (None, None, None) if request.anonymous => Err(Unknown::Anonymous(visitor("")?)),
         (None, None, None) => Err(Unknown::Refused(Refusal::LoginRequired)),
     }
 }
@@ -439,7 +483,12 @@ impl Shared {
     }
 
     fn let_in_anonymous(&self, visitor: &Visitor) -> Decision {
-        Decision::Accepted(self.grants.anonymous(visitor.client_id.clone()), None)
+        let (zone, client_id) = (&visitor.key.zone, visitor.client_id.clone());
+        match self.grants.anonymous(zone, client_id) {
+            Ok(identity) => Decision::Accepted(identity, None),
+            // A new zone could not be written down.
+            Err(_) => Decision::Refused(Refusal::Unavailable),
+        }
     }
 
     /// The hubs' time of a time in seconds since 1970.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use stentor_hub::{Needs, Places};
+use stentor_hub::{Needs, Newest, Places};
 
 use crate::model::UserKey;
 
@@ -18,12 +18,30 @@ pub(super) struct Registry(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     users: HashMap<UserKey, Weak<Places>>,
+    /// Of zones where only a user's newest connection stays.
+    newest: HashMap<UserKey, Weak<Newest>>,
     /// How many users there may be before those who have gone are looked for.
     room: usize,
+    newest_room: usize,
     zones: HashMap<Arc<str>, Arc<Places>>,
 }
 
 impl Registry {
+    /// Where a user's newest connection is known, in a zone that leaves each user only that.
+    pub(super) fn newest(&self, key: &UserKey) -> Arc<Newest> {
+        let mut known = self.lock();
+        if let Some(newest) = known.newest.get(key).and_then(Weak::upgrade) {
+            return newest;
+        }
+        if known.newest.len() >= known.newest_room.max(ROOM_MIN) {
+            known.newest.retain(|_, newest| newest.strong_count() > 0);
+            known.newest_room = 2 * known.newest.len();
+        }
+        let newest = Arc::new(Newest::default());
+        known.newest.insert(key.clone(), Arc::downgrade(&newest));
+        newest
+    }
+
     /// The places that a connection needs, with these bounds from now on.
     pub(super) fn needs(
         &self,
@@ -38,7 +56,11 @@ impl Registry {
         let of_user = |(key, max)| known.user(key, max);
         let user = key.zip(per_user).map(of_user);
         let zone = per_zone.map(|max| known.zone(zone, max));
-        Needs { user, zone }
+        Needs {
+            newest: None,
+            user,
+            zone,
+        }
     }
 
     /// Nothing can panic half way through a change of the tables.

@@ -14,8 +14,9 @@ use stentor_topic::Zone;
 use super::places::Registry;
 use super::renewal::{Changes, Renewals};
 use super::standing::Standing;
+use super::zones::{SecondLogin, ZoneRules};
 use super::{Grants, Proof, Visitor};
-use crate::model::{ANONYMOUS, DEFAULT_ZONE, MEMBER, Quotas, Role, Rule, User, UserKey};
+use crate::model::{ANONYMOUS, GUEST, MEMBER, Quotas, Role, Rule, User, UserKey, guest_role};
 use crate::rights::{Book, Holder, Login, compile};
 use crate::store::{Directory, ZoneNumbers};
 
@@ -30,6 +31,7 @@ pub struct RoleGrants {
     registry: Registry,
     /// How many changes there were.
     changes: AtomicU64,
+    rules: ArcSwap<ZoneRules>,
     /// The rights of those without a name, where their client id makes no difference: with one
     /// that they chose, and without.
     anonymous: ArcSwap<[Option<Arc<Standing>>; 2]>,
@@ -47,12 +49,13 @@ struct Source<'s> {
     user: Option<&'s Arc<User>>,
     proof: Option<&'s Proof>,
     client_id: Option<Arc<str>>,
+    /// The zone of somebody without a name.
+    nameless_in: &'s Arc<str>,
 }
 
 impl Source<'_> {
     fn zone(&self) -> Arc<str> {
-        self.key
-            .map_or_else(|| DEFAULT_ZONE.into(), |key| Arc::clone(&key.zone))
+        Arc::clone(self.key.map_or(self.nameless_in, |key| &key.zone))
     }
 
     /// The names of its roles.
@@ -76,13 +79,14 @@ impl RoleGrants {
     /// With the roles of this directory, and zone numbers.
     #[must_use]
     pub fn new(directory: Arc<Directory>, zones: ZoneNumbers) -> Self {
-        let book = Book::new(directory.roles().iter().cloned(), None);
+        let book = Book::new(all_roles(&directory), None);
         Self {
             directory,
             book: ArcSwap::from_pointee(book),
             zones,
             registry: Registry::default(),
             changes: AtomicU64::new(0),
+            rules: ArcSwap::default(),
             anonymous: ArcSwap::from_pointee([None, None]),
         }
     }
@@ -93,8 +97,7 @@ impl RoleGrants {
     pub fn take_over(self: &Arc<Self>, changes: Changes) -> Arc<Renewals> {
         if changes.roles {
             let previous = self.book.load();
-            let roles = self.directory.roles();
-            let book = Book::new(roles.iter().cloned(), Some(&previous));
+            let book = Book::new(all_roles(&self.directory), Some(&previous));
             self.book.store(Arc::new(book));
         }
         // Whoever reads this number from now on reads the book, the zones and the users after it.
@@ -141,11 +144,24 @@ impl RoleGrants {
         let zone = source.zone();
         let zones = self.directory.zones();
         let record = zones.iter().find(|record| record.name == zone);
+        let rule = self.rules.load().of(&zone);
+        let of_zone = rule.connections;
+        let of_user = match rule.second_login {
+            SecondLogin::Refuse => Some(1),
+            SecondLogin::Allow | SecondLogin::Replace => rule.user_connections,
+        };
+        let of_roles = holder.grant().quotas().connections;
         let bounds = (
-            holder.grant().quotas().connections,
-            record.and_then(|record| record.connections),
+            of_user.into_iter().chain(of_roles).min(),
+            of_zone.or_else(|| record.and_then(|record| record.connections)),
         );
-        self.registry.needs(source.key, &zone, bounds)
+        let mut needs = self.registry.needs(source.key, &zone, bounds);
+        if let (SecondLogin::Replace, Some(key)) = (rule.second_login, source.key) {
+            needs.newest = Some(self.registry.newest(key));
+            // Who is there makes room.
+            needs.user = None;
+        }
+        needs
     }
 
     /// What somebody has now. `as_of` was read before everything that this comes from.
@@ -159,6 +175,7 @@ impl RoleGrants {
             user: source.user.cloned(),
             proof: proof.cloned().map(Box::new),
             has_client_id: source.client_id.is_some(),
+            zone: source.zone(),
             as_of,
             watch: source.user.map(|user| self.directory.watch(user)),
         }
@@ -199,6 +216,7 @@ impl RoleGrants {
             user: user.as_ref(),
             proof: standing.proof.as_deref(),
             client_id: standing.has_client_id.then(|| client_id.into()),
+            nameless_in: &standing.zone,
         };
         let new = self.standing(&source, number);
         if is_same(standing, &new) {
@@ -209,6 +227,16 @@ impl RoleGrants {
             ..identity.clone()
         }))
     }
+}
+
+/// The roles of the books, and that of guests where no book has one for all zones.
+fn all_roles(directory: &Directory) -> Vec<Arc<Role>> {
+    let mut roles: Vec<Arc<Role>> = directory.roles().iter().cloned().collect();
+    let is_of_guests = |role: &Arc<Role>| *role.name == *GUEST && role.zone.is_none();
+    if !roles.iter().any(is_of_guests) {
+        roles.push(Arc::new(guest_role()));
+    }
+    roles
 }
 
 /// Whether the token that somebody came with was taken away.
@@ -227,6 +255,7 @@ fn is_same(before: &Standing, now: &Standing) -> bool {
         (
             needs.user.as_ref().map(address),
             needs.zone.as_ref().map(address),
+            needs.newest.as_ref().map(Arc::as_ptr),
         )
     };
     let same_user = match (&before.user, &now.user) {
@@ -244,21 +273,30 @@ impl Grants for RoleGrants {
         self.zones.name(zone)
     }
 
-    fn anonymous(&self, client_id: Option<Arc<str>>) -> Arc<Identity> {
+    fn configure(&self, zones: &ZoneRules) {
+        self.rules.store(Arc::new(zones.clone()));
+        self.anonymous.store(Arc::new([None, None]));
+    }
+
+    fn anonymous(&self, zone: &str, client_id: Option<Arc<str>>) -> io::Result<Arc<Identity>> {
+        let number = self.zones.number(zone)?;
         let as_of = self.changes.load(Ordering::SeqCst);
         let which = usize::from(client_id.is_some());
         let known = self.anonymous.load();
+        let is_default = number == Zone::DEFAULT;
         let rights = match &known[which] {
-            Some(known) => Arc::clone(known),
-            None => {
+            Some(known) if is_default => Arc::clone(known),
+            _ => {
+                let zone = zone.into();
                 let source = Source {
                     key: None,
                     user: None,
                     proof: None,
                     client_id,
+                    nameless_in: &zone,
                 };
                 let new = Arc::new(self.standing(&source, as_of));
-                if !new.holder.grant().is_personal() {
+                if is_default && !new.holder.grant().is_personal() {
                     let mut both = (**known).clone();
                     both[which] = Some(Arc::clone(&new));
                     // Another thread may have changed it meanwhile; then this is made again.
@@ -267,16 +305,16 @@ impl Grants for RoleGrants {
                 new
             }
         };
-        Arc::new(Identity {
+        Ok(Arc::new(Identity {
             user: None,
-            zone: Zone::DEFAULT,
+            zone: number,
             rights,
             expires_at: Tick::NEVER,
-        })
+        }))
     }
 
-    fn prepare(&self, zone: &str) -> io::Result<()> {
-        self.zones.number(zone).map(|_| ())
+    fn zone_number(&self, zone: &str) -> io::Result<Zone> {
+        self.zones.number(zone)
     }
 
     fn identity(
@@ -302,6 +340,7 @@ impl Grants for RoleGrants {
             user: user.as_ref(),
             proof: Some(&proof),
             client_id: visitor.client_id.clone(),
+            nameless_in: &visitor.key.zone,
         };
         Ok(Some(Arc::new(Identity {
             user: Some(Arc::clone(&visitor.key.name)),

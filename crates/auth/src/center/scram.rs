@@ -54,7 +54,7 @@ impl Shared {
             let (secret, found) = match known {
                 Some((secret, found)) => {
                     // The proof is checked on a shard, which writes nothing.
-                    if shared.grants.prepare(&visitor.key.zone).is_err() {
+                    if shared.grants.zone_number(&visitor.key.zone).is_err() {
                         return answer.give(Decision::Refused(Refusal::Unavailable));
                     }
                     shared.decoys.saw_scram(secret.iterations());

@@ -23,6 +23,8 @@ pub struct Standing {
     pub(super) proof: Option<Box<Proof>>,
     /// Whether the client chose its client id.
     pub(super) has_client_id: bool,
+    /// Its zone.
+    pub(super) zone: Arc<str>,
     /// The number of the last change that is in it.
     pub(super) as_of: u64,
     /// Keeps the user current in the directory, for as long as this exists.

@@ -60,8 +60,8 @@ impl Grants for Everybody {
         None
     }
 
-    fn prepare(&self, _zone: &str) -> io::Result<()> {
-        Ok(())
+    fn zone_number(&self, zone: &str) -> io::Result<Zone> {
+        Ok(Zone(u32::from(zone != DEFAULT_ZONE)))
     }
 
     fn identity(
@@ -80,13 +80,13 @@ impl Grants for Everybody {
         })))
     }
 
-    fn anonymous(&self, _client_id: Option<Arc<str>>) -> Arc<Identity> {
-        Arc::new(Identity {
+    fn anonymous(&self, zone: &str, _client_id: Option<Arc<str>>) -> io::Result<Arc<Identity>> {
+        Ok(Arc::new(Identity {
             user: None,
-            zone: Zone::DEFAULT,
+            zone: self.zone_number(zone)?,
             rights: Arc::new(Unrestricted),
             expires_at: Tick::NEVER,
-        })
+        }))
     }
 }
 

@@ -257,6 +257,7 @@ mod tests {
 
     fn visitor(name: &str, address: &str) -> Visitor {
         Visitor {
+            zone: None,
             key: UserKey::parse(name),
             client_id: None,
             address: (!address.is_empty()).then(|| address.parse().unwrap()),

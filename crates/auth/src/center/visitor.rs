@@ -13,6 +13,8 @@ use crate::model::{Rule, UserKey};
 pub struct Visitor {
     /// Who it says to be.
     pub key: UserKey,
+    /// The zone of the listener, if that belongs to one.
+    pub zone: Option<Arc<str>>,
     /// Its client id; `None` if the server is to choose it.
     pub client_id: Option<Arc<str>>,
     /// Where it comes from; `None` for a Unix socket.

@@ -14,7 +14,9 @@ pub use name::{
     CREDENTIAL_BYTES_MAX, DEFAULT_ZONE, Login, NAME_BYTES_MAX, NameError, check_name, login_name,
 };
 pub use quotas::Quotas;
-pub use role::{ADMIN, ANONYMOUS, MEMBER, ROLE_RULES_MAX, Role, RoleError, initial_roles};
+pub use role::{
+    ADMIN, ANONYMOUS, GUEST, MEMBER, ROLE_RULES_MAX, Role, RoleError, guest_role, initial_roles,
+};
 pub use rule::{Action, EVERY_DOLLAR, Effect, PATTERN_BYTES_MAX, PLACEHOLDERS, Rule, RuleError};
 pub use user::{Credential, USER_CREDENTIALS_MAX, USER_ROLES_MAX, User, UserError, UserKey};
 pub use zone::{ZoneError, ZoneRecord};

@@ -11,6 +11,8 @@ use super::{Action, Effect, NameError, Quotas, Rule, RuleError, check_name};
 pub const MEMBER: &str = "member";
 /// The role of clients that log in without a name, where a listener lets them in.
 pub const ANONYMOUS: &str = "anonymous";
+/// The role of those who get a name from the server, and what they log in as.
+pub const GUEST: &str = "guest";
 /// The role with all rights.
 pub const ADMIN: &str = "admin";
 
@@ -111,6 +113,33 @@ pub fn initial_roles() -> Vec<Role> {
     ]
 }
 
+/// The role of guests, where no book has one of that name: they may use rooms and presence, read
+/// their own inbox and call procedures, slowly. They write to nobody.
+#[must_use]
+pub fn guest_role() -> Role {
+    let publish = |pattern| Rule::fixed(Effect::Allow, Action::Publish, pattern);
+    let subscribe = |pattern| Rule::fixed(Effect::Allow, Action::Subscribe, pattern);
+    Role {
+        zone: None,
+        name: GUEST.into(),
+        rules: vec![
+            subscribe("$private/#"),
+            publish("$room/+/say"),
+            subscribe("$room/+/#"),
+            subscribe("$rooms/#"),
+            subscribe("$presence/#"),
+            publish("$call/#"),
+            subscribe("$reply/#"),
+        ],
+        quotas: Quotas {
+            messages_per_sec: Some(10),
+            subscriptions: Some(100),
+            queued_bytes: Some(256 << 10),
+            ..Quotas::default()
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,7 +149,7 @@ mod tests {
         let roles = initial_roles();
         let names: Vec<&str> = roles.iter().map(|role| &*role.name).collect();
         assert_eq!(names, [MEMBER, ANONYMOUS, ADMIN]);
-        for role in &roles {
+        for role in roles.iter().chain([&guest_role()]) {
             assert_eq!(role.check(), Ok(()), "{}", role.name);
         }
     }

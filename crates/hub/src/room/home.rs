@@ -16,6 +16,7 @@ use crate::effects::ControlItem;
 use crate::hub::Hub;
 use crate::key::ShardId;
 use crate::rights::Identity;
+use crate::settings::ZoneSettings;
 
 /// The zones whose home is this shard: their rooms, and who is there.
 #[derive(Debug)]
@@ -24,6 +25,18 @@ pub(crate) struct Zones {
     pub(super) presence: HashMap<Zone, Presence, foldhash::fast::FixedState>,
     /// When somebody who is away may have to be let go; [`Tick::NEVER`] if nobody is.
     pub(super) deadline: Tick,
+    plan: Plan,
+    /// The rooms that the settings had when they were applied last.
+    fixed: Vec<(Zone, Box<str>)>,
+}
+
+/// Whether the zones are as the settings have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// The settings are new.
+    Due,
+    /// They have been applied.
+    Done,
 }
 
 impl Default for Zones {
@@ -31,7 +44,10 @@ impl Default for Zones {
         Self {
             by_zone: HashMap::default(),
             presence: HashMap::default(),
-            deadline: Tick::NEVER,
+            // The rooms of the settings are made at once.
+            deadline: Tick::ZERO,
+            plan: Plan::Due,
+            fixed: Vec::new(),
         }
     }
 }
@@ -39,6 +55,12 @@ impl Default for Zones {
 impl Zones {
     pub(crate) const fn deadline(&self) -> Tick {
         self.deadline
+    }
+
+    /// The settings have changed: they are applied as soon as the hub advances.
+    pub(crate) const fn reconfigure(&mut self) {
+        self.plan = Plan::Due;
+        self.deadline = Tick::ZERO;
     }
 }
 
@@ -76,7 +98,7 @@ impl Hub {
         f: impl FnOnce(&mut Rooms, &mut Vec<Effect>) -> R,
     ) -> (R, Vec<Effect>) {
         let mut out = Vec::new();
-        let options = &self.settings.rooms;
+        let options = self.settings.rooms_of(zone);
         let rooms = self.zones.by_zone.entry(zone).or_insert_with(|| {
             let mut rooms = Rooms::new(options.clone());
             let server = Actor {
@@ -121,19 +143,20 @@ impl Hub {
 
     pub(super) fn home_leave(&mut self, now: Tick, room: &str, who: &Who, parting: Parting) {
         let zone = who.identity.zone;
-        let ((_, deadline), effects) = self.with_rooms(zone, |rooms, out| {
-            // There may be no such room any more.
+        let (grace, effects) = self.with_rooms(zone, |rooms, out| {
             let left = rooms.act(room, out, |room, out| {
                 match parting {
                     Parting::Left => room.leave(who.user(), who.seat, out),
                     Parting::Lost => room.lost(now, who.user(), who.seat, out),
                 }
-                Ok(())
+                Ok(room.grace())
             });
-            let deadline = rooms.get(room).and_then(stentor_zone::Room::next_deadline);
-            (left, deadline)
+            // There may be no such room any more.
+            left.ok().filter(|_| parting == Parting::Lost)
         });
-        self.zones.deadline = self.zones.deadline.min(deadline.unwrap_or(Tick::NEVER));
+        if let Some(grace) = grace {
+            self.zones.deadline = self.zones.deadline.min(now.after(grace));
+        }
         self.perform(now, zone, room, effects);
     }
 
@@ -188,6 +211,10 @@ impl Hub {
         if now < self.zones.deadline {
             return;
         }
+        if self.zones.plan == Plan::Due {
+            self.zones.plan = Plan::Done;
+            self.apply_zones(now);
+        }
         let zones: Vec<Zone> = self.zones.by_zone.keys().copied().collect();
         let mut next = Tick::NEVER;
         for zone in zones {
@@ -200,6 +227,51 @@ impl Hub {
             self.perform(now, zone, "", effects);
         }
         self.zones.deadline = next;
+    }
+
+    /// Makes the zones whose home is here as the settings have them: their options, and the rooms
+    /// that are always there. Rooms that the settings do not have any more end when they are empty.
+    fn apply_zones(&mut self, now: Tick) {
+        let settings = Arc::clone(&self.settings);
+        let known: Vec<Zone> = self.zones.by_zone.keys().copied().collect();
+        for zone in known {
+            let options = settings.rooms_of(zone).clone();
+            self.with_rooms(zone, |rooms, _| rooms.configure(options));
+        }
+        let is_here = |own: &&ZoneSettings| self.home_of(own.zone) == self.shard;
+        let here: Vec<&ZoneSettings> = settings.zones.iter().filter(is_here).collect();
+        let names = |own: &&ZoneSettings| {
+            let zone = own.zone;
+            let names: Vec<_> = own
+                .fixed
+                .iter()
+                .map(|(room, _)| (zone, room.clone()))
+                .collect();
+            names
+        };
+        let fixed = here.iter().flat_map(names).collect();
+        let before = core::mem::replace(&mut self.zones.fixed, fixed);
+        for (zone, room) in before {
+            if !self.zones.fixed.contains(&(zone, room.clone())) && &*room != LOBBY {
+                let ((), effects) = self.with_rooms(zone, |rooms, out| rooms.unfix(&room, out));
+                self.perform(now, zone, &room, effects);
+            }
+        }
+        for own in here {
+            for (room, options) in &own.fixed {
+                let (_, effects) = self.with_rooms(own.zone, |rooms, out| {
+                    // The name is a valid one.
+                    rooms.fix(room, options.clone(), out)
+                });
+                self.perform(now, own.zone, room, effects);
+            }
+        }
+    }
+
+    /// Somebody looks at the list of a zone's rooms: it has the lobby from now on.
+    pub(super) fn home_listed(&mut self, now: Tick, zone: Zone) {
+        let ((), effects) = self.with_rooms(zone, |_, _| ());
+        self.perform(now, zone, LOBBY, effects);
     }
 
     /// Does what a room asks for.

@@ -86,6 +86,11 @@ pub enum RoomItem {
         /// Who.
         who: Who,
     },
+    /// To the home: somebody looks at the list of rooms.
+    Listed {
+        /// Of which zone.
+        zone: Zone,
+    },
     /// From the home: what became of one join.
     Joined {
         /// Which SUBSCRIBE it belongs to.
@@ -184,6 +189,12 @@ impl Hub {
         })
     }
 
+    /// Somebody subscribes to the list of a zone's rooms.
+    pub(crate) fn list_rooms(&mut self, now: stentor_session::Tick, zone: Zone) {
+        let home = self.home_of(zone);
+        self.send_room(now, home, RoomItem::Listed { zone });
+    }
+
     /// Whether a session has a subscription below a room.
     pub(crate) fn is_in_room(&self, key: SessionKey, room: &str) -> bool {
         let below = below(room);
@@ -230,6 +241,7 @@ impl Hub {
                 who,
                 to,
             } => self.home_command(now, (&procedure, &payload), &who, to),
+            RoomItem::Listed { zone } => self.home_listed(now, zone),
             RoomItem::Arrived { who } => self.home_arrived(now, &who),
             RoomItem::Departed { who } => self.home_departed(now, &who),
             RoomItem::Joined {

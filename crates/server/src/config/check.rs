@@ -41,6 +41,13 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens, read_file: FileRe
         .iter()
         .map(|user| Some(format!("{}/{}", user.zone, user.name)));
     duplicates("user", "name", names.collect(), givens);
+    let zones = config.zones.iter().map(|zone| Some(zone.name.clone()));
+    duplicates("zone", "name", zones.collect(), givens);
+    let rooms = config
+        .rooms
+        .iter()
+        .map(|room| Some(format!("{}/{}", room.zone, room.name)));
+    duplicates("room", "name", rooms.collect(), givens);
     let filters = config
         .policies
         .iter()
@@ -201,6 +208,7 @@ fn out_of_place(listener: &Listener, index: usize, givens: &mut Givens) {
             call_unix,
             "call+unix",
         ),
+        ("zone", listener.zone.is_some() && !mqtt, mqtt, "MQTT"),
         (
             "anonymous",
             listener.anonymous.is_some() && !mqtt,

@@ -104,6 +104,18 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
     for &(from, to) in &users.kept {
         old.users[from].changes(&new.users[to], &old.users[from].name, changes);
     }
+    let zones = Pairs::of(&old.zones, &new.zones, |zone| zone.name.clone());
+    entries("zone", &zones, changes);
+    for &(from, to) in &zones.kept {
+        old.zones[from].changes(&new.zones[to], &old.zones[from].name, changes);
+    }
+    let rooms = Pairs::of(&old.rooms, &new.rooms, |room| {
+        format!("{}/{}", room.zone, room.name)
+    });
+    entries("room", &rooms, changes);
+    for &(from, to) in &rooms.kept {
+        old.rooms[from].changes(&new.rooms[to], &old.rooms[from].name, changes);
+    }
     old.limits.changes(&new.limits, "", changes);
     policies(&old.policies, &new.policies, changes);
     old.retained.changes(&new.retained, "", changes);
@@ -113,6 +125,16 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
     diff.listeners_removed = listeners.removed;
     diff.listeners_kept = listeners.kept;
     diff
+}
+
+/// Entries of a list that have come or gone.
+fn entries(section: &str, pairs: &Pairs, changes: &mut Vec<Change>) {
+    if !pairs.added.is_empty() || !pairs.removed.is_empty() {
+        changes.push(Change {
+            path: section.to_owned(),
+            reload: Reload::Live,
+        });
+    }
 }
 
 /// The order of the policies counts, so entries are compared place by place, and lists of other

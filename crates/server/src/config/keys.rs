@@ -16,21 +16,22 @@ use super::table::Fallback::{Required, Unset, Value as Default};
 use super::table::{Key, Reload, Section, choice, section};
 use super::url::ListenUrl;
 use super::value::{Setting, Value};
+use super::zone_keys::{Room, Zone};
 
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
+pub(super) const KIB: u64 = 1 << 10;
+pub(super) const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-const fn count(min: u64, max: u64) -> Kind {
+pub(super) const fn count(min: u64, max: u64) -> Kind {
     Kind::Count { min, max }
 }
 
-const fn bytes(min: u64, max: u64) -> Kind {
+pub(super) const fn bytes(min: u64, max: u64) -> Kind {
     Kind::Bytes { min, max }
 }
 
-const fn seconds(min: u64, max: u64) -> Kind {
+pub(super) const fn seconds(min: u64, max: u64) -> Kind {
     Kind::Duration {
         min: Duration::from_secs(min),
         max: Duration::from_secs(max),
@@ -332,6 +333,9 @@ section! {
     /// Lets clients in without a user name (`true`) or never does (`false`); not given, what
     /// `allow_anonymous` says.
     anonymous: Option<bool> = Kind::Flag, Unset("false"), NewConnections;
+    /// The zone of everybody who connects here: a login name without a zone is of this one, and
+    /// one of another zone is refused.
+    zone: Option<String> = Kind::Name, Unset("game"), NewConnections;
     /// The certificate chain of an encrypted listener, in PEM format.
     certificate: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/server.crt"), NewConnections;
     /// The private key of the certificate, in PEM format.
@@ -510,6 +514,8 @@ pub const SECTIONS: &[Section] = &[
     Auth::SECTION,
     Jwt::SECTION,
     User::SECTION,
+    Zone::SECTION,
+    Room::SECTION,
     Limits::SECTION,
     Policy::SECTION,
     Retained::SECTION,

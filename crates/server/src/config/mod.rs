@@ -28,6 +28,7 @@ mod tests;
 mod units;
 mod url;
 mod value;
+mod zone_keys;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,7 @@ pub use problem::{ConfigError, Origin, Problem};
 pub use secret::Secret;
 pub use table::{Fallback, Key, Reload, Section};
 pub use url::{ListenUrl, Scheme};
+pub use zone_keys::{Room, SecondLogin, Zone};
 
 use givens::Givens;
 
@@ -67,6 +69,10 @@ pub struct Config {
     pub jwts: Vec<Jwt>,
     /// The entries of `user`.
     pub users: Vec<User>,
+    /// The entries of `zone`.
+    pub zones: Vec<Zone>,
+    /// The entries of `room`.
+    pub rooms: Vec<Room>,
     /// The section `limits`.
     pub limits: Limits,
     /// The entries of `policy`; the first that matches a topic decides.
@@ -146,6 +152,8 @@ impl Config {
             auth: givens.read_one(&Auth::SECTION, Auth::read),
             jwts: givens.read_all(&Jwt::SECTION, Jwt::read),
             users: givens.read_all(&User::SECTION, User::read),
+            zones: givens.read_all(&Zone::SECTION, Zone::read),
+            rooms: givens.read_all(&Room::SECTION, Room::read),
             limits: givens.read_one(&Limits::SECTION, Limits::read),
             policies: givens.read_all(&Policy::SECTION, Policy::read),
             retained: givens.read_one(&Retained::SECTION, Retained::read),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use stentor_auth::center::Center;
 use stentor_auth::store::Directory;
+use stentor_hub::ZoneSettings;
 use tracing::{info, warn};
 
 use super::announce;
@@ -20,6 +21,7 @@ use crate::listener::{Access, Port, Rules};
 use crate::log::Logger;
 use crate::logins;
 use crate::shard::{Incoming, Letter, Policy};
+use crate::zones;
 
 /// What a reload came to, or why the old configuration stays.
 pub(crate) type ReloadResult = Result<Reloaded, String>;
@@ -105,16 +107,22 @@ impl Reloader {
             .prepare(&new, &diff, backplane.shard_count())
             .map_err(|error| error.to_string())?;
         // All or nothing as well.
-        match logins::settings(&new) {
-            Ok(settings) => self.center.configure(settings),
-            Err(error) => {
-                prepared.abandon();
-                return Err(error.to_string());
+        let zones = zones::settings(&new, &self.center).map_err(|error| error.to_string());
+        let settings = logins::settings(&new).map_err(|error| error.to_string());
+        let zones = match (settings, zones) {
+            (Ok(settings), Ok(zones)) => {
+                self.center.configure(settings);
+                zones
             }
-        }
+            (Err(error), _) | (_, Err(error)) => {
+                prepared.abandon();
+                return Err(error);
+            }
+        };
         self.directory.pin(accounts::pinned(&new));
         let renewed = self.renewed(&prepared);
-        self.apply(&new, prepared, backplane);
+        self.directory.name_zones(accounts::zones(&new));
+        self.apply(&new, (prepared, zones), backplane);
         let live = diff
             .changes
             .iter()
@@ -193,7 +201,12 @@ impl Reloader {
             .collect()
     }
 
-    fn apply(&mut self, new: &Config, prepared: Prepared, backplane: &Backplane) {
+    fn apply(
+        &mut self,
+        new: &Config,
+        (prepared, zones): (Prepared, Vec<ZoneSettings>),
+        backplane: &Backplane,
+    ) {
         for (index, rules) in prepared.rules {
             for (port, rules) in self.doors.mqtt[index].ports.iter().zip(rules) {
                 port.rules.store(Arc::new(rules));
@@ -208,7 +221,7 @@ impl Reloader {
         backplane.admission.reconfigure(&new.limits);
         let (total, zone) = retained::quotas(new);
         backplane.retained.set_quotas(total, zone);
-        let policy = Arc::new(Policy::of(new));
+        let policy = Arc::new(Policy::of(new, zones));
         for shard in 0..backplane.shards.len() {
             backplane.post(shard, Letter::Configure(Arc::clone(&policy)));
         }

@@ -34,6 +34,7 @@ use crate::logins;
 use crate::mesh::{self, Bell, Lane};
 use crate::shard::{Equipment, Policy, REFUSALS_AT_ONCE, Shard};
 use crate::telemetry::Journal;
+use crate::zones;
 
 /// Descriptors kept free in each table: for connections between accept and home, and for the
 /// rest of the process.
@@ -238,7 +239,7 @@ fn start_shards(
     let shards = (ways(&bells, slots), capacity);
     let backplane = connect(config, journal, center, &retained, shards);
     let interest = Arc::new(InterestTable::new());
-    let policy = Arc::new(Policy::of(config));
+    let policy = Arc::new(Policy::of(config, zones::settings(config, center)?));
     let mut listeners = per_shard(opened, count);
     let mut shards = Shards {
         threads: Vec::new(),

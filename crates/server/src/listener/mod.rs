@@ -19,6 +19,7 @@ pub(crate) fn configured() -> crate::config::Listener {
     crate::config::Listener {
         url: crate::config::ListenUrl::default(),
         anonymous: None,
+        zone: None,
         certificate: None,
         key: None,
         client_certificates: crate::config::ClientCertificates::Off,

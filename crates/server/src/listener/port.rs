@@ -26,6 +26,8 @@ pub(crate) struct Port {
 /// What a listener asks of those who arrive.
 #[derive(Debug)]
 pub(crate) struct Rules {
+    /// The zone of all who come.
+    pub(crate) zone: Option<Arc<str>>,
     /// Whether clients may come without a name.
     pub(crate) anonymous: bool,
     /// Connections at a time; 0 for no limit.
@@ -73,6 +75,7 @@ impl Rules {
             })
         });
         Self {
+            zone: listener.zone.as_deref().map(Into::into),
             anonymous: listener.anonymous.unwrap_or(false),
             connections_max: listener.max_connections,
             server_reference: listener.server_reference.clone(),
@@ -98,6 +101,7 @@ impl Rules {
     /// Those of a listener without any.
     fn plain(anonymous: bool, connections_max: u64) -> Self {
         Self {
+            zone: None,
             anonymous,
             connections_max,
             server_reference: None,

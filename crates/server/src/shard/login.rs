@@ -116,6 +116,7 @@ impl Shard {
             password: request.password.take().map(Secret::new),
             client_id: (!client_id.is_empty()).then(|| client_id.into()),
             address: link.peer.address(),
+            zone: rules.zone.clone(),
             anonymous: rules.anonymous,
             certificate_name,
             method,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor_hub::{Keep, Settings, SlowPolicy, TopicPolicy, WideSubscription};
+use stentor_hub::{Keep, Settings, SlowPolicy, TopicPolicy, WideSubscription, ZoneSettings};
 
 use crate::config::{Config, Keeping, Overflow, Subscribing};
 use crate::listener::Port;
@@ -28,10 +28,14 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// The policy of a configuration.
-    pub(crate) fn of(config: &Config) -> Self {
+    /// The policy of a configuration, whose zones have got their numbers.
+    pub(crate) fn of(config: &Config, zones: Vec<ZoneSettings>) -> Self {
+        let hub = Settings {
+            zones,
+            ..hub_settings(config)
+        };
         Self {
-            hub: Arc::new(hub_settings(config)),
+            hub: Arc::new(hub),
             login_timeout: config.limits.login_timeout,
             coalesce: config.general.coalesce,
             connect_bytes_max: config.limits.packet_bytes.min(CONNECT_BYTES_MAX),

@@ -217,6 +217,48 @@ impl Room {
         }
     }
 
+    /// How many members it has.
+    #[must_use]
+    pub fn member_count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// How long the place of a lost connection is kept.
+    #[must_use]
+    pub const fn grace(&self) -> core::time::Duration {
+        self.options.grace
+    }
+
+    /// Whether so many more may come in.
+    #[must_use]
+    pub fn takes(&self, places: u32) -> bool {
+        let has_places = self.options.capacity.is_none_or(|capacity| {
+            (capacity as usize).saturating_sub(self.members.len()) >= places as usize
+        });
+        !self.options.locked && has_places
+    }
+
+    /// The owner, if the room counts among those that this user owns.
+    pub(crate) fn counted_owner(&self) -> Option<Arc<str>> {
+        self.owner.clone().filter(|_| !self.options.permanent)
+    }
+
+    /// Other options from now on, by the zone's configuration. Members stay.
+    pub(crate) fn settle(&mut self, options: RoomOptions, out: &mut Vec<Effect>) {
+        if self.options == options {
+            return;
+        }
+        self.options = options;
+        self.history.shrink(&self.options.history);
+        self.list(out);
+    }
+
+    /// It does not stay any more when it is empty.
+    pub(crate) fn unfix(&mut self, out: &mut Vec<Effect>) {
+        self.options.permanent = false;
+        self.list(out);
+    }
+
     /// The members' names, in the order they came. O(members · log members).
     #[must_use]
     pub fn members(&self) -> Vec<Arc<str>> {

@@ -106,6 +106,8 @@ struct Shared {
     zones: ArcSwap<Vec<ZoneRecord>>,
     /// Users of the configuration, who go before all others.
     pinned: ArcSwap<HashMap<UserKey, Arc<User>>>,
+    /// Zones that the configuration names.
+    named_zones: ArcSwap<Vec<Arc<str>>>,
     cache: Cache,
     health: Health,
     hook: OnceLock<Hook>,
@@ -142,6 +144,7 @@ impl Directory {
             roles: ArcSwap::from_pointee(Roles::default()),
             zones: ArcSwap::default(),
             pinned: ArcSwap::default(),
+            named_zones: ArcSwap::default(),
             cache: Cache::default(),
             health: Health::default(),
             hook: OnceLock::new(),
@@ -243,6 +246,11 @@ impl Directory {
                 self.shared.tell(Change::User(key, Some(user)));
             }
         }
+    }
+
+    /// The zones that the configuration names: they are listed with those of the books.
+    pub fn name_zones(&self, zones: Vec<Arc<str>>) {
+        self.shared.named_zones.store(Arc::new(zones));
     }
 
     /// Carries an order out; `answer` is called on the directory's thread. Not for threads with

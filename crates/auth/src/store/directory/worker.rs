@@ -295,6 +295,11 @@ impl Worker {
         self.shared.roles.load_full()
     }
 
+    /// The zones that the configuration names.
+    pub(in crate::store) fn named_zones(&self) -> Arc<Vec<Arc<str>>> {
+        self.shared.named_zones.load_full()
+    }
+
     /// A user of the configuration.
     pub(in crate::store) fn pinned(&self, key: &UserKey) -> Option<Arc<User>> {
         self.shared.pinned.load().get(key).cloned()

@@ -33,6 +33,11 @@ pub(super) async fn list(worker: &Worker) -> Outcome {
     if !zones.iter().any(|zone| *zone.name == *DEFAULT_ZONE) {
         zones.insert(0, ZoneRecord::new(DEFAULT_ZONE));
     }
+    for name in worker.named_zones().iter() {
+        if !zones.iter().any(|zone| zone.name == *name) {
+            zones.push(ZoneRecord::new(Arc::clone(name)));
+        }
+    }
     let mut shown: Vec<Value> = Vec::with_capacity(zones.len());
     for zone in zones {
         let users = store.count(Some(&zone.name)).await?;
@@ -51,6 +56,12 @@ pub(super) async fn remove(worker: &Worker, who: &Who, name: &str) -> Outcome {
             "refused",
             "the zone default is always there",
         ));
+    }
+    if worker.named_zones().iter().any(|named| **named == *name) {
+        let message = format!(
+            "the zone {name:?} stands in the configuration; remove its [[zone]] there and reload"
+        );
+        return Err(OrderError::new("refused", message));
     }
     let store = &worker.books.store;
     let users = store.count(Some(name)).await?;

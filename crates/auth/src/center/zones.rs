@@ -1,0 +1,155 @@
+//! What single zones do otherwise: guests, second log-ins, and listeners that belong to them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use super::{Proof, Shared, Visitor};
+use crate::credential::random;
+use crate::model::{GUEST, UserKey};
+use crate::{Decision, Refusal};
+
+/// What happens when a user logs in who is there already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SecondLogin {
+    /// Both stay.
+    #[default]
+    Allow,
+    /// The newcomer is refused, unless it takes its own session over.
+    Refuse,
+    /// The newcomer stays, and who is there is disconnected.
+    Replace,
+}
+
+/// What one zone has of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZoneRule {
+    /// What happens when a user logs in who is there already.
+    pub second_login: SecondLogin,
+    /// Connections of one user, where there may be several; a role may say less.
+    pub user_connections: Option<u32>,
+    /// Connections of all its users, before what the books say.
+    pub connections: Option<u32>,
+    /// Guests that come in per second; `None` lets none in.
+    pub guests_per_sec: Option<u32>,
+}
+
+/// The zones that have rules of their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZoneRules(HashMap<Arc<str>, ZoneRule>);
+
+impl FromIterator<(Arc<str>, ZoneRule)> for ZoneRules {
+    fn from_iter<T: IntoIterator<Item = (Arc<str>, ZoneRule)>>(rules: T) -> Self {
+        Self(rules.into_iter().collect())
+    }
+}
+
+impl ZoneRules {
+    /// The rules of a zone.
+    #[must_use]
+    pub fn of(&self, zone: &str) -> ZoneRule {
+        self.0.get(zone).copied().unwrap_or_default()
+    }
+
+    /// Whether somebody without a password who says this name gets one as a guest.
+    pub(super) fn takes_guest(&self, key: &UserKey) -> bool {
+        &*key.name == GUEST && self.of(&key.zone).guests_per_sec.is_some()
+    }
+}
+
+/// Whom a login name names, at a listener that may belong to a zone: there a name without one is of
+/// that zone, and one of another zone is nobody's.
+pub(super) fn key(login: &str, pinned: Option<&Arc<str>>) -> Result<UserKey, Refusal> {
+    let Some(zone) = pinned else {
+        return Ok(UserKey::parse(login));
+    };
+    match login.split_once('/') {
+        None => Ok(UserKey::new(Arc::clone(zone), login)),
+        Some((said, name)) if *said == **zone => Ok(UserKey::new(Arc::clone(zone), name)),
+        Some(_) => Err(Refusal::Credentials),
+    }
+}
+
+/// How fast guests come in: a second's worth at once.
+#[derive(Debug, Default)]
+pub(super) struct Gate(Mutex<HashMap<Arc<str>, Second>>);
+
+/// When a second began, and how many came in it.
+#[derive(Clone, Copy, Debug)]
+struct Second {
+    began: Instant,
+    came: u32,
+}
+
+impl Gate {
+    fn admits(&self, now: Instant, zone: &Arc<str>, per_sec: u32) -> bool {
+        // Every step leaves the table whole.
+        let mut seconds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = Second {
+            began: now,
+            came: 0,
+        };
+        let second = seconds.entry(Arc::clone(zone)).or_insert(new);
+        if now.duration_since(second.began).as_secs() >= 1 {
+            *second = new;
+        }
+        let is_open = second.came < per_sec;
+        second.came += u32::from(is_open);
+        is_open
+    }
+}
+
+impl Shared {
+    /// Gives somebody a name that nobody has: `guest/` and a random number. No added user has one
+    /// with a slash.
+    pub(super) fn let_in_guest(&self, visitor: Visitor) -> Decision {
+        let zone = Arc::clone(&visitor.key.zone);
+        let per_sec = self.settings.load().zones.of(&zone).guests_per_sec;
+        if !per_sec.is_some_and(|per_sec| self.gate.admits(Instant::now(), &zone, per_sec)) {
+            return Decision::Refused(Refusal::Slowed);
+        }
+        let Ok(bytes) = random::<8>() else {
+            return Decision::Refused(Refusal::Unavailable);
+        };
+        let name = format!("{GUEST}/{:016x}", u64::from_le_bytes(*bytes));
+        let visitor = Visitor {
+            key: UserKey::new(zone, name),
+            ..visitor
+        };
+        let proof = Proof {
+            roles: Some(vec![GUEST.into()]),
+            ..Proof::default()
+        };
+        self.accept(&visitor, None, proof, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_listener_of_a_zone_lets_nobody_else_in() {
+        let game: Arc<str> = "game".into();
+        let named = |login: &str| key(login, Some(&game)).map(|key| key.name.to_string());
+        assert_eq!(named("ann").as_deref(), Ok("ann"));
+        assert_eq!(named("game/ann").as_deref(), Ok("ann"));
+        assert_eq!(named("default/ann"), Err(Refusal::Credentials));
+        assert_eq!(named("").as_deref(), Ok(""));
+        assert_eq!(key("chat/ann", None).map(|key| key.zone), Ok("chat".into()));
+    }
+
+    #[test]
+    fn guests_come_in_at_their_rate() {
+        let (gate, zone, start) = (Gate::default(), "game".into(), Instant::now());
+        let came = |at| (0..10).filter(|_| gate.admits(at, &zone, 3)).count();
+        assert_eq!(came(start), 3);
+        assert_eq!(came(start + Duration::from_millis(900)), 0);
+        assert_eq!(came(start + Duration::from_millis(1_100)), 3);
+        assert!(
+            gate.admits(start, &"chat".into(), 1),
+            "each zone has its own"
+        );
+    }
+}

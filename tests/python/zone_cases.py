@@ -1,0 +1,138 @@
+"""What single zones do otherwise, as paho-mqtt sees it: one function per behaviour.
+
+    zone_cases.py CASE VERSION HOST PORT      VERSION: 4 (3.1.1) or 5
+
+Zone `one` refuses second log-ins, `newest` lets the newest stay, `open` lets guests in and has a room
+`hall` but lets users make none. PORT is of a listener of no zone.
+"""
+
+import json
+import sys
+import threading
+
+from zone_user import PATIENCE, V5, User
+
+
+def refused(code):
+    """What 3.1.1 knows of a reason code, as paho shows it."""
+    return code if V5 else {0x97: 0x88, 0x9F: 0x88, 0x86: 0x86, 0x87: 0x87}[code]
+
+
+def the_second_login_is_refused():
+    first = User("one/alice", client_id="a")
+    User("one/alice", client_id="b", wants=refused(0x97))
+    User("one/bob", client_id="c")
+    # Its own session may be taken over, and who has gone makes room.
+    again = User("one/alice", client_id="a")
+    first.ended.get(timeout=PATIENCE)
+    again.client.disconnect()
+    while True:
+        # The server may not have seen yet that it went.
+        try:
+            third = User("one/alice", client_id="d")
+            break
+        except AssertionError:
+            pass
+    assert third.subscribe("a") == [1]
+
+
+def the_newest_login_stays():
+    watcher = User("newest/bob")
+    assert watcher.subscribe("$presence/alice") == [1]
+    logins = [User("newest/alice", client_id=f"n{n}") for n in range(4)]
+    for old in logins[:-1]:
+        code = old.ended.get(timeout=PATIENCE)
+        assert not V5 or code.value == 0x8E, code
+    assert logins[-1].subscribe("a") == [1]
+    assert json.loads(watcher.messages.get(timeout=PATIENCE).payload)["state"] == "online"
+
+
+def of_racing_logins_one_stays():
+    """Whoever was let in last is there; all others were told to go."""
+    logins = []
+    lock = threading.Lock()
+
+    def login(number):
+        user = User("newest/alice", client_id=f"r{number}")
+        with lock:
+            logins.append(user)
+
+    threads = [threading.Thread(target=login, args=(n,)) for n in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(logins) == 12
+    # The newest one of all makes every other one end.
+    last = User("newest/alice", client_id="last")
+    for user in logins:
+        user.ended.get(timeout=PATIENCE)
+    assert last.subscribe("a") == [1]
+
+
+def guests_get_a_name():
+    guest = User("open/guest", client_id="g1", password=None)
+    other = User("open/guest", client_id="g2", password=None)
+    alice = User("open/alice")
+    assert alice.subscribe("$private/from/+") == [1]
+    assert guest.subscribe("$room/lobby/say/+") == [1]
+    assert other.subscribe("$room/lobby/say/+") == [1]
+    assert guest.send("$room/lobby/say", "hello")[0] == 0
+    heard = other.messages.get(timeout=PATIENCE)
+    speaker = heard.topic.rsplit("/", 1)[1]
+    assert speaker.startswith("guest%2f") and len(speaker) == len("guest%2f") + 16, speaker
+    if V5:
+        told = dict(guest.properties.UserProperty)
+        assert told["user"].replace("/", "%2f") == speaker, told
+    # The role of guests writes to nobody, and topics are not theirs.
+    assert guest.send("$private/to/alice", "spam")[0] == (0x87 if V5 else 0)
+    assert guest.send("a", "x")[0] == (0x87 if V5 else 0)
+    alice.expect_nothing_before("no spam")
+    # Where a zone has none, and with a password, it is a name like any other.
+    User("guest", password=None, wants=refused(0x86))
+    User("open/guest", password="x", wants=refused(0x86))
+
+
+def rooms_of_the_configuration_are_there():
+    alice = User("open/alice")
+    assert alice.subscribe("$rooms/+") == [1]
+    seen = {alice.messages.get(timeout=PATIENCE).topic for _ in range(2)}
+    assert seen == {"$rooms/hall", "$rooms/lobby"}, seen
+    assert alice.subscribe("$room/hall/#") == [1]
+    assert alice.subscribe("$room/mine/#") == [0x87 if V5 else 0x80]
+    # Two have room there.
+    assert User("open/bob").subscribe("$room/hall/#") == [1]
+    full = User("open/guest", client_id="g3", password=None)
+    assert full.subscribe("$room/hall/#") == [0x97 if V5 else 0x80]
+    for text in ("one", "two", "three"):
+        assert alice.send("$room/hall/say", text)[0] == 0
+    alice.client.unsubscribe("$room/hall/#")
+    late = User("open/eve")
+    while late.subscribe("$room/hall/say/+") != [1]:
+        pass
+    heard = [late.messages.get(timeout=PATIENCE).payload.decode() for _ in range(2)]
+    assert heard == ["two", "three"], heard
+
+
+def the_list_of_rooms_has_the_lobby():
+    alice = User("alice")
+    assert alice.subscribe("$rooms/+") == [1]
+    lobby = alice.messages.get(timeout=PATIENCE)
+    assert (lobby.topic, json.loads(lobby.payload)["permanent"]) == ("$rooms/lobby", True)
+
+
+def a_listener_belongs_to_a_zone():
+    """PORT is of the listener of zone `one`."""
+    here = User("alice", client_id="x")
+    assert here.subscribe("t") == [1]
+    there = User("one/bob", client_id="y")
+    assert there.send("t", "same zone")[0] == 0
+    here.expect("t", "same zone")
+    User("open/alice", client_id="z", wants=refused(0x86))
+    nobody = User("", client_id="w", login=False)
+    assert nobody.send("t", "nobody's")[0] == 0
+    here.expect("t", "nobody's")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

@@ -1,0 +1,149 @@
+//! The cases of `tests/python/zone_cases.py`: what the configuration says about single zones.
+
+use stentor_tests::{Plan, Server, process, tools};
+
+/// Zones with rules of their own; the second listener belongs to one of them.
+fn config() -> String {
+    let hash = super::hash();
+    let user = |(name, zone)| {
+        format!("[[user]]\nname = \"{name}\"\nzone = \"{zone}\"\npassword_hash = \"{hash}\"\n")
+    };
+    let users = [
+        ("alice", "one"),
+        ("bob", "one"),
+        ("alice", "newest"),
+        ("bob", "newest"),
+        ("alice", "open"),
+        ("bob", "open"),
+        ("eve", "open"),
+    ];
+    let users: String = users.map(user).concat();
+    format!(
+        r#"{}{users}
+[[listener]]
+url = "mqtt://127.0.0.1:0"
+zone = "one"
+[[zone]]
+name = "one"
+second_login = "refuse"
+[[zone]]
+name = "newest"
+second_login = "replace"
+[[zone]]
+name = "open"
+guests = true
+guest_rate = 1000
+user_rooms = false
+[[room]]
+zone = "open"
+name = "hall"
+capacity = 2
+grace = "0s"
+history = 2
+"#,
+        super::config()
+    )
+}
+
+fn start() -> Server {
+    Plan::new().config(&config()).start()
+}
+
+fn run(server: &Server, case: &str, version: &str, listener: usize) {
+    let port = server.urls()[listener].rsplit(':').next();
+    let port = port.expect("a URL has a port");
+    let mut command = tools::python("zone_cases.py");
+    process::run(command.args([case, version, "127.0.0.1", port])).success();
+}
+
+#[track_caller]
+fn check(case: &str, version: &str) {
+    run(&start(), case, version, 0);
+}
+
+stentor_tests::cases! {
+    "4" in v3_1_1 {
+        the_second_login_is_refused,
+        the_newest_login_stays,
+        of_racing_logins_one_stays,
+        guests_get_a_name,
+        rooms_of_the_configuration_are_there,
+        the_list_of_rooms_has_the_lobby,
+    }
+    "5" in v5 {
+        the_second_login_is_refused,
+        the_newest_login_stays,
+        of_racing_logins_one_stays,
+        guests_get_a_name,
+        rooms_of_the_configuration_are_there,
+        the_list_of_rooms_has_the_lobby,
+    }
+}
+
+#[test]
+fn a_listener_belongs_to_a_zone() {
+    let server = start();
+    for version in ["4", "5"] {
+        run(&server, "a_listener_belongs_to_a_zone", version, 1);
+    }
+}
+
+/// Guests beyond the rate are told to come later.
+#[test]
+fn guests_come_in_at_their_rate() {
+    let text = config().replace("guest_rate = 1000", "guest_rate = 1");
+    let server = Plan::new().config(&text).start();
+    let come = || {
+        let mut login = stentor_tests::server::stentor();
+        let address = server.address("mqtt");
+        let (host, port) = address.rsplit_once(':').expect("an address has a port");
+        login.args([
+            "pub",
+            "-u",
+            "open/guest",
+            "-h",
+            host,
+            "-p",
+            port,
+            "-t",
+            "$call/noop",
+            "-n",
+        ]);
+        process::run(&mut login)
+    };
+    // One of many in a row meets the limit, however slow the machine: else each took a second.
+    let refused = (0..60)
+        .map(|_| come())
+        .find(|finished| !finished.status.success());
+    let refused = refused.expect("a guest is refused");
+    assert!(refused.stderr.contains("rate"), "{refused}");
+}
+
+/// Zones of the configuration are listed, and a reload makes and ends their rooms.
+#[test]
+fn a_reload_changes_zones_and_rooms() {
+    // Listeners on any port are not told apart by a reload.
+    let config = || {
+        let second = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\nzone = \"one\"\n";
+        config().replace(second, "")
+    };
+    let server = Plan::new().config(&config()).start();
+    let listed = server.control(&["zone", "list", "--json"]).success();
+    assert!(listed.contains(r#""name":"newest""#), "{listed}");
+    let refused = server.control(&["zone", "remove", "newest"]);
+    assert!(refused.stderr.contains("[[zone]]"), "{refused}");
+    let rooms = |wanted: &str| {
+        let mut list = super::commands::command(&server, "sub", "open/alice");
+        list.args(["-t", &format!("$rooms/{wanted}"), "-C", "1", "-F", "%t %p"]);
+        list.args(["-D", "subscribe", "user-property", "snapshot-end", "yes"]);
+        process::run(&mut list).success()
+    };
+    assert!(rooms("hall").contains(r#""capacity":2"#));
+    let text = config()
+        .replace("name = \"hall\"", "name = \"yard\"")
+        .replace("capacity = 2", "capacity = 7");
+    server.reconfigure(&text);
+    server.control(&["reload"]).success();
+    while !rooms("yard").contains(r#""capacity":7"#) {}
+    while rooms("hall").contains("capacity") {}
+}
