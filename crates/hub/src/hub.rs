@@ -104,6 +104,8 @@ impl Hub {
             "shard {} of {shards}",
             shard.0
         );
+        let mut zones = Zones::default();
+        zones.reconfigure(&settings);
         Self {
             shard,
             shards,
@@ -120,7 +122,7 @@ impl Hub {
             burst: Burst::default(),
             deferred: Deferred::default(),
             privates: Privates::default(),
-            zones: Zones::default(),
+            zones,
             joins: Joins::default(),
             callees: shared.callees,
             overrun: Vec::new(),
@@ -138,7 +140,7 @@ impl Hub {
     pub fn reconfigure(&mut self, settings: Arc<Settings>) {
         self.uses = settings.uses();
         self.settings = settings;
-        self.zones.reconfigure();
+        self.zones.reconfigure(&self.settings);
     }
 
     /// What the calls since have asked for.

@@ -16,7 +16,7 @@ use crate::effects::ControlItem;
 use crate::hub::Hub;
 use crate::key::ShardId;
 use crate::rights::Identity;
-use crate::settings::ZoneSettings;
+use crate::settings::{Settings, ZoneSettings};
 
 /// The zones whose home is this shard: their rooms, and who is there.
 #[derive(Debug)]
@@ -44,9 +44,8 @@ impl Default for Zones {
         Self {
             by_zone: HashMap::default(),
             presence: HashMap::default(),
-            // The rooms of the settings are made at once.
-            deadline: Tick::ZERO,
-            plan: Plan::Due,
+            deadline: Tick::NEVER,
+            plan: Plan::Done,
             fixed: Vec::new(),
         }
     }
@@ -57,10 +56,12 @@ impl Zones {
         self.deadline
     }
 
-    /// The settings have changed: they are applied as soon as the hub advances.
-    pub(crate) const fn reconfigure(&mut self) {
-        self.plan = Plan::Due;
-        self.deadline = Tick::ZERO;
+    /// The settings are new: they are applied as soon as the hub advances.
+    pub(crate) fn reconfigure(&mut self, settings: &Settings) {
+        if !settings.zones.is_empty() || !self.by_zone.is_empty() {
+            self.plan = Plan::Due;
+            self.deadline = Tick::ZERO;
+        }
     }
 }
 
