@@ -2,8 +2,8 @@
 
     zone_cases.py CASE VERSION HOST PORT      VERSION: 4 (3.1.1) or 5
 
-Zone `one` refuses second log-ins, `newest` lets the newest stay, `open` lets guests in and has a room
-`hall` but lets users make none. PORT is of a listener of no zone.
+Zone `one` refuses second log-ins, `newest` lets the newest stay, `open` lets guests in and has a
+room `hall` but lets users make none. PORT is of a listener of no zone.
 """
 
 import json

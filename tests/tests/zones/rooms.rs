@@ -75,8 +75,8 @@ fn a_killed_server_forgets_its_rooms() {
     assert_eq!(first(&server), "$rooms/hall\n");
     let plan: Plan = server.kill();
     let server = plan.start();
-    // The end of what is retained is marked by a message that is none; the lobby is made for whoever
-    // looks at the list.
+    // The end of what is retained is marked by a message that is none; the lobby is made for
+    // whoever looks at the list.
     let mut list = command(&server, "sub", "alice");
     list.args(["-t", "$rooms/+", "-C", "2", "-F", "%t"]);
     list.args(["-D", "subscribe", "user-property", "snapshot-end", "yes"]);
