@@ -36,7 +36,11 @@ pub(super) fn remedy(reason: CloseReason, scene: &Scene<'_>) -> String {
         }
         CloseReason::Timeout(Timer::KeepAlive | Timer::Drain)
         | CloseReason::Local(
-            Local::TakenOver | Local::ShuttingDown | Local::Kicked | Local::Revoked,
+            Local::TakenOver
+            | Local::Replaced
+            | Local::ShuttingDown
+            | Local::Kicked
+            | Local::Revoked,
         )
         | CloseReason::Remote(_) => Cow::Borrowed(""),
         CloseReason::Bug(what) => format!("this is a bug of the server: {what}").into(),
