@@ -2,8 +2,8 @@
 
     zone_cases.py CASE VERSION HOST PORT      VERSION: 4 (3.1.1) or 5
 
-Zone `one` refuses second log-ins, `newest` lets the newest stay, `open` lets guests in and has a
-room `hall` but lets users make none. PORT is of a listener of no zone.
+Zone `one` refuses second log-ins, `newest` lets the newest stay and bounds its rooms, `open` lets
+guests in and has a room `hall` but lets users make none. PORT is of a listener of no zone.
 """
 
 import json
@@ -121,6 +121,20 @@ def the_list_of_rooms_has_the_lobby():
     assert alice.subscribe("$rooms/+") == [1]
     lobby = alice.messages.get(timeout=PATIENCE)
     assert (lobby.topic, json.loads(lobby.payload)["permanent"]) == ("$rooms/lobby", True)
+
+
+def users_own_so_many_rooms():
+    """Two each, and four in the zone, of which the lobby is one."""
+    refused = 0x97 if V5 else 0x80
+    alice, bob = User("newest/alice"), User("newest/bob")
+    for room, code in (("a1", 1), ("a2", 1), ("a3", refused)):
+        assert alice.subscribe(f"$room/{room}/#") == [code], room
+    for room, code in (("b1", 1), ("b2", refused), ("a1", 1)):
+        assert bob.subscribe(f"$room/{room}/#") == [code], room
+    # A room that dissolves makes place for another one.
+    alice.client.unsubscribe("$room/a2/#")
+    assert alice.subscribe("$room/a3/#") == [1]
+    assert bob.subscribe("$room/b2/#") == [refused]
 
 
 def a_listener_belongs_to_a_zone():

@@ -29,6 +29,8 @@ second_login = "refuse"
 [[zone]]
 name = "newest"
 second_login = "replace"
+rooms_per_user = 2
+rooms = 4
 [[zone]]
 name = "open"
 guests = true
@@ -69,6 +71,7 @@ stentor_tests::cases! {
         guests_get_a_name,
         rooms_of_the_configuration_are_there,
         the_list_of_rooms_has_the_lobby,
+        users_own_so_many_rooms,
     }
     "5" in v5 {
         the_second_login_is_refused,
@@ -77,6 +80,7 @@ stentor_tests::cases! {
         guests_get_a_name,
         rooms_of_the_configuration_are_there,
         the_list_of_rooms_has_the_lobby,
+        users_own_so_many_rooms,
     }
 }
 

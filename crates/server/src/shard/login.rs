@@ -28,10 +28,16 @@ impl Link {
     }
 
     /// Who it says that it is: by its CONNECT, or by its certificate where that names nobody.
+    /// In the zone of the listener, where that belongs to one.
     pub(super) fn claim(&self, username: Option<&str>) -> Claim {
+        let rules = self.port.rules.load();
+        let full = |name: &str| match &rules.zone {
+            Some(zone) if !name.contains('/') => format!("{zone}/{name}").into(),
+            _ => Box::from(name),
+        };
         match (username, self.certified_name()) {
-            (Some(name), _) => Claim::Named(name.into()),
-            (None, Some(name)) => Claim::Certified(name.into()),
+            (Some(name), _) => Claim::Named(full(name)),
+            (None, Some(name)) => Claim::Certified(full(&name)),
             (None, None) => Claim::Nobody,
         }
     }

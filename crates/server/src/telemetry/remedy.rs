@@ -148,8 +148,13 @@ const fn limit_reached(limit: Limit) -> &'static str {
         }
         Limit::ConnectionsPerAddress => "raise `limits.connections_per_address`",
         Limit::ConnectionRate => "raise `limits.connection_rate`",
-        Limit::ConnectionsPerUser => "raise the quota `connections` of a role that the user has",
-        Limit::ConnectionsPerZone => "raise the quota `connections` of its zone",
+        Limit::ConnectionsPerUser => {
+            "raise the quota `connections` of a role that the user has; a [[zone]] bounds it by \
+             `second_login = \"refuse\"` and `user_connections`"
+        }
+        Limit::ConnectionsPerZone => {
+            "raise the quota `connections` of its zone, or `connections` of its [[zone]]"
+        }
         Limit::Sessions => "raise `limits.sessions`, or lower `limits.session_expiry_max`",
         Limit::LoginQueue => {
             "more logins wait for the database than `auth.queue` allows; they are tried again"
@@ -157,7 +162,8 @@ const fn limit_reached(limit: Limit) -> &'static str {
         Limit::LoginRate => {
             "logins from its address, or of its account, have failed too often lately; it is \
              let in again after a pause; mend the password of whoever tries, or set \
-             `auth.slow_failures = false`"
+             `auth.slow_failures = false`; or, if it is a guest, more came than `guest_rate` of \
+             the [[zone]] allows"
         }
         Limit::PacketBytes => "its CONNECT is larger than `limits.packet_bytes`",
         Limit::RequestBytes => "the head of its HTTP request is too long: cookies, perhaps",
