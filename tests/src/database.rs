@@ -171,6 +171,16 @@ impl Database {
         assert!(in_time, "{:?} did not end", self.kind);
     }
 
+    /// Sends its process a signal: `SIGSTOP` lets it think for long.
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[track_caller]
+    pub fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().expect("the server runs");
+        kill(process::pid_of(child), signal).expect("a signal can be sent");
+    }
+
     /// Makes an empty database on this server and tells its URL.
     ///
     /// # Panics

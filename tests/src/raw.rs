@@ -340,6 +340,19 @@ impl Raw {
         self.expect(3).message(version)
     }
 
+    /// Asserts that the connection works in both directions, whatever messages come before.
+    #[track_caller]
+    pub fn ping_among_messages(&mut self) {
+        self.send(&packet(0xC0, &[]));
+        loop {
+            match self.receive().kind() {
+                13 => return,
+                3 => {}
+                kind => panic!("a packet of type {kind} instead of PINGRESP"),
+            }
+        }
+    }
+
     /// Asserts that the connection works in both directions.
     #[track_caller]
     pub fn ping(&mut self) {

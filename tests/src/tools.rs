@@ -1,6 +1,7 @@
 //! Other people's programs, as `tests/install-tools.sh` installs them.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -125,6 +126,18 @@ pub fn browser() -> Command {
 #[must_use]
 pub fn mosquitto(name: &str) -> Command {
     Command::new(find(name))
+}
+
+/// A plugin of mosquitto, where Debian keeps them.
+///
+/// # Panics
+/// If it is not installed.
+#[must_use]
+pub fn mosquitto_plugin(name: &str) -> PathBuf {
+    let folders = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let mut places = folders.map(|folder| folder.path().join(name));
+    let found = places.find(|place| place.exists());
+    found.unwrap_or_else(|| panic!("there is no {name}: {REMEDY}"))
 }
 
 fn find(name: &str) -> PathBuf {

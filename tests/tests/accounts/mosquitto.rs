@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
+use serde_json::{Value, json};
 use stentor_tests::raw::{connect_as, eventually, publish, subscribe};
 use stentor_tests::{Plan, Raw, Version, process, server, tools};
 
@@ -57,41 +58,38 @@ struct Mosquitto {
     socket: PathBuf,
 }
 
+/// Users u0, u1, … and root, whose passwords are their names, in mosquitto's form; its file.
+#[track_caller]
+fn passwords(folder: &Path) -> PathBuf {
+    let names = (0..USERS).map(|user| format!("u{user}"));
+    let users: String = names
+        .chain(["root".to_owned()])
+        .map(|name| format!("{name}:{name}\n"))
+        .collect();
+    let path = file(folder, "passwords", &users);
+    process::run(tools::mosquitto("mosquitto_passwd").arg("-U").arg(&path)).success();
+    path
+}
+
+#[track_caller]
+fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, text).expect("a file can be written");
+    path
+}
+
 impl Mosquitto {
+    /// Starts it with these lines in its configuration, beside those of an included file.
     #[track_caller]
-    fn start(folder: &Path) -> Self {
-        let file = |name: &str, text: &str| {
-            let path = folder.join(name);
-            fs::write(&path, text).expect("a file can be written");
-            path
-        };
-        let names = (0..USERS).map(|user| format!("u{user}"));
-        let users: String = names
-            .chain(["root".to_owned()])
-            .map(|name| format!("{name}:{name}\n"))
-            .collect();
-        let passwords = file("passwords", &users);
-        process::run(
-            tools::mosquitto("mosquitto_passwd")
-                .arg("-U")
-                .arg(&passwords),
-        )
-        .success();
-        let acl = file("acl", &acl());
+    fn start(folder: &Path, lines: &str) -> Self {
         let socket = folder.join("m.sock");
-        fs::create_dir(folder.join("conf.d")).expect("a folder can be made");
+        let more = folder.join("conf.d");
+        fs::create_dir(&more).expect("a folder can be made");
         // Started by root it would serve as another user, who may not read these files.
-        file("conf.d/more.conf", "user root\nallow_anonymous true\n");
-        let config = file(
-            "mosquitto.conf",
-            &format!(
-                "include_dir {}\nlistener 0 {}\npassword_file {}\nacl_file {}\n",
-                folder.join("conf.d").display(),
-                socket.display(),
-                passwords.display(),
-                acl.display()
-            ),
-        );
+        file(&more, "more.conf", "user root\nallow_anonymous true\n");
+        let listener = format!("listener 0 {}", socket.display());
+        let text = format!("include_dir {}\n{listener}\n{lines}", more.display());
+        let config = file(folder, "mosquitto.conf", &text);
         let mut command = tools::mosquitto("mosquitto");
         command.arg("-c").arg(&config);
         command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -181,13 +179,14 @@ fn ask(dial: &dyn Fn() -> Raw) -> BTreeSet<String> {
     permitted
 }
 
-#[test]
-fn both_servers_answer_the_same_thousand_questions() {
+/// Takes over from a running mosquitto, and asks both the same. `lost` are the lines that are told
+/// not to be carried.
+#[track_caller]
+fn check(folder: &Path, lines: &str, lost: &[&str]) {
     assert!(topics().len() * (USERS + 1) * 2 >= 1_000);
     let plan = Plan::new();
-    let folder = tempfile::tempdir().expect("a folder can be made");
-    let mosquitto = Mosquitto::start(folder.path());
-    let output = folder.path().join("stentor.toml");
+    let mosquitto = Mosquitto::start(folder, lines);
+    let output = folder.join("stentor.toml");
     let import = |dry: bool| {
         let mut command = server::stentor();
         command.args(["import", "mosquitto", "--json"]);
@@ -197,7 +196,7 @@ fn both_servers_answer_the_same_thousand_questions() {
             command.arg("--dry-run");
         }
         let text = process::run(&mut command).success();
-        let answer: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let answer: Value = serde_json::from_str(&text).expect("JSON");
         answer
     };
     let planned = import(true);
@@ -206,11 +205,11 @@ fn both_servers_answer_the_same_thousand_questions() {
     assert_eq!(planned["not_carried"], done["not_carried"]);
     assert_eq!(done["users"], USERS + 1);
     let troubles = done["not_carried"].as_array().expect("a list");
-    let lines: Vec<&str> = troubles
+    let told: Vec<&str> = troubles
         .iter()
         .filter_map(|one| one["text"].as_str())
         .collect();
-    assert_eq!(lines, ["user root"], "{done}");
+    assert_eq!(told, lost, "{done}");
     let config = fs::read_to_string(&output).expect("it was written");
     assert!(config.contains("m.sock"), "{config}");
     let stentor = plan
@@ -224,4 +223,124 @@ fn both_servers_answer_the_same_thousand_questions() {
     let differ: Vec<&String> = here.symmetric_difference(&there).collect();
     assert!(differ.is_empty(), "{differ:?}");
     assert!(here.len() > 200, "{}", here.len());
+}
+
+#[test]
+fn both_servers_answer_the_same_thousand_questions() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let passwords = passwords(folder.path());
+    let acl = file(folder.path(), "acl", &acl());
+    let lines = format!(
+        "password_file {}\nacl_file {}\n",
+        passwords.display(),
+        acl.display()
+    );
+    check(folder.path(), &lines, &["user root"]);
+}
+
+/// A rule as the plugin for dynamic security keeps it. Those that deny come first.
+fn rule(kind: &str, topic: &str, allow: bool) -> Value {
+    let priority = i32::from(!allow);
+    json!({ "acltype": kind, "topic": topic, "priority": priority, "allow": allow })
+}
+
+fn both(topic: &str) -> Vec<Value> {
+    let kinds = [
+        "publishClientSend",
+        "publishClientReceive",
+        "subscribePattern",
+    ];
+    kinds.map(|kind| rule(kind, topic, true)).to_vec()
+}
+
+/// The rules of a user alone, without chance.
+fn own_rules(number: usize) -> Vec<Value> {
+    const FILTERS: [&str; 8] = ["a/#", "+/b", "b/+/c", "c", "d/#", "+/+/c", "b/#", "a/+"];
+    let mut rules = Vec::new();
+    for at in 0..3 + number % 3 {
+        let topic = FILTERS[(number * 5 + at * 3) % FILTERS.len()];
+        match (number * 7 + at * 2) % 5 {
+            0 => rules.push(rule("publishClientSend", topic, true)),
+            1 => rules.push(rule("subscribePattern", topic, true)),
+            2 => rules.push(rule("publishClientSend", topic, false)),
+            3 => rules.push(rule("publishClientReceive", topic, false)),
+            _ => rules.extend(both(topic)),
+        }
+    }
+    rules
+}
+
+/// Clients, groups and roles as the plugin for dynamic security keeps them: each client has a role
+/// of its own, and two groups give more.
+fn dynamic_security(passwords: &str) -> Value {
+    let named = |name: &str| json!({ "rolename": name, "priority": 0 });
+    let both = |topic: &str| {
+        let kinds = [
+            "publishClientSend",
+            "publishClientReceive",
+            "subscribePattern",
+        ];
+        kinds.map(|kind| acl(kind, topic, true)).to_vec()
+    };
+    let (own, nobody) = ([both("p/%u/#"), both("q/%c")], [both("a/#"), both("end")]);
+    let mut roles = vec![
+        json!({ "rolename": "everything", "acls": both("#") }),
+        json!({ "rolename": "end", "acls": both("end") }),
+        json!({ "rolename": "own", "acls": own.concat() }),
+        json!({ "rolename": "nobody", "acls": nobody.concat() }),
+    ];
+    let mut clients = Vec::new();
+    for line in passwords.lines() {
+        let (name, hash) = line.split_once(':').expect("a name and a hash");
+        let [_, _, iterations, salt, hash] = hash.split('$').collect::<Vec<_>>()[..] else {
+            panic!("no $7$ in {line}");
+        };
+        let number: usize = name.trim_start_matches('u').parse().unwrap_or(0);
+        let acls = own_rules(number);
+        let role = match name {
+            "root" => "everything",
+            name => {
+                roles.push(json!({ "rolename": format!("of-{name}"), "acls": acls }));
+                &format!("of-{name}")
+            }
+        };
+        let iterations: u32 = iterations.parse().expect("a number");
+        clients.push(json!({
+            "username": name, "password": hash, "salt": salt, "iterations": iterations,
+            "roles": [named(role)],
+        }));
+    }
+    let members: Vec<Value> = (0..USERS)
+        .map(|user| json!({ "username": format!("u{user}") }))
+        .collect();
+    json!({
+        "defaultACLAccess": {
+            "publishClientSend": false, "publishClientReceive": true, "subscribe": false,
+            "unsubscribe": true,
+        },
+        "clients": clients,
+        "groups": [
+            { "groupname": "all", "roles": [named("end")], "clients": members },
+            { "groupname": "some", "roles": [named("own")], "clients": members[..4] },
+            { "groupname": "guests", "roles": [named("nobody")], "clients": [] },
+        ],
+        "roles": roles,
+        "anonymousGroup": "guests",
+    })
+}
+
+#[test]
+fn dynamic_security_answers_the_same_thousand_questions() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let passwords = passwords(folder.path());
+    let text = fs::read_to_string(passwords).expect("the file is there");
+    let json = dynamic_security(&text).to_string();
+    let json = file(folder.path(), "dynamic-security.json", &json);
+    let plugin = tools::mosquitto_plugin("mosquitto_dynamic_security.so");
+    let lines = format!(
+        "plugin {}\nplugin_opt_config_file {}\n",
+        plugin.display(),
+        json.display()
+    );
+    check(folder.path(), &lines, &["user root"]);
 }

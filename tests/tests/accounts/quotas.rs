@@ -131,6 +131,62 @@ fn who_publishes_faster_than_allowed_waits() {
     );
 }
 
+/// The same for bytes, whatever the number of messages.
+#[test]
+fn who_publishes_more_bytes_than_allowed_waits() {
+    let place = Place::running();
+    limited(&place, "thin", "--bytes-per-sec", "20000");
+    place.add("ann", &["thin"]);
+    place.add("bob", &[]);
+    let (mut ann, mut bob) = (place.login("ann"), place.login("bob"));
+    bob.subscribe("#", 0);
+    let start = std::time::Instant::now();
+    for number in 0..12 {
+        ann.send(&publish(Version::V5, "a", &[number; 5_000], 0, false));
+    }
+    for number in 0..12 {
+        assert_eq!(bob.message().1, [number; 5_000]);
+    }
+    let millis = start.elapsed().as_millis();
+    assert!(
+        millis >= 900,
+        "forty thousand bytes beyond take two seconds: {millis} ms"
+    );
+    // Small messages are not held back by it.
+    ann.ping();
+}
+
+#[test]
+fn so_many_bytes_wait_for_a_client_and_no_more() {
+    const MESSAGE: usize = 10_000;
+    const QUEUE: u64 = 50_000;
+    let place = Place::running();
+    limited(&place, "short", "--queued-bytes", &QUEUE.to_string());
+    place.add("ann", &["short"]);
+    place.add("bob", &[]);
+    place.add("cat", &[]);
+    let (mut ann, mut bob) = (place.login("ann"), place.login("bob"));
+    ann.subscribe("a", 0);
+    bob.subscribe("a", 0);
+    let mut cat = place.login("cat");
+    let queued = |client: &str| {
+        let shown = place.json(&["clients", "show", client]);
+        shown["connection"]["queued_bytes"]
+            .as_u64()
+            .expect("a number")
+    };
+    // Neither reads; what the system takes for them is the same for both.
+    eventually("more waits for bob than may for ann", || {
+        for _ in 0..20 {
+            cat.publish_surely("a", &[7; MESSAGE]);
+        }
+        assert!(queued("ann") <= QUEUE + MESSAGE as u64, "{}", queued("ann"));
+        queued("bob") > 2 * QUEUE
+    });
+    assert!(queued("ann") > 0, "something waits for her");
+    ann.ping_among_messages();
+}
+
 #[test]
 fn quotas_are_shown() {
     let place = Place::running();

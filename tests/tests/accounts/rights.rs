@@ -120,6 +120,105 @@ fn a_name_that_means_something_in_topics_expands_no_placeholder() {
     }
 }
 
+/// The same for the names of users, which other people's tables and tokens may choose.
+#[test]
+fn a_user_name_that_means_something_in_topics_expands_no_placeholder() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let hash = stentor_tests::server::hash_password("pencil");
+    let users: String = ["plain", "+", "a#", "a+b", "$SYS", "{client}"]
+        .map(|name| format!("{name}:{hash}\n"))
+        .concat();
+    let passwords = folder.path().join("passwd");
+    std::fs::write(&passwords, users).expect("a file can be written");
+    let place = Place::with(&format!(
+        "[auth]\nsource = \"mosquitto:{}\"\nrole = \"own\"\n",
+        passwords.display()
+    ));
+    role(
+        &place,
+        "own",
+        &[
+            "allow both dev/{user}/#",
+            "allow both all/#",
+            "deny both all/{user}",
+        ],
+    );
+    let login = |name: &str| {
+        let (code, client) = place.connect("victim", (name, "pencil"));
+        assert_eq!(code, 0, "{name}");
+        client
+    };
+    let mut plain = login("plain");
+    assert!(is_permitted(&mut plain, "dev/plain/x"));
+    assert!(!is_permitted(&mut plain, "dev/other/x"));
+    assert!(is_permitted(&mut plain, "all/other"));
+    for name in ["+", "a#", "a+b"] {
+        let mut sly = login(name);
+        assert!(!is_permitted(&mut sly, "dev/plain/x"), "{name}");
+        assert_eq!(subscribed(&mut sly, "dev/#"), DENIED, "{name}");
+        assert!(!is_permitted(&mut sly, "all/other"), "{name}");
+    }
+    // These are names like any other, and no placeholder is looked for in them again.
+    for name in ["$SYS", "{client}"] {
+        let mut odd = login(name);
+        assert!(is_permitted(&mut odd, &format!("dev/{name}/x")), "{name}");
+        assert!(!is_permitted(&mut odd, "dev/victim/x"), "{name}");
+    }
+}
+
+/// Every way in which a rule that denies can lie across a subscription.
+#[test]
+fn what_is_denied_is_withheld_however_the_filter_lies_across_it() {
+    let place = Place::running();
+    role(
+        &place,
+        "board",
+        &[
+            "allow both #",
+            "deny subscribe +/secret/#",
+            "deny subscribe a/b/c",
+        ],
+    );
+    place.add("ann", &["board"]);
+    place.add("bob", &[]);
+    let mut bob = place.login("bob");
+    let topics = [
+        "a/b/c",
+        "a/b/d",
+        "a/secret",
+        "a/secret/x",
+        "secret/a",
+        "x/secret/y",
+        "end",
+    ];
+    for (filter, wanted) in [
+        ("#", &["a/b/d", "secret/a", "end"][..]),
+        ("a/#", &["a/b/d"]),
+        ("a/+/c", &[]),
+        ("a/b/+", &["a/b/d"]),
+        ("+/+/+", &["a/b/d"]),
+        ("+/#", &["a/b/d", "secret/a", "end"]),
+    ] {
+        let mut ann = place.login("ann");
+        // Of `a/+/c` all but one topic of each level is permitted.
+        assert_eq!(subscribed(&mut ann, filter), 0, "{filter}");
+        assert_eq!(subscribed(&mut ann, "fence"), 0);
+        for topic in topics {
+            bob.publish_surely(topic, b"x");
+        }
+        bob.publish_surely("fence", b"x");
+        let mut heard = Vec::new();
+        loop {
+            match ann.message().0 {
+                // `#` hears it a second time.
+                topic if topic == "fence" => break,
+                topic => heard.push(topic),
+            }
+        }
+        assert_eq!(heard, wanted, "{filter}");
+    }
+}
+
 #[test]
 fn a_subscription_that_is_wider_delivers_what_is_permitted() {
     let place = Place::running();

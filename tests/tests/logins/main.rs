@@ -7,6 +7,7 @@ mod hashes;
 mod jwt;
 mod keys;
 mod outage;
+mod patience;
 mod proxy;
 mod scram;
 mod slow;

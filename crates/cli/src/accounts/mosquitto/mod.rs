@@ -392,3 +392,110 @@ fn user(name: &str, hash: Option<&str>, roles: Vec<Arc<str>>) -> Result<User, St
     user.check().map_err(|error| error.to_string())?;
     Ok(user)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Words of mosquitto's files, and anything.
+    fn word() -> impl Strategy<Value = String> {
+        const KNOWN: [&str; 34] = [
+            "listener",
+            "port",
+            "1883",
+            "99999999999",
+            "protocol",
+            "websockets",
+            "connection",
+            "allow_anonymous",
+            "true",
+            "max_packet_size",
+            "max_connections",
+            "-1",
+            "persistent_client_expiration",
+            "5y",
+            "é",
+            "password_file",
+            "plugin",
+            "user",
+            "topic",
+            "pattern",
+            "read",
+            "write",
+            "deny",
+            "readwrite",
+            "a/#",
+            "#",
+            "+",
+            "a/#/b",
+            "%u",
+            "%c/x",
+            "{user}",
+            "$SYS/#",
+            "include_dir",
+            "#comment",
+        ];
+        prop_oneof![
+            4 => proptest::sample::select(&KNOWN[..]).prop_map(str::to_owned),
+            1 => any::<String>(),
+        ]
+    }
+
+    fn file() -> impl Strategy<Value = String> {
+        let line = proptest::collection::vec(word(), 0..5).prop_map(|words| words.join(" "));
+        proptest::collection::vec(line, 0..20).prop_map(|lines| lines.join("\n"))
+    }
+
+    proptest! {
+        /// Whatever the files hold, they are taken apart; what is taken is sound.
+        #[test]
+        fn files_of_anything_are_taken_apart(text in file()) {
+            let lines = conf::lines("file", &text);
+            let mut plan = Plan::default();
+            conf::take(&lines, &mut plan);
+            prop_assert!(plan.listeners > 0);
+            let acl = acl::parse(&lines, &mut plan.troubles);
+            plan.take_roles(&acl);
+            for role in &plan.roles {
+                prop_assert!(role.check().is_ok(), "{role:?}");
+            }
+            for trouble in &plan.troubles {
+                prop_assert!(!trouble.reason.is_empty() && !trouble.remedy.is_empty());
+            }
+        }
+
+        #[test]
+        fn dynamic_security_of_anything_is_taken_apart(
+            names in proptest::collection::vec(word(), 6), allow in any::<bool>(), number: i64,
+        ) {
+            let [user, role, topic, kind, hash, salt] = &names[..] else {
+                unreachable!("six names");
+            };
+            let kinds = ["publishClientSend", "publishClientReceive", "subscribeLiteral", kind];
+            let acls = kinds.map(|kind| json!({
+                "acltype": kind, "topic": topic, "priority": number, "allow": allow,
+            }));
+            let text = json!({
+                "clients": [{
+                    "username": user, "password": hash, "salt": salt, "iterations": 101,
+                    "roles": [{ "rolename": role }],
+                }],
+                "groups": [{
+                    "groupname": "g", "roles": [{ "rolename": role }],
+                    "clients": [{ "username": user }],
+                }],
+                "roles": [{ "rolename": role, "acls": acls }],
+                "anonymousGroup": "g",
+            });
+            let mut plan = Plan::default();
+            prop_assert!(dynsec::take("file", &text.to_string(), &mut plan).is_ok());
+            for rule in plan.roles.iter().flat_map(|role| &role.rules) {
+                prop_assert!(rule.check().is_ok(), "{rule}");
+            }
+            // What is no JSON of the plugin is refused, not half taken.
+            let _ = dynsec::take("file", topic, &mut plan);
+        }
+    }
+}
