@@ -274,15 +274,7 @@ fn own_rules(number: usize) -> Vec<Value> {
 /// of its own, and two groups give more.
 fn dynamic_security(passwords: &str) -> Value {
     let named = |name: &str| json!({ "rolename": name, "priority": 0 });
-    let both = |topic: &str| {
-        let kinds = [
-            "publishClientSend",
-            "publishClientReceive",
-            "subscribePattern",
-        ];
-        kinds.map(|kind| acl(kind, topic, true)).to_vec()
-    };
-    let (own, nobody) = ([both("p/%u/#"), both("q/%c")], [both("a/#"), both("end")]);
+    let (own, nobody) = ([both("p/u1/#"), both("q/c-u2")], [both("a/#"), both("end")]);
     let mut roles = vec![
         json!({ "rolename": "everything", "acls": both("#") }),
         json!({ "rolename": "end", "acls": both("end") }),
