@@ -134,12 +134,12 @@ fn user(name: String, credential: String) -> User {
     }
 }
 
-/// The name of the nth account.
-fn name(index: usize) -> String {
-    format!("user-{index}")
-}
-
 impl Accounts {
+    /// The name of the nth account.
+    pub(crate) fn name(index: usize) -> String {
+        format!("user-{index}")
+    }
+
     /// Makes accounts. All passwords are the same and so are their hashes, which no server can
     /// know; tokens differ.
     ///
@@ -194,7 +194,7 @@ impl Accounts {
                 }
             };
             accounts.secrets.push(secret);
-            accounts.users.push(user(name(index), text));
+            accounts.users.push(user(Self::name(index), text));
         }
         Ok(accounts)
     }
@@ -219,14 +219,14 @@ impl Accounts {
     /// What the nth client shows in CONNECT.
     pub(crate) fn login(&self, index: usize) -> Login {
         Login {
-            username: Some(name(index)),
+            username: Some(Self::name(index)),
             password: self.secrets.get(index).cloned(),
         }
     }
 
     /// The name of the nth client, and the password that it has salted before.
     pub(crate) fn scram(&self, index: usize) -> Option<(String, SaltedPassword)> {
-        Some((name(index), self.salted.clone()?))
+        Some((Self::name(index), self.salted.clone()?))
     }
 
     /// Where a server finds the books in its data folder, if not in the usual place.

@@ -13,6 +13,7 @@ use crate::scenario::fanout::FanoutArgs;
 use crate::scenario::idle::IdleArgs;
 use crate::scenario::login::LoginArgs;
 use crate::scenario::pingpong::PingPongArgs;
+use crate::scenario::private::PrivateArgs;
 use crate::scenario::recover::RecoverArgs;
 use crate::scenario::slow::SlowArgs;
 use crate::scenario::subscribe::SubscribeArgs;
@@ -44,6 +45,8 @@ pub(crate) enum Command {
     Connect(ConnectArgs),
     /// A storm of logins with accounts that nobody has used before (A1)
     Login(LoginArgs),
+    /// Clients that write private messages to themselves (C)
+    Private(PrivateArgs),
     /// Round trips of two clients through the server
     Pingpong(PingPongArgs),
     /// The bare program that servers are compared with (started by the other commands)
@@ -69,6 +72,7 @@ impl Command {
             Self::Idle(args) => Some(args),
             Self::Connect(args) => Some(args),
             Self::Login(args) => Some(args),
+            Self::Private(args) => Some(args),
             Self::Pingpong(args) => Some(args),
         }
     }
@@ -186,6 +190,11 @@ connect     5,000 connections at once: does the listen backlog hold?
 login       3,000 logins at once with 3,000 accounts that nobody has used before (A1)
               --proof token|scram-sha256|argon2id|…  --store sqlite|file  --database URL
               --delay 5 for late answers of the database, --beside-fanout for one that goes on
+private     clients write private messages to themselves: each in makes two out (C)
+              appwarp-light   every 10 s, 10,000 to 80,000 clients
+              appwarp-medium  every 2 s, 5,000 to 30,000 clients
+              appwarp-heavy   every second, 5,000 to 20,000 clients
+              --own-topic  the same work by topics, for servers without private messages
 pingpong    round trips of two clients through the server
 
 Each runs against its floor, a bare program that makes the same system calls. Examples:

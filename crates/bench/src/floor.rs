@@ -45,6 +45,8 @@ pub(crate) enum FloorKind {
     HandOver,
     /// Canned acknowledgements, and a canned challenge before that of CONNECT.
     Exchange,
+    /// What a client publishes comes back to it, after a canned PUBACK.
+    Echo,
 }
 
 impl FloorKind {
@@ -58,6 +60,7 @@ impl FloorKind {
             Self::Recover => "recover",
             Self::HandOver => "hand-over",
             Self::Exchange => "exchange",
+            Self::Echo => "echo",
         }
     }
 
@@ -289,7 +292,10 @@ impl Floor {
         self.answers.extend_from_slice(id);
         self.answers
             .extend_from_slice(if v5 { &[0, 0] } else { &[0] });
-        if matches!(self.kind, FloorKind::Acknowledge | FloorKind::Exchange) {
+        if matches!(
+            self.kind,
+            FloorKind::Acknowledge | FloorKind::Exchange | FloorKind::Echo
+        ) {
             return Some(());
         }
         let length = usize::from(wire::u16_at(body, filter_at)?);
@@ -318,6 +324,14 @@ impl Floor {
                 kind,
                 id_of(body.get(topic_end..).unwrap_or(&[])),
             );
+        }
+        if self.kind == FloorKind::Echo {
+            let rest = body.get(topic_end + 2 * usize::from(qos > 0)..);
+            let topic = body.get(..topic_end);
+            if let (Some(topic), Some(rest)) = (topic, rest) {
+                wire::push_echo(&mut self.answers, topic, rest);
+            }
+            return;
         }
         let topic = body.get(2..topic_end).unwrap_or(&[]);
         let Some(&feed) = self.topics.get(topic).filter(|_| self.kind.relays()) else {

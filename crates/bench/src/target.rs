@@ -204,6 +204,11 @@ impl Running {
         self.child.as_ref().is_some_and(Child::is_floor)
     }
 
+    /// Whether this is our own server, started here with the accounts that it needs.
+    pub(crate) fn has_accounts(&self) -> bool {
+        self.child.as_ref().is_some_and(Child::is_own)
+    }
+
     /// The server's process, if it is known.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.pid

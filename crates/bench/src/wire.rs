@@ -310,6 +310,14 @@ pub(crate) fn push_retained(out: &mut Vec<u8>, v5: bool, topic: &[u8], payload: 
     fill_payload(topic, &mut out[from..]);
 }
 
+/// Appends a PUBLISH with QoS 0 made of another's topic, with its length, and what follows it.
+pub(crate) fn push_echo(out: &mut Vec<u8>, topic: &[u8], rest: &[u8]) {
+    out.push(PUBLISH << 4);
+    push_varint(out, topic.len() + rest.len());
+    out.extend_from_slice(topic);
+    out.extend_from_slice(rest);
+}
+
 /// Appends a four-byte acknowledgement; PUBREL has its reserved bits set [MQTT-3.6.1-1].
 #[inline]
 pub(crate) fn push_ack(out: &mut Vec<u8>, kind: u8, packet_id: u16) {

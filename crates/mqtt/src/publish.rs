@@ -238,7 +238,8 @@ impl EncodedPublish {
                 packet_id.get().to_be_bytes(),
             );
         }
-        if let Some(expiry_secs) = expiry_secs {
+        // Patched where there is no place for it, it would overwrite the fixed header.
+        if let Some(expiry_secs) = expiry_secs.filter(|_| self.has_expiry()) {
             patch(copy, self.expiry_at as usize, expiry_secs.to_be_bytes());
         }
     }
@@ -301,7 +302,7 @@ impl EncodedPublish {
         out.u16(alias);
         let start = out.len();
         out.put(self.properties());
-        if let Some(expiry_secs) = expiry_secs {
+        if let Some(expiry_secs) = expiry_secs.filter(|_| self.has_expiry()) {
             // The expiry interval is the first of the properties.
             patch(
                 &mut out[start..],

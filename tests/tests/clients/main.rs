@@ -2,6 +2,7 @@
 
 mod bridge;
 mod browser;
+mod expiry;
 mod mosquitto;
 mod mqttjs;
 mod paho;

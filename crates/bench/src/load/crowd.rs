@@ -7,7 +7,7 @@ use std::time::Duration;
 use mio::event::Event;
 use mio::{Events, Poll};
 
-use crate::clock::{as_ns, now_ns};
+use crate::clock::{SECOND_NS, as_ns, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::link::{Endpoint, Link};
 use crate::wire::{self, Frame, Login, Version};
@@ -38,6 +38,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) first: usize,
     /// How many may be on their way at once.
     pub(crate) at_once: usize,
+    /// How many may begin in a second.
+    pub(crate) pace: Option<u32>,
     /// Gives up when nothing has happened for this long.
     pub(crate) patience: Duration,
     /// The client id of the nth.
@@ -110,19 +112,21 @@ pub(crate) fn open(poll: &mut Poll, plan: &Plan<'_>) -> Result<Crowd, BenchError
         plan: *plan,
         entrants: Vec::with_capacity(plan.count),
         waiting: 0,
+        begun_ns: now_ns(),
         failures: VecDeque::new(),
     };
     let mut events = Events::with_capacity(1_024);
     let mut last_ns = now_ns();
     let mut settled = 0;
     loop {
-        while door.entrants.len() < plan.count && door.waiting < plan.at_once {
+        while door.entrants.len() < door.allowed() && door.waiting < plan.at_once {
             door.begin(poll);
         }
-        if door.waiting == 0 {
+        if door.waiting == 0 && door.entrants.len() == plan.count {
             break;
         }
-        match poll.poll(&mut events, Some(Duration::from_millis(100))) {
+        let pause = if plan.pace.is_some() { 5 } else { 100 };
+        match poll.poll(&mut events, Some(Duration::from_millis(pause))) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             result => result.doing("wait for connections")?,
         }
@@ -154,10 +158,22 @@ struct Door<'a> {
     entrants: Vec<Option<Entrant>>,
     /// Begun, and neither ready nor failed.
     waiting: usize,
+    /// When the first began.
+    begun_ns: u64,
     failures: VecDeque<String>,
 }
 
 impl Door<'_> {
+    /// How many may have begun by now.
+    fn allowed(&self) -> usize {
+        let Some(pace) = self.plan.pace else {
+            return self.plan.count;
+        };
+        let passed = (now_ns() - self.begun_ns) as f64 / SECOND_NS as f64;
+        let allowed = 1.0 + passed * f64::from(pace);
+        (allowed as usize).min(self.plan.count)
+    }
+
     fn begin(&mut self, poll: &Poll) {
         let index = self.entrants.len();
         let started_ns = now_ns();

@@ -57,6 +57,7 @@ impl Fill<'_> {
                 count: 1,
                 first: 0,
                 at_once: 1,
+                pace: None,
                 patience: PATIENCE,
                 client_id: &|_| self.client_id.clone(),
                 entry: None,

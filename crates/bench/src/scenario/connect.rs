@@ -88,6 +88,7 @@ impl Workload for Connect {
                     count: plan.connections,
                     first: 0,
                     at_once: plan.connections,
+                    pace: None,
                     patience: PATIENCE,
                     client_id: &|index| format!("c-{run}-{index}"),
                     entry: None,

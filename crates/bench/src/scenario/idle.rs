@@ -176,6 +176,7 @@ impl Idle {
                         count,
                         first,
                         at_once: plan.at_once,
+                        pace: None,
                         patience: PATIENCE,
                         client_id: &|index| format!("i-{run}-{}", first + index),
                         entry: None,

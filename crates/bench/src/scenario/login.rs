@@ -180,6 +180,7 @@ impl Storm {
                     count: self.connections,
                     first: 0,
                     at_once: self.connections,
+                    pace: None,
                     patience: PATIENCE,
                     client_id: &|index| format!("l-{run}-{index}"),
                     entry: Some(&entry),

@@ -159,6 +159,7 @@ impl Workload for PingPong {
                     first: 0,
                     // One after the other: the floor gives them to its threads in turn.
                     at_once: 1,
+                    pace: None,
                     patience: PATIENCE,
                     client_id: &|index| format!("g-{run}-{index}"),
                     entry: None,

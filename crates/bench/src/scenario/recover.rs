@@ -285,6 +285,7 @@ impl Recover {
                     count: this.users,
                     first: 0,
                     at_once: 100,
+                    pace: None,
                     patience: PATIENCE,
                     client_id: &|index| format!("u-{run}-{index}"),
                     entry: None,

@@ -212,6 +212,7 @@ fn open(
             count: 1,
             first: 0,
             at_once: 1,
+            pace: None,
             patience: PATIENCE,
             client_id: &|_| format!("slow-{}-{}", u8::from(filter.is_some()), run_id()),
             entry: None,

@@ -189,6 +189,7 @@ impl Workload for Subscribe {
                     count: plan.users,
                     first: 0,
                     at_once: 100,
+                    pace: None,
                     patience: PATIENCE,
                     client_id: &|index| format!("u-{run}-{index}"),
                     entry: None,

@@ -109,6 +109,10 @@ impl Child {
         Ok(Some((Restarted { ending, starting }, url)))
     }
 
+    pub(super) fn is_own(&self) -> bool {
+        self.kind == Kind::Own
+    }
+
     pub(super) fn is_floor(&self) -> bool {
         self.kind == Kind::Floor
     }

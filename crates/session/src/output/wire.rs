@@ -19,10 +19,11 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// The message expiry interval to write now.
+    /// The message expiry interval to write now; none in 3.x, which has no place for it.
     #[must_use]
     pub fn expiry_secs(&self, now: Tick) -> Option<u32> {
-        expiry_secs(self.expires_at, now)
+        let has_place = self.encoded.has_expiry();
+        has_place.then(|| expiry_secs(self.expires_at, now))?
     }
 
     /// Whether the message expired before its delivery, by a packet with this first byte, began

@@ -254,6 +254,7 @@ impl Opening {
                 count: self.count,
                 first: self.first,
                 at_once: AT_ONCE,
+                pace: None,
                 patience: PATIENCE,
                 client_id: &|index| format!("{role}-{}-{}", self.run, self.first + index),
                 entry: None,

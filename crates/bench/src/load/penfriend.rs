@@ -1,0 +1,388 @@
+//! Clients that write to themselves: each message in makes two out, the response to the sender and
+//! the message to the receiver, on the same connection.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use mio::event::Event;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use nix::sys::time::TimeSpec;
+use nix::sys::timer::{Expiration, TimerSetTimeFlags};
+use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
+
+use super::crowd::Client;
+use super::histogram;
+use crate::clock::{SECOND_NS, now_ns};
+use crate::error::{BenchError, Doing};
+use crate::link::Link;
+use crate::sequence::{Arrival, Checker, Faults};
+use crate::stamp::Stamp;
+use crate::wire::{self, Frame, PublishTemplate, Version};
+
+/// How long answers to the last messages are waited for.
+const GRACE_NS: u64 = 5 * SECOND_NS;
+/// The alarm clock's place in the poll.
+const ALARM: Token = Token(usize::MAX);
+/// One read takes at most this much: some messages of one client.
+const READ_BYTES: usize = 64 * 1_024;
+
+/// When who writes: the clients take turns, evenly spread over the period.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Schedule {
+    /// When the first message is due.
+    pub(crate) start_ns: u64,
+    /// From here on, latency counts and messages are counted, until the end.
+    pub(crate) from_ns: u64,
+    /// Nothing is due from here on.
+    pub(crate) end_ns: u64,
+    /// Between two messages of one client.
+    pub(crate) period_ns: u64,
+    /// Clients of all threads.
+    pub(crate) clients: usize,
+}
+
+impl Schedule {
+    /// When the client with this number, counted over all threads, writes for the nth time.
+    fn due_ns(&self, client: usize, round: u64) -> u64 {
+        let within = self.period_ns as f64 * client as f64 / self.clients as f64;
+        self.start_ns + round * self.period_ns + within as u64
+    }
+
+    fn is_measured(&self, at_ns: u64) -> bool {
+        at_ns >= self.from_ns && at_ns < self.end_ns
+    }
+}
+
+/// What came of it.
+pub(crate) struct Tally {
+    /// Messages that were due while it was measured, and left.
+    pub(crate) sent: u64,
+    /// Responses and messages that arrived while it was measured.
+    pub(crate) received: u64,
+    pub(crate) faults: Faults,
+    /// Connections that the server closed.
+    pub(crate) broken: u64,
+    /// Responses that never came, or said no.
+    pub(crate) unanswered: u64,
+    /// From the intended time to the response.
+    pub(crate) response: Histogram<u64>,
+    /// From the intended time to the message.
+    pub(crate) latency: Histogram<u64>,
+    /// How much later than intended messages were handed to the kernel.
+    pub(crate) lateness: Histogram<u64>,
+}
+
+/// One client.
+struct Penfriend {
+    /// `None` if it could not be opened, and once the server has closed it.
+    link: Option<Link>,
+    /// Its number over all threads.
+    number: usize,
+    template: PublishTemplate,
+    /// Number of the next message.
+    sequence: u64,
+    /// Packet id and intended time of what is not answered, in order.
+    waiting: VecDeque<(u16, u64)>,
+    checker: Checker,
+    unsent: Vec<u8>,
+    carry: Vec<u8>,
+}
+
+/// The clients of one thread.
+pub(crate) struct Circle {
+    friends: Vec<Penfriend>,
+    version: Version,
+    schedule: Schedule,
+    tally: Tally,
+    scratch: Vec<u8>,
+}
+
+impl Circle {
+    /// One per client, or none where a connection failed: its number over all threads, in increasing order, and what it sends.
+    pub(crate) fn new(
+        clients: Vec<Option<Client>>,
+        version: Version,
+        identity: impl Fn(usize) -> (usize, PublishTemplate),
+        schedule: Schedule,
+    ) -> Self {
+        let friends = clients.into_iter().enumerate().map(|(index, client)| {
+            let (number, template) = identity(index);
+            let (link, carry) = client.map(|client| (client.link, client.carry)).unzip();
+            Penfriend {
+                link,
+                number,
+                template,
+                sequence: 0,
+                waiting: VecDeque::new(),
+                checker: Checker::default(),
+                unsent: Vec::new(),
+                carry: carry.unwrap_or_default(),
+            }
+        });
+        Self {
+            friends: friends.collect(),
+            version,
+            schedule,
+            tally: Tally {
+                sent: 0,
+                received: 0,
+                faults: Faults::default(),
+                broken: 0,
+                unanswered: 0,
+                response: histogram(),
+                latency: histogram(),
+                lateness: histogram(),
+            },
+            scratch: vec![0; READ_BYTES],
+        }
+    }
+
+    /// Writes by the clock (open loop: a late message keeps its intended time), and reads what
+    /// comes back. `poll` knows the clients under their index.
+    pub(crate) fn run(mut self, poll: &mut Poll) -> Result<Tally, BenchError> {
+        let alarm = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK)
+            .doing("make a timer")?;
+        let fd = std::os::fd::AsFd::as_fd(&alarm).as_raw_fd();
+        poll.registry()
+            .register(&mut SourceFd(&fd), ALARM, Interest::READABLE)
+            .doing("watch a timer")?;
+        let mut events = Events::with_capacity(1_024);
+        let deadline_ns = self.schedule.end_ns + GRACE_NS;
+        let (mut next, mut round) = (0, 0);
+        while now_ns() < deadline_ns && !(next == usize::MAX && self.is_answered()) {
+            if next != usize::MAX {
+                (next, round) = self.write_due(next, round);
+            }
+            if let Some(friend) = self.friends.get(next) {
+                let due_ns = self.schedule.due_ns(friend.number, round);
+                wake_at(&alarm, due_ns).doing("set a timer")?;
+            }
+            match poll.poll(&mut events, Some(Duration::from_millis(100))) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                result => result.doing("wait for answers")?,
+            }
+            for event in events.iter().filter(|event| event.token() != ALARM) {
+                self.turn(event);
+            }
+        }
+        for friend in &self.friends {
+            self.tally.faults.lost += friend.checker.missing(friend.sequence);
+            self.tally.unanswered += friend.waiting.len() as u64;
+        }
+        Ok(self.tally)
+    }
+
+    fn is_answered(&self) -> bool {
+        let is_done = |friend: &Penfriend| {
+            friend.link.is_none()
+                || friend.waiting.is_empty() && friend.checker.next() == friend.sequence
+        };
+        self.friends.iter().all(is_done)
+    }
+
+    /// Writes all messages that are due. Who is next in which round; nobody, at the end, has the
+    /// largest number.
+    fn write_due(&mut self, mut next: usize, mut round: u64) -> (usize, u64) {
+        if self.friends.is_empty() {
+            return (usize::MAX, round);
+        }
+        loop {
+            let due_ns = self.schedule.due_ns(self.friends[next].number, round);
+            if due_ns >= self.schedule.end_ns {
+                return (usize::MAX, round);
+            }
+            let now = now_ns();
+            if due_ns > now {
+                return (next, round);
+            }
+            self.write(next, due_ns, now);
+            next += 1;
+            if next == self.friends.len() {
+                (next, round) = (0, round + 1);
+            }
+        }
+    }
+
+    fn write(&mut self, index: usize, due_ns: u64, now: u64) {
+        let friend = &mut self.friends[index];
+        if friend.link.is_none() {
+            return;
+        }
+        // Packet ids are 1 to 65,535.
+        let packet_id = (friend.sequence % 65_535) as u16 + 1;
+        let stamp = Stamp {
+            publisher: friend.number as u32,
+            sequence: friend.sequence,
+            intended_ns: due_ns,
+        };
+        let template = &friend.template;
+        template.push(&mut friend.unsent, packet_id, |payload| {
+            stamp.write(payload)
+        });
+        friend.sequence += 1;
+        friend.waiting.push_back((packet_id, due_ns));
+        if self.schedule.is_measured(due_ns) {
+            self.tally.sent += 1;
+            self.tally.lateness.saturating_record(now - due_ns);
+        }
+        friend.send();
+    }
+
+    fn turn(&mut self, event: &Event) {
+        let index = event.token().0;
+        let Some(friend) = self.friends.get_mut(index) else {
+            return;
+        };
+        if event.is_writable() {
+            friend.send();
+        }
+        let is_open = friend.link.is_some();
+        if is_open && event.is_readable() && !self.read(index, event.is_read_closed()) {
+            self.friends[index].link = None;
+            self.tally.broken += 1;
+        }
+    }
+
+    /// `false` if the server has hung up or sent nonsense.
+    fn read(&mut self, index: usize, is_closed: bool) -> bool {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let is_sound = self.read_into(index, is_closed, &mut scratch);
+        self.scratch = scratch;
+        is_sound
+    }
+
+    fn read_into(&mut self, index: usize, is_closed: bool, scratch: &mut [u8]) -> bool {
+        loop {
+            let friend = &mut self.friends[index];
+            let Some(link) = &mut friend.link else {
+                return true;
+            };
+            let kept = friend.carry.len();
+            scratch[..kept].copy_from_slice(&friend.carry);
+            let read = match link.read(&mut scratch[kept..]) {
+                Ok(0) => return false,
+                Ok(read) => read,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return false,
+            };
+            let input = &scratch[..kept + read];
+            let Some(used) = self.apply(index, input) else {
+                return false;
+            };
+            let friend = &mut self.friends[index];
+            friend.carry.clear();
+            friend.carry.extend_from_slice(&input[used..]);
+            if kept + read < scratch.len() && !is_closed {
+                return true;
+            }
+        }
+    }
+
+    /// Takes whole packets; the bytes used, `None` if they make no sense.
+    fn apply(&mut self, index: usize, input: &[u8]) -> Option<usize> {
+        let now = now_ns();
+        let mut at = 0;
+        loop {
+            let (first, body) = match wire::frame(&input[at..]) {
+                Frame::Partial => return Some(at),
+                Frame::Malformed => return None,
+                Frame::Whole { first, body, end } => {
+                    let body = &input[at + body..at + end];
+                    at += end;
+                    (first, body)
+                }
+            };
+            match first >> 4 {
+                wire::PUBACK => self.answered(index, body, now)?,
+                wire::PUBLISH => {
+                    let publish = wire::publish(first, body, self.version)?;
+                    self.arrived(index, publish.payload, now);
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// A response: a PUBACK, whose reason code stands for the verdict if there is one.
+    fn answered(&mut self, index: usize, body: &[u8], now: u64) -> Option<()> {
+        let id = wire::u16_at(body, 0)?;
+        let waiting = &mut self.friends[index].waiting;
+        let place = waiting.iter().position(|(of, _)| *of == id)?;
+        let (_, due_ns) = waiting.remove(place)?;
+        let is_refused = body.get(2).is_some_and(|reason| *reason != 0);
+        self.tally.unanswered += u64::from(is_refused);
+        self.tally.received += u64::from(self.schedule.is_measured(now));
+        if self.schedule.is_measured(due_ns) {
+            let taken = now.saturating_sub(due_ns);
+            self.tally.response.saturating_record(taken);
+        }
+        Some(())
+    }
+
+    fn arrived(&mut self, index: usize, payload: &[u8], now: u64) {
+        let friend = &mut self.friends[index];
+        self.tally.received += u64::from(self.schedule.is_measured(now));
+        let stamp = Stamp::read(payload).filter(|stamp| {
+            stamp.publisher as usize == friend.number && stamp.sequence < friend.sequence
+        });
+        let Some(stamp) = stamp else {
+            self.tally.faults.corrupt += 1;
+            return;
+        };
+        match friend.checker.arrive(stamp.sequence) {
+            Arrival::InOrder | Arrival::Ahead => {}
+            Arrival::Late => self.tally.faults.reordered += 1,
+            Arrival::Duplicate => self.tally.faults.duplicated += 1,
+        }
+        if self.schedule.is_measured(stamp.intended_ns) {
+            let taken = now.saturating_sub(stamp.intended_ns);
+            self.tally.latency.saturating_record(taken);
+        }
+    }
+}
+
+impl Penfriend {
+    /// Sends what the kernel takes. An error shows at the next read.
+    fn send(&mut self) {
+        let Some(link) = &mut self.link else { return };
+        while !self.unsent.is_empty() {
+            match link.write(&self.unsent) {
+                Ok(sent) => drop(self.unsent.drain(..sent)),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Makes the poll report the alarm at a time of [`now_ns`], or at once if it has passed.
+fn wake_at(alarm: &TimerFd, at_ns: u64) -> nix::Result<()> {
+    let at = TimeSpec::from_duration(Duration::from_nanos(at_ns));
+    let flags = TimerSetTimeFlags::TFD_TIMER_ABSTIME;
+    alarm.set(Expiration::OneShot(at), flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_take_turns_over_the_period() {
+        let schedule = Schedule {
+            start_ns: 1_000,
+            from_ns: 1_500,
+            end_ns: 3_000,
+            period_ns: 400,
+            clients: 4,
+        };
+        let due: Vec<u64> = (0..4).map(|client| schedule.due_ns(client, 0)).collect();
+        assert_eq!(due, [1_000, 1_100, 1_200, 1_300]);
+        assert_eq!(schedule.due_ns(2, 3), 2_400);
+        assert!(!schedule.is_measured(1_499) && schedule.is_measured(1_500));
+        assert!(schedule.is_measured(2_999) && !schedule.is_measured(3_000));
+    }
+}

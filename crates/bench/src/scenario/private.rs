@@ -1,0 +1,314 @@
+//! C, the private message test: each client writes to itself, so that each message in makes two
+//! out, the response to the sender and the message to the receiver.
+
+mod crew;
+mod published;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde_json::json;
+
+use super::{Scenario, check_payload, count, run_id};
+use crate::accounts::{Accounts, Home, Proof, StoreKind};
+use crate::args::{Common, seconds};
+use crate::clock::{as_ns, now_ns, sleep_until_ns};
+use crate::error::BenchError;
+use crate::floor::FloorKind;
+use crate::load::penfriend::Schedule;
+use crate::measure::{Leg, Metric, Unit, push_latency};
+use crate::process::CpuMeter;
+use crate::progress::Progress;
+use crate::report::number::grouped;
+use crate::target::{Needs, Running};
+use crate::wire::Version;
+use crate::workload::{Sheet, Workload, members};
+
+use crew::{Crew, Way};
+
+const IN: Metric = Metric::new("in_per_s", "in/s", Unit::PerSecond);
+const OUT: Metric = Metric::new("out_per_s", "out/s", Unit::PerSecond);
+const RESPONSE: Metric = Metric::new("response_p50_us", "response p50", Unit::Micros);
+const RESPONSE_P99: Metric = Metric::new("response_p99_us", "p99", Unit::Micros);
+const LATENCY: Metric = Metric::new("latency_p50_us", "message p50", Unit::Micros);
+const LATENCY_P99: Metric = Metric::new("latency_p99_us", "p99", Unit::Micros).against_floor();
+const LATENCY_MAX: Metric = Metric::new("latency_max_us", "max", Unit::Micros);
+const CPU: Metric =
+    Metric::new("cpu_per_message_us", "CPU/message in", Unit::Micros).against_floor();
+const SERVER_CPU: Metric = Metric::new("server_cpu_percent", "CPU", Unit::Percent);
+const RSS_EACH: Metric = Metric::new("rss_per_client_bytes", "RSS/client", Unit::Bytes);
+const CONNECTS: Metric = Metric::new("connections_per_s", "connections/s", Unit::PerSecond);
+
+/// Later than this, the generator did not offer the load.
+const LATE_MS_MAX: f64 = 50.0;
+/// What the descriptors of the floor's one thread allow.
+const FLOOR_CLIENTS_MAX: usize = 19_900;
+
+/// Published loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Preset {
+    /// Each client writes every 10 s; 10,000 to 80,000 clients
+    #[value(name = "appwarp-light")]
+    Light,
+    /// Every 2 s; 5,000 to 30,000 clients
+    #[value(name = "appwarp-medium")]
+    Medium,
+    /// Every second; 5,000 to 20,000 clients
+    #[value(name = "appwarp-heavy")]
+    Heavy,
+}
+
+/// How many clients write how often.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PrivateArgs {
+    /// Published parameters; each can be changed by the options below [default: all in turn]
+    #[arg(value_enum)]
+    preset: Option<Preset>,
+    /// Clients, each with an account of its own; may be given several times [default: each row
+    /// that was published]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=500_000))]
+    clients: Vec<u32>,
+    /// Seconds between two messages of one client [default: as published]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=3_600))]
+    every: Option<u16>,
+    /// Bytes per message
+    #[arg(long, default_value_t = 100)]
+    payload: usize,
+    /// Seconds to measure
+    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
+    seconds: f64,
+    /// Seconds to run before measuring
+    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
+    warmup: f64,
+    /// New connections a second at most [default: as fast as they are taken]
+    #[arg(long, value_name = "RATE", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    connect_rate: Option<u32>,
+    /// Write to a topic of its own, which any MQTT server carries, instead of private messages
+    #[arg(long)]
+    own_topic: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Scenario for PrivateArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
+        check_payload(self.payload)?;
+        let presets = match self.preset {
+            Some(preset) => vec![preset],
+            None => Preset::value_variants().to_vec(),
+        };
+        let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
+        for preset in presets {
+            let rows = if self.clients.is_empty() {
+                published::clients(preset)
+            } else {
+                self.clients.clone()
+            };
+            for clients in rows {
+                workloads.push(Box::new(self.workload(preset, clients as usize)?));
+            }
+        }
+        Ok(workloads)
+    }
+}
+
+impl PrivateArgs {
+    fn workload(&self, preset: Preset, clients: usize) -> Result<Private, BenchError> {
+        let usual = published::period(preset);
+        let period = self
+            .every
+            .map_or(usual, |secs| Duration::from_secs(secs.into()));
+        let accounts = match self.own_topic {
+            true => None,
+            false => {
+                let home = Home::Own(StoreKind::Sqlite);
+                Some(Arc::new(Accounts::make(Proof::Token, home, clients)?))
+            }
+        };
+        Ok(Private {
+            preset,
+            clients,
+            period,
+            payload: self.payload,
+            warmup: Duration::from_secs_f64(self.warmup),
+            seconds: Duration::from_secs_f64(self.seconds),
+            connect_rate: self.connect_rate,
+            version: self.common.version,
+            is_published: period == usual,
+            accounts,
+        })
+    }
+}
+
+/// The load.
+#[derive(Clone, Debug)]
+struct Private {
+    preset: Preset,
+    clients: usize,
+    period: Duration,
+    payload: usize,
+    warmup: Duration,
+    seconds: Duration,
+    connect_rate: Option<u32>,
+    version: Version,
+    /// Whether the period is that of the preset.
+    is_published: bool,
+    /// None where each writes to a topic of its own.
+    accounts: Option<Arc<Accounts>>,
+}
+
+impl Private {
+    fn title(&self) -> String {
+        let name = self.preset.to_possible_value();
+        let name = name.as_ref().map_or("", |value| value.get_name());
+        let like = if self.is_published { "" } else { "like " };
+        let what = match self.accounts {
+            Some(_) => "a private message to itself",
+            None => "a message to a topic of its own",
+        };
+        format!(
+            "{like}{name}: {} clients, each with {what} every {} s, {} B, QoS 1 in, 0 out, MQTT {}",
+            count(self.clients),
+            self.period.as_secs(),
+            self.payload,
+            self.version.as_str(),
+        )
+    }
+
+    /// Messages in per second.
+    fn rate(&self) -> f64 {
+        self.clients as f64 / self.period.as_secs_f64()
+    }
+
+    fn plan(&self) -> Vec<String> {
+        let pace = self.connect_rate.map_or_else(String::new, |rate| {
+            format!(", {} new ones a second", count(rate))
+        });
+        vec![
+            format!(
+                "open {} connections{pace}, from as many loopback addresses as ports demand; each \
+                 subscribes to what it will receive",
+                count(self.clients)
+            ),
+            format!(
+                "each writes to itself every {} s, evenly spread: {} in/s, {} out/s (PUBACK and \
+                 message)",
+                self.period.as_secs(),
+                grouped(self.rate()),
+                grouped(2.0 * self.rate())
+            ),
+            format!(
+                "warm up {:.0} s, measure {:.0} s, wait for what is still on its way",
+                self.warmup.as_secs_f64(),
+                self.seconds.as_secs_f64()
+            ),
+            "check loss, duplicates and order by sequence numbers; latency from the intended send \
+             time"
+                .into(),
+        ]
+    }
+}
+
+impl Workload for Private {
+    fn sheet(&self) -> Sheet {
+        let preset = self.preset.to_possible_value();
+        let published = self.is_published && self.accounts.is_some();
+        Sheet {
+            name: "private",
+            title: self.title(),
+            parameters: members(json!({
+                "preset": preset.map(|value| value.get_name().to_owned()),
+                "clients": self.clients,
+                "period_seconds": self.period.as_secs(),
+                "payload_bytes": self.payload,
+                "connect_rate": self.connect_rate,
+                "own_topic": self.accounts.is_none(),
+                "version": self.version.as_str(),
+                "warmup_seconds": self.warmup.as_secs_f64(),
+                "seconds": self.seconds.as_secs_f64(),
+            })),
+            floors: match self.clients <= FLOOR_CLIENTS_MAX {
+                true => vec![FloorKind::Echo],
+                false => Vec::new(),
+            },
+            needs: Needs {
+                accounts: self.accounts.clone(),
+                ..Needs::new(self.clients, self.payload, self.version)
+            },
+            pairs: 1,
+            plan: self.plan(),
+            published: published::row(self.preset, self.clients).filter(|_| published),
+        }
+    }
+
+    fn leg(
+        &mut self,
+        _subject: usize,
+        running: &mut Running,
+        progress: &Progress,
+    ) -> Result<Leg, BenchError> {
+        let accounts = self.accounts.clone();
+        let way = match accounts.filter(|_| running.is_floor() || running.has_accounts()) {
+            Some(accounts) => Way::Private(accounts),
+            None => Way::OwnTopic(run_id()),
+        };
+        // Until the server has ended what it does at its start.
+        std::thread::sleep(Duration::from_millis(200));
+        let before = running.usage();
+        progress.show("connecting");
+        let begun_ns = now_ns();
+        let crew = Crew::gather(self, &way, running)?;
+        let opened_s = (now_ns() - begun_ns) as f64 / 1e9;
+        let start_ns = now_ns() + as_ns(Duration::from_millis(100));
+        let from_ns = start_ns + as_ns(self.warmup);
+        let schedule = Schedule {
+            start_ns,
+            from_ns,
+            end_ns: from_ns + as_ns(self.seconds),
+            period_ns: as_ns(self.period),
+            clients: self.clients,
+        };
+        progress.show("writing");
+        crew.begin(schedule);
+        sleep_until_ns(schedule.from_ns);
+        let meter = CpuMeter::start(running.pid());
+        sleep_until_ns(schedule.end_ns);
+        let used_s = meter.used_s();
+        let after = running.usage();
+        let tally = crew.dismiss()?;
+        let seconds = self.seconds.as_secs_f64();
+        let sent = tally.sent.max(1) as f64;
+        let mut leg = Leg {
+            faults: tally.faults,
+            failed: tally.refused + tally.broken + tally.unanswered,
+            behind: tally.first_failure,
+            ..Leg::default()
+        };
+        leg.push(IN, tally.sent as f64 / seconds);
+        leg.push(OUT, tally.received as f64 / seconds);
+        push_latency(
+            &mut leg,
+            tally.response,
+            &[(RESPONSE, 0.5), (RESPONSE_P99, 0.99)],
+        );
+        let quantiles = [(LATENCY, 0.5), (LATENCY_P99, 0.99), (LATENCY_MAX, 1.0)];
+        push_latency(&mut leg, tally.latency, &quantiles);
+        leg.push(CPU, used_s.map(|used| used * 1e6 / sent));
+        leg.push(SERVER_CPU, used_s.map(|used| used / seconds * 100.0));
+        let opened = (self.clients as u64).saturating_sub(tally.refused).max(1) as f64;
+        let rss = before.zip(after);
+        let grown = rss.map(|(before, after)| after.rss.saturating_sub(before.rss) as f64);
+        leg.push(RSS_EACH, grown.map(|grown| grown / opened));
+        leg.push(CONNECTS, opened / opened_s);
+        let late_ms = tally.lateness.value_at_quantile(0.99) as f64 / 1e6;
+        if late_ms > LATE_MS_MAX {
+            leg.limited = Some(format!("1 % of messages left {late_ms:.0} ms late or more"));
+        }
+        Ok(leg)
+    }
+}

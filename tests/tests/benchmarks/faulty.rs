@@ -1,0 +1,191 @@
+//! A server that relays MQTT 3.1.1 at QoS 0, and does it badly.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What it does wrong, counted in messages published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing.
+    None,
+    /// One of so many reaches nobody.
+    Loses { every: u64 },
+    /// One of so many is sent twice.
+    Repeats { every: u64 },
+    /// One of so many is sent after the one of the same publisher that follows it.
+    Swaps { every: u64 },
+    /// After so many, it delivers no more.
+    Stalls { after: u64 },
+    /// After so many, it closes all connections.
+    Dies { after: u64 },
+    /// It delivers everything so much later.
+    Late { millis: u64 },
+}
+
+#[derive(Default)]
+struct State {
+    subscribers: HashMap<Vec<u8>, Vec<TcpStream>>,
+    /// Of all topics.
+    published: u64,
+    /// What is to be sent behind the next message of its topic.
+    held: HashMap<Vec<u8>, Vec<u8>>,
+    connections: Vec<TcpStream>,
+    is_dead: bool,
+}
+
+struct Relay {
+    fault: Fault,
+    state: Mutex<State>,
+    late: Mutex<mpsc::Sender<(Instant, Vec<u8>, Vec<u8>)>>,
+}
+
+/// The server. It listens until the test's process ends.
+pub(crate) struct Faulty {
+    port: u16,
+}
+
+impl Faulty {
+    pub(crate) fn start(fault: Fault) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (late, to_deliver) = mpsc::channel::<(Instant, Vec<u8>, Vec<u8>)>();
+        let relay = Arc::new(Relay {
+            fault,
+            state: Mutex::default(),
+            late: Mutex::new(late),
+        });
+        let later = Arc::clone(&relay);
+        thread::spawn(move || {
+            for (due, topic, packet) in to_deliver {
+                while let Some(rest) = due.checked_duration_since(Instant::now()) {
+                    thread::park_timeout(rest);
+                }
+                Relay::deliver(&mut later.state.lock().unwrap(), &topic, &packet);
+            }
+        });
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let relay = Arc::clone(&relay);
+                stream.set_nodelay(true).unwrap();
+                thread::spawn(move || relay.serve(stream));
+            }
+        });
+        Self { port }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("mqtt://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Relay {
+    /// Until the client leaves.
+    fn serve(&self, mut stream: TcpStream) {
+        {
+            let mut state = self.state.lock().unwrap();
+            if state.is_dead {
+                return;
+            }
+            state.connections.push(stream.try_clone().unwrap());
+        }
+        while let Ok((first, body)) = read(&mut stream) {
+            let answered = match first >> 4 {
+                1 => stream.write_all(&[0x20, 2, 0, 0]),
+                3 => {
+                    self.publish(first, &body);
+                    Ok(())
+                }
+                8 => {
+                    self.subscribe(&stream, &body);
+                    stream.write_all(&[0x90, 3, body[0], body[1], 0])
+                }
+                12 => stream.write_all(&[0xd0, 0]),
+                _ => return,
+            };
+            if answered.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn subscribe(&self, stream: &TcpStream, body: &[u8]) {
+        let (filter, _) = text(&body[2..]);
+        let stream = stream.try_clone().unwrap();
+        let mut state = self.state.lock().unwrap();
+        state.subscribers.entry(filter).or_default().push(stream);
+    }
+
+    fn publish(&self, first: u8, body: &[u8]) {
+        let (topic, _) = text(body);
+        let mut packet = vec![first];
+        packet.extend(stentor_tests::raw::remaining_length(body.len()));
+        packet.extend_from_slice(body);
+        let mut state = self.state.lock().unwrap();
+        state.published += 1;
+        let number = state.published;
+        match self.fault {
+            Fault::Loses { every } if number % every == 0 => {}
+            Fault::Stalls { after } if number > after => {}
+            Fault::Dies { after } if number > after => {
+                state.is_dead = true;
+                for connection in state.connections.drain(..) {
+                    let _ = connection.shutdown(Shutdown::Both);
+                }
+            }
+            Fault::Swaps { every } if number % every == 0 => {
+                state.held.insert(topic, packet);
+            }
+            Fault::Late { millis } => {
+                let due = Instant::now() + Duration::from_millis(millis);
+                let late = self.late.lock().unwrap();
+                late.send((due, topic, packet)).unwrap();
+            }
+            fault => {
+                Self::deliver(&mut state, &topic, &packet);
+                if matches!(fault, Fault::Repeats { every } if number % every == 0) {
+                    Self::deliver(&mut state, &topic, &packet);
+                }
+                if let Some(held) = state.held.remove(&topic) {
+                    Self::deliver(&mut state, &topic, &held);
+                }
+            }
+        }
+    }
+
+    fn deliver(state: &mut State, topic: &[u8], packet: &[u8]) {
+        for stream in state.subscribers.get_mut(topic).into_iter().flatten() {
+            // Who has left misses it.
+            let _ = stream.write_all(packet);
+        }
+    }
+}
+
+/// A packet: its first byte and its body.
+fn read(stream: &mut TcpStream) -> io::Result<(u8, Vec<u8>)> {
+    let mut byte = [0];
+    stream.read_exact(&mut byte)?;
+    let first = byte[0];
+    let (mut length, mut shift) = (0, 0);
+    loop {
+        stream.read_exact(&mut byte)?;
+        length |= usize::from(byte[0] & 0x7f) << shift;
+        shift += 7;
+        if byte[0] & 0x80 == 0 {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body)?;
+    Ok((first, body))
+}
+
+/// A string with its length before it, and what follows.
+fn text(bytes: &[u8]) -> (Vec<u8>, &[u8]) {
+    let length = usize::from(u16::from_be_bytes([bytes[0], bytes[1]]));
+    let (text, rest) = bytes[2..].split_at(length);
+    (text.to_vec(), rest)
+}

@@ -1,0 +1,32 @@
+//! `stentor bench` from outside: small loads against the real server, and against servers that
+//! lose, repeat, swap, delay and die, each of which has to be found out.
+
+mod faulty;
+mod private;
+mod verdicts;
+
+use std::path::Path;
+
+use serde_json::Value;
+use stentor_tests::process::run;
+use stentor_tests::server::stentor;
+
+/// The exit code and the one JSON line of a measurement.
+fn measure(arguments: &[&str]) -> (i32, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("result.json");
+    let finished = run(stentor()
+        .arg("bench")
+        .args(arguments)
+        .arg("--json")
+        .arg(&file));
+    let code = finished.status.code();
+    let result = read(&file);
+    let code = code.unwrap_or_else(|| panic!("ended by a signal: {finished}"));
+    (code, result.unwrap_or_else(|| panic!("no result: {finished}")))
+}
+
+fn read(file: &Path) -> Option<Value> {
+    let text = std::fs::read_to_string(file).ok()?;
+    serde_json::from_str(text.lines().next()?).ok()
+}

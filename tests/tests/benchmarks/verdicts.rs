@@ -1,0 +1,93 @@
+//! What a benchmark says about servers that do not do their work.
+
+use serde_json::Value;
+
+use crate::faulty::{Fault, Faulty};
+use crate::measure;
+
+/// Messages of two publishers in a second, each to two subscribers.
+const MESSAGES: u64 = 200;
+
+fn fanout(fault: Fault) -> (i32, Value) {
+    let server = Faulty::start(fault);
+    let url = server.url();
+    measure(&[
+        "fanout",
+        "ice-2",
+        "--target",
+        &url,
+        "--publishers",
+        "2",
+        "--subscribers",
+        "4",
+        "--rate",
+        "100",
+        "--seconds",
+        "1",
+        "--warmup",
+        "0",
+        "--pairs",
+        "1",
+        "--no-floor",
+    ])
+}
+
+fn loss(result: &Value, what: &str) -> u64 {
+    result["loss"][what].as_u64().unwrap()
+}
+
+#[test]
+fn a_server_that_does_its_work_is_sound() {
+    let (code, result) = fanout(Fault::None);
+    assert_eq!(result["verdict"]["result"], "sound", "{result}");
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn lost_messages_are_counted() {
+    let (code, result) = fanout(Fault::Loses { every: 20 });
+    let lost = loss(&result, "lost");
+    assert_eq!(code, 1, "{result}");
+    assert_eq!(lost, 2 * MESSAGES / 20, "{result}");
+    assert_eq!(result["verdict"]["result"], "failed");
+}
+
+#[test]
+fn repeated_messages_are_counted() {
+    let (code, result) = fanout(Fault::Repeats { every: 20 });
+    assert_eq!(code, 1, "{result}");
+    assert_eq!(loss(&result, "duplicated"), 2 * MESSAGES / 20, "{result}");
+    assert_eq!(loss(&result, "lost"), 0);
+}
+
+#[test]
+fn swapped_messages_are_counted() {
+    let (code, result) = fanout(Fault::Swaps { every: 20 });
+    assert_eq!(code, 1, "{result}");
+    assert!(loss(&result, "reordered") > 0, "{result}");
+    assert_eq!((loss(&result, "lost"), loss(&result, "duplicated")), (0, 0));
+}
+
+#[test]
+fn a_server_that_stops_delivering_has_lost_the_rest() {
+    let (code, result) = fanout(Fault::Stalls { after: 50 });
+    assert_eq!(code, 1, "{result}");
+    assert_eq!(loss(&result, "lost"), 2 * (MESSAGES - 50), "{result}");
+}
+
+#[test]
+fn a_server_that_dies_has_failed() {
+    let (code, result) = fanout(Fault::Dies { after: 50 });
+    assert_eq!(code, 1, "{result}");
+    assert_eq!(result["verdict"]["result"], "failed");
+    assert!(loss(&result, "lost") + loss(&result, "failed") > 0);
+}
+
+#[test]
+fn a_server_that_is_late_shows_as_late() {
+    let (code, result) = fanout(Fault::Late { millis: 300 });
+    let p50 = result["measured"]["latency_p50_us"]["median"].as_f64();
+    assert!(p50.unwrap() >= 300_000.0, "{result}");
+    // Late is not lost.
+    assert_eq!((code, loss(&result, "lost")), (0, 0), "{result}");
+}
