@@ -37,10 +37,13 @@ struct State {
     is_dead: bool,
 }
 
+/// A message that is due later: when, its topic, and the packet.
+type Late = (Instant, Vec<u8>, Vec<u8>);
+
 struct Relay {
     fault: Fault,
     state: Mutex<State>,
-    late: Mutex<mpsc::Sender<(Instant, Vec<u8>, Vec<u8>)>>,
+    late: Mutex<mpsc::Sender<Late>>,
 }
 
 /// The server. It listens until the test's process ends.
@@ -52,7 +55,7 @@ impl Faulty {
     pub(crate) fn start(fault: Fault) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (late, to_deliver) = mpsc::channel::<(Instant, Vec<u8>, Vec<u8>)>();
+        let (late, to_deliver) = mpsc::channel::<Late>();
         let relay = Arc::new(Relay {
             fault,
             state: Mutex::default(),
@@ -128,7 +131,7 @@ impl Relay {
         state.published += 1;
         let number = state.published;
         match self.fault {
-            Fault::Loses { every } if number % every == 0 => {}
+            Fault::Loses { every } if number.is_multiple_of(every) => {}
             Fault::Stalls { after } if number > after => {}
             Fault::Dies { after } if number > after => {
                 state.is_dead = true;
@@ -136,7 +139,7 @@ impl Relay {
                     let _ = connection.shutdown(Shutdown::Both);
                 }
             }
-            Fault::Swaps { every } if number % every == 0 => {
+            Fault::Swaps { every } if number.is_multiple_of(every) => {
                 state.held.insert(topic, packet);
             }
             Fault::Late { millis } => {
@@ -146,7 +149,7 @@ impl Relay {
             }
             fault => {
                 Self::deliver(&mut state, &topic, &packet);
-                if matches!(fault, Fault::Repeats { every } if number % every == 0) {
+                if matches!(fault, Fault::Repeats { every } if number.is_multiple_of(every)) {
                     Self::deliver(&mut state, &topic, &packet);
                 }
                 if let Some(held) = state.held.remove(&topic) {

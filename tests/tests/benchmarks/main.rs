@@ -1,6 +1,8 @@
 //! `stentor bench` from outside: small loads against the real server, and against servers that
 //! lose, repeat, swap, delay and die, each of which has to be found out.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it breaks")]
+
 mod faulty;
 mod private;
 mod verdicts;
@@ -23,7 +25,10 @@ fn measure(arguments: &[&str]) -> (i32, Value) {
     let code = finished.status.code();
     let result = read(&file);
     let code = code.unwrap_or_else(|| panic!("ended by a signal: {finished}"));
-    (code, result.unwrap_or_else(|| panic!("no result: {finished}")))
+    (
+        code,
+        result.unwrap_or_else(|| panic!("no result: {finished}")),
+    )
 }
 
 fn read(file: &Path) -> Option<Value> {

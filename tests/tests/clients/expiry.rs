@@ -83,7 +83,7 @@ fn check(client: &mut Raw, (name, version, _): Dialect, qos: u8, what: &str) {
 
 fn topic_of(message: &Packet) -> String {
     let length = usize::from(u16::from_be_bytes([message.body[0], message.body[1]]));
-    String::from_utf8(message.body[2..2 + length].to_vec()).unwrap()
+    String::from_utf8(message.body[2..2 + length].to_vec()).expect("topics are UTF-8")
 }
 
 fn send(publisher: &mut Raw, topic: &str, qos: u8, retain: bool) {

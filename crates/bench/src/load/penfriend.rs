@@ -102,7 +102,8 @@ pub(crate) struct Circle {
 }
 
 impl Circle {
-    /// One per client, or none where a connection failed: its number over all threads, in increasing order, and what it sends.
+    /// One per client, or none where a connection failed: its number over all threads, in
+    /// increasing order, and what it sends.
     pub(crate) fn new(
         clients: Vec<Option<Client>>,
         version: Version,
