@@ -218,6 +218,8 @@ pub enum Refusal {
     Method,
     /// What the client says is not what its method has here.
     Protocol,
+    /// The operator's own code does not let it in.
+    Denied,
     /// Too many log-ins wait.
     Busy,
     /// Too many log-ins from this address, or of this account from there, have failed lately.

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod accounts;
+mod adaptor;
 mod admin;
 mod ask;
 mod check_config;
@@ -98,6 +99,9 @@ enum Command {
     /// List, make, join and moderate rooms
     #[command(after_help = room::HELP)]
     Room(Box<room::Room>),
+    /// Make, check, test and reload adaptors: your own code about what clients do
+    #[command(after_help = adaptor::HELP)]
+    Adaptor(adaptor::Adaptor),
     /// Show how the running server is doing
     Status(admin::Status),
     /// List, show or disconnect the clients of the running server
@@ -158,6 +162,7 @@ fn main() -> ExitCode {
         Command::Inbox(command) => command.run(),
         Command::Call(command) => command.run(),
         Command::Room(command) => command.run(),
+        Command::Adaptor(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Clients(command) => command.run(),
         Command::Topics(command) => command.run(),

@@ -121,6 +121,7 @@ fn main() {
     let shared = Shared {
         interest: Arc::new(InterestTable::new()),
         retained: Arc::new(MemoryStore::new(hasher.clone(), Bounds::default())),
+        adaptors: None,
         persistent_sessions: Arc::default(),
         callees: None,
     };

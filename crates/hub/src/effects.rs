@@ -9,6 +9,7 @@ use stentor_session::{CloseReason, Message, Output, Tick, Ticket};
 use stentor_topic::Zone;
 use stentor_zone::Reach;
 
+use crate::adaptor::{Act, Judgement};
 use crate::authenticate::Authentication;
 use crate::call::Answer;
 use crate::key::{LinkId, SessionKey, ShardId};
@@ -26,6 +27,9 @@ pub struct Effects {
     /// Connections that nothing is to be read from before this time, because they publish faster
     /// than they may: what [`crate::Hub::receive`] left of their bytes comes again then.
     pub paused: Vec<(LinkId, Tick)>,
+    /// Connections that nothing was read from because something they asked for had to be decided
+    /// first ([`Effects::paused`] until [`Tick::NEVER`]): they go on now.
+    pub resumed: Vec<LinkId>,
     /// Connections to close.
     pub closing: Vec<Closing>,
     /// Messages for other shards, in order.
@@ -117,6 +121,15 @@ pub enum ControlItem {
     Publish(Arc<Message>),
     /// The control plane answers a call of a session that is here.
     Answer(Arc<Answer>),
+    /// Adaptors have judged something that a client of this shard has asked for.
+    Judged {
+        /// What the shard knows it by.
+        number: u64,
+        /// What they say.
+        judgement: Arc<Judgement>,
+    },
+    /// An adaptor does something, in a zone whose home is this shard.
+    Act(Arc<Act>),
     /// What acknowledgements waited for has happened, or will not. Sent to every shard that may
     /// hold some of them; one that holds none ignores it.
     Resolved {

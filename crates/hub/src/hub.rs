@@ -9,6 +9,7 @@ use stentor_session::{Message, Tick, Wheel};
 use stentor_topic::{Index, Subscriber, TopicHasher, Zone};
 
 use crate::acknowledge::Deferred;
+use crate::adaptor::{Adaptors, Questions};
 use crate::burst::{Burst, Source};
 use crate::call::Callees;
 use crate::effects::{ControlItem, Effects, MeshItem};
@@ -35,6 +36,8 @@ pub struct Shared {
     pub retained: Arc<dyn Retained>,
     /// Who takes calls of procedures; without it there are none.
     pub callees: Option<Arc<dyn Callees>>,
+    /// The operator's own code; without it nobody is asked.
+    pub adaptors: Option<Arc<dyn Adaptors>>,
     /// How many sessions outlive their connection, for [`Settings::sessions_max`].
     pub persistent_sessions: Arc<AtomicU64>,
 }
@@ -68,6 +71,8 @@ pub struct Hub {
     pub(crate) zones: Zones,
     pub(crate) joins: Joins,
     pub(crate) callees: Option<Arc<dyn Callees>>,
+    pub(crate) adaptors: Option<Arc<dyn Adaptors>>,
+    pub(crate) questions: Questions,
     /// Sessions whose connection has to be closed when the present routing is done.
     pub(crate) overrun: Vec<SessionKey>,
     pub(crate) effects: Effects,
@@ -125,6 +130,8 @@ impl Hub {
             zones,
             joins: Joins::default(),
             callees: shared.callees,
+            adaptors: shared.adaptors,
+            questions: Questions::default(),
             overrun: Vec::new(),
             effects: Effects::default(),
             stats: Stats::default(),
@@ -208,6 +215,8 @@ impl Hub {
             }
             ControlItem::Renew(renewal) => self.begin_renewal(now, renewal),
             ControlItem::Publish(message) => self.publish_as_server(now, &message),
+            ControlItem::Judged { number, judgement } => self.judged(now, number, &judgement),
+            ControlItem::Act(act) => self.act(now, &act),
             ControlItem::Answer(answer) => self.answered(now, &answer),
             ControlItem::Resolved { ticket, reason } => self.resolved(now, ticket, reason),
         }

@@ -12,6 +12,7 @@
 extern crate alloc;
 
 mod acknowledge;
+mod adaptor;
 mod authenticate;
 mod burst;
 mod call;
@@ -47,6 +48,7 @@ mod stats;
 mod subscribe;
 mod transmit;
 
+pub use adaptor::{Act, Adaptors, Deed, Denial, Happening, Hooks, Judgement, Question, Rewrite};
 pub use authenticate::{Authenticated, Authentication, Step};
 pub use call::{Answer, Call, Callees, ReturnAddress};
 pub use connect::Admitted;

@@ -17,6 +17,7 @@ use crate::effects::{Closing, Event};
 use crate::hub::{Hub, Timer};
 use crate::key::{LinkId, SessionKey};
 use crate::publish::may_publish;
+use crate::rights::Identity;
 use crate::sessions::{Away, Link};
 use crate::stats::LossCause;
 
@@ -148,6 +149,7 @@ impl Hub {
 
     /// A session is without a connection from now on, or at its end.
     fn detach(&mut self, now: Tick, key: SessionKey, reason: CloseReason) {
+        self.tell_of_end(key, reason);
         let rooms = self.disconnect_rooms(now, key, reason);
         self.disconnect_presence(now, key, reason);
         let Some(session) = self.sessions.get_mut(key) else {
@@ -233,12 +235,12 @@ impl Hub {
             session: key,
             epoch: session.epoch,
         };
-        let (zone, user) = (session.zone(), Arc::clone(&session.identity));
+        let (client_id, user) = (session.client_id.clone(), Arc::clone(&session.identity));
         if next != Tick::NEVER {
             self.arm(now, next, timer);
         }
         if let Some(will) = due_will {
-            self.publish_will(now, zone, &user, &will);
+            self.publish_will(now, &user, &client_id, &will);
         }
     }
 
@@ -261,21 +263,32 @@ impl Hub {
             self.deliver_again(now, outbound.abandon());
         }
         if let Some(will) = &session.will {
-            self.publish_will(now, session.identity.zone, &session.identity, will);
+            self.publish_will(now, &session.identity, &session.client_id, will);
         }
     }
 
     fn publish_will(
         &mut self,
         now: Tick,
-        zone: Zone,
-        identity: &crate::Identity,
+        identity: &Arc<Identity>,
+        client_id: &str,
         will: &WillRequest,
     ) {
-        if !self.settings.takes_topic(&will.topic) || !may_publish(identity, &will.topic) {
-            self.stats.denied += 1;
-            return;
+        if self.may_leave(identity, will) && !self.consult_will(identity, client_id, will) {
+            self.publish_will_as(now, identity, will);
         }
+    }
+
+    /// Whether a will is permitted still; one that is not is counted.
+    pub(crate) fn may_leave(&mut self, identity: &Identity, will: &WillRequest) -> bool {
+        let may = self.settings.takes_topic(&will.topic) && may_publish(identity, &will.topic);
+        self.stats.denied += u64::from(!may);
+        may
+    }
+
+    /// Publishes a will that is permitted.
+    pub(crate) fn publish_will_as(&mut self, now: Tick, identity: &Identity, will: &WillRequest) {
+        let zone = identity.zone;
         let private = match (Address::parse(&will.topic), identity.user.as_deref()) {
             (Ok(Address::Private { user, .. }), Some(sender)) => Some((
                 zone_topic::private_from(sender),

@@ -12,6 +12,7 @@ use stentor_session::{
 use stentor_zone::{Address, NotAddress, topic as zone_topic};
 
 use crate::acknowledge::{Taken, receipt};
+use crate::adaptor::Judgement;
 use crate::effects::Event;
 use crate::hub::Hub;
 use crate::keep::is_refused;
@@ -61,6 +62,32 @@ impl Hub {
         key: SessionKey,
         publish: &Publish<'_>,
     ) -> Result<(), CloseReason> {
+        self.take_in(now, key, publish, |hub, topic| {
+            hub.take(now, key, publish, topic)
+        })
+    }
+
+    /// A publish that adaptors have judged.
+    pub(crate) fn publish_judged(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        publish: &Publish<'_>,
+        judgement: &Judgement,
+    ) -> Result<(), CloseReason> {
+        self.take_in(now, key, publish, |hub, topic| {
+            hub.take_judged(now, key, (publish, topic), judgement)
+        })
+    }
+
+    /// Takes a publish by `take`, unless it is a repetition, and acknowledges it.
+    fn take_in(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        publish: &Publish<'_>,
+        take: impl FnOnce(&mut Self, &str) -> Taken,
+    ) -> Result<(), CloseReason> {
         self.stats.publishes_received += 1;
         self.stats.publish_bytes_received += publish.payload.len() as u64;
         if let Some(receipt) = receipt(publish) {
@@ -78,9 +105,7 @@ impl Hub {
                 }
             }
         }
-        let taken = self.with_topic(key, publish, |hub, topic| {
-            hub.take(now, key, publish, topic)
-        });
+        let taken = self.with_topic(key, publish, take);
         self.close_overrun(now);
         let answered = taken.and_then(|taken| self.answer(key, publish, taken));
         if answered.is_err() {
@@ -121,7 +146,7 @@ impl Hub {
     }
 
     /// Calls `f` with the topic of a publish: the one it carries, or the one of its alias.
-    fn with_topic<R>(
+    pub(crate) fn with_topic<R>(
         &mut self,
         key: SessionKey,
         publish: &Publish<'_>,
@@ -155,7 +180,13 @@ impl Hub {
     }
 
     /// Checks a publish, keeps it if it is retained, and routes it.
-    fn take(&mut self, now: Tick, key: SessionKey, publish: &Publish<'_>, topic: &str) -> Taken {
+    pub(crate) fn take(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        publish: &Publish<'_>,
+        topic: &str,
+    ) -> Taken {
         let Some(session) = self.sessions.get(key) else {
             return Taken::done(ReasonCode::UnspecifiedError);
         };

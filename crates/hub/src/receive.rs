@@ -51,6 +51,11 @@ impl Hub {
             else {
                 return input.len();
             };
+            if live.is_held() {
+                let paused = (live.link, Tick::NEVER);
+                self.effects.paused.push(paused);
+                return consumed;
+            }
             if let Some(until) = live.paused_until(now) {
                 // It is not asked for anything meanwhile, not even for a sign of life.
                 live.last_seen = until;
@@ -76,7 +81,7 @@ impl Hub {
                     return input.len();
                 }
             };
-            let Some(body) = rest.get(frame.header_len..frame.total_len) else {
+            let Some(whole) = rest.get(..frame.total_len) else {
                 return consumed;
             };
             consumed += frame.total_len;
@@ -89,7 +94,7 @@ impl Hub {
                 meter.count(now, frame.total_len);
             }
             self.stats.packets_received += 1;
-            if let Err(reason) = self.on_frame(now, key, (version, frame), body) {
+            if let Err(reason) = self.on_frame(now, key, (version, frame), whole) {
                 self.settle(now);
                 self.close(now, key, reason);
                 return input.len();
@@ -105,19 +110,32 @@ impl Hub {
         now: Tick,
         key: SessionKey,
         (version, frame): (Version, Frame),
-        body: &[u8],
+        packet: &[u8],
     ) -> Result<(), CloseReason> {
         frame.check(version).map_err(malformed)?;
         let first = frame.first;
+        let body = packet.get(frame.header_len..).unwrap_or_default();
         if is_publish(first) {
             let publish = decode_publish(version, Sender::Client, first, body);
-            return self.on_publish(now, key, &publish.map_err(malformed)?);
+            let publish = publish.map_err(malformed)?;
+            if self.adaptors.is_some()
+                && let Some(result) = self.consult_publish(key, &publish, packet)
+            {
+                return result;
+            }
+            return self.on_publish(now, key, &publish);
         }
         // Everything but a publish meets a hub that has routed what came before.
         self.settle(now);
         if is_subscribe(first) {
             let subscribe = decode_subscribe(version, first, body);
-            return self.on_subscribe(now, key, &subscribe.map_err(malformed)?);
+            let subscribe = subscribe.map_err(malformed)?;
+            if self.adaptors.is_some()
+                && let Some(result) = self.consult_subscribe(key, &subscribe, packet)
+            {
+                return result;
+            }
+            return self.on_subscribe(now, key, &subscribe);
         }
         let packet = decode(version, Sender::Client, first, body).map_err(malformed)?;
         self.on_packet(now, key, &packet)

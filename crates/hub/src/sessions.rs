@@ -105,6 +105,8 @@ pub(crate) struct Extras {
     pub(crate) terse: bool,
     /// Its places among the connections of its user and zone, where those are counted.
     pub(crate) seat: Seat,
+    /// How many things that it has asked for have to be decided before more is read.
+    pub(crate) held: u32,
     /// Hashes of the topics and filters whose refusal was logged already.
     denied: Vec<u64>,
 }
@@ -332,6 +334,12 @@ impl Live {
         let is_terse = self.extras.as_ref().is_some_and(|extras| extras.terse);
         let text = Some(text).filter(|text| !text.is_empty() && self.version.is_v5() && !is_terse);
         text.into_iter().chain([""])
+    }
+
+    /// Whether nothing is taken from the client until something is decided.
+    #[inline]
+    pub(crate) fn is_held(&self) -> bool {
+        self.extras.as_ref().is_some_and(|extras| extras.held > 0)
     }
 
     /// Until when nothing is taken from the client, because it publishes faster than it may.

@@ -17,6 +17,7 @@ use stentor_topic::{FilterId, Inserted, Subscriber, Subscription, Zone};
 use stentor_zone::{Interest, inbox};
 
 use crate::acknowledge::explanation;
+use crate::adaptor::Denial;
 use crate::conflate::{NoRate, max_rate};
 use crate::effects::Event;
 use crate::hub::Hub;
@@ -40,10 +41,21 @@ pub(crate) enum SubscriptionRef {
 type Gone = HashSet<SubscriptionRef, foldhash::fast::FixedState>;
 
 /// What the SUBACK says of one element, and why it was refused, where there is more to say.
-type Answer = (ReasonCode, &'static str);
+type Answer<'f> = (ReasonCode, &'f str);
 
 /// The retained messages to send after the SUBACK.
 type AllWanted<'f> = SmallVec<[Wanted<'f>; 2]>;
+
+/// One element of a SUBSCRIBE.
+#[derive(Clone, Copy, Debug)]
+struct Wanting<'a> {
+    filter: &'a str,
+    options: SubscribeOptions,
+    /// The subscription identifier.
+    id: Option<u32>,
+    /// What an adaptor has against it.
+    denial: Option<&'a Denial>,
+}
 
 /// What a SUBSCRIBE asks for in user properties.
 #[derive(Clone, Copy, Debug)]
@@ -138,6 +150,17 @@ impl Hub {
         key: SessionKey,
         subscribe: &Subscribe<'_>,
     ) -> Result<(), CloseReason> {
+        self.subscribe_judged(now, key, subscribe, &[])
+    }
+
+    /// A SUBSCRIBE, and what adaptors have against its elements; what is missing is allowed.
+    pub(crate) fn subscribe_judged(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        subscribe: &Subscribe<'_>,
+        denials: &[Option<Denial>],
+    ) -> Result<(), CloseReason> {
         let Some(live) = self
             .sessions
             .get_mut(key)
@@ -148,21 +171,28 @@ impl Hub {
         let bridge = live.extras.as_ref().is_some_and(|extras| extras.bridge);
         let id = subscribe.properties.subscription_id();
         let asked = Wishes::new(subscribe.properties);
-        let elements = subscribe.filters.iter().map(|element| {
+        let elements = subscribe.filters.iter().enumerate().map(|(at, element)| {
             let mut options = element.options;
             options.no_local |= bridge && !element.filter.starts_with("$share/");
             options.retain_as_published |= bridge;
-            (element.filter, options, id)
+            Wanting {
+                filter: element.filter,
+                options,
+                id,
+                denial: denials.get(at).and_then(Option::as_ref),
+            }
         });
         let packet_id = subscribe.packet_id;
-        let filters = subscribe.filters.iter().map(|element| element.filter);
+        let allowed = elements.clone().filter(|element| element.denial.is_none());
+        let filters = allowed.map(|element| element.filter);
         let rooms = self.rooms_to_ask(key, filters);
         if !rooms.is_empty() {
             let rooms: Vec<Box<str>> = rooms.into_iter().map(Into::into).collect();
-            let owned = |(filter, options, id): (&str, _, _)| Element {
-                filter: filter.into(),
-                options,
-                id,
+            let owned = |wanting: Wanting<'_>| Element {
+                filter: wanting.filter.into(),
+                options: wanting.options,
+                id: wanting.id,
+                denial: wanting.denial.cloned(),
             };
             let owned = (elements.clone().map(owned).collect(), asked);
             if self.ask_rooms(now, key, &rooms, Some(packet_id), owned) {
@@ -180,9 +210,12 @@ impl Hub {
         packet_id: Option<PacketId>,
         (elements, asked, verdicts): (&[Element], Asked, &Verdicts),
     ) {
-        let elements = elements
-            .iter()
-            .map(|element| (&*element.filter, element.options, element.id));
+        let elements = elements.iter().map(|element| Wanting {
+            filter: &element.filter,
+            options: element.options,
+            id: element.id,
+            denial: element.denial.as_ref(),
+        });
         let result = self.subscribe_all(now, key, packet_id, elements, (asked, verdicts));
         if let Err(reason) = result {
             self.close(now, key, reason);
@@ -195,16 +228,18 @@ impl Hub {
         now: Tick,
         key: SessionKey,
         packet_id: Option<PacketId>,
-        elements: impl Iterator<Item = (&'f str, SubscribeOptions, Option<u32>)>,
+        elements: impl Iterator<Item = Wanting<'f>>,
         (asked, verdicts): (Asked, &[RoomVerdict]),
     ) -> Result<(), CloseReason> {
         let is_v5 = self.sessions.get(key).is_some_and(Session::speaks_v5);
         let mut reasons: SmallVec<[u8; 8]> = SmallVec::new();
         let mut wanted = AllWanted::new();
         let mut text = "";
-        for (filter, options, id) in elements {
-            let asked = (id, asked, verdicts);
-            let (reason, why) = self.subscribe_one(key, filter, options, asked, &mut wanted)?;
+        let mut denied: SmallVec<[(&str, &Denial); 2]> = SmallVec::new();
+        for wanting in elements {
+            let asked = (asked, verdicts);
+            let (reason, why) = self.subscribe_one(key, wanting, asked, &mut wanted)?;
+            denied.extend(wanting.denial.map(|denial| (wanting.filter, denial)));
             // One explanation for all of them: the first.
             text = if text.is_empty() { why } else { text };
             // 3.x knows one failure only [MQTT-3.9.3-2].
@@ -216,6 +251,11 @@ impl Hub {
             for (room, refusal) in verdicts {
                 if let (false, Some(refusal)) = (is_v5, refusal) {
                     self.explain_refusal(now, key, room, *refusal);
+                }
+            }
+            for (filter, denial) in denied {
+                if !is_v5 {
+                    self.explain_denial(now, key, filter, denial);
                 }
             }
         }
@@ -234,17 +274,25 @@ impl Hub {
     fn subscribe_one<'a>(
         &mut self,
         key: SessionKey,
-        text: &'a str,
-        options: SubscribeOptions,
-        (id, asked, verdicts): (Option<u32>, Asked, &[RoomVerdict]),
+        wanting: Wanting<'a>,
+        (asked, verdicts): (Asked, &[RoomVerdict]),
         all_wanted: &mut AllWanted<'a>,
-    ) -> Result<Answer, CloseReason> {
+    ) -> Result<Answer<'a>, CloseReason> {
+        let Wanting {
+            filter: text,
+            options,
+            id,
+            denial,
+        } = wanting;
         let Ok(subscription) = Subscription::parse(text) else {
             return Ok((ReasonCode::TopicFilterInvalid, ""));
         };
         let Subscription { share, filter } = subscription;
         if share.is_some() && options.no_local {
             return Err(CloseReason::Violation(Violation::SharedNoLocal));
+        }
+        if let Some(denial) = denial {
+            return Ok((denial.reason, &denial.text));
         }
         let permitted = self.permit(key, text, subscription, (asked, verdicts));
         let (access, zone, wishes) = match permitted {
@@ -282,6 +330,20 @@ impl Hub {
             });
         }
         Ok((reason, ""))
+    }
+
+    /// Refuses all of a SUBSCRIBE.
+    pub(crate) fn refuse_subscribe(
+        &mut self,
+        key: SessionKey,
+        subscribe: &Subscribe<'_>,
+        reason: ReasonCode,
+        text: &str,
+    ) {
+        let is_v5 = self.sessions.get(key).is_some_and(Session::speaks_v5);
+        let code = if is_v5 { reason as u8 } else { 0x80 };
+        let reasons: SmallVec<[u8; 8]> = subscribe.filters.iter().map(|_| code).collect();
+        self.send_suback(key, subscribe.packet_id, &reasons, text);
     }
 
     fn send_suback(&mut self, key: SessionKey, packet_id: PacketId, reasons: &[u8], text: &str) {
@@ -324,7 +386,7 @@ impl Hub {
         text: &str,
         Subscription { share, filter }: Subscription<'_>,
         (asked, verdicts): (Asked, &[RoomVerdict]),
-    ) -> Result<(Access, Zone, Wishes), Answer> {
+    ) -> Result<(Access, Zone, Wishes), Answer<'static>> {
         if !self.settings.takes_topic(filter) {
             return Err((ReasonCode::TopicFilterInvalid, ""));
         }

@@ -6,6 +6,7 @@
 //! - [`Registry::call`] runs one. Each procedure has threads and a queue of its own, so a slow one
 //!   keeps nobody else waiting; a [`Call`] is answered exactly once, by its deadline, whatever
 //!   the procedure does.
+//! - [`adaptor`] runs the operator's own code about what clients do.
 //! - [`luau`] is the sandbox in which scripts run. It knows nothing of procedures.
 //!
 //! **Verdict and status never mix**: [`Verdict`] is what a procedure thinks of a message,
@@ -13,6 +14,7 @@
 //! manifest (`on_error`) and handed out as advice.
 #![forbid(unsafe_code)]
 
+pub mod adaptor;
 mod answer;
 mod builtin;
 mod call;

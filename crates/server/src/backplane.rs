@@ -10,6 +10,7 @@ use stentor_retained::Store;
 use stentor_retained::disk::MappedDisk;
 use stentor_topic::{TopicHasher, Zone};
 
+use crate::adaptors::Plane;
 use crate::admission::Admission;
 use crate::call::Desk;
 use crate::clock::Clock;
@@ -32,6 +33,8 @@ pub(crate) struct Backplane {
     pub(crate) retained: Arc<Store<MappedDisk>>,
     /// Where shards leave calls of procedures.
     pub(crate) desk: Arc<Desk>,
+    /// The operator's own code, if there is any.
+    pub(crate) adaptors: Option<Plane>,
     /// Where events are told.
     pub(crate) journal: Journal,
     /// The ways to each shard.

@@ -37,6 +37,9 @@ pub enum ServerError {
     /// Procedures, or who may call them.
     #[error("procedures: {0}")]
     Procedures(String),
+    /// An adaptor.
+    #[error("adaptor: {0}; `stentor adaptor check FILE` tells more")]
+    Adaptor(String),
     /// A Unix socket that another server listens on.
     #[error("{url} is taken: a running program listens there; stop it, or choose another path")]
     SocketTaken {
@@ -154,6 +157,7 @@ impl ServerError {
             | Self::NotASocket { .. }
             | Self::Certificate { .. }
             | Self::Procedures(_)
+            | Self::Adaptor(_)
             | Self::Keys(_)
             | Self::Store(_) => 78,
         }

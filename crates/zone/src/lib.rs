@@ -28,7 +28,7 @@ pub use command::{ROOM_COMMANDS, run_command};
 pub use effect::{Effect, Seat};
 pub use name::{NAME_BYTES_MAX, NameError, check_name, decode_name, encode_name};
 pub use presence::{Presence, Standing, Uniqueness, Verdict};
-pub use private::{Reach, Response, call_refused, join_refused};
+pub use private::{Reach, Response, adaptor_refused, call_refused, join_refused};
 pub use room::{
     Actor, Bounds, Change, Condition, Entry, HistoryBounds, Property, Refusal, Role, Room,
     RoomOptions, Summary,

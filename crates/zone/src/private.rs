@@ -123,6 +123,17 @@ pub fn call_refused(status: &str, text: &str) -> Vec<u8> {
     serde_json::to_vec(&Refused { status, text }).unwrap_or_default()
 }
 
+/// What an adaptor has against a private message or a join: the payload of `$reply/<id>` or
+/// `$reply/join`. `key` is what it was about, `to` or `room`.
+#[must_use]
+pub fn adaptor_refused(code: u8, key: &str, name: &str, text: &str) -> Vec<u8> {
+    let refused = serde_json::json!({
+        "code": code, "status": "refused", "error": "refused", key: name, "text": text,
+    });
+    // Numbers and text always serialise.
+    serde_json::to_vec(&refused).unwrap_or_default()
+}
+
 /// Why a session is not let into a room: the payload of `$reply/join`.
 #[must_use]
 pub fn join_refused(room: &str, refusal: Refusal) -> Vec<u8> {

@@ -1,8 +1,10 @@
 //! What a zone is to its users, with the clients that they have.
 
+mod adaptors;
 mod calls;
 mod commands;
 mod documents;
+mod examples;
 mod policies;
 mod presence;
 mod private;

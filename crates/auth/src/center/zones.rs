@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::{Proof, Shared, Visitor};
+use super::{Center, Proof, Shared, Visitor};
 use crate::credential::random;
-use crate::model::{GUEST, UserKey};
-use crate::{Decision, Refusal};
+use crate::model::{GUEST, NAME_BYTES_MAX, UserKey};
+use crate::{Decision, LoginRequest, Refusal};
 
 /// What happens when a user logs in who is there already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,6 +96,35 @@ impl Gate {
         let is_open = second.came < per_sec;
         second.came += u32::from(is_open);
         is_open
+    }
+}
+
+impl Center {
+    /// Lets somebody in with these roles, for whom the operator's own code vouches: nobody else is
+    /// asked. The name need not be a user's.
+    #[must_use]
+    pub fn vouch(&self, request: &LoginRequest, roles: Vec<Arc<str>>) -> Decision {
+        let name = request.username.as_deref().unwrap_or_default();
+        let key = match key(name, request.zone.as_ref()) {
+            Ok(key) => key,
+            Err(refusal) => return Decision::Refused(refusal),
+        };
+        let fits = |name: &str| (1..=NAME_BYTES_MAX).contains(&name.len());
+        if !fits(&key.zone) || !fits(&key.name) || name.contains('\n') {
+            return Decision::Refused(Refusal::Credentials);
+        }
+        let visitor = Visitor {
+            key,
+            zone: request.zone.clone(),
+            client_id: request.client_id.clone(),
+            address: request.address,
+            again: None,
+        };
+        let proof = Proof {
+            roles: Some(roles),
+            ..Proof::default()
+        };
+        self.0.accept(&visitor, None, proof, None)
     }
 }
 

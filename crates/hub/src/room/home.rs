@@ -207,6 +207,21 @@ impl Hub {
         }
     }
 
+    /// Runs a command about rooms as the server itself; returns the answer, which is JSON.
+    pub(crate) fn run_as_administrator(
+        &mut self,
+        now: Tick,
+        zone: Zone,
+        (procedure, payload): (&str, &[u8]),
+    ) -> Vec<u8> {
+        let command = (procedure, payload);
+        let ((room, json), effects) = self.with_rooms(zone, |rooms, out| {
+            run_command(rooms, "", |_| Role::Administrator, command, out)
+        });
+        self.perform(now, zone, &room, effects);
+        json
+    }
+
     /// Lets go of those who did not come back in time.
     pub(crate) fn advance_rooms(&mut self, now: Tick) {
         if now < self.zones.deadline {
@@ -276,7 +291,8 @@ impl Hub {
     }
 
     /// Does what a room asks for.
-    pub(super) fn perform(&mut self, now: Tick, zone: Zone, room: &str, effects: Vec<Effect>) {
+    pub(crate) fn perform(&mut self, now: Tick, zone: Zone, room: &str, effects: Vec<Effect>) {
+        self.tell_of_rooms(zone, &effects);
         for effect in effects {
             match effect {
                 Effect::Publish {
@@ -312,7 +328,7 @@ impl Hub {
     }
 }
 
-fn server_message(
+pub(crate) fn server_message(
     now: Tick,
     zone: Zone,
     topic: &str,

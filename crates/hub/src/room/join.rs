@@ -12,6 +12,7 @@ use stentor_topic::Subscription;
 use stentor_zone::{Entry, Interest, Refusal, topic};
 
 use super::{Parting, RoomItem, Who};
+use crate::adaptor::Denial;
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
@@ -24,6 +25,8 @@ pub(crate) struct Element {
     pub(crate) options: SubscribeOptions,
     /// The subscription identifier.
     pub(crate) id: Option<u32>,
+    /// What an adaptor has against it.
+    pub(crate) denial: Option<Denial>,
 }
 
 impl Element {
@@ -38,6 +41,7 @@ impl Element {
                 retain_handling: RetainHandling::Send,
             },
             id: Some(options.id()).filter(|id| *id != 0),
+            denial: None,
         }
     }
 }
@@ -148,8 +152,13 @@ impl Hub {
             left: rooms.len(),
         };
         let ticket = self.issue_ticket();
+        let is_packet = joining.packet_id.is_some();
         self.joins.waiting.insert(ticket, joining);
         let home = self.home_of(who.identity.zone);
+        if is_packet {
+            // An UNSUBSCRIBE behind it has to find what this one brings.
+            self.hold(key);
+        }
         for room in rooms {
             // Live messages follow the answer only if they are sent here from now on.
             let (zone, all) = (who.identity.zone, all_below(room));
@@ -198,6 +207,9 @@ impl Hub {
             let (elements, asked) = (&joining.elements, joining.asked);
             let verdicts = &joining.verdicts;
             self.go_on_subscribing(now, key, joining.packet_id, (elements, asked, verdicts));
+            if joining.packet_id.is_some() {
+                self.let_go(now, key);
+            }
         }
         for (room, refusal) in &joining.verdicts {
             let zone = joining.who.identity.zone;

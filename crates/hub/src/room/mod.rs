@@ -28,7 +28,7 @@ use crate::options::Options;
 use crate::rights::Identity;
 use crate::subscribe::SubscriptionRef;
 
-pub(crate) use home::Zones;
+pub(crate) use home::{Zones, server_message};
 pub(crate) use join::{Element, Joins, RoomVerdict, Verdicts};
 
 /// What shards say to each other about rooms.

@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 
 use stentor_mqtt::{Publish, ReasonCode, forwardable};
 use stentor_session::{Message, MessageParts, Outcome, Tick};
-use stentor_zone::{Refusal, join_refused, topic};
+use stentor_zone::{Interest, Refusal, adaptor_refused, join_refused, topic};
 
 use super::RoomItem;
 use crate::acknowledge::Taken;
+use crate::adaptor::Denial;
 use crate::call::{Answer, ReturnAddress};
 use crate::hub::Hub;
 use crate::key::SessionKey;
@@ -120,6 +121,24 @@ impl Hub {
     /// Something that was said before a session came in: with RETAIN, as nothing live has.
     pub(super) fn deliver_recalled(&mut self, now: Tick, key: SessionKey, message: &Arc<Message>) {
         self.deliver_stored(now, key, message);
+    }
+
+    /// Tells a client of 3.x what an adaptor has against its coming into a room: on `$reply/join`.
+    pub(crate) fn explain_denial(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        filter: &str,
+        denial: &Denial,
+    ) {
+        let (Interest::Room { room }, Some(session)) =
+            (Interest::parse(filter), self.sessions.get(key))
+        else {
+            return;
+        };
+        let to = self.own_address(key, session.zone(), "$reply/join");
+        let json = adaptor_refused(denial.reason as u8, "room", room, &denial.text);
+        self.answered(now, &Answer { to, json });
     }
 
     /// Tells a client of 3.x, whose SUBACK has no reasons, why it is not let into a room: on

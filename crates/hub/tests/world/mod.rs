@@ -233,6 +233,7 @@ impl World {
         let shared = Shared {
             interest: Arc::new(InterestTable::new()),
             retained: Arc::clone(&retained),
+            adaptors: None,
             persistent_sessions: Arc::default(),
             callees,
         };

@@ -26,6 +26,10 @@ use mlua::{Error, Lua, LuaOptions, StdLib, Table, Value, VmState};
 /// The longest message of an error that is passed on.
 const MESSAGE_BYTES_MAX: usize = 300;
 
+mod resident;
+
+pub use resident::Resident;
+
 /// A clock that scripts are held to. It is read at every turn of their loops, so it has to be as
 /// cheap as reading an atomic.
 pub trait Clock: Send + Sync {
@@ -114,7 +118,7 @@ impl Sandbox {
             install,
             machine: None,
         };
-        sandbox.machine = Some(sandbox.make()?);
+        sandbox.machine = Some(make(memory_max, &sandbox.until, &sandbox.install)?);
         Ok(sandbox)
     }
 
@@ -131,7 +135,7 @@ impl Sandbox {
     ) -> Result<R, Trouble> {
         let lua = match self.machine.take() {
             Some(lua) => lua,
-            None => self.make()?,
+            None => make(self.memory_max, &self.until, &self.install)?,
         };
         self.until.is_over.store(false, Ordering::Relaxed);
         self.until.ms.store(until_ms, Ordering::Relaxed);
@@ -159,31 +163,32 @@ impl Sandbox {
             Trouble::Mistake(message(error))
         }
     }
+}
 
-    fn make(&self) -> Result<Lua, Trouble> {
-        let mistake = |error: Error| Trouble::Mistake(message(&error));
-        let libraries = StdLib::TABLE
-            | StdLib::STRING
-            | StdLib::UTF8
-            | StdLib::BIT
-            | StdLib::MATH
-            | StdLib::BUFFER
-            | StdLib::COROUTINE;
-        let lua = Lua::new_with(libraries, LuaOptions::new()).map_err(mistake)?;
-        confine(&lua).map_err(mistake)?;
-        (self.install)(&lua, &lua.globals()).map_err(mistake)?;
-        lua.sandbox(true).map_err(mistake)?;
-        let until = Arc::clone(&self.until);
-        lua.set_interrupt(move |_| {
-            if until.clock.now_ms() < until.ms.load(Ordering::Relaxed) {
-                return Ok(VmState::Continue);
-            }
-            until.is_over.store(true, Ordering::Relaxed);
-            Err(Error::runtime("time is up"))
-        });
-        lua.set_memory_limit(self.memory_max).map_err(mistake)?;
-        Ok(lua)
-    }
+/// A virtual machine that is confined to its bounds.
+fn make(memory_max: usize, until: &Arc<Until>, install: &Install) -> Result<Lua, Trouble> {
+    let mistake = |error: Error| Trouble::Mistake(message(&error));
+    let libraries = StdLib::TABLE
+        | StdLib::STRING
+        | StdLib::UTF8
+        | StdLib::BIT
+        | StdLib::MATH
+        | StdLib::BUFFER
+        | StdLib::COROUTINE;
+    let lua = Lua::new_with(libraries, LuaOptions::new()).map_err(mistake)?;
+    confine(&lua).map_err(mistake)?;
+    install(&lua, &lua.globals()).map_err(mistake)?;
+    lua.sandbox(true).map_err(mistake)?;
+    let until = Arc::clone(until);
+    lua.set_interrupt(move |_| {
+        if until.clock.now_ms() < until.ms.load(Ordering::Relaxed) {
+            return Ok(VmState::Continue);
+        }
+        until.is_over.store(true, Ordering::Relaxed);
+        Err(Error::runtime("time is up"))
+    });
+    lua.set_memory_limit(memory_max).map_err(mistake)?;
+    Ok(lua)
 }
 
 /// Runs the text of a script with global variables of its own.

@@ -162,7 +162,7 @@ struct Said<'a> {
     result_base64: Option<String>,
 }
 
-fn json(answer: &Answer) -> Vec<u8> {
+pub(crate) fn json(answer: &Answer) -> Vec<u8> {
     let outcome = answer.outcome.as_ref();
     let result = outcome.map_or(&[][..], |outcome| &outcome.result);
     let text = str::from_utf8(result);

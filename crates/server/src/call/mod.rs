@@ -25,7 +25,7 @@ use crate::config::{ListenUrl, Listener, Procedures};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::listener::Bound;
-pub(crate) use desk::Desk;
+pub(crate) use desk::{Desk, json as answer_json};
 use identity::{Identities, Tokens};
 use serve::{Entrance, Stopper};
 
@@ -77,6 +77,9 @@ impl CallServer {
         report(&loaded);
         let registry = Arc::new(registry);
         let system = |error| ServerError::system("starting the threads of procedures", error);
+        if let Some(adaptors) = &backplane.adaptors {
+            adaptors.serve_calls(&registry);
+        }
         let (plane, callees) = (Arc::clone(backplane), Arc::clone(&registry));
         let hand_over = move || desk::run(&plane, &callees);
         server.handing = Some(spawn("mqtt-calls", hand_over).map_err(system)?);

@@ -48,6 +48,12 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens, read_file: FileRe
         .iter()
         .map(|room| Some(format!("{}/{}", room.zone, room.name)));
     duplicates("room", "name", rooms.collect(), givens);
+    for (index, adaptor) in config.adaptors.iter().enumerate() {
+        if adaptor.room.is_some() && adaptor.zone.is_none() {
+            let message = "an adaptor of a room needs `zone`, the zone of the room";
+            givens.problem(givens.origin("adaptor", index, "room"), message);
+        }
+    }
     let filters = config
         .policies
         .iter()

@@ -104,6 +104,19 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
     for &(from, to) in &users.kept {
         old.users[from].changes(&new.users[to], &old.users[from].name, changes);
     }
+    zones_and_rooms(old, new, changes);
+    old.limits.changes(&new.limits, "", changes);
+    policies(&old.policies, &new.policies, changes);
+    old.retained.changes(&new.retained, "", changes);
+    old.procedures.changes(&new.procedures, "", changes);
+    old.sys.changes(&new.sys, "", changes);
+    diff.listeners_added = listeners.added;
+    diff.listeners_removed = listeners.removed;
+    diff.listeners_kept = listeners.kept;
+    diff
+}
+
+fn zones_and_rooms(old: &Config, new: &Config, changes: &mut Vec<Change>) {
     let zones = Pairs::of(&old.zones, &new.zones, |zone| zone.name.clone());
     entries("zone", &zones, changes);
     for &(from, to) in &zones.kept {
@@ -116,15 +129,19 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
     for &(from, to) in &rooms.kept {
         old.rooms[from].changes(&new.rooms[to], &old.rooms[from].name, changes);
     }
-    old.limits.changes(&new.limits, "", changes);
-    policies(&old.policies, &new.policies, changes);
-    old.retained.changes(&new.retained, "", changes);
-    old.procedures.changes(&new.procedures, "", changes);
-    old.sys.changes(&new.sys, "", changes);
-    diff.listeners_added = listeners.added;
-    diff.listeners_removed = listeners.removed;
-    diff.listeners_kept = listeners.kept;
-    diff
+    let adaptors = Pairs::of(&old.adaptors, &new.adaptors, |adaptor| {
+        format!("{:?} {:?} {:?}", adaptor.file, adaptor.zone, adaptor.room)
+    });
+    if !adaptors.added.is_empty() || !adaptors.removed.is_empty() {
+        changes.push(Change {
+            path: "adaptor".to_owned(),
+            reload: Reload::Restart,
+        });
+    }
+    for &(from, to) in &adaptors.kept {
+        let name = old.adaptors[from].file.display().to_string();
+        old.adaptors[from].changes(&new.adaptors[to], &name, changes);
+    }
 }
 
 /// Entries of a list that have come or gone.

@@ -16,11 +16,11 @@ use super::table::Fallback::{Required, Unset, Value as Default};
 use super::table::{Key, Reload, Section, choice, section};
 use super::url::ListenUrl;
 use super::value::{Setting, Value};
-use super::zone_keys::{Room, Zone};
+use super::zone_keys::{Adaptor, Room, Zone};
 
 pub(super) const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
+pub(super) const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
 pub(super) const fn count(min: u64, max: u64) -> Kind {
@@ -516,6 +516,7 @@ pub const SECTIONS: &[Section] = &[
     User::SECTION,
     Zone::SECTION,
     Room::SECTION,
+    Adaptor::SECTION,
     Limits::SECTION,
     Policy::SECTION,
     Retained::SECTION,

@@ -45,7 +45,7 @@ pub use problem::{ConfigError, Origin, Problem};
 pub use secret::Secret;
 pub use table::{Fallback, Key, Reload, Section};
 pub use url::{ListenUrl, Scheme};
-pub use zone_keys::{Room, SecondLogin, Zone};
+pub use zone_keys::{Adaptor, OnTrouble, Room, SecondLogin, Zone};
 
 use givens::Givens;
 
@@ -73,6 +73,8 @@ pub struct Config {
     pub zones: Vec<Zone>,
     /// The entries of `room`.
     pub rooms: Vec<Room>,
+    /// The entries of `adaptor`.
+    pub adaptors: Vec<Adaptor>,
     /// The section `limits`.
     pub limits: Limits,
     /// The entries of `policy`; the first that matches a topic decides.
@@ -154,6 +156,7 @@ impl Config {
             users: givens.read_all(&User::SECTION, User::read),
             zones: givens.read_all(&Zone::SECTION, Zone::read),
             rooms: givens.read_all(&Room::SECTION, Room::read),
+            adaptors: givens.read_all(&Adaptor::SECTION, Adaptor::read),
             limits: givens.read_one(&Limits::SECTION, Limits::read),
             policies: givens.read_all(&Policy::SECTION, Policy::read),
             retained: givens.read_one(&Retained::SECTION, Retained::read),

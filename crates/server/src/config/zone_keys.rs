@@ -1,12 +1,13 @@
 //! The part of the table that is about zones and their rooms.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::diff::Change;
-use super::keys::{KIB, MIB, bytes, count, seconds};
+use super::keys::{GIB, KIB, MIB, bytes, count, seconds};
 use super::kind::Kind;
 use super::reader::Reader;
-use super::table::Fallback::{Required, Value as Default};
+use super::table::Fallback::{Required, Unset, Value as Default};
 use super::table::{Key, Reload, Section, choice, section};
 use super::value::{Setting, Value};
 
@@ -59,6 +60,44 @@ section! {
     room_history_bytes: u64 = bytes(KIB, MIB), Default("64KiB"), Live;
     /// How long a new room keeps messages; `0s` turns the limit off.
     room_history_age: Duration = seconds(0, 31_536_000), Default("0s"), Live;
+}
+
+choice! {
+    /// What a deed comes to when the adaptor that judges it fails.
+    OnTrouble {
+        /// It is denied.
+        Deny = "deny",
+        /// It is allowed.
+        Allow = "allow",
+    }
+}
+
+section! {
+    /// Your own code in Luau that sees, changes and refuses what clients do
+    /// ([adaptors.md](adaptors.md)). Several are asked in this order: those of the server, of the
+    /// zone, of the room. A changed file is taken over by itself.
+    Adaptor = "adaptor", repeated: true;
+
+    /// The script.
+    file: PathBuf = Kind::Path, Required("/etc/stentor/moderate.luau"), Restart;
+    /// The zone that it is for; not given, all.
+    zone: Option<String> = Kind::Name, Unset("game"), Restart;
+    /// The room that it is for; not given, all, and what is in none.
+    room: Option<String> = Kind::Name, Unset("tea"), Restart;
+    /// The memory of its machine.
+    memory: u64 = bytes(MIB, GIB), Default("16MiB"), Restart;
+    /// How long one run of a hook may take, waiting aside; it is stopped then.
+    time: Duration = Kind::Duration {
+        min: Duration::from_millis(1), max: Duration::from_secs(10), never: false,
+    }, Default("50ms"), Restart;
+    /// How long a hook may take in all.
+    deadline: Duration = Kind::Duration {
+        min: Duration::from_millis(100), max: Duration::from_secs(60), never: false,
+    }, Default("5s"), Restart;
+    /// The hosts that it may call by HTTP, each `HOST` or `HOST:PORT`.
+    http: Vec<String> = Kind::Texts, Default(""), Restart;
+    /// What a deed comes to when the hook that judges it fails.
+    on_error: OnTrouble = Kind::Choice(OnTrouble::NAMES), Default("deny"), Restart;
 }
 
 section! {

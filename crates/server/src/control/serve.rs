@@ -137,6 +137,8 @@ impl Desk {
             "topics" => Ok(topics::topics(&self.backplane, &request)),
             "reload" => self.reload(),
             "stop" => self.stop(),
+            "adaptor.ls" => Ok(json!({ "adaptors": self.adaptors() })),
+            "adaptor.reload" => Ok(json!({ "adaptors": self.reload_adaptors() })),
             verb if verb.starts_with("retained.") => retained::answer(&self.backplane, line),
             verb => Err(unknown(verb)),
         })
@@ -166,6 +168,25 @@ impl Desk {
                 "the server does not answer; see its log",
             )),
         }
+    }
+
+    fn adaptors(&self) -> Vec<serde_json::Value> {
+        let adaptors = self.backplane.adaptors.as_ref();
+        adaptors.map_or_else(Vec::new, crate::adaptors::Plane::describe)
+    }
+
+    fn reload_adaptors(&self) -> Vec<serde_json::Value> {
+        let Some(adaptors) = &self.backplane.adaptors else {
+            return Vec::new();
+        };
+        let tell = |(mut shown, result): (serde_json::Value, Result<bool, String>)| {
+            match result {
+                Ok(is_new) => shown["new"] = json!(is_new),
+                Err(reason) => shown["error"] = json!(reason),
+            }
+            shown
+        };
+        adaptors.reload().into_iter().map(tell).collect()
     }
 
     fn stop(&self) -> Answer {

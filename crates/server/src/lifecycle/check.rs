@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::accounts;
+use crate::adaptors;
 use crate::call;
 use crate::config::{Config, Listener};
 use crate::error::ServerError;
@@ -13,8 +14,8 @@ use super::doors;
 
 /// Everything that `stentor serve` would refuse a good configuration for and that can be told by
 /// reading alone: certificates and keys, users and groups of this machine, the places of Unix
-/// sockets, keys of tokens, folders and databases that are named. What only trying tells, such as
-/// a taken port, is not among it.
+/// sockets, keys of tokens, folders and databases that are named, the code of adaptors. What only
+/// trying tells, such as a taken port, is not among it.
 ///
 /// The refusals come in the order in which a start would find them, each with its remedy.
 #[must_use]
@@ -29,6 +30,7 @@ pub fn check(config: &Config) -> Vec<ServerError> {
     refusals.extend(logins::settings(config).err());
     refusals.extend(accounts::check(config).err());
     refusals.extend(call::check_files(&config.procedures).err());
+    refusals.extend(adaptors::check(config));
     refusals
 }
 

@@ -22,6 +22,7 @@ use super::Command;
 use super::doors::{Called, Doors, Opened};
 use super::retained;
 use crate::accounts;
+use crate::adaptors::{Doorkeeper, Plane};
 use crate::admission::Admission;
 use crate::backplane::{Backplane, Way};
 use crate::clock::Clock;
@@ -92,6 +93,7 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
     let store = retained::open(config, data_dir.path(), clock)?;
     let directory = Arc::new(accounts::open(config, data_dir, true)?);
     let logins = logins::start(config, data_dir.path(), &directory, clock)?;
+    let adaptors = Plane::start(config, (&logins.center, &directory))?;
     let kept = Kept {
         clock,
         hasher: TopicHasher::new(random()),
@@ -102,7 +104,7 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
         count,
         (table, capacity),
         (journal, kept),
-        &logins.center,
+        (&logins.center, adaptors),
         opened,
     )
     .and_then(|(backplane, shards)| {
@@ -198,16 +200,21 @@ fn ways(bells: &[Arc<Bell>], slots: Vec<inbox::Slot>) -> Vec<Way> {
 fn connect(
     config: &Config,
     journal: Journal,
-    center: &Arc<Center>,
+    (center, adaptors): (&Arc<Center>, Option<Plane>),
     retained: &Kept,
     (shards, capacity): (Vec<Way>, usize),
 ) -> Arc<Backplane> {
     let admission = Arc::new(Admission::default());
     admission.reconfigure(&config.limits);
-    Arc::new(Backplane {
+    let authenticator: Arc<dyn stentor_auth::Authenticator> = match &adaptors {
+        Some(plane) => Arc::new(Doorkeeper::new(Arc::clone(center), plane.clone())),
+        None => Arc::clone(center) as _,
+    };
+    let backplane = Arc::new(Backplane {
+        adaptors,
         clock: retained.clock,
         hasher: retained.hasher.clone(),
-        authenticator: Arc::clone(center) as Arc<dyn stentor_auth::Authenticator>,
+        authenticator,
         admission,
         retained: Arc::clone(&retained.store),
         journal,
@@ -216,7 +223,11 @@ fn connect(
         capacity,
         // No shard has this number.
         tickets: Mutex::new(Tickets::of(u8::MAX)),
-    })
+    });
+    if let Some(plane) = &backplane.adaptors {
+        plane.serve(&backplane);
+    }
+    backplane
 }
 
 fn start_shards(
@@ -224,7 +235,7 @@ fn start_shards(
     count: u8,
     (table, capacity): (Table, usize),
     (journal, retained): (Journal, Kept),
-    center: &Arc<Center>,
+    (center, adaptors): (&Arc<Center>, Option<Plane>),
     opened: Vec<Opened>,
 ) -> io::Result<(Arc<Backplane>, Shards)> {
     let made = Made::new(count)?;
@@ -237,7 +248,7 @@ fn start_shards(
     } = made;
     let meshes = mesh::build(&bells, mesh::RING_ITEMS);
     let shards = (ways(&bells, slots), capacity);
-    let backplane = connect(config, journal, center, &retained, shards);
+    let backplane = connect(config, journal, (center, adaptors), &retained, shards);
     let interest = Arc::new(InterestTable::new());
     let policy = Arc::new(Policy::of(config, zones::settings(config, center)?));
     let mut listeners = per_shard(opened, count);
@@ -262,6 +273,7 @@ fn start_shards(
             retained: retained.store.clone(),
             persistent_sessions: Arc::clone(&persistent_sessions),
             callees: Some(backplane.desk.clone()),
+            adaptors: backplane.adaptors.clone().map(|plane| Arc::new(plane) as _),
         };
         let listeners = listeners.next().unwrap_or_default();
         let equipment = Equipment {

@@ -340,6 +340,7 @@ pub(super) const fn reason_of(refusal: Refusal) -> CloseReason {
         Refusal::LoginRequired => CloseReason::Denied(Denied::Anonymous),
         Refusal::Method => CloseReason::Denied(Denied::AuthMethod),
         Refusal::Protocol => CloseReason::Violation(Violation::UnexpectedAuth),
+        Refusal::Denied => CloseReason::Denied(Denied::Right),
         Refusal::Busy => CloseReason::Limit(Limit::LoginQueue),
         Refusal::Slowed => CloseReason::Limit(Limit::LoginRate),
         Refusal::Unavailable => CloseReason::Local(Local::Unavailable),

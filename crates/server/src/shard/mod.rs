@@ -103,6 +103,8 @@ pub(crate) struct Shard {
     readable: Vec<u32>,
     /// For each shard, the links that are not read until it has caught up.
     stalled: Vec<Vec<u32>>,
+    /// Links that nothing was read from until something was decided, which it is now.
+    resumed: Vec<u32>,
     /// Links whose transport has bytes to write.
     pending: Vec<u32>,
     dirty: Vec<SessionKey>,
@@ -202,6 +204,7 @@ impl Shard {
             exchanges: HashMap::new(),
             readable: Vec::new(),
             stalled: vec![Vec::new(); count],
+            resumed: Vec::new(),
             pending: Vec::new(),
             dirty: Vec::new(),
             gone: Vec::new(),
@@ -245,6 +248,7 @@ impl Shard {
         self.open_letters();
         self.drain_mesh();
         self.take_events(events);
+        self.resume_held();
         self.accept_all();
         self.read_all();
         self.mesh.ring_bells();
@@ -288,7 +292,7 @@ impl Shard {
     fn timeout(&mut self) -> Option<Duration> {
         let reads = !self.readable.is_empty() && self.mesh.overflowed() <= OVERFLOW_ITEMS_MAX;
         let flushes = !self.hub.effects().dirty.is_empty();
-        if reads || flushes || !self.pending.is_empty() {
+        if reads || flushes || !self.pending.is_empty() || !self.resumed.is_empty() {
             return Some(Duration::ZERO);
         }
         let mut timeout = None;
@@ -367,6 +371,8 @@ impl Shard {
         for (to, item) in effects.lanes.drain(..) {
             self.backplane.post(usize::from(to.0), Letter::Hub(item));
         }
+        self.resumed
+            .extend(effects.resumed.drain(..).map(|link| link.0));
         let authentications = std::mem::take(&mut effects.authentications);
         let mut behind = None;
         for (to, item) in effects.mesh.drain(..) {

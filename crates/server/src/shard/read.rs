@@ -260,8 +260,18 @@ impl Shard {
         if link.reading != Reading::Stalled {
             link.reading = Reading::Paused;
         }
-        let serial = link.serial;
-        self.timers.insert(until, LinkKey { index, serial });
+        // What has to be decided first has no time: the hub says when.
+        if until != Tick::NEVER {
+            let serial = link.serial;
+            self.timers.insert(until, LinkKey { index, serial });
+        }
+    }
+
+    /// Goes on with the links about which something was decided.
+    pub(super) fn resume_held(&mut self) {
+        for index in std::mem::take(&mut self.resumed) {
+            self.resume(index);
+        }
     }
 
     /// Goes on with a link that may have been paused: first with what it has sent already.

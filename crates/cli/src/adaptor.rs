@@ -1,0 +1,203 @@
+//! `stentor adaptor`: makes, checks, tests and reloads the operator's own code.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use stentor_procedure::adaptor::{TEMPLATE, TEMPLATE_TEST, TYPES, check, test};
+
+use crate::admin::table::{Table, plain};
+use crate::control::Local;
+use crate::failure::Failure;
+
+/// The file with type definitions for editors.
+const TYPES_FILE: &str = "stentor.d.luau";
+
+/// What `--help` says.
+pub(crate) const HELP: &str = "\
+Examples:
+  stentor adaptor new greet          # greet.luau, greet.test.luau, stentor.d.luau
+  stentor adaptor check greet.luau
+  stentor adaptor test greet.luau
+  stentor adaptor reload             # the running server looks at its files now
+
+In the configuration:
+  [[adaptor]]
+  file = \"greet.luau\"
+  zone = \"game\"";
+
+/// Your own code in Luau that sees, changes and refuses what clients do.
+#[derive(Debug, Args)]
+pub(crate) struct Adaptor {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Write a new adaptor, its tests, and type definitions for editors
+    New {
+        /// Name of the adaptor, of letters, digits, - and _
+        name: String,
+        /// Folder to write to
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        dir: PathBuf,
+    },
+    /// Compile a file and run its own test, as the server does before it uses it
+    Check {
+        /// The file
+        file: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run the tests of a file
+    Test {
+        /// The file
+        file: PathBuf,
+        /// The tests; not given, NAME.test.luau beside NAME.luau
+        tests: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the adaptors of the running server
+    #[command(alias = "list")]
+    Ls {
+        #[command(flatten)]
+        local: Local,
+    },
+    /// Make the running server look at the files of its adaptors now
+    Reload {
+        #[command(flatten)]
+        local: Local,
+    },
+}
+
+impl Adaptor {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.command {
+            Command::New { name, dir } => new(&name, &dir),
+            Command::Check { file, json } => {
+                let hooks = check(&file).map_err(Failure::new)?;
+                let shown = file.display();
+                say(&if json {
+                    format!("{}\n", json!({ "file": shown.to_string(), "hooks": hooks }))
+                } else {
+                    format!("{shown}: good, with the hooks {}\n", hooks.join(", "))
+                })
+            }
+            Command::Test { file, tests, json } => run_tests(&file, tests, json),
+            Command::Ls { local } => {
+                let answer = local.ask(json!({ "verb": "adaptor.ls" }))?;
+                show(&local, &answer, |one| plain(&one["hooks"]))
+            }
+            Command::Reload { local } => {
+                let answer = local.ask(json!({ "verb": "adaptor.reload" }))?;
+                let became = |one: &Value| match one["error"].as_str() {
+                    Some(reason) => format!("not taken: {reason}"),
+                    None if one["new"] == true => "new version".to_owned(),
+                    None => "unchanged".to_owned(),
+                };
+                show(&local, &answer, became)?;
+                let adaptors = answer["adaptors"].as_array();
+                let failed =
+                    adaptors.is_some_and(|all| all.iter().any(|one| !one["error"].is_null()));
+                if failed {
+                    let reason = "a file was not taken; the server goes on with what it has";
+                    return Err(Failure::new(reason));
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn say(text: &str) -> Result<(), Failure> {
+    let written = io::stdout().write_all(text.as_bytes());
+    written.map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))
+}
+
+fn show(local: &Local, answer: &Value, last: impl Fn(&Value) -> String) -> Result<(), Failure> {
+    if local.json {
+        return say(&format!("{answer}\n"));
+    }
+    let mut table = Table::new(&["FILE", "ZONE", "ROOM", ""]);
+    for one in answer["adaptors"].as_array().into_iter().flatten() {
+        table.row([
+            plain(&one["file"]),
+            plain(&one["zone"]),
+            plain(&one["room"]),
+            last(one),
+        ]);
+    }
+    say(&table.render())
+}
+
+fn new(name: &str, dir: &Path) -> Result<(), Failure> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
+        let reason = format!(
+            "{name:?} is no name of an adaptor; give letters, digits, - and _, such as \"greet\""
+        );
+        return Err(Failure::new(reason));
+    }
+    let write = |file: String, text: &str| {
+        let path = dir.join(file);
+        let mut options = fs::OpenOptions::new();
+        let written = options
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .and_then(|mut file| file.write_all(text.as_bytes()));
+        match written {
+            Ok(()) => say(&format!("{}\n", path.display())),
+            Err(error) => Err(Failure::new(format!(
+                "cannot make {}: {error}",
+                path.display()
+            ))),
+        }
+    };
+    write(format!("{name}.luau"), TEMPLATE)?;
+    write(format!("{name}.test.luau"), TEMPLATE_TEST)?;
+    if !dir.join(TYPES_FILE).exists() {
+        write(TYPES_FILE.to_owned(), TYPES)?;
+    }
+    Ok(())
+}
+
+fn run_tests(file: &Path, tests: Option<PathBuf>, as_json: bool) -> Result<(), Failure> {
+    let tests = tests.unwrap_or_else(|| file.with_extension("test.luau"));
+    check(file).map_err(Failure::new)?;
+    let outcomes = test(file, &tests).map_err(Failure::new)?;
+    let failed = outcomes
+        .iter()
+        .filter(|(_, result)| result.is_err())
+        .count();
+    for (name, result) in &outcomes {
+        let reason = result.as_ref().err();
+        say(&if as_json {
+            format!(
+                "{}\n",
+                json!({ "test": name, "ok": reason.is_none(), "error": reason })
+            )
+        } else {
+            match reason {
+                None => format!("ok      {name}\n"),
+                Some(reason) => format!("FAILED  {name}\n        {reason}\n"),
+            }
+        })?;
+    }
+    if outcomes.is_empty() {
+        return Err(Failure::new(format!("{} has no tests", tests.display())));
+    }
+    if failed > 0 {
+        return Err(Failure::new(format!(
+            "{failed} of {} tests failed",
+            outcomes.len()
+        )));
+    }
+    Ok(())
+}

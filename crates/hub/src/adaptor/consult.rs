@@ -1,0 +1,208 @@
+//! Asking: what a packet is to adaptors, and where it waits for what they say.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_mqtt::{Publish, ReasonCode, Subscribe};
+use stentor_session::{CloseReason, Outcome, WillRequest};
+use stentor_topic::{Subscription, Zone};
+use stentor_zone::{Address, Interest};
+
+use super::{Aside, Deed, Hooks, Question};
+use crate::acknowledge::Taken;
+use crate::hub::Hub;
+use crate::key::SessionKey;
+use crate::publish::may_publish;
+use crate::rights::Identity;
+
+/// What a client is told when adaptors have more to do than they can.
+const BUSY: &str = "the zone's adaptor has too much to do; try again";
+
+impl Hub {
+    /// What the adaptors of a zone want to hear of.
+    #[inline]
+    pub(crate) fn hooks(&self, zone: Zone) -> Hooks {
+        match &self.adaptors {
+            None => Hooks::NONE,
+            Some(adaptors) => adaptors.hooks(zone),
+        }
+    }
+
+    /// Asks about a publish if an adaptor wants to hear of it. `Some` if it is done with for now:
+    /// it was put aside, or refused because no more can wait.
+    pub(crate) fn consult_publish(
+        &mut self,
+        key: SessionKey,
+        publish: &Publish<'_>,
+        packet: &[u8],
+    ) -> Option<Result<(), CloseReason>> {
+        let hooks = self.hooks(self.sessions.get(key)?.zone());
+        let deed = self.deed_of_publish(key, publish, hooks)?;
+        if self.put_aside(key, deed, packet)? {
+            return Some(Ok(()));
+        }
+        let busy = Outcome::new(ReasonCode::QuotaExceeded, BUSY);
+        Some(self.answer(key, publish, Taken::Done(busy)))
+    }
+
+    /// Asks about a SUBSCRIBE, like [`Hub::consult_publish`].
+    pub(crate) fn consult_subscribe(
+        &mut self,
+        key: SessionKey,
+        subscribe: &Subscribe<'_>,
+        packet: &[u8],
+    ) -> Option<Result<(), CloseReason>> {
+        let hooks = self.hooks(self.sessions.get(key)?.zone());
+        if !hooks.has(Hooks::JOIN.and(Hooks::SUBSCRIBE)) {
+            return None;
+        }
+        let deed = self.deed_of_subscribe(key, subscribe, hooks)?;
+        if !self.put_aside(key, deed, packet)? {
+            self.refuse_subscribe(key, subscribe, ReasonCode::QuotaExceeded, BUSY);
+        }
+        Some(Ok(()))
+    }
+
+    /// Asks, and keeps the packet until the judgement; `false` if no more can wait.
+    fn put_aside(&mut self, key: SessionKey, deed: Deed, packet: &[u8]) -> Option<bool> {
+        let session = self.sessions.get(key)?;
+        let (identity, client_id) = (Arc::clone(&session.identity), session.client_id.clone());
+        let aside = Aside::Packet {
+            session: key,
+            epoch: session.epoch,
+            packet: packet.into(),
+        };
+        let is_asked = self.ask(identity, client_id, deed, aside);
+        if is_asked {
+            self.hold(key);
+        }
+        Some(is_asked)
+    }
+
+    fn ask(
+        &mut self,
+        identity: Arc<Identity>,
+        client_id: Box<str>,
+        deed: Deed,
+        aside: Aside,
+    ) -> bool {
+        let Some(adaptors) = &self.adaptors else {
+            return false;
+        };
+        self.questions.asked += 1;
+        let number = self.questions.asked;
+        let question = Question {
+            identity,
+            client_id,
+            deed,
+            shard: self.shard,
+            number,
+        };
+        let is_asked = adaptors.ask(question).is_ok();
+        if is_asked {
+            self.questions.waiting.insert(number, aside);
+        }
+        is_asked
+    }
+
+    /// Asks about a will that is due and permitted. Whether that is all to do for now: it waits
+    /// for the judgement, or is dropped because no more can wait.
+    pub(crate) fn consult_will(
+        &mut self,
+        identity: &Arc<Identity>,
+        client_id: &str,
+        will: &WillRequest,
+    ) -> bool {
+        let hooks = self.hooks(identity.zone);
+        let deed = match Address::parse(&will.topic) {
+            Ok(Address::Private { user, .. }) if hooks.has(Hooks::PRIVATE) => Deed::Private {
+                to: user.as_ref().into(),
+                payload: will.payload.as_slice().into(),
+            },
+            Err(_) if hooks.has(Hooks::PUBLISH) && !will.topic.starts_with('$') => Deed::Publish {
+                topic: will.topic.as_str().into(),
+                payload: will.payload.as_slice().into(),
+                qos: will.qos,
+                retain: will.retain,
+            },
+            _ => return false,
+        };
+        let aside = Aside::Will(Arc::clone(identity), will.clone());
+        if !self.ask(Arc::clone(identity), client_id.into(), deed, aside) {
+            self.stats.denied += 1;
+        }
+        true
+    }
+
+    /// What a publish is, where an adaptor wants to hear of that and its sender may do it.
+    fn deed_of_publish(
+        &mut self,
+        key: SessionKey,
+        publish: &Publish<'_>,
+        hooks: Hooks,
+    ) -> Option<Deed> {
+        let wanted = Hooks::PUBLISH.and(Hooks::SAY).and(Hooks::PRIVATE);
+        if !hooks.has(wanted) {
+            return None;
+        }
+        let payload = || Box::<[u8]>::from(publish.payload);
+        let deed = self.with_topic(key, publish, |hub, topic| {
+            let session = hub.sessions.get(key)?;
+            if !topic.starts_with('$') {
+                let may = session.identity.rights.may_publish(topic);
+                return (may && hooks.has(Hooks::PUBLISH)).then(|| Deed::Publish {
+                    topic: topic.into(),
+                    payload: payload(),
+                    qos: publish.qos,
+                    retain: publish.retain,
+                });
+            }
+            match Address::parse(topic) {
+                Ok(Address::Private { user, .. }) if hooks.has(Hooks::PRIVATE) => {
+                    may_publish(&session.identity, topic).then(|| Deed::Private {
+                        to: user.as_ref().into(),
+                        payload: payload(),
+                    })
+                }
+                Ok(Address::Say { room }) if hooks.has(Hooks::SAY) => {
+                    let may = session.identity.rights.may_publish(topic);
+                    (may && hub.is_in_room(key, room)).then(|| Deed::Say {
+                        room: room.into(),
+                        payload: payload(),
+                    })
+                }
+                _ => None,
+            }
+        });
+        // A topic that cannot be is refused without asking.
+        deed.ok().flatten()
+    }
+
+    fn deed_of_subscribe(
+        &self,
+        key: SessionKey,
+        subscribe: &Subscribe<'_>,
+        hooks: Hooks,
+    ) -> Option<Deed> {
+        let mut is_wanted = false;
+        let mut filters = Vec::new();
+        for element in subscribe.filters.iter() {
+            let parsed = Subscription::parse(element.filter).ok();
+            let filter = parsed.map_or("", |parsed| parsed.filter);
+            let room = match Interest::parse(filter) {
+                Interest::Room { room } if !self.is_in_room(key, room) => {
+                    is_wanted |= hooks.has(Hooks::JOIN);
+                    Some(room.into())
+                }
+                Interest::Elsewhere => {
+                    is_wanted |= hooks.has(Hooks::SUBSCRIBE);
+                    None
+                }
+                _ => None,
+            };
+            filters.push((element.filter.into(), room));
+        }
+        is_wanted.then_some(Deed::Subscribe(filters))
+    }
+}

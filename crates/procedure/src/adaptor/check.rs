@@ -1,0 +1,142 @@
+//! Adaptors without a server: checking a file, and the operator's own tests of it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mlua::{Error, Function, Lua, Table, Value};
+
+use super::interface::{PRELUDE, install_json};
+use super::machine::{Machine, Spent, end, label, read};
+use super::{HOOKS, OnError, Options};
+use crate::luau::{Clock, Resident, Script, Trouble};
+
+/// Type definitions of the interface, for editors.
+pub const TYPES: &str = include_str!("adaptor.d.luau");
+
+/// What a new adaptor begins as, and its tests.
+pub const TEMPLATE: &str = include_str!("template.luau");
+/// The tests of [`TEMPLATE`].
+pub const TEMPLATE_TEST: &str = include_str!("template.test.luau");
+
+/// How long one of the operator's tests may take.
+const TEST_TIME: Duration = Duration::from_secs(10);
+/// The memory of a file that is checked.
+const MEMORY: usize = 64 << 20;
+
+/// What became of one test: its name, and why it failed.
+pub type Outcome = (String, Result<(), String>);
+
+/// Compiles a file as a server would and runs its own test; returns the hooks that it has.
+///
+/// # Errors
+/// What is wrong with it, with file and line.
+pub fn check(path: &Path) -> Result<Vec<&'static str>, String> {
+    let options = Options {
+        id: 0,
+        path: path.to_owned(),
+        zone: "default".into(),
+        has_timer: false,
+        memory: MEMORY,
+        time: Duration::from_secs(1),
+        deadline: Duration::from_secs(5),
+        hosts: Vec::new(),
+        on_error: OnError::Deny,
+    };
+    let bits = Machine::load(&options)?.bits();
+    let has = |(bit, _): &(usize, &&str)| bits & (1 << bit) != 0;
+    let hooks = HOOKS.iter().enumerate().filter(has);
+    Ok(hooks.map(|(_, name)| *name).collect())
+}
+
+/// The part of the interface that tests have: what adaptors do is kept in a list.
+const STAGE: &str = r#"
+local done, mocks = {}, {}
+function publish(topic, payload, more)
+    table.insert(done, { what = "publish", topic = topic, payload = payload,
+        retain = (more or {}).retain == true })
+end
+function send(to, payload, from)
+    table.insert(done, { what = "send", to = to, payload = payload, from = from or "server" })
+end
+function log(text) table.insert(done, { what = "log", text = text }) end
+local clock = 1000000
+function now() return clock end
+stage = {
+    mock = function(what, answer) mocks[what] = answer end,
+    clock = function(seconds) clock = seconds end,
+    run = function(adaptor, hook, event)
+        done = {}
+        local thread = coroutine.create(adaptor[hook] or error("there is no hook " .. hook, 3))
+        local function step(ok, ...)
+            if not ok then error((...), 0) end
+            if coroutine.status(thread) == "dead" then return (...) end
+            local what, first, second, third = ...
+            local mock = mocks[what]
+            if not mock then error("the hook calls " .. tostring(what) .. ": mock it first", 0) end
+            return step(coroutine.resume(thread, mock(first, second, third)))
+        end
+        return step(coroutine.resume(thread, event or {})) or allow(), done
+    end,
+}
+"#;
+
+/// Runs the operator's tests of a file: a table of functions by name, each called with `run(hook,
+/// event)`, which returns what the hook says and the list of what it does, and `mock(what, answer)`
+/// for `http`, `room`, `call`, and `clock(seconds)`.
+///
+/// # Errors
+/// When a file cannot be used at all.
+pub fn test(path: &Path, tests: &Path) -> Result<Vec<Outcome>, String> {
+    let clock = Arc::new(Spent::default());
+    let end = || end(&clock, TEST_TIME);
+    let script = Script::compile(&label(path), &read(path)?)?;
+    let install = |lua: &Lua, globals: &Table| {
+        lua.load(PRELUDE).set_name("=prelude").exec()?;
+        lua.load(STAGE).set_name("=stage").exec()?;
+        install_json(lua, globals)
+    };
+    let tests = Script::compile(&label(tests), &read(tests)?)?;
+    let begin = || {
+        let clock = Arc::clone(&clock) as Arc<dyn Clock>;
+        Resident::start(MEMORY, clock, &install, &script, end())
+    };
+    let told = |trouble: Trouble| trouble.to_string();
+    let (machine, _) = begin().map_err(told)?;
+    let cases = machine.load(&tests, end()).map_err(told)?;
+    let names = machine.run(end(), |_| names(cases)).map_err(told)?;
+    let mut outcomes = Vec::new();
+    for name in names {
+        // Each test has an adaptor of its own.
+        let (machine, adaptor) = begin().map_err(told)?;
+        let cases = machine.load(&tests, end()).map_err(told)?;
+        let result = machine.run(end(), |lua| {
+            let stage: Table = lua.globals().get("stage")?;
+            let run = stage.get::<Function>("run")?.bind(adaptor)?;
+            let (mock, clock): (Function, Function) = (stage.get("mock")?, stage.get("clock")?);
+            let case: Function = table(cases)?.get(name.as_str())?;
+            case.call::<()>((run, mock, clock))
+        });
+        outcomes.push((name, result.map_err(told)));
+    }
+    Ok(outcomes)
+}
+
+fn table(value: Value) -> mlua::Result<Table> {
+    match value {
+        Value::Table(table) => Ok(table),
+        _ => Err(Error::runtime(
+            "the tests end with `return` and a table of functions",
+        )),
+    }
+}
+
+/// The names of the tests, sorted.
+fn names(cases: Value) -> mlua::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for pair in table(cases)?.pairs::<String, Function>() {
+        names.push(pair?.0);
+    }
+    names.sort_unstable();
+    Ok(names)
+}

@@ -1,0 +1,348 @@
+//! Adaptors: the operator's own code in Luau that sees, rewrites and refuses what clients do.
+//!
+//! An [`Adaptor`] is one file, one thread and one virtual machine ([`crate::luau::Resident`]).
+//! It is [asked](Adaptor::ask) about an [`Event`] and answers with a [`Verdict`], or is
+//! [told](Adaptor::tell). What it does besides goes to its [`Host`]. A hook that waits (for an
+//! HTTP answer, a command, a procedure) is put aside, and others run meanwhile.
+//!
+//! Each run has a bound on its time, the machine one on its memory; a hook that breaks one is
+//! stopped, logged, and its question answered by [`Options::on_error`]. When the file changes, the
+//! new version is compiled and tested first, and `save` and `restore` carry over what it kept; a
+//! bad file changes nothing and says why.
+
+mod check;
+mod http;
+mod interface;
+mod machine;
+mod worker;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+pub use check::{Outcome, TEMPLATE, TEMPLATE_TEST, TYPES, check, test};
+use worker::{Input, Worker};
+
+/// The names of the hooks, in the order of their bits in [`Adaptor::hooks`].
+pub const HOOKS: [&str; 11] = [
+    "publish",
+    "say",
+    "private",
+    "subscribe",
+    "join",
+    "leave",
+    "disconnect",
+    "created",
+    "closed",
+    "login",
+    "timer",
+];
+
+/// Questions and news that may wait for one adaptor.
+const WAITING_MAX: usize = 10_000;
+
+/// What a question comes to when the hook fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// It is denied.
+    #[default]
+    Deny,
+    /// It is allowed.
+    Allow,
+}
+
+/// How an adaptor is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Its number among all adaptors.
+    pub id: u16,
+    /// The file.
+    pub path: PathBuf,
+    /// The zone of what it does in its `timer`, and of nothing else.
+    pub zone: Arc<str>,
+    /// Whether its `timer` runs.
+    pub has_timer: bool,
+    /// Bytes of memory that its machine may use.
+    pub memory: usize,
+    /// How long one run of a hook may take, waiting aside.
+    pub time: Duration,
+    /// How long a hook may take in all.
+    pub deadline: Duration,
+    /// `HOST` or `HOST:PORT` that it may call by HTTP.
+    pub hosts: Vec<String>,
+    /// What a question comes to when its hook fails.
+    pub on_error: OnError,
+}
+
+/// A value of an event.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Field {
+    /// Text or bytes.
+    Bytes(Box<[u8]>),
+    /// A number.
+    Number(f64),
+    /// Yes or no.
+    Flag(bool),
+}
+
+impl From<&str> for Field {
+    fn from(text: &str) -> Self {
+        Self::Bytes(text.as_bytes().into())
+    }
+}
+
+impl From<&[u8]> for Field {
+    fn from(bytes: &[u8]) -> Self {
+        Self::Bytes(bytes.into())
+    }
+}
+
+/// Something that a hook sees.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// The hook: one of [`HOOKS`].
+    pub hook: &'static str,
+    /// The zone in which it happens.
+    pub zone: Arc<str>,
+    /// What there is to see.
+    pub fields: Vec<(&'static str, Field)>,
+}
+
+/// What a hook says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is done, as it is or changed.
+    Allow(Allowed),
+    /// It is not done.
+    Deny {
+        /// The reason code of MQTT 5, if the script gives one.
+        code: Option<u8>,
+        /// The reason, for people.
+        text: String,
+    },
+}
+
+/// What becomes of something that is done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// The topic instead, or for a private message the user.
+    pub to: Option<String>,
+    /// The payload instead.
+    pub payload: Option<Vec<u8>>,
+    /// `response = false`: no response.
+    pub hides_response: bool,
+    /// `notification = false`: nobody hears of it.
+    pub hides_notification: bool,
+    /// Of a log-in: it is let in with these roles, and nobody else is asked.
+    pub roles: Option<Vec<String>>,
+}
+
+/// Something that an adaptor does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Publishes, as the server.
+    Publish {
+        /// The topic.
+        topic: String,
+        /// The payload.
+        payload: Vec<u8>,
+        /// The RETAIN flag.
+        retain: bool,
+    },
+    /// Sends a private message.
+    Send {
+        /// To whom.
+        to: String,
+        /// From whom.
+        from: String,
+        /// What.
+        payload: Vec<u8>,
+    },
+    /// Gives a command about rooms; to be [answered](Adaptor::answered).
+    Command {
+        /// Which one, like `room.set`.
+        procedure: String,
+        /// JSON.
+        payload: Vec<u8>,
+        /// What the answer is known by.
+        number: u64,
+    },
+    /// Calls a procedure; to be [answered](Adaptor::answered).
+    Call {
+        /// Which one.
+        procedure: String,
+        /// Arguments by name.
+        arguments: Vec<(String, String)>,
+        /// What it is about.
+        payload: Vec<u8>,
+        /// What the answer is known by.
+        number: u64,
+    },
+}
+
+/// Who does what adaptors do.
+pub trait Host: Send + Sync {
+    /// Does something in a zone. Must not block.
+    fn act(&self, zone: &str, action: Action);
+}
+
+/// Who is told a verdict. One that is dropped says what [`Options::on_error`] says.
+pub type Answer = Box<dyn FnOnce(Verdict) + Send>;
+
+/// A running adaptor. Dropping it ends its thread after the run that it is at.
+#[derive(Debug)]
+pub struct Adaptor {
+    id: u16,
+    path: PathBuf,
+    on_error: OnError,
+    hooks: Arc<AtomicU16>,
+    waiting: Arc<AtomicUsize>,
+    inputs: Mutex<Sender<Input>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Adaptor {
+    /// Compiles and tests a file and starts its thread.
+    ///
+    /// # Errors
+    /// What is wrong with it, with file and line.
+    pub fn start(options: Options, host: Arc<dyn Host>) -> Result<Self, String> {
+        let (sender, inputs) = channel();
+        let (hooks, waiting) = (Arc::new(AtomicU16::new(0)), Arc::default());
+        let (id, path, on_error) = (options.id, options.path.clone(), options.on_error);
+        let name = format!("adaptor-{id}");
+        let (started, result) = channel();
+        let (shared, own) = ((Arc::clone(&hooks), Arc::clone(&waiting)), sender.clone());
+        let run = move || match Worker::start(options, host, shared, own) {
+            Ok(worker) => {
+                // Whoever starts it waits for this.
+                let _ = started.send(Ok(()));
+                worker.run(&inputs);
+            }
+            Err(reason) => {
+                let _ = started.send(Err(reason));
+            }
+        };
+        let thread = thread::Builder::new().name(name).spawn(run);
+        let thread = thread.map_err(|error| format!("starting a thread: {error}"))?;
+        match result.recv() {
+            Ok(Ok(())) => Ok(Self {
+                id,
+                path,
+                on_error,
+                hooks,
+                waiting,
+                inputs: Mutex::new(sender),
+                thread: Some(thread),
+            }),
+            Ok(Err(reason)) => Err(reason),
+            Err(_) => Err("its thread ended before it began".to_owned()),
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn id(&self) -> u16 {
+        self.id
+    }
+
+    /// Its file.
+    #[must_use]
+    pub const fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    /// The hooks that it has: a bit for each of [`HOOKS`].
+    #[must_use]
+    pub fn hooks(&self) -> u16 {
+        self.hooks.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has a hook of this name.
+    #[must_use]
+    pub fn has(&self, hook: &str) -> bool {
+        HOOKS
+            .iter()
+            .position(|name| *name == hook)
+            .is_some_and(|bit| self.hooks() & (1 << bit) != 0)
+    }
+
+    /// Asks a hook; the answer is given later, from the adaptor's thread, or at once if too many
+    /// wait: then it is what [`Options::on_error`] says.
+    pub fn ask(&self, event: Event, answer: Answer) {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return answer(self.on_error.verdict("the adaptor has too much to do"));
+        }
+        self.send(Input::Event(event, Some(answer)));
+    }
+
+    /// Tells a hook; forgotten if too much waits.
+    pub fn tell(&self, event: Event) {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        self.send(Input::Event(event, None));
+    }
+
+    /// The answer of a command or a procedure.
+    pub fn answered(&self, number: u64, json: Vec<u8>) {
+        self.send(Input::Answered(number, json));
+    }
+
+    /// Looks at the file now. `Ok(true)` if there was a new version, which runs from now on.
+    ///
+    /// # Errors
+    /// What is wrong with the new version; the old one goes on.
+    pub fn reload(&self) -> Result<bool, String> {
+        let (sender, result) = channel();
+        self.send(Input::Look(sender));
+        let patience = Duration::from_secs(30);
+        let busy = |_| Err("the adaptor is busy; it looks at its file by itself".to_owned());
+        result.recv_timeout(patience).unwrap_or_else(busy)
+    }
+
+    fn send(&self, input: Input) {
+        // A sender is whole whatever happened meanwhile.
+        let inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = inputs.send(input)
+            && let Input::Event(_, Some(answer)) = error.0
+        {
+            drop(inputs);
+            answer(self.on_error.verdict("the adaptor has ended"));
+        }
+    }
+}
+
+impl Drop for Adaptor {
+    fn drop(&mut self) {
+        self.send(Input::Stop);
+        // The last one to let go of it may be its own thread.
+        let is_own = |handle: &JoinHandle<()>| handle.thread().id() == thread::current().id();
+        if let Some(thread) = self.thread.take().filter(|handle| !is_own(handle)) {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl OnError {
+    /// What a question comes to that no hook has answered.
+    #[must_use]
+    pub fn verdict(self, text: &str) -> Verdict {
+        match self {
+            Self::Allow => Verdict::Allow(Allowed::default()),
+            Self::Deny => Verdict::Deny {
+                code: None,
+                text: text.to_owned(),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

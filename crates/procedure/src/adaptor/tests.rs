@@ -1,0 +1,396 @@
+//! Adaptors on their threads: what they answer, what they may not do, and how they are replaced.
+
+use std::fs;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use super::*;
+
+/// Keeps what adaptors do, and answers commands.
+struct Stage(Mutex<Sender<(String, Action)>>);
+
+impl Host for Stage {
+    fn act(&self, zone: &str, action: Action) {
+        let sender = self.0.lock().unwrap();
+        // A test may have seen enough.
+        let _ = sender.send((zone.to_owned(), action));
+    }
+}
+
+struct World {
+    adaptor: Adaptor,
+    done: Receiver<(String, Action)>,
+    file: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+fn try_world(text: &str, change: impl FnOnce(&mut Options)) -> Result<World, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.luau");
+    fs::write(&file, text).unwrap();
+    let mut options = Options {
+        id: 3,
+        path: file.clone(),
+        zone: "home".into(),
+        has_timer: true,
+        memory: 16 << 20,
+        time: Duration::from_millis(50),
+        deadline: Duration::from_secs(20),
+        hosts: vec!["127.0.0.1".to_owned()],
+        on_error: OnError::Deny,
+    };
+    change(&mut options);
+    let (sender, done) = channel();
+    let adaptor = Adaptor::start(options, Arc::new(Stage(Mutex::new(sender))))?;
+    Ok(World {
+        adaptor,
+        done,
+        file,
+        _folder: folder,
+    })
+}
+
+fn world(text: &str) -> World {
+    try_world(text, |_| ()).unwrap_or_else(|reason| panic!("{reason}"))
+}
+
+impl World {
+    fn ask(&self, hook: &'static str, payload: &str) -> Verdict {
+        let (sender, verdict) = channel();
+        let event = Event {
+            hook,
+            zone: "game".into(),
+            fields: vec![("user", "ann".into()), ("payload", payload.into())],
+        };
+        self.adaptor
+            .ask(event, Box::new(move |said| sender.send(said).unwrap()));
+        verdict.recv_timeout(Duration::from_secs(30)).unwrap()
+    }
+}
+
+fn denied(text: &str) -> Verdict {
+    Verdict::Deny {
+        code: None,
+        text: text.to_owned(),
+    }
+}
+
+fn allowed() -> Verdict {
+    Verdict::Allow(Allowed::default())
+}
+
+#[test]
+fn a_hook_allows_denies_and_rewrites() {
+    let world = world(
+        r#"return { say = function(event)
+            if event.payload == "no" then return deny("not that", 0x97) end
+            if event.payload == "other" then
+                return allow({ payload = event.user, response = false })
+            end
+            publish("a/b", "heard", { retain = true })
+            send("bob", event.payload)
+        end }"#,
+    );
+    assert!(world.adaptor.has("say") && !world.adaptor.has("publish"));
+    let no = Verdict::Deny {
+        code: Some(0x97),
+        text: "not that".to_owned(),
+    };
+    assert_eq!(world.ask("say", "no"), no);
+    let other = Allowed {
+        payload: Some(b"ann".to_vec()),
+        hides_response: true,
+        ..Allowed::default()
+    };
+    assert_eq!(world.ask("say", "other"), Verdict::Allow(other));
+    assert_eq!(world.ask("say", "x"), allowed());
+    assert_eq!(
+        world.ask("publish", "x"),
+        allowed(),
+        "there is no such hook"
+    );
+    let (zone, first) = world.done.recv().unwrap();
+    assert_eq!(zone, "game");
+    assert!(matches!(first, Action::Publish { retain: true, .. }));
+    let (_, second) = world.done.recv().unwrap();
+    assert!(matches!(second, Action::Send { to, from, .. } if to == "bob" && from == "server"));
+}
+
+/// Each is stopped at its limit, its question is answered, and the next one is answered as well.
+#[test]
+fn hostile_scripts_are_stopped() {
+    for (what, body) in [
+        ("an endless loop", "while true do end"),
+        (
+            "one that catches",
+            "while true do pcall(function() while true do end end) end",
+        ),
+        (
+            "a pattern",
+            "string.find(string.rep('a', 30), string.rep('a*', 30) .. 'b')",
+        ),
+        (
+            "memory",
+            "local t = {} while true do table.insert(t, string.rep('x', 100000)) end",
+        ),
+        ("recursion", "local function f() return 1 + f() end f()"),
+        ("a wrong verdict", "return 7"),
+        ("a wrong code", "return deny('x', 5)"),
+        (
+            "too many actions",
+            "for i = 1, 2000 do publish('a', 'b') end",
+        ),
+        ("a wildcard", "publish('a/#', 'b')"),
+        (
+            "one text many times",
+            "local s, t = string.rep('x', 100000), {}
+             for i = 1, 100000 do t[i] = s end
+             json.encode(t)",
+        ),
+        ("a table in itself", "local t = {} t.t = t json.encode(t)"),
+        (
+            "as many headers",
+            "local s, t = string.rep('x', 100000), {}
+             for i = 1, 10000 do t['h' .. i] = s end
+             http({ url = 'http://127.0.0.1/', headers = t })",
+        ),
+        (
+            "as many roles",
+            "local t = {}
+             for i = 1, 10000 do t[i] = 'role' end
+             return allow({ roles = t })",
+        ),
+        ("no file system", "io.open('/etc/passwd')"),
+        ("no system", "os.execute('true')"),
+        ("a strange yield", "coroutine.yield('x')"),
+        (
+            "a spoilt interface",
+            "publish = nil; deny = nil; math.abs = nil",
+        ),
+    ] {
+        let text = format!(
+            "return {{ say = function(event)
+                if event.payload == 'fine' then return deny('fine') end
+                {body}
+            end }}"
+        );
+        let world = try_world(&text, |options| options.memory = 4 << 20).unwrap();
+        let said = world.ask("say", "bad");
+        if what == "a spoilt interface" {
+            // Its own globals are its own; libraries are read-only.
+            assert!(matches!(said, Verdict::Deny { .. }), "{what}: {said:?}");
+            continue;
+        }
+        assert_eq!(said, denied("the zone's adaptor failed"), "{what}");
+        assert_eq!(world.ask("say", "fine"), denied("fine"), "{what}");
+    }
+}
+
+#[test]
+fn a_failure_may_let_pass() {
+    let allow = |options: &mut Options| options.on_error = OnError::Allow;
+    let world = try_world("return { say = function() error('x') end }", allow).unwrap();
+    assert_eq!(world.ask("say", "x"), allowed());
+}
+
+#[test]
+fn a_file_that_is_no_adaptor_is_refused_with_its_line() {
+    for (text, reason) in [
+        ("return {", "a.luau:1"),
+        ("\n\nerror('early')", "a.luau:3: early"),
+        ("return 1", "a table of hooks"),
+        (
+            "return { sya = function() end }",
+            "there is no hook \"sya\"",
+        ),
+        (
+            "return { test = function()\nassert(false, 'no') end }",
+            "no",
+        ),
+        ("while true do end", "time"),
+        (
+            "return { timer = function() end, interval = 0 }",
+            "interval",
+        ),
+    ] {
+        let refused = try_world(text, |_| ()).err().unwrap();
+        assert!(refused.contains(reason), "{text}: {refused}");
+    }
+    let missing = Options {
+        path: "/nowhere/a.luau".into(),
+        ..options_of(&world("return {}"))
+    };
+    let (sender, _) = channel();
+    let refused = Adaptor::start(missing, Arc::new(Stage(Mutex::new(sender))))
+        .err()
+        .unwrap();
+    assert!(refused.contains("/nowhere/a.luau"), "{refused}");
+}
+
+fn options_of(world: &World) -> Options {
+    Options {
+        id: 0,
+        path: world.file.clone(),
+        zone: "home".into(),
+        has_timer: true,
+        memory: 16 << 20,
+        time: Duration::from_millis(50),
+        deadline: Duration::from_secs(20),
+        hosts: Vec::new(),
+        on_error: OnError::Deny,
+    }
+}
+
+/// A hook that waits keeps nobody waiting, and goes on in its own version.
+#[test]
+fn hooks_wait_for_commands_without_keeping_others() {
+    let world = world(
+        r#"return { say = function(event)
+            if event.payload == "quick" then return deny("quick") end
+            local answer = room("info", { room = event.payload })
+            return deny(answer.status)
+        end }"#,
+    );
+    let (sender, slow) = channel();
+    let event = Event {
+        hook: "say",
+        zone: "game".into(),
+        fields: vec![("payload", "tea".into())],
+    };
+    world
+        .adaptor
+        .ask(event, Box::new(move |said| sender.send(said).unwrap()));
+    let (_, action) = world.done.recv().unwrap();
+    let Action::Command {
+        procedure,
+        payload,
+        number,
+    } = action
+    else {
+        panic!("{action:?}");
+    };
+    assert_eq!(
+        (procedure.as_str(), &payload[..]),
+        ("room.info", &br#"{"room":"tea"}"#[..])
+    );
+    assert_eq!(number >> 48, 3, "whose it is");
+    assert_eq!(world.ask("say", "quick"), denied("quick"));
+    fs::write(&world.file, "return {}").unwrap();
+    assert_eq!(world.adaptor.reload(), Ok(true));
+    world
+        .adaptor
+        .answered(number, br#"{"status":"done"}"#.to_vec());
+    assert_eq!(slow.recv().unwrap(), denied("done"));
+    // Answers that nobody waits for.
+    world.adaptor.answered(number, b"{}".to_vec());
+    world.adaptor.answered(7, b"no json".to_vec());
+    assert_eq!(
+        world.ask("say", "x"),
+        allowed(),
+        "the new version has no such hook"
+    );
+}
+
+#[test]
+fn a_new_version_takes_over_what_the_old_one_kept() {
+    let text = |more: &str| {
+        format!(
+            "local count = 0
+            return {{
+                say = function() count += 1 return deny(tostring(count) .. '{more}') end,
+                save = function() return {{ count = count }} end,
+                restore = function(saved) count = saved.count end,
+            }}"
+        )
+    };
+    let world = world(&text(""));
+    assert_eq!(world.ask("say", ""), denied("1"));
+    assert_eq!(world.adaptor.reload(), Ok(false));
+    fs::write(&world.file, "return { say = function() error }").unwrap();
+    let refused = world.adaptor.reload().unwrap_err();
+    assert!(refused.contains("a.luau:1"), "{refused}");
+    assert_eq!(world.ask("say", ""), denied("2"), "the old one goes on");
+    fs::write(&world.file, text("!")).unwrap();
+    assert_eq!(world.adaptor.reload(), Ok(true));
+    assert_eq!(world.ask("say", ""), denied("3!"));
+}
+
+#[test]
+fn a_timer_runs_by_itself() {
+    let world = world("return { interval = 0.1, timer = function() publish('tick', '') end }");
+    for _ in 0..3 {
+        let (zone, _) = world.done.recv().unwrap();
+        assert_eq!(zone, "home");
+    }
+}
+
+#[test]
+fn http_reaches_hosts_on_the_list_only() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = thread::spawn(move || {
+        use std::io::{Read, Write};
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = [0; 1_000];
+        let _ = stream.read(&mut head).unwrap();
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+            .unwrap();
+    });
+    let world = world(
+        "return { say = function(event)
+            local reply, trouble = http(event.payload)
+            return deny(reply and reply.status .. reply.body or trouble)
+        end }",
+    );
+    let said = world.ask("say", &format!("http://127.0.0.1:{port}/x"));
+    assert_eq!(said, denied("200hi"));
+    server.join().unwrap();
+    let Verdict::Deny { text, .. } = world.ask("say", "http://example.org/") else {
+        panic!("it was denied");
+    };
+    assert!(text.contains("not among"), "{text}");
+}
+
+/// What is shipped compiles and passes its tests, and so does what `new` writes.
+#[test]
+fn what_is_shipped_is_good() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/adaptors");
+    let mut count = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.to_string_lossy().into_owned();
+        if name.ends_with(".test.luau") {
+            continue;
+        }
+        count += 1;
+        check(&path).unwrap_or_else(|reason| panic!("{name}: {reason}"));
+        let outcomes = test(&path, &path.with_extension("test.luau"));
+        let outcomes = outcomes.unwrap_or_else(|reason| panic!("{name}: {reason}"));
+        assert!(!outcomes.is_empty(), "{name}");
+        for (case, result) in outcomes {
+            assert_eq!(result, Ok(()), "{name}: {case}");
+        }
+    }
+    assert_eq!(count, 5);
+    let folder = tempfile::tempdir().unwrap();
+    let (file, tests) = (
+        folder.path().join("x.luau"),
+        folder.path().join("x.test.luau"),
+    );
+    fs::write(&file, TEMPLATE).unwrap();
+    fs::write(&tests, TEMPLATE_TEST).unwrap();
+    assert_eq!(check(&file).unwrap(), ["say", "private"]);
+    assert!(
+        test(&file, &tests)
+            .unwrap()
+            .iter()
+            .all(|(_, result)| result.is_ok())
+    );
+    fs::write(
+        &tests,
+        "return { bad = function() assert(false, 'as it should') end }",
+    )
+    .unwrap();
+    let bad = test(&file, &tests).unwrap();
+    assert!(bad[0].1.as_ref().unwrap_err().contains("as it should"));
+}

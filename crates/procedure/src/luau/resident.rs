@@ -1,0 +1,86 @@
+//! A sandbox that keeps what its script has made: one script, one machine, many runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use mlua::{Lua, Value};
+
+use super::{Clock, Install, Script, Trouble, Until, evaluate, is_memory, make, message};
+
+/// A virtual machine with bounds that lives as long as a version of a script does.
+///
+/// Unlike in a [`super::Sandbox`], its runs share what the script keeps in its own variables. Each
+/// run has its own time. After [`Trouble::Memory`] the machine may be [spent](Self::is_spent); then
+/// it has to be made anew, and what the script has kept is lost.
+pub struct Resident {
+    memory_max: usize,
+    until: Arc<Until>,
+    lua: Lua,
+}
+
+impl Resident {
+    /// Makes a machine and runs the text of a script in it until the clock shows `until_ms`;
+    /// returns what that returned.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub fn start(
+        memory_max: usize,
+        clock: Arc<dyn Clock>,
+        install: &Install,
+        script: &Script,
+        until_ms: u64,
+    ) -> Result<(Self, Value), Trouble> {
+        let until = Arc::new(Until {
+            clock,
+            ms: AtomicU64::new(u64::MAX),
+            is_over: AtomicBool::new(false),
+        });
+        let lua = make(memory_max, &until, install)?;
+        let resident = Self {
+            memory_max,
+            until,
+            lua,
+        };
+        let value = resident.run(until_ms, |lua| evaluate(lua, script))?;
+        Ok((resident, value))
+    }
+
+    /// Runs something until the clock shows `until_ms`.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub fn run<R>(
+        &self,
+        until_ms: u64,
+        f: impl FnOnce(&Lua) -> mlua::Result<R>,
+    ) -> Result<R, Trouble> {
+        self.until.is_over.store(false, Ordering::Relaxed);
+        self.until.ms.store(until_ms, Ordering::Relaxed);
+        let result = f(&self.lua);
+        self.until.ms.store(u64::MAX, Ordering::Relaxed);
+        result.map_err(|error| {
+            if self.until.is_over.load(Ordering::Relaxed) {
+                Trouble::Time
+            } else if is_memory(&error) {
+                Trouble::Memory
+            } else {
+                Trouble::Mistake(message(&error))
+            }
+        })
+    }
+
+    /// Runs another text in the same machine, with global variables of its own.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub fn load(&self, script: &Script, until_ms: u64) -> Result<Value, Trouble> {
+        self.run(until_ms, |lua| evaluate(lua, script))
+    }
+
+    /// Throws away what nothing refers to; whether hardly any memory is left even so.
+    #[must_use]
+    pub fn is_spent(&self) -> bool {
+        self.lua.gc_collect().is_err() || self.lua.used_memory() > self.memory_max / 4 * 3
+    }
+}

@@ -1,0 +1,147 @@
+//! Log-ins: the adaptors are asked before the Auth Center.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stentor_auth::center::Center;
+use stentor_auth::model::UserKey;
+use stentor_auth::{Answer, Authenticator, Begun, Decision, Exchange, LoginRequest, Refusal};
+use stentor_procedure::adaptor::{Allowed, Answer as Verdicted, Event, Field, Verdict};
+use stentor_topic::Zone;
+use tracing::info;
+
+use super::{Inner, Plane};
+
+/// Asks the adaptors about log-ins, then the Auth Center.
+pub(crate) struct Doorkeeper {
+    center: Arc<Center>,
+    plane: Plane,
+}
+
+impl Doorkeeper {
+    pub(crate) const fn new(center: Arc<Center>, plane: Plane) -> Self {
+        Self { center, plane }
+    }
+}
+
+/// A log-in on its way from one adaptor to the next.
+struct Visit {
+    request: LoginRequest,
+    answer: Answer,
+    zone: Arc<str>,
+    steps: VecDeque<usize>,
+    center: Arc<Center>,
+    inner: Arc<Inner>,
+}
+
+impl Authenticator for Doorkeeper {
+    fn begin(&self, request: LoginRequest, answer: Answer) -> Begun {
+        // Whoever proves itself by a method, or again, shows nothing that an adaptor could judge.
+        let name = match (&request.username, &request.method, &request.again) {
+            (Some(name), None, None) => name.as_str(),
+            _ => return self.center.begin(request, answer),
+        };
+        let key = UserKey::parse(name);
+        let is_bare = !name.contains('/');
+        let zone = request.zone.clone().filter(|_| is_bare).unwrap_or(key.zone);
+        let inner = &self.plane.0;
+        let all = inner.adaptors.iter().enumerate();
+        let judges = all.filter(|(_, one)| one.judges_logins(&zone));
+        let steps: VecDeque<usize> = judges.map(|(at, _)| at).collect();
+        if steps.is_empty() {
+            return self.center.begin(request, answer);
+        }
+        let visit = Visit {
+            request,
+            answer,
+            zone,
+            steps,
+            center: Arc::clone(&self.center),
+            inner: Arc::clone(inner),
+        };
+        visit.go_on();
+        Begun::Pending
+    }
+
+    fn proceed(&self, exchange: Exchange, data: Vec<u8>, answer: Answer) -> Begun {
+        self.center.proceed(exchange, data, answer)
+    }
+
+    fn zone_name(&self, zone: Zone) -> Option<String> {
+        self.center.zone_name(zone)
+    }
+
+    fn waiting(&self) -> usize {
+        self.center.waiting()
+    }
+}
+
+impl Visit {
+    fn go_on(mut self) {
+        let Some(at) = self.steps.pop_front() else {
+            return self.ask_center();
+        };
+        let event = self.event();
+        let inner = Arc::clone(&self.inner);
+        let answer: Verdicted = Box::new(move |verdict| self.take(verdict));
+        match inner.adaptors.get(at) {
+            Some(one) => one.adaptor.ask(event, answer),
+            None => answer(Verdict::Allow(Allowed::default())),
+        }
+    }
+
+    fn event(&self) -> Event {
+        let request = &self.request;
+        let name = request.username.as_deref().unwrap_or_default();
+        let name = name.split_once('/').map_or(name, |(_, name)| name);
+        let mut fields = vec![("user", Field::from(name))];
+        if let Some(password) = &request.password {
+            fields.push(("password", Field::from(password.reveal())));
+        }
+        if let Some(client_id) = &request.client_id {
+            fields.push(("client_id", Field::from(&**client_id)));
+        }
+        if let Some(address) = request.address {
+            fields.push(("address", Field::from(address.to_string().as_str())));
+        }
+        Event {
+            hook: "login",
+            zone: Arc::clone(&self.zone),
+            fields,
+        }
+    }
+
+    fn take(self, verdict: Verdict) {
+        match verdict {
+            Verdict::Deny { text, .. } => {
+                let user = self.request.username.as_deref().unwrap_or_default();
+                info!(user, "an adaptor denied a login: {text}");
+                self.answer.give(Decision::Refused(Refusal::Denied));
+            }
+            Verdict::Allow(Allowed {
+                roles: Some(roles), ..
+            }) => {
+                let roles = roles.into_iter().map(Into::into).collect();
+                let decision = self.center.vouch(&self.request, roles);
+                self.answer.give(decision);
+            }
+            Verdict::Allow(_) => self.go_on(),
+        }
+    }
+
+    /// Nobody had anything against it: the Auth Center decides as usual.
+    fn ask_center(self) {
+        let slot = Arc::new(Mutex::new(Some(self.answer)));
+        let own = Arc::clone(&slot);
+        let give = move |decision| {
+            let answer = own.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(answer) = answer {
+                answer.give(decision);
+            }
+        };
+        let later = Answer::new(give.clone());
+        if let Begun::Decided(decision) = self.center.begin(self.request, later) {
+            give(decision);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What adaptors do, done.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use stentor_auth::center::Center;
+use stentor_hub::{Act, ControlItem};
+use stentor_procedure::adaptor::{Action, Host};
+use stentor_procedure::{Call, Caller, Content, Envelope, Format, Message, Registry};
+use stentor_topic::Zone;
+
+use super::Inner;
+use crate::backplane::Backplane;
+use crate::call::answer_json;
+use crate::shard::Letter;
+
+/// How long a procedure may take that an adaptor calls.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What adaptors reach of the server. Each part is set once, when it is there; until then what
+/// they do is forgotten.
+pub(super) struct Hands {
+    center: Arc<Center>,
+    backplane: OnceLock<Weak<Backplane>>,
+    registry: OnceLock<Weak<Registry>>,
+    inner: OnceLock<Weak<Inner>>,
+}
+
+impl Hands {
+    pub(super) const fn new(center: Arc<Center>) -> Self {
+        Self {
+            center,
+            backplane: OnceLock::new(),
+            registry: OnceLock::new(),
+            inner: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn belong_to(&self, inner: &Arc<Inner>) {
+        let _ = self.inner.set(Arc::downgrade(inner));
+    }
+
+    pub(super) fn serve(&self, backplane: &Arc<Backplane>) {
+        let _ = self.backplane.set(Arc::downgrade(backplane));
+    }
+
+    pub(super) fn serve_calls(&self, registry: &Arc<Registry>) {
+        let _ = self.registry.set(Arc::downgrade(registry));
+    }
+
+    pub(super) fn backplane(&self) -> Option<Arc<Backplane>> {
+        self.backplane.get().and_then(Weak::upgrade)
+    }
+}
+
+impl Host for Hands {
+    fn act(&self, zone: &str, action: Action) {
+        let number = self.center.zone_number(zone);
+        let backplane = self.backplane();
+        let (Ok(zone), Some(backplane)) = (number, backplane) else {
+            return;
+        };
+        let act = match action {
+            Action::Publish {
+                topic,
+                payload,
+                retain,
+            } => Act::Publish {
+                zone,
+                topic,
+                payload,
+                retain,
+            },
+            Action::Send { to, from, payload } => Act::Send {
+                zone,
+                to,
+                from,
+                payload,
+            },
+            Action::Command {
+                procedure,
+                payload,
+                number,
+            } => Act::Command {
+                zone,
+                procedure,
+                payload,
+                number,
+            },
+            Action::Call {
+                procedure,
+                arguments,
+                payload,
+                number,
+            } => return self.call(&backplane, zone, (procedure, arguments, payload), number),
+        };
+        // The home of a zone, as hubs have it.
+        let home = zone.get() % u32::from(backplane.shard_count());
+        backplane.post(home as usize, Letter::Hub(ControlItem::Act(Arc::new(act))));
+    }
+}
+
+impl Hands {
+    fn call(
+        &self,
+        backplane: &Backplane,
+        zone: Zone,
+        (procedure, arguments, payload): (String, Vec<(String, String)>, Vec<u8>),
+        number: u64,
+    ) {
+        let Some(inner) = self.inner.get().cloned() else {
+            return;
+        };
+        let answer = move |json: Vec<u8>| {
+            if let Some(inner) = inner.upgrade() {
+                inner.answered(number, json);
+            }
+        };
+        let refused = |text: &str| serde_json::json!({ "status": "not-found", "text": text });
+        let Some(registry) = self.registry.get().and_then(Weak::upgrade) else {
+            let json = refused("this server runs no procedures");
+            return answer(json.to_string().into_bytes());
+        };
+        let content = if payload.is_empty() {
+            Content::None
+        } else {
+            Content::Bytes(payload)
+        };
+        let message = match Message::new(content, 0, Format::Message) {
+            Ok((message, _)) => message,
+            Err(error) => {
+                let json = refused(&error.to_string());
+                return answer(json.to_string().into_bytes());
+            }
+        };
+        let call = Call {
+            procedure,
+            envelope: Envelope::of_arguments(&arguments),
+            arguments,
+            caller: Caller::User {
+                zone: backplane.zone_name(zone),
+                name: "adaptor".to_owned(),
+            },
+            message,
+            deadline: Instant::now() + PATIENCE,
+            can_edit: false,
+        };
+        registry.call(call, move |said| answer(answer_json(&said)));
+    }
+}

@@ -1,0 +1,101 @@
+//! A question on its way from one adaptor to the next.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use stentor_hub::{Deed, Denial, Identity, Question, Rewrite};
+use stentor_mqtt::QoS;
+use stentor_procedure::adaptor::{Allowed, Event, Field};
+
+/// A question, whom it still goes to, and what has come of it so far.
+pub(super) struct Job {
+    pub(super) question: Question,
+    pub(super) zone: Arc<str>,
+    /// Whom to ask, about which filter of a SUBSCRIBE.
+    pub(super) steps: VecDeque<(usize, usize)>,
+    pub(super) rewrite: Rewrite,
+    pub(super) denials: Vec<Option<Denial>>,
+}
+
+impl Job {
+    /// What the next adaptor sees.
+    pub(super) fn event(&self, filter: usize) -> Event {
+        let mut fields = who(&self.question.identity, &self.question.client_id);
+        let payload = |own: &[u8]| match &self.rewrite.payload {
+            Some(payload) => Field::from(&**payload),
+            None => Field::from(own),
+        };
+        let to = |own: &str| Field::from(self.rewrite.to.as_deref().unwrap_or(own));
+        let hook = match &self.question.deed {
+            Deed::Publish {
+                topic,
+                payload: own,
+                qos,
+                retain,
+            } => {
+                fields.push(("topic", to(topic)));
+                fields.push(("payload", payload(own)));
+                let qos = match qos {
+                    QoS::AtMostOnce => 0.0,
+                    QoS::AtLeastOnce => 1.0,
+                    QoS::ExactlyOnce => 2.0,
+                };
+                fields.push(("qos", Field::Number(qos)));
+                fields.push(("retain", Field::Flag(*retain)));
+                "publish"
+            }
+            Deed::Say { room, payload: own } => {
+                fields.push(("room", Field::from(&**room)));
+                fields.push(("payload", payload(own)));
+                "say"
+            }
+            Deed::Private {
+                to: own,
+                payload: text,
+            } => {
+                fields.push(("to", to(own)));
+                fields.push(("payload", payload(text)));
+                "private"
+            }
+            Deed::Subscribe(filters) => match filters.get(filter) {
+                Some((text, Some(room))) => {
+                    fields.push(("room", Field::from(&**room)));
+                    fields.push(("filter", Field::from(&**text)));
+                    "join"
+                }
+                Some((text, None)) => {
+                    fields.push(("filter", Field::from(&**text)));
+                    "subscribe"
+                }
+                None => "subscribe",
+            },
+        };
+        Event {
+            hook,
+            zone: Arc::clone(&self.zone),
+            fields,
+        }
+    }
+
+    /// What an adaptor has made of it.
+    pub(super) fn change(&mut self, allowed: Allowed) {
+        let rewrite = &mut self.rewrite;
+        if let Some(to) = allowed.to {
+            rewrite.to = Some(to.into());
+        }
+        if let Some(payload) = allowed.payload {
+            rewrite.payload = Some(payload.into());
+        }
+        rewrite.hides_response |= allowed.hides_response;
+        rewrite.hides_notification |= allowed.hides_notification;
+    }
+}
+
+/// Who does something.
+pub(super) fn who(identity: &Identity, client_id: &str) -> Vec<(&'static str, Field)> {
+    let mut fields = vec![("client_id", Field::from(client_id))];
+    if let Some(user) = &identity.user {
+        fields.push(("user", Field::from(&**user)));
+    }
+    fields
+}

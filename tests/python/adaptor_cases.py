@@ -1,0 +1,121 @@
+"""What adaptors make of what clients do, as paho-mqtt sees it: one function per behaviour.
+
+    adaptor_cases.py CASE VERSION HOST PORT      VERSION: 4 (3.1.1) or 5
+
+The server asks `tests/luau/judge.luau` in the zone `game`, where alice and bob are; in the zone
+default, where they are too, it asks nobody.
+"""
+
+import json
+import sys
+
+from zone_user import PATIENCE, V5, User, response
+
+
+def until(user, topic):
+    """The payload of the next message on that topic; others before it are passed over."""
+    while True:
+        message = user.messages.get(timeout=PATIENCE)
+        if message.topic == topic:
+            return message.payload.decode()
+
+
+def what_is_said_is_judged():
+    alice, bob = User("game/alice"), User("game/bob")
+    for user in (alice, bob):
+        assert user.subscribe("$room/tea/say/+") == [1]
+    code, text = alice.send("$room/tea/say", "damn")
+    assert code == response(0x83) and text == ("mind your words" if V5 else ""), (code, text)
+    assert alice.send("$room/tea/say", "change me")[0] == 0
+    assert until(bob, "$room/tea/say/alice") == "changed"
+    here = User("alice")
+    assert here.subscribe("$room/tea/say/+") == [1]
+    assert here.send("$room/tea/say", "damn")[0] == 0
+
+
+def order_is_kept():
+    alice, bob = User("game/alice"), User("game/bob")
+    assert bob.subscribe("t/#") == [1]
+    for number in range(200):
+        # Every other one is judged.
+        topic = "t/judged" if number % 2 else "t/free"
+        alice.client.publish(topic, str(number), 1)
+    for number in range(200):
+        assert int(bob.messages.get(timeout=PATIENCE).payload) == number
+
+
+def private_messages_are_judged():
+    alice, bob = User("game/alice"), User("game/bob")
+    assert bob.subscribe("$private/from/+") == [1]
+    assert alice.subscribe("$reply/+") == [1]
+    assert alice.send("$private/to/bob/1", "no")[0] == response(0x83)
+    said = json.loads(until(alice, "$reply/1"))
+    assert (said["code"], said["status"], said["text"]) == (0x83, "refused", "not that"), said
+    assert alice.send("$private/to/bob/2", "hide")[0] == 0
+    assert json.loads(until(alice, "$reply/2"))["status"] == "delivered"
+    assert alice.send("$private/to/bob/3", "mute")[0] == 0
+    bob.expect("$private/from/alice", "mute")
+    assert alice.send("$private/to/bob/4", "plain")[0] == 0
+    assert json.loads(until(alice, "$reply/4"))["status"] == "delivered", "no reply for 3"
+    bob.expect("$private/from/alice", "plain")
+    assert alice.send("$private/to/bob/5", "robot")[0] == 0
+    assert alice.subscribe("$private/from/robot") == [1]
+    assert alice.send("$private/to/bob/6", "robot")[0] == 0
+    assert until(alice, "$private/from/robot") == "at your service"
+
+
+def joins_and_subscriptions_are_judged():
+    alice = User("game/alice")
+    assert alice.subscribe("$reply/+") == [1]
+    assert alice.subscribe("$room/vip/#") == [0x83 if V5 else 0x80]
+    if not V5:
+        told = json.loads(until(alice, "$reply/join"))
+        assert (told["error"], told["room"], told["text"]) == ("refused", "vip", "members only")
+    assert alice.subscribe("secret/#") == [0x87 if V5 else 0x80]
+    alice.client.subscribe([("a", 1), ("secret/x", 1), ("$room/tea/#", 1)])
+    codes = [code.value for code in alice.granted.get(timeout=PATIENCE)]
+    assert codes == [1, 0x87 if V5 else 0x80, 1], codes
+
+
+def logins_are_judged():
+    known = User("game/visitor", password="magic")
+    assert known.subscribe("a") == [1]
+    User("game/visitor", password="wrong", client_id="w", wants=0x86)
+    User("game/evil", password="magic", client_id="e", wants=0x87)
+    User("game/alice", client_id="a")
+
+
+def a_stuck_hook_is_stopped():
+    alice, bob = User("game/alice"), User("game/bob")
+    assert bob.subscribe("t/#") == [1]
+    code, text = alice.send("t/judged", "loop")
+    assert code == response(0x83), code
+    assert "failed" in text or not V5, text
+    assert alice.send("t/judged", "again")[0] == 0
+    bob.expect("t/judged", "again")
+
+
+def who_goes_at_once_is_heard():
+    """What was sent before DISCONNECT is judged and delivered after it."""
+    bob = User("game/bob")
+    assert bob.subscribe("t/#") == [1]
+    alice = User("game/alice")
+    alice.client.publish("t/judged", "last words", 0)
+    alice.client.disconnect()
+    bob.expect("t/judged", "last words")
+
+
+def adaptors_do_things_themselves():
+    alice, bob = User("game/alice"), User("game/bob")
+    assert bob.subscribe("news/#") == [1]
+    assert bob.subscribe("$room/tea/#") == [1]
+    assert alice.subscribe("$room/tea/event") == [1]
+    assert alice.send("$room/tea/say", "count")[0] == 0
+    assert json.loads(until(bob, "$room/tea/prop/count"))["value"] == 1
+    assert until(bob, "$room/tea/say/alice") == "members: 2"
+    alice.client.unsubscribe("$room/tea/event")
+    assert until(bob, "news/left") == "alice"
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

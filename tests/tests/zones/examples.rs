@@ -1,0 +1,146 @@
+//! The adaptors of `deploy/adaptors` in a server, and the services that two of them ask.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use stentor_tests::{Plan, Server, process, tools};
+
+/// An HTTP service for logins and webhooks; the bodies that it was sent, with their paths.
+fn service() -> (u16, Receiver<(String, String)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let (sender, seen) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let (path, body) = request(&mut stream);
+            let answer = match () {
+                () if path != "/login" => "200 OK",
+                () if body.contains(r#""user":"ann""#) && body.contains("secret") => "200 OK",
+                () if body.contains(r#""user":"bob""#) => "404 Not Found",
+                () => "401 Unauthorized",
+            };
+            let text = format!("HTTP/1.1 {answer}\r\nContent-Length: 2\r\n\r\n{{}}");
+            // The adaptor may have given up.
+            let _ = stream.write_all(text.as_bytes());
+            if sender.send((path, body)).is_err() {
+                break;
+            }
+        }
+    });
+    (port, seen)
+}
+
+/// The path and the body of a request.
+fn request(stream: &mut TcpStream) -> (String, String) {
+    let mut text = String::new();
+    let mut byte = [0];
+    while !text.ends_with("\r\n\r\n") && stream.read_exact(&mut byte).is_ok() {
+        text.push(char::from(byte[0]));
+    }
+    let path = text.split(' ').nth(1).unwrap_or_default().to_owned();
+    let len = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Content-Length: "));
+    let len = len.and_then(|len| len.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; len];
+    stream.read_exact(&mut body).expect("the body comes");
+    (path, String::from_utf8(body).expect("JSON is text"))
+}
+
+fn start(port: u16) -> Server {
+    let plan = Plan::new();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/adaptors");
+    let mut text = super::config();
+    let hash = super::hash();
+    for (name, zone) in [
+        ("alice", "game"),
+        ("bob", "game"),
+        ("eve", "game"),
+        ("alice", "fast"),
+        ("bob", "people"),
+    ] {
+        text.push_str(&format!(
+            "[[user]]\nname = \"{name}\"\nzone = \"{zone}\"\npassword_hash = \"{hash}\"\n"
+        ));
+    }
+    for (name, more) in [
+        ("moderate", "zone = \"game\""),
+        ("rate", "zone = \"fast\""),
+        ("login", "zone = \"people\"\nhttp = [\"127.0.0.1\"]"),
+        ("turns", "zone = \"game\"\nroom = \"chess\""),
+        (
+            "webhook",
+            "zone = \"game\"\nroom = \"support\"\nhttp = [\"127.0.0.1\"]",
+        ),
+    ] {
+        let script = fs::read_to_string(shipped.join(format!("{name}.luau")));
+        let script = script.expect("it is shipped");
+        let script = script
+            .replace("127.0.0.1:8070", &format!("127.0.0.1:{port}"))
+            .replace("127.0.0.1:8071", &format!("127.0.0.1:{port}"));
+        let file = plan.folder().join(format!("{name}.luau"));
+        fs::write(&file, script).expect("a file can be written");
+        let file = file.display();
+        text.push_str(&format!("[[adaptor]]\nfile = \"{file}\"\n{more}\n"));
+    }
+    plan.config(&text).start()
+}
+
+#[track_caller]
+fn check(case: &str, version: &str) {
+    let (port, _seen) = service();
+    tools::python_case("example_cases.py", case, version, &start(port));
+}
+
+stentor_tests::cases! {
+    "4" in v3_1_1 {
+        chat_is_moderated,
+        turns_go_round,
+    }
+    "5" in v5 {
+        chat_is_moderated,
+        who_sends_too_fast_is_told,
+        turns_go_round,
+    }
+}
+
+#[test]
+fn a_room_is_bridged_to_a_webhook() {
+    let (port, seen) = service();
+    let server = start(port);
+    tools::python_case("example_cases.py", "support_is_bridged", "5", &server);
+    let (path, body) = seen.recv().expect("the service sees it");
+    assert_eq!(path, "/hook");
+    for part in [
+        "it does not work",
+        r#""user":"alice""#,
+        r#""room":"support""#,
+    ] {
+        assert!(body.contains(part), "{part} is not in {body}");
+    }
+}
+
+/// Whom the service knows comes in, whom it refuses does not, and whom it does not know may be a
+/// user of the server.
+#[test]
+fn a_service_decides_about_logins() {
+    let (port, seen) = service();
+    let server = start(port);
+    let login = |name: &str| {
+        let mut publish = super::commands::command(&server, "pub", name);
+        process::run(publish.args(["-q", "1", "-t", "hello", "-m", "x"]))
+    };
+    login("people/ann").success();
+    let (path, body) = seen.recv().expect("the service is asked");
+    assert_eq!(path, "/login");
+    assert!(body.contains(r#""zone":"people""#), "{body}");
+    login("people/bob").success();
+    let refused = login("people/eve");
+    assert!(!refused.status.success(), "{refused}");
+    assert!(refused.stderr.contains("not"), "{refused}");
+}
