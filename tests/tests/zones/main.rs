@@ -3,6 +3,7 @@
 mod adaptors;
 mod calls;
 mod commands;
+mod crowd;
 mod documents;
 mod examples;
 mod policies;
