@@ -19,6 +19,13 @@ add mariadb mariadb-client
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || packages+=(postgresql)
 # A browser without a window: the README's page is opened in it.
 add chromium-headless-shell chromium-headless-shell
+# Mail servers and what sends mail through them. They run from the tests' own folders; the ones that
+# packages would start stay off.
+add postfix postfix
+add swaks swaks
+add miltertest miltertest
+add spamd spamd
+add spamc spamc
 add node nodejs
 add npm npm
 add python3 python3 python3-venv
@@ -34,6 +41,8 @@ if [ "${#packages[@]}" -gt 0 ]; then
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq
     # A freshly installed broker must not start and take port 1883.
+    # Postfix asks what kind of site this is; the answer for a site without mail.
+    echo "postfix postfix/main_mailer_type select No configuration" | debconf-set-selections
     RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
 fi
 

@@ -6,6 +6,8 @@
 
 pub mod certificates;
 pub mod database;
+pub mod log;
+pub mod postfix;
 pub mod process;
 pub mod raw;
 pub mod server;

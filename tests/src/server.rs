@@ -8,13 +8,14 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
 use tempfile::TempDir;
 
+use crate::log::Log;
 use crate::process::{self, Finished};
 use crate::{DEADLINE, Raw, Version};
 
@@ -264,18 +265,6 @@ impl Plan {
     }
 }
 
-#[derive(Debug, Default)]
-struct Log {
-    text: Mutex<String>,
-    grown: Condvar,
-}
-
-impl Log {
-    fn lock(&self) -> MutexGuard<'_, String> {
-        self.text.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// A running server. Dropping it sends SIGTERM and asserts that it ends with exit code 0; if the
 /// test has failed already, its log is printed instead.
 #[derive(Debug)]
@@ -303,18 +292,9 @@ impl Server {
             .stderr(Stdio::piped())
             .spawn()
             .expect("stentor starts");
-        let log = Arc::new(Log::default());
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let copy = Arc::clone(&log);
-        thread::spawn(move || {
-            for line in BufReader::new(stderr.expect("standard error is captured")).split(b'\n') {
-                let Ok(line) = line else { break };
-                let mut text = copy.lock();
-                text.push_str(&String::from_utf8_lossy(&line));
-                text.push('\n');
-                copy.grown.notify_all();
-            }
-        });
+        let stdout = child.stdout.take();
+        let stderr = child.stderr.take().expect("standard error is captured");
+        let log = Log::follow(stderr);
         let (lines, opened) = mpsc::channel();
         thread::spawn(move || {
             let stdout = BufReader::new(stdout.expect("standard output is captured"));
@@ -450,7 +430,7 @@ impl Server {
     /// Everything that the server has logged up to now.
     #[must_use]
     pub fn log(&self) -> String {
-        self.log.lock().clone()
+        self.log.text()
     }
 
     /// Waits until the log contains a text past that many bytes, and returns the log.
@@ -459,19 +439,7 @@ impl Server {
     /// If the text does not come in time.
     #[track_caller]
     pub fn wait_log(&self, from: usize, text: &str) -> String {
-        let end = Instant::now() + DEADLINE;
-        let mut log = self.log.lock();
-        while !log.get(from..).is_some_and(|new| new.contains(text)) {
-            let left = end.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "the log never said {text:?}");
-            log = self
-                .log
-                .grown
-                .wait_timeout(log, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-        }
-        log.clone()
+        self.log.wait(from, text)
     }
 
     /// Runs a `stentor` command against this server's control socket.

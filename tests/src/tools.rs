@@ -7,7 +7,8 @@ use std::process::Command;
 
 use crate::{Server, process};
 
-const REMEDY: &str = "run tests/install-tools.sh once (`make tools`)";
+/// What to do when a program is missing.
+pub(crate) const REMEDY: &str = "run tests/install-tools.sh once (`make tools`)";
 
 /// The folder of the tests in the source tree.
 #[must_use]
@@ -140,7 +141,12 @@ pub fn mosquitto_plugin(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("there is no {name}: {REMEDY}"))
 }
 
-fn find(name: &str) -> PathBuf {
+/// A program by its name, also from the folders that are only on the administrator's path.
+///
+/// # Panics
+/// If it is not installed.
+#[must_use]
+pub fn find(name: &str) -> PathBuf {
     let path = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])

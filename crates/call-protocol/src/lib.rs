@@ -22,6 +22,7 @@ mod conversation;
 mod frame;
 pub mod limits;
 mod reception;
+mod refusal;
 mod wire;
 
 pub use answer::{Answer, Edit, Status, Verdict};
@@ -29,6 +30,7 @@ pub use call::{Argument, Arguments, Call, Format, Transfer};
 pub use conversation::{Conversation, Event};
 pub use frame::{HEADER_BYTES, ToClient, ToServer, encode_data, encode_end, encode_need_body};
 pub use reception::{Arrival, Reception};
+pub use refusal::Refusal;
 pub use wire::Violation;
 
 /// The version of the protocol that this code speaks; it stands in every [`Call`].

@@ -1,9 +1,8 @@
 //! What comes of a call, and how the caller is told.
 
-use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use stentor_call_protocol::{Answer, Status, Verdict};
+use stentor_call_protocol::{Answer, Refusal, Status, Verdict};
 
 use crate::args::{Changed, Options, Source, beside};
 use crate::fault::Fault;
@@ -101,7 +100,8 @@ impl Outcome {
             return self.result.clone();
         }
         if options.profile.prints_status_code() && !self.passes() {
-            return format!("{} {}\n", self.status_code(), self.reason()).into_bytes();
+            let refusal = self.refusal();
+            return format!("{} {}\n", refusal.status, refusal.text).into_bytes();
         }
         if self.text.is_empty() {
             return Vec::new();
@@ -109,25 +109,9 @@ impl Outcome {
         format!("{}\n", self.text).into_bytes()
     }
 
-    fn reason(&self) -> &str {
-        if self.text.is_empty() {
-            "message refused"
-        } else {
-            &self.text
-        }
-    }
-
-    /// The enhanced status code, of the class that fits the verdict.
-    fn status_code(&self) -> &str {
-        let (class, default) = match self.verdict {
-            Verdict::Tempfail => ("4.", "4.7.1"),
-            _ => ("5.", "5.7.1"),
-        };
-        if self.enhanced.starts_with(class) {
-            &self.enhanced
-        } else {
-            default
-        }
+    /// What is said about a message that does not pass.
+    fn refusal(&self) -> Refusal<'_> {
+        Refusal::of(self.verdict, self.reply_code, &self.enhanced, &self.text)
     }
 
     /// Puts the SMTP reply into the file beside the message; whether that worked.
@@ -136,15 +120,7 @@ impl Outcome {
             complain("xmail-smtp needs a --file to put the reply beside");
             return false;
         };
-        let default = match self.verdict {
-            Verdict::Tempfail => 451,
-            _ => 554,
-        };
-        let fits = self.reply_code / 100 == default / 100;
-        let code = if fits { self.reply_code } else { default };
-        let mut line = String::new();
-        // Writing into a string does not fail.
-        let _ = write!(line, "{code} {} {}\r\n", self.status_code(), self.reason());
+        let line = format!("{}\r\n", self.refusal());
         let reply = beside(path.as_os_str(), ".rej");
         match std::fs::write(&reply, line) {
             Ok(()) => true,
@@ -196,7 +172,7 @@ mod tests {
             (Verdict::Tempfail, "5.2.3", "4.7.1"),
             (Verdict::Tempfail, "4.3.1", "4.3.1"),
         ] {
-            assert_eq!(outcome(verdict, wished).status_code(), code);
+            assert_eq!(outcome(verdict, wished).refusal().status, code);
         }
     }
 

@@ -21,6 +21,8 @@ pub struct Envelope {
     pub user: Option<String>,
     /// The mail server's name for the message.
     pub queue_id: Option<String>,
+    /// The message's own name, where whoever brings the call has seen its headers.
+    pub message_id: Option<String>,
 }
 
 impl Envelope {
@@ -54,6 +56,7 @@ impl Envelope {
         self.helo = self.helo.take().or(other.helo);
         self.user = self.user.take().or(other.user);
         self.queue_id = self.queue_id.take().or(other.queue_id);
+        self.message_id = self.message_id.take().or(other.message_id);
     }
 }
 

@@ -35,6 +35,6 @@ pub use answer::{Answer, Change, Outcome};
 pub use call::{Call, Caller, Envelope, Reply};
 pub use manifest::{Grant, Kind, Manifest, ManifestError, Mode, Need};
 pub use message::{Content, Message, SpoolError};
-pub use registry::{Loaded, Registry, Settings};
+pub use registry::{Loaded, Registry, Settings, message_id};
 pub use statistics::Figures;
 pub use stentor_call_protocol::{Format, Status, Verdict};

@@ -1,6 +1,7 @@
 //! All procedures: loading, replacing, calling.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +24,8 @@ use crate::statistics::{Figures, Statistics};
 use crate::store::Store;
 use crate::watchdog::Watchdog;
 
+/// Recipients that the log names.
+const RECIPIENTS_SHOWN: usize = 10;
 /// Procedures of one folder.
 const PROCEDURES_MAX: usize = 256;
 
@@ -469,14 +472,16 @@ impl About {
     fn of(call: &Call, manifest: &Manifest) -> Self {
         let envelope = &call.envelope;
         let message_id = match manifest.needs {
+            _ if envelope.message_id.is_some() => envelope.message_id.clone(),
             Need::Headers | Need::Body => call.message.headers().ok().and_then(|h| message_id(&h)),
             Need::Size | Need::Envelope => None,
         };
-        let rcpt = match envelope.recipients.as_slice() {
-            [] => String::new(),
-            [one] => one.clone(),
-            [first, others @ ..] => format!("{first} and {} others", others.len()),
-        };
+        let shown = envelope.recipients.len().min(RECIPIENTS_SHOWN);
+        let mut rcpt = envelope.recipients[..shown].join(", ");
+        if envelope.recipients.len() > shown {
+            // Writing into a string does not fail.
+            let _ = write!(rcpt, " and {} others", envelope.recipients.len() - shown);
+        }
         Self {
             queue_id: envelope.queue_id.clone().unwrap_or_default(),
             message_id: message_id.unwrap_or_default(),
@@ -505,15 +510,16 @@ impl About {
             rcpt = self.rcpt,
             size = self.size,
             caller = self.caller,
-            ms = took.as_secs_f64() * 1000.0,
+            ms = took.as_micros() as f64 / 1000.0,
             "{}",
             answer.text(),
         );
     }
 }
 
-/// The value of the Message-ID header.
-fn message_id(headers: &[u8]) -> Option<String> {
+/// The value of the Message-ID header in a block of headers, as one line.
+#[must_use]
+pub fn message_id(headers: &[u8]) -> Option<String> {
     let name = b"message-id:";
     let line = headers.split(|byte| *byte == b'\n').find(|line| {
         line.get(..name.len())

@@ -276,14 +276,17 @@ impl UserData for View<'_> {
         methods.add_method(
             "insert",
             |_, view, (offset, text): (usize, mlua::LuaString)| {
+                view.need(Need::Body, "insert")?;
                 view.change(offset, 0, text.as_bytes().to_vec())
             },
         );
         methods.add_method("append", |_, view, text: mlua::LuaString| {
+            view.need(Need::Body, "append")?;
             let size = usize::try_from(view.call.message.size()).map_err(Error::external)?;
             view.change(size, 0, text.as_bytes().to_vec())
         });
         methods.add_method("delete", |_, view, (offset, len): (usize, usize)| {
+            view.need(Need::Body, "delete")?;
             view.change(offset, len, Vec::new())
         });
         methods.add_method("line_end", |_, view, ()| view.line_end());

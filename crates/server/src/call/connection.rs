@@ -8,8 +8,6 @@ use std::time::{Duration, Instant};
 
 use mio::net::{TcpStream, UnixStream};
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
-use nix::sys::stat::Mode;
 use stentor_call_protocol::limits::{EDITS_MAX, INSERTED_BYTES_MAX};
 use stentor_call_protocol::{
     Answer as Wire, Arrival, Call as WireCall, Edit, Reception, Status, Transfer, Verdict,
@@ -17,12 +15,11 @@ use stentor_call_protocol::{
 };
 use stentor_procedure::{Answer, Call, Caller, Content, Envelope, Message, Need, Registry};
 
+use super::body::Body;
 use crate::fdtable::passing;
 
 /// What is read at once.
 const READ_BYTES: usize = 64 * 1024;
-/// Files up to this size that come over TCP are kept in memory, larger ones in a file.
-const MEMORY_BYTES_MAX: u64 = 1 << 20;
 /// Time from the connection to the complete call.
 const ARRIVAL_TIME: Duration = Duration::from_secs(10);
 /// Time for the caller to take the answer.
@@ -60,33 +57,6 @@ enum Phase {
     Running,
     /// The answer leaves.
     Answering { bytes: Vec<u8>, sent: usize },
-}
-
-/// A file that arrives in pieces.
-enum Body {
-    Memory(Vec<u8>),
-    File(File),
-}
-
-impl Body {
-    fn new(size: u64, folder: &Path) -> io::Result<Self> {
-        if size <= MEMORY_BYTES_MAX {
-            return Ok(Self::Memory(Vec::new()));
-        }
-        let flags = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
-        let file = nix::fcntl::open(folder, flags, Mode::S_IRUSR | Mode::S_IWUSR)?;
-        Ok(Self::File(File::from(file)))
-    }
-
-    fn add(&mut self, piece: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Memory(bytes) => {
-                bytes.extend_from_slice(piece);
-                Ok(())
-            }
-            Self::File(file) => file.write_all(piece),
-        }
-    }
 }
 
 /// What a connection needs of its surroundings.
@@ -182,7 +152,7 @@ impl Connection {
             taken += len;
             next = match arrival {
                 Arrival::Call(call) => self.called(&call, around)?,
-                Arrival::Data(piece) => self.received(piece)?,
+                Arrival::Data(piece) => self.received(piece, around)?,
                 Arrival::Complete => self.complete()?,
             };
             if !matches!(next, Next::Wait) {
@@ -237,8 +207,9 @@ impl Connection {
             return Ok(Next::Run(call));
         }
         self.reception.ask();
-        let mut body = Body::new(wire.size, around.folder).map_err(|error| error.to_string())?;
-        body.add(wire.head).map_err(|error| error.to_string())?;
+        let mut body = Body::new();
+        body.add(wire.head, around.folder)
+            .map_err(|error| error.to_string())?;
         self.phase = Phase::Receiving { call, body };
         let mut bytes = Vec::new();
         encode_need_body(&mut bytes);
@@ -249,9 +220,10 @@ impl Connection {
         }
     }
 
-    fn received(&mut self, piece: &[u8]) -> Result<Next, String> {
+    fn received(&mut self, piece: &[u8], around: &Around<'_>) -> Result<Next, String> {
         if let Phase::Receiving { body, .. } = &mut self.phase {
-            body.add(piece).map_err(|error| error.to_string())?;
+            body.add(piece, around.folder)
+                .map_err(|error| error.to_string())?;
         }
         Ok(Next::Wait)
     }
@@ -259,10 +231,7 @@ impl Connection {
     fn complete(&mut self) -> Result<Next, String> {
         match std::mem::replace(&mut self.phase, Phase::Running) {
             Phase::Receiving { mut call, body } => {
-                call.message.complete(match body {
-                    Body::Memory(bytes) => Content::Bytes(bytes),
-                    Body::File(file) => Content::File(file),
-                });
+                call.message.complete(body.content());
                 Ok(Next::Run(call))
             }
             _ => Err("the file ended before it began".to_owned()),

@@ -7,9 +7,11 @@
 //! main thread's table of descriptors, which is what makes a received file usable: a descriptor is
 //! valid only in the table that received it.
 
+mod body;
 mod connection;
 mod desk;
 mod identity;
+mod mail;
 mod serve;
 
 use std::sync::Arc;
@@ -27,6 +29,7 @@ use crate::error::ServerError;
 use crate::listener::Bound;
 pub(crate) use desk::{Desk, json as answer_json};
 use identity::{Identities, Tokens};
+use mail::MailServer;
 use serve::{Entrance, Stopper};
 
 /// How often the folder of procedures is looked at: a handful of `stat`s.
@@ -42,6 +45,7 @@ pub(crate) struct CallServer {
     /// Takes the calls that come by MQTT.
     desk: Arc<Desk>,
     handing: Option<JoinHandle<()>>,
+    mail: Option<MailServer>,
 }
 
 impl CallServer {
@@ -63,6 +67,7 @@ impl CallServer {
             serving: None,
             desk: Arc::clone(&backplane.desk),
             handing: None,
+            mail: None,
         };
         let tokens = Tokens::read(config.tokens.as_deref()).map_err(ServerError::Procedures)?;
         let settings = Settings {
@@ -86,23 +91,25 @@ impl CallServer {
         if listeners.is_empty() && config.folder.is_none() {
             return Ok(server);
         }
-        let mut entrances = Vec::new();
-        for (listener, places) in listeners {
-            let identities = Identities::of(&listener).map_err(ServerError::Procedures)?;
-            let identities = Arc::new(identities);
-            for Bound { url, sockets } in places {
-                server.urls.push(url.clone());
-                for socket in sockets {
-                    let identities = Arc::clone(&identities);
-                    entrances.push(Entrance::new(&url, socket, identities));
-                }
-            }
-        }
         let folder = data_dir.path().to_owned();
         let connections_max = config.connections as usize;
-        let (stopper, serve) =
-            serve::prepare(entrances, tokens, &registry, folder, connections_max)
-                .map_err(system)?;
+        let urls = listeners.iter().flat_map(|(_, places)| places);
+        server.urls.extend(urls.map(|place| place.url.clone()));
+        let (mail, clients): (Vec<_>, Vec<_>) = listeners
+            .into_iter()
+            .partition(|(listener, _)| listener.url.is_mail());
+        if !mail.is_empty() {
+            let started = MailServer::start(mail, &registry, folder.clone(), connections_max);
+            server.mail = Some(started.map_err(system)?);
+        }
+        let (stopper, serve) = serve::prepare(
+            entrances(clients)?,
+            tokens,
+            &registry,
+            folder,
+            connections_max,
+        )
+        .map_err(system)?;
         server.stopper = Some(stopper);
         server.serving = Some(spawn("call", serve).map_err(system)?);
         if config.folder.is_some() {
@@ -133,6 +140,7 @@ impl Drop for CallServer {
             // A panic was reported when it happened.
             let _ = thread.join();
         }
+        drop(self.mail.take());
         if let Some(stopper) = self.stopper.take() {
             stopper.stop();
         }
@@ -144,6 +152,22 @@ impl Drop for CallServer {
             let _ = thread.join();
         }
     }
+}
+
+/// The open places of listeners for `stentor-call`, with who may call there.
+fn entrances(listeners: Vec<(Listener, Vec<Bound>)>) -> Result<Vec<Entrance>, ServerError> {
+    let mut entrances = Vec::new();
+    for (listener, places) in listeners {
+        let identities = Identities::of(&listener).map_err(ServerError::Procedures)?;
+        let identities = Arc::new(identities);
+        for Bound { url, sockets } in places {
+            for socket in sockets {
+                let identities = Arc::clone(&identities);
+                entrances.push(Entrance::new(&url, socket, identities));
+            }
+        }
+    }
+    Ok(entrances)
 }
 
 /// Whether this machine knows the users and groups who may call on a listener.

@@ -46,7 +46,7 @@ impl Entrance {
             ListenUrl::Net { .. } => {
                 Listening::Tcp(TcpListener::from_std(StdTcpListener::from(socket)))
             }
-            ListenUrl::Unix(_) | ListenUrl::CallUnix(_) => {
+            ListenUrl::Unix(_) | ListenUrl::AskUnix(..) => {
                 Listening::Unix(UnixListener::from_std(StdUnixListener::from(socket)))
             }
         };

@@ -11,7 +11,7 @@ use super::givens::Givens;
 use super::keys::{CertificateUser, ClientCertificates, Listener, Policy, User};
 use super::reader::Reader;
 use super::secret::Secret;
-use super::{Config, ListenUrl, Problem};
+use super::{Asker, Config, ListenUrl, Problem, Question};
 
 /// The listeners of a configuration that names none.
 pub(super) const DEFAULT_LISTENERS: [&str; 4] = [
@@ -32,6 +32,7 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens, read_file: FileRe
     for index in 0..config.listeners.len() {
         certificate(config, index, givens);
         out_of_place(&config.listeners[index], index, givens);
+        question(&config.listeners[index], index, givens);
         client_certificates(&config.listeners[index], index, givens);
     }
     let urls = config.listeners.iter().map(|listener| place(&listener.url));
@@ -177,7 +178,8 @@ fn certificate(config: &mut Config, index: usize, givens: &mut Givens) {
 fn out_of_place(listener: &Listener, index: usize, givens: &mut Givens) {
     let websocket = listener.url.is_websocket();
     let unix = listener.url.unix_path().is_some();
-    let call_unix = unix && listener.url.is_call();
+    let asker = listener.url.asker();
+    let call_unix = unix && asker == Some(Asker::Client);
     let mqtt = !listener.url.is_call();
     let mode_given = givens
         .entries("listener")
@@ -216,6 +218,12 @@ fn out_of_place(listener: &Listener, index: usize, givens: &mut Givens) {
         ),
         ("zone", listener.zone.is_some() && !mqtt, mqtt, "MQTT"),
         (
+            "procedure",
+            listener.procedure.is_some(),
+            listener.url.is_mail(),
+            "milter and policy",
+        ),
+        (
             "anonymous",
             listener.anonymous.is_some() && !mqtt,
             mqtt,
@@ -231,6 +239,31 @@ fn out_of_place(listener: &Listener, index: usize, givens: &mut Givens) {
             givens.problem(givens.origin("listener", index, key), message);
         }
     }
+}
+
+/// Mail servers ask about messages and do not say which procedure.
+fn question(listener: &Listener, index: usize, givens: &mut Givens) {
+    let url = &listener.url;
+    if !url.is_mail() {
+        return;
+    }
+    let (key, message) = match &listener.procedure {
+        None => {
+            let message = format!(
+                "{url} has to know what is asked; give `procedure`, as in procedure = \
+                 \"/sizecheck -max 10000000\" (STENTOR_LISTENER__{index}__PROCEDURE)"
+            );
+            ("url", message)
+        }
+        Some(text) => match Question::parse(text) {
+            Ok(_) => return,
+            Err(reason) => (
+                "procedure",
+                format!("{url}: procedure = \"{text}\": {reason}"),
+            ),
+        },
+    };
+    givens.problem(givens.origin("listener", index, key), message);
 }
 
 /// Client certificates are asked for and can be checked, or they are not mentioned.
@@ -293,7 +326,7 @@ fn place(url: &ListenUrl) -> Option<String> {
     match url {
         ListenUrl::Net { port: 0, .. } => None,
         ListenUrl::Net { host, port, .. } => Some(format!("{host} port {port}")),
-        ListenUrl::Unix(path) | ListenUrl::CallUnix(path) => Some(path.display().to_string()),
+        ListenUrl::Unix(path) | ListenUrl::AskUnix(_, path) => Some(path.display().to_string()),
     }
 }
 

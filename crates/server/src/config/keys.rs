@@ -297,8 +297,9 @@ section! {
 }
 
 section! {
-    /// Procedures that `stentor-call` asks about messages, on listeners `call+unix:PATH` and
-    /// `call://HOST:PORT`.
+    /// Procedures that are asked about messages: by `stentor-call` on listeners `call+unix:PATH`
+    /// and `call://HOST:PORT`, by mail servers on `milter+unix:PATH`, `milter://HOST:PORT`,
+    /// `policy+unix:PATH` and `policy://HOST:PORT`.
     Procedures = "procedures", repeated: false;
 
     /// The folder with one file for each procedure; a changed file is taken over by itself. Not
@@ -308,7 +309,7 @@ section! {
     /// A file with a line `NAME token:HASH` for each user who may call over TCP, where HASH is the
     /// SHA-256 of the token.
     tokens: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/call.tokens"), Restart;
-    /// Callers that are connected at a time.
+    /// Callers that are connected at a time, and as many mail servers.
     connections: u32 = count(1, 100_000), Default("1024"), Restart;
 }
 
@@ -373,6 +374,9 @@ section! {
     /// The groups whose members may call procedures on a `call+unix` listener, as in `allow_uid`;
     /// what counts is the group that the calling program runs with.
     allow_gid: Option<String> = Kind::Text, Unset("mail"), Restart;
+    /// What mail servers ask on a `milter` or `policy` listener: a procedure with its arguments, as
+    /// one would give them to `stentor-call`.
+    procedure: Option<String> = Kind::Text, Unset("/sizecheck -max 10000000"), Restart;
     /// The server that MQTT 5 clients of this listener are told to use instead.
     server_reference: Option<String> = Kind::Text, Unset("other.example:1883"), NewConnections;
 }

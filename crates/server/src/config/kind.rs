@@ -187,7 +187,8 @@ impl Kind {
                     .to_owned()
             }
             Self::Url => "mqtt://HOST:PORT, mqtts://HOST:PORT, ws://HOST:PORT, wss://HOST:PORT \
-                          or unix:PATH"
+                          or unix:PATH; for procedures call, milter or policy://HOST:PORT, and \
+                          with +unix:PATH behind the word"
                 .to_owned(),
             Self::Path => "a path".to_owned(),
             Self::Mode => "permissions in octal between quotes, such as \"0660\"".to_owned(),

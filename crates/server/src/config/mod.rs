@@ -19,6 +19,7 @@ mod givens;
 mod keys;
 mod kind;
 mod problem;
+mod question;
 mod reader;
 mod secret;
 mod suggest;
@@ -42,9 +43,10 @@ pub use keys::{
 };
 pub use kind::Kind;
 pub use problem::{ConfigError, Origin, Problem};
+pub use question::Question;
 pub use secret::Secret;
 pub use table::{Fallback, Key, Reload, Section};
-pub use url::{ListenUrl, Scheme};
+pub use url::{Asker, ListenUrl, Scheme};
 pub use zone_keys::{Adaptor, OnTrouble, Room, SecondLogin, Zone};
 
 use givens::Givens;

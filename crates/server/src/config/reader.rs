@@ -70,7 +70,9 @@ fn at_folder(value: Value, key: &Key, origin: &Origin) -> Value {
             Value::Text(folder.join(path).to_string_lossy().into_owned())
         }
         Value::Url(ListenUrl::Unix(path)) => Value::Url(ListenUrl::Unix(folder.join(path))),
-        Value::Url(ListenUrl::CallUnix(path)) => Value::Url(ListenUrl::CallUnix(folder.join(path))),
+        Value::Url(ListenUrl::AskUnix(asker, path)) => {
+            Value::Url(ListenUrl::AskUnix(asker, folder.join(path)))
+        }
         value => value,
     }
 }

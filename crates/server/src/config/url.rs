@@ -18,16 +18,48 @@ pub enum Scheme {
     Wss,
     /// Calls of procedures over TCP.
     Call,
+    /// Mail servers that show messages to a filter.
+    Milter,
+    /// Postfix, which asks about envelopes.
+    Policy,
+}
+
+/// Who asks procedures on a listener that speaks no MQTT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Asker {
+    /// `stentor-call`.
+    Client,
+    /// A mail server, by the milter protocol.
+    Milter,
+    /// Postfix, by policy delegation.
+    Policy,
+}
+
+impl Asker {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Client, Self::Milter, Self::Policy];
+
+    /// What they speak over TCP.
+    #[must_use]
+    pub const fn scheme(self) -> Scheme {
+        match self {
+            Self::Client => Scheme::Call,
+            Self::Milter => Scheme::Milter,
+            Self::Policy => Scheme::Policy,
+        }
+    }
 }
 
 impl Scheme {
     /// All of them, with the port that is taken when a URL names none.
-    pub const ALL: [(Self, u16); 5] = [
+    pub const ALL: [(Self, u16); 7] = [
         (Self::Mqtt, 1883),
         (Self::Mqtts, 8883),
         (Self::Ws, 8083),
         (Self::Wss, 8084),
         (Self::Call, 1889),
+        (Self::Milter, 1890),
+        (Self::Policy, 1891),
     ];
 
     /// The scheme as it stands in a URL.
@@ -39,6 +71,8 @@ impl Scheme {
             Self::Ws => "ws",
             Self::Wss => "wss",
             Self::Call => "call",
+            Self::Milter => "milter",
+            Self::Policy => "policy",
         }
     }
 
@@ -69,8 +103,9 @@ pub enum ListenUrl {
     },
     /// `unix:PATH`: MQTT over a Unix socket.
     Unix(PathBuf),
-    /// `call+unix:PATH`: calls of procedures over a Unix socket.
-    CallUnix(PathBuf),
+    /// `call+unix:PATH`, `milter+unix:PATH` and `policy+unix:PATH`: procedures are asked over a
+    /// Unix socket.
+    AskUnix(Asker, PathBuf),
 }
 
 impl Default for ListenUrl {
@@ -89,7 +124,7 @@ impl ListenUrl {
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
-            Self::Unix(_) | Self::CallUnix(_) => true,
+            Self::Unix(_) | Self::AskUnix(..) => true,
             Self::Net { host, .. } => match host.parse::<IpAddr>() {
                 Ok(address) => address.to_canonical().is_loopback(),
                 Err(_) => host.eq_ignore_ascii_case("localhost"),
@@ -103,14 +138,31 @@ impl ListenUrl {
         matches!(self, Self::Net { scheme, .. } if scheme.is_tls())
     }
 
-    /// Procedures are called here; no MQTT is spoken.
+    /// Who asks procedures here; `None` where MQTT is spoken.
+    #[must_use]
+    pub const fn asker(&self) -> Option<Asker> {
+        match self {
+            Self::AskUnix(asker, _) => Some(*asker),
+            Self::Unix(_) => None,
+            Self::Net { scheme, .. } => match scheme {
+                Scheme::Call => Some(Asker::Client),
+                Scheme::Milter => Some(Asker::Milter),
+                Scheme::Policy => Some(Asker::Policy),
+                Scheme::Mqtt | Scheme::Mqtts | Scheme::Ws | Scheme::Wss => None,
+            },
+        }
+    }
+
+    /// Procedures are asked here; no MQTT is spoken.
     #[must_use]
     pub const fn is_call(&self) -> bool {
-        match self {
-            Self::CallUnix(_) => true,
-            Self::Unix(_) => false,
-            Self::Net { scheme, .. } => matches!(scheme, Scheme::Call),
-        }
+        self.asker().is_some()
+    }
+
+    /// Mail servers ask a procedure here.
+    #[must_use]
+    pub const fn is_mail(&self) -> bool {
+        matches!(self.asker(), Some(Asker::Milter | Asker::Policy))
     }
 
     /// The listener speaks WebSocket.
@@ -123,7 +175,7 @@ impl ListenUrl {
     #[must_use]
     pub fn unix_path(&self) -> Option<&Path> {
         match self {
-            Self::Unix(path) | Self::CallUnix(path) => Some(path),
+            Self::Unix(path) | Self::AskUnix(_, path) => Some(path),
             Self::Net { .. } => None,
         }
     }
@@ -132,7 +184,7 @@ impl ListenUrl {
     #[must_use]
     pub fn with_address(&self, address: SocketAddr) -> Self {
         match self {
-            Self::Unix(_) | Self::CallUnix(_) => self.clone(),
+            Self::Unix(_) | Self::AskUnix(..) => self.clone(),
             Self::Net { scheme, .. } => Self::Net {
                 scheme: *scheme,
                 host: address.ip().to_string(),
@@ -145,7 +197,7 @@ impl ListenUrl {
     #[must_use]
     pub fn with_port(&self, port: u16) -> Self {
         match self {
-            Self::Unix(_) | Self::CallUnix(_) => self.clone(),
+            Self::Unix(_) | Self::AskUnix(..) => self.clone(),
             Self::Net { scheme, host, .. } => Self::Net {
                 scheme: *scheme,
                 host: host.clone(),
@@ -159,7 +211,9 @@ impl fmt::Display for ListenUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::CallUnix(path) => write!(f, "call+unix:{}", path.display()),
+            Self::AskUnix(asker, path) => {
+                write!(f, "{}+unix:{}", asker.scheme().name(), path.display())
+            }
             Self::Net { scheme, host, port } if host.contains(':') => {
                 write!(f, "{}://[{host}]:{port}", scheme.name())
             }
@@ -173,19 +227,23 @@ impl FromStr for ListenUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        for (prefix, make) in [
-            ("unix:", Self::Unix as fn(PathBuf) -> Self),
-            ("call+unix:", Self::CallUnix),
-        ] {
-            let Some(path) = text.strip_prefix(prefix) else {
-                continue;
-            };
+        if let Some((spoken, path)) = split_unix(text) {
             // `unix:///run/x` is the same as `unix:/run/x`.
             let path = path.strip_prefix("//").unwrap_or(path);
             if path.is_empty() || path.contains('\0') {
                 return Err("the path of the Unix socket is missing".to_owned());
             }
-            return Ok(make(PathBuf::from(path)));
+            let path = PathBuf::from(path);
+            return match (
+                spoken,
+                Asker::ALL.iter().find(|a| a.scheme().name() == spoken),
+            ) {
+                ("mqtt", _) => Ok(Self::Unix(path)),
+                (_, Some(asker)) => Ok(Self::AskUnix(*asker, path)),
+                _ => Err(format!(
+                    "\"{spoken}+unix\" is no scheme that Stentor listens for"
+                )),
+            };
         }
         let Some((name, authority)) = text.split_once("://") else {
             return Err("this is not a URL".to_owned());
@@ -211,6 +269,15 @@ impl FromStr for ListenUrl {
             host: host.to_owned(),
             port,
         })
+    }
+}
+
+/// Splits `call+unix:PATH` into what is spoken and the path; plain `unix:PATH` speaks MQTT.
+fn split_unix(text: &str) -> Option<(&str, &str)> {
+    let (scheme, path) = text.split_once(':')?;
+    match scheme {
+        "unix" => Some(("mqtt", path)),
+        _ => Some((scheme.strip_suffix("+unix")?, path)),
     }
 }
 
@@ -275,6 +342,10 @@ mod tests {
             ("call+unix:/a/b", "call+unix:/a/b", true),
             ("call+unix:///a/b", "call+unix:/a/b", true),
             ("call://0.0.0.0", "call://0.0.0.0:1889", false),
+            ("milter+unix:/a/b", "milter+unix:/a/b", true),
+            ("policy+unix:///a/b", "policy+unix:/a/b", true),
+            ("milter://localhost", "milter://localhost:1890", true),
+            ("policy://127.0.0.1", "policy://127.0.0.1:1891", true),
         ] {
             let url: ListenUrl = text.parse().expect(text);
             assert_eq!(url.to_string(), shown);
@@ -307,6 +378,7 @@ mod tests {
             "unix:",
             "unix://",
             "call+unix:",
+            "mqtts+unix:/a",
             "call+tcp://127.0.0.1:1",
         ] {
             assert!(text.parse::<ListenUrl>().is_err(), "{text}");

@@ -35,7 +35,7 @@ pub(crate) struct Bound {
 /// When the place is taken or may not be used.
 pub(crate) fn bind(listener: &Listener, shards: u8) -> Result<Vec<Bound>, ServerError> {
     match &listener.url {
-        ListenUrl::Unix(path) | ListenUrl::CallUnix(path) => {
+        ListenUrl::Unix(path) | ListenUrl::AskUnix(_, path) => {
             let socket = unix::bind(listener, path)?;
             let sockets = duplicates(socket, shards)
                 .map_err(|error| ServerError::system("duplicating a listener", error))?;
@@ -206,7 +206,7 @@ mod tests {
     fn port_of(url: &ListenUrl) -> u16 {
         match url {
             ListenUrl::Net { port, .. } => *port,
-            ListenUrl::Unix(_) | ListenUrl::CallUnix(_) => panic!("{url} has no port"),
+            ListenUrl::Unix(_) | ListenUrl::AskUnix(..) => panic!("{url} has no port"),
         }
     }
 

@@ -35,5 +35,6 @@ pub(crate) fn configured() -> crate::config::Listener {
         server_reference: None,
         allow_uid: None,
         allow_gid: None,
+        procedure: None,
     }
 }

@@ -134,7 +134,7 @@ impl Port {
     pub(crate) const fn scheme(&self) -> Option<Scheme> {
         match self.url {
             ListenUrl::Net { scheme, .. } => Some(scheme),
-            ListenUrl::Unix(_) | ListenUrl::CallUnix(_) => None,
+            ListenUrl::Unix(_) | ListenUrl::AskUnix(..) => None,
         }
     }
 

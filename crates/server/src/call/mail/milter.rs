@@ -1,0 +1,295 @@
+//! A connection of a mail server that speaks the milter protocol.
+
+use std::io;
+use std::time::Duration;
+
+use stentor_call_protocol::{Status, Verdict};
+use stentor_mail::milter::{Command, Event, Reply, Session, changes};
+use stentor_procedure::{Answer, Change, Content, Envelope, Format, Message, Need, message_id};
+
+use super::link::Link;
+use super::{Visit, refusal, verdict};
+use crate::call::body::Body;
+
+/// How long a connection may say nothing, as filters made with Sendmail's own library have it.
+const IDLE_TIME: Duration = Duration::from_secs(7210);
+/// How long the mail server may take to take a reply.
+const TAKING_TIME: Duration = Duration::from_secs(60);
+/// How long a verdict on an envelope may take: Postfix waits 30 seconds for a command's reply.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(25);
+/// How long a verdict on a message may take: mail servers wait five minutes.
+const MESSAGE_PATIENCE: Duration = Duration::from_secs(250);
+
+/// Answers commands until the connection ends.
+pub(super) fn serve(visit: &Visit, link: Link) -> Result<(), String> {
+    link.set_patience(IDLE_TIME, TAKING_TIME)
+        .map_err(|error| error.to_string())?;
+    let mut conversation = Conversation {
+        visit,
+        link,
+        session: Session::new(),
+        message: Arriving::default(),
+    };
+    let mut input = Vec::new();
+    loop {
+        let mut taken = 0;
+        let show = |violation: stentor_mail::Violation| violation.to_string();
+        while let Some((command, len)) = Command::decode(&input[taken..]).map_err(show)? {
+            taken += len;
+            let event = conversation.session.receive(&command).map_err(show)?;
+            if matches!(event, Event::Over) {
+                return Ok(());
+            }
+            conversation
+                .follow(event)
+                .map_err(|error| error.to_string())?;
+        }
+        input.drain(..taken);
+        match conversation.link.read_more(&mut input) {
+            // Postfix ends connections by closing them as well.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && input.is_empty() => {
+                return Ok(());
+            }
+            read => read.map_err(|error| error.to_string())?,
+        }
+    }
+}
+
+struct Conversation<'a> {
+    visit: &'a Visit,
+    link: Link,
+    session: Session,
+    message: Arriving,
+}
+
+/// What has come of a message's body, as far as the procedure has to see it.
+#[derive(Default)]
+struct Arriving {
+    /// Bytes of the body.
+    size: u64,
+    /// Headers and body; only if the procedure needs the body.
+    kept: Option<Body>,
+    /// The verdict on the envelope, if there was one that has to wait for the end.
+    decided: Option<Answer>,
+}
+
+impl Conversation<'_> {
+    fn follow(&mut self, event: Event<'_>) -> io::Result<()> {
+        match event {
+            Event::Nothing | Event::Over => Ok(()),
+            Event::Answer(reply) => self.say(&reply),
+            Event::Envelope => self.envelope(),
+            Event::Body(piece, wants_reply) => {
+                self.keep(piece)?;
+                if wants_reply {
+                    self.say(&Reply::Continue)?;
+                }
+                Ok(())
+            }
+            Event::End(piece) => {
+                self.keep(piece)?;
+                let replies = self.end()?;
+                self.message = Arriving::default();
+                self.session.settle();
+                self.link.write_all(&replies)
+            }
+            Event::Reset => {
+                self.message = Arriving::default();
+                Ok(())
+            }
+        }
+    }
+
+    fn say(&mut self, reply: &Reply<'_>) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        reply.encode(&mut bytes);
+        self.link.write_all(&bytes)
+    }
+
+    /// A procedure that sees only envelopes is asked now, before the message is sent at all.
+    fn envelope(&mut self) -> io::Result<()> {
+        if self.visit.need() != Need::Envelope {
+            return self.say(&Reply::Continue);
+        }
+        let size = self.session.transaction().announced.unwrap_or(0);
+        let answer = match message(Content::Bytes(Vec::new()), size) {
+            Ok(message) => {
+                let envelope = self.known();
+                self.visit.ask(envelope, message, false, COMMAND_PATIENCE)
+            }
+            Err(error) => Answer::failed(Status::Failed, &error.to_string()),
+        };
+        if verdict(&answer) == Verdict::Quarantine {
+            // It can be put aside once it is there.
+            self.message.decided = Some(answer);
+            return self.say(&Reply::Continue);
+        }
+        let mut replies = Vec::new();
+        final_reply(&answer, false, &mut replies);
+        self.session.settle();
+        self.link.write_all(&replies)
+    }
+
+    /// Takes a piece of the body.
+    fn keep(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.message.size += piece.len() as u64;
+        let max = self.visit.registry();
+        let max = max.max_body(&self.visit.door.question.procedure);
+        if self.visit.need() != Need::Body || self.size() > max.unwrap_or(0) {
+            // Beyond what is looked at, only the size counts.
+            self.message.kept = None;
+            return Ok(());
+        }
+        let folder = &self.visit.shared.folder;
+        if self.message.kept.is_none() {
+            let mut kept = Body::new();
+            kept.add(&self.head(), folder)?;
+            self.message.kept = Some(kept);
+        }
+        match &mut self.message.kept {
+            Some(kept) => kept.add(piece, folder),
+            None => Ok(()),
+        }
+    }
+
+    /// The headers with the empty line that ends them.
+    fn head(&self) -> Vec<u8> {
+        [&self.session.transaction().headers[..], b"\r\n"].concat()
+    }
+
+    /// The size of the message as far as it has come.
+    fn size(&self) -> u64 {
+        self.session.transaction().headers.len() as u64 + 2 + self.message.size
+    }
+
+    fn known(&self) -> Envelope {
+        let transaction = self.session.transaction();
+        Envelope {
+            from: transaction.sender.clone(),
+            recipients: transaction.recipients.clone(),
+            client: self.session.client().map(str::to_owned),
+            helo: self.session.helo().map(str::to_owned),
+            user: transaction.user.clone(),
+            queue_id: transaction.queue_id.clone(),
+            message_id: message_id(&transaction.headers),
+        }
+    }
+
+    /// The message is complete: the replies that end it.
+    fn end(&mut self) -> io::Result<Vec<u8>> {
+        let can_quarantine = self.session.can_quarantine();
+        let mut replies = Vec::new();
+        if let Some(answer) = self.message.decided.take() {
+            final_reply(&answer, can_quarantine, &mut replies);
+            return Ok(replies);
+        }
+        let (size, head) = (self.size(), self.head());
+        let kept = self.message.kept.take();
+        let content = kept.map_or_else(|| Content::Bytes(head.clone()), Body::content);
+        let message = message(content, size)?;
+        let whole = if self.session.can_edit() && message.is_whole() {
+            message.read()?
+        } else {
+            head
+        };
+        let (envelope, can_edit) = (self.known(), self.session.can_edit());
+        let answer = self
+            .visit
+            .ask(envelope, message, can_edit, MESSAGE_PATIENCE);
+        if let (Verdict::Modified, Some(outcome)) = (verdict(&answer), &answer.outcome) {
+            match apply(&whole, &outcome.changes) {
+                Some(changed) => {
+                    replies = changes(&whole, &changed, self.session.has_space());
+                }
+                None => {
+                    let reason = "a change lies outside of what was seen of the message";
+                    let failed = Answer::failed(Status::Failed, reason);
+                    tracing::warn!("{}: {reason}; mail is deferred", self.visit.door.url);
+                    final_reply(&failed, can_quarantine, &mut replies);
+                    return Ok(replies);
+                }
+            }
+        }
+        final_reply(&answer, can_quarantine, &mut replies);
+        Ok(replies)
+    }
+}
+
+fn message(content: Content, size: u64) -> io::Result<Message> {
+    Message::new(content, size, Format::Message).map(|(message, _)| message)
+}
+
+/// The message with the changes, which are in order; `None` if one lies outside of it.
+fn apply(message: &[u8], changes: &[Change]) -> Option<Vec<u8>> {
+    let mut changed = Vec::new();
+    let mut at = 0;
+    for change in changes {
+        let offset = usize::try_from(change.offset).ok()?;
+        changed.extend_from_slice(message.get(at..offset)?);
+        changed.extend_from_slice(&change.inserted);
+        at = offset.checked_add(usize::try_from(change.deleted).ok()?)?;
+    }
+    changed.extend_from_slice(message.get(at..)?);
+    Some(changed)
+}
+
+/// Appends the reply that ends a message.
+fn final_reply(answer: &Answer, can_quarantine: bool, replies: &mut Vec<u8>) {
+    match verdict(answer) {
+        Verdict::Accept | Verdict::Modified => Reply::Accept.encode(replies),
+        Verdict::Reject | Verdict::Tempfail => {
+            Reply::Say(&refusal(answer).to_string()).encode(replies);
+        }
+        Verdict::Discard => Reply::Discard.encode(replies),
+        Verdict::Quarantine if can_quarantine => {
+            let reason = match answer.text() {
+                "" => "put aside by a procedure",
+                text => text,
+            };
+            Reply::Quarantine(reason).encode(replies);
+            Reply::Accept.encode(replies);
+        }
+        // It must not pass, and there is nowhere to put it.
+        Verdict::Quarantine => Reply::Tempfail.encode(replies),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_procedure::Outcome;
+
+    #[test]
+    fn verdicts_are_replies() {
+        let encoded = |verdict, can_quarantine| {
+            let answer = Answer::done(Outcome::of(verdict, "why"));
+            let mut bytes = Vec::new();
+            final_reply(&answer, can_quarantine, &mut bytes);
+            bytes
+        };
+        assert_eq!(encoded(Verdict::Accept, true), b"\0\0\0\x01a");
+        assert_eq!(encoded(Verdict::Discard, true), b"\0\0\0\x01d");
+        assert_eq!(encoded(Verdict::Quarantine, false), b"\0\0\0\x01t");
+        assert_eq!(
+            encoded(Verdict::Quarantine, true),
+            b"\0\0\0\x05qwhy\0\0\0\0\x01a"
+        );
+        let reject = encoded(Verdict::Reject, true);
+        assert_eq!(reject, b"\0\0\0\x0fy554 5.7.1 why\0");
+    }
+
+    #[test]
+    fn changes_are_applied_in_order() {
+        let change = |offset, deleted, inserted: &str| Change {
+            offset,
+            deleted,
+            inserted: inserted.into(),
+        };
+        let apply = |changes: &[Change]| apply(b"abcd", changes);
+        let both = [change(0, 0, "x"), change(1, 2, "y")];
+        assert_eq!(apply(&both).unwrap(), b"xayd");
+        assert_eq!(apply(&[change(4, 0, "z")]).unwrap(), b"abcdz");
+        assert_eq!(apply(&[change(5, 0, "z")]), None);
+        assert_eq!(apply(&[change(3, 2, "")]), None);
+    }
+}

@@ -1,0 +1,358 @@
+//! Mail servers that ask about messages: listeners for milter and policy delegation.
+//!
+//! A mail server keeps a connection for each of its SMTP conversations, a few hundred at most, and
+//! waits on it for each verdict. So each connection has a thread, which reads, asks the procedure
+//! and waits as well; one more thread waits for connections. All of them live in the main thread's
+//! table of descriptors and end with [`MailServer`].
+
+mod link;
+mod milter;
+mod policy;
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use slab::Slab;
+use stentor_call_protocol::{Refusal, Status, Verdict};
+use stentor_procedure::{Answer, Call, Caller, Envelope, Message, Need, Registry};
+use tracing::{debug, warn};
+
+use crate::config::{Asker, ListenUrl, Listener, Question};
+use crate::listener::Bound;
+use link::{Link, Listening};
+
+/// The token of the waker; listeners follow.
+const WAKER: Token = Token(0);
+/// How long nothing is accepted after the system had no descriptor left.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long the end waits for calls that run.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// The zone of mail servers, as of other callers.
+const ZONE: &str = "default";
+
+/// The listeners for mail servers. Dropping it closes them and all connections.
+pub(super) struct MailServer {
+    shared: Arc<Shared>,
+    waker: Arc<Waker>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+/// What all connections share.
+struct Shared {
+    registry: Arc<Registry>,
+    /// Where large messages are kept while they are needed.
+    folder: PathBuf,
+    links: Mutex<Slab<Link>>,
+    links_max: usize,
+    /// A connection has ended.
+    ended: Condvar,
+    is_over: AtomicBool,
+}
+
+/// A listener for mail servers.
+struct Entrance {
+    listening: Listening,
+    door: Arc<Door>,
+}
+
+/// What holds for all connections of a listener.
+struct Door {
+    url: ListenUrl,
+    asker: Asker,
+    question: Question,
+}
+
+impl MailServer {
+    /// Serves listeners, which are open.
+    ///
+    /// # Errors
+    /// When the system has no descriptor or thread left, or a listener has no question.
+    pub(super) fn start(
+        listeners: Vec<(Listener, Vec<Bound>)>,
+        registry: &Arc<Registry>,
+        folder: PathBuf,
+        links_max: usize,
+    ) -> io::Result<Self> {
+        let mut entrances = Vec::new();
+        for (listener, places) in listeners {
+            // The configuration was checked when it was read.
+            let text = listener.procedure.unwrap_or_default();
+            let question = Question::parse(&text).map_err(io::Error::other)?;
+            advise(registry, &listener.url, &question);
+            for Bound { url, sockets } in places {
+                let asker = url.asker().unwrap_or(Asker::Milter);
+                let question = question.clone();
+                let door = Arc::new(Door {
+                    url,
+                    asker,
+                    question,
+                });
+                for socket in sockets {
+                    entrances.push(Entrance::new(&door, socket));
+                }
+            }
+        }
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        for (index, entrance) in entrances.iter().enumerate() {
+            let descriptor = entrance.listening.as_raw_fd();
+            let token = Token(1 + index);
+            let mut source = SourceFd(&descriptor);
+            poll.registry()
+                .register(&mut source, token, Interest::READABLE)?;
+        }
+        let shared = Arc::new(Shared {
+            registry: Arc::clone(registry),
+            folder,
+            links: Mutex::default(),
+            links_max,
+            ended: Condvar::new(),
+            is_over: AtomicBool::new(false),
+        });
+        let own = Arc::clone(&shared);
+        let accepting = super::spawn("mail", move || own.accept_all(poll, &entrances))?;
+        Ok(Self {
+            shared,
+            waker,
+            accepting: Some(accepting),
+        })
+    }
+}
+
+impl Drop for MailServer {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        // It fails only when the poll is gone, and then nobody waits.
+        let _ = self.waker.wake();
+        if let Some(thread) = self.accepting.take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+        let end = Instant::now() + FAREWELL;
+        let mut links = self.shared.lock();
+        links.iter().for_each(|(_, link)| link.shut_down());
+        while !links.is_empty() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.shared.ended.wait_timeout(links, left);
+            links = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// Says at the start what will not work as it is.
+fn advise(registry: &Registry, url: &ListenUrl, question: &Question) {
+    let name = &question.procedure;
+    match registry.needs(name) {
+        None => warn!(
+            "{url} asks /{name}, and there is no such procedure: until there is, mail is deferred"
+        ),
+        Some(need) if need > Need::Envelope && url.asker() == Some(Asker::Policy) => warn!(
+            "{url} asks /{name}, which needs more of a message than policy requests have; ask it \
+             on a milter listener"
+        ),
+        Some(_) => {}
+    }
+}
+
+impl Entrance {
+    /// A bound socket that does not block.
+    fn new(door: &Arc<Door>, socket: OwnedFd) -> Self {
+        Self {
+            listening: Listening::new(&door.url, socket),
+            door: Arc::clone(door),
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Slab<Link>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn accept_all(self: &Arc<Self>, mut poll: Poll, entrances: &[Entrance]) {
+        let mut events = Events::with_capacity(64);
+        let mut wait = None;
+        while !self.is_over.load(Ordering::Acquire) {
+            if let Err(error) = poll.poll(&mut events, wait)
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                warn!("waiting for mail servers failed: {error}");
+                return;
+            }
+            // After a pause all of them are tried: what was left waiting gives no new event.
+            let ready = entrances.iter().enumerate().filter(|(index, _)| {
+                wait.is_some() || events.iter().any(|event| event.token().0 == 1 + index)
+            });
+            let is_short = ready.map(|(_, entrance)| self.accept(entrance)).max();
+            wait = is_short.unwrap_or(false).then_some(PAUSE);
+        }
+    }
+
+    /// Takes all that wait; whether the system was short of something.
+    fn accept(self: &Arc<Self>, entrance: &Entrance) -> bool {
+        loop {
+            match entrance.listening.accept() {
+                Ok((link, caller)) => self.open(link, caller, &entrance.door),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(error)
+                    if matches!(
+                        error.raw_os_error(),
+                        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+                    ) =>
+                {
+                    warn!("no mail server can be let in for a moment: {error}");
+                    return true;
+                }
+                // That one is gone already.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Starts the thread of a connection. One that cannot be served is closed: the mail server
+    /// does what it does without the filter.
+    fn open(self: &Arc<Self>, link: Link, address: Option<String>, door: &Arc<Door>) {
+        let kept = match link.try_clone() {
+            Ok(kept) => kept,
+            Err(error) => return warn!("{}: no connection is served: {error}", door.url),
+        };
+        let mut links = self.lock();
+        if links.len() >= self.links_max {
+            warn!(
+                "{}: {} mail servers are connected, no more are let in \
+                 (procedures.connections)",
+                door.url, self.links_max
+            );
+            return;
+        }
+        let key = links.insert(kept);
+        drop(links);
+        let visit = Visit {
+            shared: Arc::clone(self),
+            door: Arc::clone(door),
+            caller: caller(door, address),
+            key,
+        };
+        let name = door.asker.scheme().name();
+        if let Err(error) = super::spawn(name, move || visit.run(link)) {
+            // The visit was dropped with the thread that never was.
+            warn!("no thread for a mail server: {error}");
+        }
+    }
+}
+
+/// Who asks. On this machine, whoever reaches the listener: the operator has bound the procedure
+/// to it, and guards a Unix socket by its mode. From the network, who the manifest says.
+fn caller(door: &Door, address: Option<String>) -> Caller {
+    match address {
+        Some(address) if !door.url.is_local() => Caller::Anonymous(address),
+        _ => Caller::User {
+            zone: ZONE.to_owned(),
+            name: door.asker.scheme().name().to_owned(),
+        },
+    }
+}
+
+/// One connection.
+struct Visit {
+    shared: Arc<Shared>,
+    door: Arc<Door>,
+    caller: Caller,
+    key: usize,
+}
+
+impl Visit {
+    fn run(&self, link: Link) {
+        let served = match self.door.asker {
+            Asker::Policy => policy::serve(self, link),
+            Asker::Milter | Asker::Client => milter::serve(self, link),
+        };
+        if let Err(reason) = served
+            && !self.shared.is_over.load(Ordering::Acquire)
+        {
+            debug!(
+                "{}: a mail server's connection ended: {reason}",
+                self.door.url
+            );
+        }
+    }
+
+    fn registry(&self) -> &Registry {
+        &self.shared.registry
+    }
+
+    /// What the procedure has to see; nothing of a procedure that is not there.
+    fn need(&self) -> Need {
+        let need = self.registry().needs(&self.door.question.procedure);
+        need.unwrap_or(Need::Size)
+    }
+
+    /// Asks the procedure and waits for its answer.
+    fn ask(
+        &self,
+        envelope: Envelope,
+        message: Message,
+        can_edit: bool,
+        patience: Duration,
+    ) -> Answer {
+        let (send, receive) = channel();
+        let call = Call {
+            procedure: self.door.question.procedure.clone(),
+            arguments: self.door.question.arguments.clone(),
+            envelope,
+            caller: self.caller.clone(),
+            message,
+            deadline: Instant::now() + patience,
+            can_edit,
+        };
+        // The receiver waits for it.
+        let then = move |answer| drop(send.send(answer));
+        self.registry().call(call, then);
+        let answer = receive.recv();
+        let answer =
+            answer.unwrap_or_else(|_| Answer::failed(Status::Failed, "there is no answer"));
+        if answer.status == Status::NotFound {
+            warn!("{}: {}; mail is deferred", self.door.url, answer.reason);
+        }
+        answer
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.shared.lock().try_remove(self.key);
+        self.shared.ended.notify_all();
+    }
+}
+
+/// What is done with a message. Where there is no verdict and nobody has said what holds then, it
+/// is refused for now.
+fn verdict(answer: &Answer) -> Verdict {
+    answer.verdict().unwrap_or(Verdict::Tempfail)
+}
+
+/// What the SMTP client is told about a message that does not pass. Reasons that concern the
+/// operator are in the log and not for strangers.
+fn refusal(answer: &Answer) -> Refusal<'_> {
+    let verdict = verdict(answer);
+    match &answer.outcome {
+        Some(outcome) => Refusal::of(
+            verdict,
+            outcome.reply_code,
+            &outcome.enhanced,
+            &outcome.text,
+        ),
+        None => Refusal::of(verdict, 0, "", "the message cannot be checked now"),
+    }
+}

@@ -1,0 +1,113 @@
+//! A connection of Postfix's policy delegation.
+
+use std::time::Duration;
+
+use stentor_call_protocol::{Status, Verdict};
+use stentor_mail::policy::{Request, encode_action};
+use stentor_procedure::{Answer, Content, Envelope, Format, Message, Need};
+
+use super::link::Link;
+use super::{Visit, refusal, verdict};
+
+/// Postfix closes a connection that it has not used for five minutes (`smtpd_policy_service_…`).
+const IDLE_TIME: Duration = Duration::from_secs(3600);
+/// How long Postfix may take to take an answer.
+const TAKING_TIME: Duration = Duration::from_secs(60);
+/// How long a verdict may take: Postfix waits 100 seconds.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Answers requests until the connection ends.
+pub(super) fn serve(visit: &Visit, mut link: Link) -> Result<(), String> {
+    let show = |error: std::io::Error| error.to_string();
+    link.set_patience(IDLE_TIME, TAKING_TIME).map_err(show)?;
+    let mut input = Vec::new();
+    loop {
+        let decoded = Request::decode(&input).map_err(|violation| violation.to_string())?;
+        match decoded {
+            Some((request, taken)) => {
+                input.drain(..taken);
+                let mut answer = Vec::new();
+                encode_action(&action(&asked(visit, request)), &mut answer);
+                link.write_all(&answer).map_err(show)?;
+            }
+            // At the end of a connection nothing is left.
+            None => match link.read_more(&mut input) {
+                Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                    return if input.is_empty() {
+                        Ok(())
+                    } else {
+                        Err("in the middle of a request".to_owned())
+                    };
+                }
+                read => read.map_err(show)?,
+            },
+        }
+    }
+}
+
+fn asked(visit: &Visit, request: Request) -> Answer {
+    if visit.need() > Need::Envelope {
+        let reason = "the procedure needs more of the message than a policy request has";
+        return Answer::failed(Status::BadCall, reason);
+    }
+    let size = request.size.unwrap_or(0);
+    let content = Content::Bytes(Vec::new());
+    let message = match Message::new(content, size, Format::Message) {
+        Ok((message, _)) => message,
+        Err(error) => return Answer::failed(Status::Failed, &error.to_string()),
+    };
+    let envelope = Envelope {
+        from: request.sender,
+        recipients: request.recipient.into_iter().collect(),
+        client: request.client,
+        helo: request.helo,
+        user: request.user,
+        queue_id: request.queue_id,
+        message_id: None,
+    };
+    visit.ask(envelope, message, false, PATIENCE)
+}
+
+/// The action that Postfix takes. An acceptance leaves the decision to the restrictions that
+/// follow: `OK` would skip them.
+fn action(answer: &Answer) -> String {
+    let text = answer.text();
+    match verdict(answer) {
+        Verdict::Accept | Verdict::Modified => "DUNNO".to_owned(),
+        Verdict::Reject | Verdict::Tempfail => refusal(answer).to_string(),
+        Verdict::Discard => format!("DISCARD {text}"),
+        Verdict::Quarantine => format!("HOLD {text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_procedure::Outcome;
+
+    #[test]
+    fn verdicts_are_actions() {
+        for (verdict, expected) in [
+            (Verdict::Accept, "DUNNO"),
+            (Verdict::Modified, "DUNNO"),
+            (Verdict::Reject, "554 5.7.1 why"),
+            (Verdict::Tempfail, "451 4.7.1 why"),
+            (Verdict::Discard, "DISCARD why"),
+            (Verdict::Quarantine, "HOLD why"),
+        ] {
+            let answer = Answer::done(Outcome::of(verdict, "why"));
+            assert_eq!(action(&answer), expected);
+        }
+        // What only the operator is to know stays in the log.
+        let failed = Answer::failed(Status::Failed, "x.luau:3: oops");
+        assert_eq!(
+            action(&failed),
+            "451 4.7.1 the message cannot be checked now"
+        );
+        let open = Answer {
+            advice: Some(Verdict::Accept),
+            ..failed
+        };
+        assert_eq!(action(&open), "DUNNO");
+    }
+}

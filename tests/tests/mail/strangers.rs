@@ -1,0 +1,187 @@
+//! What is no mail server, and mail servers other than Postfix: Sendmail's side of the protocol as
+//! miltertest plays it, nonsense, and many at once.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+use stentor_tests::{DEADLINE, Plan, Server, process, tools};
+
+use crate::script;
+
+/// A server with one procedure on a milter and a policy port.
+fn server(manifest: &str, body: &str) -> Server {
+    let plan = Plan::new();
+    let folder = plan.folder().join("procedures");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("p.luau"), script(manifest, body)).unwrap();
+    let listener = |scheme: &str| {
+        format!("[[listener]]\nurl = \"{scheme}://127.0.0.1:0\"\nprocedure = \"/p -way soft\"\n")
+    };
+    let config = format!(
+        "[procedures]\nfolder = \"procedures\"\n{}{}",
+        listener("milter"),
+        listener("policy")
+    );
+    plan.config(&config).start()
+}
+
+/// Plays a script of miltertest against a server.
+#[track_caller]
+fn miltertest(server: &Server, body: &str) {
+    let text = format!(
+        "conn = mt.connect('inet:{}@127.0.0.1')\n\
+         if conn == nil then error 'no connection' end\n\
+         local function is(what, wanted)\n\
+             if mt.getreply(conn) ~= wanted then\n\
+                 error(what .. ' was answered by ' .. mt.getreply(conn))\n\
+             end\n\
+         end\n{body}\nmt.disconnect(conn)\n",
+        server.port("milter")
+    );
+    let path = server.folder().join("test.lua");
+    fs::write(&path, text).unwrap();
+    let mut command = Command::new(tools::find("miltertest"));
+    process::run(command.arg("-s").arg(path)).success();
+}
+
+#[test]
+fn miltertest_agrees() {
+    let server = server(
+        "needs = \"body\"",
+        "if call.args.way ~= 'soft' then return reject('no arguments') end
+        if call:header('subject') == 'bad' then return reject('bad', { code = 550 }) end
+        call:add_header('X-Seen', call.from .. ' ' .. call.rcpt[1] .. ' ' .. tostring(call.user))
+        call:append('more')
+        return accept()",
+    );
+    miltertest(
+        &server,
+        "mt.conninfo(conn, 'client.test', '192.0.2.1')
+        mt.macro(conn, SMFIC_MAIL, '{auth_authen}', 'bob', 'i', 'Q1')
+        mt.mailfrom(conn, '<a@ext.test>', 'SIZE=100')
+        mt.rcptto(conn, '<b@here.test>')
+        mt.data(conn)
+        mt.header(conn, 'Subject', ' fine')
+        mt.eoh(conn)
+        mt.bodystring(conn, 'text\\r\\n')
+        mt.eom(conn)
+        is('a good message', SMFIR_ACCEPT)
+        if not mt.eom_check(conn, MT_HDRINSERT, 'X-Seen', ' a@ext.test b@here.test bob', 0) and
+            not mt.eom_check(conn, MT_HDRINSERT, 'X-Seen', 'a@ext.test b@here.test bob', 0) then
+            error 'no header'
+        end
+        if not mt.eom_check(conn, MT_BODYCHANGE, 'text\\r\\nmore') then error 'no body' end
+        -- The same connection, one more message, given up; and another one.
+        mt.mailfrom(conn, '<a@ext.test>')
+        mt.rcptto(conn, '<b@here.test>')
+        mt.abort(conn)
+        mt.mailfrom(conn, '<>')
+        mt.rcptto(conn, '<b@here.test>')
+        mt.header(conn, 'Subject', ' bad')
+        mt.eoh(conn)
+        mt.eom(conn)
+        is('a bad message', SMFIR_REPLYCODE)
+        if not mt.eom_check(conn, MT_SMTPREPLY, '550', '5.7.1', 'bad') then
+            error 'no reply'
+        end",
+    );
+    let log = server.log();
+    assert!(log.contains("queue_id=\"Q1\""), "{log}");
+    assert!(log.contains("from=\"\""), "{log}");
+}
+
+/// A procedure that needs the envelope answers before the message is sent.
+#[test]
+fn an_envelope_is_judged_before_the_message() {
+    let server = server(
+        "needs = \"envelope\"",
+        "if call.size ~= 100 then return accept('no size') end
+        return tempfail('not now', { code = 452 })",
+    );
+    miltertest(
+        &server,
+        "mt.conninfo(conn, 'client.test', '192.0.2.1')
+        mt.mailfrom(conn, '<a@ext.test>', 'SIZE=100')
+        mt.rcptto(conn, '<b@here.test>')
+        mt.data(conn)
+        is('the envelope', SMFIR_REPLYCODE)
+        mt.abort(conn)
+        mt.mailfrom(conn, '<a@ext.test>')
+        mt.rcptto(conn, '<b@here.test>')
+        mt.data(conn)
+        is('another envelope', SMFIR_ACCEPT)",
+    );
+    assert!(server.log().contains("not now"), "{}", server.log());
+}
+
+/// Nonsense ends its own connection; the server goes on.
+#[test]
+fn strangers_are_turned_away() {
+    let server = server("needs = \"envelope\"", "return reject('no ' .. call.from)");
+    for (scheme, bytes) in [
+        ("milter", &b"GET / HTTP/1.1\r\n\r\n"[..]),
+        ("milter", b"\xFF\xFF\xFF\xFF"),
+        ("milter", b"\0\0\0\0"),
+        ("milter", b"\0\0\0\x01M"),
+        ("milter", b"\0\0\0\x0dO\0\0\0\x01\0\0\0\0\0\0\0\0"),
+        ("policy", b"GET / HTTP/1.1\r\n\r\n"),
+    ] {
+        let mut stream = TcpStream::connect(server.address(scheme)).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut answer = Vec::new();
+        // It is closed; what was not read may make that a reset.
+        let _ = stream.read_to_end(&mut answer);
+        assert_eq!(answer, b"", "{scheme}: {bytes:?}");
+    }
+    let ask = |stream: &mut TcpStream, sender: &str| {
+        write!(stream, "request=smtpd_access_policy\nsender={sender}\n\n").unwrap();
+        let mut answer = [0; 256];
+        let read = stream.read(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[..read]).into_owned()
+    };
+    // Many at once, each with several requests.
+    let mut all: Vec<_> = (0..200)
+        .map(|_| TcpStream::connect(server.address("policy")).unwrap())
+        .collect();
+    for round in 0..3 {
+        for stream in &mut all {
+            let sender = format!("s{round}");
+            let answer = ask(stream, &sender);
+            assert_eq!(answer, format!("action=554 5.7.1 no {sender}\n\n"));
+        }
+    }
+}
+
+#[test]
+fn mistakes_are_refused_at_the_start() {
+    for (listener, words) in [
+        ("url = \"milter://127.0.0.1:0\"", "give `procedure`"),
+        (
+            "url = \"policy+unix:s\"\nprocedure = \"sizecheck\"",
+            "/NAME -key value",
+        ),
+        (
+            "url = \"policy+unix:s\"\nprocedure = \"/sizecheck -max\"",
+            "-max has no value",
+        ),
+        (
+            "url = \"mqtt://127.0.0.1:0\"\nprocedure = \"/noop\"",
+            "`procedure` is for milter and policy listeners",
+        ),
+        (
+            "url = \"milter+unix:s\"\nprocedure = \"/noop\"\nallow_uid = \"0\"",
+            "call+unix",
+        ),
+    ] {
+        let config = format!("[[listener]]\n{listener}\n");
+        let refused = Plan::new().config(&config).refused();
+        assert!(refused.stderr.contains(words), "{config}: {refused}");
+    }
+    // A procedure that is not there yet is a warning.
+    let config = "[[listener]]\nurl = \"milter://127.0.0.1:0\"\nprocedure = \"/later\"\n";
+    let server = Plan::new().config(config).start();
+    server.wait_log(0, "there is no such procedure");
+}
