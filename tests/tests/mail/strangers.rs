@@ -14,8 +14,8 @@ use crate::script;
 fn server(manifest: &str, body: &str) -> Server {
     let plan = Plan::new();
     let folder = plan.folder().join("procedures");
-    fs::create_dir(&folder).unwrap();
-    fs::write(folder.join("p.luau"), script(manifest, body)).unwrap();
+    fs::create_dir(&folder).expect("a folder can be made");
+    fs::write(folder.join("p.luau"), script(manifest, body)).expect("it can be written");
     let listener = |scheme: &str| {
         format!("[[listener]]\nurl = \"{scheme}://127.0.0.1:0\"\nprocedure = \"/p -way soft\"\n")
     };
@@ -41,7 +41,7 @@ fn miltertest(server: &Server, body: &str) {
         server.port("milter")
     );
     let path = server.folder().join("test.lua");
-    fs::write(&path, text).unwrap();
+    fs::write(&path, text).expect("it can be written");
     let mut command = Command::new(tools::find("miltertest"));
     process::run(command.arg("-s").arg(path)).success();
 }
