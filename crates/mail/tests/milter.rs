@@ -8,7 +8,7 @@ use stentor_mail::milter::{
 
 /// A command as it stands on the wire.
 fn packet(kind: u8, content: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(content.len() + 1).unwrap();
+    let length = u32::try_from(content.len() + 1).expect("a length that fits");
     [&length.to_be_bytes()[..], &[kind], content].concat()
 }
 
@@ -141,7 +141,8 @@ fn replies_are_written() {
 fn session(offered: u32) -> Session {
     let mut session = Session::new();
     let bytes = packet(b'O', &numbers(6, 0x1FF, offered));
-    session.receive(&decoded(&bytes).unwrap()).unwrap();
+    let command = decoded(&bytes).expect("a good command");
+    session.receive(&command).expect("an agreement");
     session
 }
 
