@@ -70,17 +70,7 @@ impl CallServer {
             mail: None,
         };
         let tokens = Tokens::read(config.tokens.as_deref()).map_err(ServerError::Procedures)?;
-        let settings = Settings {
-            folder: config.folder.clone(),
-            // What is built in keeps nothing.
-            store: config
-                .folder
-                .is_some()
-                .then(|| data_dir.path().join("procedures.redb")),
-        };
-        let (registry, loaded) = Registry::open(settings).map_err(ServerError::Procedures)?;
-        report(&loaded);
-        let registry = Arc::new(registry);
+        let registry = open(config, data_dir)?;
         let system = |error| ServerError::system("starting the threads of procedures", error);
         if let Some(adaptors) = &backplane.adaptors {
             adaptors.serve_calls(&registry);
@@ -152,6 +142,24 @@ impl Drop for CallServer {
             let _ = thread.join();
         }
     }
+}
+
+/// Loads the procedures.
+///
+/// # Errors
+/// When the folder or the store cannot be used.
+fn open(config: &Procedures, data_dir: &DataDir) -> Result<Arc<Registry>, ServerError> {
+    let settings = Settings {
+        folder: config.folder.clone(),
+        // What is built in keeps nothing.
+        store: config
+            .folder
+            .is_some()
+            .then(|| data_dir.path().join("procedures.redb")),
+    };
+    let (registry, loaded) = Registry::open(settings).map_err(ServerError::Procedures)?;
+    report(&loaded);
+    Ok(Arc::new(registry))
 }
 
 /// The open places of listeners for `stentor-call`, with who may call there.
