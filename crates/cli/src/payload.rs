@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 
 use crate::failure::Failure;
 
@@ -13,11 +13,12 @@ use crate::failure::Failure;
 #[group(required = true, multiple = false)]
 pub(crate) struct Payload {
     /// The message
-    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
-    message: Option<String>,
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true,
+          action = ArgAction::Append)]
+    message: Vec<String>,
     /// File with the message
-    #[arg(short, long, value_name = "FILE")]
-    file: Option<PathBuf>,
+    #[arg(short, long, value_name = "FILE", action = ArgAction::Append)]
+    file: Vec<PathBuf>,
     /// An empty message; with -r it removes the topic's retained message
     #[arg(short, long)]
     null_message: bool,
@@ -35,10 +36,10 @@ impl Payload {
         if self.stdin_line {
             return Ok(None);
         }
-        if let Some(text) = &self.message {
+        if let Some(text) = only("-m", &self.message)? {
             return Ok(Some(text.clone().into_bytes()));
         }
-        if let Some(path) = &self.file {
+        if let Some(path) = only("-f", &self.file)? {
             let bytes = fs::read(path).map_err(|error| {
                 Failure::new(format!("cannot read {}: {error}", path.display()))
             })?;
@@ -51,5 +52,18 @@ impl Payload {
                 .map_err(|error| Failure::new(format!("cannot read standard input: {error}")))?;
         }
         Ok(Some(bytes))
+    }
+}
+
+/// The value of an option that has one; two would be two messages, of which one were lost.
+fn only<'a, T>(option: &str, values: &'a [T]) -> Result<Option<&'a T>, Failure> {
+    match values {
+        [] => Ok(None),
+        [value] => Ok(Some(value)),
+        _ => Err(Failure::usage(format!(
+            "{option} is given {} times, and one message is published; run `stentor pub` once for \
+             each, or use -l for a message per line",
+            values.len()
+        ))),
     }
 }

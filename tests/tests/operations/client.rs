@@ -358,6 +358,23 @@ fn the_last_of_a_letter_counts() {
     }
 }
 
+/// Two messages are not one: none of them is lost without a word.
+#[test]
+fn one_message_is_published_at_a_time() {
+    let run = |args: &[&str]| process::run(server::stentor().args(args));
+    for (option, second) in [("-m", "two"), ("-f", "/etc/hostname")] {
+        let mut args = vec!["pub", "-h", "127.0.0.1", "-p", "1", "-t", "t"];
+        args.extend([option, "/etc/hosts", option, second]);
+        let finished = run(&args);
+        assert_eq!(finished.status.code(), Some(2), "{finished}");
+        let refusal = finished.refusal();
+        assert!(
+            refusal.contains(&format!("{option} is given 2 times")),
+            "{refusal}"
+        );
+    }
+}
+
 /// The other end of the connection is the address that was asked for.
 #[test]
 fn a_client_connects_from_the_address_it_is_told() {
