@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use nix::sys::signal::{Signal, kill};
@@ -225,4 +226,23 @@ fn a_signal_ends_a_request_with_a_goodbye() {
         assert!(log[from..].contains("reason=\"disconnect\""), "{log}");
     }
     watcher.ping();
+}
+
+/// One connection to the control socket too many is told why it is closed.
+#[test]
+fn the_control_socket_says_that_it_is_busy() {
+    let server = Server::open();
+    let path = server.data_dir().join("control.sock");
+    let busy: Vec<UnixStream> = (0..32)
+        .map(|_| UnixStream::connect(&path).expect("it listens"))
+        .collect();
+    // Those before it are taken in one after the other.
+    eventually("the control socket says that it is busy", || {
+        let finished = server.control(&["status"]);
+        !finished.status.success() && finished.stderr.contains("32 connections")
+    });
+    drop(busy);
+    eventually("the control socket is free again", || {
+        server.control(&["status"]).status.success()
+    });
 }

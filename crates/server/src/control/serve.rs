@@ -20,7 +20,7 @@ use crate::peer::Peer;
 use crate::shard::{Incoming, Purpose, Traveller, unix_peer};
 use crate::transport::Transport;
 
-/// Connections served at a time; one more is closed at once.
+/// Connections served at a time; one more is told so and closed.
 const CONNECTIONS_MAX: usize = 32;
 
 /// The longest request line, in bytes: `retained.put` carries messages, the largest of which has
@@ -29,6 +29,9 @@ const REQUEST_BYTES_MAX: usize = 360 << 20;
 
 /// How long a connection may be silent.
 const SILENCE_MAX: Duration = Duration::from_secs(300);
+
+/// How long somebody who is refused may take to read why.
+const REFUSAL_TIME: Duration = Duration::from_millis(100);
 
 /// How long a reload may take.
 const RELOAD_TIME: Duration = Duration::from_secs(60);
@@ -45,9 +48,11 @@ pub(super) fn start(listener: UnixListener, desk: Arc<Desk>) -> io::Result<()> {
                     std::thread::sleep(Duration::from_millis(100));
                     continue;
                 };
-                if connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX
-                    || !is_administrator(&stream)
-                {
+                if !is_administrator(&stream) {
+                    continue;
+                }
+                if connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
+                    refuse(stream);
                     continue;
                 }
                 connections.fetch_add(1, Ordering::Relaxed);
@@ -63,6 +68,24 @@ pub(super) fn start(listener: UnixListener, desk: Arc<Desk>) -> io::Result<()> {
             }
         })?;
     Ok(())
+}
+
+/// Tells somebody who would be one too many.
+fn refuse(mut stream: UnixStream) {
+    let message = format!(
+        "{CONNECTIONS_MAX} connections to the control socket are open, and there can be no more; \
+         end one of those programs, and try again"
+    );
+    let answer = Err(Failure::new("busy", message));
+    // Fits into the socket's buffer, so this does not wait; whoever has left misses it.
+    let _ = stream
+        .set_write_timeout(Some(REFUSAL_TIME))
+        .and_then(|()| stream.write_all(line(&answer).as_bytes()));
+    // The request, read before closing, so that the answer is not lost with it.
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let _ = stream
+        .set_read_timeout(Some(REFUSAL_TIME))
+        .and_then(|()| stream.read(&mut [0; 1024]));
 }
 
 /// Whether the other end is the server's own user, or root.
