@@ -54,6 +54,18 @@ pub enum ServerError {
         /// What is wrong, with a remedy.
         reason: String,
     },
+    /// A folder in which this user may not make a Unix socket.
+    #[error(
+        "{url} may not be opened: this user may not write in {}; let it (chown, chmod), or choose \
+         another path",
+        folder.display()
+    )]
+    SocketForbidden {
+        /// The listener.
+        url: ListenUrl,
+        /// The folder of its path.
+        folder: PathBuf,
+    },
     /// Something other than a socket at the path of a Unix socket.
     #[error("{} is there already and no socket; remove it, or choose another path", path.display())]
     NotASocket {
@@ -104,9 +116,9 @@ pub enum ServerError {
     },
     /// A second server on the same folder.
     #[error(
-        "a server is running on the data folder {} already; stop it with `stentor stop`, or choose \
-         another folder with --data-dir",
-        path.display()
+        "a server is running on the data folder {path} already; stop it with `stentor stop \
+         --data-dir {path}`, or choose another folder with --data-dir",
+        path = path.display()
     )]
     DataDirInUse {
         /// The folder.
@@ -151,7 +163,9 @@ impl ServerError {
             Self::System { .. } => 71,
             Self::DataDir { .. } | Self::DataDirTooDeep { .. } | Self::RetainedDir { .. } => 73,
             Self::DataDirInUse { .. } => 75,
-            Self::PortForbidden { .. } | Self::SocketOwner { .. } => 77,
+            Self::PortForbidden { .. }
+            | Self::SocketForbidden { .. }
+            | Self::SocketOwner { .. } => 77,
             Self::Bind { .. }
             | Self::SocketPath { .. }
             | Self::NotASocket { .. }

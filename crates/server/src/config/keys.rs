@@ -245,7 +245,8 @@ section! {
     session_expiry_max: Duration = Kind::Duration {
         min: Duration::ZERO, max: Duration::from_secs(0xFFFF_FFFE), never: true,
     }, Default("7d"), NewConnections;
-    /// The largest packet that is taken from a client.
+    /// The largest packet that is taken from a client. A CONNECT has 1 MiB at most, whatever this
+    /// says: who has not logged in yet gets little memory.
     packet_bytes: u32 = bytes(KIB, 256 * MIB), Default("2MiB"), NewConnections;
     /// Sessions that outlive their connection, at a time: when there are so many, a client that
     /// asks for another one is refused.

@@ -22,7 +22,7 @@ pub(super) fn started(config: &Config, data_dir: &DataDir, doors: &Doors, shards
     info!(
         version = env!("CARGO_PKG_VERSION"),
         shards = shards.len(),
-        connections_per_shard = shards.capacity,
+        connections_per_shard = shards.capacity.connections,
         descriptor_tables = tables,
         data_dir = %data_dir.path().display(),
         "started"
@@ -32,10 +32,7 @@ pub(super) fn started(config: &Config, data_dir: &DataDir, doors: &Doors, shards
     for door in &doors.mqtt {
         is_remote |= !door.configured.is_local();
         for port in &door.ports {
-            let anonymous = port.rules.load().anonymous;
-            is_open |= anonymous;
-            let who = if anonymous { "anybody" } else { "users" };
-            info!("listening on {}: {who} may log in", port.url);
+            is_open |= opened(port);
         }
     }
     if !is_open && config.users.is_empty() {
@@ -52,6 +49,14 @@ pub(super) fn started(config: &Config, data_dir: &DataDir, doors: &Doors, shards
         );
     }
     print(doors.ports().map(|port| &**port));
+}
+
+/// Says of an MQTT listener who may log in there; whether that is anybody.
+pub(super) fn opened(port: &Port) -> bool {
+    let anonymous = port.rules.load().anonymous;
+    let who = if anonymous { "anybody" } else { "users" };
+    info!("listening on {}: {who} may log in", port.url);
+    anonymous
 }
 
 /// Says where procedures are called.

@@ -229,6 +229,7 @@ impl Reloader {
         for (door, opened) in prepared.opened {
             for (port, sockets) in opened {
                 hand_over(backplane, &port, sockets);
+                announce::opened(&port);
             }
             announce::print(door.ports.iter().map(|port| &**port));
             self.doors.mqtt.push(door);

@@ -20,10 +20,7 @@ use crate::error::ServerError;
 /// When the path is taken or cannot be used.
 pub(super) fn bind(listener: &Listener, path: &Path) -> Result<OwnedFd, ServerError> {
     let url = listener.url.clone();
-    let fail = |error| ServerError::Bind {
-        url: listener.url.clone(),
-        error,
-    };
+    let fail = |error| refused(&url, path, &error);
     check(&url, path)?;
     clear(path, &url)?;
     let kind = Type::STREAM.nonblocking().cloexec();
@@ -60,10 +57,7 @@ pub(crate) fn check(url: &ListenUrl, path: &Path) -> Result<(), ServerError> {
              choose a shorter one"
         )));
     }
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    let folder = folder_of(path);
     if folder.is_dir() {
         return Ok(());
     }
@@ -71,6 +65,24 @@ pub(crate) fn check(url: &ListenUrl, path: &Path) -> Result<(), ServerError> {
     Err(fail(format!(
         "there is no folder {folder}; make it (mkdir -p {folder}), or choose another path"
     )))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// What the system's refusal means.
+fn refused(url: &ListenUrl, path: &Path, error: &io::Error) -> ServerError {
+    let url = url.clone();
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        let folder = folder_of(path).to_owned();
+        return ServerError::SocketForbidden { url, folder };
+    }
+    let reason = format!("{error}; choose another path");
+    ServerError::SocketPath { url, reason }
 }
 
 /// Removes a socket file that nobody listens on.
@@ -84,11 +96,9 @@ fn clear(path: &Path, url: &ListenUrl) -> Result<(), ServerError> {
         });
     }
     match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)
-            .map_err(|error| ServerError::Bind {
-                url: url.clone(),
-                error,
-            }),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(|error| refused(url, path, &error))
+        }
         _ => Err(ServerError::SocketTaken { url: url.clone() }),
     }
 }
@@ -192,6 +202,18 @@ mod tests {
             url: ListenUrl::Unix(path.to_owned()),
             ..crate::listener::configured()
         }
+    }
+
+    #[test]
+    fn a_folder_that_may_not_be_written_is_named() {
+        let path = Path::new("/run/mqtt/stentor.sock");
+        let url = ListenUrl::Unix(path.to_owned());
+        let denied = refused(&url, path, &io::ErrorKind::PermissionDenied.into());
+        assert_eq!(denied.exit_code(), 77);
+        assert!(denied.to_string().contains("may not write in /run/mqtt;"));
+        let other = refused(&url, path, &io::ErrorKind::ReadOnlyFilesystem.into());
+        assert_eq!(other.exit_code(), 78);
+        assert!(other.to_string().contains("choose another path"), "{other}");
     }
 
     #[test]

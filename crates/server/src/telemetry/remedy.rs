@@ -165,7 +165,10 @@ const fn limit_reached(limit: Limit) -> &'static str {
              `auth.slow_failures = false`; or, if it is a guest, more came than `guest_rate` of \
              the [[zone]] allows"
         }
-        Limit::PacketBytes => "its CONNECT is larger than `limits.packet_bytes`",
+        Limit::PacketBytes => {
+            "its CONNECT is larger than `limits.packet_bytes`, or than the 1 MiB that any CONNECT \
+             may have"
+        }
         Limit::RequestBytes => "the head of its HTTP request is too long: cookies, perhaps",
         Limit::ReceiveMaximum | Limit::QueueBytes | Limit::Retained => "",
     }
