@@ -39,10 +39,26 @@ pub(crate) struct Backplane {
     pub(crate) journal: Journal,
     /// The ways to each shard.
     pub(crate) shards: Vec<Way>,
-    /// How many connections each shard has descriptors for.
-    pub(crate) capacity: usize,
+    /// What each shard has descriptors for.
+    pub(crate) capacity: Capacity,
     /// For what the control plane sends through the inboxes.
     pub(crate) tickets: Mutex<Tickets>,
+}
+
+/// What a shard has descriptors for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Capacity {
+    /// Connections that are served.
+    pub(crate) connections: usize,
+    /// Connections beyond them that are told why they are not.
+    pub(crate) refusals: usize,
+}
+
+impl Capacity {
+    /// Descriptors of both together.
+    pub(crate) const fn total(self) -> usize {
+        self.connections + self.refusals
+    }
 }
 
 /// The ways to one shard.

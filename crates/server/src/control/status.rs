@@ -49,7 +49,7 @@ pub(super) fn status(desk: &Desk, request: &Request) -> Value {
             Table::Shared => "shared",
         },
         "connections": backplane.admission.connections(),
-        "connections_per_shard_max": backplane.capacity,
+        "connections_per_shard_max": backplane.capacity.connections,
         "logins_waiting": backplane.authenticator.waiting(),
         "user_queries": desk.directory.queries(),
         "password_hash": password_hash,

@@ -24,7 +24,7 @@ use super::retained;
 use crate::accounts;
 use crate::adaptors::{Doorkeeper, Plane};
 use crate::admission::Admission;
-use crate::backplane::{Backplane, Way};
+use crate::backplane::{Backplane, Capacity, Way};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::data_dir::DataDir;
@@ -33,13 +33,17 @@ use crate::fdtable::{self, Table};
 use crate::inbox::{self, Inbox, Tickets};
 use crate::logins;
 use crate::mesh::{self, Bell, Lane};
-use crate::shard::{Equipment, Policy, REFUSALS_AT_ONCE, Shard};
+use crate::shard::{Equipment, Policy, Shard};
 use crate::telemetry::Journal;
 use crate::zones;
 
 /// Descriptors kept free in each table: for connections between accept and home, and for the
 /// rest of the process.
 const RESERVE: u64 = 512;
+/// Connections that are refused politely at a time, at the limit: one of 32 descriptors.
+const REFUSALS_MIN: u64 = 32;
+/// As many as a storm brings between two turns of a shard, and more.
+const REFUSALS_MAX: u64 = 512;
 
 /// A server whose shards serve.
 pub(super) struct Started {
@@ -61,7 +65,7 @@ pub(super) struct Shards {
     failures: Arc<Mutex<Option<Sender<Command>>>>,
     pub(super) table: Table,
     /// Connections per shard.
-    pub(super) capacity: usize,
+    pub(super) capacity: Capacity,
 }
 
 /// How many shards a configuration asks for.
@@ -126,8 +130,9 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
 }
 
 /// How many connections each shard can hold, so that descriptors remain for everything else.
-fn capacity(limit: u64, table: Table, shards: u8, listeners: usize) -> usize {
-    let own = 2 * u64::from(shards) + listeners as u64 + 16 + REFUSALS_AT_ONCE as u64;
+fn capacity(limit: u64, table: Table, shards: u8, listeners: usize) -> Capacity {
+    let refusals = (limit / 32).clamp(REFUSALS_MIN, REFUSALS_MAX);
+    let own = 2 * u64::from(shards) + listeners as u64 + 16 + refusals;
     let reserve = RESERVE.min(limit / 8) + own;
     let per_shard = match table {
         Table::Private => limit.saturating_sub(reserve),
@@ -141,7 +146,11 @@ fn capacity(limit: u64, table: Table, shards: u8, listeners: usize) -> usize {
             limit.saturating_sub(reserve * u64::from(shards)) / u64::from(shards)
         }
     };
-    usize::try_from(per_shard).unwrap_or(usize::MAX).max(1)
+    Capacity {
+        connections: usize::try_from(per_shard).unwrap_or(usize::MAX).max(1),
+        // Far below what a usize holds.
+        refusals: refusals as usize,
+    }
 }
 
 /// What the main thread makes for each shard before any of them leaves its table.
@@ -202,7 +211,7 @@ fn connect(
     journal: Journal,
     (center, adaptors): (&Arc<Center>, Option<Plane>),
     retained: &Kept,
-    (shards, capacity): (Vec<Way>, usize),
+    (shards, capacity): (Vec<Way>, Capacity),
 ) -> Arc<Backplane> {
     let admission = Arc::new(Admission::default());
     admission.reconfigure(&config.limits);
@@ -233,7 +242,7 @@ fn connect(
 fn start_shards(
     config: &Config,
     count: u8,
-    (table, capacity): (Table, usize),
+    (table, capacity): (Table, Capacity),
     (journal, retained): (Journal, Kept),
     (center, adaptors): (&Arc<Center>, Option<Plane>),
     opened: Vec<Opened>,

@@ -23,9 +23,6 @@ use crate::transport::Transport;
 /// Connections accepted from one listener in a turn.
 const ACCEPTS: usize = 128;
 
-/// Descriptors beyond the shard's capacity that are used to refuse politely.
-pub(crate) const REFUSALS_AT_ONCE: usize = 32;
-
 /// How long somebody who is going to be refused may take to say what protocol to refuse him in.
 const REFUSAL_TIME: Duration = Duration::from_secs(2);
 
@@ -180,12 +177,12 @@ impl Shard {
     /// Takes a connection in, to be served or to be refused.
     fn greet(&mut self, port: Arc<Port>, fd: OwnedFd, peer: Peer) {
         let capacity = self.backplane.capacity;
+        let is_full = self.links.len() >= capacity.connections;
         let is_proxy = |address| {
             let rules = port.rules.load();
             rules.proxies.iter().any(|proxy| proxy.contains(address))
         };
-        if self.is_serving() && self.links.len() < capacity && peer.address().is_some_and(is_proxy)
-        {
+        if self.is_serving() && !is_full && peer.address().is_some_and(is_proxy) {
             // Whom to admit is known after its first bytes.
             let phase = Phase::ExpectConnect(Entrance::Proxied);
             if let Ok(transport) = Transport::accept(&port) {
@@ -194,7 +191,7 @@ impl Shard {
             }
             return;
         }
-        let admitted = if self.links.len() >= capacity {
+        let admitted = if is_full {
             Err(Limit::Connections)
         } else {
             self.backplane.admission.admit(self.now, &port, peer)
@@ -206,7 +203,7 @@ impl Shard {
             Ok(_) => (Entrance::Stopping, None, REFUSAL_TIME),
             Err(limit) => (Entrance::Refused(limit), None, REFUSAL_TIME),
         };
-        if permit.is_none() && self.links.len() >= capacity + REFUSALS_AT_ONCE {
+        if permit.is_none() && self.links.len() >= capacity.total() {
             // Too many already to be polite.
             self.figures.refused += 1;
             return;

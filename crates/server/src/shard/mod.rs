@@ -25,7 +25,7 @@ mod read;
 mod scratch;
 mod travel;
 
-pub(crate) use accept::{REFUSALS_AT_ONCE, unix_peer};
+pub(crate) use accept::unix_peer;
 pub(crate) use letter::{ClientEntry, Incoming, Inquiry, Letter, Purpose, Traveller};
 pub(crate) use policy::Policy;
 

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use mio::unix::SourceFd;
 
 use super::Shard;
-use super::accept::REFUSALS_AT_ONCE;
 use super::letter::{Arrived, Incoming, Letter, Purpose, Traveller};
 use super::link::{Entrance, Link, Phase};
 use crate::inbox::Received;
@@ -16,7 +15,7 @@ impl Shard {
     /// Whether a shard has descriptors for another connection.
     pub(super) fn has_room(&self, shard: usize) -> bool {
         let load = self.backplane.shards[shard].load.load(Ordering::Relaxed);
-        load < self.backplane.capacity
+        load < self.backplane.capacity.connections
     }
 
     /// Sends a connection to its home. It is this shard's no longer.
@@ -82,7 +81,7 @@ impl Shard {
     }
 
     fn take_in_connection(&mut self, traveller: Traveller, fd: OwnedFd) {
-        if self.links.len() >= self.backplane.capacity + REFUSALS_AT_ONCE {
+        if self.links.len() >= self.backplane.capacity.total() {
             self.figures.refused += 1;
             return;
         }
