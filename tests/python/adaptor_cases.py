@@ -113,6 +113,8 @@ def adaptors_do_things_themselves():
     assert alice.send("$room/tea/say", "count")[0] == 0
     assert json.loads(until(bob, "$room/tea/prop/count"))["value"] == 1
     assert until(bob, "$room/tea/say/alice") == "members: 2"
+    assert alice.send("$room/tea/say", "call")[0] == 0
+    assert until(bob, "$room/tea/say/alice") == "done reject"
     alice.client.unsubscribe("$room/tea/event")
     assert until(bob, "news/left") == "alice"
 

@@ -1,7 +1,9 @@
 //! What an administrator may see of the sessions.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use stentor_mqtt::Version;
 use stentor_session::Tick;
@@ -32,6 +34,23 @@ pub struct ClientInfo {
     pub in_flight: usize,
     /// Messages that wait for it and have not got a packet id.
     pub waiting: usize,
+}
+
+/// What there is of a zone on one shard; rooms and users stand at its home only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZoneFigures {
+    /// Sessions.
+    pub sessions: u64,
+    /// Those of them that have a connection.
+    pub connections: u64,
+    /// Their subscriptions.
+    pub subscriptions: u64,
+    /// Rooms.
+    pub rooms: u64,
+    /// Places taken in all rooms.
+    pub members: u64,
+    /// Users with a name who are connected.
+    pub users: u64,
 }
 
 /// The connection of a session.
@@ -73,6 +92,24 @@ impl Hub {
         self.sessions
             .iter()
             .map(|(key, session)| info(key, session))
+    }
+
+    /// The zones of which there is something here. O(sessions + rooms): for people.
+    #[must_use]
+    pub fn zone_figures(&self) -> Vec<(Zone, ZoneFigures)> {
+        let mut zones: BTreeMap<u32, ZoneFigures> = BTreeMap::new();
+        for (_, session) in self.sessions.iter() {
+            let zone = zones.entry(session.zone().get()).or_default();
+            zone.sessions += 1;
+            zone.connections += u64::from(session.live().is_some());
+            zone.subscriptions += session.subscriptions.len() as u64;
+        }
+        for (zone, rooms, members, users) in self.zones.figures() {
+            let zone = zones.entry(zone.get()).or_default();
+            (zone.rooms, zone.members, zone.users) = (rooms, members, users);
+        }
+        let numbered = |(zone, figures)| (Zone(zone), figures);
+        zones.into_iter().map(numbered).collect()
     }
 
     /// One session, by its client id.

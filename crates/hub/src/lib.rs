@@ -54,7 +54,7 @@ pub use call::{Answer, Call, Callees, ReturnAddress};
 pub use connect::Admitted;
 pub use effects::{Closing, ControlItem, Effects, Event, MeshItem};
 pub use hub::{Hub, Shared};
-pub use inspect::{ClientInfo, ConnectionInfo};
+pub use inspect::{ClientInfo, ConnectionInfo, ZoneFigures};
 pub use interest::InterestTable;
 pub use key::{LinkId, SHARDS_MAX, SessionKey, ShardId, home_shard};
 pub use private::PrivateMessage;

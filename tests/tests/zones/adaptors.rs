@@ -116,3 +116,37 @@ fn adaptors_are_made_checked_and_tested() {
     let missing = run(&["check", "nothing.luau"]);
     assert!(missing.stderr.contains("nothing.luau"), "{missing}");
 }
+
+/// A script for all zones that never ends in one of them keeps nobody of another waiting.
+#[test]
+fn a_stuck_zone_is_its_own_trouble() {
+    let plan = Plan::new();
+    let file = plan.folder().join("stuck.luau");
+    let text = r#"
+        return { publish = function(event)
+            if event.zone == "game" then while true do end end
+        end }
+    "#;
+    fs::write(&file, text).expect("a file can be written");
+    let config = config(&file);
+    let (users, _) = config.split_once("[[adaptor]]").expect("there is one");
+    let adaptor = format!(
+        "{users}[[adaptor]]\nfile = \"{}\"\ntime = \"10s\"\n",
+        file.display()
+    );
+    let server = plan.config(&adaptor).start();
+    let publish = |user: &str| {
+        let mut publish = super::commands::command(&server, "pub", user);
+        publish.args(["-q", "1", "-t", "t", "-m", "x"]);
+        publish
+    };
+    let mut stuck = process::start(&mut publish("game/alice"));
+    process::run(&mut publish("alice")).success();
+    let is_waiting = stuck.try_wait().expect("it can be asked").is_none();
+    assert!(
+        is_waiting,
+        "the script computes for ten seconds in the zone game"
+    );
+    let denied = process::finish(stuck, stentor_tests::DEADLINE);
+    assert!(denied.stderr.contains("failed"), "{denied}");
+}

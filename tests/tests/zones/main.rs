@@ -6,6 +6,7 @@ mod commands;
 mod crowd;
 mod documents;
 mod examples;
+mod javascript;
 mod policies;
 mod presence;
 mod private;

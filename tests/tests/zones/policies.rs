@@ -1,5 +1,8 @@
 //! The cases of `tests/python/zone_cases.py`: what the configuration says about single zones.
 
+use std::io::{BufRead, BufReader};
+
+use nix::sys::signal::{Signal, kill};
 use stentor_tests::{Plan, Server, process, tools};
 
 /// Zones with rules of their own; the second listener belongs to one of them.
@@ -150,4 +153,40 @@ fn a_reload_changes_zones_and_rooms() {
     server.control(&["reload"]).success();
     while !rooms("yard").contains(r#""capacity":7"#) {}
     while rooms("hall").contains("capacity") {}
+}
+
+/// What there is of each zone is shown, by names that people would try.
+#[test]
+fn figures_of_zones_are_shown() {
+    let server = start();
+    let mut listen = super::commands::command(&server, "sub", "open/alice");
+    listen.args(["-d", "-t", "$room/hall/#", "-t", "news"]);
+    let mut listener = process::start(&mut listen);
+    let says = listener.stderr.take().expect("standard error is captured");
+    let mut says = BufReader::new(says).lines();
+    let is_there = |line: std::io::Result<String>| line.expect("a line").contains("subscribed");
+    assert!(says.any(is_there), "alice did not subscribe");
+    let mut keep = super::commands::command(&server, "pub", "open/bob");
+    process::run(keep.args(["-t", "news", "-m", "old", "-r", "-q", "1"])).success();
+    let shown = server.json(&["zone", "show", "open"]);
+    let open = &shown["zones"][0];
+    for (name, value) in [
+        ("connections", 1),
+        ("users", 1),
+        ("sessions", 1),
+        ("subscriptions", 2),
+        ("rooms", 2),
+        ("members", 1),
+        ("retained_messages", 1),
+    ] {
+        assert_eq!(open[name], value, "{name}: {shown}");
+    }
+    let all = server.control(&["zone", "show"]).success();
+    assert!(all.contains("newest"), "zones without anything too: {all}");
+    let unknown = server.control(&["zone", "show", "nowhere"]);
+    assert!(unknown.stderr.contains("zone list"), "{unknown}");
+    let listed = server.control(&["zone", "ls"]).success();
+    assert!(listed.contains("open"), "{listed}");
+    kill(process::pid_of(&listener), Signal::SIGTERM).expect("it runs");
+    process::finish(listener, stentor_tests::DEADLINE);
 }

@@ -1,12 +1,14 @@
 //! `stentor zone` and `stentor auth`.
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 use stentor_auth::store::Order;
 
 use super::desk::Which;
 use super::user::done;
 use super::{WHERE, show};
 use crate::admin::table::{Table, plain};
+use crate::control::Local;
 use crate::failure::Failure;
 
 /// Zones: isolated applications with users and topics of their own.
@@ -30,11 +32,20 @@ enum Command {
         which: Which,
     },
     /// List zones
+    #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
         which: Which,
     },
+    /// Show what there is of each zone of the running server: connections, rooms, retained messages
+    Show {
+        /// Name of the zone; not given, all
+        name: Option<String>,
+        #[command(flatten)]
+        local: Local,
+    },
     /// Remove a zone that has no users
+    #[command(visible_alias = "rm")]
     Remove {
         /// Name of the zone
         name: String,
@@ -68,6 +79,7 @@ impl Zone {
                     table.render()
                 })
             }
+            Command::Show { name, local } => show_zones(name.as_deref(), &local),
             Command::Remove { name, which } => {
                 let order = Order::ZoneRemove {
                     name: name.as_str().into(),
@@ -76,6 +88,48 @@ impl Zone {
             }
         }
     }
+}
+
+fn show_zones(name: Option<&str>, local: &Local) -> Result<(), Failure> {
+    let mut answer = local.ask(json!({ "verb": "zones" }))?;
+    let Some(zones) = answer["zones"].as_array_mut() else {
+        return Err(Failure::new("the server's answer has no zones"));
+    };
+    if let Some(name) = name {
+        zones.retain(|zone| zone["name"] == name);
+        if zones.is_empty() {
+            let reason = format!("there is no zone {name:?}; `stentor zone list` lists them");
+            return Err(Failure::new(reason));
+        }
+    }
+    show(local.json, &answer, || {
+        let mut table = Table::new(&[
+            "ZONE",
+            "CONNECTIONS",
+            "USERS",
+            "SESSIONS",
+            "SUBSCRIPTIONS",
+            "ROOMS",
+            "MEMBERS",
+            "RETAINED",
+            "BYTES",
+        ]);
+        for zone in answer["zones"].as_array().into_iter().flatten() {
+            let cells = [
+                "name",
+                "connections",
+                "users",
+                "sessions",
+                "subscriptions",
+                "rooms",
+                "members",
+                "retained_messages",
+                "retained_bytes",
+            ];
+            table.row(cells.map(|name| plain(&zone[name])));
+        }
+        table.render()
+    })
 }
 
 /// The Auth Center of the running server.

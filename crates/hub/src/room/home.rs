@@ -56,6 +56,20 @@ impl Zones {
         self.deadline
     }
 
+    /// Of each zone: rooms, places taken in them, users who are there.
+    pub(crate) fn figures(&self) -> impl Iterator<Item = (Zone, u64, u64, u64)> {
+        let of_rooms = self.by_zone.iter().map(|(zone, rooms)| {
+            let members = rooms.summaries().map(|room| room.members as u64).sum();
+            let users = self.presence.get(zone).map_or(0, Presence::len);
+            (*zone, rooms.len() as u64, members, users as u64)
+        });
+        let roomless = self
+            .presence
+            .iter()
+            .filter(|(zone, _)| !self.by_zone.contains_key(*zone));
+        of_rooms.chain(roomless.map(|(zone, users)| (*zone, 0, 0, users.len() as u64)))
+    }
+
     /// The settings are new: they are applied as soon as the hub advances.
     pub(crate) fn reconfigure(&mut self, settings: &Settings) {
         if !settings.zones.is_empty() || !self.by_zone.is_empty() {

@@ -14,7 +14,7 @@ use tracing::warn;
 
 use super::protocol::{Answer, Failure, head, line, parse};
 use super::{Desk, lock};
-use super::{clients, retained, status, topics};
+use super::{clients, retained, status, topics, zones};
 use crate::lifecycle::Command;
 use crate::peer::Peer;
 use crate::shard::{Incoming, Purpose, Traveller, unix_peer};
@@ -158,6 +158,7 @@ impl Desk {
             "clients.show" => clients::show(&self.backplane, &request),
             "clients.kick" => clients::kick(&self.backplane, &request),
             "topics" => Ok(topics::topics(&self.backplane, &request)),
+            "zones" => self.zones(who),
             "reload" => self.reload(),
             "stop" => self.stop(),
             "adaptor.ls" => Ok(json!({ "adaptors": self.adaptors() })),
@@ -191,6 +192,15 @@ impl Desk {
                 "the server does not answer; see its log",
             )),
         }
+    }
+
+    fn zones(&self, who: &Who) -> Answer {
+        let refused = |error: OrderError| Failure::new(error.code, error.message);
+        let listed = self.directory.order(who.clone(), Order::ZoneList {});
+        let listed = listed.map_err(refused)?;
+        let names = listed["zones"].as_array().into_iter().flatten();
+        let names = names.filter_map(|zone| zone["name"].as_str().map(str::to_owned));
+        Ok(zones::zones(&self.backplane, names))
     }
 
     fn adaptors(&self) -> Vec<serde_json::Value> {
@@ -261,8 +271,8 @@ impl Desk {
 fn unknown(verb: &str) -> Failure {
     let message = format!(
         "there is no verb \"{verb}\"; there are status, clients.ls, clients.show, clients.kick, \
-         topics, retained.…, reload, stop and mqtt, and user.…, role.…, grant, revoke, token.…, \
-         zone.… and auth.refresh"
+         topics, zones, adaptor.ls, adaptor.reload, retained.…, reload, stop and mqtt, and \
+         user.…, role.…, grant, revoke, token.…, zone.… and auth.refresh"
     );
     Failure::new("unknown-verb", message)
 }

@@ -27,6 +27,9 @@ impl Shard {
             } => {
                 let _ = answer.send(self.clients(&containing, at_most));
             }
+            Inquiry::Zones(answer) => {
+                let _ = answer.send(self.hub.zone_figures());
+            }
             Inquiry::Client {
                 zone,
                 client_id,

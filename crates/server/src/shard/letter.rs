@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use stentor_auth::Decision;
-use stentor_hub::{ClientInfo, ControlItem, Identity, Kept, NotKept};
+use stentor_hub::{ClientInfo, ControlItem, Identity, Kept, NotKept, ZoneFigures};
 use stentor_session::{ConnectRequest, Message, Tick};
 use stentor_topic::Zone;
 
@@ -74,6 +74,8 @@ pub(crate) enum Inquiry {
         at_most: usize,
         answer: Sender<Page<ClientEntry>>,
     },
+    /// What there is of each zone.
+    Zones(Sender<Vec<(Zone, ZoneFigures)>>),
     /// One session with its subscriptions.
     Client {
         zone: Zone,
