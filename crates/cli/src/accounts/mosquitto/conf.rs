@@ -44,7 +44,6 @@ struct Draft {
     limits: Vec<(&'static str, String)>,
     sys: Option<String>,
     level: Option<&'static str>,
-    in_bridge: bool,
 }
 
 /// The lines of a text that say something.
@@ -116,7 +115,7 @@ pub(super) fn take(lines: &[Line], plan: &mut Plan) -> Elsewhere {
     let mut draft = Draft::default();
     let mut elsewhere = Elsewhere::default();
     for line in lines {
-        let is_known = bridge(&mut draft, line, plan)
+        let is_known = bridge(line, plan)
             || listener(&mut draft, line, plan)
             || general(&mut draft, line, plan)
             || files(&mut elsewhere, line, plan);
@@ -141,20 +140,39 @@ pub(super) fn take(lines: &[Line], plan: &mut Plan) -> Elsewhere {
     elsewhere
 }
 
+/// What belongs to a bridge, beside what begins with `bridge_`, `local_`, `notification` or
+/// `remote_`. Other options behind `connection` are as general as anywhere else.
+const OF_BRIDGES: [&str; 15] = [
+    "connection",
+    "address",
+    "addresses",
+    "cleansession",
+    "clientid",
+    "idle_timeout",
+    "keepalive_interval",
+    "password",
+    "restart_timeout",
+    "round_robin",
+    "start_type",
+    "threshold",
+    "topic",
+    "try_private",
+    "username",
+];
+
 /// A bridge and its options.
-fn bridge(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
-    if line.key == "connection" {
-        draft.in_bridge = true;
-    } else if line.key == "listener" {
-        draft.in_bridge = false;
-    }
-    if draft.in_bridge {
+fn bridge(line: &Line, plan: &mut Plan) -> bool {
+    let key = line.key.as_str();
+    let starts = ["bridge_", "local_", "notification", "remote_"];
+    let is_of_bridge =
+        OF_BRIDGES.contains(&key) || starts.iter().any(|start| key.starts_with(start));
+    if is_of_bridge {
         plan.troubles.push(line.trouble(
             "Stentor makes no bridges",
             "let the other server connect to this one; bridges of mosquitto are welcome here",
         ));
     }
-    draft.in_bridge
+    is_of_bridge
 }
 
 /// Options of the listener that was named last, or of the first one.
@@ -417,6 +435,22 @@ mod tests {
                 .contains("url = \"mqtt://127.0.0.1:1883\"\nanonymous = true")
         );
         let (plan, _) = taken("allow_anonymous false\n");
+        assert!(!plan.config.contains("anonymous"), "{}", plan.config);
+    }
+
+    /// As mosquitto reads its file: a section ends where an option belongs to no bridge.
+    #[test]
+    fn what_stands_behind_a_bridge_counts() {
+        let (plan, elsewhere) = taken(
+            "connection far\naddress far:1883\ntopic # both 0\nremote_username u\n\
+             notifications false\nacl_file /a\npassword_file /p\nallow_anonymous false\n\
+             max_inflight_messages 5\n",
+        );
+        let lines: Vec<usize> = plan.troubles.iter().map(|trouble| trouble.number).collect();
+        assert_eq!(lines, [1, 2, 3, 4, 5]);
+        assert_eq!(elsewhere.passwords, Some("/p".into()));
+        assert_eq!(elsewhere.acl, Some("/a".into()));
+        assert!(plan.config.contains("inflight = 5"), "{}", plan.config);
         assert!(!plan.config.contains("anonymous"), "{}", plan.config);
     }
 
