@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use stentor_tests::raw::eventually;
 use stentor_tests::{process, server};
 
 use crate::place::Place;
@@ -212,15 +213,12 @@ fn the_first_start_makes_an_administrator() {
     assert_eq!(mode(&path), 0o600);
     assert_eq!(mode(&place.data_dir().join("auth.db")), 0o600);
     let password = fs::read_to_string(&path).expect("the password is there");
-    let log = place
-        .server
-        .as_ref()
-        .map(stentor_tests::Server::log)
-        .unwrap_or_default();
-    assert!(
-        log.contains("admin-password") && !log.contains(password.trim()),
-        "{log}"
-    );
+    let server = place.server.as_ref().expect("the server runs");
+    eventually("the path is logged", || {
+        server.log().contains("admin-password")
+    });
+    let log = server.log();
+    assert!(!log.contains(password.trim()), "{log}");
     assert_eq!(
         place.json(&["user", "show", "admin"])["roles"],
         json!(["admin"])
@@ -286,4 +284,42 @@ fn a_text_file_serves_as_database() {
 fn mode(path: &Path) -> u32 {
     let metadata = fs::metadata(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     metadata.permissions().mode() & 0o777
+}
+
+/// A path with a slip of the pen is not taken for a server without users.
+#[test]
+fn only_what_adds_something_makes_a_data_folder() {
+    let place = Place::stopped();
+    for args in [
+        &["user", "list"][..],
+        &["user", "show", "ann"],
+        &["user", "delete", "ann"],
+        &["user", "export"],
+        &["role", "show", "member"],
+        &["zone", "list"],
+        &["token", "list", "ann"],
+    ] {
+        let refusal = place.run(args).refusal();
+        assert!(refusal.contains("there is no data folder"), "{refusal}");
+        assert!(!place.data_dir().exists(), "{args:?}");
+    }
+    place.run(&["zone", "add", "shop"]).success();
+    assert!(place.data_dir().exists());
+}
+
+#[test]
+fn an_export_has_the_form_that_its_name_says() {
+    let place = Place::stopped();
+    place
+        .run(&["user", "add", "ann", "--no-password"])
+        .success();
+    for (name, start) in [("users.csv", "zone,name,"), ("users.json", "[\n{")] {
+        let path = place.folder.path().join(name);
+        let shown = path.to_str().expect("ASCII");
+        place.run(&["user", "export", shown]).success();
+        let text = fs::read_to_string(&path).expect("the export is there");
+        assert!(text.starts_with(start), "{text}");
+    }
+    let users = place.json(&["user", "export"]);
+    assert_eq!(users[0]["name"], "ann");
 }

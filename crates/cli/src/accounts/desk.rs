@@ -43,7 +43,13 @@ enum Way {
     /// To the running server.
     Running(BufReader<UnixStream>),
     /// To the books of a stopped one.
-    Stopped(Box<Accounts>),
+    Stopped(Box<Stopped>),
+}
+
+/// The books of a stopped server, opened by the first order.
+struct Stopped {
+    config: Config,
+    accounts: Option<Accounts>,
 }
 
 impl Which {
@@ -65,12 +71,13 @@ impl Which {
     fn open_config(&self, file: Option<PathBuf>) -> Result<Desk, Failure> {
         let config = self.load_from(file)?;
         let data_dir = &config.general.data_dir;
-        let desk = |way| Desk {
-            way,
-            password_hash: config.auth.password_hash,
-        };
         match control::connect(data_dir) {
-            Ok(stream) => return Ok(desk(Way::Running(BufReader::new(stream)))),
+            Ok(stream) => {
+                return Ok(Desk {
+                    password_hash: config.auth.password_hash,
+                    way: Way::Running(BufReader::new(stream)),
+                });
+            }
             Err(error) if is_stopped(error.kind()) => {}
             Err(error) => {
                 let path = control::socket(data_dir);
@@ -80,9 +87,13 @@ impl Which {
                 )));
             }
         }
-        let accounts = Accounts::open(&config)
-            .map_err(|error| Failure::with_code(error.exit_code(), error.to_string()))?;
-        Ok(desk(Way::Stopped(Box::new(accounts))))
+        Ok(Desk {
+            password_hash: config.auth.password_hash,
+            way: Way::Stopped(Box::new(Stopped {
+                config,
+                accounts: None,
+            })),
+        })
     }
 
     /// The configuration of that server.
@@ -103,11 +114,39 @@ pub(crate) fn is_stopped(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::ConnectionRefused)
 }
 
+impl Stopped {
+    /// The books. A folder that is not there is made by an order that adds something; any other
+    /// was meant for another folder.
+    fn open_for(&mut self, order: &Order) -> Result<&Accounts, Failure> {
+        let adds = matches!(
+            order,
+            Order::UserAdd { .. }
+                | Order::UserImport { .. }
+                | Order::RoleAdd { .. }
+                | Order::ZoneAdd { .. }
+        );
+        let data_dir = &self.config.general.data_dir;
+        if !adds && !data_dir.exists() {
+            return Err(Failure::new(format!(
+                "there is no data folder {}; name the server's by --data-dir or --config",
+                data_dir.display()
+            )));
+        }
+        let accounts = match self.accounts.take() {
+            Some(accounts) => accounts,
+            None => Accounts::open(&self.config)
+                .map_err(|error| Failure::with_code(error.exit_code(), error.to_string()))?,
+        };
+        Ok(self.accounts.insert(accounts))
+    }
+}
+
 impl Desk {
     /// Carries an order out, wherever.
     pub(super) fn order(&mut self, order: &Order) -> Result<Value, Failure> {
         match &mut self.way {
-            Way::Stopped(accounts) => accounts
+            Way::Stopped(stopped) => stopped
+                .open_for(order)?
                 .order(order.clone())
                 .map_err(|error| Failure::new(error.message)),
             Way::Running(stream) => {

@@ -100,16 +100,8 @@ impl Import {
     }
 
     fn form(&self) -> Result<Format, Failure> {
-        let extension = self
-            .file
-            .extension()
-            .and_then(|extension| extension.to_str());
-        match (self.format, extension) {
-            (Some(format), _) => Ok(format),
-            (None, Some("csv")) => Ok(Format::Csv),
-            (None, Some("json")) => Ok(Format::Json),
-            (None, _) => Err(Failure::usage("say what the file is: --format csv or json")),
-        }
+        let form = self.format.or_else(|| Format::of(&self.file));
+        form.ok_or_else(|| Failure::usage("say what the file is: --format csv or json"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `stentor user`.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -146,15 +146,29 @@ pub(super) enum Format {
     Json,
 }
 
+impl Format {
+    /// What the ending of a file's name says.
+    pub(super) fn of(file: &Path) -> Option<Self> {
+        match file.extension()?.to_str()? {
+            "csv" => Some(Self::Csv),
+            "json" => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 struct Export {
-    /// The form
-    #[arg(long, value_enum, default_value_t = Format::Csv)]
-    format: Format,
+    /// The file, which only its owner may read; not given, standard output
+    #[arg(conflicts_with = "output")]
+    file: Option<PathBuf>,
+    /// The form; not given, what the file's name ends in says it, or --json, or it is csv
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     /// Only users of this zone
     #[arg(long)]
     zone: Option<String>,
-    /// The file, which only its owner may read; not given, standard output
+    /// The file as well
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -192,15 +206,7 @@ impl User {
             ),
             Command::Test(test) => test.run(),
             Command::Import(import) => import.run(),
-            Command::Export(export) => {
-                let mut desk = export.which.open()?;
-                import::export(
-                    &mut desk,
-                    export.format,
-                    export.zone.as_deref(),
-                    export.output.as_deref(),
-                )
-            }
+            Command::Export(export) => export.run(),
         }
     }
 }
@@ -237,6 +243,20 @@ impl Add {
                 plain(&answer["roles"])
             )
         })
+    }
+}
+
+impl Export {
+    fn run(self) -> Result<(), Failure> {
+        let file = self.file.or(self.output);
+        let ending = file.as_deref().and_then(Format::of);
+        let otherwise = match self.which.json {
+            true => Format::Json,
+            false => Format::Csv,
+        };
+        let format = self.format.or(ending).unwrap_or(otherwise);
+        let mut desk = self.which.open()?;
+        import::export(&mut desk, format, self.zone.as_deref(), file.as_deref())
     }
 }
 
@@ -323,7 +343,7 @@ fn list_text(answer: &Value) -> String {
 }
 
 /// Standard output or a file that only its owner may read.
-pub(super) fn output(file: Option<&std::path::Path>) -> Result<Box<dyn io::Write>, Failure> {
+pub(super) fn output(file: Option<&Path>) -> Result<Box<dyn io::Write>, Failure> {
     use std::os::unix::fs::OpenOptionsExt;
     let Some(path) = file else {
         return Ok(Box::new(io::stdout().lock()));
