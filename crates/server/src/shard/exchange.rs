@@ -48,7 +48,7 @@ impl Shard {
         if !link.tail.is_empty() {
             self.expect_auth(index);
         }
-        self.list(index);
+        self.list_missed(index);
     }
 
     /// Writes to a connection that has no session yet. An empty socket takes something so small

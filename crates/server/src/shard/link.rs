@@ -82,6 +82,8 @@ pub(super) enum Entrance {
 pub(super) enum Reading {
     /// When the poll says that there is something.
     Waiting,
+    /// The poll has said so while the connection waited for the authenticator, and will not again.
+    Missed,
     /// It is listed for the next round of reads.
     Listed,
     /// Not before another shard has taken what this connection published.

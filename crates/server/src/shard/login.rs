@@ -254,8 +254,7 @@ impl Shard {
         } else {
             self.apply_tail(index);
         }
-        // While it waited, the poll may have said that there is more, and nobody listened.
-        self.list(index);
+        self.list_missed(index);
     }
 
     /// Answers CONNECT with a refusal and closes.

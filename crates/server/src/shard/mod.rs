@@ -420,10 +420,20 @@ impl Shard {
     /// Lists a link for the next round of reads.
     fn list(&mut self, index: u32) {
         if let Some(link) = self.links.get_mut(index as usize)
-            && link.reading == Reading::Waiting
+            && matches!(link.reading, Reading::Waiting | Reading::Missed)
         {
             link.reading = Reading::Listed;
             self.readable.push(index);
+        }
+    }
+
+    /// Lists a link from which nothing was read for a while, if the poll has announced something
+    /// meanwhile: it does so only once.
+    fn list_missed(&mut self, index: u32) {
+        if let Some(link) = self.links.get(index as usize)
+            && link.reading == Reading::Missed
+        {
+            self.list(index);
         }
     }
 

@@ -43,6 +43,7 @@ impl Shard {
         }
         link.reading = Reading::Waiting;
         if !link.phase.reads() {
+            link.reading = Reading::Missed;
             return;
         }
         let space = self.scratch.space();
@@ -86,7 +87,9 @@ impl Shard {
                 return;
             };
             match link.reading {
-                Reading::Waiting | Reading::Listed => link.reading = Reading::Listed,
+                Reading::Waiting | Reading::Missed | Reading::Listed => {
+                    link.reading = Reading::Listed;
+                }
                 Reading::Stalled | Reading::Paused => return,
             }
             self.read(index);
