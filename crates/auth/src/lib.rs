@@ -21,4 +21,4 @@ pub mod store;
 pub use login::{
     Answer, Authenticator, Begun, Decision, Exchange, LoginRequest, Method, Refusal, Secret,
 };
-pub use pool::{Pool, PoolOptions};
+pub use pool::{Helper, Job, Pool, PoolOptions};

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread;
+use std::time::Duration;
 
+use stentor_auth::Helper;
 use stentor_auth::center::{Center, CenterOptions, CenterSettings, Changes, DecoyKey, RoleGrants};
 use stentor_auth::credential::jwt::{Algorithm, Issuer, KeySource, Keys};
 use stentor_auth::store::{Change, Directory, ZoneNumbers};
@@ -23,6 +25,10 @@ const ZONES: &str = "zones";
 
 /// What is shown to those who log in as nobody is made from this file's content.
 const DECOY_KEY: &str = "decoy-key";
+
+/// Hash threads that have ended nothing for this long get no processor, and are helped: a hash takes
+/// a tenth of it.
+const STUCK: Duration = Duration::from_millis(500);
 
 /// Users whose changes go to the shards together.
 const CHANGED_USERS_MAX: usize = 10_000;
@@ -53,6 +59,10 @@ pub(crate) fn start(
         hash_threads: thread::available_parallelism().map_or(1, std::num::NonZero::get),
         waiting_max: config.auth.queue as usize,
         at_hash_start: priority::lower,
+        hash_helper: Some(Helper {
+            patience: STUCK,
+            at_start: priority::lower_somewhat,
+        }),
         clock: Box::new(move || clock.now()),
         decoy_key: DecoyKey::open(&folder.join(DECOY_KEY)).map_err(system)?,
     };

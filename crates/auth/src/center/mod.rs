@@ -43,12 +43,12 @@ use stentor_topic::Zone;
 
 use crate::credential::jwt::{Issuer, is_jwt};
 use crate::credential::token::is_token;
-use crate::credential::{Cost, MakeError, Sha};
+use crate::credential::{Cost, MakeError, Sha, release_memory};
 use crate::model::{NAME_BYTES_MAX, User, UserKey};
 use crate::store::{Directory, Found};
 use crate::{
-    Answer, Authenticator, Begun, Decision, Exchange, LoginRequest, Pool, PoolOptions, Refusal,
-    Secret,
+    Answer, Authenticator, Begun, Decision, Exchange, Helper, LoginRequest, Pool, PoolOptions,
+    Refusal, Secret,
 };
 pub use decoys::DecoyKey;
 use decoys::Decoys;
@@ -166,6 +166,8 @@ pub struct CenterOptions {
     pub waiting_max: usize,
     /// Called first on every hash thread: to lower its priority.
     pub at_hash_start: fn(),
+    /// Steps in where the hash threads get no processor.
+    pub hash_helper: Option<Helper>,
     /// The clock of the hubs.
     pub clock: Box<dyn Fn() -> Tick + Send + Sync>,
     /// What is made up for users who do not exist is made from this.
@@ -238,6 +240,8 @@ impl Center {
             threads: options.hash_threads,
             waiting_max,
             at_start: options.at_hash_start,
+            at_rest: release_memory,
+            helper: options.hash_helper,
         })?;
         let signatures = Pool::start(PoolOptions {
             name: "signature",

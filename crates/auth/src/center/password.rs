@@ -1,10 +1,10 @@
 //! Passwords, tokens and certificates.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::{Proof, Shared, Visitor, now_secs};
-use crate::credential::{Cost, PasswordHash, Stored, TokenHash, Verdict};
+use crate::credential::{Cost, PasswordHash, Stored, TokenHash, Verdict, keep_memory};
 use crate::model::{Credential, User};
 use crate::{Answer, Decision, Refusal, Secret};
 
@@ -34,10 +34,27 @@ fn password_credentials(user: &User) -> Vec<(&Credential, Stored)> {
     hashes
 }
 
-/// A better hash for an outdated one.
-struct Upgrade {
-    outdated: Arc<str>,
-    wanted: Cost,
+/// A password on its way to a hash thread.
+struct Attempt {
+    visitor: Visitor,
+    user: Option<Arc<User>>,
+    password: Secret,
+    /// Taken by the first thread that comes to an end.
+    answer: Mutex<Option<Answer>>,
+}
+
+impl Attempt {
+    fn take_answer(&self) -> Option<Answer> {
+        let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        answer.take()
+    }
+}
+
+/// A credential that a password is right for.
+struct Fitting {
+    text: Arc<str>,
+    expires_at_secs: Option<u64>,
+    is_outdated: bool,
 }
 
 impl Shared {
@@ -84,14 +101,21 @@ impl Shared {
             {
                 return answer.give(shared.accept(&visitor, Some(known), proof, None));
             }
-            let hashing = Arc::downgrade(shared);
-            let luggage = (visitor, user, password, answer);
-            let job = move |(visitor, user, password, answer): (Visitor, _, Secret, Answer)| {
+            let attempt = Arc::new(Attempt {
+                visitor,
+                user,
+                password,
+                answer: Mutex::new(Some(answer)),
+            });
+            let (hashing, hashed) = (Arc::downgrade(shared), Arc::clone(&attempt));
+            let job = move || {
                 if let Some(shared) = hashing.upgrade() {
-                    shared.compare(&visitor, user, &password, answer);
+                    shared.attempt(&hashed);
                 }
             };
-            if let Err((_, _, _, answer)) = shared.hashes.submit(luggage, job) {
+            if !shared.hashes.submit_repeatable(Arc::new(job))
+                && let Some(answer) = attempt.take_answer()
+            {
                 answer.give(Decision::Refused(Refusal::Busy));
             }
         });
@@ -115,59 +139,80 @@ impl Shared {
         })
     }
 
-    /// Compares a password with what its user has, or with what nobody has: on a hash thread.
-    fn compare(
-        &self,
-        visitor: &Visitor,
-        user: Option<Arc<User>>,
-        password: &Secret,
-        answer: Answer,
-    ) {
-        let settings = self.settings.load();
-        let known: Vec<_> = user
-            .iter()
-            .flat_map(|user| password_credentials(user))
-            .collect();
+    /// Compares a password, and answers unless another thread was quicker: on a hash thread.
+    fn attempt(self: &Arc<Self>, attempt: &Arc<Attempt>) {
+        // Until nobody waits any more.
+        keep_memory();
+        let fitting = self.compare(attempt);
+        let Some(answer) = attempt.take_answer() else {
+            return;
+        };
+        let (visitor, password) = (&attempt.visitor, &attempt.password);
+        let Some(fitting) = fitting else {
+            return answer.give(self.fail(visitor));
+        };
+        let proof = Proof {
+            expires_at_secs: fitting.expires_at_secs,
+            ..Proof::default()
+        };
+        answer.give(self.accept(visitor, attempt.user.as_ref(), proof, None));
+        self.learn(visitor, &fitting.text, password);
+        if fitting.is_outdated {
+            // Others who log in come first.
+            let (shared, attempt) = (Arc::downgrade(self), Arc::clone(attempt));
+            self.hashes.submit_later(Arc::new(move || {
+                if let Some(shared) = shared.upgrade() {
+                    shared.replace(&attempt, &fitting.text);
+                }
+            }));
+        }
+    }
+
+    /// Remembers that a password is right for this credential.
+    fn learn(&self, visitor: &Visitor, text: &Arc<str>, password: &Secret) {
+        let (now, lifetime) = (Instant::now(), self.settings.load().remember);
+        let (key, shown) = (&visitor.key, password.reveal());
+        self.remembered.learn(now, lifetime, key, text, shown);
+    }
+
+    /// Compares a password with what its user has, or with what nobody has.
+    fn compare(&self, attempt: &Attempt) -> Option<Fitting> {
+        let (user, password) = (attempt.user.as_deref(), &attempt.password);
+        let wanted = self.settings.load().wanted;
+        let known: Vec<_> = user.into_iter().flat_map(password_credentials).collect();
         let costs: Vec<Cost> = known.iter().filter_map(|(_, one)| one.cost()).collect();
         if costs.is_empty() {
-            for cost in self.decoys.costs(&visitor.key) {
+            for cost in self.decoys.costs(&attempt.visitor.key) {
                 cost.spend(password.reveal());
             }
         } else {
             self.decoys.saw(costs);
         }
-        for (credential, stored) in known {
-            let verdict = stored.verify_password(password.reveal(), settings.wanted);
-            if verdict == Verdict::Wrong {
-                continue;
-            }
-            let proof = Proof {
-                expires_at_secs: credential.expires_at_secs,
-                ..Proof::default()
+        known.into_iter().find_map(|(credential, stored)| {
+            let is_outdated = match stored.verify_password(password.reveal(), wanted) {
+                Verdict::Wrong => return None,
+                Verdict::Right => false,
+                Verdict::RightButOutdated => true,
             };
-            answer.give(self.accept(visitor, user.as_ref(), proof, None));
-            let mut text = Arc::clone(&credential.text);
-            if verdict == Verdict::RightButOutdated {
-                let upgrade = Upgrade {
-                    outdated: Arc::clone(&text),
-                    wanted: settings.wanted,
-                };
-                text = self.upgrade(visitor, upgrade, password).unwrap_or(text);
-            }
-            let (now, lifetime) = (Instant::now(), settings.remember);
-            let (key, shown) = (&visitor.key, password.reveal());
-            return self.remembered.learn(now, lifetime, key, &text, shown);
-        }
-        answer.give(self.fail(visitor));
+            Some(Fitting {
+                text: Arc::clone(&credential.text),
+                expires_at_secs: credential.expires_at_secs,
+                is_outdated,
+            })
+        })
     }
 
-    /// Has an outdated hash replaced; the new one.
-    fn upgrade(&self, visitor: &Visitor, upgrade: Upgrade, password: &Secret) -> Option<Arc<str>> {
-        let made = PasswordHash::make(password.reveal(), upgrade.wanted).ok()?;
+    /// Has an outdated hash replaced by one of the password that was right.
+    fn replace(&self, attempt: &Attempt, outdated: &Arc<str>) {
+        keep_memory();
+        let (visitor, password) = (&attempt.visitor, &attempt.password);
+        let wanted = self.settings.load().wanted;
+        let Ok(made) = PasswordHash::make(password.reveal(), wanted) else {
+            return;
+        };
         let better: Arc<str> = made.to_string().into();
-        let key = visitor.key.clone();
-        self.accounts
-            .upgrade(key, upgrade.outdated, Arc::clone(&better));
-        Some(better)
+        let (key, outdated) = (visitor.key.clone(), Arc::clone(outdated));
+        self.accounts.upgrade(key, outdated, Arc::clone(&better));
+        self.learn(visitor, &better, password);
     }
 }

@@ -24,7 +24,7 @@ use std::fmt;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-pub use password::{Cost, PasswordHash, Sha};
+pub use password::{Cost, PasswordHash, Sha, keep_memory, release_memory};
 pub use scram::ScramSecret;
 pub use token::{Token, TokenHash};
 

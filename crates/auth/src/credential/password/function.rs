@@ -4,6 +4,7 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use sha2::{Digest as _, Sha256, Sha512};
 use zeroize::Zeroize;
 
+use super::memory::with_blocks;
 use crate::credential::{CredentialError, MakeError, bounded};
 
 /// A password-hashing function with its parameters: what one comparison takes.
@@ -240,8 +241,12 @@ impl Cost {
             } => {
                 let params = Params::new(memory_kib, passes, lanes, Some(out.len()))
                     .map_err(|_| MakeError::Function("argon2 refuses its parameters"))?;
-                Argon2::new(kind.algorithm(), Version::V0x13, params)
-                    .hash_password_into(password, salt, out)
+                let blocks = params.block_count();
+                let argon2 = Argon2::new(kind.algorithm(), Version::V0x13, params);
+                let fill = |blocks: &mut [_]| {
+                    argon2.hash_password_into_with_memory(password, salt, out, blocks)
+                };
+                with_blocks(blocks, fill)
                     .map_err(|_| MakeError::Function("argon2 refuses the password or the salt"))
             }
             Self::Pbkdf2 { digest, iterations } => {

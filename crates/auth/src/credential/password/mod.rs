@@ -2,6 +2,7 @@
 
 mod form;
 mod function;
+mod memory;
 
 use std::fmt;
 
@@ -14,6 +15,7 @@ pub(crate) use function::ITERATIONS_MAX;
 #[cfg(test)]
 pub(crate) use function::work;
 pub use function::{Argon2Kind, Cost, Sha};
+pub use memory::{keep_memory, release_memory};
 
 /// Bytes of a new salt.
 const SALT_BYTES: usize = 16;

@@ -9,6 +9,9 @@ use sqlx::{AssertSqlSafe, Column, ConnectOptions, Connection, Row, SqlSafeStr};
 use super::dialect::Dialect;
 use crate::store::StoreError;
 
+/// Rows of SQLite that its thread hands over before it waits for who takes them.
+const ROWS_TOGETHER: usize = 1_024;
+
 /// How to make a connection.
 #[derive(Clone, Debug)]
 pub(super) enum Options {
@@ -58,7 +61,8 @@ impl Options {
                 .journal_mode(SqliteJournalMode::Wal)
                 .synchronous(SqliteSynchronous::Full)
         };
-        Self::Sqlite(Box::new(options.disable_statement_logging()))
+        let options = options.disable_statement_logging();
+        Self::Sqlite(Box::new(options.row_buffer_size(ROWS_TOGETHER)))
     }
 
     pub(super) const fn dialect(&self) -> Dialect {
