@@ -26,8 +26,8 @@ const ZONES: &str = "zones";
 /// What is shown to those who log in as nobody is made from this file's content.
 const DECOY_KEY: &str = "decoy-key";
 
-/// Hash threads that have ended nothing for this long get no processor, and are helped: a hash takes
-/// a tenth of it.
+/// Hash threads that have ended nothing for this long get no processor, and are helped: a hash
+/// takes a tenth of it.
 const STUCK: Duration = Duration::from_millis(500);
 
 /// Users whose changes go to the shards together.
