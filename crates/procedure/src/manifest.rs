@@ -8,6 +8,8 @@ use serde::Deserialize;
 use stentor_call_protocol::Verdict;
 use stentor_call_protocol::limits::VERSION_BYTES_MAX;
 
+use crate::net::http::Url;
+
 /// The longest file of a procedure.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -45,6 +47,12 @@ pub enum Grant {
     Store,
     /// Write to the server's log.
     Log,
+    /// Ask a name server.
+    Dns,
+    /// Ask other servers over HTTP, at the URLs that the manifest lists.
+    Http,
+    /// Send mail by the relay that the server is configured with.
+    Mail,
 }
 
 /// How a procedure is run.
@@ -58,6 +66,8 @@ pub enum Kind {
     Program(Vec<String>),
     /// A running spamd.
     Spamd(SpamdOptions),
+    /// An HTTP endpoint, to which messages are posted.
+    Http(Url),
 }
 
 impl Kind {
@@ -69,6 +79,7 @@ impl Kind {
             Self::Luau(_) => "luau",
             Self::Program(_) => "program",
             Self::Spamd(_) => "spamd",
+            Self::Http(_) => "http",
         }
     }
 }
@@ -113,6 +124,10 @@ pub struct Manifest {
     pub anonymous: bool,
     /// Anybody at one of these addresses may call it.
     pub allow_addresses: Vec<IpAddr>,
+    /// The users who may call it; `None` for all.
+    pub allow_users: Option<Vec<String>>,
+    /// Where the module `http` may turn to: these URLs, and what is below them.
+    pub allow_urls: Vec<Url>,
     /// Bytes that it may keep in its store.
     pub store_bytes: u64,
     /// How it is run.
@@ -142,6 +157,9 @@ struct Keys {
     grants: BTreeSet<Grant>,
     anonymous: Option<bool>,
     allow_addresses: Vec<IpAddr>,
+    allow_users: Option<Vec<String>>,
+    allow_urls: Vec<String>,
+    url: Option<String>,
     store_bytes: Option<String>,
     command: Option<Vec<String>>,
     server: Option<String>,
@@ -166,6 +184,8 @@ impl Manifest {
             grants: BTreeSet::new(),
             anonymous: true,
             allow_addresses: Vec::new(),
+            allow_users: None,
+            allow_urls: Vec::new(),
             store_bytes: 0,
             kind: Kind::Builtin,
         }
@@ -228,9 +248,15 @@ impl Manifest {
                 reject_tenths: keys.reject_score.map(tenths).transpose()?,
                 user: keys.user.clone(),
             }),
+            Some("http") => {
+                let url = keys.url.as_deref().ok_or_else(|| missing("url"))?;
+                Kind::Http(
+                    Url::parse(url).map_err(|reason| ManifestError(format!("url: {reason}")))?,
+                )
+            }
             other => {
                 return Err(ManifestError(format!(
-                    "kind = \"{}\": it is program or spamd (scripts are files that end in .luau)",
+                    "kind = \"{}\": it is program, spamd or http (scripts are files that end in .luau)",
                     other.unwrap_or_default()
                 )));
             }
@@ -265,13 +291,23 @@ impl Keys {
     fn check(self, kind: Kind) -> Result<Manifest, ManifestError> {
         self.check_fit(&kind)?;
         // What has to read a message is given all of it.
-        let whole = matches!(kind, Kind::Program(_) | Kind::Spamd(_));
+        let whole = matches!(kind, Kind::Program(_) | Kind::Spamd(_) | Kind::Http(_));
         let default_need = if whole { Need::Body } else { Need::Size };
         let version = self.version.unwrap_or_else(|| "0".to_owned());
         if version.len() > VERSION_BYTES_MAX || version.chars().any(char::is_control) {
             return Err(ManifestError(format!(
                 "version: at most {VERSION_BYTES_MAX} bytes in one line"
             )));
+        }
+        let allow_urls = self.allow_urls.iter().map(|text| Url::parse(text));
+        let allow_urls: Vec<Url> = allow_urls
+            .collect::<Result<_, _>>()
+            .map_err(|reason| ManifestError(format!("allow_urls: {reason}")))?;
+        if self.grants.contains(&Grant::Http) == allow_urls.is_empty() {
+            return Err(ManifestError(
+                "the grant \"http\" and `allow_urls`, where it may turn to, belong together"
+                    .to_owned(),
+            ));
         }
         Ok(Manifest {
             version,
@@ -287,6 +323,8 @@ impl Keys {
             grants: self.grants,
             anonymous: self.anonymous.unwrap_or(false),
             allow_addresses: self.allow_addresses,
+            allow_users: self.allow_users,
+            allow_urls,
             store_bytes: size(
                 "store_bytes",
                 self.store_bytes.as_deref(),
@@ -306,6 +344,8 @@ impl Keys {
             ("server", self.server.is_some(), "spamd"),
             ("reject_score", self.reject_score.is_some(), "spamd"),
             ("user", self.user.is_some(), "spamd"),
+            ("url", self.url.is_some(), "http"),
+            ("allow_urls", !self.allow_urls.is_empty(), "luau"),
             ("grants", !self.grants.is_empty(), "luau"),
             ("store_bytes", self.store_bytes.is_some(), "luau"),
         ] {
@@ -432,6 +472,16 @@ mod tests {
             (script("on_error = \"discard\""), &["on_error", "tempfail"]),
             (script("grants = [\"files\"]"), &["line 2", "files"]),
             (script("server = \"x\""), &["server", "spamd", "remove"]),
+            (script("grants = [\"http\"]"), &["allow_urls"]),
+            (
+                script("allow_urls = [\"http://a/\"]"),
+                &["http", "together"],
+            ),
+            (
+                script("grants = [\"http\"]\nallow_urls = [\"https://a/\"]"),
+                &["allow_urls", "https://a/", "http://"],
+            ),
+            (Manifest::of_file("kind = \"http\""), &["http", "url"]),
             (script("kind = \"program\""), &["kind"]),
             (script("allow_addresses = [\"x\"]"), &["line 2"]),
             (Manifest::of_script("--[[ procedure\n"), &["line 1", "]]"]),

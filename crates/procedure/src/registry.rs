@@ -14,8 +14,10 @@ use stentor_call_protocol::{Status, Verdict};
 use crate::answer::{Answer, Outcome};
 use crate::builtin::Builtin;
 use crate::call::{Call, Caller, Reply};
+use crate::endpoint::EndpointRunner;
 use crate::luau::Script;
 use crate::manifest::{FILE_BYTES_MAX, Grant, Kind, Manifest, Mode, Need};
+use crate::outside::Outside;
 use crate::program::ProgramRunner;
 use crate::queue::{Job, MakeRunner, Queue, Runner};
 use crate::script::{Program, ScriptRunner};
@@ -36,6 +38,8 @@ pub struct Settings {
     pub folder: Option<PathBuf>,
     /// The file for what scripts keep; without it none can be granted `store`.
     pub store: Option<PathBuf>,
+    /// The servers that scripts may turn to.
+    pub outside: Outside,
 }
 
 /// What a look at the folder changed.
@@ -240,6 +244,7 @@ impl Registry {
                     manifest: Arc::clone(manifest),
                     time: Arc::clone(self.watchdog.time()),
                     shelf: shelf.map(Arc::new),
+                    outside: Arc::new(self.settings.outside.clone()),
                 });
                 self.test(&program)?;
                 Ok(Box::new(move || {
@@ -264,6 +269,15 @@ impl Registry {
                 Ok(Box::new(move || {
                     Ok(Box::new(SpamdRunner {
                         options: options.clone(),
+                        manifest: Arc::clone(&manifest),
+                    }))
+                }))
+            }
+            Kind::Http(url) => {
+                let manifest = Arc::clone(manifest);
+                Ok(Box::new(move || {
+                    Ok(Box::new(EndpointRunner {
+                        url: url.clone(),
                         manifest: Arc::clone(&manifest),
                     }))
                 }))
@@ -432,10 +446,13 @@ impl Stamp {
     }
 }
 
-/// Users may call everything; others what is open to all, or to their address.
+/// Users may call what does not name others; others what is open to all, or to their address.
 fn is_allowed(manifest: &Manifest, caller: &Caller) -> bool {
     match caller {
-        Caller::User { .. } => true,
+        Caller::User { name, .. } => match &manifest.allow_users {
+            Some(users) => manifest.anonymous || users.contains(name),
+            None => true,
+        },
         Caller::Anonymous(address) => {
             let is_listed = |address: &str| {
                 let address = address.parse();

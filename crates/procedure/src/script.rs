@@ -11,6 +11,8 @@ use crate::answer::{Answer, Outcome};
 use crate::call::Call;
 use crate::luau::{Clock, Sandbox, Script, Trouble};
 use crate::manifest::{Grant, Manifest};
+use crate::modules::{self, LOOP_HEADER, Moment};
+use crate::outside::Outside;
 use crate::queue::Runner;
 use crate::store::Shelf;
 use crate::view::{Changes, View};
@@ -35,12 +37,29 @@ pub(crate) struct Program {
     pub(crate) time: Arc<Time>,
     /// With the grant.
     pub(crate) shelf: Option<Arc<Shelf>>,
+    /// The servers that modules may turn to.
+    pub(crate) outside: Arc<Outside>,
+}
+
+impl Program {
+    /// Whether the message was sent by a procedure; looked at only where mail can be sent.
+    fn is_echo(&self, call: &Call) -> bool {
+        let name = LOOP_HEADER.as_bytes();
+        let is_mark = |line: &[u8]| {
+            let start = line.get(..name.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(name))
+        };
+        let headers = || call.message.headers().unwrap_or_default();
+        self.manifest.grants.contains(&Grant::Mail)
+            && headers().split(|byte| *byte == b'\n').any(is_mark)
+    }
 }
 
 /// One thread's sandbox for a script.
 pub(crate) struct ScriptRunner {
     program: Arc<Program>,
     sandbox: Sandbox,
+    moment: Moment,
 }
 
 impl ScriptRunner {
@@ -48,13 +67,18 @@ impl ScriptRunner {
     /// When the sandbox does not fit into the manifest's memory.
     pub(crate) fn new(program: &Arc<Program>) -> Result<Self, String> {
         let memory = usize::try_from(program.manifest.memory).unwrap_or(usize::MAX);
-        let own = Arc::clone(program);
-        let install = Box::new(move |lua: &Lua, globals: &Table| install(lua, globals, &own));
+        let (own, moment) = (Arc::clone(program), Moment::new());
+        let now = moment.clone();
+        let install = Box::new(move |lua: &Lua, globals: &Table| {
+            modules::install(lua, globals, (&own.name, &own.manifest), &own.outside, &now)?;
+            install(lua, globals, &own)
+        });
         let sandbox = Sandbox::new(memory, Arc::clone(&program.time) as _, install)
             .map_err(|trouble| trouble.to_string())?;
         Ok(Self {
             program: Arc::clone(program),
             sandbox,
+            moment,
         })
     }
 
@@ -63,7 +87,9 @@ impl ScriptRunner {
     /// # Errors
     /// What is wrong, with file and line.
     pub(crate) fn test(&mut self) -> Result<(), String> {
-        let until = self.program.time.at(Instant::now() + TEST_TIME);
+        let end = Instant::now() + TEST_TIME;
+        self.moment.begin(end, false);
+        let until = self.program.time.at(end);
         let run = |_: &Lua, value: Value| match Entry::of(value)?.test {
             Some(test) => test.call::<()>(()),
             None => Ok(()),
@@ -100,8 +126,11 @@ fn wrong_entry() -> Error {
 impl Runner for ScriptRunner {
     fn run(&mut self, call: &Call) -> Answer {
         let program = &self.program;
-        let own_end = Instant::now() + program.manifest.deadline;
-        let until = program.time.at(own_end.min(call.deadline));
+        let end = call
+            .deadline
+            .min(Instant::now() + program.manifest.deadline);
+        self.moment.begin(end, program.is_echo(call));
+        let until = program.time.at(end);
         let changes = Changes::default();
         let run = |lua: &Lua, value: Value| {
             let entry = Entry::of(value)?;

@@ -4,21 +4,20 @@
 //! score is in the `Spam:` line, and the report in what it added.
 
 use std::fmt::Write as _;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use std::io::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use stentor_call_protocol::{Status, Verdict};
 
 use crate::answer::{Answer, Change, Outcome, line};
 use crate::call::Call;
 use crate::manifest::{Manifest, SpamdOptions};
+use crate::net::{Stream, is_late};
 use crate::queue::Runner;
 
 /// The longest answer that is read.
-const ANSWER_BYTES_MAX: u64 = 256 * 1024;
+const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
 /// Asks a spamd.
 pub(crate) struct SpamdRunner {
@@ -32,7 +31,7 @@ impl Runner for SpamdRunner {
         match self.ask(call, end) {
             Ok(Some(report)) => self.outcome(call, &report),
             Ok(None) => Answer::failed(Status::Failed, "spamd's answer makes no sense"),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            Err(error) if is_late(&error) => {
                 Answer::failed(Status::TimedOut, "spamd did not answer in time")
             }
             Err(error) => {
@@ -62,30 +61,10 @@ impl SpamdRunner {
         request.push_str("\r\n");
         let mut bytes = request.into_bytes();
         bytes.extend_from_slice(&message);
-        let answer = match self.options.server.strip_prefix("unix:") {
-            Some(path) => {
-                let mut stream = UnixStream::connect(path)?;
-                let set = |stream: &UnixStream, left| {
-                    stream.set_read_timeout(left)?;
-                    stream.set_write_timeout(left)
-                };
-                set(&stream, left(end)?)?;
-                stream.write_all(&bytes)?;
-                stream.shutdown(Shutdown::Write)?;
-                read(stream, end, set)?
-            }
-            None => {
-                let mut stream = connect(&self.options.server, end)?;
-                let set = |stream: &TcpStream, left| {
-                    stream.set_read_timeout(left)?;
-                    stream.set_write_timeout(left)
-                };
-                set(&stream, left(end)?)?;
-                stream.write_all(&bytes)?;
-                stream.shutdown(Shutdown::Write)?;
-                read(stream, end, set)?
-            }
-        };
+        let mut stream = Stream::connect(&self.options.server, end)?;
+        stream.write_all(&bytes)?;
+        stream.finish()?;
+        let answer = stream.read_all(ANSWER_BYTES_MAX)?;
         Ok(parse(&String::from_utf8_lossy(&answer)))
     }
 
@@ -122,46 +101,6 @@ impl SpamdRunner {
 fn tenths(value: i64) -> String {
     let sign = if value < 0 { "-" } else { "" };
     format!("{sign}{}.{}", value.abs() / 10, value.abs() % 10)
-}
-
-fn left(end: Instant) -> std::io::Result<Option<Duration>> {
-    let left = end.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Err(ErrorKind::TimedOut.into());
-    }
-    Ok(Some(left))
-}
-
-fn connect(server: &str, end: Instant) -> std::io::Result<TcpStream> {
-    let mut last = std::io::Error::other("it has no address");
-    for address in server.to_socket_addrs()? {
-        let Some(left) = left(end)? else { continue };
-        match TcpStream::connect_timeout(&address, left) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-/// Reads to the end. Each reading gets what is left of the time, so dripping does not help.
-fn read<S: Read>(
-    mut stream: S,
-    end: Instant,
-    set: impl Fn(&S, Option<Duration>) -> std::io::Result<()>,
-) -> std::io::Result<Vec<u8>> {
-    let mut answer = Vec::new();
-    let mut piece = [0; 4096];
-    while answer.len() as u64 <= ANSWER_BYTES_MAX {
-        set(&stream, left(end)?)?;
-        match stream.read(&mut piece) {
-            Ok(0) => return Ok(answer),
-            Ok(read) => answer.extend_from_slice(&piece[..read]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Err(std::io::Error::other("its answer is too long"))
 }
 
 /// Reads `SPAMD/1.1 0 EX_OK` and `Spam: True ; 15.3 / 5.0`.

@@ -22,6 +22,7 @@ fn place() -> Place {
     let settings = Settings {
         folder: Some(shipped()),
         store: Some(folder.path().join("store.redb")),
+        ..Settings::default()
     };
     let (registry, loaded) = Registry::open(settings).expect("the folder can be read");
     assert_eq!(loaded.refused, [], "every example can be loaded");

@@ -4,6 +4,8 @@
 mod milter;
 mod pipe;
 mod policy;
+mod reach;
+mod spam;
 mod strangers;
 
 use std::fs;
@@ -56,7 +58,17 @@ impl Site {
         fs::create_dir(&procedures).expect("a folder can be made");
         fs::write(procedures.join("attachments.luau"), milter).expect("it can be written");
         fs::write(procedures.join("greylist.luau"), policy).expect("it can be written");
+        let master = shipped("postfix-master.cf");
+        let client = stentor_tests::server::binary().with_file_name("stentor-call");
+        let master = replaced(&master, "/usr/bin/stentor-call", path_text(&client));
+        let master = replaced(&master, "/run/stentor", &shown);
+        let transport = "virtual_alias_domains =\nrelay_domains = archive.example\n\
+                         transport_maps = inline:{ archive.example=stentor }\n";
+        let main = format!("{}{transport}{main}", shipped("postfix-main.cf"));
+        let postfix = Postfix::start(folder.path(), &main, &master);
+        let relay = format!("[procedures]\nrelay = \"127.0.0.1:{}\"", postfix.port());
         let config = shipped("stentor.toml");
+        let config = replaced(&config, "[procedures]", &relay);
         let config = replaced(
             &config,
             "/etc/stentor/procedures",
@@ -65,18 +77,6 @@ impl Site {
         let config = replaced(&config, "/var/spool/postfix", &format!("{shown}/queue"));
         let config = replaced(&config, "/run/stentor", &shown);
         let server = Plan::new().config(&config).start();
-        let master = shipped("postfix-master.cf");
-        let client = stentor_tests::server::binary().with_file_name("stentor-call");
-        let master = replaced(
-            &master,
-            "/usr/bin/stentor-call",
-            client.to_str().expect("text"),
-        );
-        let master = replaced(&master, "/run/stentor", &shown);
-        let transport = "virtual_alias_domains =\nrelay_domains = archive.example\n\
-                         transport_maps = inline:{ archive.example=stentor }\n";
-        let main = format!("{}{transport}{main}", shipped("postfix-main.cf"));
-        let postfix = Postfix::start(folder.path(), &main, &master);
         Self {
             postfix,
             server: Some(server),

@@ -22,6 +22,7 @@ fn place(files: &[(&str, &str)]) -> Place {
     let settings = Settings {
         folder: Some(folder.path().join("procedures")),
         store: Some(folder.path().join("store.redb")),
+        outside: Outside::default(),
     };
     let (registry, loaded) = Registry::open(settings).unwrap();
     Place {
@@ -527,6 +528,7 @@ fn files_that_cannot_be_procedures_are_refused() {
     let nowhere = Settings {
         folder: Some(place.folder.path().join("missing")),
         store: None,
+        outside: Outside::default(),
     };
     assert!(Registry::open(nowhere).is_err());
 }
@@ -543,4 +545,63 @@ fn a_program_is_a_procedure() {
         (outcome.verdict, outcome.text.as_str()),
         (Verdict::Reject, "no")
     );
+}
+
+/// Modules that reach out: what is granted works, within the call's deadline.
+#[test]
+fn modules_reach_where_the_manifest_lets_them() {
+    use std::io::{Read, Write};
+    let address = crate::net::serve(|mut stream| {
+        let mut request = [0; 1024];
+        let read = stream.read(&mut request).unwrap_or(0);
+        let first = String::from_utf8_lossy(&request[..read]);
+        let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+        let _ = stream.write_all(format!("HTTP/1.0 200 OK\r\n\r\n{path}").as_bytes());
+    });
+    let silent = crate::net::serve(std::mem::forget);
+    let manifest = format!(
+        "--[[ procedure\ngrants = [\"http\", \"dns\", \"mail\"]\ndeadline = \"60s\"\n\
+         allow_urls = [\"http://{address}/api/\"]\n]]\n"
+    );
+    let good = format!(
+        "{manifest}return function(call)
+            local answer = http.post('http://{address}/api/x', 'hi', {{ ['X-A'] = 'b' }})
+            local ok, other = pcall(http.get, 'http://{address}/other')
+            assert(not ok and string.find(tostring(other), 'allow_urls'))
+            local sent, relay = pcall(mail.send, {{ from = '', to = 'a@b', message = 'A: b' }})
+            assert(not sent and string.find(tostring(relay), 'procedures.relay'))
+            local known, kind = pcall(dns.lookup, 'a.test', 'SOA')
+            assert(not known and string.find(tostring(kind), 'PTR or TXT'))
+            return accept(answer.status .. ' ' .. answer.body)
+        end"
+    );
+    let slow = manifest
+        .replace("60s", "50ms")
+        .replace(&address.to_string(), &silent.to_string())
+        + &format!("return function() http.get('http://{silent}/api/') end");
+    let bare = "return function() return accept(tostring(http or dns or mail)) end";
+    let place = self::good(&[
+        ("good.luau", &good),
+        ("slow.luau", &slow),
+        ("bare.luau", bare),
+    ]);
+    assert_eq!(place.ask("good").text(), "200 /api/x");
+    assert_eq!(place.ask("bare").text(), "nil");
+    assert_eq!(place.ask("slow").status, Status::TimedOut);
+}
+
+/// A manifest can name who may call.
+#[test]
+fn users_may_be_named() {
+    let text =
+        "--[[ procedure\nallow_users = [\"mail\"]\n]]\nreturn function() return accept() end";
+    let place = good(&[("p.luau", text)]);
+    let mut call = empty_call("p");
+    assert_eq!(place.call(call).status, Status::NotAllowed);
+    call = empty_call("p");
+    call.caller = Caller::User {
+        zone: "default".to_owned(),
+        name: "mail".to_owned(),
+    };
+    assert_eq!(place.call(call).status, Status::Done);
 }

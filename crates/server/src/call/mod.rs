@@ -14,12 +14,13 @@ mod identity;
 mod mail;
 mod serve;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use stentor_procedure::{Loaded, Registry, Settings};
+use stentor_procedure::{Loaded, Outside, Registry, Settings};
 use tracing::{info, warn};
 
 use crate::backplane::Backplane;
@@ -156,6 +157,7 @@ fn open(config: &Procedures, data_dir: &DataDir) -> Result<Arc<Registry>, Server
             .folder
             .is_some()
             .then(|| data_dir.path().join("procedures.redb")),
+        outside: outside(config)?,
     };
     let (registry, loaded) = Registry::open(settings).map_err(ServerError::Procedures)?;
     report(&loaded);
@@ -198,6 +200,7 @@ pub(crate) fn check_callers(listener: &Listener) -> Result<(), ServerError> {
 pub(crate) fn check_files(config: &Procedures) -> Result<(), ServerError> {
     let tokens = Tokens::read(config.tokens.as_deref()).map_err(ServerError::Procedures)?;
     drop(tokens);
+    outside(config)?;
     if let Some(folder) = &config.folder {
         std::fs::read_dir(folder).map_err(|error| {
             let shown = folder.display();
@@ -211,6 +214,23 @@ pub(crate) fn check_files(config: &Procedures) -> Result<(), ServerError> {
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name.into()).spawn(run)
+}
+
+/// The servers that scripts may turn to.
+fn outside(config: &Procedures) -> Result<Outside, ServerError> {
+    let resolver = config.resolver.as_deref().map(|text| {
+        let address = text.parse::<SocketAddr>();
+        let address = address.or_else(|_| text.parse().map(|ip| SocketAddr::new(ip, 53)));
+        address.map_err(|_| {
+            ServerError::Procedures(format!(
+                "procedures.resolver = \"{text}\": it is an address, as in 127.0.0.1:53"
+            ))
+        })
+    });
+    Ok(Outside {
+        relay: config.relay.clone(),
+        resolver: resolver.transpose()?,
+    })
 }
 
 /// Says in the log what a look at the folder changed.

@@ -312,6 +312,10 @@ section! {
     tokens: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/call.tokens"), Restart;
     /// Callers that are connected at a time, and as many mail servers.
     connections: u32 = count(1, 100_000), Default("1024"), Restart;
+    /// The mail server, `HOST:PORT`, that scripts with the grant `mail` hand their messages to.
+    relay: Option<String> = Kind::Text, Unset("127.0.0.1:25"), Restart;
+    /// The name server that scripts with the grant `dns` ask; not given, this machine's first one.
+    resolver: Option<String> = Kind::Text, Unset("127.0.0.1:53"), Restart;
 }
 
 section! {

@@ -1,0 +1,279 @@
+//! A request over HTTP/1.0 and its response: no redirects, no encryption, no cookies.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::time::Instant;
+
+use super::Stream;
+
+/// The longest body of a response.
+pub(crate) const BODY_BYTES_MAX: usize = 1 << 20;
+/// The longest head of a response.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Headers of a response.
+const HEADERS_MAX: usize = 100;
+/// The longest URL.
+const URL_BYTES_MAX: usize = 2048;
+
+/// Where a request goes: `http://HOST[:PORT]/PATH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// `HOST:PORT`.
+    authority: String,
+    /// With its slash, and the query.
+    path: String,
+}
+
+impl Url {
+    /// Reads one. What would mean another place in the end is refused: `..` in the path, a user, a
+    /// fragment, spaces and control characters.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let fail = |reason: &str| Err(format!("\"{text}\" is no URL that can be asked: {reason}"));
+        if text.len() > URL_BYTES_MAX {
+            return fail("it is longer than 2048 bytes");
+        }
+        let Some(rest) = text.strip_prefix("http://") else {
+            return fail("it begins with http:// (put a proxy before a server that wants https)");
+        };
+        let is_printable = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+        if !rest.bytes().all(is_printable) || rest.contains(['@', '#']) {
+            return fail("it has characters that do not belong there");
+        }
+        let (host, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+        let plain = path.to_ascii_lowercase().replace("%2e", ".");
+        if plain.split(['/', '?']).any(|part| part == "..") {
+            return fail("its path goes up");
+        }
+        let name = host
+            .rsplit_once(':')
+            .filter(|(_, port)| !port.ends_with(']'));
+        let (name, port) = name.unwrap_or((host, "80"));
+        if name.is_empty() || port.parse::<u16>().is_err() {
+            return fail("it has no host, or no such port");
+        }
+        Ok(Self {
+            authority: format!("{name}:{port}"),
+            path: path.to_owned(),
+        })
+    }
+
+    /// Whether this lies below another one: the same server, and a path that begins like it.
+    #[must_use]
+    pub fn is_below(&self, other: &Self) -> bool {
+        self.authority.eq_ignore_ascii_case(&other.authority) && self.path.starts_with(&other.path)
+    }
+}
+
+/// What a server said.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Sends a request and reads the response until `end`. Headers that have line ends in them, or
+/// would change how long the request is, are refused.
+///
+/// # Errors
+/// When there is no response that makes sense, or not in time.
+pub(crate) fn exchange(
+    method: &str,
+    url: &Url,
+    headers: &[(String, String)],
+    body: &[u8],
+    end: Instant,
+) -> io::Result<Response> {
+    let mut head = format!(
+        "{method} {} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n",
+        url.path,
+        url.authority,
+        body.len()
+    );
+    for (name, value) in headers {
+        check_header(name, value).map_err(io::Error::other)?;
+        // Writing into a string does not fail.
+        let _ = write!(head, "{name}: {value}\r\n");
+    }
+    head.push_str("\r\n");
+    let mut stream = Stream::connect(&url.authority, end)?;
+    let mut bytes = head.into_bytes();
+    bytes.extend_from_slice(body);
+    // A server that refuses early answers before it has read everything.
+    let written = stream.write_all(&bytes);
+    let mut answer = Vec::new();
+    loop {
+        if let Some(response) = parse(&answer, false)? {
+            return Ok(response);
+        }
+        if answer.len() > HEAD_BYTES_MAX + BODY_BYTES_MAX {
+            return Err(io::Error::other("its answer is too long"));
+        }
+        if !stream.read_more(&mut answer)? {
+            written?;
+            let missing = || io::Error::other("its answer ends too early");
+            return parse(&answer, true)?.ok_or_else(missing);
+        }
+    }
+}
+
+fn check_header(name: &str, value: &str) -> Result<(), String> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let reserved = ["host", "connection", "content-length", "transfer-encoding"];
+    if name.is_empty() || !name.bytes().all(is_name) {
+        return Err(format!("\"{name}\" is no header's name"));
+    }
+    if reserved.contains(&name.to_ascii_lowercase().as_str()) {
+        return Err(format!("the header {name} is set by the server"));
+    }
+    if value.chars().any(char::is_control) {
+        return Err(format!("the header {name} has a control character in it"));
+    }
+    Ok(())
+}
+
+/// The response, once it is complete: by its length, or at the end of the connection.
+fn parse(answer: &[u8], is_over: bool) -> io::Result<Option<Response>> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut parsed = httparse::Response::new(&mut headers);
+    let wrong = |what: &str| io::Error::other(format!("its answer makes no sense: {what}"));
+    let start = match parsed.parse(answer) {
+        Ok(httparse::Status::Complete(start)) => start,
+        Ok(httparse::Status::Partial) if answer.len() <= HEAD_BYTES_MAX => return Ok(None),
+        Ok(httparse::Status::Partial) => return Err(wrong("its head is too long")),
+        Err(_) => return Err(wrong("it is not HTTP")),
+    };
+    let status = parsed.code.unwrap_or(0);
+    let mut length = None;
+    for header in parsed.headers.iter() {
+        if header.name.eq_ignore_ascii_case("transfer-encoding") {
+            return Err(wrong("it comes in chunks, which HTTP/1.0 does not have"));
+        }
+        if header.name.eq_ignore_ascii_case("content-length") {
+            let text = std::str::from_utf8(header.value).unwrap_or_default();
+            let value = text.trim().parse::<usize>();
+            length = Some(value.map_err(|_| wrong("its length is no number"))?);
+        }
+    }
+    if length.unwrap_or(0).max(answer.len() - start) > BODY_BYTES_MAX && length != Some(0) {
+        return Err(io::Error::other("its body is longer than 1 MiB"));
+    }
+    let body = match length {
+        Some(length) => answer.get(start..start + length),
+        None => is_over.then(|| &answer[start..]),
+    };
+    Ok(body.map(|body| Response {
+        status,
+        body: body.to_vec(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_url_means_one_place() {
+        let url = |text: &str| Url::parse(text).unwrap();
+        assert_eq!(url("http://a").authority, "a:80");
+        assert_eq!(url("http://[::1]:8080/x?y").authority, "[::1]:8080");
+        assert!(url("http://a:80/api/x").is_below(&url("http://A/api/")));
+        for (text, base) in [
+            ("http://a/ap", "http://a/api/"),
+            ("http://a:81/api/", "http://a/api/"),
+            ("http://a.evil/api/", "http://a/api/"),
+        ] {
+            assert!(!url(text).is_below(&url(base)), "{text}");
+        }
+        for text in [
+            "https://a/",
+            "ftp://a",
+            "http://",
+            "http://:80/",
+            "http://a:x/",
+            "http://u@a/",
+            "http://a/b c",
+            "http://a/\r\nX: y",
+            "http://a/api/../b",
+            "http://a/%2E%2e/b",
+            "http://a/#b",
+        ] {
+            assert!(Url::parse(text).is_err(), "{text}");
+        }
+    }
+
+    /// A server that reads one request and says `answer`; the request's first line.
+    fn ask(answer: &'static str) -> io::Result<Response> {
+        let address = crate::net::serve(move |stream| {
+            let mut lines = BufReader::new(&stream);
+            let mut line = String::new();
+            while lines.read_line(&mut line).is_ok_and(|read| read > 2) {
+                line.clear();
+            }
+            let mut body = [0; 2];
+            let _ = lines.read_exact(&mut body);
+            assert_eq!(&body, b"hi");
+            let _ = (&stream).write_all(answer.as_bytes());
+        });
+        let url = Url::parse(&format!("http://{address}/x")).unwrap();
+        let headers = [("X-A".to_owned(), "b".to_owned())];
+        let end = Instant::now() + Duration::from_secs(60);
+        exchange("POST", &url, &headers, b"hi", end)
+    }
+
+    #[test]
+    fn a_response_is_read_by_its_length_or_its_end() {
+        for answer in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyesand more",
+            "HTTP/1.0 200 OK\r\n\r\nyes",
+        ] {
+            let response = ask(answer).unwrap();
+            assert_eq!((response.status, &response.body[..]), (200, &b"yes"[..]));
+        }
+        for (answer, reason) in [
+            ("SSH-2.0\r\n", "not HTTP"),
+            (
+                "HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\nyes",
+                "too early",
+            ),
+            ("HTTP/1.0 200 OK\r\nContent-Length: x\r\n\r\n", "no number"),
+            (
+                "HTTP/1.0 200 OK\r\nContent-Length: 9999999\r\n\r\n",
+                "1 MiB",
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+                "chunks",
+            ),
+            ("", "too early"),
+        ] {
+            let error = ask(answer).unwrap_err().to_string();
+            assert!(error.contains(reason), "{answer:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn headers_stay_headers() {
+        let end = Instant::now() + Duration::from_secs(60);
+        let url = Url::parse("http://127.0.0.1:1/").unwrap();
+        for (name, value) in [("A", "b\r\nC: d"), ("A b", "c"), ("Host", "x"), ("", "")] {
+            let headers = [(name.to_owned(), value.to_owned())];
+            let error = exchange("GET", &url, &headers, b"", end).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::Other, "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn silence_ends_in_time() {
+        let address = crate::net::serve(std::mem::forget);
+        let url = Url::parse(&format!("http://{address}/")).unwrap();
+        let end = Instant::now() + Duration::from_millis(50);
+        let error = exchange("GET", &url, &[], b"", end).unwrap_err();
+        assert!(crate::net::is_late(&error), "{error}");
+    }
+}

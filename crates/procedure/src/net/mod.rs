@@ -1,0 +1,151 @@
+//! Talking to other servers with a deadline: nothing here waits beyond the moment it is given,
+//! however slowly the other side drips.
+
+pub(crate) mod dns;
+pub(crate) mod http;
+pub(crate) mod smtp;
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// A connection that ends at a moment.
+pub(crate) struct Stream {
+    socket: Socket,
+    end: Instant,
+}
+
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// The time until `end`.
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn left(end: Instant) -> io::Result<Duration> {
+    let left = end.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(ErrorKind::TimedOut.into());
+    }
+    Ok(left)
+}
+
+/// Whether an error means that the time is over.
+pub(crate) fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+impl Stream {
+    /// Connects to `HOST:PORT` or `unix:PATH`.
+    ///
+    /// # Errors
+    /// When nobody listens there, or not in time.
+    pub(crate) fn connect(server: &str, end: Instant) -> io::Result<Self> {
+        if let Some(path) = server.strip_prefix("unix:") {
+            let socket = Socket::Unix(UnixStream::connect(path)?);
+            return Ok(Self { socket, end });
+        }
+        let mut last = io::Error::other("it has no address");
+        for address in server.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, left(end)?) {
+                Ok(stream) => {
+                    let socket = Socket::Tcp(stream);
+                    return Ok(Self { socket, end });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Nothing more will be sent.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    pub(crate) fn finish(&self) -> io::Result<()> {
+        match &self.socket {
+            Socket::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Socket::Unix(stream) => stream.shutdown(Shutdown::Write),
+        }
+    }
+
+    /// Reads until the other side ends, `max` bytes at most.
+    ///
+    /// # Errors
+    /// When it says more, or does not end in time.
+    pub(crate) fn read_all(&mut self, max: usize) -> io::Result<Vec<u8>> {
+        let mut answer = Vec::new();
+        while answer.len() <= max {
+            if !self.read_more(&mut answer)? {
+                return Ok(answer);
+            }
+        }
+        Err(io::Error::other("its answer is too long"))
+    }
+
+    /// Appends what comes next; whether there was something before the end.
+    ///
+    /// # Errors
+    /// When nothing comes in time.
+    pub(crate) fn read_more(&mut self, answer: &mut Vec<u8>) -> io::Result<bool> {
+        let mut piece = [0; 4096];
+        loop {
+            match self.read(&mut piece) {
+                Ok(read) => {
+                    answer.extend_from_slice(&piece[..read]);
+                    return Ok(read > 0);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = Some(left(self.end)?);
+        match &mut self.socket {
+            Socket::Tcp(stream) => {
+                stream.set_read_timeout(left)?;
+                stream.read(buffer)
+            }
+            Socket::Unix(stream) => {
+                stream.set_read_timeout(left)?;
+                stream.read(buffer)
+            }
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let left = Some(left(self.end)?);
+        match &mut self.socket {
+            Socket::Tcp(stream) => {
+                stream.set_write_timeout(left)?;
+                stream.write(bytes)
+            }
+            Socket::Unix(stream) => {
+                stream.set_write_timeout(left)?;
+                stream.write(bytes)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One server of a test: hands each connection to `serve`, until the test ends.
+#[cfg(test)]
+pub(crate) fn serve(serve: impl Fn(TcpStream) + Send + 'static) -> std::net::SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it has an address");
+    std::thread::spawn(move || listener.incoming().flatten().for_each(serve));
+    address
+}
