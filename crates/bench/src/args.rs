@@ -6,6 +6,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use stentor_client::Url;
 
 use crate::affinity::Placement;
+use crate::call::CallArgs;
 use crate::floor::FloorKind;
 use crate::scenario::Scenario;
 use crate::scenario::connect::ConnectArgs;
@@ -49,6 +50,14 @@ pub(crate) enum Command {
     Private(PrivateArgs),
     /// Round trips of two clients through the server
     Pingpong(PingPongArgs),
+    /// A small program asks about a file and exits with the verdict, again and again (B)
+    Call(CallArgs),
+    /// The server of the floor of `call` (started by it)
+    #[command(hide = true)]
+    Canned {
+        /// The Unix socket; TCP without it
+        path: Option<PathBuf>,
+    },
     /// The bare program that servers are compared with (started by the other commands)
     #[command(hide = true)]
     Floor {
@@ -64,7 +73,7 @@ impl Command {
     /// The scenario that this command runs, if it does.
     pub(crate) fn scenario(&self) -> Option<&dyn Scenario> {
         match self {
-            Self::List | Self::Floor { .. } => None,
+            Self::List | Self::Call(_) | Self::Canned { .. } | Self::Floor { .. } => None,
             Self::Fanout(args) => Some(args),
             Self::Subscribe(args) => Some(args),
             Self::Recover(args) => Some(args),
@@ -196,6 +205,9 @@ private     clients write private messages to themselves: each in makes two out 
               appwarp-heavy   every second, 5,000 to 20,000 clients
               --own-topic  the same work by topics, for servers without private messages
 pingpong    round trips of two clients through the server
+call        stentor-call asks /sizecheck about a file, 100, 1,000 and 10,000 times, beside a static C
+              program that makes one bare round trip, one that does nothing, and spamc (B)
+              --callers 64 for many at once
 
 Each runs against its floor, a bare program that makes the same system calls. Examples:
   stentor bench fanout ice-2

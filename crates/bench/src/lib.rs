@@ -11,6 +11,7 @@
 mod accounts;
 mod affinity;
 mod args;
+mod call;
 mod clock;
 mod detour;
 mod error;
@@ -79,6 +80,8 @@ pub fn run(args: Args) -> ExitCode {
 fn dispatch(args: Args) -> Result<Verdict, BenchError> {
     match &args.command {
         Command::List => print(args::LIST).map(|()| Verdict::Sound),
+        Command::Call(args) => call::run(args),
+        Command::Canned { path } => call::canned::run(path.as_deref()).map(|()| Verdict::Sound),
         Command::Floor { kind, payload } => floor::run(*kind, *payload).map(|()| Verdict::Sound),
         command => command.scenario().map_or(Ok(Verdict::Sound), measure_all),
     }

@@ -58,7 +58,7 @@ pub(crate) fn default_server() -> SocketAddr {
         is_server.then(|| words.next()?.parse::<IpAddr>().ok())?
     });
     let address = servers.into_iter().next();
-    SocketAddr::new(address.unwrap_or(Ipv4Addr::LOCALHOST.into()), 53)
+    SocketAddr::new(address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), 53)
 }
 
 /// Asks for the records of a name, as text; none if there is no such name.

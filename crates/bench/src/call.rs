@@ -1,0 +1,286 @@
+//! Workload B: a small program asks about a file and exits with the verdict, again and again.
+//!
+//! Each call is a process, a connection and a request. The same spawner starts, in turn and in one
+//! run, a static C program that does nothing, one that makes a round trip to a canned answer (the
+//! floor), `stentor-call`, and spamc where it is installed.
+
+pub(crate) mod canned;
+mod programs;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use clap::Args as ClapArgs;
+use nix::sys::resource::{UsageWho, getrusage};
+use serde_json::json;
+
+use crate::error::{BenchError, Doing};
+use crate::measure::Verdict;
+use crate::process::usage;
+use crate::progress::Progress;
+use programs::{Program, Stage};
+
+/// What was published in 2002, on the machines of then; see the reference of workloads.
+const PUBLISHED: &str = "\
+published (Scope Engine 0.97, 2002), 10,000 calls of /sizecheck, one after the other:
+  Linux K6-2 450 MHz, loopback       342.66 s   29.18 calls/s   client CPU 117.82 s
+  Windows 2000 Duron 1 GHz, loopback 167.39 s   59.74 calls/s   client CPU  11.73 s
+  Linux P-133 to Linux K6-2, network 602.03 s   16.61 calls/s   client CPU 370.80 s
+";
+/// Calls of spamc, which takes milliseconds, are as many times fewer.
+const SPAMC_SHARE: u64 = 10;
+/// How many turns a run is cut into, so that all programs meet the same moods of the machine.
+const TURNS: u64 = 10;
+
+/// Options of `stentor bench call`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CallArgs {
+    /// How many calls one after the other (repeatable) [default: 100, 1000 and 10000]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
+    calls: Vec<u64>,
+    /// How many callers at once (repeatable) [default: 1; with `--callers 1 --callers 64` both]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=64))]
+    callers: Vec<u64>,
+    /// The size of the spool file, in bytes
+    #[arg(long, default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    message: u32,
+    /// The client that is measured [default: as `make call` builds it, else beside this program]
+    #[arg(long, value_name = "FILE")]
+    client: Option<PathBuf>,
+    /// Program to start as the server [default: this one]
+    #[arg(long, value_name = "FILE")]
+    server: Option<PathBuf>,
+    /// Write the figures to this file as well, one JSON object per line; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    #[arg(skip)]
+    bytes: usize,
+}
+
+/// What one program came to.
+#[derive(Clone, Debug, Default)]
+struct Figures {
+    calls: u64,
+    failed: u64,
+    wall_s: f64,
+    client_cpu_s: f64,
+    server_cpu_s: f64,
+}
+
+impl Figures {
+    fn us_per_call(&self) -> f64 {
+        self.wall_s * 1e6 / self.calls.max(1) as f64
+    }
+}
+
+/// Measures; the verdict is sound if every call passed.
+pub(crate) fn run(args: &CallArgs) -> Result<Verdict, BenchError> {
+    let mut args = CallArgs {
+        calls: args.calls.clone(),
+        callers: args.callers.clone(),
+        client: args.client.clone(),
+        server: args.server.clone(),
+        json: args.json.clone(),
+        bytes: args.message as usize,
+        message: args.message,
+    };
+    if args.calls.is_empty() {
+        args.calls = vec![100, 1_000, 10_000];
+    }
+    if args.callers.is_empty() {
+        args.callers = vec![1];
+    }
+    let stage = Stage::set(&args)?;
+    let mut progress = Progress::new();
+    let mut text = format!("{}\n{PUBLISHED}\n", crate::report::machine::line());
+    for note in &stage.notes {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    crate::print(&text)?;
+    let mut failed = 0;
+    let mut lines = Vec::new();
+    for callers in &args.callers {
+        for calls in &args.calls {
+            progress.stage(format!("{calls} calls, {callers} at once"));
+            let all = measure(&stage.programs, *calls, *callers)?;
+            progress.clear();
+            failed += all.iter().map(|figures| figures.failed).sum::<u64>();
+            crate::print(&table(&stage.programs, &all, *calls, *callers))?;
+            lines.extend(objects(&stage.programs, &all, *callers));
+        }
+    }
+    if let Some(file) = &args.json {
+        write_lines(file, &lines)?;
+    }
+    if failed > 0 {
+        return Ok(Verdict::Failed(format!("{failed} calls did not pass")));
+    }
+    Ok(Verdict::Sound)
+}
+
+/// All programs in turn, so many calls of each, by so many callers at once.
+fn measure(programs: &[Program], calls: u64, callers: u64) -> Result<Vec<Figures>, BenchError> {
+    let mut all = vec![Figures::default(); programs.len()];
+    let turns = TURNS.min(calls / 10).max(1);
+    for _ in 0..turns {
+        for (program, figures) in programs.iter().zip(&mut all) {
+            let share = if program.name == "spamc" {
+                SPAMC_SHARE
+            } else {
+                1
+            };
+            turn(program, (calls / turns / share).max(1), callers, figures)?;
+        }
+    }
+    Ok(all)
+}
+
+fn turn(
+    program: &Program,
+    calls: u64,
+    callers: u64,
+    figures: &mut Figures,
+) -> Result<(), BenchError> {
+    let server_cpu = || {
+        program
+            .server
+            .and_then(usage)
+            .map_or(0.0, |usage| usage.cpu_s)
+    };
+    let (server_before, client_before) = (server_cpu(), children_cpu_s()?);
+    let (left, failed) = (AtomicU64::new(calls), AtomicU64::new(0));
+    let start = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..callers.min(calls) {
+            scope.spawn(|| {
+                let take = |left: u64| left.checked_sub(1);
+                while left
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+                    .is_ok()
+                {
+                    if !passes(program) {
+                        failed.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    figures.wall_s += start.elapsed().as_secs_f64();
+    figures.calls += calls;
+    figures.failed += failed.into_inner();
+    figures.client_cpu_s += children_cpu_s()? - client_before;
+    figures.server_cpu_s += server_cpu() - server_before;
+    Ok(())
+}
+
+/// One call. The standard library starts processes by posix_spawn.
+fn passes(program: &Program) -> bool {
+    let Some((name, words)) = program.command.split_first() else {
+        return false;
+    };
+    let status = Command::new(name)
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// CPU seconds of all processes that were waited for.
+fn children_cpu_s() -> Result<f64, BenchError> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).doing("read the time of children")?;
+    let seconds =
+        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
+}
+
+/// How much longer a program takes than another one.
+fn ratio(programs: &[Program], all: &[Figures], index: usize, to: &str) -> Option<f64> {
+    let base = programs.iter().position(|program| program.name == to)?;
+    (base != index).then(|| all[index].us_per_call() / all[base].us_per_call())
+}
+
+/// The floor that a program is compared with.
+fn floor_of(name: &str) -> &'static str {
+    match name {
+        "stentor-call, Unix" => "floor, Unix",
+        "stentor-call, TCP" | "spamc" => "floor, TCP",
+        _ => "",
+    }
+}
+
+fn table(programs: &[Program], all: &[Figures], calls: u64, callers: u64) -> String {
+    let mut text = format!(
+        "{calls} calls, {callers} at once, each a process (posix_spawn)\n\
+         {:<20} {:>8} {:>9} {:>9} {:>9} {:>11} {:>11} {:>9} {:>9}\n",
+        "",
+        "calls",
+        "wall s",
+        "calls/s",
+        "us/call",
+        "client us",
+        "server us",
+        "x floor",
+        "x nothing"
+    );
+    for (index, (program, figures)) in programs.iter().zip(all).enumerate() {
+        let calls = figures.calls.max(1) as f64;
+        let shown = |ratio: Option<f64>| ratio.map_or(String::new(), |r| format!("{r:.2}"));
+        let server = program.server.map_or(String::new(), |_| {
+            format!("{:.1}", figures.server_cpu_s * 1e6 / calls)
+        });
+        text.push_str(&format!(
+            "{:<20} {:>8} {:>9.3} {:>9.0} {:>9.1} {:>11.1} {:>11} {:>9} {:>9}{}\n",
+            program.name,
+            figures.calls,
+            figures.wall_s,
+            calls / figures.wall_s,
+            figures.us_per_call(),
+            figures.client_cpu_s * 1e6 / calls,
+            server,
+            shown(ratio(programs, all, index, floor_of(program.name))),
+            shown(ratio(programs, all, index, "nothing")),
+            if figures.failed > 0 {
+                format!("  {} FAILED", figures.failed)
+            } else {
+                String::new()
+            },
+        ));
+    }
+    text.push('\n');
+    text
+}
+
+fn objects(programs: &[Program], all: &[Figures], callers: u64) -> Vec<String> {
+    let pairs = programs.iter().zip(all).enumerate();
+    let line = |(index, (program, figures)): (usize, (&Program, &Figures))| {
+        let object = json!({
+            "workload": "call",
+            "program": program.name,
+            "callers": callers,
+            "calls": figures.calls,
+            "failed": figures.failed,
+            "wall_s": figures.wall_s,
+            "client_cpu_s": figures.client_cpu_s,
+            "server_cpu_s": program.server.map(|_| figures.server_cpu_s),
+            "to_floor": ratio(programs, all, index, floor_of(program.name)),
+            "to_nothing": ratio(programs, all, index, "nothing"),
+        });
+        format!("{object}\n")
+    };
+    pairs.map(line).collect()
+}
+
+fn write_lines(file: &PathBuf, lines: &[String]) -> Result<(), BenchError> {
+    if file.as_os_str() == "-" {
+        return crate::print(&lines.concat());
+    }
+    let written =
+        std::fs::File::create(file).and_then(|mut file| file.write_all(lines.concat().as_bytes()));
+    written.doing(format!("write {}", file.display()))
+}

@@ -1,0 +1,239 @@
+//! What is spawned, and the servers that it asks.
+
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::CallArgs;
+use crate::error::{BenchError, Doing};
+
+/// How long a server may take to listen.
+const START_TIME: Duration = Duration::from_secs(60);
+
+/// A program that is called, and the server that answers it.
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    pub(crate) command: Vec<String>,
+    /// The process whose time is the server's; none for a program that asks nobody.
+    pub(crate) server: Option<u32>,
+}
+
+/// Everything that runs, in a folder that goes with it.
+pub(crate) struct Stage {
+    pub(crate) programs: Vec<Program>,
+    /// Why something that could be measured is not.
+    pub(crate) notes: Vec<String>,
+    _servers: Vec<Server>,
+    _folder: tempfile::TempDir,
+}
+
+/// A server that ends with this.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Stage {
+    /// Starts the servers and makes the programs.
+    ///
+    /// # Errors
+    /// When one of them cannot be had; spamd is a note.
+    pub(crate) fn set(args: &CallArgs) -> Result<Self, BenchError> {
+        let folder = tempfile::Builder::new().prefix("stentor-bench-").tempdir();
+        let folder = folder.doing("make a temporary folder")?;
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        let message = at("message");
+        fs::write(&message, spool(args.bytes)).doing("write the spool file")?;
+        let floor = compile(folder.path())?;
+        let client = client(args)?;
+        let own = env::current_exe().doing("find this program")?;
+        let mut servers = Vec::new();
+        let mut start = |command: &mut Command, places: usize| {
+            let (server, found) = listening(command, places)?;
+            let pid = server.0.id();
+            servers.push(server);
+            Ok::<_, BenchError>((pid, found))
+        };
+        let socket = at("floor.sock");
+        let canned = |place: &[&str]| {
+            let mut command = Command::new(&own);
+            command.args(["bench", "canned"]).args(place);
+            command
+        };
+        let (unix_floor, _) = start(&mut canned(&[&socket]), 1)?;
+        let (tcp_floor, place) = start(&mut canned(&[]), 1)?;
+        let port = place.first().cloned().unwrap_or_default();
+        let call_socket = at("call.sock");
+        let mut serve = Command::new(args.server.as_ref().unwrap_or(&own));
+        serve.args(["serve", "--log-level", "warn", "--data-dir", &at("data")]);
+        serve.args(["--listen", &format!("call+unix:{call_socket}")]);
+        serve.args(["--listen", "call://127.0.0.1:0"]);
+        let (stentor, places) = start(&mut serve, 2)?;
+        let net = places.iter().find_map(|url| url.strip_prefix("call://"));
+        let net = net.and_then(|url| url.rsplit_once(':'));
+        let call_port = net.map_or_else(String::new, |(_, port)| port.to_owned());
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let ask = ["--format", "xmail", "--file", &message, "/sizecheck"];
+        let more = ["-max", "10000000"];
+        let by_unix = [&[&*client, "-s", &call_socket][..], &ask, &more].concat();
+        let place = ["-s", "127.0.0.1", "-p", &call_port];
+        let by_tcp = [&[&*client][..], &place, &ask, &more].concat();
+        let program = |name, command: Vec<String>, server| Program {
+            name,
+            command,
+            server,
+        };
+        let mut programs = vec![
+            program("nothing", words(&[&floor]), None),
+            program(
+                "floor, Unix",
+                words(&[&floor, "u", &socket, &message]),
+                Some(unix_floor),
+            ),
+            program("stentor-call, Unix", words(&by_unix), Some(stentor)),
+            program(
+                "floor, TCP",
+                words(&[&floor, "t", &port, &message]),
+                Some(tcp_floor),
+            ),
+            program("stentor-call, TCP", words(&by_tcp), Some(stentor)),
+        ];
+        let mut notes = Vec::new();
+        match spamd(folder.path()) {
+            Ok(Some((server, port, spamc))) => {
+                let pid = server.0.id();
+                servers.push(server);
+                let command = [&spamc, "-d", "127.0.0.1", "-p", &port, "-c"];
+                programs.push(program("spamc", words(&command), Some(pid)));
+            }
+            Ok(None) => notes.push("spamc and spamd are not installed, and not measured".into()),
+            Err(error) => notes.push(format!("spamd is not measured: {error}")),
+        }
+        Ok(Self {
+            programs,
+            notes,
+            _servers: servers,
+            _folder: folder,
+        })
+    }
+}
+
+/// A spool file of XMail with a message of about that many bytes.
+fn spool(bytes: usize) -> String {
+    let head = "[127.0.0.1]:19526;[127.0.0.1]:2525;Sat, 21 Nov 2026 01:32:07 -0000\r\n\
+                mail.test\r\nS2\r\nMAIL FROM:<a@ext.test>\r\nRCPT TO:<b@here.test>\r\n\
+                <<MAIL-DATA>>\r\nSubject: lunch\r\nFrom: a@ext.test\r\n\r\n";
+    let line = "Shall we meet at noon, as we did last week, or would one be better?\r\n";
+    let lines = bytes.saturating_sub(head.len()).div_ceil(line.len());
+    format!("{head}{}", line.repeat(lines))
+}
+
+/// The floor's client, compiled statically.
+fn compile(folder: &Path) -> Result<String, BenchError> {
+    let (source, program) = (folder.join("floor.c"), folder.join("floor"));
+    fs::write(&source, include_str!("floor.c")).doing("write the floor's source")?;
+    let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let mut command = Command::new(&compiler);
+    command.args(["-O2", "-static", "-o"]).arg(&program);
+    let done = command.arg(&source).output();
+    let done = done.doing(format!("run the C compiler {compiler} (set CC)"))?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        return Err(BenchError::server(format!(
+            "the floor cannot be compiled by {compiler}: {said}"
+        )));
+    }
+    Ok(program.display().to_string())
+}
+
+/// Where `stentor-call` is: as `make call` builds it, else beside this program.
+fn client(args: &CallArgs) -> Result<String, BenchError> {
+    if let Some(client) = &args.client {
+        return Ok(client.display().to_string());
+    }
+    let own = env::current_exe().doing("find this program")?;
+    let target = own.parent().and_then(Path::parent);
+    let hosts = target.map(fs::read_dir).and_then(Result::ok);
+    let hosts = hosts.into_iter().flatten().flatten();
+    let shipped = hosts.map(|host| host.path().join("call/stentor-call"));
+    let mut places = shipped.chain([own.with_file_name("stentor-call")]);
+    match places.find(|place| place.is_file()) {
+        Some(place) => Ok(place.display().to_string()),
+        None => Err(BenchError::usage(
+            "there is no stentor-call beside this program; build it (make call), or give --client",
+        )),
+    }
+}
+
+/// Starts a server and waits for its lines `listening PLACE`.
+fn listening(command: &mut Command, places: usize) -> Result<(Server, Vec<String>), BenchError> {
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut server = Server(child.doing("start a server")?);
+    let mut found = Vec::new();
+    if let Some(stdout) = server.0.stdout.take() {
+        let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        let urls = lines.filter_map(|line| Some(line.strip_prefix("listening ")?.to_owned()));
+        found.extend(urls.take(places));
+    }
+    if found.len() < places {
+        return Err(BenchError::server("a server ended before it listened"));
+    }
+    Ok((server, found))
+}
+
+/// A spamd without the network, its port, and its client; `None` if they are not installed.
+fn spamd(home: &Path) -> Result<Option<(Server, String, String)>, BenchError> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let find = |name: &str| {
+        let folders = env::split_paths(&path).chain(["/usr/sbin".into()]);
+        let found = folders.map(|folder: PathBuf| folder.join(name));
+        found.into_iter().find(|program| program.is_file())
+    };
+    let (Some(server), Some(client)) = (find("spamd"), find("spamc")) else {
+        return Ok(None);
+    };
+    let free = std::net::TcpListener::bind("127.0.0.1:0").doing("find a port for spamd")?;
+    let port = free.local_addr().doing("find a port for spamd")?.port();
+    drop(free);
+    let child = Command::new(server)
+        .args(["--listen", &format!("127.0.0.1:{port}"), "--local"])
+        .args([
+            "--nouser-config",
+            "--max-children",
+            "2",
+            "--syslog",
+            "stderr",
+        ])
+        .arg("--pidfile")
+        .arg(home.join("spamd.pid"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let server = Server(child.doing("start spamd")?);
+    let end = Instant::now() + START_TIME;
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if Instant::now() > end {
+            return Err(BenchError::server("it does not listen"));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(Some((
+        server,
+        port.to_string(),
+        client.display().to_string(),
+    )))
+}
