@@ -64,6 +64,7 @@ fn the_sample_with_every_key_uncommented_is_good_but_for_its_contradictions() {
             "password_file",
             "`allow_uid`",
             "`allow_gid`",
+            "`procedure`",
             "`client_ca`",
             "`key_file`",
         ];
