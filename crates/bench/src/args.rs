@@ -205,8 +205,8 @@ private     clients write private messages to themselves: each in makes two out 
               appwarp-heavy   every second, 5,000 to 20,000 clients
               --own-topic  the same work by topics, for servers without private messages
 pingpong    round trips of two clients through the server
-call        stentor-call asks /sizecheck about a file, 100, 1,000 and 10,000 times, beside a static C
-              program that makes one bare round trip, one that does nothing, and spamc (B)
+call        stentor-call asks /sizecheck about a file, 100, 1,000 and 10,000 times, beside static C
+              programs that make one bare round trip and do nothing, and beside spamc (B)
               --callers 64 for many at once
 
 Each runs against its floor, a bare program that makes the same system calls. Examples:

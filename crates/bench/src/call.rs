@@ -46,7 +46,8 @@ pub(crate) struct CallArgs {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=64))]
     callers: Vec<u64>,
     /// The size of the spool file, in bytes
-    #[arg(long, default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, default_value_t = 4_096)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     message: u32,
     /// The client that is measured [default: as `make call` builds it, else beside this program]
     #[arg(long, value_name = "FILE")]

@@ -107,23 +107,36 @@ impl Stage {
             ),
             program("stentor-call, TCP", words(&by_tcp), Some(stentor)),
         ];
-        let mut notes = Vec::new();
-        match spamd(folder.path()) {
-            Ok(Some((server, port, spamc))) => {
-                let pid = server.0.id();
-                servers.push(server);
-                let command = [&spamc, "-d", "127.0.0.1", "-p", &port, "-c"];
-                programs.push(program("spamc", words(&command), Some(pid)));
-            }
-            Ok(None) => notes.push("spamc and spamd are not installed, and not measured".into()),
-            Err(error) => notes.push(format!("spamd is not measured: {error}")),
-        }
+        let notes = add_spamc(folder.path(), &mut programs, &mut servers);
         Ok(Self {
             programs,
-            notes,
+            notes: notes.into_iter().collect(),
             _servers: servers,
             _folder: folder,
         })
+    }
+}
+
+/// Adds spamc and its spamd; why not, if they cannot be had.
+fn add_spamc(
+    folder: &Path,
+    programs: &mut Vec<Program>,
+    servers: &mut Vec<Server>,
+) -> Option<String> {
+    match spamd(folder) {
+        Ok(Some((server, port, spamc))) => {
+            let pid = server.0.id();
+            servers.push(server);
+            let command = [&*spamc, "-d", "127.0.0.1", "-p", &port, "-c"];
+            programs.push(Program {
+                name: "spamc",
+                command: command.map(str::to_owned).to_vec(),
+                server: Some(pid),
+            });
+            None
+        }
+        Ok(None) => Some("spamc and spamd are not installed, and not measured".to_owned()),
+        Err(error) => Some(format!("spamd is not measured: {error}")),
     }
 }
 
