@@ -162,7 +162,7 @@ pub enum Happening {
         identity: Arc<Identity>,
         /// By which client.
         client_id: Box<str>,
-        /// Why: [`CloseReason::label`].
+        /// Why: what `CloseReason::label` gives.
         reason: &'static str,
     },
     /// A room was made.
