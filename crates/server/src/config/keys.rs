@@ -485,7 +485,7 @@ section! {
     /// The algorithms that tokens may be signed with; without any, all that the keys are made for,
     /// but never HS256, HS384 or HS512.
     algorithms: Vec<String> = Kind::Texts, Default(""), Live;
-    /// How much the clocks may differ.
+    /// How much the clocks may differ when a token is shown; a connection ends with its token.
     leeway: Duration = seconds(0, 3_600), Default("30s"), Live;
     /// The claim that is the user's name.
     user_claim: String = Kind::Text, Default("sub"), Live;

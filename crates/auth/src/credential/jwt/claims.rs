@@ -26,7 +26,8 @@ pub struct Claims {
     pub rules: Vec<Rule>,
     /// Whether its issuer is trusted about users who are known only.
     pub known_users: bool,
-    /// When the connection ends, in seconds since 1970: the claim `exp` and the leeway.
+    /// When the connection ends, in seconds since 1970: the claim `exp`, or the leeway after it
+    /// where only that lets the token in.
     pub expires_at_secs: u64,
 }
 
@@ -41,10 +42,11 @@ impl Claims {
         check_audience(object, &issuer.audience)?;
         let leeway = issuer.leeway_secs;
         let expires = time(object, "exp")?.ok_or_else(|| JwtError::Claim("exp".into()))?;
-        let expires_at_secs = expires.saturating_add(leeway);
-        if expires_at_secs <= now_secs {
-            return Err(JwtError::Expired);
-        }
+        let expires_at_secs = match expires.saturating_add(leeway) {
+            late if late <= now_secs => return Err(JwtError::Expired),
+            late if expires <= now_secs => late,
+            _ => expires,
+        };
         for claim in ["nbf", "iat"] {
             if time(object, claim)?.is_some_and(|from| from > now_secs.saturating_add(leeway)) {
                 return Err(JwtError::NotYet);

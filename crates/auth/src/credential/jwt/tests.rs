@@ -94,7 +94,7 @@ fn ann() -> Claims {
         user: "ann".into(),
         roles: None,
         rules: Vec::new(),
-        expires_at_secs: NOW + 70,
+        expires_at_secs: NOW + 60,
     }
 }
 
