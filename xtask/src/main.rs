@@ -19,8 +19,11 @@ usage: cargo xtask COMMAND
 ";
 
 fn main() -> ExitCode {
-    // The manifest's folder is xtask/, one below the root.
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    // The manifest's folder is xtask/, one below the root. Asked at run time: objects may be shared
+    // between checkouts, and this one is meant.
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR");
+    let manifest = manifest.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let root = Path::new(&manifest).join("..");
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments.as_slice() {
