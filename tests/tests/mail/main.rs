@@ -9,7 +9,7 @@ mod spam;
 mod strangers;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use stentor_tests::postfix::Postfix;
@@ -40,6 +40,15 @@ fn script(manifest: &str, body: &str) -> String {
     format!("--[[ procedure\nversion = \"7\"\n{manifest}\n]]\nreturn function(call)\n{body}\nend\n")
 }
 
+/// A copy of `stentor-call` where the user of Postfix's pipe may run it: the folder in which it was
+/// built may be closed to others.
+fn client_of(folder: &Path) -> PathBuf {
+    let built = stentor_tests::server::binary().with_file_name("stentor-call");
+    let copy = folder.join("stentor-call");
+    fs::copy(built, &copy).expect("the built client can be copied");
+    copy
+}
+
 impl Site {
     /// Postfix with the shipped fragments, asking these procedures by milter and by policy.
     fn start(milter: &str, policy: &str) -> Self {
@@ -59,7 +68,7 @@ impl Site {
         fs::write(procedures.join("attachments.luau"), milter).expect("it can be written");
         fs::write(procedures.join("greylist.luau"), policy).expect("it can be written");
         let master = shipped("postfix-master.cf");
-        let client = stentor_tests::server::binary().with_file_name("stentor-call");
+        let client = client_of(folder.path());
         let master = replaced(&master, "/usr/bin/stentor-call", path_text(&client));
         let master = replaced(&master, "/run/stentor", &shown);
         let transport = "virtual_alias_domains =\nrelay_domains = archive.example\n\
