@@ -211,3 +211,24 @@ fn quotas_are_shown() {
         json!({ "connections": 2, "queued_bytes": 1000 })
     );
 }
+
+/// What a change does not name stays as it was: nothing is lifted by the way.
+#[test]
+fn a_change_of_one_quota_leaves_the_others() {
+    let place = Place::running();
+    let quotas = ["--connections", "2", "--subscriptions", "7"];
+    place
+        .run(&[&["role", "add", "few"], &quotas[..]].concat())
+        .success();
+    let change = |more: &[&str]| {
+        let change = place.run(&[&["role", "change", "few"], more].concat());
+        change.success();
+        place.json(&["role", "show", "few"])["quotas"].clone()
+    };
+    let changed = change(&["--connections", "5"]);
+    assert_eq!(changed, json!({ "connections": 5, "subscriptions": 7 }));
+    let less = change(&["--no-quota", "subscriptions"]);
+    assert_eq!(less, json!({ "connections": 5 }));
+    let unknown = place.run(&["role", "change", "few", "--no-quota", "subscription"]);
+    assert!(unknown.refusal().contains("subscriptions"));
+}

@@ -2,8 +2,11 @@
 
 use stentor_auth::credential::{Cost, PasswordHash};
 use stentor_tests::database::{Database, Kind};
+use stentor_tests::process;
 use stentor_tests::raw::connect_as;
 use stentor_tests::{Plan, Raw, Server, Version};
+
+use std::process::Command;
 
 fn login(server: &Server, user: &str, password: &str) -> (u8, Raw) {
     let mut client = server.dial();
@@ -59,4 +62,40 @@ fn tables_in_postgres_let_their_users_in() {
 #[test]
 fn tables_in_mariadb_let_their_users_in() {
     check(Kind::MariaDb, ("0", "1"));
+}
+
+/// A row that makes no sense shuts its own user out, also where it is read together with others.
+#[test]
+fn one_odd_row_is_nobody_elses_trouble() {
+    let plan = Plan::new();
+    let file = plan.folder().join("shop.db");
+    let hash = PasswordHash::make(b"pencil", Cost::PBKDF2_SHA512).expect("a hash can be made");
+    let script = format!(
+        "import sqlite3,sys\nd = sqlite3.connect(sys.argv[1])\nd.executescript(\"\"\"\
+         CREATE TABLE customer (name TEXT, password, disabled);\
+         INSERT INTO customer VALUES ('good', '{hash}', NULL), ('gone', '{hash}', '2026-01-01'),\
+         ('odd', X'FF00FF', 0), ('long', '{}', 0), ('here', '{hash}', 'no');\"\"\")",
+        "x".repeat(2_000)
+    );
+    process::run(Command::new("python3").arg("-c").arg(script).arg(&file)).success();
+    let config = format!(
+        "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[auth]\nsource = \"sqlite:{}\"\n\
+         query = \"SELECT name, password, disabled FROM customer WHERE name IN (?)\"\n\
+         slow_failures = false\nremember = \"0s\"\n",
+        file.display()
+    );
+    let server = plan.config(&config).start();
+    // Sent before any is answered, so that they are looked up together.
+    let names = ["odd", "good", "long", "gone", "here", "odd", "good", "long"];
+    let mut clients: Vec<Raw> = names.iter().map(|_| server.dial()).collect();
+    for (client, name) in clients.iter_mut().zip(names) {
+        client.speaks(Version::V5);
+        let id = format!("{name}-client");
+        client.send(&connect_as(Version::V5, &id, true, Some((name, "pencil"))));
+    }
+    for (client, name) in clients.iter_mut().zip(names) {
+        let is_sound = ["good", "here"].contains(&name);
+        let expected = if is_sound { 0 } else { 0x86 };
+        assert_eq!(client.expect(2).body[1], expected, "{name}");
+    }
 }

@@ -39,6 +39,34 @@ impl Quotas {
         *self == Self::default()
     }
 
+    /// These, and of the others those that are not set here.
+    #[must_use]
+    pub fn or(self, others: Self) -> Self {
+        Self {
+            connections: self.connections.or(others.connections),
+            messages_per_sec: self.messages_per_sec.or(others.messages_per_sec),
+            bytes_per_sec: self.bytes_per_sec.or(others.bytes_per_sec),
+            subscriptions: self.subscriptions.or(others.subscriptions),
+            queued_bytes: self.queued_bytes.or(others.queued_bytes),
+        }
+    }
+
+    /// These but for the named ones; names that are none mean nothing.
+    #[must_use]
+    pub fn without(mut self, names: &[String]) -> Self {
+        for name in names {
+            match name.as_str() {
+                "connections" => self.connections = None,
+                "messages_per_sec" => self.messages_per_sec = None,
+                "bytes_per_sec" => self.bytes_per_sec = None,
+                "subscriptions" => self.subscriptions = None,
+                "queued_bytes" => self.queued_bytes = None,
+                _ => {}
+            }
+        }
+        self
+    }
+
     /// The quotas of somebody who has both roles. A role that says nothing about a quota leaves it
     /// to the others; where several say something, the largest counts.
     #[must_use]
@@ -83,5 +111,28 @@ mod tests {
         assert_eq!(small.join(large), joined);
         assert_eq!(large.join(small), joined);
         assert!(Quotas::default().join(Quotas::default()).is_empty());
+    }
+
+    #[test]
+    fn a_change_leaves_the_quotas_that_it_does_not_name() {
+        let before = Quotas {
+            connections: Some(1),
+            messages_per_sec: Some(2),
+            bytes_per_sec: Some(3),
+            subscriptions: Some(4),
+            queued_bytes: Some(5),
+        };
+        let change = Quotas {
+            connections: Some(9),
+            ..Quotas::default()
+        };
+        let changed = Quotas {
+            connections: Some(9),
+            ..before
+        };
+        assert_eq!(change.or(before), changed);
+        let names = Quotas::NAMES.map(str::to_owned);
+        assert!(before.without(&names).is_empty());
+        assert_eq!(before.without(&["other".to_owned()]), before);
     }
 }

@@ -84,17 +84,15 @@ impl QuerySource {
             return Ok(Vec::new());
         }
         let places = Places::of(&columns, &self.columns)?;
-        rows.iter()
-            .filter_map(|row| self.user(row, &places).transpose())
-            .collect()
+        let users = rows.iter().filter_map(|row| self.user(row, &places));
+        Ok(users.collect())
     }
 
-    /// The user of a row; none if the name is NULL.
-    fn user(&self, row: &[Option<String>], at: &Places) -> Result<Option<User>, StoreError> {
+    /// The user of a row; none if the name is NULL. A password that is too long to be a hash is
+    /// none, so that this user alone is shut out.
+    fn user(&self, row: &[Option<String>], at: &Places) -> Option<User> {
         let value = |place: Option<usize>| place.and_then(|at| row.get(at)?.as_deref());
-        let Some(name) = value(Some(at.name)) else {
-            return Ok(None);
-        };
+        let name = value(Some(at.name))?;
         let roles = value(at.roles).unwrap_or_default();
         let mut roles: Vec<Arc<str>> = roles
             .split([',', ' '])
@@ -107,20 +105,14 @@ impl QuerySource {
         let zone = value(at.zone).filter(|zone| !zone.is_empty());
         let password = value(Some(at.password))
             .map(str::trim)
-            .filter(|hash| !hash.is_empty());
-        let user = User {
+            .filter(|hash| (1..=HASH_BYTES_MAX).contains(&hash.len()));
+        Some(User {
             zone: zone.unwrap_or(DEFAULT_ZONE).into(),
             name: name.into(),
             credentials: password.map(Credential::new).into_iter().collect(),
             roles,
-            disabled: value(at.disabled).is_some_and(means_yes),
-        };
-        let too_long = user.credentials.iter().any(|one| one.text.len() > 1_024);
-        if too_long {
-            let message = format!("the password of {} is too long to be a hash", user.key());
-            return Err(StoreError::Content(message));
-        }
-        Ok(Some(user))
+            disabled: !value(at.disabled).is_none_or(means_no),
+        })
     }
 }
 
@@ -159,11 +151,15 @@ impl Places {
     }
 }
 
-/// What databases and people write for yes.
-fn means_yes(text: &str) -> bool {
+/// The longest text that may be a hash, in bytes.
+const HASH_BYTES_MAX: usize = 1_024;
+
+/// What databases and people write for no. All else disables, as the date in `disabled_at` does:
+/// what is not understood shuts out.
+fn means_no(text: &str) -> bool {
     match text.trim().to_ascii_lowercase().as_str() {
-        "t" | "true" | "y" | "yes" | "on" => true,
-        number => number.parse::<f64>().is_ok_and(|number| number != 0.0),
+        "" | "f" | "false" | "n" | "no" | "off" => true,
+        number => number.parse::<f64>().is_ok_and(|number| number == 0.0),
     }
 }
 
@@ -192,20 +188,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn yes_is_written_in_many_ways() {
-        for (text, yes) in [
-            ("1", true),
-            ("t", true),
-            ("TRUE", true),
-            ("yes", true),
-            ("2", true),
-            ("0", false),
-            ("f", false),
-            ("", false),
-            ("no", false),
-            ("0.0", false),
+    fn what_is_not_understood_does_not_mean_no() {
+        for (text, no) in [
+            ("1", false),
+            ("t", false),
+            ("TRUE", false),
+            ("yes", false),
+            ("2", false),
+            ("maybe", false),
+            ("2026-01-01 10:00", false),
+            ("0", true),
+            ("f", true),
+            ("", true),
+            ("No", true),
+            ("0.0", true),
         ] {
-            assert_eq!(means_yes(text), yes, "{text}");
+            assert_eq!(means_no(text), no, "{text}");
         }
     }
 

@@ -80,6 +80,9 @@ struct Change {
     remove: Vec<Rule>,
     #[command(flatten)]
     quotas: QuotaFlags,
+    /// A quota to take away; may be given several times. Those that are not named stay
+    #[arg(long, value_name = "QUOTA", value_parser = Quotas::NAMES)]
+    no_quota: Vec<String>,
     /// The role of this zone
     #[arg(long)]
     zone: Option<String>,
@@ -144,13 +147,13 @@ impl Role {
                 show_role(&add.which, &order)
             }
             Command::Change(change) => {
-                let quotas = change.quotas.quotas();
                 let order = Order::RoleChange {
                     zone: change.zone.map(Arc::from),
                     name: change.name.into(),
                     add: change.add,
                     remove: change.remove,
-                    quotas: (!quotas.is_empty()).then_some(quotas),
+                    quotas: change.quotas.quotas(),
+                    unbound: change.no_quota,
                 };
                 show_role(&change.which, &order)
             }

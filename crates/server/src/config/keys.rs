@@ -470,7 +470,8 @@ section! {
 section! {
     /// Whose JSON web tokens let clients in: as their password, or by the MQTT 5 authentication
     /// method `JWT`. A connection ends with its token unless it is renewed by AUTH. The claim
-    /// `roles` lists names of roles, `rights` rules like `allow publish sensors/{user}/#`.
+    /// `roles` lists names of roles, which stand in the place of those that the user has in the
+    /// database; `rights` adds rules like `allow publish sensors/{user}/#`.
     Jwt = "jwt", repeated: true;
 
     /// What the claim `iss` must be; not given, anything.

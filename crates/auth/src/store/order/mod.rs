@@ -200,9 +200,12 @@ pub enum Order {
         /// Rules to remove.
         #[serde(default)]
         remove: Vec<Rule>,
-        /// All its quotas from now on, if given.
+        /// Quotas to set; the others stay.
         #[serde(default)]
-        quotas: Option<Quotas>,
+        quotas: Quotas,
+        /// Names of the quotas to take away.
+        #[serde(default)]
+        unbound: Vec<String>,
     },
     /// Lists roles.
     #[serde(rename = "role.list")]
@@ -395,7 +398,8 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
             add,
             remove,
             quotas,
-        } => roles::change(worker, who, (zone, name), (add, &remove, quotas)).await,
+            unbound,
+        } => roles::change(worker, who, (zone, name), (add, remove, quotas, unbound)).await,
         O::RoleList {} => roles::list(worker).await,
         O::RoleShow { zone, name } => roles::show(worker, zone.as_deref(), &name).await,
         O::RoleDelete { zone, name } => roles::delete(worker, who, zone.as_deref(), &name).await,

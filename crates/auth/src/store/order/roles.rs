@@ -11,6 +11,10 @@ use crate::store::directory::Worker;
 /// What a role is: its zone, its name, its rules and quotas.
 type Content = (Option<Arc<str>>, Arc<str>, Vec<Rule>, Quotas);
 
+/// What a change does to a role: rules to add and to remove, quotas to set, and the names of those
+/// to take away.
+type Edit = (Vec<Rule>, Vec<Rule>, Quotas, Vec<String>);
+
 pub(super) async fn add(
     worker: &Worker,
     who: &Who,
@@ -37,7 +41,7 @@ pub(super) async fn change(
     worker: &Worker,
     who: &Who,
     (zone, name): (Option<Arc<str>>, Arc<str>),
-    (add, remove, quotas): (Vec<Rule>, &[Rule], Option<Quotas>),
+    (add, remove, quotas, unbound): Edit,
 ) -> Outcome {
     let mut role = find(worker, zone.as_deref(), &name).await?;
     if let Some(rule) = remove.iter().find(|rule| !role.rules.contains(rule)) {
@@ -52,7 +56,17 @@ pub(super) async fn change(
             role.rules.push(rule);
         }
     }
-    role.quotas = quotas.unwrap_or(role.quotas);
+    if let Some(name) = unbound
+        .iter()
+        .find(|name| !Quotas::NAMES.contains(&name.as_str()))
+    {
+        let message = format!(
+            "there is no quota {name:?}; there are {}",
+            Quotas::NAMES.join(", ")
+        );
+        return Err(OrderError::bad(message));
+    }
+    role.quotas = quotas.or(role.quotas.without(&unbound));
     put(worker, who, "role.change", role).await
 }
 

@@ -16,7 +16,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::json;
 use stentor_auth::credential::Stored;
-use stentor_auth::model::{ANONYMOUS, Credential, DEFAULT_ZONE, PLACEHOLDERS, Role, User};
+use stentor_auth::model::{ANONYMOUS, Credential, DEFAULT_ZONE, PLACEHOLDERS, Quotas, Role, User};
 use stentor_auth::store::Order;
 
 use super::desk::{Desk, Which};
@@ -207,7 +207,8 @@ impl Mosquitto {
                     name: Arc::clone(&role.name),
                     add: part.to_vec(),
                     remove: Vec::new(),
-                    quotas: None,
+                    quotas: Quotas::default(),
+                    unbound: Vec::new(),
                 })?;
             }
         }
