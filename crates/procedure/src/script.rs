@@ -123,6 +123,8 @@ fn wrong_entry() -> Error {
     Error::runtime("a script ends with `return function(call) … end`, or a table with `call`")
 }
 
+const OUT_OF_TIME: &str = "the script ran out of time";
+
 impl Runner for ScriptRunner {
     fn run(&mut self, call: &Call) -> Answer {
         let program = &self.program;
@@ -143,7 +145,11 @@ impl Runner for ScriptRunner {
         };
         match self.sandbox.run(&program.script, until, run) {
             Ok(outcome) => finish(outcome, &changes),
-            Err(Trouble::Time) => Answer::failed(Status::TimedOut, "the script ran out of time"),
+            Err(Trouble::Time) => Answer::failed(Status::TimedOut, OUT_OF_TIME),
+            // A module that waits until the end says so as a mistake.
+            Err(Trouble::Mistake(_)) if Instant::now() >= end => {
+                Answer::failed(Status::TimedOut, OUT_OF_TIME)
+            }
             Err(trouble) => Answer::failed(Status::Failed, &trouble.to_string()),
         }
     }
