@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
+use std::ops::AddAssign;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -57,6 +58,13 @@ impl Schedule {
     }
 }
 
+/// Who of a thread's clients writes next, and how often all of them have written.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    index: usize,
+    round: u64,
+}
+
 /// What came of it.
 pub(crate) struct Tally {
     /// Messages that were due while it was measured, and left.
@@ -74,6 +82,35 @@ pub(crate) struct Tally {
     pub(crate) latency: Histogram<u64>,
     /// How much later than intended messages were handed to the kernel.
     pub(crate) lateness: Histogram<u64>,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            sent: 0,
+            received: 0,
+            faults: Faults::default(),
+            broken: 0,
+            unanswered: 0,
+            response: histogram(),
+            latency: histogram(),
+            lateness: histogram(),
+        }
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.received += other.received;
+        self.faults += other.faults;
+        self.broken += other.broken;
+        self.unanswered += other.unanswered;
+        // All histograms have the same bounds.
+        let _ = self.response.add(other.response);
+        let _ = self.latency.add(other.latency);
+        let _ = self.lateness.add(other.lateness);
+    }
 }
 
 /// One client.
@@ -128,16 +165,7 @@ impl Circle {
             friends: friends.collect(),
             version,
             schedule,
-            tally: Tally {
-                sent: 0,
-                received: 0,
-                faults: Faults::default(),
-                broken: 0,
-                unanswered: 0,
-                response: histogram(),
-                latency: histogram(),
-                lateness: histogram(),
-            },
+            tally: Tally::default(),
             scratch: vec![0; READ_BYTES],
         }
     }
@@ -153,14 +181,11 @@ impl Circle {
             .doing("watch a timer")?;
         let mut events = Events::with_capacity(1_024);
         let deadline_ns = self.schedule.end_ns + GRACE_NS;
-        let (mut next, mut round) = (0, 0);
-        while now_ns() < deadline_ns && !(next == usize::MAX && self.is_answered()) {
-            if next != usize::MAX {
-                (next, round) = self.write_due(next, round);
-            }
-            if let Some(friend) = self.friends.get(next) {
-                let due_ns = self.schedule.due_ns(friend.number, round);
-                wake_at(&alarm, due_ns).doing("set a timer")?;
+        let mut turn = (!self.friends.is_empty()).then(Turn::default);
+        while now_ns() < deadline_ns && !(turn.is_none() && self.is_answered()) {
+            turn = turn.and_then(|turn| self.write_due(turn));
+            if let Some(turn) = turn {
+                wake_at(&alarm, self.due_ns(turn)).doing("set a timer")?;
             }
             match poll.poll(&mut events, Some(Duration::from_millis(100))) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
@@ -185,25 +210,27 @@ impl Circle {
         self.friends.iter().all(is_done)
     }
 
-    /// Writes all messages that are due. Who is next in which round; nobody, at the end, has the
-    /// largest number.
-    fn write_due(&mut self, mut next: usize, mut round: u64) -> (usize, u64) {
-        if self.friends.is_empty() {
-            return (usize::MAX, round);
-        }
+    fn due_ns(&self, turn: Turn) -> u64 {
+        let number = self.friends[turn.index].number;
+        self.schedule.due_ns(number, turn.round)
+    }
+
+    /// Writes all messages that are due from a turn on. Whose turn is next; nobody's at the end.
+    fn write_due(&mut self, mut turn: Turn) -> Option<Turn> {
         loop {
-            let due_ns = self.schedule.due_ns(self.friends[next].number, round);
+            let due_ns = self.due_ns(turn);
             if due_ns >= self.schedule.end_ns {
-                return (usize::MAX, round);
+                return None;
             }
             let now = now_ns();
             if due_ns > now {
-                return (next, round);
+                return Some(turn);
             }
-            self.write(next, due_ns, now);
-            next += 1;
-            if next == self.friends.len() {
-                (next, round) = (0, round + 1);
+            self.write(turn.index, due_ns, now);
+            turn.index += 1;
+            if turn.index == self.friends.len() {
+                turn.index = 0;
+                turn.round += 1;
             }
         }
     }

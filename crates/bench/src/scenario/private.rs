@@ -280,13 +280,14 @@ impl Workload for Private {
         sleep_until_ns(schedule.end_ns);
         let used_s = meter.used_s();
         let after = running.usage();
-        let tally = crew.dismiss()?;
+        let outcome = crew.dismiss()?;
+        let tally = outcome.tally;
         let seconds = self.seconds.as_secs_f64();
         let sent = tally.sent.max(1) as f64;
         let mut leg = Leg {
             faults: tally.faults,
-            failed: tally.refused + tally.broken + tally.unanswered,
-            behind: tally.first_failure,
+            failed: outcome.refused + tally.broken + tally.unanswered,
+            behind: outcome.first_failure,
             ..Leg::default()
         };
         leg.push(IN, tally.sent as f64 / seconds);
@@ -300,7 +301,7 @@ impl Workload for Private {
         push_latency(&mut leg, tally.latency, &quantiles);
         leg.push(CPU, used_s.map(|used| used * 1e6 / sent));
         leg.push(SERVER_CPU, used_s.map(|used| used / seconds * 100.0));
-        let opened = (self.clients as u64).saturating_sub(tally.refused).max(1) as f64;
+        let opened = (self.clients as u64).saturating_sub(outcome.refused).max(1) as f64;
         let rss = before.zip(after);
         let grown = rss.map(|(before, after)| after.rss.saturating_sub(before.rss) as f64);
         leg.push(RSS_EACH, grown.map(|grown| grown / opened));

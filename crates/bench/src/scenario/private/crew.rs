@@ -4,7 +4,6 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use mio::Poll;
 
 use super::super::idle::CONNECTIONS_PER_WORKER;
@@ -12,9 +11,8 @@ use super::Private;
 use crate::accounts::Accounts;
 use crate::error::{BenchError, Doing};
 use crate::load::crowd::{self, Entry, Plan};
-use crate::load::penfriend::{Circle, Schedule};
-use crate::load::{histogram, join, spawn};
-use crate::sequence::Faults;
+use crate::load::penfriend::{Circle, Schedule, Tally};
+use crate::load::{join, spawn};
 use crate::target::Running;
 use crate::wire::PublishTemplate;
 
@@ -47,30 +45,18 @@ impl Way {
     }
 }
 
-/// What came of all threads.
-pub(super) struct Total {
-    pub(super) sent: u64,
-    pub(super) received: u64,
-    pub(super) faults: Faults,
+/// What came of some clients.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub(super) tally: Tally,
     /// Connections that could not be opened, and why the first could not.
     pub(super) refused: u64,
     pub(super) first_failure: Option<String>,
-    pub(super) broken: u64,
-    pub(super) unanswered: u64,
-    pub(super) response: Histogram<u64>,
-    pub(super) latency: Histogram<u64>,
-    pub(super) lateness: Histogram<u64>,
-}
-
-struct Part {
-    tally: crate::load::penfriend::Tally,
-    refused: u64,
-    first_failure: Option<String>,
 }
 
 struct Worker {
     begin: mpsc::Sender<Schedule>,
-    handle: JoinHandle<Result<Part, BenchError>>,
+    handle: JoinHandle<Result<Outcome, BenchError>>,
 }
 
 /// All clients, connected, on their threads.
@@ -125,7 +111,7 @@ impl Crew {
                     .recv()
                     .map_err(|_| BenchError::server("the measurement did not begin"))?;
                 let circle = Circle::new(crowd.clients, load.version, identity, schedule);
-                Ok(Part {
+                Ok(Outcome {
                     tally: circle.run(&mut poll)?,
                     refused: crowd.failed as u64,
                     first_failure: crowd.first_failure,
@@ -148,33 +134,13 @@ impl Crew {
     }
 
     /// Waits for the last answers.
-    pub(super) fn dismiss(self) -> Result<Total, BenchError> {
-        let mut total = Total {
-            sent: 0,
-            received: 0,
-            faults: Faults::default(),
-            refused: 0,
-            first_failure: None,
-            broken: 0,
-            unanswered: 0,
-            response: histogram(),
-            latency: histogram(),
-            lateness: histogram(),
-        };
+    pub(super) fn dismiss(self) -> Result<Outcome, BenchError> {
+        let mut total = Outcome::default();
         for worker in self.0 {
             let part = join(worker.handle)??;
-            let tally = part.tally;
-            total.sent += tally.sent;
-            total.received += tally.received;
-            total.faults += tally.faults;
+            total.tally += part.tally;
             total.refused += part.refused;
             total.first_failure = total.first_failure.or(part.first_failure);
-            total.broken += tally.broken;
-            total.unanswered += tally.unanswered;
-            // All histograms have the same bounds.
-            let _ = total.response.add(&tally.response);
-            let _ = total.latency.add(&tally.latency);
-            let _ = total.lateness.add(&tally.lateness);
         }
         Ok(total)
     }
