@@ -89,23 +89,15 @@ pub fn initial_roles() -> Vec<Role> {
         // With which a mosquitto bridge tells that it is connected.
         publish("$SYS/broker/connection/+/state"),
     ];
-    let with_name = [
-        publish("$private/to/#"),
-        subscribe("$private/#"),
-        publish("$room/+/say"),
-        subscribe("$room/+/#"),
-        subscribe("$rooms/#"),
-        subscribe("$presence/#"),
-        publish("$call/#"),
-        subscribe("$reply/#"),
-    ];
     let role = |name: &str, rules: Vec<Rule>| Role {
         zone: None,
         name: name.into(),
         rules,
         quotas: Quotas::default(),
     };
-    let member = outside_dollar.iter().chain(&with_name).cloned().collect();
+    let mut member = outside_dollar.to_vec();
+    member.push(publish("$private/to/#"));
+    member.extend(with_name());
     vec![
         role(MEMBER, member),
         role(ANONYMOUS, outside_dollar.to_vec()),
@@ -113,24 +105,30 @@ pub fn initial_roles() -> Vec<Role> {
     ]
 }
 
+/// What whoever has a name may do: read their own inbox, use rooms and presence, and call
+/// procedures and receive their answers.
+fn with_name() -> Vec<Rule> {
+    let publish = |pattern| Rule::fixed(Effect::Allow, Action::Publish, pattern);
+    let subscribe = |pattern| Rule::fixed(Effect::Allow, Action::Subscribe, pattern);
+    vec![
+        subscribe("$private/#"),
+        publish("$room/+/say"),
+        subscribe("$room/+/#"),
+        subscribe("$rooms/#"),
+        subscribe("$presence/#"),
+        publish("$call/#"),
+        subscribe("$reply/#"),
+    ]
+}
+
 /// The role of guests, where no book has one of that name: they may use rooms and presence, read
 /// their own inbox and call procedures, slowly. They write to nobody.
 #[must_use]
 pub fn guest_role() -> Role {
-    let publish = |pattern| Rule::fixed(Effect::Allow, Action::Publish, pattern);
-    let subscribe = |pattern| Rule::fixed(Effect::Allow, Action::Subscribe, pattern);
     Role {
         zone: None,
         name: GUEST.into(),
-        rules: vec![
-            subscribe("$private/#"),
-            publish("$room/+/say"),
-            subscribe("$room/+/#"),
-            subscribe("$rooms/#"),
-            subscribe("$presence/#"),
-            publish("$call/#"),
-            subscribe("$reply/#"),
-        ],
+        rules: with_name(),
         quotas: Quotas {
             messages_per_sec: Some(10),
             subscriptions: Some(100),
