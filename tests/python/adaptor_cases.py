@@ -12,14 +12,6 @@ import sys
 from zone_user import PATIENCE, V5, User, response
 
 
-def until(user, topic):
-    """The payload of the next message on that topic; others before it are passed over."""
-    while True:
-        message = user.messages.get(timeout=PATIENCE)
-        if message.topic == topic:
-            return message.payload.decode()
-
-
 def what_is_said_is_judged():
     alice, bob = User("game/alice"), User("game/bob")
     for user in (alice, bob):
@@ -27,7 +19,7 @@ def what_is_said_is_judged():
     code, text = alice.send("$room/tea/say", "damn")
     assert code == response(0x83) and text == ("mind your words" if V5 else ""), (code, text)
     assert alice.send("$room/tea/say", "change me")[0] == 0
-    assert until(bob, "$room/tea/say/alice") == "changed"
+    assert bob.until("$room/tea/say/alice") == "changed"
     here = User("alice")
     assert here.subscribe("$room/tea/say/+") == [1]
     assert here.send("$room/tea/say", "damn")[0] == 0
@@ -49,19 +41,19 @@ def private_messages_are_judged():
     assert bob.subscribe("$private/from/+") == [1]
     assert alice.subscribe("$reply/+") == [1]
     assert alice.send("$private/to/bob/1", "no")[0] == response(0x83)
-    said = json.loads(until(alice, "$reply/1"))
+    said = json.loads(alice.until("$reply/1"))
     assert (said["code"], said["status"], said["text"]) == (0x83, "refused", "not that"), said
     assert alice.send("$private/to/bob/2", "hide")[0] == 0
-    assert json.loads(until(alice, "$reply/2"))["status"] == "delivered"
+    assert json.loads(alice.until("$reply/2"))["status"] == "delivered"
     assert alice.send("$private/to/bob/3", "mute")[0] == 0
     bob.expect("$private/from/alice", "mute")
     assert alice.send("$private/to/bob/4", "plain")[0] == 0
-    assert json.loads(until(alice, "$reply/4"))["status"] == "delivered", "no reply for 3"
+    assert json.loads(alice.until("$reply/4"))["status"] == "delivered", "no reply for 3"
     bob.expect("$private/from/alice", "plain")
     assert alice.send("$private/to/bob/5", "robot")[0] == 0
     assert alice.subscribe("$private/from/robot") == [1]
     assert alice.send("$private/to/bob/6", "robot")[0] == 0
-    assert until(alice, "$private/from/robot") == "at your service"
+    assert alice.until("$private/from/robot") == "at your service"
 
 
 def joins_and_subscriptions_are_judged():
@@ -69,7 +61,7 @@ def joins_and_subscriptions_are_judged():
     assert alice.subscribe("$reply/+") == [1]
     assert alice.subscribe("$room/vip/#") == [0x83 if V5 else 0x80]
     if not V5:
-        told = json.loads(until(alice, "$reply/join"))
+        told = json.loads(alice.until("$reply/join"))
         assert (told["error"], told["room"], told["text"]) == ("refused", "vip", "members only")
     assert alice.subscribe("secret/#") == [0x87 if V5 else 0x80]
     alice.client.subscribe([("a", 1), ("secret/x", 1), ("$room/tea/#", 1)])
@@ -111,12 +103,12 @@ def adaptors_do_things_themselves():
     assert bob.subscribe("$room/tea/#") == [1]
     assert alice.subscribe("$room/tea/event") == [1]
     assert alice.send("$room/tea/say", "count")[0] == 0
-    assert json.loads(until(bob, "$room/tea/prop/count"))["value"] == 1
-    assert until(bob, "$room/tea/say/alice") == "members: 2"
+    assert json.loads(bob.until("$room/tea/prop/count"))["value"] == 1
+    assert bob.until("$room/tea/say/alice") == "members: 2"
     assert alice.send("$room/tea/say", "call")[0] == 0
-    assert until(bob, "$room/tea/say/alice") == "done reject"
+    assert bob.until("$room/tea/say/alice") == "done reject"
     alice.client.unsubscribe("$room/tea/event")
-    assert until(bob, "news/left") == "alice"
+    assert bob.until("news/left") == "alice"
 
 
 if __name__ == "__main__":

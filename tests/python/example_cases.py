@@ -10,15 +10,7 @@ the zone `fast`, where alice is.
 import json
 import sys
 
-from zone_user import PATIENCE, V5, User, response
-
-
-def until(user, topic):
-    """The payload of the next message on that topic; others before it are passed over."""
-    while True:
-        message = user.messages.get(timeout=PATIENCE)
-        if message.topic == topic:
-            return message.payload.decode()
+from zone_user import V5, User, response
 
 
 def chat_is_moderated():
@@ -26,12 +18,12 @@ def chat_is_moderated():
     for user in (alice, bob):
         assert user.subscribe("$room/tea/#") == [1]
     assert alice.send("$room/tea/say", "well, damn it")[0] == 0
-    assert until(bob, "$room/tea/say/alice") == "well, **** it"
+    assert bob.until("$room/tea/say/alice") == "well, **** it"
     for _ in range(2):
         code, text = alice.send("$room/tea/say", "LISTEN TO ME NOW")
         assert code == response(0x83) and ("shout" in text or not V5), (code, text)
     alice.send("$room/tea/say", "LISTEN TO ME NOW")
-    while json.loads(until(bob, "$room/tea/event")).get("reason") != "kicked":
+    while json.loads(bob.until("$room/tea/event")).get("reason") != "kicked":
         pass
     assert alice.send("$room/tea/say", "hello?")[0] == response(0x87)
 
@@ -52,19 +44,19 @@ def turns_go_round():
         assert user.subscribe("$room/chess/#") == [1]
     assert alice.send("$room/chess/say", "good luck")[0] == 0
     assert alice.send("$room/chess/say", '{"start":true}')[0] == 0
-    turn = json.loads(until(bob, "$room/chess/prop/turn"))["value"]
+    turn = json.loads(bob.until("$room/chess/prop/turn"))["value"]
     assert (turn["player"], turn["number"]) == ("alice", 1), turn
     assert bob.send("$room/chess/say", '{"move":"e4"}')[0] == response(0x87)
     assert alice.send("$room/chess/say", '{"move":"e4"}')[0] == 0
-    assert json.loads(until(bob, "$room/chess/prop/turn"))["value"]["player"] == "bob"
-    moves = json.loads(until(bob, "$room/chess/prop/moves"))["value"]
+    assert json.loads(bob.until("$room/chess/prop/turn"))["value"]["player"] == "bob"
+    moves = json.loads(bob.until("$room/chess/prop/moves"))["value"]
     assert [(move["player"], move["move"]) for move in moves] == [("alice", "e4")], moves
     assert bob.send("$room/chess/say", '{"move":"e5"}')[0] == 0
     # Nobody comes in now, and whoever is left has won.
     assert User("game/eve").subscribe("$room/chess/#") == [0x83 if V5 else 0x80]
     alice.client.unsubscribe("$room/chess/#")
     while True:
-        turn = json.loads(until(bob, "$room/chess/prop/turn"))["value"]
+        turn = json.loads(bob.until("$room/chess/prop/turn"))["value"]
         if "winner" in turn:
             break
     assert turn["winner"] == "bob", turn

@@ -9,21 +9,13 @@ import sys
 from zone_user import PATIENCE, V5, User, response
 
 
-def until(user, topic):
-    """The payload of the next message on that topic; others before it are passed over."""
-    while True:
-        message = user.messages.get(timeout=PATIENCE)
-        if message.topic == topic:
-            return message.payload.decode()
-
-
 def command(caller, name, **words):
     caller.send(f"$call/room.{name}/cmd", json.dumps(words))
-    return json.loads(until(caller, "$reply/cmd"))
+    return json.loads(caller.until("$reply/cmd"))
 
 
 def event(user, room="tea"):
-    return json.loads(until(user, f"$room/{room}/event"))
+    return json.loads(user.until(f"$room/{room}/event"))
 
 
 def hears_the_speakers_name():
@@ -32,7 +24,7 @@ def hears_the_speakers_name():
     assert bob.subscribe("$room/tea/say/+") == [1]
     assert alice.send("$room/tea/say", "hello")[0] == 0
     for user in (alice, bob):
-        assert until(user, "$room/tea/say/alice") == "hello"
+        assert user.until("$room/tea/say/alice") == "hello"
     assert eve.send("$room/tea/say", "psst")[0] == response(0x87)
     assert alice.send("$room/tea/say/bob", "forged")[0] == response(0x87)
     bob.expect_nothing_before("nothing was forged")
@@ -44,7 +36,7 @@ def tells_who_comes_and_goes():
     assert bob.subscribe("$room/tea/#") == [1]
     told = event(alice)
     assert (told["event"], told["user"], told["members"]) == ("joined", "bob", 2), told
-    assert json.loads(until(bob, "$room/tea/member/bob"))["state"] == "here"
+    assert json.loads(bob.until("$room/tea/member/bob"))["state"] == "here"
     bob.client.unsubscribe("$room/tea/#")
     told = event(alice)
     assert (told["event"], told["user"], told["reason"]) == ("left", "bob", "left"), told
@@ -68,7 +60,7 @@ def refuses_with_a_reason():
     assert alice.subscribe("$room/tea/#") == [1]
     assert bob.subscribe("$room/tea/#") == [0x97 if V5 else 0x80]
     if not V5:
-        assert json.loads(until(bob, "$reply/join"))["error"] == "full"
+        assert json.loads(bob.until("$reply/join"))["error"] == "full"
     for wild in ("$room/+/#", "$room/#"):
         assert bob.subscribe(wild) == [0x8F if V5 else 0x80]
     assert command(bob, "close", room="tea")["error"] == "not-owner"

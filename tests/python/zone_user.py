@@ -58,6 +58,13 @@ class User:
         assert not message.retain
         return message
 
+    def until(self, topic):
+        """The payload of the next message on that topic; others before it are passed over."""
+        while True:
+            message = self.messages.get(timeout=PATIENCE)
+            if message.topic == topic:
+                return message.payload.decode()
+
     def expect_nothing_before(self, payload):
         """Whatever came before would be met first."""
         assert self.subscribe("fence") == [1]
