@@ -20,7 +20,6 @@ use crate::call::{Answer, ReturnAddress};
 use crate::effects::MeshItem;
 use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
-use crate::publish::publisher;
 
 /// A private message on its way between shards.
 #[derive(Debug)]
@@ -146,8 +145,7 @@ impl Hub {
             expiry_secs: publish.properties.message_expiry(),
         };
         let route = inbox::route(user, sender);
-        let publisher = publisher(self.shard, session.generation);
-        let message = Arc::new(Message::new(session.zone(), publisher, now, &parts));
+        let message = Arc::new(Message::new(session.zone(), session.publisher, now, &parts));
         self.route_private(now, message, route, is_awaited)
     }
 

@@ -6,8 +6,7 @@ use alloc::vec::Vec;
 
 use stentor_mqtt::{Publish, ReasonCode, forwardable};
 use stentor_session::{
-    Arrival, CloseReason, Limit, Message, MessageParts, Outcome, Publisher, Receipt,
-    ReceivedAliases, Tick,
+    Arrival, CloseReason, Limit, Message, MessageParts, Outcome, Receipt, ReceivedAliases, Tick,
 };
 use stentor_zone::{Address, NotAddress, topic as zone_topic};
 
@@ -16,15 +15,10 @@ use crate::adaptor::Judgement;
 use crate::effects::Event;
 use crate::hub::Hub;
 use crate::keep::is_refused;
-use crate::key::{SessionKey, ShardId};
+use crate::key::SessionKey;
 use crate::private::Envelope;
 use crate::rights::Identity;
 use crate::sessions::Link;
-
-/// The publisher of a session's messages.
-pub(crate) const fn publisher(shard: ShardId, generation: u32) -> Publisher {
-    Publisher::session(shard.0, generation as u64)
-}
 
 /// What the server says to a publish where only itself may.
 const SERVER_ONLY: Outcome = Outcome::new(
@@ -227,8 +221,7 @@ impl Hub {
             retain: publish.retain,
             expiry_secs: publish.properties.message_expiry(),
         };
-        let publisher = publisher(self.shard, session.generation);
-        let message = Arc::new(Message::new(session.zone(), publisher, now, &parts));
+        let message = Arc::new(Message::new(session.zone(), session.publisher, now, &parts));
         let is_awaited = publish.packet_id.is_some();
         let taken = self.keep_and_route(now, message, is_awaited);
         if !is_awaited && is_refused(&taken) {

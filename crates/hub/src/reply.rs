@@ -26,9 +26,8 @@ impl Hub {
         let own = self.own_options(key, message);
         let shape = self.shape_and_epoch(message);
         let mut shipment = Shipment::new(core::slice::from_ref(message), shape);
-        let shard = self.shard;
         self.counter(now)
-            .serve(&mut shipment, message, shard, key.slot, &own);
+            .serve(&mut shipment, message, key.slot, &own);
         self.close_overrun(now);
     }
 

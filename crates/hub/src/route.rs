@@ -225,7 +225,6 @@ impl Hub {
             .for_each_match(message.zone, route, hash, |id, found| {
                 filters.push((id, found));
             });
-        let shard = self.shard;
         let lists = filters.iter().map(|(_, subscribers)| *subscribers);
         let mut counter = Counter {
             now,
@@ -238,7 +237,7 @@ impl Hub {
             events: &mut self.effects.events,
             reach: Reach::Nobody,
         };
-        let shares = counter.serve_all(&mut shipment, message, shard, lists);
+        let shares = counter.serve_all(&mut shipment, message, lists);
         (shares, counter.reach)
     }
 }
@@ -274,7 +273,6 @@ impl Counter<'_> {
         &mut self,
         shipment: &mut Shipment<'_>,
         message: &Message,
-        shard: ShardId,
         lists: impl Iterator<Item = &'s [Subscriber]> + Clone,
     ) -> SmallVec<[u32; 2]> {
         let mut shares = SmallVec::new();
@@ -296,7 +294,7 @@ impl Counter<'_> {
             let slot = subscriber.session;
             let first = others.partition_point(|other| other.slot < slot);
             if others.get(first).is_none_or(|other| other.slot != slot) {
-                self.serve(shipment, message, shard, slot, &[options]);
+                self.serve(shipment, message, slot, &[options]);
                 continue;
             }
             let same = others[first..]
@@ -307,14 +305,14 @@ impl Counter<'_> {
                 other.served = true;
                 other.options
             }));
-            self.serve(shipment, message, shard, slot, &all);
+            self.serve(shipment, message, slot, &all);
         }
         for same in others
             .chunk_by(|a, b| a.slot == b.slot)
             .filter(|same| !same[0].served)
         {
             let all: SmallVec<[Options; 4]> = same.iter().map(|other| other.options).collect();
-            self.serve(shipment, message, shard, same[0].slot, &all);
+            self.serve(shipment, message, same[0].slot, &all);
         }
         shares
     }
@@ -326,7 +324,6 @@ impl Counter<'_> {
         &mut self,
         shipment: &mut Shipment<'_>,
         message: &Message,
-        shard: ShardId,
         slot: u32,
         all: &[Options],
     ) {
@@ -335,7 +332,7 @@ impl Counter<'_> {
         let mut retain = false;
         let mut ids: SmallVec<[u32; 1]> = SmallVec::new();
         for options in all {
-            if options.no_local() && is_own(self.sessions.at(slot), shard, message) {
+            if options.no_local() && is_own(self.sessions.at(slot), message) {
                 continue;
             }
             matched += 1;
@@ -384,7 +381,7 @@ fn collect<'s>(
     matches
 }
 
-/// Whether a message was published by this session.
-pub(crate) fn is_own(session: Option<&Session>, shard: ShardId, message: &Message) -> bool {
-    session.is_some_and(|s| crate::publish::publisher(shard, s.generation) == message.publisher)
+/// Whether a message was published by the client of this session.
+pub(crate) fn is_own(session: Option<&Session>, message: &Message) -> bool {
+    session.is_some_and(|session| session.publisher == message.publisher)
 }

@@ -9,7 +9,9 @@ use hashbrown::HashTable;
 use slab::Slab;
 use smallvec::SmallVec;
 use stentor_mqtt::Version;
-use stentor_session::{Inbound, Outbound, Output, ReceivedAliases, SentAliases, Tick, WillRequest};
+use stentor_session::{
+    Inbound, Outbound, Output, Publisher, ReceivedAliases, SentAliases, Tick, WillRequest,
+};
 use stentor_topic::{FilterId, TopicHasher, Zone};
 
 use crate::authenticate::Method;
@@ -31,6 +33,8 @@ pub(crate) struct Session {
     pub(crate) epoch: u32,
     pub(crate) identity: Arc<Identity>,
     pub(crate) client_id: Box<str>,
+    /// The client, in the messages that it publishes.
+    pub(crate) publisher: Publisher,
     /// Seconds that it outlives its connection. Changed by [`Sessions::set_expiry`] only.
     expiry_secs: u32,
     /// Bytes of the filters that it subscribes to, as it wrote them.
@@ -178,6 +182,7 @@ impl Session {
             epoch: 0,
             identity,
             client_id: client_id.into(),
+            publisher: Publisher::client(client_id),
             expiry_secs,
             filter_bytes: 0,
             filtered: 0,
@@ -507,6 +512,6 @@ mod tests {
     /// A part of the memory that an idle connection costs.
     #[test]
     fn a_session_is_small() {
-        assert!(size_of::<Session>() <= 160, "{}", size_of::<Session>());
+        assert!(size_of::<Session>() <= 168, "{}", size_of::<Session>());
     }
 }

@@ -378,7 +378,7 @@ impl Hub {
         message: &Arc<Message>,
     ) {
         // No-local [MQTT-3.8.3-3] makes no difference between retained and live.
-        if options.no_local() && is_own(self.sessions.get(key), self.shard, message) {
+        if options.no_local() && is_own(self.sessions.get(key), message) {
             return;
         }
         let ids = [options.id()];

@@ -260,6 +260,11 @@ fn no_local_keeps_a_clients_own_retained_messages_from_it() {
     w.subscribe_with(c, "t/#", options, None);
     w.subscribe_with(c, "t/own", options, None);
     assert_eq!(w.take_payloads(c), ["other"]);
+    // By its client id: a new session changes nothing.
+    w.drop_link(c);
+    let again = w.connect(Version::V5, "c", &clean());
+    w.subscribe_with(again, "t/#", options, None);
+    assert_eq!(w.take_payloads(again), ["other"]);
 }
 
 /// Every message dropped to make room is counted, by its own topic.

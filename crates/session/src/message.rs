@@ -9,20 +9,23 @@ use stentor_topic::Zone;
 
 use crate::Tick;
 
-/// Who published a message: unique among all sessions of this server, for no-local and counters.
+/// Who published a message, for no-local, which goes by the client id [MQTT-3.8.3-3]: so it holds
+/// for retained messages after the publisher's session has ended, and after a restart.
 ///
-/// Sessions never move between shards, so shard and session slot name one for its whole life.
+/// A hash, because it stands in each message. Nobody else's messages can be kept from a client by
+/// it: two clients of one hash, which somebody may make on purpose, miss each other's only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Publisher(u64);
 
 impl Publisher {
-    /// The server itself: equal to no session.
+    /// The server itself: equal to no client.
     pub const SERVER: Self = Self(0);
 
-    /// A session, by its shard and by a number that is unique in that shard.
+    /// A client: FNV-1a of its id, the same on every machine. O(length of the id).
     #[must_use]
-    pub const fn session(shard: u8, serial: u64) -> Self {
-        Self(((shard as u64 + 1) << 56) | (serial & ((1 << 56) - 1)))
+    pub fn client(client_id: &str) -> Self {
+        let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME);
+        Self(client_id.as_bytes().iter().fold(FNV_BASIS, fold).max(1))
     }
 
     /// As a number, for who has to store it.
@@ -31,12 +34,15 @@ impl Publisher {
         self.0
     }
 
-    /// What [`Publisher::to_bits`] gave, in the same run of the server.
+    /// What [`Publisher::to_bits`] gave.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 }
+
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
 /// An application message: decoded once, then shared by every queue that holds it.
 #[derive(Debug)]

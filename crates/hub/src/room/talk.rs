@@ -14,7 +14,6 @@ use crate::adaptor::Denial;
 use crate::call::{Answer, ReturnAddress};
 use crate::hub::Hub;
 use crate::key::SessionKey;
-use crate::publish::publisher;
 
 /// How it is acknowledged that something was said, or not.
 pub(super) fn outcome(refusal: Option<Refusal>) -> Outcome {
@@ -40,10 +39,10 @@ impl Hub {
             return Taken::done(ReasonCode::UnspecifiedError);
         };
         let to = topic::say(room);
-        let is_v5 = self
-            .sessions
-            .get(key)
-            .is_some_and(|session| session.speaks_v5());
+        let Some(session) = self.sessions.get(key) else {
+            return Taken::done(ReasonCode::UnspecifiedError);
+        };
+        let (is_v5, publisher) = (session.speaks_v5(), session.publisher);
         // 3.x has no reason codes.
         let told = |outcome: Outcome| {
             if is_v5 {
@@ -72,7 +71,6 @@ impl Hub {
             expiry_secs: publish.properties.message_expiry(),
         };
         let zone = who.identity.zone;
-        let publisher = publisher(self.shard, key.generation);
         let message = Arc::new(Message::new(zone, publisher, now, &parts));
         // What its speaker has published before comes before.
         self.settle(now);

@@ -131,8 +131,6 @@ pub struct Store<D: Disk> {
     meta: Mutex<Meta>,
     /// Wall clock at [`Tick::ZERO`], in milliseconds since 1970.
     origin_ms: u64,
-    /// Versions up to this one are of earlier runs.
-    first_version: u64,
     troubles: Troubles,
     /// The names of files changed since the folder was last synced.
     has_new_names: AtomicBool,
@@ -210,12 +208,7 @@ impl<D: Disk> Store<D> {
             retain: true,
             expiry_secs: None,
         };
-        // Publishers of earlier runs have the names of others now.
-        let publisher = if record.version > self.first_version {
-            Publisher::from_bits(record.publisher)
-        } else {
-            Publisher::SERVER
-        };
+        let publisher = Publisher::from_bits(record.publisher);
         let received = self.tick(record.received_ms);
         let mut message = Message::new(record.zone, publisher, received, &parts);
         if let Some(secs) = record.expiry_secs {

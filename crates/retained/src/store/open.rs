@@ -87,8 +87,8 @@ impl<D: Disk> Store<D> {
     ) -> Self {
         let newest = found.iter().map(|found| found.stripe.newest()).max();
         // Versions of topics that were cleared since have left no trace.
-        let first_version = newest.unwrap_or(0).max(meta.versions_below - 1);
-        env.versions.store(first_version, Ordering::SeqCst);
+        let last_version = newest.unwrap_or(0).max(meta.versions_below - 1);
+        env.versions.store(last_version, Ordering::SeqCst);
         let (_, reports) = env.damage.get();
         // Numbers that were given are lost too.
         let is_lost = |report: &DamageReport| report.outcome != Outcome::Mended;
@@ -120,7 +120,6 @@ impl<D: Disk> Store<D> {
                 ..meta
             }),
             origin_ms: origin.map_or(0, |since| since.as_millis() as u64),
-            first_version,
             troubles: Troubles::default(),
             has_new_names: AtomicBool::new(true),
             rounds: Rounds {

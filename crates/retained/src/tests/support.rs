@@ -41,7 +41,7 @@ pub(super) fn expiring(
         retain: true,
         expiry_secs,
     };
-    let publisher = Publisher::session(3, 77);
+    let publisher = Publisher::client("c");
     Arc::new(Message::new(zone, publisher, Tick::from_secs(5), &parts))
 }
 
