@@ -142,8 +142,8 @@ pub fn parse_request(
     if head_bytes > limits.head_bytes_max {
         return Err(UpgradeError::HeadTooLong);
     }
-    // HTTP/1.0 has no upgrade, and neither has what a proxy made of one.
-    let (Some(method), Some(target), Some(1)) = (parsed.method, parsed.path, parsed.version) else {
+    let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version)
+    else {
         return Err(UpgradeError::Malformed);
     };
     if method != "GET" {
@@ -154,7 +154,11 @@ pub fn parse_request(
         path: path_of(target)?,
         host: headers.single("Host")?,
         origin: headers.single("Origin")?,
-        kind: headers.kind()?,
+        kind: match headers.kind()? {
+            // HTTP/1.0 has no upgrade, and neither has what a proxy made of one.
+            Kind::Upgrade { .. } if minor == 0 => return Err(UpgradeError::Malformed),
+            kind => kind,
+        },
     };
     Ok(Some((request, head_bytes)))
 }

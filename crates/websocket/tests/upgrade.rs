@@ -130,17 +130,19 @@ fn targets_give_a_path() {
     );
 }
 
-/// A browser that is pointed at the port wants a page.
+/// A browser that is pointed at the port wants a page, and so does a health check of HTTP/1.0.
 #[test]
 fn a_plain_get_is_not_an_upgrade() {
-    let text = "GET / HTTP/1.1\r\nHost: localhost:8083\r\nConnection: keep-alive\r\n\r\n";
-    let request = Request {
-        path: "/",
-        host: Some("localhost:8083"),
-        origin: None,
-        kind: Kind::Page,
-    };
-    assert_eq!(parse(text), Ok(Some((request, text.len()))));
+    for version in ["1.1", "1.0"] {
+        let text = format!("GET / HTTP/{version}\r\nHost: localhost:8083\r\n\r\n");
+        let request = Request {
+            path: "/",
+            host: Some("localhost:8083"),
+            origin: None,
+            kind: Kind::Page,
+        };
+        assert_eq!(parse(&text), Ok(Some((request, text.len()))));
+    }
 }
 
 #[test]
@@ -152,7 +154,7 @@ fn bad_requests_are_refused() {
             405,
         ),
         (
-            "GET / HTTP/1.0\r\n\r\n".to_owned(),
+            upgrade(&[]).replace("HTTP/1.1", "HTTP/1.0"),
             UpgradeError::Malformed,
             400,
         ),
