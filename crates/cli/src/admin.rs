@@ -5,7 +5,7 @@ pub(crate) mod table;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use serde_json::{Value, json};
 
 use crate::control::Local;
@@ -15,8 +15,9 @@ use table::{Table, bytes, duration, paragraphs, plain};
 /// Shows connections, sessions, rates, losses, latencies and queue depths.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
-    /// Measure rates over this many milliseconds
+    /// Measure rates over this many milliseconds, at most 10,000; 0 measures none
     #[arg(long, value_name = "MS", default_value_t = 500)]
+    #[arg(value_parser = value_parser!(u64).range(..=10_000))]
     sample_ms: u64,
     #[command(flatten)]
     local: Local,
@@ -170,16 +171,25 @@ fn shards(status: &Value) -> String {
     let mut table = Table::new(&heads);
     for shard in status["shards"].as_array().into_iter().flatten() {
         let (latency, queues) = (&shard["latency"], &shard["queues"]);
-        let cells = [
-            &shard["shard"],
-            &shard["connections"],
-            &latency["p50_micros"],
-            &latency["p99_micros"],
-            &latency["max_micros"],
-            &queues["mesh_inward"],
-            &queues["connections_stalled"],
-        ];
-        table.row(cells.map(plain));
+        let is_measured = latency["samples"]
+            .as_u64()
+            .is_some_and(|samples| samples > 0);
+        let quantile = |key: &str| {
+            if is_measured {
+                plain(&latency[key])
+            } else {
+                "–".to_owned()
+            }
+        };
+        table.row([
+            plain(&shard["shard"]),
+            plain(&shard["connections"]),
+            quantile("p50_micros"),
+            quantile("p99_micros"),
+            quantile("max_micros"),
+            plain(&queues["mesh_inward"]),
+            plain(&queues["connections_stalled"]),
+        ]);
     }
     table.render()
 }

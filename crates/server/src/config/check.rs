@@ -7,7 +7,7 @@ use stentor_auth::credential::Stored;
 use stentor_auth::credential::jwt::Algorithm;
 
 use super::environment::FileReader;
-use super::givens::Givens;
+use super::givens::{Entry, Givens};
 use super::keys::{CertificateUser, ClientCertificates, Listener, Policy, User};
 use super::reader::Reader;
 use super::secret::Secret;
@@ -65,7 +65,13 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens, read_file: FileRe
     }
     auth(config, givens, read_file);
     if u64::from(config.limits.packet_bytes) > config.limits.queue_bytes {
-        let origin = givens.origin("limits", 0, "queue_bytes");
+        let is_given = |entry: &Entry| entry.values.contains_key("queue_bytes");
+        let key = if givens.entries("limits").iter().any(is_given) {
+            "queue_bytes"
+        } else {
+            "packet_bytes"
+        };
+        let origin = givens.origin("limits", 0, key);
         let message = "limits.queue_bytes is less than limits.packet_bytes, so the largest \
                        messages could never be delivered; raise queue_bytes or lower packet_bytes";
         givens.problem(origin, message);
@@ -78,7 +84,7 @@ fn default_listeners() -> Vec<Listener> {
     let mut listener = |url: &str| {
         let entries = givens.entries_mut("listener");
         entries.clear();
-        let mut entry = super::givens::Entry::new(super::Origin::Default);
+        let mut entry = Entry::new(super::Origin::Default);
         let raw = super::value::Raw::Words(url.to_owned());
         let given = super::value::Given {
             raw,

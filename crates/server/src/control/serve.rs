@@ -27,6 +27,9 @@ const CONNECTIONS_MAX: usize = 32;
 /// a payload of 256 MiB in base 64.
 const REQUEST_BYTES_MAX: usize = 360 << 20;
 
+/// What is said to a longer one.
+const TOO_LONG: &str = "the request has no end within 360 MiB; end each request by a line feed";
+
 /// How long a connection may be silent.
 const SILENCE_MAX: Duration = Duration::from_secs(300);
 
@@ -135,6 +138,11 @@ impl Desk {
                     }
                     Next::Mqtt => return self.hand_to_shard(stream, buffer),
                 },
+                Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                    let answer = Err(Failure::new("bad-request", TOO_LONG));
+                    let _ = stream.write_all(line(&answer).as_bytes());
+                    return;
+                }
                 // The end, a broken connection, or silence.
                 Ok(None) | Err(_) => return,
             }
@@ -287,7 +295,7 @@ fn read_line(stream: &mut UnixStream, buffer: &mut Vec<u8>) -> io::Result<Option
         }
         searched = buffer.len();
         if buffer.len() > REQUEST_BYTES_MAX {
-            return Err(io::ErrorKind::InvalidData.into());
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
         let mut chunk = [0; 16 * 1024];
         match stream.read(&mut chunk)? {
