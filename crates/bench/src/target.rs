@@ -64,8 +64,10 @@ pub(crate) struct Needs {
     /// Topics that will hold a retained message; more than none asks for them to be kept over a
     /// restart.
     pub(crate) stored: u64,
-    /// More of this server's own configuration.
+    /// More of this server's own configuration; `FOLDER` in it stands for the folder of `files`.
     pub(crate) config: &'static str,
+    /// Files that the configuration names, and what is in them.
+    pub(crate) files: &'static [(&'static str, &'static str)],
     /// Who may log in; `None`: anybody.
     pub(crate) accounts: Option<Arc<Accounts>>,
 }
@@ -79,6 +81,7 @@ impl Needs {
             version,
             stored: 0,
             config: "",
+            files: &[],
             accounts: None,
         }
     }

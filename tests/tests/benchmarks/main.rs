@@ -31,6 +31,21 @@ fn measure(arguments: &[&str]) -> (i32, Value) {
     )
 }
 
+/// The JSON lines of measurements that all succeed.
+fn measure_all(arguments: &[&str]) -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("result.json");
+    run(stentor()
+        .arg("bench")
+        .args(arguments)
+        .arg("--json")
+        .arg(&file))
+    .success();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let line = |line| serde_json::from_str(line).unwrap();
+    text.lines().map(line).collect()
+}
+
 fn read(file: &Path) -> Option<Value> {
     let text = std::fs::read_to_string(file).ok()?;
     serde_json::from_str(text.lines().next()?).ok()

@@ -3,7 +3,7 @@
 use stentor_tests::process::run;
 use stentor_tests::server::stentor;
 
-use crate::measure;
+use crate::{measure, measure_all};
 
 const SHORT: [&str; 8] = [
     "--clients",
@@ -40,6 +40,37 @@ fn servers_without_private_messages_do_the_same_by_topics() {
     let (code, result) = measure(&arguments);
     assert_eq!((code, &result["loss"]["lost"]), (0, &0.into()), "{result}");
     assert_eq!(result["parameters"]["own_topic"], true);
+}
+
+/// A room, and an ordinary topic that everybody hears: one message in is heard by all.
+#[test]
+fn a_room_is_measured_beside_a_topic() {
+    let arguments = ["private", "--room", "--clients", "40", "--every", "4"];
+    let arguments = [&arguments[..], &SHORT[2..]].concat();
+    let results = measure_all(&arguments);
+    assert_eq!(results.len(), 2, "{results:?}");
+    for (result, scene) in results.iter().zip(["room", "topic"]) {
+        assert_eq!(result["parameters"]["scene"], scene);
+        assert_eq!(result["verdict"]["result"], "sound", "{result}");
+        let median = |key: &str| result["measured"][key]["median"].as_f64().unwrap();
+        // Ten a second, each with its response and 40 copies.
+        assert!((median("in_per_s") - 10.0).abs() < 0.6, "{result}");
+        assert!((380.0..=430.0).contains(&median("out_per_s")), "{result}");
+        assert!(median("cpu_per_out_us") > 0.0 && median("cpu_per_join_us") > 0.0);
+    }
+}
+
+/// Each row once without and once with an adaptor that is asked.
+#[test]
+fn an_adaptor_is_measured_beside_none() {
+    let arguments = ["private", "appwarp-heavy", "--adaptor", "--no-floor"];
+    let arguments = [&arguments[..], &SHORT[..]].concat();
+    let results = measure_all(&arguments);
+    assert_eq!(results.len(), 2, "{results:?}");
+    for (result, scene) in results.iter().zip(["private", "adaptor"]) {
+        assert_eq!(result["parameters"]["scene"], scene);
+        assert_eq!(result["verdict"]["result"], "sound", "{result}");
+    }
 }
 
 #[test]

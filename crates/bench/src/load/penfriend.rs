@@ -1,10 +1,12 @@
 //! Clients that write to themselves: each message in makes two out, the response to the sender and
-//! the message to the receiver, on the same connection.
+//! the message to the receiver, on the same connection. Or, before an audience, to all of them.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::ops::AddAssign;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -63,6 +65,31 @@ impl Schedule {
 struct Turn {
     index: usize,
     round: u64,
+}
+
+/// The clients of all threads where each hears all: what was written, to be compared with what each
+/// has heard.
+#[derive(Debug)]
+pub(crate) struct Audience {
+    written: AtomicU64,
+    /// Threads that have more to write.
+    writing: AtomicUsize,
+}
+
+impl Audience {
+    /// On so many threads.
+    pub(crate) const fn new(threads: usize) -> Self {
+        Self {
+            written: AtomicU64::new(0),
+            writing: AtomicUsize::new(threads),
+        }
+    }
+
+    /// Messages of all, once nobody writes any more.
+    fn total(&self) -> Option<u64> {
+        let is_over = self.writing.load(Ordering::SeqCst) == 0;
+        is_over.then(|| self.written.load(Ordering::SeqCst))
+    }
 }
 
 /// What came of it.
@@ -125,6 +152,8 @@ struct Penfriend {
     /// Packet id and intended time of what is not answered, in order.
     waiting: VecDeque<(u16, u64)>,
     checker: Checker,
+    /// Messages that it has heard before an audience.
+    heard: u64,
     unsent: Vec<u8>,
     carry: Vec<u8>,
 }
@@ -134,6 +163,7 @@ pub(crate) struct Circle {
     friends: Vec<Penfriend>,
     version: Version,
     schedule: Schedule,
+    audience: Option<Arc<Audience>>,
     tally: Tally,
     scratch: Vec<u8>,
 }
@@ -157,6 +187,7 @@ impl Circle {
                 sequence: 0,
                 waiting: VecDeque::new(),
                 checker: Checker::default(),
+                heard: 0,
                 unsent: Vec::new(),
                 carry: carry.unwrap_or_default(),
             }
@@ -165,9 +196,16 @@ impl Circle {
             friends: friends.collect(),
             version,
             schedule,
+            audience: None,
             tally: Tally::default(),
             scratch: vec![0; READ_BYTES],
         }
+    }
+
+    /// Each hears what all write, if there is an audience.
+    pub(crate) fn before(mut self, audience: Option<Arc<Audience>>) -> Self {
+        self.audience = audience;
+        self
     }
 
     /// Writes by the clock (open loop: a late message keeps its intended time), and reads what
@@ -183,7 +221,12 @@ impl Circle {
         let deadline_ns = self.schedule.end_ns + GRACE_NS;
         let mut turn = (!self.friends.is_empty()).then(Turn::default);
         while now_ns() < deadline_ns && !(turn.is_none() && self.is_answered()) {
-            turn = turn.and_then(|turn| self.write_due(turn));
+            if let Some(due) = turn {
+                turn = self.write_due(due);
+                if let (None, Some(audience)) = (turn, &self.audience) {
+                    audience.writing.fetch_sub(1, Ordering::SeqCst);
+                }
+            }
             if let Some(turn) = turn {
                 wake_at(&alarm, self.due_ns(turn)).doing("set a timer")?;
             }
@@ -195,17 +238,30 @@ impl Circle {
                 self.turn(event);
             }
         }
+        let total = self.audience.as_ref().and_then(|audience| audience.total());
         for friend in &self.friends {
-            self.tally.faults.lost += friend.checker.missing(friend.sequence);
+            match (&self.audience, total) {
+                (None, _) => self.tally.faults.lost += friend.checker.missing(friend.sequence),
+                (Some(_), Some(total)) => {
+                    self.tally.faults.lost += total.saturating_sub(friend.heard);
+                    self.tally.faults.duplicated += friend.heard.saturating_sub(total);
+                }
+                // Another thread has failed, and tells why.
+                (Some(_), None) => {}
+            }
             self.tally.unanswered += friend.waiting.len() as u64;
         }
         Ok(self.tally)
     }
 
     fn is_answered(&self) -> bool {
+        let total = self.audience.as_ref().map(|audience| audience.total());
+        let has_heard = |friend: &Penfriend| match total {
+            None => friend.checker.next() == friend.sequence,
+            Some(total) => total.is_some_and(|total| friend.heard >= total),
+        };
         let is_done = |friend: &Penfriend| {
-            friend.link.is_none()
-                || friend.waiting.is_empty() && friend.checker.next() == friend.sequence
+            friend.link.is_none() || friend.waiting.is_empty() && has_heard(friend)
         };
         self.friends.iter().all(is_done)
     }
@@ -252,6 +308,9 @@ impl Circle {
             stamp.write(payload)
         });
         friend.sequence += 1;
+        if let Some(audience) = &self.audience {
+            audience.written.fetch_add(1, Ordering::SeqCst);
+        }
         friend.waiting.push_back((packet_id, due_ns));
         if self.schedule.is_measured(due_ns) {
             self.tally.sent += 1;
@@ -355,17 +414,23 @@ impl Circle {
     fn arrived(&mut self, index: usize, payload: &[u8], now: u64) {
         let friend = &mut self.friends[index];
         self.tally.received += u64::from(self.schedule.is_measured(now));
+        let is_shared = self.audience.is_some();
         let stamp = Stamp::read(payload).filter(|stamp| {
-            stamp.publisher as usize == friend.number && stamp.sequence < friend.sequence
+            let is_own = stamp.publisher as usize == friend.number;
+            is_shared || is_own && stamp.sequence < friend.sequence
         });
         let Some(stamp) = stamp else {
             self.tally.faults.corrupt += 1;
             return;
         };
-        match friend.checker.arrive(stamp.sequence) {
-            Arrival::InOrder | Arrival::Ahead => {}
-            Arrival::Late => self.tally.faults.reordered += 1,
-            Arrival::Duplicate => self.tally.faults.duplicated += 1,
+        if is_shared {
+            friend.heard += 1;
+        } else {
+            match friend.checker.arrive(stamp.sequence) {
+                Arrival::InOrder | Arrival::Ahead => {}
+                Arrival::Late => self.tally.faults.reordered += 1,
+                Arrival::Duplicate => self.tally.faults.duplicated += 1,
+            }
         }
         if self.schedule.is_measured(stamp.intended_ns) {
             let taken = now.saturating_sub(stamp.intended_ns);

@@ -1,8 +1,10 @@
 //! C, the private message test: each client writes to itself, so that each message in makes two
-//! out, the response to the sender and the message to the receiver.
+//! out, the response to the sender and the message to the receiver. The same with an adaptor on the
+//! way, and a room in which all of them hear each other.
 
 mod crew;
 mod published;
+mod scene;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +28,7 @@ use crate::wire::Version;
 use crate::workload::{Sheet, Workload, members};
 
 use crew::{Crew, Way};
+use scene::Scene;
 
 const IN: Metric = Metric::new("in_per_s", "in/s", Unit::PerSecond);
 const OUT: Metric = Metric::new("out_per_s", "out/s", Unit::PerSecond);
@@ -38,6 +41,8 @@ const CPU: Metric =
     Metric::new("cpu_per_message_us", "CPU/message in", Unit::Micros).against_floor();
 const SERVER_CPU: Metric = Metric::new("server_cpu_percent", "CPU", Unit::Percent);
 const RSS_EACH: Metric = Metric::new("rss_per_client_bytes", "RSS/client", Unit::Bytes);
+const CPU_OUT: Metric = Metric::new("cpu_per_out_us", "CPU/message out", Unit::Micros);
+const CPU_JOIN: Metric = Metric::new("cpu_per_join_us", "CPU/client that comes", Unit::Micros);
 const CONNECTS: Metric = Metric::new("connections_per_s", "connections/s", Unit::PerSecond);
 
 /// Later than this, the generator did not offer the load.
@@ -87,6 +92,13 @@ pub(crate) struct PrivateArgs {
     /// Write to a topic of its own, which any MQTT server carries, instead of private messages
     #[arg(long)]
     own_topic: bool,
+    /// Each row once more with an adaptor that is asked about every private message and allows it
+    #[arg(long, conflicts_with = "own_topic")]
+    adaptor: bool,
+    /// All clients in one room, where each in turn says something to all; then the same over an
+    /// ordinary topic [default: 3000 clients, every 100 s]
+    #[arg(long, conflicts_with_all = ["own_topic", "adaptor", "preset"])]
+    room: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -98,6 +110,9 @@ impl Scenario for PrivateArgs {
 
     fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
         check_payload(self.payload)?;
+        if self.room {
+            return self.rooms();
+        }
         let presets = match self.preset {
             Some(preset) => vec![preset],
             None => Preset::value_variants().to_vec(),
@@ -109,28 +124,67 @@ impl Scenario for PrivateArgs {
             } else {
                 self.clients.clone()
             };
+            let usual = if self.own_topic {
+                Scene::OwnTopic
+            } else {
+                Scene::Private
+            };
             for clients in rows {
-                workloads.push(Box::new(self.workload(preset, clients as usize)?));
+                let scenes = [Some(usual), self.adaptor.then_some(Scene::Adaptor)];
+                for scene in scenes.into_iter().flatten() {
+                    let clients = clients as usize;
+                    workloads.push(Box::new(self.workload(preset, clients, scene)?));
+                }
             }
         }
         Ok(workloads)
     }
 }
 
+/// Members of a room, unless the command says otherwise.
+const ROOM_CLIENTS: u32 = 3_000;
+/// Seconds between two things that one of them says.
+const ROOM_EVERY: u16 = 100;
+
 impl PrivateArgs {
-    fn workload(&self, preset: Preset, clients: usize) -> Result<Private, BenchError> {
-        let usual = published::period(preset);
+    /// A room, and beside it an ordinary topic that everybody subscribes to.
+    fn rooms(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
+        let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
+        let rows = match self.clients.as_slice() {
+            [] => &[ROOM_CLIENTS],
+            rows => rows,
+        };
+        for clients in rows {
+            for scene in [Scene::Room, Scene::Topic] {
+                let load = self.workload(Preset::Light, *clients as usize, scene)?;
+                workloads.push(Box::new(load));
+            }
+        }
+        Ok(workloads)
+    }
+
+    fn workload(
+        &self,
+        preset: Preset,
+        clients: usize,
+        scene: Scene,
+    ) -> Result<Private, BenchError> {
+        let usual = match scene.is_shared() {
+            true => Duration::from_secs(ROOM_EVERY.into()),
+            false => published::period(preset),
+        };
         let period = self
             .every
             .map_or(usual, |secs| Duration::from_secs(secs.into()));
-        let accounts = match self.own_topic {
-            true => None,
-            false => {
+        let accounts = match scene {
+            Scene::OwnTopic => None,
+            Scene::Private | Scene::Adaptor | Scene::Room | Scene::Topic => {
                 let home = Home::Own(StoreKind::Sqlite);
                 Some(Arc::new(Accounts::make(Proof::Token, home, clients)?))
             }
         };
         Ok(Private {
+            scene,
             preset,
             clients,
             period,
@@ -139,7 +193,7 @@ impl PrivateArgs {
             seconds: Duration::from_secs_f64(self.seconds),
             connect_rate: self.connect_rate,
             version: self.common.version,
-            is_published: period == usual,
+            is_published: period == usual && !scene.is_shared(),
             accounts,
         })
     }
@@ -148,6 +202,7 @@ impl PrivateArgs {
 /// The load.
 #[derive(Clone, Debug)]
 struct Private {
+    scene: Scene,
     preset: Preset,
     clients: usize,
     period: Duration,
@@ -167,13 +222,14 @@ impl Private {
         let name = self.preset.to_possible_value();
         let name = name.as_ref().map_or("", |value| value.get_name());
         let like = if self.is_published { "" } else { "like " };
-        let what = match self.accounts {
-            Some(_) => "a private message to itself",
-            None => "a message to a topic of its own",
+        let name = match self.scene.is_shared() {
+            true => String::new(),
+            false => format!("{like}{name}: "),
         };
         format!(
-            "{like}{name}: {} clients, each with {what} every {} s, {} B, QoS 1 in, 0 out, MQTT {}",
+            "{name}{} clients, each with {} every {} s, {} B, QoS 1 in, 0 out, MQTT {}",
             count(self.clients),
+            self.scene.what(),
             self.period.as_secs(),
             self.payload,
             self.version.as_str(),
@@ -183,6 +239,33 @@ impl Private {
     /// Messages in per second.
     fn rate(&self) -> f64 {
         self.clients as f64 / self.period.as_secs_f64()
+    }
+
+    /// Messages out for each in: the response, and those who hear it.
+    const fn copies(&self) -> usize {
+        match self.scene.is_shared() {
+            true => 1 + self.clients,
+            false => 2,
+        }
+    }
+
+    /// How its clients write to this server.
+    fn way(&self, running: &Running) -> Result<Way, BenchError> {
+        let accounts = self.accounts.clone();
+        Ok(
+            match accounts.filter(|_| running.is_floor() || running.has_accounts()) {
+                Some(accounts) => match self.scene {
+                    Scene::Room => Way::Room(accounts),
+                    Scene::Topic => Way::Topic(accounts),
+                    Scene::Private | Scene::Adaptor | Scene::OwnTopic => Way::Private(accounts),
+                },
+                None if self.scene.is_shared() => {
+                    let text = "only a server that is started here has users who can be in a room";
+                    return Err(BenchError::usage(text));
+                }
+                None => Way::OwnTopic(run_id()),
+            },
+        )
     }
 
     fn plan(&self) -> Vec<String> {
@@ -196,11 +279,10 @@ impl Private {
                 count(self.clients)
             ),
             format!(
-                "each writes to itself every {} s, evenly spread: {} in/s, {} out/s (PUBACK and \
-                 message)",
+                "each writes every {} s, evenly spread: {} in/s, {} out/s (PUBACK and messages)",
                 self.period.as_secs(),
                 grouped(self.rate()),
-                grouped(2.0 * self.rate())
+                grouped(self.copies() as f64 * self.rate())
             ),
             format!(
                 "warm up {:.0} s, measure {:.0} s, wait for what is still on its way",
@@ -217,7 +299,7 @@ impl Private {
 impl Workload for Private {
     fn sheet(&self) -> Sheet {
         let preset = self.preset.to_possible_value();
-        let published = self.is_published && self.accounts.is_some();
+        let published = self.is_published && self.scene == Scene::Private;
         Sheet {
             name: "private",
             title: self.title(),
@@ -227,17 +309,20 @@ impl Workload for Private {
                 "period_seconds": self.period.as_secs(),
                 "payload_bytes": self.payload,
                 "connect_rate": self.connect_rate,
-                "own_topic": self.accounts.is_none(),
+                "own_topic": self.scene == Scene::OwnTopic,
+                "scene": self.scene.name(),
                 "version": self.version.as_str(),
                 "warmup_seconds": self.warmup.as_secs_f64(),
                 "seconds": self.seconds.as_secs_f64(),
             })),
-            floors: match self.clients <= FLOOR_CLIENTS_MAX {
+            floors: match self.clients <= FLOOR_CLIENTS_MAX && !self.scene.is_shared() {
                 true => vec![FloorKind::Echo],
                 false => Vec::new(),
             },
             needs: Needs {
                 accounts: self.accounts.clone(),
+                config: self.scene.config(),
+                files: self.scene.files(),
                 ..Needs::new(self.clients, self.payload, self.version)
             },
             pairs: 1,
@@ -252,17 +337,15 @@ impl Workload for Private {
         running: &mut Running,
         progress: &Progress,
     ) -> Result<Leg, BenchError> {
-        let accounts = self.accounts.clone();
-        let way = match accounts.filter(|_| running.is_floor() || running.has_accounts()) {
-            Some(accounts) => Way::Private(accounts),
-            None => Way::OwnTopic(run_id()),
-        };
+        let way = self.way(running)?;
         // Until the server has ended what it does at its start.
         std::thread::sleep(Duration::from_millis(200));
         let before = running.usage();
         progress.show("connecting");
         let begun_ns = now_ns();
+        let coming = CpuMeter::start(running.pid());
         let crew = Crew::gather(self, &way, running)?;
+        let used_coming_s = coming.used_s();
         let opened_s = (now_ns() - begun_ns) as f64 / 1e9;
         let start_ns = now_ns() + as_ns(Duration::from_millis(100));
         let from_ns = start_ns + as_ns(self.warmup);
@@ -306,6 +389,11 @@ impl Workload for Private {
         let grown = rss.map(|(before, after)| after.rss.saturating_sub(before.rss) as f64);
         leg.push(RSS_EACH, grown.map(|grown| grown / opened));
         leg.push(CONNECTS, opened / opened_s);
+        if self.scene.is_shared() {
+            let received = tally.received.max(1) as f64;
+            leg.push(CPU_OUT, used_s.map(|used| used * 1e6 / received));
+            leg.push(CPU_JOIN, used_coming_s.map(|used| used * 1e6 / opened));
+        }
         let late_ms = tally.lateness.value_at_quantile(0.99) as f64 / 1e6;
         if late_ms > LATE_MS_MAX {
             leg.limited = Some(format!("1 % of messages left {late_ms:.0} ms late or more"));

@@ -313,7 +313,12 @@ pub(super) fn own(
     }
     if !needs.config.is_empty() {
         let file = folder.path().join("stentor.toml");
-        fs::write(&file, needs.config).doing("write a configuration")?;
+        let own = folder.path().display().to_string();
+        let config = needs.config.replace("FOLDER", &own);
+        fs::write(&file, config).doing("write a configuration")?;
+        for (name, content) in needs.files {
+            fs::write(folder.path().join(name), content).doing(format!("write {name}"))?;
+        }
         command.arg("--config").arg(file);
     }
     if needs.stored > 0 {

@@ -11,7 +11,7 @@ use super::Private;
 use crate::accounts::Accounts;
 use crate::error::{BenchError, Doing};
 use crate::load::crowd::{self, Entry, Plan};
-use crate::load::penfriend::{Circle, Schedule, Tally};
+use crate::load::penfriend::{Audience, Circle, Schedule, Tally};
 use crate::load::{join, spawn};
 use crate::target::Running;
 use crate::wire::PublishTemplate;
@@ -27,6 +27,10 @@ pub(super) enum Way {
     Private(Arc<Accounts>),
     /// To a topic that nobody else names, in this run.
     OwnTopic(String),
+    /// To the room that all are in.
+    Room(Arc<Accounts>),
+    /// To the topic that all hear.
+    Topic(Arc<Accounts>),
 }
 
 impl Way {
@@ -34,6 +38,16 @@ impl Way {
         match self {
             Self::Private(_) => "$private/from/+".into(),
             Self::OwnTopic(run) => format!("bench/{run}/{number}"),
+            Self::Room(_) => "$room/bench/say/+".into(),
+            Self::Topic(_) => "bench/say".into(),
+        }
+    }
+
+    /// Whether all hear what one writes.
+    const fn is_shared(&self) -> bool {
+        match self {
+            Self::Room(_) | Self::Topic(_) => true,
+            Self::Private(_) | Self::OwnTopic(_) => false,
         }
     }
 
@@ -41,6 +55,8 @@ impl Way {
         match self {
             Self::Private(_) => format!("$private/to/{}", Accounts::name(number)),
             Self::OwnTopic(run) => format!("bench/{run}/{number}"),
+            Self::Room(_) => "$room/bench/say".into(),
+            Self::Topic(_) => "bench/say".into(),
         }
     }
 }
@@ -68,6 +84,7 @@ impl Crew {
         let threads = load.clients.div_ceil(CONNECTIONS_PER_WORKER);
         let mut workers = Vec::new();
         let mut first = 0;
+        let audience = way.is_shared().then(|| Arc::new(Audience::new(threads)));
         for thread in 0..threads {
             let count = (load.clients - thread).div_ceil(threads);
             // Clients of all threads take turns.
@@ -75,12 +92,15 @@ impl Crew {
             let (begin, begun) = mpsc::channel();
             let (ready, is_ready) = mpsc::channel();
             let (load, way) = (load.clone(), way.clone());
+            let audience = audience.clone();
             let (login, endpoint) = (running.login.clone(), running.endpoint.clone());
             let handle = spawn("clients", move || {
                 let mut poll = Poll::new().doing("open a poll")?;
                 let entry = |index| Entry {
                     login: match &way {
-                        Way::Private(accounts) => accounts.login(number(index)),
+                        Way::Private(accounts) | Way::Room(accounts) | Way::Topic(accounts) => {
+                            accounts.login(number(index))
+                        }
                         Way::OwnTopic(_) => login.clone(),
                     },
                     scram: None,
@@ -111,6 +131,7 @@ impl Crew {
                     .recv()
                     .map_err(|_| BenchError::server("the measurement did not begin"))?;
                 let circle = Circle::new(crowd.clients, load.version, identity, schedule);
+                let circle = circle.before(audience);
                 Ok(Outcome {
                     tally: circle.run(&mut poll)?,
                     refused: crowd.failed as u64,
