@@ -27,6 +27,35 @@ def brings_a_response_and_a_notification():
     assert alice.send("$private/to/nobody")[0] == response(0x10)
 
 
+def keeps_what_is_stored_for_its_user():
+    """Whoever else comes with the client id of a session that waits neither gets what is stored
+    there nor destroys it."""
+    alice = User("alice")
+    assert alice.subscribe("$reply/+") == [1]
+    bob = User("bob", "terminal", lasting=True)
+    assert bob.subscribe("$private/from/+") == [1]
+    bob.client.disconnect()
+    bob.ended.get(timeout=PATIENCE)
+    status, sent = "", 0
+    while status != "stored":
+        # The server may not have seen yet that he went.
+        sent += 1
+        alice.send(f"$private/to/bob/{sent}", f"later {sent}")
+        status = json.loads(alice.until(f"$reply/{sent}"))["status"]
+    for lasting in (False, True):
+        eve = User("eve", "terminal", lasting=lasting)
+        assert eve.subscribe("$private/from/+") == [1]
+        eve.expect_nothing_before("eve heard nothing")
+        eve.client.disconnect()
+        eve.ended.get(timeout=PATIENCE)
+    bob = User("bob", "terminal", lasting=True)
+    assert bob.until("$private/from/alice").startswith("later")
+    # One connection has the client id, whoever it is.
+    eve = User("eve", "terminal", lasting=True)
+    bob.ended.get(timeout=PATIENCE)
+    eve.expect_nothing_before("eve heard nothing")
+
+
 def writes_to_itself():
     alice = User("alice")
     assert alice.subscribe("$private/#") == [1]

@@ -6,11 +6,13 @@
 import json
 import sys
 
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from zone_user import PATIENCE, V5, User, response
 
 
-def command(caller, name, **words):
-    caller.send(f"$call/room.{name}/cmd", json.dumps(words))
+def command(caller, verb, /, **words):
+    caller.send(f"$call/room.{verb}/cmd", json.dumps(words))
     return json.loads(caller.until("$reply/cmd"))
 
 
@@ -43,8 +45,7 @@ def tells_who_comes_and_goes():
     eve = User("eve")
     assert eve.subscribe("$room/tea/event") == [1]
     assert event(alice)["user"] == "eve"
-    eve.client.socket().close()
-    eve.client.loop_stop()
+    eve.lose()
     assert event(alice)["event"] == "away"
     again = User("eve")
     assert again.subscribe("$room/tea/event") == [1]
@@ -63,11 +64,69 @@ def refuses_with_a_reason():
         assert json.loads(bob.until("$reply/join"))["error"] == "full"
     for wild in ("$room/+/#", "$room/#"):
         assert bob.subscribe(wild) == [0x8F if V5 else 0x80]
+        if not V5:
+            told = json.loads(bob.until("$reply/join"))
+            assert (told["code"], told["error"]) == (0x8F, "no-room"), told
     assert command(bob, "close", room="tea")["error"] == "not-owner"
     command(alice, "change", room="tea", capacity=0)
     assert bob.subscribe("$room/tea/#") == [1]
     assert command(alice, "kick", room="tea", user="bob")["status"] == "done"
+    # It hears that it is out before it hears nothing any more.
+    while (told := event(bob))["event"] != "left":
+        pass
+    assert (told["user"], told["reason"]) == ("bob", "kicked"), told
+    told = json.loads(bob.until("$reply/join"))
+    assert (told["code"], told["error"], told["room"]) == (0x98, "kicked", "tea"), told
     assert bob.send("$room/tea/say", "am I?")[0] == response(0x87)
+
+
+def hides_rooms_from_who_has_no_right():
+    """The user dan has no right to the room `den`; to `open` he has."""
+    alice, dan = User("alice"), User("dan")
+    for user in (alice, dan):
+        assert user.subscribe("$reply/+") == [1]
+    for room in ("den", "open"):
+        made = command(alice, "create", room=room, properties={"kind": "card"})
+        assert made["status"] == "done", made
+        assert alice.subscribe(f"$room/{room}/event") == [1]
+    assert dan.subscribe("$room/den/#") == [0x87 if V5 else 0x80]
+    if not V5:
+        told = json.loads(dan.until("$reply/join"))
+        assert (told["code"], told["error"], told["room"]) == (0x87, "not-allowed", "den"), told
+    for name, words in (
+        ("info", {"room": "den"}),
+        ("info", {"room": "den-that-is-not-there"}),
+        ("create", {"room": "den2"}),
+        ("set", {"room": "den", "name": "kind", "value": 1}),
+    ):
+        refused = command(dan, name, **words)
+        assert refused.get("code") == 0x87, (name, refused)
+    listed = command(dan, "list")["result"]
+    assert [room["room"] for room in listed["rooms"]] == ["lobby", "open"], listed
+    assert listed["total"] == 2, listed
+    found = command(dan, "match", properties={"kind": "card"})
+    assert found["result"] == {"room": "open", "created": False}, found
+    shown = command(dan, "info", room="open")["result"]
+    assert shown["members"] == ["alice"] and shown["room"]["properties"] == {"kind": "card"}, shown
+    # Who could not come in sees nobody there either.
+    assert command(alice, "change", room="open", locked=True)["status"] == "done"
+    assert "members" not in command(dan, "info", room="open")["result"]
+    assert command(alice, "info", room="open")["result"]["members"] == ["alice"]
+
+
+def answers_go_where_the_caller_may_publish():
+    """Whatever the answer: dan may not publish below `notice/`."""
+    alice, dan = User("alice"), User("dan")
+    assert alice.subscribe("notice/#") == [1]
+    for user in (alice, dan):
+        properties = Properties(PacketTypes.PUBLISH)
+        properties.ResponseTopic = "notice/rooms"
+        code, _ = user.send("$call/room.list", "{}", properties=properties)
+        assert code == (0 if user is alice else 0x87), code
+    assert json.loads(alice.until("notice/rooms"))["status"] == "done"
+    alice.expect_nothing_before("one answer only")
+    assert dan.subscribe("$share/g/notice/#") == [0x87]
+    assert dan.subscribe("$share/g/$room/tea/#") == [0x8F]
 
 
 def sends_what_was_said_before():

@@ -95,6 +95,49 @@ def guests_get_a_name():
     User("open/guest", password="x", wants=refused(0x86))
 
 
+def guests_keep_their_place():
+    """By their session; nobody else gets it."""
+
+    def come(client_id, address=""):
+        return User(
+            "open/guest", client_id=client_id, password=None, lasting=True, address=address
+        )
+
+    def happens(what):
+        while (told := json.loads(alice.until("$room/lobby/event")))["event"] != what:
+            pass
+        return told["user"]
+
+    alice = User("open/alice")
+    assert alice.subscribe("$room/lobby/event") == [1]
+    guest = come("phone")
+    assert guest.subscribe("$room/lobby/say/+") == [1]
+    assert guest.subscribe("$private/from/+") == [1]
+    name = happens("joined")
+    while not name.startswith("guest/"):
+        name = happens("joined")
+    guest.lose()
+    assert happens("away") == name
+    # Somebody else, who only knows the client id.
+    other = come("phone", "127.0.0.2")
+    assert other.subscribe("$room/lobby/say/+") == [1]
+    assert happens("joined") != name
+    other.client.unsubscribe("$room/lobby/say/+")
+    assert happens("left") != name
+    assert alice.send(f"$private/to/{name.replace('/', '%2f')}", "are you there?")[0] == 0
+    # It takes the client id back, and is who it was.
+    guest = come("phone")
+    assert happens("back") == name
+    if V5:
+        assert dict(guest.properties.UserProperty)["user"] == name
+    guest.expect("$private/from/alice", "are you there?")
+    other.ended.get(timeout=PATIENCE)
+    # Who starts anew is somebody new.
+    fresh = User("open/guest", client_id="phone", password=None)
+    assert fresh.subscribe("$room/lobby/say/+") == [1]
+    assert happens("joined") != name
+
+
 def rooms_of_the_configuration_are_there():
     alice = User("open/alice")
     assert alice.subscribe("$rooms/+") == [1]

@@ -8,6 +8,8 @@ import queue
 import sys
 
 import paho.mqtt.client as mqtt
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
 PATIENCE = 50
 VERSION = int(sys.argv[2])
@@ -19,9 +21,26 @@ class User:
     """A client that has logged in, with its queues."""
 
     def __init__(
-        self, name, client_id=None, connect_properties=None, login=True, password="secret", wants=0
+        self,
+        name,
+        client_id=None,
+        connect_properties=None,
+        login=True,
+        password="secret",
+        wants=0,
+        lasting=False,
+        address="",
     ):
+        """`lasting`: goes on with its session, which outlives the connection. `address`: where it
+        comes from."""
         arguments = {"client_id": client_id or name.replace("/", "-"), "protocol": VERSION}
+        start = {}
+        if lasting and V5:
+            start["clean_start"] = False
+            connect_properties = connect_properties or Properties(PacketTypes.CONNECT)
+            connect_properties.SessionExpiryInterval = 3_600
+        elif lasting:
+            arguments["clean_session"] = False
         self.client = mqtt.Client(
             mqtt.CallbackAPIVersion.VERSION2, reconnect_on_failure=False, **arguments
         )
@@ -35,10 +54,16 @@ class User:
         self.client.on_message = lambda c, u, message: self.messages.put(message)
         self.client.on_subscribe = lambda c, u, mid, codes, p: self.granted.put(codes)
         self.client.on_publish = lambda c, u, mid, code, p: self.responses.put((code, p))
-        self.client.connect(HOST, PORT, properties=connect_properties)
+        start |= {"properties": connect_properties, "bind_address": address}
+        self.client.connect(HOST, PORT, **start)
         self.client.loop_start()
         code, self.properties = self.connected.get(timeout=PATIENCE)
         assert code.value == wants, f"the login of {name} was answered: {code}"
+
+    def lose(self):
+        """The connection breaks without a word."""
+        self.client.socket().close()
+        self.client.loop_stop()
 
     def subscribe(self, topic, qos=1):
         self.client.subscribe(topic, qos)

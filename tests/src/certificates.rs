@@ -79,7 +79,8 @@ impl Certificates {
         let certificate = params
             .signed_by(&key, &self.issuer)
             .expect("a certificate is signed");
-        let place = |end: &str| self.folder.join(format!("client-{name}.{end}"));
+        let file = name.replace('/', "-");
+        let place = |end: &str| self.folder.join(format!("client-{file}.{end}"));
         fs::write(place("crt"), certificate.pem()).expect("a certificate can be written");
         fs::write(place("key"), key.serialize_pem()).expect("a key can be written");
         (place("crt"), place("key"))

@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::credential::Sha;
 use crate::credential::scram::ClientFirst;
+use crate::credential::token::token_login;
 
 /// Decides who may log in.
 pub trait Authenticator: Send + Sync {
@@ -23,6 +24,12 @@ pub trait Authenticator: Send + Sync {
 
     /// The name of a zone; `None` if it does not know.
     fn zone_name(&self, zone: Zone) -> Option<String> {
+        let _ = zone;
+        None
+    }
+
+    /// The number of a zone that has one; `None` if it does not know.
+    fn known_zone(&self, zone: &str) -> Option<Zone> {
         let _ = zone;
         None
     }
@@ -52,6 +59,25 @@ pub struct LoginRequest {
     pub method: Option<Method>,
     /// Who it is already, if it authenticates again.
     pub again: Option<Arc<Identity>>,
+}
+
+impl LoginRequest {
+    /// Has a token that says whose it is name the user, where the login names nobody, or a name
+    /// without its zone. Whoever says another name keeps it, and is refused with that token.
+    pub fn name_by_token(&mut self) {
+        let shown = self.password.as_ref().map(Secret::reveal);
+        let Some(login) = shown.and_then(token_login) else {
+            return;
+        };
+        let (_, user) = login.split_once('/').unwrap_or(("", &login));
+        if self
+            .username
+            .as_deref()
+            .is_none_or(|said| said.is_empty() || said == user)
+        {
+            self.username = Some(login);
+        }
+    }
 }
 
 /// An enhanced authentication method with the first data of the client.

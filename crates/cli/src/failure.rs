@@ -1,6 +1,6 @@
 //! How commands fail: a sentence and an exit code.
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use nix::sys::signal::Signal;
@@ -158,7 +158,8 @@ impl Failure {
     /// Tells, and turns into the exit code.
     pub(crate) fn report(self) -> ExitCode {
         if let Some(message) = &self.message {
-            eprintln!("stentor: {message}");
+            // Whoever reads it may have gone; the exit code says it too.
+            let _ = writeln!(io::stderr(), "stentor: {message}");
         }
         ExitCode::from(self.code)
     }

@@ -31,7 +31,7 @@ pub(crate) struct Room {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// List rooms
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, visible_alias = "list")]
     Ls(Ls),
     /// Show a room, its members and properties
     #[command(disable_help_flag = true)]
@@ -48,7 +48,7 @@ enum Command {
     /// Send a member out
     #[command(disable_help_flag = true)]
     Kick(Kick),
-    /// End a room
+    /// End a room; the lobby and those of the configuration are emptied and stay
     #[command(disable_help_flag = true)]
     Close(One),
 }
@@ -155,7 +155,7 @@ impl Room {
             }
             Command::Join(join) => {
                 let filter = format!("$room/{}/#", checked(&join.room)?);
-                join.watch.run(filter, Style::Topics)
+                join.watch.run_in_room(filter, Style::Topics)
             }
             Command::Say(say) => say.run(),
             Command::Kick(kick) => {
@@ -166,7 +166,7 @@ impl Room {
             Command::Close(one) => {
                 let words = json!({ "room": checked(&one.room)? });
                 let result = command(&one.connect, "close", &words)?;
-                print(&result, one.json, |_| String::new())
+                print(&result, one.json, |result| closed(&one.room, result))
             }
         }
     }
@@ -215,7 +215,8 @@ impl Say {
         let answers = client.subscribe(&[(filter.as_str(), options)]);
         let answers = answers.map_err(failed)?;
         if let Some(reason) = answers.iter().find(|reason| reason.is_error()) {
-            let text = format!("room {}: {}", self.room, reason.name());
+            let words = client.answer_text().unwrap_or_else(|| reason.name());
+            let text = format!("room {}: {words}", self.room);
             return Err(Failure::with_code(failure::code(*reason), text));
         }
         client.publish(message).map_err(failed)?;
@@ -286,17 +287,26 @@ fn list(result: &Value) -> String {
     rooms.iter().map(line).collect()
 }
 
+/// What closing a room has led to.
+fn closed(room: &str, result: &Value) -> String {
+    if result["stays"] == true {
+        format!("{room} is emptied; it stays, since the zone always has it\n")
+    } else {
+        String::new()
+    }
+}
+
 /// A room and who is in it.
 fn show(result: &Value) -> String {
     let room = &result["room"];
-    let members = result["members"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    let names: Vec<&str> = members.iter().filter_map(Value::as_str).collect();
+    let members = result["members"].as_array().map(|members| {
+        let names: Vec<&str> = members.iter().filter_map(Value::as_str).collect();
+        names.join(", ")
+    });
+    let members = members.unwrap_or_else(|| "not shown to who may not come in".into());
     let owner = room["owner"].as_str().unwrap_or("nobody");
     let mut text = list(&json!({ "rooms": [room] }));
-    text.push_str(&format!("owner: {owner}\nmembers: {}\n", names.join(", ")));
+    text.push_str(&format!("owner: {owner}\nmembers: {members}\n"));
     if let Some(properties) = room["properties"].as_object() {
         let line = |(name, value): (&String, &Value)| format!("{name} = {value}\n");
         text.extend(properties.iter().map(line));

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 use stentor_client::{
     Client, ClientError, Message, Publication, QoS, ReasonCode, RetainHandling, SubscribeOptions,
 };
@@ -161,6 +162,9 @@ pub(crate) struct Sub {
     /// End when the connection is lost; otherwise connect and subscribe again
     #[arg(long)]
     no_reconnect: bool,
+    /// Whether it is to be in a room: then it ends when it is sent out
+    #[arg(skip)]
+    in_room: bool,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -186,9 +190,40 @@ pub(crate) struct Watch {
 impl Watch {
     /// Prints what matches the filter, at QoS 1; in this style unless it is to be JSON.
     pub(crate) fn run(self, filter: String, style: Style) -> Result<(), Failure> {
-        let style = if self.json { Style::Json } else { style };
-        Sub::only(filter, style, (self.count, self.timeout), self.connect).run()
+        self.sub(filter, style).run()
     }
+
+    /// Prints what happens in a room; ends when this session is not in it any more.
+    pub(crate) fn run_in_room(self, filter: String, style: Style) -> Result<(), Failure> {
+        let in_room = true;
+        Sub {
+            in_room,
+            ..self.sub(filter, style)
+        }
+        .run()
+    }
+
+    fn sub(self, filter: String, style: Style) -> Sub {
+        let style = if self.json { Style::Json } else { style };
+        Sub::only(filter, style, (self.count, self.timeout), self.connect)
+    }
+}
+
+/// Where the server says why a session is not in a room.
+const ABOUT_JOIN: &str = "$reply/join";
+
+/// How long the reason of a refusal is waited for, which comes right behind it.
+const REASON_TIME: Duration = Duration::from_secs(5);
+
+/// Why a session is not in a room, as the server says it on [`ABOUT_JOIN`].
+fn out_of_room(payload: &[u8]) -> Failure {
+    let told: Value = serde_json::from_slice(payload).unwrap_or_default();
+    let code = told["code"]
+        .as_u64()
+        .and_then(|code| u8::try_from(code).ok());
+    let word = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
+    let text = format!("room {}: {}", word("room"), word("text"));
+    Failure::with_code(code.unwrap_or(ReasonCode::UnspecifiedError as u8), text)
 }
 
 /// The first pause before another attempt to connect; each next one is twice as long.
@@ -231,6 +266,7 @@ impl Sub {
             retain_handling: Retained::Always,
             random_filter: None,
             no_reconnect: false,
+            in_room: false,
             output: Output {
                 style,
                 ..Output::default()
@@ -374,16 +410,31 @@ impl Sub {
             .map(|filter| (filter.as_str(), options))
             .collect();
         let properties = &plan.properties.subscribe;
+        if self.in_room {
+            // Who may not subscribe there is not told why.
+            client
+                .subscribe(&[(ABOUT_JOIN, options)])
+                .map_err(Attempt::Failed)?;
+        }
         let answers = client
             .subscribe_with(&filters, properties)
             .map_err(Attempt::Failed)?;
+        let text = client.answer_text().map(|text| format!(" ({text})"));
+        let text = text.unwrap_or_default();
         for (filter, reason) in self.topic.iter().zip(&answers) {
             plan.note(&format!("subscribed {filter:?}: {}", reason.name()));
             if reason.is_error() && !self.connect.quiet {
                 eprintln!(
-                    "stentor: the subscription to {filter:?} was refused: {}",
+                    "stentor: the subscription to {filter:?} was refused: {}{text}",
                     reason.name()
                 );
+            }
+        }
+        let is_refused = answers.iter().any(|reason| reason.is_error());
+        if self.in_room && is_refused && !plan.version().is_v5() {
+            let told = client.receive(Some(REASON_TIME)).map_err(Attempt::Failed)?;
+            if let Some(told) = told.filter(|told| told.topic == ABOUT_JOIN) {
+                return Err(Attempt::Hopeless(out_of_room(&told.payload)));
             }
         }
         match answers.iter().find(|reason| reason.is_error()) {
@@ -411,6 +462,9 @@ impl Sub {
                 Ok(None) => return Ended::Failed(Failure::timeout()),
                 Err(error) => return Ended::Lost(error),
             };
+            if self.in_room && message.topic == ABOUT_JOIN {
+                return Ended::Failed(out_of_room(&message.payload));
+            }
             if self.retained_only && !message.retain {
                 break;
             }

@@ -259,6 +259,12 @@ impl Client {
         self.wait_answers(packet_id, "SUBACK")
     }
 
+    /// What the server said in words to the last SUBSCRIBE or UNSUBSCRIBE; 5.0 only.
+    #[must_use]
+    pub fn answer_text(&self) -> Option<&str> {
+        self.flow.answer_text.as_deref()
+    }
+
     /// Unsubscribes and waits for the answer: for each filter in order; nothing in 3.x.
     ///
     /// # Errors

@@ -47,6 +47,8 @@ pub(crate) struct Flow {
     settled: Vec<(PacketId, Acknowledged)>,
     /// The answer to the one SUBSCRIBE or UNSUBSCRIBE on its way.
     answers: Option<(PacketId, Vec<ReasonCode>)>,
+    /// What the server said to it in words.
+    pub(crate) answer_text: Option<String>,
 }
 
 impl Flow {
@@ -169,5 +171,6 @@ impl Flow {
             .iter()
             .filter_map(|&byte| ReasonCode::from_u8(byte));
         self.answers = Some((ack.packet_id, reasons.collect()));
+        self.answer_text = ack.properties.reason_string().map(str::to_owned);
     }
 }

@@ -56,6 +56,7 @@ fn connect(hub: &mut Hub, number: usize) -> SessionKey {
         zone: Zone(0),
         rights,
         expires_at: Tick::NEVER,
+        guest: None,
     });
     hub.connect(Tick::ZERO, LinkId(number as u32), request, identity)
 }

@@ -227,6 +227,8 @@ impl Counter<'_> {
         }
         self.stats.publishes_sent += count;
         self.stats.publish_bytes_sent += payload_bytes;
+        let zone = session.identity.zone;
+        self.traffic.sent(zone, count, payload_bytes);
         self.outbox.run(key, live, Rc::clone(run));
         true
     }

@@ -55,7 +55,16 @@ enum Place {
     /// A topic below `$reply/`: for the calling session alone.
     Own(Box<str>),
     /// Any other topic, to which the caller may publish.
-    Public(Box<str>),
+    Public(Box<Public>),
+}
+
+/// Where everybody hears an answer who may.
+#[derive(Clone, Debug)]
+struct Public {
+    topic: Box<str>,
+    /// Who called: the right to publish there is asked about when the answer is there.
+    identity: Arc<Identity>,
+    client_id: Box<str>,
 }
 
 /// An answer to a call.
@@ -130,7 +139,7 @@ impl Hub {
         let is_v5 = session.speaks_v5();
         let identity = Arc::clone(&session.identity);
         let client_id = session.client_id.clone();
-        let place = self.place(&identity, publish, reply);
+        let place = self.place((&identity, &client_id), publish, reply);
         let mut return_to = ReturnAddress {
             shard: self.shard,
             session: key,
@@ -186,7 +195,7 @@ impl Hub {
     /// Where the answer is to go; `None` if it may not go there.
     fn place(
         &self,
-        identity: &Identity,
+        (identity, client_id): (&Arc<Identity>, &str),
         publish: &Publish<'_>,
         reply: Option<&str>,
     ) -> Option<Place> {
@@ -203,7 +212,12 @@ impl Hub {
             return Some(Place::Own(topic.into()));
         }
         let may = !topic.starts_with('$') && identity.rights.may_publish(topic);
-        may.then(|| Place::Public(topic.into()))
+        let public = || Public {
+            topic: topic.into(),
+            identity: Arc::clone(identity),
+            client_id: client_id.into(),
+        };
+        may.then(|| Place::Public(Box::new(public())))
     }
 
     /// The control plane has answered a call.
@@ -231,7 +245,18 @@ impl Hub {
         match &to.place {
             Place::Nowhere => {}
             Place::Own(topic) => self.deliver_to_session(now, to.session, &message(topic)),
-            Place::Public(topic) => {
+            Place::Public(public) => {
+                let Public {
+                    topic,
+                    identity,
+                    client_id,
+                } = &**public;
+                // The caller may have lost the right while the procedure ran.
+                let caller = self.renewals.refresh(Arc::clone(identity), client_id);
+                if !caller.is_some_and(|caller| caller.rights.may_publish(topic)) {
+                    self.stats.denied += 1;
+                    return;
+                }
                 self.settle(now);
                 self.keep_and_route_now(now, message(topic));
                 self.close_overrun(now);

@@ -49,6 +49,7 @@ impl Hub {
             return Err(CloseReason::Denied(Denied::KeepAlive));
         }
         let client_id = &request.client_id;
+        let identity = self.returning(request, &identity).unwrap_or(identity);
         let Some(identity) = self.renewals.refresh(identity, client_id) else {
             return Err(CloseReason::Denied(Denied::Banned));
         };
@@ -57,12 +58,34 @@ impl Hub {
             return Err(CloseReason::Denied(Denied::Right));
         }
         self.has_room(request, &identity)?;
-        let present = self.sessions.find(identity.zone, client_id);
-        let present = present.and_then(|key| self.sessions.get(key));
-        let takes_over = present
-            .is_some_and(|other| other.live().is_some() && other.identity.user == identity.user);
+        let present = self.own_session(&identity, client_id);
+        let takes_over = present.is_some_and(|own| own.live().is_some());
         let seat = Seat::take(&identity.rights.needs(), takes_over).map_err(CloseReason::Limit)?;
         Ok(Admitted { identity, seat })
+    }
+
+    fn own_session(&self, identity: &Identity, client_id: &str) -> Option<&Session> {
+        let (zone, user) = (identity.zone, identity.user.as_deref());
+        self.sessions
+            .get(self.sessions.find(zone, client_id, user)?)
+    }
+
+    /// The identity that a guest has already who goes on with its session: every log-in of a guest
+    /// gives a new name. Guests have nothing to prove who they are, so it is the one who knows the
+    /// client id and comes from the same address, or who knows an id that this server has made up.
+    fn returning(&self, request: &ConnectRequest, new: &Identity) -> Option<Arc<Identity>> {
+        if request.clean_start || new.guest.is_none() {
+            return None;
+        }
+        let client_id = &request.client_id;
+        let is_it = |(_, session): &(_, &Session)| match session.identity.guest {
+            None => false,
+            mark => mark == new.guest || is_assigned(client_id),
+        };
+        let all = self.sessions.all(new.zone, client_id).filter(is_it);
+        // There may be several after a change of the address; a name is not given twice.
+        let (_, session) = all.max_by_key(|(key, _)| key.generation)?;
+        Some(Arc::clone(&session.identity))
     }
 
     /// Whether a keep alive is within the maximum; 0 is none at all.
@@ -79,8 +102,7 @@ impl Hub {
             return Ok(());
         }
         // It makes no difference to the count whether an old one goes on or a new one replaces it.
-        let present = self.sessions.find(identity.zone, &request.client_id);
-        let present = present.and_then(|key| self.sessions.get(key));
+        let present = self.own_session(identity, &request.client_id);
         if present.is_some_and(Session::is_persistent) {
             return Ok(());
         }
@@ -253,30 +275,33 @@ impl Hub {
         }
     }
 
-    /// Ends or keeps what the client id had before. Returns the session to go on with.
+    /// Ends or keeps what the client id had before: one connection, and a session for each user.
+    /// Returns the session to go on with.
     fn settle_predecessor(
         &mut self,
         now: Tick,
         request: &ConnectRequest,
         identity: &Identity,
     ) -> Option<SessionKey> {
-        let key = self.sessions.find(identity.zone, &request.client_id)?;
-        let session = self.sessions.get(key)?;
-        // Another user must not inherit what this one's session holds.
-        let starts_new = request.clean_start || session.identity.user != identity.user;
-        let is_live = session.live().is_some();
-        if starts_new {
-            self.sessions.set_expiry(key, 0);
+        let (zone, client_id) = (identity.zone, &request.client_id);
+        let own = self
+            .sessions
+            .find(zone, client_id, identity.user.as_deref());
+        if let Some(own) = own.filter(|_| request.clean_start) {
+            self.sessions.set_expiry(own, 0);
         }
-        if is_live {
-            // A session that was not to outlive its connection ends here [MQTT-3.1.2-23].
-            self.close(now, key, CloseReason::Local(Local::TakenOver));
+        if let Some(connected) = self.sessions.connected(zone, client_id) {
+            // A session that was not to outlive its connection ends here [MQTT-3.1.2-23]. That of
+            // another user goes on without it: what waits there is not the newcomer's, and not
+            // the newcomer's to destroy.
+            self.close(now, connected, CloseReason::Local(Local::TakenOver));
         }
-        if starts_new {
-            self.end_session(now, key);
+        let own = own?;
+        if request.clean_start {
+            self.end_session(now, own);
             return None;
         }
-        self.sessions.get(key).map(|_| key)
+        self.sessions.get(own).map(|_| own)
     }
 
     /// Queues CONNACK; `false` if the client does not take a packet of its size.
@@ -388,14 +413,23 @@ impl Hub {
                 self.hasher.hash(identity.zone, &seed),
                 self.hasher.hash(identity.zone, &format!("{seed}/")),
             );
-            let id = format!("auto-{high:016x}{low:016x}");
+            let id = format!("{ASSIGNED}{high:016x}{low:016x}");
             if home_shard(&self.hasher, identity.zone, &id, self.shards) == self.shard
-                && self.sessions.find(identity.zone, &id).is_none()
+                && self.sessions.main(identity.zone, &id).is_none()
             {
                 return id;
             }
         }
     }
+}
+
+/// How the client ids begin that the server makes up.
+const ASSIGNED: &str = "auto-";
+
+/// Whether a client id looks like one that nobody can guess.
+fn is_assigned(client_id: &str) -> bool {
+    let random = client_id.strip_prefix(ASSIGNED);
+    random.is_some_and(|random| random.len() == 32)
 }
 
 /// Whether a login name names this user, with a zone or without.

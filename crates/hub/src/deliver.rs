@@ -21,7 +21,7 @@ use crate::outbox::Outbox;
 use crate::route::{Counter, Parcel, encode_wire};
 use crate::sessions::{Link, Live, Session};
 use crate::settings::{Settings, SlowPolicy};
-use crate::stats::{LossCause, Losses, Stats};
+use crate::stats::{LossCause, Losses, Stats, Traffic};
 
 /// How one session gets one message.
 #[derive(Clone, Debug)]
@@ -110,11 +110,21 @@ pub(crate) struct Till<'a> {
     pub(crate) settings: &'a Settings,
     stats: &'a mut Stats,
     losses: &'a mut Losses,
+    traffic: &'a mut Traffic,
     /// Bytes that may wait for this client.
     pub(crate) queue_bytes_max: usize,
 }
 
 impl Till<'_> {
+    /// A message is queued for its client.
+    #[inline]
+    fn count_sent(&mut self, message: &Message) {
+        let bytes = message.payload().len() as u64;
+        self.stats.publishes_sent += 1;
+        self.stats.publish_bytes_sent += bytes;
+        self.traffic.sent(message.zone, 1, bytes);
+    }
+
     /// A newer message has taken the place of one that waited.
     pub(crate) fn count_conflated(&mut self, client_id: &str, topic: &str) {
         // No line in the log: it is what was asked for.
@@ -155,6 +165,7 @@ impl Counter<'_> {
             settings: self.settings,
             stats: self.stats,
             losses: self.losses,
+            traffic: self.traffic,
             queue_bytes_max: session.queue_bytes_max(self.settings),
         };
         let shaped = course == Course::Usual && (parcel.shape.is_some() || session.is_special());
@@ -193,6 +204,7 @@ impl Counter<'_> {
         let Some(session) = self.sessions.at(slot) else {
             return;
         };
+        self.traffic.of(session.zone()).dropped += 1;
         if self.losses.record(cause, &session.client_id, topic) {
             self.events.push(Event::Losing {
                 client_id: session.client_id.clone(),
@@ -236,8 +248,7 @@ fn give_now(
             }
         }
     }
-    till.stats.publishes_sent += 1;
-    till.stats.publish_bytes_sent += parcel.message.payload().len() as u64;
+    till.count_sent(parcel.message);
     till.outbox.publish(
         key,
         live,
@@ -278,8 +289,7 @@ fn owe(
             outbound.discard(packet_id);
             return Verdict::Lost(LossCause::PacketTooLarge);
         };
-        till.stats.publishes_sent += 1;
-        till.stats.publish_bytes_sent += parcel.message.payload().len() as u64;
+        till.count_sent(parcel.message);
         let outgoing = Outgoing::new(wire, terms.qos, terms.retain, false, Some(packet_id));
         till.outbox.publish(key, live, outgoing);
         return Verdict::Taken;
@@ -349,6 +359,7 @@ impl Hub {
             return;
         };
         let window = live.window;
+        let zone = session.identity.zone;
         let (uses, settings, store) = (self.uses, &self.settings, &*self.retained);
         let epoch = |message: &Message| crate::keep::epoch(uses, settings, store, message);
         let mut lose = |cause| {
@@ -362,6 +373,7 @@ impl Hub {
                         outgoing(live, delivery, epoch(&delivery.message), (packet_id, true))
                     {
                         self.stats.publishes_sent += 1;
+                        self.traffic.sent(zone, 1, 0);
                         self.outbox.publish(key, live, outgoing);
                     } else {
                         // The client takes smaller packets than it did before.
@@ -384,8 +396,10 @@ impl Hub {
                 epoch(&delivery.message),
                 (packet_id, false),
             ) {
+                let bytes = delivery.message.payload().len() as u64;
                 self.stats.publishes_sent += 1;
-                self.stats.publish_bytes_sent += delivery.message.payload().len() as u64;
+                self.stats.publish_bytes_sent += bytes;
+                self.traffic.sent(zone, 1, bytes);
                 self.outbox.publish(key, live, outgoing);
                 continue;
             } else {

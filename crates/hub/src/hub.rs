@@ -25,7 +25,7 @@ use crate::room::{Joins, Zones};
 use crate::sessions::Sessions;
 use crate::settings::{Settings, Uses};
 use crate::share::{ShareName, Shares};
-use crate::stats::{Losses, Stats};
+use crate::stats::{Losses, Stats, Traffic};
 
 /// What all shards of a server share.
 #[derive(Clone)]
@@ -78,6 +78,7 @@ pub struct Hub {
     pub(crate) effects: Effects,
     pub(crate) stats: Stats,
     pub(crate) losses: Losses,
+    pub(crate) traffic: Traffic,
     /// Used for every walk over retained messages.
     pub(crate) found: Vec<Arc<Message>>,
     pub(crate) renewals: Renewals,
@@ -136,6 +137,7 @@ impl Hub {
             effects: Effects::default(),
             stats: Stats::default(),
             losses: Losses::default(),
+            traffic: Traffic::default(),
             found: Vec::new(),
             renewals: Renewals::default(),
             assigned_ids: 0,

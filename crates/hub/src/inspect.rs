@@ -12,6 +12,7 @@ use stentor_topic::Zone;
 use crate::hub::Hub;
 use crate::key::{LinkId, SessionKey};
 use crate::sessions::{Flushing, Link, Session};
+use crate::stats::ZoneTraffic;
 
 /// A session as `stentor clients` shows it.
 #[derive(Clone, Debug)]
@@ -49,8 +50,12 @@ pub struct ZoneFigures {
     pub rooms: u64,
     /// Places taken in all rooms.
     pub members: u64,
+    /// Bytes of their properties and of what they keep of what was said.
+    pub room_bytes: u64,
     /// Users with a name who are connected.
     pub users: u64,
+    /// Messages that its clients have sent and were sent.
+    pub traffic: ZoneTraffic,
 }
 
 /// The connection of a session.
@@ -83,7 +88,7 @@ impl Hub {
     /// client connects again.
     #[must_use]
     pub fn link(&self, zone: Zone, client_id: &str) -> Option<LinkId> {
-        let key = self.sessions.find(zone, client_id)?;
+        let key = self.sessions.connected(zone, client_id)?;
         Some(self.sessions.get(key)?.live()?.link)
     }
 
@@ -104,18 +109,24 @@ impl Hub {
             zone.connections += u64::from(session.live().is_some());
             zone.subscriptions += session.subscriptions.len() as u64;
         }
-        for (zone, rooms, members, users) in self.zones.figures() {
+        for (zone, rooms, members, room_bytes) in self.zones.figures() {
             let zone = zones.entry(zone.get()).or_default();
-            (zone.rooms, zone.members, zone.users) = (rooms, members, users);
+            (zone.rooms, zone.members, zone.room_bytes) = (rooms, members, room_bytes);
+        }
+        for (zone, users) in self.zones.users() {
+            zones.entry(zone.get()).or_default().users = users;
+        }
+        for (zone, traffic) in self.traffic.iter() {
+            zones.entry(zone.get()).or_default().traffic = traffic;
         }
         let numbered = |(zone, figures)| (Zone(zone), figures);
         zones.into_iter().map(numbered).collect()
     }
 
-    /// One session, by its client id.
+    /// One session, by its client id: of several users, the one that is connected.
     #[must_use]
     pub fn client(&self, zone: Zone, client_id: &str) -> Option<ClientInfo> {
-        let key = self.sessions.find(zone, client_id)?;
+        let key = self.sessions.main(zone, client_id)?;
         self.sessions.get(key).map(|session| info(key, session))
     }
 }

@@ -19,7 +19,7 @@ use crate::key::{LinkId, SessionKey};
 use crate::publish::may_publish;
 use crate::rights::Identity;
 use crate::sessions::{Away, Link};
-use crate::stats::LossCause;
+use crate::stats::{LossCause, ZoneTraffic};
 
 impl Hub {
     /// The socket of a connection is gone. Does nothing if the hub has let that connection go
@@ -36,18 +36,40 @@ impl Hub {
         }
     }
 
-    /// Closes the connection of a client, and with `end_session` its session too. Returns
-    /// whether there was one.
+    /// Closes the connection of a client, and with `end_session` the sessions of all users under
+    /// its id too. Returns whether there was one.
     pub fn kick(&mut self, now: Tick, zone: Zone, client_id: &str, end_session: bool) -> bool {
-        let Some(key) = self.sessions.find(zone, client_id) else {
-            return false;
-        };
-        self.close(now, key, CloseReason::Local(Local::Kicked));
-        if end_session {
-            self.end_session(now, key);
+        let keys: Vec<_> = self
+            .sessions
+            .all(zone, client_id)
+            .map(|(key, _)| key)
+            .collect();
+        for &key in &keys {
+            self.close(now, key, CloseReason::Local(Local::Kicked));
+            if end_session {
+                self.end_session(now, key);
+            }
         }
         self.close_overrun(now);
-        true
+        !keys.is_empty()
+    }
+
+    /// A zone ends: closes its connections, ends its sessions, and its rooms if this is their
+    /// home. Wills are not published. Returns how many sessions there were. O(sessions).
+    pub fn end_zone(&mut self, now: Tick, zone: Zone) -> u64 {
+        self.settle(now);
+        let of_zone = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| session.zone() == zone);
+        let keys: Vec<_> = of_zone.map(|(key, _)| key).collect();
+        for &key in &keys {
+            self.revoke(now, key, true);
+        }
+        self.end_rooms(now, zone);
+        *self.traffic.of(zone) = ZoneTraffic::default();
+        self.close_overrun(now);
+        keys.len() as u64
     }
 
     /// Closes all connections because the server stops. Wills stay unpublished: their readers
@@ -307,7 +329,7 @@ impl Hub {
         let publisher = stentor_session::Publisher::SERVER;
         let message = Arc::new(Message::new(zone, publisher, now, &parts));
         match private {
-            Some((_, route)) => self.will_private(now, message, route),
+            Some((_, route)) => self.will_private(now, message, &route),
             None => self.keep_and_route_now(now, message),
         }
     }

@@ -35,6 +35,8 @@ pub struct PrivateMessage {
 #[derive(Debug, Default)]
 pub(crate) struct Privates {
     asked: HashMap<Ticket, Asked, foldhash::fast::FixedState>,
+    /// The topic and the route of the message that is sent now: two texts for all messages.
+    texts: (String, String),
 }
 
 /// One of them.
@@ -121,7 +123,7 @@ impl Hub {
         let Some(session) = self.sessions.get(key) else {
             return Sent::Known(Response::Denied);
         };
-        let to = topic::private_to(user);
+        let to = topic::private_to_as(user, publish.topic);
         if !session.identity.rights.may_publish(&to) {
             self.deny_publish(key, &to);
             return Sent::Known(Response::Denied);
@@ -136,17 +138,21 @@ impl Hub {
         if !publish.properties.is_empty() {
             forwardable(publish.properties, &mut properties);
         }
+        let (mut from, mut route) = core::mem::take(&mut self.privates.texts);
+        topic::write_private_from(sender, &mut from);
+        inbox::write_route(user, sender, &mut route);
         let parts = MessageParts {
-            topic: &topic::private_from(sender),
+            topic: &from,
             properties: &properties,
             payload: publish.payload,
             qos: publish.qos,
             retain: false,
             expiry_secs: publish.properties.message_expiry(),
         };
-        let route = inbox::route(user, sender);
         let message = Arc::new(Message::new(session.zone(), session.publisher, now, &parts));
-        self.route_private(now, message, route, is_awaited)
+        let sent = self.route_private(now, message, &route, is_awaited);
+        self.privates.texts = (from, route);
+        sent
     }
 
     /// Delivers a private message here and passes it to the shards that may have a subscriber.
@@ -154,19 +160,20 @@ impl Hub {
         &mut self,
         now: Tick,
         message: Arc<Message>,
-        route: String,
+        route: &str,
         is_awaited: bool,
     ) -> Sent {
         // What its sender has published before comes before.
         self.settle(now);
-        let reach = self.deliver_private(now, &message, &route);
-        let mut others = self.interest.others(message.zone, &route);
+        let reach = self.deliver_private(now, &message, route);
+        let mut others = self.interest.others(message.zone, route);
         if others == 0 {
             return Sent::Known(Response::Reached(reach));
         }
         let shards = others.count_ones();
         let asks = is_awaited && reach < Reach::Delivered;
         let ticket = asks.then(|| self.issue_ticket());
+        let route = route.into();
         let private = Arc::new(PrivateMessage { message, route });
         while others != 0 {
             let shard = ShardId(others.trailing_zeros() as u8);
@@ -239,7 +246,7 @@ impl Hub {
     }
 
     /// A will that is a private message. Nobody waits for a response.
-    pub(crate) fn will_private(&mut self, now: Tick, message: Arc<Message>, route: String) {
+    pub(crate) fn will_private(&mut self, now: Tick, message: Arc<Message>, route: &str) {
         self.route_private(now, message, route, false);
     }
 }

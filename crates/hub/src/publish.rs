@@ -82,8 +82,14 @@ impl Hub {
         publish: &Publish<'_>,
         take: impl FnOnce(&mut Self, &str) -> Taken,
     ) -> Result<(), CloseReason> {
+        let bytes = publish.payload.len() as u64;
         self.stats.publishes_received += 1;
-        self.stats.publish_bytes_received += publish.payload.len() as u64;
+        self.stats.publish_bytes_received += bytes;
+        if let Some(session) = self.sessions.get(key) {
+            let own = self.traffic.of(session.zone());
+            own.received += 1;
+            own.received_bytes += bytes;
+        }
         if let Some(receipt) = receipt(publish) {
             match self.arrive(key, receipt) {
                 Arrival::New => {}

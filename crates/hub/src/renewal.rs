@@ -154,7 +154,7 @@ impl Hub {
     }
 
     /// Closes a session's connection because its user may not be here any more.
-    fn revoke(&mut self, now: Tick, key: SessionKey, end_session: bool) {
+    pub(crate) fn revoke(&mut self, now: Tick, key: SessionKey, end_session: bool) {
         let Some(session) = self.sessions.get(key) else {
             return;
         };

@@ -71,7 +71,14 @@ pub struct Identity {
     /// When the connection ends unless the client authenticates again: the end of a token;
     /// [`Tick::NEVER`] for most.
     pub expires_at: Tick,
+    /// By what it is known again that has got its name without proving anything; `None` for all
+    /// others.
+    pub guest: Option<GuestMark>,
 }
+
+/// Where a guest has come from, as a number that nobody can foresee.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuestMark(pub u64);
 
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -233,6 +233,7 @@ impl Hub {
             settings: &self.settings,
             stats: &mut self.stats,
             losses: &mut self.losses,
+            traffic: &mut self.traffic,
             overrun: &mut self.overrun,
             events: &mut self.effects.events,
             reach: Reach::Nobody,
@@ -250,6 +251,7 @@ pub(crate) struct Counter<'h> {
     pub(crate) settings: &'h Settings,
     pub(crate) stats: &'h mut crate::stats::Stats,
     pub(crate) losses: &'h mut crate::stats::Losses,
+    pub(crate) traffic: &'h mut crate::stats::Traffic,
     pub(crate) overrun: &'h mut Vec<crate::key::SessionKey>,
     pub(crate) events: &'h mut Vec<crate::effects::Event>,
     /// How far what it has handed out one by one has come.

@@ -208,6 +208,11 @@ impl Session {
         self.identity.zone
     }
 
+    /// The user's name; `None` for who has none.
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.identity.user.as_deref()
+    }
+
     /// Bytes that may wait for the client.
     #[inline]
     pub(crate) fn queue_bytes_max(&self, settings: &Settings) -> usize {
@@ -405,7 +410,7 @@ impl Sessions {
         self.slots_end
     }
 
-    /// Adds a session whose client id has none yet.
+    /// Adds a session of a user who has none with its client id yet.
     pub(crate) fn insert(&mut self, mut session: Session) -> SessionKey {
         self.generations = self.generations.wrapping_add(1);
         session.generation = self.generations;
@@ -454,14 +459,52 @@ impl Sessions {
         count.fetch_sub(was, Ordering::Relaxed);
     }
 
-    pub(crate) fn find(&self, zone: Zone, client_id: &str) -> Option<SessionKey> {
-        let hash = self.hasher.hash(zone, client_id);
-        let slot = *self.by_client.find(hash, |slot| {
-            self.slots
-                .get(*slot as usize)
-                .is_some_and(|s| s.zone() == zone && *s.client_id == *client_id)
-        })?;
-        self.key(slot)
+    /// The session that a user has under a client id.
+    pub(crate) fn find(
+        &self,
+        zone: Zone,
+        client_id: &str,
+        user: Option<&str>,
+    ) -> Option<SessionKey> {
+        let is_own = |(_, session): &(SessionKey, &Session)| session.user() == user;
+        let (key, _) = self.all(zone, client_id).find(is_own)?;
+        Some(key)
+    }
+
+    /// The sessions of a client id: one for each user who has come with it and may come back.
+    pub(crate) fn all<'s>(
+        &'s self,
+        zone: Zone,
+        client_id: &'s str,
+    ) -> impl Iterator<Item = (SessionKey, &'s Session)> {
+        let slots = self.by_client.iter_hash(self.hasher.hash(zone, client_id));
+        let is_it =
+            move |session: &&Session| session.zone() == zone && *session.client_id == *client_id;
+        slots.filter_map(move |slot| {
+            let session = self.slots.get(*slot as usize).filter(is_it)?;
+            let key = SessionKey {
+                slot: *slot,
+                generation: session.generation,
+            };
+            Some((key, session))
+        })
+    }
+
+    /// The session of a client id that is connected: at most one is [MQTT-3.1.4-3].
+    pub(crate) fn connected(&self, zone: Zone, client_id: &str) -> Option<SessionKey> {
+        let mut all = self.all(zone, client_id);
+        let (key, _) = all.find(|(_, session)| session.live().is_some())?;
+        Some(key)
+    }
+
+    /// The session of a client id that people mean: the connected one, or the newest.
+    pub(crate) fn main(&self, zone: Zone, client_id: &str) -> Option<SessionKey> {
+        let newest = || {
+            self.all(zone, client_id)
+                .max_by_key(|(key, _)| key.generation)
+        };
+        let newest = || newest().map(|(key, _)| key);
+        self.connected(zone, client_id).or_else(newest)
     }
 
     pub(crate) fn key(&self, slot: u32) -> Option<SessionKey> {

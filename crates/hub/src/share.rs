@@ -427,6 +427,7 @@ impl Hub {
             settings: &self.settings,
             stats: &mut self.stats,
             losses: &mut self.losses,
+            traffic: &mut self.traffic,
             overrun: &mut self.overrun,
             events: &mut self.effects.events,
             reach: stentor_zone::Reach::Nobody,

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use hashbrown::{Equivalent, HashMap};
+use stentor_topic::Zone;
 
 /// Counters since the start, and gauges of now. Plain numbers: a shard is one thread.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,6 +39,52 @@ pub struct Stats {
     pub expired: u64,
     /// Connections closed because an invariant of the program was broken.
     pub bugs: u64,
+}
+
+/// What went through a shard for one zone since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZoneTraffic {
+    /// PUBLISH packets received.
+    pub received: u64,
+    /// Payload bytes of those.
+    pub received_bytes: u64,
+    /// PUBLISH packets queued for clients.
+    pub sent: u64,
+    /// Payload bytes of those.
+    pub sent_bytes: u64,
+    /// Messages that a client should have had and did not get.
+    pub dropped: u64,
+}
+
+/// The traffic of every zone. Zones are numbered one after the other, so their numbers are places
+/// in a list.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic(Vec<ZoneTraffic>);
+
+impl Traffic {
+    /// The counters of a zone.
+    #[inline]
+    pub(crate) fn of(&mut self, zone: Zone) -> &mut ZoneTraffic {
+        let at = zone.get() as usize;
+        if at >= self.0.len() {
+            self.0.resize(at + 1, ZoneTraffic::default());
+        }
+        &mut self.0[at]
+    }
+
+    /// Counts messages that were queued for clients.
+    #[inline]
+    pub(crate) fn sent(&mut self, zone: Zone, messages: u64, bytes: u64) {
+        let own = self.of(zone);
+        own.sent += messages;
+        own.sent_bytes += bytes;
+    }
+
+    /// The zones that had any.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Zone, ZoneTraffic)> {
+        let numbered = (0..).zip(&self.0).map(|(zone, own)| (Zone(zone), *own));
+        numbered.filter(|(_, own)| *own != ZoneTraffic::default())
+    }
 }
 
 /// Why a message did not reach a client.

@@ -24,7 +24,7 @@ use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
 use crate::rights::{Access, Identity};
-use crate::room::{Element, RoomVerdict, Verdicts};
+use crate::room::{Element, ROOMS, RoomVerdict, Verdicts};
 use crate::sessions::{Link, Session};
 use crate::snapshot::{SNAPSHOT_END, Wanted};
 
@@ -90,6 +90,14 @@ impl Wishes {
 
 /// How the filters of private messages begin. Nothing is retained below it.
 const INBOXES: &str = "$private/";
+
+/// What a client is told that may not be in a room.
+const NO_RIGHT: &str = "the right to be in this room is missing";
+
+/// A filter as it was written, without `$share/<group>/`.
+fn without_share(text: &str) -> &str {
+    Subscription::parse(text).map_or(text, |subscription| subscription.filter)
+}
 
 /// How the filters of the list of rooms begin.
 const ROOM_LIST: &str = "$rooms/";
@@ -236,10 +244,26 @@ impl Hub {
         let mut wanted = AllWanted::new();
         let mut text = "";
         let mut denied: SmallVec<[(&str, &Denial); 2]> = SmallVec::new();
+        let mut no_joins: Vec<(&str, ReasonCode, &str)> = Vec::new();
         for wanting in elements {
             let asked = (asked, verdicts);
             let (reason, why) = self.subscribe_one(key, wanting, asked, &mut wanted)?;
             denied.extend(wanting.denial.map(|denial| (wanting.filter, denial)));
+            if reason.is_error() && !is_v5 && wanting.denial.is_none() {
+                let filter = without_share(wanting.filter);
+                let room = filter.strip_prefix(ROOMS);
+                // What the home of the zone says is told with the room that it was asked for.
+                let is_told = |room: &str| {
+                    let of_room = |(of, _): &&RoomVerdict| room.split('/').next() == Some(of);
+                    verdicts
+                        .iter()
+                        .find(of_room)
+                        .is_some_and(|(_, refusal)| refusal.is_some())
+                };
+                if room.is_some_and(|room| !is_told(room)) {
+                    no_joins.push((filter, reason, why));
+                }
+            }
             // One explanation for all of them: the first.
             text = if text.is_empty() { why } else { text };
             // 3.x knows one failure only [MQTT-3.9.3-2].
@@ -257,6 +281,9 @@ impl Hub {
                 if !is_v5 {
                     self.explain_denial(now, key, filter, denial);
                 }
+            }
+            for no_join in no_joins {
+                self.explain_no_join(now, key, no_join);
             }
         }
         let lists_rooms = wanted
@@ -400,7 +427,11 @@ impl Hub {
         let access = session.identity.rights.may_subscribe(filter);
         if !self.is_accepted(access) {
             self.deny_subscribe(key, text);
-            return Err((ReasonCode::NotAuthorized, ""));
+            let is_room = filter.starts_with(ROOMS);
+            return Err((
+                ReasonCode::NotAuthorized,
+                if is_room { NO_RIGHT } else { "" },
+            ));
         }
         let zone = session.zone();
         let has_rate = share.is_none() && wishes.interval.is_some();

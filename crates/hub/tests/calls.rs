@@ -6,10 +6,10 @@ mod world;
 
 use std::sync::{Arc, Mutex};
 
-use stentor_hub::{Answer, Call, Callees, ControlItem};
+use stentor_hub::{Answer, Call, Callees, ControlItem, Identity, Renewal, Renewed};
 use stentor_mqtt::{Property, PropertyBuf, QoS, Version};
 use stentor_session::Tick;
-use world::{ConnectOptions, World};
+use world::{ConnectOptions, TestRights, World};
 
 const Q0: QoS = QoS::AtMostOnce;
 const Q1: QoS = QoS::AtLeastOnce;
@@ -90,6 +90,52 @@ fn an_answer_goes_to_the_calling_session_alone() {
             assert_eq!(call.expires_at, Tick::NEVER);
             assert_eq!(received(&mut w, caller), ["$reply/7 1 2"]);
             assert!(received(&mut w, other).is_empty());
+        }
+    }
+}
+
+/// Takes the right to publish on `answers/` away from ann.
+#[derive(Debug)]
+struct Forbid;
+
+impl Renewal for Forbid {
+    fn subject(&self) -> &str {
+        "ann"
+    }
+
+    fn renew(&self, identity: &Arc<Identity>, _client_id: &str) -> Renewed {
+        if identity.user.as_deref() != Some("ann") {
+            return Renewed::Keep;
+        }
+        Renewed::Replace(Arc::new(Identity {
+            rights: TestRights::denying(&["answers/"]),
+            ..(**identity).clone()
+        }))
+    }
+}
+
+/// Whoever loses the right while the procedure runs has lost it, be it there still or not.
+#[test]
+fn an_answer_needs_the_right_when_it_is_there() {
+    for stays in [true, false] {
+        for forbids in [false, true] {
+            let desk = desk(9);
+            let mut w = World::with_callees(2, desk.clone());
+            let caller = w.connect(Version::V5, "a", &ann());
+            let other = w.connect(Version::V5, "b", &ConnectOptions::default());
+            w.subscribe(other, "answers/+", Q1);
+            call_with(&mut w, caller, "$call/sum", Some("answers/1"));
+            assert_eq!(puback(&mut w, caller), 0);
+            if !stays {
+                w.drop_link(caller);
+            }
+            if forbids {
+                w.control_all(&ControlItem::Renew(Arc::new(Forbid)));
+                w.advance();
+            }
+            answer(&mut w, &desk);
+            let heard = received(&mut w, other).len();
+            assert_eq!(heard, usize::from(!forbids), "{stays} {forbids}");
         }
     }
 }

@@ -257,6 +257,26 @@ fn a_session_that_waits_for_its_client_keeps_the_message() {
         };
         let eve = w.connect(Version::V5, b, &eve);
         assert!(received(&mut w, eve).is_empty());
+        // Nor does it destroy what waits, however it comes and goes.
+        let anew = ConnectOptions {
+            user: Some("eve"),
+            ..ConnectOptions::default()
+        };
+        w.connect(Version::V5, b, &anew);
+        assert!(w.clients[eve].closed.is_some(), "one connection at a time");
+        let bob = w.connect(Version::V5, b, &persistent);
+        let kept = received(&mut w, bob);
+        let last = kept.last().map(String::as_str);
+        assert_eq!(last, Some("$private/from/ann private"));
+        // Its own clean start ends its session.
+        w.drop_link(bob);
+        w.publish(ann, "$private/to/bob", "too late", Q1, false);
+        let new = ConnectOptions {
+            clean_start: true,
+            ..persistent
+        };
+        let bob = w.connect(Version::V5, b, &new);
+        assert!(received(&mut w, bob).is_empty());
     }
 }
 

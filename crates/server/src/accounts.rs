@@ -1,10 +1,11 @@
 //! Opening the books that a configuration names: for the server, and for commands while no server
 //! runs.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stentor_auth::model::{ADMIN, Credential, MEMBER, User};
+use stentor_auth::model::{ADMIN, Credential, DEFAULT_ZONE, MEMBER, User};
 use stentor_auth::store::{
     AuditLog, Books, Columns, Directory, DirectoryOptions, MosquittoFile, Order, OrderError, Place,
     QuerySource, Source, SqlStore, Store, StoreError, TextStore, Who,
@@ -93,8 +94,19 @@ pub(crate) fn check(config: &Config) -> Result<(), ServerError> {
 
 /// The zones that the configuration names.
 pub(crate) fn zones(config: &Config) -> Vec<Arc<str>> {
-    let names = config.zones.iter().map(|zone| zone.name.as_str().into());
-    names.collect()
+    let zones = config.zones.iter().map(|zone| &zone.name);
+    let rooms = config.rooms.iter().map(|room| &room.zone);
+    let users = config.users.iter().map(|user| &user.zone);
+    let listeners = config.listeners.iter().filter_map(|one| one.zone.as_ref());
+    let issuers = config.jwts.iter().filter_map(|one| one.zone.as_ref());
+    let all = zones
+        .chain(rooms)
+        .chain(users)
+        .chain(listeners)
+        .chain(issuers);
+    let names: BTreeSet<&str> = all.map(String::as_str).collect();
+    let is_named = |name: &&str| *name != DEFAULT_ZONE;
+    names.into_iter().filter(is_named).map(Into::into).collect()
 }
 
 /// The users of the configuration.

@@ -65,6 +65,7 @@ fn rooms(zone: &config::Zone) -> RoomsOptions {
         user_rooms: zone.user_rooms,
         rooms_max: zone.rooms as usize,
         owned_max: zone.rooms_per_user as usize,
+        bytes_max: usize::try_from(zone.room_bytes).unwrap_or(usize::MAX),
         room: RoomOptions {
             capacity: Some(zone.room_capacity).filter(|capacity| *capacity > 0),
             history: history(

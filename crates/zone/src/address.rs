@@ -166,7 +166,17 @@ pub mod inbox {
     /// Where a message to a user is routed.
     #[must_use]
     pub fn route(user: &str, sender: &str) -> String {
-        format!("{TREE}{}/from/{}", encode_name(user), encode_name(sender))
+        let mut route = String::new();
+        write_route(user, sender, &mut route);
+        route
+    }
+
+    /// The same, in the place of what the buffer holds: for the way of every message.
+    pub fn write_route(user: &str, sender: &str, out: &mut String) {
+        out.clear();
+        for part in [TREE, &encode_name(user), "/from/", &encode_name(sender)] {
+            out.push_str(part);
+        }
     }
 
     /// A filter as its subscriber wrote it: the inverse of [`filter`] for those, any other filter
@@ -185,13 +195,22 @@ pub mod inbox {
 
 /// Makes the topics on which the server itself publishes in a zone.
 pub mod topic {
-    use super::{String, encode_name};
+    use super::{Cow, String, encode_name};
     use alloc::format;
 
     /// Where a private message arrives: `$private/from/<sender>`.
     #[must_use]
     pub fn private_from(sender: &str) -> String {
-        format!("$private/from/{}", encode_name(sender))
+        let mut topic = String::new();
+        write_private_from(sender, &mut topic);
+        topic
+    }
+
+    /// The same, in the place of what the buffer holds: for the way of every message.
+    pub fn write_private_from(sender: &str, out: &mut String) {
+        out.clear();
+        out.push_str("$private/from/");
+        out.push_str(&encode_name(sender));
     }
 
     /// What rights to write to a user are asked about, however the publisher wrote the name and
@@ -199,6 +218,16 @@ pub mod topic {
     #[must_use]
     pub fn private_to(user: &str) -> String {
         format!("$private/to/{}", encode_name(user))
+    }
+
+    /// The same for a user who was read out of `topic`: usually that is it already.
+    #[must_use]
+    pub fn private_to_as<'t>(user: &str, topic: &'t str) -> Cow<'t, str> {
+        let name = topic.strip_prefix("$private/to/");
+        match encode_name(user) {
+            Cow::Borrowed(level) if name == Some(level) => topic.into(),
+            _ => private_to(user).into(),
+        }
     }
 
     /// What the right to call a procedure is asked about, whatever follows it: `$call/<name>`.
@@ -329,6 +358,25 @@ mod tests {
             assert_eq!(stentor_topic::matches(&stands, &route), arrives, "{filter}");
             let stands = inbox::filter("a", filter);
             assert!(!stentor_topic::matches(&stands, &route), "{filter}");
+        }
+    }
+
+    /// However the publisher wrote the name, rights are asked about its shortest form.
+    #[test]
+    fn a_name_is_asked_about_in_its_shortest_form() {
+        for (topic, asked) in [
+            ("$private/to/bob", "$private/to/bob"),
+            ("$private/to/bob/7", "$private/to/bob"),
+            ("$private/to/%62ob", "$private/to/bob"),
+            ("$private/to/a%2Fb", "$private/to/a%2fb"),
+            ("$private/to/a$b", "$private/to/a%24b"),
+        ] {
+            let Ok(Address::Private { user, .. }) = Address::parse(topic) else {
+                panic!("{topic} is no private message");
+            };
+            assert_eq!(topic::private_to_as(&user, topic), asked);
+            // The alias of a topic leaves nothing to look at.
+            assert_eq!(topic::private_to_as(&user, ""), asked);
         }
     }
 

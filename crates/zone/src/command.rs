@@ -1,16 +1,21 @@
 //! The commands of rooms: built-in procedures `$call/room.…` with JSON in and out.
 
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use core::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use stentor_session::Tick;
 
 use crate::effect::Effect;
-use crate::room::{Actor, Change, Condition, HistoryBounds, Refusal, Role, RoomOptions};
+use crate::room::{
+    Actor, Change, Condition, HistoryBounds, Refusal, Role, Room, RoomOptions, Summary,
+};
 use crate::rooms::{Rooms, Wish};
+use crate::topic;
 
 /// How the names of these procedures begin.
 pub const ROOM_COMMANDS: &str = "room.";
@@ -69,13 +74,42 @@ impl From<Refusal> for Failed {
     }
 }
 
+/// What a user may do with the rooms of its zone. A command tells no more than the topics below
+/// `$room/` and `$rooms/` do.
+pub trait RoomRights {
+    /// What the user is to a room.
+    fn role(&self, room: &str) -> Role;
+    /// Whether it may subscribe to something below a room.
+    fn may_enter(&self, room: &str) -> bool;
+    /// Whether it may receive a topic.
+    fn may_read(&self, topic: &str) -> bool;
+}
+
+/// The rights of the server itself.
+#[derive(Clone, Copy, Debug)]
+pub struct AllRights;
+
+impl RoomRights for AllRights {
+    fn role(&self, _room: &str) -> Role {
+        Role::Administrator
+    }
+
+    fn may_enter(&self, _room: &str) -> bool {
+        true
+    }
+
+    fn may_read(&self, _topic: &str) -> bool {
+        true
+    }
+}
+
 /// Runs a command of a user: `room.create`, `.match`, `.set`, `.lock`, `.unlock`, `.change`,
-/// `.kick`, `.close`, `.info` or `.list`. `role` tells what the user is to a room. Returns the
-/// room that the effects are about, and the answer, which is JSON.
+/// `.kick`, `.close`, `.info` or `.list`. Returns the room that the effects are about, and the
+/// answer, which is JSON.
 pub fn run_command(
     rooms: &mut Rooms,
-    user: &str,
-    role: impl Fn(&str) -> Role,
+    (now, user): (Tick, &str),
+    rights: &impl RoomRights,
     (procedure, payload): (&str, &[u8]),
     out: &mut Vec<Effect>,
 ) -> (String, Vec<u8>) {
@@ -92,10 +126,12 @@ pub fn run_command(
     let room = words.room.clone().unwrap_or_default();
     let command = Command {
         rooms,
+        now,
         actor: Actor {
             user,
-            role: role(&room),
+            role: rights.role(&room),
         },
+        rights,
         words,
         out,
     };
@@ -114,15 +150,23 @@ pub fn run_command(
     (room, answer.to_string().into_bytes())
 }
 
-struct Command<'a> {
+struct Command<'a, R> {
     rooms: &'a mut Rooms,
+    now: Tick,
     actor: Actor<'a>,
+    rights: &'a R,
     words: Words,
     out: &'a mut Vec<Effect>,
 }
 
-impl Command<'_> {
+impl<R: RoomRights> Command<'_, R> {
     fn run(mut self, procedure: &str) -> Result<Value, Failed> {
+        // Neither does it learn whether there is such a room.
+        if let Some(room) = &self.words.room
+            && !self.may_see(room)
+        {
+            return Err(Refusal::NoRight.into());
+        }
         match procedure {
             "room.create" => self.create(),
             "room.match" => self.find(),
@@ -138,22 +182,77 @@ impl Command<'_> {
             }
             "room.close" => {
                 let room = self.room()?;
-                self.rooms.close(self.actor, &room, self.out)?;
-                Ok(json!({}))
+                let stays = self.rooms.close(self.actor, &room, self.out)?;
+                Ok(json!({ "stays": stays }))
             }
-            "room.info" => {
-                let room = self.room()?;
-                let room = self.rooms.get(&room).ok_or(Refusal::Unknown)?;
-                Ok(json!({ "room": room.summary(), "members": room.members() }))
-            }
-            "room.list" => {
-                /// Longer lists are read from `$rooms/+`.
-                const LISTED_MAX: usize = 1_000;
-                let rooms: Vec<_> = self.rooms.summaries().take(LISTED_MAX).collect();
-                Ok(json!({ "rooms": rooms, "total": self.rooms.len() }))
-            }
+            "room.info" => self.info(),
+            "room.list" => Ok(self.list()),
             _ => Err(Failed::NoSuchCommand),
         }
+    }
+
+    fn is_administrator(&self, room: &str) -> bool {
+        self.rights.role(room) == Role::Administrator
+    }
+
+    fn is_listed(&self, room: &str) -> bool {
+        self.is_administrator(room) || self.rights.may_read(&topic::listed(room))
+    }
+
+    /// Whether the user may know of a room.
+    fn may_see(&self, room: &str) -> bool {
+        self.is_listed(room) || self.rights.may_enter(room)
+    }
+
+    /// What the list of rooms tells, without what the user may not read.
+    fn shown(&self, room: &Room) -> Summary {
+        let mut summary = room.summary();
+        let name = room.name();
+        if !self.is_listed(name) {
+            let may_read = |property: &str| {
+                let topic = topic::property(name, property);
+                self.rights.may_read(&topic)
+            };
+            summary.properties.retain(|property, _| may_read(property));
+        }
+        summary
+    }
+
+    /// The members, for who could see them in the room.
+    fn members(&self, room: &Room) -> Option<Vec<Arc<str>>> {
+        let name = room.name();
+        let is_privileged = self.is_administrator(name) || room.is_owned_by(self.actor.user);
+        let is_open = !room.is_locked() || room.is_member(self.actor.user);
+        if is_privileged {
+            return Some(room.members());
+        }
+        if !is_open || !self.rights.may_enter(name) {
+            return None;
+        }
+        let mut members = room.members();
+        members.retain(|user| self.rights.may_read(&topic::member(name, user)));
+        Some(members)
+    }
+
+    fn info(&self) -> Result<Value, Failed> {
+        let room = self.room()?;
+        let room = self.rooms.get(&room).ok_or(Refusal::Unknown)?;
+        let mut told = json!({ "room": self.shown(room) });
+        if let Some(members) = self.members(room) {
+            told["members"] = json!(members);
+        }
+        Ok(told)
+    }
+
+    fn list(&self) -> Value {
+        /// Longer lists are read from `$rooms/+`.
+        const LISTED_MAX: usize = 1_000;
+        let seen = || self.rooms.iter().filter(|room| self.may_see(room.name()));
+        let rooms: Vec<_> = seen()
+            .take(LISTED_MAX)
+            .map(|room| self.shown(room))
+            .collect();
+        json!({ "rooms": rooms, "total": seen().count() })
     }
 
     fn room(&self) -> Result<String, Failed> {
@@ -165,7 +264,7 @@ impl Command<'_> {
     /// Does something in the room.
     fn act(
         &mut self,
-        f: impl FnOnce(&mut crate::Room, &mut Vec<Effect>) -> Result<(), Refusal>,
+        f: impl FnOnce(&mut Room, &mut Vec<Effect>) -> Result<(), Refusal>,
     ) -> Result<Value, Failed> {
         let room = self.room()?;
         self.rooms.act(&room, self.out, f)?;
@@ -192,12 +291,16 @@ impl Command<'_> {
     }
 
     fn make(&mut self, room: &str) -> Result<(), Failed> {
+        if !self.is_administrator(room) && !self.rights.may_enter(room) {
+            return Err(Refusal::NoRight.into());
+        }
         let options = self.options();
-        self.rooms.create(self.actor, room, options, self.out)?;
+        let (now, actor) = (self.now, self.actor);
+        self.rooms.create(now, actor, room, options, self.out)?;
         let properties = core::mem::take(&mut self.words.properties);
         for (name, value) in properties {
             let (actor, always) = (self.actor, Condition::Always);
-            let set = |room: &mut crate::Room, out: &mut Vec<Effect>| {
+            let set = |room: &mut Room, out: &mut Vec<Effect>| {
                 room.set(actor, &name, Some(value), &always, out)
             };
             self.rooms.act(room, self.out, set)?;
@@ -210,7 +313,8 @@ impl Command<'_> {
             properties: self.words.properties.clone(),
             places: self.words.places.unwrap_or(1),
         };
-        if let Some(room) = self.rooms.find(&wish) {
+        let may_enter = |room: &str| self.rights.may_enter(room);
+        if let Some(room) = self.rooms.find(&wish, may_enter) {
             return Ok(json!({ "room": room, "created": false }));
         }
         let room = self.words.create.take().ok_or(Refusal::Unknown)?;
@@ -236,9 +340,8 @@ impl Command<'_> {
             }
         };
         let (room, actor) = (self.room()?, self.actor);
-        let set = |room: &mut crate::Room, out: &mut Vec<Effect>| {
-            room.set(actor, &name, value, &condition, out)
-        };
+        let set =
+            |room: &mut Room, out: &mut Vec<Effect>| room.set(actor, &name, value, &condition, out);
         let version = self.rooms.act(&room, self.out, set)?;
         Ok(json!({ "version": version }))
     }

@@ -31,9 +31,49 @@ pub enum Effect {
         /// How long ago it was said, in milliseconds.
         age_millis: u64,
     },
-    /// Take the session's subscriptions below the room away: it is no longer in it.
+    /// Take the session's subscriptions below the room away: it is no longer in it, though it did
+    /// not ask for that.
     Clear {
         /// Which session.
         seat: Seat,
+        /// Why.
+        why: Expelled,
     },
+}
+
+/// Why a session is out of a room that it did not leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expelled {
+    /// Its user was sent out.
+    Kicked,
+    /// The room has ended, or was emptied.
+    Closed,
+}
+
+impl Expelled {
+    /// A word for machines.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Kicked => "kicked",
+            Self::Closed => "closed",
+        }
+    }
+
+    /// The reason code of MQTT 5 that says it: an administrative action.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Kicked | Self::Closed => 0x98,
+        }
+    }
+
+    /// A sentence for people.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Kicked => "you were sent out of the room",
+            Self::Closed => "the room was closed",
+        }
+    }
 }

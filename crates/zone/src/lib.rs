@@ -24,13 +24,15 @@ mod room;
 mod rooms;
 
 pub use address::{Address, Interest, NotAddress, inbox, topic};
-pub use command::{ROOM_COMMANDS, run_command};
-pub use effect::{Effect, Seat};
+pub use command::{AllRights, ROOM_COMMANDS, RoomRights, run_command};
+pub use effect::{Effect, Expelled, Seat};
 pub use name::{NAME_BYTES_MAX, NameError, check_name, decode_name, encode_name};
 pub use presence::{Presence, Standing, Uniqueness, Verdict};
-pub use private::{Reach, Response, adaptor_refused, call_refused, join_refused};
+pub use private::{
+    Reach, Response, adaptor_refused, call_refused, join_ended, join_refused, out_of_room,
+};
 pub use room::{
     Actor, Bounds, Change, Condition, Entry, HistoryBounds, Property, Refusal, Role, Room,
     RoomOptions, Summary,
 };
-pub use rooms::{Rooms, RoomsOptions, Wish};
+pub use rooms::{Rooms, RoomsOptions, UNCLAIMED, Wish};

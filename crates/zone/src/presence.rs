@@ -113,6 +113,12 @@ impl Presence {
         }
     }
 
+    /// Everybody is gone: the zone ends.
+    pub fn clear(&mut self, out: &mut Vec<Effect>) {
+        let users = core::mem::take(&mut self.users).into_keys();
+        out.extend(users.map(|user| show(&user, Standing::Offline)));
+    }
+
     /// A session is gone. Nothing happens if it was replaced before.
     pub fn depart(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
         let Some(seats) = self.users.get_mut(user) else {

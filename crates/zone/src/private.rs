@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 
+use crate::effect::Expelled;
 use crate::room::Refusal;
 
 /// How far a private message has come. The better is the greater: of several sessions of a user,
@@ -137,6 +138,19 @@ pub fn adaptor_refused(code: u8, key: &str, name: &str, text: &str) -> Vec<u8> {
 /// Why a session is not let into a room: the payload of `$reply/join`.
 #[must_use]
 pub fn join_refused(room: &str, refusal: Refusal) -> Vec<u8> {
+    out_of_room(room, (refusal.code(), refusal.word()), refusal.text())
+}
+
+/// Why a session is out of a room that it did not leave: the payload of `$reply/join`.
+#[must_use]
+pub fn join_ended(room: &str, why: Expelled) -> Vec<u8> {
+    out_of_room(room, (why.code(), why.word()), why.text())
+}
+
+/// Why a filter below `$room/` joins nothing, whatever its room: the payload of `$reply/join`.
+/// `error` is a word for machines.
+#[must_use]
+pub fn out_of_room(room: &str, (code, error): (u8, &str), text: &str) -> Vec<u8> {
     #[derive(Serialize)]
     struct Refused<'a> {
         code: u8,
@@ -144,8 +158,6 @@ pub fn join_refused(room: &str, refusal: Refusal) -> Vec<u8> {
         room: &'a str,
         text: &'a str,
     }
-    let (error, text) = (refusal.word(), refusal.text());
-    let code = refusal.code();
     let refused = Refused {
         code,
         error,

@@ -5,12 +5,17 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use alloc::collections::BTreeMap;
+use core::time::Duration;
 use serde_json::{Map, Value};
 use stentor_session::Tick;
 
 use crate::effect::{Effect, Seat};
 use crate::name::check_name;
-use crate::room::{Actor, Entry, Refusal, Role, Room, RoomOptions, Summary};
+use crate::room::{Actor, Entry, Refusal, Role, Room, RoomOptions};
+
+/// How long a room that was made by command waits for its owner to come in: then the oldest member
+/// owns it, and without members it ends.
+pub const UNCLAIMED: Duration = Duration::from_secs(600);
 
 /// What a zone allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +26,8 @@ pub struct RoomsOptions {
     pub rooms_max: usize,
     /// How many rooms one user may own; administrators and permanent rooms are not counted.
     pub owned_max: usize,
+    /// Bytes that all rooms may hold together: properties, and what is kept of what was said.
+    pub bytes_max: usize,
     /// What a new room is made with.
     pub room: RoomOptions,
 }
@@ -31,6 +38,7 @@ impl Default for RoomsOptions {
             user_rooms: true,
             rooms_max: 100_000,
             owned_max: 100,
+            bytes_max: 256 << 20,
             room: RoomOptions::default(),
         }
     }
@@ -64,6 +72,10 @@ pub struct Rooms {
     rooms: BTreeMap<Arc<str>, Room>,
     /// How many rooms each user owns, permanent ones aside; nobody stands here with none.
     owned: BTreeMap<Arc<str>, usize>,
+    /// Bytes that all rooms hold.
+    bytes: usize,
+    /// The rooms that the zone always has, with what they are made with.
+    fixed: BTreeMap<Arc<str>, RoomOptions>,
 }
 
 impl Rooms {
@@ -74,6 +86,8 @@ impl Rooms {
             options,
             rooms: BTreeMap::new(),
             owned: BTreeMap::new(),
+            bytes: 0,
+            fixed: BTreeMap::new(),
         }
     }
 
@@ -88,6 +102,12 @@ impl Rooms {
         self.rooms.len()
     }
 
+    /// Bytes of their properties and of what they keep of what was said.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -100,9 +120,9 @@ impl Rooms {
         self.rooms.get(room)
     }
 
-    /// What the list of rooms tells of each, by name.
-    pub fn summaries(&self) -> impl Iterator<Item = Summary> {
-        self.rooms.values().map(Room::summary)
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Room> {
+        self.rooms.values()
     }
 
     /// What a new room is made with unless its maker says otherwise.
@@ -111,20 +131,22 @@ impl Rooms {
         &self.options.room
     }
 
-    /// Makes a room. Its maker owns it, and joins it by subscribing.
+    /// Makes a room. Its maker owns it, and joins it by subscribing within [`UNCLAIMED`].
     ///
     /// # Errors
-    /// [`Refusal::NotAllowed`] for users where the zone does not let them, and for permanent
-    /// rooms; [`Refusal::Name`], [`Refusal::Exists`], [`Refusal::TooMany`].
+    /// [`Refusal::NotAllowed`] for users where the zone does not let them, for permanent rooms,
+    /// and for who has no name; [`Refusal::Name`], [`Refusal::Exists`], [`Refusal::TooMany`].
     pub fn create(
         &mut self,
+        now: Tick,
         actor: Actor<'_>,
         room: &str,
         options: RoomOptions,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
         let is_user = actor.role == Role::User;
-        if is_user && (options.permanent || !self.options.user_rooms) {
+        let may = self.options.user_rooms && !options.permanent && !actor.user.is_empty();
+        if is_user && !may {
             return Err(Refusal::NotAllowed);
         }
         check_name(room).map_err(|_| Refusal::Name)?;
@@ -143,7 +165,11 @@ impl Rooms {
             return Err(Refusal::TooMany);
         }
         let owner = is_user.then_some(actor.user);
-        let made = Room::new(room, owner, options, out);
+        let is_permanent = options.permanent;
+        let mut made = Room::new(room, owner, options, out);
+        if !is_permanent {
+            made.wait_until(now.after(UNCLAIMED));
+        }
         self.count_owner(None, made.counted_owner());
         self.rooms.insert(Arc::clone(made.name()), made);
         Ok(())
@@ -165,6 +191,7 @@ impl Rooms {
             permanent: true,
             ..options
         };
+        self.fixed.insert(room.into(), options.clone());
         if self.rooms.contains_key(room) {
             return self.act(room, out, |room, out| {
                 room.settle(options, out);
@@ -178,12 +205,14 @@ impl Rooms {
 
     /// A room is not in the zone's configuration any more: it ends when nobody is in it.
     pub fn unfix(&mut self, room: &str, out: &mut Vec<Effect>) {
+        self.fixed.remove(room);
         let Some(held) = self.rooms.get_mut(room) else {
             return;
         };
         held.unfix(out);
         let owner = held.counted_owner();
         if held.is_over() {
+            self.bytes -= held.bytes();
             held.dissolve(out);
             self.rooms.remove(room);
         } else {
@@ -226,7 +255,7 @@ impl Rooms {
             if entry == Entry::Observer {
                 return Err(Refusal::Unknown);
             }
-            self.create(actor, room, self.options.room.clone(), out)?;
+            self.create(now, actor, room, self.options.room.clone(), out)?;
         }
         self.act(room, out, |room, out| {
             room.join(now, actor, seat, entry, out)
@@ -244,27 +273,31 @@ impl Rooms {
         f: impl FnOnce(&mut Room, &mut Vec<Effect>) -> Result<R, Refusal>,
     ) -> Result<R, Refusal> {
         let held = self.rooms.get_mut(room).ok_or(Refusal::Unknown)?;
-        // Somebody who makes a room has yet to join it: only what empties it ends it.
-        let was_over = held.is_over();
-        let owner = held.counted_owner();
+        let (owner, before) = (held.counted_owner(), held.bytes());
+        held.spare(self.options.bytes_max.saturating_sub(self.bytes));
         let result = f(held, out);
         let mut heir = held.counted_owner();
-        if held.is_over() && !was_over {
+        let is_over = held.is_over();
+        if is_over {
             held.dissolve(out);
-            self.rooms.remove(room);
             heir = None;
+        }
+        self.bytes = self.bytes + held.bytes() - before;
+        if is_over {
+            self.rooms.remove(room);
         }
         self.count_owner(owner, heir);
         result
     }
 
-    /// The room that suits a wish best: the fullest, so that rooms fill up; of equals the first by
-    /// name. Looks at every room, O(rooms · properties wished for), and copies nothing.
+    /// The room that suits a wish best, of those that its maker may enter: the fullest, so that
+    /// rooms fill up; of equals the first by name. Looks at every room, O(rooms · properties wished
+    /// for), and copies nothing.
     #[must_use]
-    pub fn find(&self, wish: &Wish) -> Option<Arc<str>> {
+    pub fn find(&self, wish: &Wish, may_enter: impl Fn(&str) -> bool) -> Option<Arc<str>> {
         self.rooms
             .values()
-            .filter(|room| wish.suits(room))
+            .filter(|room| wish.suits(room) && may_enter(room.name()))
             .max_by(|a, b| {
                 let by_name = || b.name().cmp(a.name());
                 a.member_count().cmp(&b.member_count()).then_with(by_name)
@@ -272,7 +305,8 @@ impl Rooms {
             .map(|room| Arc::clone(room.name()))
     }
 
-    /// Ends a room.
+    /// Ends a room. One that the zone always has is emptied instead: members, properties and
+    /// history go, and it is as it was made. Returns whether it stays so.
     ///
     /// # Errors
     /// [`Refusal::Unknown`], [`Refusal::NotOwner`].
@@ -281,13 +315,30 @@ impl Rooms {
         actor: Actor<'_>,
         room: &str,
         out: &mut Vec<Effect>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         let held = self.rooms.get_mut(room).ok_or(Refusal::Unknown)?;
         let owner = held.counted_owner();
+        let before = held.bytes();
         held.close(actor, out)?;
         self.rooms.remove(room);
+        self.bytes -= before;
         self.count_owner(owner, None);
-        Ok(())
+        let Some(options) = self.fixed.get(room) else {
+            return Ok(false);
+        };
+        let made = Room::new(room, None, options.clone(), out);
+        self.rooms.insert(Arc::clone(made.name()), made);
+        Ok(true)
+    }
+
+    /// Ends all rooms: the zone ends.
+    pub fn close_all(&mut self, out: &mut Vec<Effect>) {
+        for mut room in core::mem::take(&mut self.rooms).into_values() {
+            room.dissolve(out);
+        }
+        self.owned.clear();
+        self.fixed.clear();
+        self.bytes = 0;
     }
 
     /// When [`advance`](Self::advance) has something to do. O(rooms).

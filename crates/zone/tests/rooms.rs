@@ -405,7 +405,12 @@ fn a_wish_finds_the_fullest_room_that_suits() {
         properties.insert("game".into(), json!(game));
         Wish { properties, places }
     };
-    let find = |hall: &Hall, wish| hall.rooms.find(&wish).as_deref().map(str::to_owned);
+    let find = |hall: &Hall, wish| {
+        hall.rooms
+            .find(&wish, |_| true)
+            .as_deref()
+            .map(str::to_owned)
+    };
     assert_eq!(find(&hall, wish("chess", 1)).as_deref(), Some("b"));
     assert_eq!(find(&hall, wish("chess", 2)).as_deref(), Some("a"));
     assert_eq!(find(&hall, wish("go", 1)), None);
@@ -450,4 +455,54 @@ fn a_room_of_ten_thousand() {
         !out.iter()
             .any(|effect| matches!(effect, Effect::Clear { .. }))
     );
+}
+
+/// What all rooms hold together is bounded: nothing more is taken, a room's own oldest words make
+/// room for its newest, and what goes gives its bytes back.
+#[test]
+fn the_rooms_of_a_zone_hold_so_much() {
+    let room = RoomOptions {
+        history: HistoryBounds {
+            count: 100,
+            bytes: 10_000,
+            age: None,
+        },
+        ..RoomOptions::default()
+    };
+    let mut hall = Hall::new(RoomsOptions {
+        bytes_max: 1_000,
+        room,
+        ..RoomsOptions::default()
+    });
+    let set = |hall: &mut Hall, room: &str, name: &str, bytes: usize| {
+        let value = Some(json!("x".repeat(bytes)));
+        hall.act(room, |room, out| {
+            room.set(user("ann"), name, value, &Condition::Always, out)
+        })
+    };
+    for room in ["tea", "den"] {
+        hall.join("ann", 1, room).unwrap();
+    }
+    set(&mut hall, "tea", "p", 500).unwrap();
+    assert_eq!(hall.rooms.bytes(), 1 + 502);
+    assert_eq!(set(&mut hall, "den", "q", 500), Err(Refusal::TooMany));
+    // The same place may be used again, and what is taken away is free.
+    set(&mut hall, "tea", "p", 900).unwrap();
+    set(&mut hall, "tea", "p", 10).unwrap();
+    set(&mut hall, "den", "q", 500).unwrap();
+    for number in 0..50 {
+        let word = format!("{number:030}");
+        hall.say("ann", "tea", word.as_bytes()).unwrap();
+        assert!(hall.rooms.bytes() <= 1_000, "{}", hall.rooms.bytes());
+    }
+    hall.join("bob", 2, "tea").unwrap();
+    let recalled = hall.recalled(2);
+    let last = recalled.last().map(|(word, _)| word.as_str());
+    assert_eq!(last, Some(format!("{:030}", 49).as_str()));
+    assert!((5..50).contains(&recalled.len()), "{}", recalled.len());
+    hall.leave("ann", 1, "tea");
+    hall.leave("bob", 2, "tea");
+    assert_eq!(hall.rooms.bytes(), 1 + 502);
+    hall.leave("ann", 1, "den");
+    assert_eq!(hall.rooms.bytes(), 0);
 }

@@ -86,6 +86,23 @@ fn each_name_of_a_certificate_can_be_the_users() {
     }
 }
 
+/// A name with a zone is of that zone, whether the login says the name or leaves it to the
+/// certificate.
+#[test]
+fn a_certificate_selects_the_zone() {
+    let (server, certificates) = listening("cn", &[]);
+    server.control(&["zone", "add", "game"]).success();
+    let add = ["user", "add", "game/pump", "--no-password", "--role", "own"];
+    server.control(&add).success();
+    let shown = certificates.client("game/pump");
+    publish(&server, certificates.authority(), &shown, "own/pump").success();
+    let figures = server.json(&["zone", "show", "game"]);
+    assert_eq!(figures["zones"][0]["messages_in"], 1, "{figures}");
+    // In the default zone there is no such user.
+    let bare = certificates.client("pump");
+    publish(&server, certificates.authority(), &bare, "own/pump").refusal();
+}
+
 #[test]
 fn a_certificate_of_another_authority_is_none() {
     let (server, certificates) = listening("cn", &["pump"]);

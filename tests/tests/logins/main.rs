@@ -12,3 +12,4 @@ mod proxy;
 mod scram;
 mod slow;
 mod tables;
+mod zones;

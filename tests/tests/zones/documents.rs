@@ -1,9 +1,9 @@
 //! The examples of `docs/zones.md`, typed as they stand.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Child, Command};
 
-use stentor_tests::{process, tools};
+use stentor_tests::{DEADLINE, Server, process, server, tools};
 
 /// The code of the blocks in this language, for a server on this port.
 fn blocks(language: &str, port: &str) -> Vec<String> {
@@ -18,6 +18,19 @@ fn blocks(language: &str, port: &str) -> Vec<String> {
         .collect()
 }
 
+/// What the examples of rooms print among other things.
+const HEARD: &str = "$room/tea/say/alice hello";
+const DONE: &str = r#"$reply/1 {"status":"done","result":{"version":1}}"#;
+
+/// Each of these begins a line.
+#[track_caller]
+fn check(said: &str, expected: &[&str]) {
+    for line in expected {
+        let is_said = said.lines().any(|said| said.starts_with(line));
+        assert!(is_said, "{line:?} is not among: {said}");
+    }
+}
+
 /// The same program without its arguments.
 fn program(command: &Command) -> Command {
     Command::new(command.get_program())
@@ -27,15 +40,16 @@ fn program(command: &Command) -> Command {
 fn the_python_examples_work() {
     let server = super::start();
     let blocks = blocks("python", &server.port("mqtt"));
-    assert!(!blocks.is_empty());
-    for block in blocks {
+    let expected = [
+        &["from alice hello", "response 0"][..],
+        &["join 1", HEARD, DONE][..],
+    ];
+    assert_eq!(blocks.len(), expected.len());
+    for (block, expected) in blocks.into_iter().zip(expected) {
         let path = server.folder().join("example.py");
         fs::write(&path, block).expect("a file can be written");
         let mut command = program(&tools::python(""));
-        let said = process::run(command.arg(&path)).success();
-        let mut lines: Vec<&str> = said.lines().collect();
-        lines.sort_unstable();
-        assert_eq!(lines, ["from alice hello", "response 0"]);
+        check(&process::run(command.arg(&path)).success(), expected);
     }
 }
 
@@ -43,16 +57,81 @@ fn the_python_examples_work() {
 fn the_javascript_examples_work() {
     let server = super::start();
     let blocks = blocks("js", &server.port("mqtt"));
-    assert!(!blocks.is_empty());
-    for block in blocks {
+    let expected = [
+        &["$private/from/alice hello", r#"$reply/1 {"code":0,"#][..],
+        &[HEARD, DONE][..],
+    ];
+    assert_eq!(blocks.len(), expected.len());
+    for (block, expected) in blocks.into_iter().zip(expected) {
         // Modules are looked for from the script's own folder upwards.
         let mut command = program(&tools::node(""));
         command.current_dir(tools::folder().join("js"));
         command.args(["--input-type=module", "-e", &block]);
-        let said = process::run(&mut command).success();
-        let mut lines: Vec<&str> = said.lines().collect();
-        lines.sort_unstable();
-        assert_eq!(lines[0], "$private/from/alice hello");
-        assert!(lines[1].starts_with(r#"$reply/1 {"code":0,"#), "{said}");
+        check(&process::run(&mut command).success(), expected);
+    }
+}
+
+/// What makes the examples name this server: they mean the one of this machine.
+const SHELL: &str = r#"
+stentor() {
+    word=$1; shift
+    if [ "$word" = room ]; then word="room $1"; shift; fi
+    "$STENTOR" $word -L "$URL" "$@"
+}
+for tool in mosquitto_sub mosquitto_pub mosquitto_rr; do
+    eval "$tool() { command $tool -h 127.0.0.1 -p $PORT \"\$@\"; }"
+done
+"#;
+
+/// A line of an example; `more` are options that let it end.
+fn line(server: &Server, line: &str, more: &str) -> Command {
+    let code = line.split("  #").next().unwrap_or_default();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{SHELL}\n{code} {more}")]);
+    shell.current_dir(server.folder());
+    shell
+        .env("STENTOR", server::binary())
+        .env("STENTOR_PASSWORD", super::PASSWORD);
+    shell
+        .env("URL", server.url("mqtt"))
+        .env("PORT", server.port("mqtt"));
+    shell
+}
+
+/// Whether a line waits for something that another one does.
+fn listens(line: &str) -> bool {
+    ["stentor inbox", "room join", "mosquitto_sub"]
+        .iter()
+        .any(|word| line.contains(word))
+}
+
+/// Each block: what listens hears something, and everything else succeeds.
+#[test]
+fn the_shell_examples_work() {
+    let server = super::start();
+    fs::write(server.folder().join("message.eml"), "Subject: x\n\nhello\n").expect("a file");
+    drop(tools::find("mosquitto_rr"));
+    let blocks = blocks("sh", "1883");
+    assert!(blocks.len() >= 5, "{blocks:?}");
+    for block in blocks {
+        let (waiting, doing): (Vec<&str>, Vec<&str>) =
+            block.lines().partition(|line| listens(line));
+        let start = |text: &&str| process::start(&mut line(&server, text, "-C 1"));
+        let mut listeners: Vec<Child> = waiting.iter().map(start).collect();
+        let is_over = |child: &mut Child| child.try_wait().expect("a child can be asked").is_some();
+        if listeners.is_empty() {
+            doing
+                .iter()
+                .for_each(|text| drop(process::run(&mut line(&server, text, "")).success()));
+        }
+        // What is sent before they listen is not heard.
+        while !doing.is_empty() && !listeners.iter_mut().all(is_over) {
+            for text in &doing {
+                process::run(&mut line(&server, text, ""));
+            }
+        }
+        for listener in listeners {
+            process::finish(listener, DEADLINE).success();
+        }
     }
 }

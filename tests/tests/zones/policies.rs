@@ -72,6 +72,7 @@ stentor_tests::cases! {
         the_newest_login_stays,
         of_racing_logins_one_stays,
         guests_get_a_name,
+        guests_keep_their_place,
         rooms_of_the_configuration_are_there,
         the_list_of_rooms_has_the_lobby,
         users_own_so_many_rooms,
@@ -81,6 +82,7 @@ stentor_tests::cases! {
         the_newest_login_stays,
         of_racing_logins_one_stays,
         guests_get_a_name,
+        guests_keep_their_place,
         rooms_of_the_configuration_are_there,
         the_list_of_rooms_has_the_lobby,
         users_own_so_many_rooms,
@@ -139,6 +141,9 @@ fn a_reload_changes_zones_and_rooms() {
     assert!(listed.contains(r#""name":"newest""#), "{listed}");
     let refused = server.control(&["zone", "remove", "newest"]);
     assert!(refused.stderr.contains("[[zone]]"), "{refused}");
+    // It is a zone like one of the books.
+    let add = ["user", "add", "newest/cleo", "--no-password"];
+    server.control(&add).success();
     let rooms = |wanted: &str| {
         let mut list = super::commands::command(&server, "sub", "open/alice");
         list.args(["-t", &format!("$rooms/{wanted}"), "-C", "1", "-F", "%t %p"]);
@@ -177,10 +182,18 @@ fn figures_of_zones_are_shown() {
         ("subscriptions", 2),
         ("rooms", 2),
         ("members", 1),
+        ("messages_in", 1),
+        ("messages_in_bytes", 3),
+        ("messages_dropped", 0),
         ("retained_messages", 1),
     ] {
         assert_eq!(open[name], value, "{name}: {shown}");
     }
+    // The message, and what the room and the list of rooms have told.
+    let out = open["messages_out"].as_u64().expect("a number");
+    assert!(out >= 2, "{shown}");
+    let other = &server.json(&["zone", "show", "one"])["zones"][0];
+    assert_eq!(other["messages_out"], 0, "{other}");
     let all = server.control(&["zone", "show"]).success();
     assert!(all.contains("newest"), "zones without anything too: {all}");
     let unknown = server.control(&["zone", "show", "nowhere"]);

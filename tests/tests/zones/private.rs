@@ -10,6 +10,7 @@ fn check(case: &str, version: &str) {
 stentor_tests::cases! {
     "4" in v3_1_1 {
         brings_a_response_and_a_notification,
+        keeps_what_is_stored_for_its_user,
         writes_to_itself,
         stays_in_its_zone,
         forges_nothing,
@@ -18,6 +19,7 @@ stentor_tests::cases! {
     }
     "5" in v5 {
         brings_a_response_and_a_notification,
+        keeps_what_is_stored_for_its_user,
         writes_to_itself,
         stays_in_its_zone,
         forges_nothing,

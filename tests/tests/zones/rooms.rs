@@ -1,12 +1,36 @@
 //! The cases of `tests/python/room_cases.py`, and `stentor room`.
 
-use stentor_tests::{Plan, process, tools};
+use std::io::{BufRead, BufReader};
+use std::process::Child;
+
+use stentor_tests::{DEADLINE, Plan, Server, process, tools};
 
 use super::commands::command;
 
+/// The user dan has no right to rooms that begin with `den`, nor to topics below `notice/`.
+fn start() -> Server {
+    let server = super::start();
+    let mut rules: Vec<String> = Vec::new();
+    for room in ["den", "den2", "den-that-is-not-there"] {
+        rules.push(format!("deny both $room/{room}/#"));
+        rules.push(format!("deny both $rooms/{room}"));
+    }
+    rules.push("deny both notice/#".into());
+    let mut add = vec!["role", "add", "outsider"];
+    add.extend(rules.iter().flat_map(|rule| ["--rule", rule.as_str()]));
+    server.control(&add).success();
+    let file = server.folder().join("password");
+    std::fs::write(&file, super::PASSWORD).expect("a file can be written");
+    let file = file.to_str().expect("plain names");
+    let roles = ["--role", "member", "--role", "outsider"];
+    let dan = ["user", "add", "dan", "--password-file", file];
+    server.control(&[&dan[..], &roles[..]].concat()).success();
+    server
+}
+
 #[track_caller]
 fn check(case: &str, version: &str) {
-    tools::python_case("room_cases.py", case, version, &super::start());
+    tools::python_case("room_cases.py", case, version, &start());
 }
 
 stentor_tests::cases! {
@@ -14,6 +38,7 @@ stentor_tests::cases! {
         hears_the_speakers_name,
         tells_who_comes_and_goes,
         refuses_with_a_reason,
+        hides_rooms_from_who_has_no_right,
         sends_what_was_said_before,
         keeps_zones_apart,
     }
@@ -21,8 +46,10 @@ stentor_tests::cases! {
         hears_the_speakers_name,
         tells_who_comes_and_goes,
         refuses_with_a_reason,
+        hides_rooms_from_who_has_no_right,
         sends_what_was_said_before,
         keeps_zones_apart,
+        answers_go_where_the_caller_may_publish,
     }
 }
 
@@ -66,7 +93,7 @@ fn a_killed_server_forgets_its_rooms() {
     server
         .control(&["room", "create", "hall", "--permanent"])
         .success();
-    let first = |server: &stentor_tests::Server| {
+    let first = |server: &Server| {
         let mut list = command(server, "sub", "alice");
         list.args(["-t", "$rooms/hall", "-C", "1", "-F", "%t"]);
         list.args(["-D", "subscribe", "user-property", "snapshot-end", "yes"]);
@@ -84,4 +111,71 @@ fn a_killed_server_forgets_its_rooms() {
     let mut seen: Vec<&str> = seen.lines().collect();
     seen.sort_unstable();
     assert_eq!(seen, ["$rooms/lobby", "$rooms/snapshot-end"]);
+}
+
+/// `stentor room WORDS`, by this user.
+fn room(server: &Server, user: &str, words: &[&str]) -> std::process::Command {
+    let logged_in = command(server, "room", user);
+    let flags: Vec<_> = logged_in
+        .get_args()
+        .skip(1)
+        .map(ToOwned::to_owned)
+        .collect();
+    let mut room = stentor_tests::server::stentor();
+    room.env("STENTOR_PASSWORD", super::PASSWORD);
+    room.arg("room").args(words).args(flags);
+    room
+}
+
+/// Somebody who is in a room until it is sent out.
+fn member(server: &Server, user: &str, name: &str, version: &str) -> (Child, impl Sized) {
+    let mut join = room(server, user, &["join", name]);
+    let mut child = process::start(join.args(["-d", "-V", version]));
+    let says = child.stderr.take().expect("standard error is captured");
+    let mut says = BufReader::new(says).lines();
+    let is_in = |line: std::io::Result<String>| {
+        line.expect("a line")
+            .contains(&format!("subscribed \"$room/{name}/#\""))
+    };
+    assert!(says.any(is_in), "{user} is not in {name}");
+    (child, says)
+}
+
+/// The command line says why somebody is not let in, and ends when it is sent out.
+#[test]
+fn the_command_line_says_why() {
+    let server = super::start();
+    let create = &["create", "tea", "--capacity", "1"];
+    process::run(&mut room(&server, "alice", create)).success();
+    for version in ["5", "311"] {
+        let (bob, _says) = member(&server, "bob", "tea", version);
+        let mut eve = room(&server, "eve", &["join", "tea"]);
+        let full = process::run(eve.args(["-V", version]));
+        assert_eq!(full.status.code(), Some(151), "{full}");
+        assert!(full.stderr.contains("the room is full"), "{full}");
+        server.control(&["room", "kick", "tea", "bob"]).success();
+        let out = process::finish(bob, DEADLINE);
+        assert_eq!(out.status.code(), Some(152), "{out}");
+        assert!(out.stdout.contains(r#""reason":"kicked""#), "{out}");
+        process::run(&mut room(&server, "alice", create)).success();
+    }
+    let mut sub = command(&server, "sub", "alice");
+    let refused = process::run(sub.args(["-t", "$room/+/#"]));
+    assert_eq!(refused.status.code(), Some(143), "{refused}");
+    assert!(refused.stderr.contains("no wildcard"), "{refused}");
+}
+
+/// Closing a room that the zone always has empties it.
+#[test]
+fn the_lobby_stays_when_it_is_closed() {
+    let server = super::start();
+    let (bob, _says) = member(&server, "bob", "lobby", "5");
+    let closed = server.control(&["room", "close", "lobby"]);
+    assert!(closed.stdout.contains("it stays"), "{closed}");
+    let out = process::finish(bob, DEADLINE);
+    assert_eq!(out.status.code(), Some(152), "{out}");
+    assert!(out.stdout.contains(r#""event":"closed""#), "{out}");
+    let listed = process::run(&mut room(&server, "alice", &["list"])).success();
+    assert_eq!(listed, "lobby: 0 members\n");
+    process::run(&mut room(&server, "bob", &["say", "lobby", "hello"])).success();
 }

@@ -32,6 +32,7 @@ mod visitor;
 mod zones;
 
 use std::fmt;
+use std::hash::RandomState;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -109,6 +110,12 @@ pub trait Grants: Send + Sync {
 
     /// The name of a zone that has this number.
     fn zone_name(&self, zone: Zone) -> Option<String>;
+
+    /// The number of a zone that has one already.
+    fn known_zone(&self, zone: &str) -> Option<Zone> {
+        let _ = zone;
+        None
+    }
 
     /// The identity of somebody who is let in without a name, to a zone that has a number.
     ///
@@ -199,6 +206,8 @@ struct Shared {
     decoys: Decoys,
     /// How fast guests come in.
     gate: Gate,
+    /// Makes the marks of guests.
+    marks: RandomState,
     clock: Box<dyn Fn() -> Tick + Send + Sync>,
 }
 
@@ -259,6 +268,7 @@ impl Center {
             delays: Delays::start(waiting_max)?,
             throttle: Throttle::default(),
             gate: Gate::default(),
+            marks: RandomState::new(),
             clock: options.clock,
         })))
     }
@@ -306,6 +316,10 @@ impl Authenticator for Center {
 
     fn zone_name(&self, zone: Zone) -> Option<String> {
         self.0.grants.zone_name(zone)
+    }
+
+    fn known_zone(&self, zone: &str) -> Option<Zone> {
+        self.0.grants.known_zone(zone)
     }
 
     fn waiting(&self) -> usize {
@@ -379,14 +393,20 @@ fn classify(request: LoginRequest, settings: &CenterSettings) -> Result<(Visitor
             _ if request.anonymous => Err(Unknown::Anonymous(visitor("")?)),
             _ => Err(Unknown::Refused(Refusal::LoginRequired)),
         },
-        (Some(name), None, Some(certified)) if name == certified => {
-            Ok((visitor(name)?, Shown::Certificate))
+        (Some(name), None, Some(certified)) if names(name, certified) => {
+            Ok((visitor(certified)?, Shown::Certificate))
         }
         (None, None, Some(certified)) => Ok((visitor(certified)?, Shown::Certificate)),
         (Some(name), None, _) => Ok((visitor(name)?, Shown::Password(Secret::default()))),
         (None, None, None) if request.anonymous => Err(Unknown::Anonymous(visitor("")?)),
         (None, None, None) => Err(Unknown::Refused(Refusal::LoginRequired)),
     }
+}
+
+/// Whether a login name is the one in a certificate, with its zone or without.
+fn names(said: &str, certified: &str) -> bool {
+    let without_zone = certified.split_once('/').map(|(_, name)| name);
+    said == certified || without_zone == Some(said)
 }
 
 impl Shared {

@@ -273,6 +273,10 @@ impl Grants for RoleGrants {
         self.zones.name(zone)
     }
 
+    fn known_zone(&self, zone: &str) -> Option<Zone> {
+        self.zones.known(zone)
+    }
+
     fn configure(&self, zones: &ZoneRules) {
         self.rules.store(Arc::new(zones.clone()));
         self.anonymous.store(Arc::new([None, None]));
@@ -310,6 +314,7 @@ impl Grants for RoleGrants {
             zone: number,
             rights,
             expires_at: Tick::NEVER,
+            guest: None,
         }))
     }
 
@@ -347,6 +352,7 @@ impl Grants for RoleGrants {
             zone: self.zones.number(&visitor.key.zone)?,
             rights: Arc::new(self.standing(&source, as_of)),
             expires_at,
+            guest: None,
         })))
     }
 }

@@ -77,6 +77,7 @@ impl Grants for Everybody {
             zone: Zone(u32::from(&*visitor.key.zone != DEFAULT_ZONE)),
             rights: Arc::new(Unrestricted),
             expires_at,
+            guest: None,
         })))
     }
 
@@ -86,6 +87,7 @@ impl Grants for Everybody {
             zone: self.zone_number(zone)?,
             rights: Arc::new(Unrestricted),
             expires_at: Tick::NEVER,
+            guest: None,
         }))
     }
 }

@@ -1,8 +1,11 @@
 //! What single zones do otherwise: guests, second log-ins, and listeners that belong to them.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+
+use stentor_hub::{GuestMark, Identity};
 
 use super::{Center, Proof, Shared, Visitor};
 use crate::credential::random;
@@ -149,7 +152,20 @@ impl Shared {
             roles: Some(vec![GUEST.into()]),
             ..Proof::default()
         };
-        self.accept(&visitor, None, proof, None)
+        // What it is known by when it comes back: an address that others may know is no secret, but
+        // theirs it is not.
+        let mark = GuestMark(self.marks.hash_one((&visitor.key.zone, visitor.address)));
+        match self.accept(&visitor, None, proof, None) {
+            Decision::Accepted(identity, data) => {
+                let guest = Some(mark);
+                let identity = Arc::new(Identity {
+                    guest,
+                    ..(*identity).clone()
+                });
+                Decision::Accepted(identity, data)
+            }
+            other => other,
+        }
     }
 }
 

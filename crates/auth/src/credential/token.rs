@@ -6,6 +6,8 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::model::NAME_BYTES_MAX;
+
 use super::{CredentialError, Hidden, MakeError, base64, random};
 
 /// What every token begins with, so that people and scanners of source code recognise one.
@@ -13,6 +15,12 @@ pub const TOKEN_PREFIX: &str = "stentor_";
 
 /// The prefix, 32 random bytes and 4 bytes of their digest, in base64.
 const TOKEN_LEN: usize = TOKEN_PREFIX.len() + 48;
+
+/// What stands before the login name in a token that says whose it is: it is none of base64's.
+const NAME_MARK: char = '.';
+
+/// Zone and user name of the greatest length, in base64.
+const NAME_CHARS_MAX: usize = (2 * NAME_BYTES_MAX + 1) * 4 / 3 + 1;
 
 /// Random bytes of a token.
 const SECRET_BYTES: usize = 32;
@@ -48,6 +56,19 @@ impl Token {
         &self.0
     }
 
+    /// A new token that says whose it is, for logins that name nobody or no zone. It opens nothing
+    /// but what the one named has: the hash is of all of it.
+    ///
+    /// # Errors
+    /// When the system gives no random bytes.
+    pub fn generate_for(login: &str) -> Result<Self, MakeError> {
+        let mut token = Self::generate()?;
+        let name = base64::url(login.as_bytes());
+        token.0.push(NAME_MARK);
+        token.0.push_str(&name);
+        Ok(token)
+    }
+
     /// What is stored of it.
     #[must_use]
     pub fn hash(&self) -> TokenHash {
@@ -72,10 +93,13 @@ fn check(secret: &[u8]) -> [u8; CHECK_BYTES] {
 pub fn is_token(shown: &[u8]) -> bool {
     use ::base64::Engine as _;
     use ::base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let (shown, name) = shown.split_at(shown.len().min(TOKEN_LEN));
     let Some(body) = shown.strip_prefix(TOKEN_PREFIX.as_bytes()) else {
         return false;
     };
-    if shown.len() != TOKEN_LEN {
+    let has_name =
+        |name: &[u8]| name.first() == Some(&(NAME_MARK as u8)) && name_in(name).is_some();
+    if shown.len() != TOKEN_LEN || !(name.is_empty() || has_name(name)) {
         return false;
     }
     let mut bytes = Zeroizing::new([0; SECRET_BYTES + CHECK_BYTES]);
@@ -84,6 +108,25 @@ pub fn is_token(shown: &[u8]) -> bool {
     }
     let (secret, last) = bytes.split_at(SECRET_BYTES);
     check(secret) == *last
+}
+
+/// Whose token somebody shows, if the token says so.
+#[must_use]
+pub fn token_login(shown: &[u8]) -> Option<String> {
+    let name = is_token(shown).then(|| shown.get(TOKEN_LEN..))??;
+    name_in(name)
+}
+
+/// The login name behind the random part.
+fn name_in(part: &[u8]) -> Option<String> {
+    use ::base64::Engine as _;
+    use ::base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let (_, name) = part.split_first()?;
+    if name.len() > NAME_CHARS_MAX {
+        return None;
+    }
+    let name = URL_SAFE_NO_PAD.decode(name).ok()?;
+    String::from_utf8(name).ok().filter(|name| !name.is_empty())
 }
 
 impl TokenHash {
@@ -182,6 +225,28 @@ mod tests {
         text[last] = b'!';
         assert!(!is_token(&text));
         assert!(!is_token(b""));
+    }
+
+    #[test]
+    fn a_token_may_say_whose_it_is() {
+        let plain = Token::generate().unwrap();
+        assert_eq!(token_login(plain.reveal().as_bytes()), None);
+        let named = Token::generate_for("game/ann").unwrap();
+        let text = named.reveal().as_bytes();
+        assert!(is_token(text));
+        assert_eq!(token_login(text).as_deref(), Some("game/ann"));
+        // Another name is another token.
+        let other = Token::generate_for("game/eve").unwrap();
+        let mut forged = text[..TOKEN_LEN].to_vec();
+        forged.extend_from_slice(&other.reveal().as_bytes()[TOKEN_LEN..]);
+        assert_eq!(token_login(&forged).as_deref(), Some("game/eve"));
+        assert!(!named.hash().matches(&TokenHash::of(&forged)));
+        for tail in ["x", ".", ".!", ".\u{e9}"] {
+            let text = format!("{}{tail}", plain.reveal());
+            assert!(!is_token(text.as_bytes()), "{tail}");
+        }
+        let long = format!("{}.{}", plain.reveal(), "A".repeat(NAME_CHARS_MAX + 1));
+        assert!(!is_token(long.as_bytes()));
     }
 
     #[test]

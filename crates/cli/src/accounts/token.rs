@@ -22,7 +22,8 @@ pub(crate) struct Token {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make a token for a user and print it, for the only time; it is used as password
+    /// Make a token for a user and print it, for the only time; it is used as password, and names
+    /// the user and its zone where the login does not
     Create(Create),
     /// List the tokens of a user
     List {
@@ -77,7 +78,7 @@ impl Token {
 
 impl Create {
     fn run(self) -> Result<(), Failure> {
-        let token = Secret::generate()
+        let token = Secret::generate_for(&self.name)
             .map_err(|error| Failure::new(format!("cannot make a token: {error}")))?;
         let mut credential = dated(&token.hash().to_string());
         credential.label = self.label.as_str().into();

@@ -37,14 +37,16 @@ enum Command {
         #[command(flatten)]
         which: Which,
     },
-    /// Show what there is of each zone of the running server: connections, rooms, retained messages
+    /// Show what there is of each zone of the running server: connections, rooms, messages in and
+    /// out, retained messages
     Show {
         /// Name of the zone; not given, all
         name: Option<String>,
         #[command(flatten)]
         local: Local,
     },
-    /// Remove a zone that has no users
+    /// Remove a zone that has no users, with all that a running server has of it: connections,
+    /// rooms, retained messages
     #[command(visible_alias = "rm")]
     Remove {
         /// Name of the zone
@@ -71,10 +73,11 @@ impl Zone {
             Command::List { which } => {
                 let answer = which.open()?.order(&Order::ZoneList {})?;
                 show(which.json, &answer, || {
-                    let mut table = Table::new(&["ZONE", "USERS", "CONNECTIONS AT MOST"]);
+                    let mut table =
+                        Table::new(&["ZONE", "USERS", "CONNECTIONS AT MOST", "CONFIGURED"]);
                     for zone in answer["zones"].as_array().into_iter().flatten() {
-                        let cells = [&zone["name"], &zone["users"], &zone["connections"]];
-                        table.row(cells.map(plain));
+                        let names = ["name", "users", "connections", "configured"];
+                        table.row(names.map(|name| plain(&zone[name])));
                     }
                     table.render()
                 })
@@ -105,24 +108,32 @@ fn show_zones(name: Option<&str>, local: &Local) -> Result<(), Failure> {
     show(local.json, &answer, || {
         let mut table = Table::new(&[
             "ZONE",
+            "NUMBER",
             "CONNECTIONS",
             "USERS",
             "SESSIONS",
             "SUBSCRIPTIONS",
             "ROOMS",
             "MEMBERS",
+            "IN",
+            "OUT",
+            "DROPPED",
             "RETAINED",
             "BYTES",
         ]);
         for zone in answer["zones"].as_array().into_iter().flatten() {
             let cells = [
                 "name",
+                "number",
                 "connections",
                 "users",
                 "sessions",
                 "subscriptions",
                 "rooms",
                 "members",
+                "messages_in",
+                "messages_out",
+                "messages_dropped",
                 "retained_messages",
                 "retained_bytes",
             ];

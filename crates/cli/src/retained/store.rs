@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 pub(crate) struct Where {
     #[command(flatten)]
     which: Which,
-    /// Number of the zone, as `stentor zone ls` tells it
+    /// Number of the zone, as `stentor zone show` tells it
     #[arg(long, value_name = "N", default_value_t = 0)]
     zone: u32,
 }

@@ -38,7 +38,7 @@ impl Hub {
                 let topic = zone_topic::private_from(from);
                 let parts = (payload.as_slice(), &[][..], false);
                 let message = crate::room::server_message(now, *zone, &topic, parts);
-                self.will_private(now, message, inbox::route(to, from));
+                self.will_private(now, message, &inbox::route(to, from));
             }
             Act::Command {
                 zone,

@@ -8,14 +8,17 @@ use hashbrown::HashMap;
 use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
 use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
 use stentor_topic::Zone;
-use stentor_zone::{Actor, Effect, Entry, Presence, Refusal, Role, Rooms, run_command};
+use stentor_zone::{
+    Actor, AllRights, Effect, Entry, Presence, Refusal, Role, RoomRights, Rooms, UNCLAIMED,
+    run_command, topic,
+};
 
 use super::{Parting, RoomItem, Who, shard_of};
 use crate::call::{Answer, ReturnAddress};
 use crate::effects::ControlItem;
 use crate::hub::Hub;
 use crate::key::ShardId;
-use crate::rights::Identity;
+use crate::rights::{Access, Identity};
 use crate::settings::{Settings, ZoneSettings};
 
 /// The zones whose home is this shard: their rooms, and who is there.
@@ -56,18 +59,18 @@ impl Zones {
         self.deadline
     }
 
-    /// Of each zone: rooms, places taken in them, users who are there.
+    /// Of each zone: rooms, places taken in them, bytes that they hold.
     pub(crate) fn figures(&self) -> impl Iterator<Item = (Zone, u64, u64, u64)> {
-        let of_rooms = self.by_zone.iter().map(|(zone, rooms)| {
-            let members = rooms.summaries().map(|room| room.members as u64).sum();
-            let users = self.presence.get(zone).map_or(0, Presence::len);
-            (*zone, rooms.len() as u64, members, users as u64)
-        });
-        let roomless = self
-            .presence
-            .iter()
-            .filter(|(zone, _)| !self.by_zone.contains_key(*zone));
-        of_rooms.chain(roomless.map(|(zone, users)| (*zone, 0, 0, users.len() as u64)))
+        self.by_zone.iter().map(|(zone, rooms)| {
+            let members = rooms.iter().map(|room| room.member_count() as u64).sum();
+            (*zone, rooms.len() as u64, members, rooms.bytes() as u64)
+        })
+    }
+
+    /// Of each zone: users who are there.
+    pub(crate) fn users(&self) -> impl Iterator<Item = (Zone, u64)> {
+        let present = self.presence.iter();
+        present.map(|(zone, users)| (*zone, users.len() as u64))
     }
 
     /// The settings are new: they are applied as soon as the hub advances.
@@ -85,23 +88,29 @@ const LOBBY: &str = "lobby";
 /// The user property that marks what was said before, with its age in milliseconds as value.
 const AGE: &str = "history-age-ms";
 
-/// What somebody is to a room: administrators are those who may publish where only the server
-/// does.
-fn role(identity: &Identity, room: &str) -> Role {
-    if identity
-        .rights
-        .may_publish(&stentor_zone::topic::listed(room))
-    {
-        Role::Administrator
-    } else {
-        Role::User
+impl RoomRights for Identity {
+    /// Administrators are those who may publish where only the server does.
+    fn role(&self, room: &str) -> Role {
+        if self.rights.may_publish(&topic::listed(room)) {
+            Role::Administrator
+        } else {
+            Role::User
+        }
+    }
+
+    fn may_enter(&self, room: &str) -> bool {
+        self.rights.may_subscribe(&super::all_below(room)) != Access::Nothing
+    }
+
+    fn may_read(&self, topic: &str) -> bool {
+        self.rights.may_receive(topic)
     }
 }
 
 fn actor<'a>(who: &'a Who, room: &str) -> Actor<'a> {
     Actor {
         user: who.user(),
-        role: role(&who.identity, room),
+        role: who.identity.role(room),
     }
 }
 
@@ -116,14 +125,8 @@ impl Hub {
         let options = self.settings.rooms_of(zone);
         let rooms = self.zones.by_zone.entry(zone).or_insert_with(|| {
             let mut rooms = Rooms::new(options.clone());
-            let server = Actor {
-                user: "",
-                role: Role::Administrator,
-            };
-            let mut lobby = options.room.clone();
-            lobby.permanent = true;
-            // There is no room yet, and the name is a good one.
-            let _ = rooms.create(server, LOBBY, lobby, &mut out);
+            // The name is a good one.
+            let _ = rooms.fix(LOBBY, options.room.clone(), &mut out);
             rooms
         });
         let result = f(rooms, &mut out);
@@ -158,6 +161,10 @@ impl Hub {
 
     pub(super) fn home_leave(&mut self, now: Tick, room: &str, who: &Who, parting: Parting) {
         let zone = who.identity.zone;
+        if !self.zones.by_zone.contains_key(&zone) {
+            // The zone has ended.
+            return;
+        }
         let (grace, effects) = self.with_rooms(zone, |rooms, out| {
             let left = rooms.act(room, out, |room, out| {
                 match parting {
@@ -208,9 +215,9 @@ impl Hub {
     ) {
         let zone = who.identity.zone;
         let ((room, json), effects) = self.with_rooms(zone, |rooms, out| {
-            let role = |room: &str| role(&who.identity, room);
-            run_command(rooms, who.user(), role, command, out)
+            run_command(rooms, (now, who.user()), &*who.identity, command, out)
         });
+        self.await_owner(now);
         self.perform(now, zone, &room, effects);
         let (shard, answer) = (to.shard, Answer { to, json });
         if shard == self.shard {
@@ -230,10 +237,16 @@ impl Hub {
     ) -> Vec<u8> {
         let command = (procedure, payload);
         let ((room, json), effects) = self.with_rooms(zone, |rooms, out| {
-            run_command(rooms, "", |_| Role::Administrator, command, out)
+            run_command(rooms, (now, ""), &AllRights, command, out)
         });
+        self.await_owner(now);
         self.perform(now, zone, &room, effects);
         json
+    }
+
+    /// A command may have made a room, which does not wait for its owner for ever.
+    fn await_owner(&mut self, now: Tick) {
+        self.zones.deadline = self.zones.deadline.min(now.after(UNCLAIMED));
     }
 
     /// Lets go of those who did not come back in time.
@@ -282,10 +295,16 @@ impl Hub {
         let fixed = here.iter().flat_map(names).collect();
         let before = core::mem::replace(&mut self.zones.fixed, fixed);
         for (zone, room) in before {
-            if !self.zones.fixed.contains(&(zone, room.clone())) && &*room != LOBBY {
-                let ((), effects) = self.with_rooms(zone, |rooms, out| rooms.unfix(&room, out));
-                self.perform(now, zone, &room, effects);
+            if self.zones.fixed.contains(&(zone, room.clone())) {
+                continue;
             }
+            let usual = settings.rooms_of(zone).room.clone();
+            let ((), effects) = self.with_rooms(zone, |rooms, out| match &*room {
+                // The name is a valid one.
+                LOBBY => drop(rooms.fix(LOBBY, usual, out)),
+                _ => rooms.unfix(&room, out),
+            });
+            self.perform(now, zone, &room, effects);
         }
         for own in here {
             for (room, options) in &own.fixed {
@@ -296,6 +315,19 @@ impl Hub {
                 self.perform(now, own.zone, room, effects);
             }
         }
+    }
+
+    /// A zone ends: nothing is left of its rooms, nor of who was there.
+    pub(crate) fn end_rooms(&mut self, now: Tick, zone: Zone) {
+        let mut out = Vec::new();
+        if let Some(mut rooms) = self.zones.by_zone.remove(&zone) {
+            rooms.close_all(&mut out);
+        }
+        if let Some(mut present) = self.zones.presence.remove(&zone) {
+            present.clear(&mut out);
+        }
+        self.zones.fixed.retain(|(of, _)| *of != zone);
+        self.perform(now, zone, "", out);
     }
 
     /// Somebody looks at the list of a zone's rooms: it has the lobby from now on.
@@ -332,9 +364,9 @@ impl Hub {
                     let item = RoomItem::Recall { seat, message };
                     self.send_room(now, shard_of(seat), item);
                 }
-                Effect::Clear { seat } => {
+                Effect::Clear { seat, why } => {
                     let room = room.into();
-                    self.send_room(now, shard_of(seat), RoomItem::Clear { seat, room });
+                    self.send_room(now, shard_of(seat), RoomItem::Clear { seat, room, why });
                 }
             }
         }

@@ -1,7 +1,6 @@
 //! Coming into rooms and going out of them: SUBSCRIBE, UNSUBSCRIBE, and connections that end.
 
 use alloc::boxed::Box;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -11,7 +10,7 @@ use stentor_session::{CloseReason, Remote, Tick, Ticket};
 use stentor_topic::Subscription;
 use stentor_zone::{Entry, Interest, Refusal, topic};
 
-use super::{Parting, RoomItem, Who};
+use super::{Parting, RoomItem, Who, all_below};
 use crate::adaptor::Denial;
 use crate::hub::Hub;
 use crate::key::SessionKey;
@@ -76,11 +75,6 @@ struct Joining {
 
 /// SUBSCRIBEs of this shard that may wait for rooms at a time.
 const WAITING_MAX: usize = 1 << 18;
-
-/// Everything below a room.
-fn all_below(room: &str) -> String {
-    format!("$room/{room}/#")
-}
 
 /// The room that a filter is about.
 fn room_of(filter: &str) -> Option<&str> {

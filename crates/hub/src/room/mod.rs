@@ -14,12 +14,14 @@ mod presence;
 mod talk;
 
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use stentor_session::{Message, Ticket};
+use stentor_session::{Message, Tick, Ticket};
 use stentor_topic::Zone;
-use stentor_zone::{Entry, Refusal, Seat};
+use stentor_zone::{Entry, Expelled, Refusal, Seat, join_ended};
 
 use crate::call::ReturnAddress;
 use crate::hub::Hub;
@@ -30,6 +32,7 @@ use crate::subscribe::SubscriptionRef;
 
 pub(crate) use home::{Zones, server_message};
 pub(crate) use join::{Element, Joins, RoomVerdict, Verdicts};
+pub(crate) use talk::ROOMS;
 
 /// What shards say to each other about rooms.
 #[derive(Clone, Debug)]
@@ -120,6 +123,8 @@ pub enum RoomItem {
         seat: Seat,
         /// The room.
         room: Box<str>,
+        /// Why.
+        why: Expelled,
     },
 }
 
@@ -165,8 +170,13 @@ const fn shard_of(seat: Seat) -> ShardId {
 }
 
 /// How the filters of a room begin.
-fn below(room: &str) -> alloc::string::String {
-    alloc::format!("$room/{room}/")
+fn below(room: &str) -> String {
+    format!("$room/{room}/")
+}
+
+/// Everything below a room.
+fn all_below(room: &str) -> String {
+    format!("$room/{room}/#")
 }
 
 impl Hub {
@@ -190,7 +200,7 @@ impl Hub {
     }
 
     /// Somebody subscribes to the list of a zone's rooms.
-    pub(crate) fn list_rooms(&mut self, now: stentor_session::Tick, zone: Zone) {
+    pub(crate) fn list_rooms(&mut self, now: Tick, zone: Zone) {
         let home = self.home_of(zone);
         self.send_room(now, home, RoomItem::Listed { zone });
     }
@@ -204,7 +214,7 @@ impl Hub {
     }
 
     /// Sends something about rooms to a shard, which may be this one.
-    fn send_room(&mut self, now: stentor_session::Tick, to: ShardId, item: RoomItem) {
+    fn send_room(&mut self, now: Tick, to: ShardId, item: RoomItem) {
         if to == self.shard {
             self.room_item(now, item);
         } else {
@@ -214,7 +224,7 @@ impl Hub {
     }
 
     /// Something about rooms, of this shard or of another one.
-    pub(crate) fn room_item(&mut self, now: stentor_session::Tick, item: RoomItem) {
+    pub(crate) fn room_item(&mut self, now: Tick, item: RoomItem) {
         self.settle(now);
         match item {
             RoomItem::Join {
@@ -255,15 +265,19 @@ impl Hub {
             RoomItem::Recall { seat, message } => {
                 self.deliver_recalled(now, session_of(seat), &message);
             }
-            RoomItem::Clear { seat, room } => self.clear_room(session_of(seat), &room),
+            RoomItem::Clear { seat, room, why } => {
+                self.clear_room(now, session_of(seat), &room, why);
+            }
         }
         self.close_overrun(now);
     }
 
-    /// Takes a session's subscriptions below a room away.
-    fn clear_room(&mut self, key: SessionKey, room: &str) {
+    /// Takes a session's subscriptions below a room away, and tells it so.
+    fn clear_room(&mut self, now: Tick, key: SessionKey, room: &str, why: Expelled) {
         let below = below(room);
-        self.drop_subscriptions_below(key, &below);
+        if !self.drop_subscriptions_below(key, &below).is_empty() {
+            self.say_about_join(now, key, join_ended(room, why));
+        }
     }
 
     /// Takes a session's subscriptions whose filters begin so away; returns them.

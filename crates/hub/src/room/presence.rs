@@ -22,7 +22,7 @@ impl Hub {
 
     /// The session whose connection a new one of the same client id takes over.
     pub(crate) fn predecessor(&self, zone: stentor_topic::Zone, client_id: &str) -> Option<Who> {
-        self.present(self.sessions.find(zone, client_id)?)
+        self.present(self.sessions.connected(zone, client_id)?)
     }
 
     /// A connection has begun. Who takes over from a connection of its own is there throughout.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use stentor_mqtt::{Publish, ReasonCode, forwardable};
 use stentor_session::{Message, MessageParts, Outcome, Tick};
-use stentor_zone::{Interest, Refusal, adaptor_refused, join_refused, topic};
+use stentor_zone::{Interest, Refusal, adaptor_refused, join_refused, out_of_room, topic};
 
 use super::RoomItem;
 use crate::acknowledge::Taken;
@@ -14,6 +14,9 @@ use crate::adaptor::Denial;
 use crate::call::{Answer, ReturnAddress};
 use crate::hub::Hub;
 use crate::key::SessionKey;
+
+/// How the filters of rooms begin.
+pub(crate) const ROOMS: &str = "$room/";
 
 /// How it is acknowledged that something was said, or not.
 pub(super) fn outcome(refusal: Option<Refusal>) -> Outcome {
@@ -129,13 +132,37 @@ impl Hub {
         filter: &str,
         denial: &Denial,
     ) {
-        let (Interest::Room { room }, Some(session)) =
-            (Interest::parse(filter), self.sessions.get(key))
-        else {
+        if let Interest::Room { room } = Interest::parse(filter) {
+            let json = adaptor_refused(denial.reason as u8, "room", room, &denial.text);
+            self.say_about_join(now, key, json);
+        }
+    }
+
+    /// Tells a client of 3.x why a filter below `$room/` joins nothing, whatever the room.
+    pub(crate) fn explain_no_join(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        (filter, reason, text): (&str, ReasonCode, &str),
+    ) {
+        let error = match reason {
+            ReasonCode::NotAuthorized => "not-allowed",
+            ReasonCode::TopicFilterInvalid => "no-room",
+            ReasonCode::QuotaExceeded => "too-many",
+            _ => "refused",
+        };
+        let below = filter.strip_prefix(ROOMS).unwrap_or_default();
+        let room = below.split('/').next().unwrap_or_default();
+        let json = out_of_room(room, (reason as u8, error), text);
+        self.say_about_join(now, key, json);
+    }
+
+    /// Tells a session something about its being in a room, on `$reply/join`.
+    pub(super) fn say_about_join(&mut self, now: Tick, key: SessionKey, json: Vec<u8>) {
+        let Some(session) = self.sessions.get(key) else {
             return;
         };
         let to = self.own_address(key, session.zone(), "$reply/join");
-        let json = adaptor_refused(denial.reason as u8, "room", room, &denial.text);
         self.answered(now, &Answer { to, json });
     }
 
@@ -148,11 +175,6 @@ impl Hub {
         room: &str,
         refusal: Refusal,
     ) {
-        let Some(session) = self.sessions.get(key) else {
-            return;
-        };
-        let to = self.own_address(key, session.zone(), "$reply/join");
-        let json = join_refused(room, refusal);
-        self.answered(now, &Answer { to, json });
+        self.say_about_join(now, key, join_refused(room, refusal));
     }
 }

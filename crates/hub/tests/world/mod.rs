@@ -5,12 +5,12 @@
 #![allow(unreachable_pub, reason = "a module of a test binary")]
 #![allow(dead_code, reason = "each test uses the part that it needs")]
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use stentor_hub::{
-    Access, Admitted, Callees, ControlItem, Event, Hub, Identity, InterestTable, LinkId, MeshItem,
-    Retained, Rights, SessionKey, Settings, ShardId, Shared, home_shard,
+    Access, Admitted, Callees, ControlItem, Cursor, Event, Hub, Identity, InterestTable, LinkId,
+    MeshItem, Retained, Rights, SessionKey, Settings, ShardId, Shared, Walk, home_shard,
 };
 use stentor_mqtt::{
     Ack, Connect, Packet, PacketId, Properties, PropertyBuf, Publish, QoS, ReasonCode, Sender,
@@ -427,6 +427,42 @@ impl World {
         *bytes.last().unwrap()
     }
 
+    /// Sends a SUBSCRIBE and waits for nothing.
+    pub fn subscribe_only(
+        &mut self,
+        client: usize,
+        packet_id: PacketId,
+        filter: &str,
+        options: SubscribeOptions,
+    ) {
+        let version = self.clients[client].version;
+        let mut filters = SubscribeFilterBuf::new(version);
+        filters.push(filter, options).unwrap();
+        let packet = Packet::Subscribe(Subscribe {
+            packet_id,
+            properties: Properties::EMPTY,
+            filters: filters.as_filters(),
+        });
+        self.send(client, &packet);
+    }
+
+    /// What is retained that matches a filter, by topic.
+    pub fn stored(&self, filter: &str) -> BTreeMap<String, String> {
+        let (mut cursor, mut found) = (Cursor::default(), Vec::new());
+        let scope = (self.retained.mark(), self.now);
+        let zone = Zone(0);
+        while self
+            .retained
+            .walk(zone, filter, scope, &mut cursor, 1_000, &mut found)
+            == Walk::More
+        {}
+        let text = |payload: &[u8]| String::from_utf8_lossy(payload).into_owned();
+        let entry = |message: &Arc<stentor_session::Message>| {
+            (message.topic().to_owned(), text(message.payload()))
+        };
+        found.iter().map(entry).collect()
+    }
+
     pub fn unsubscribe(&mut self, client: usize, filter: &str) {
         let mut filters = UnsubscribeFilterBuf::new();
         filters.push(filter).unwrap();
@@ -709,6 +745,7 @@ pub fn identity(user: Option<&str>, expires_at: Tick, denied: &[&str]) -> Arc<Id
         zone: Zone(0),
         rights: TestRights::denying(denied),
         expires_at,
+        guest: None,
     })
 }
 

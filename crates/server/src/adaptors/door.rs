@@ -71,6 +71,10 @@ impl Authenticator for Doorkeeper {
         self.center.zone_name(zone)
     }
 
+    fn known_zone(&self, zone: &str) -> Option<Zone> {
+        self.center.known_zone(zone)
+    }
+
     fn waiting(&self) -> usize {
         self.center.waiting()
     }

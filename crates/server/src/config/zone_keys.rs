@@ -50,6 +50,8 @@ section! {
     rooms: u32 = count(1, 1_000_000), Default("100000"), Live;
     /// Rooms that one user may own.
     rooms_per_user: u32 = count(1, 1_000_000), Default("100"), Live;
+    /// Bytes that all its rooms may hold in memory: properties, and the messages that they keep.
+    room_bytes: u64 = bytes(MIB, 64 * GIB), Default("256MiB"), Live;
     /// Members of a new room, unless its maker says otherwise; 0 for no limit.
     room_capacity: u32 = count(0, 10_000_000), Default("0"), Live;
     /// How long the place of a lost connection is kept in a new room.

@@ -4,7 +4,9 @@
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
+use serde_json::{Value, json};
 use stentor_hub::{Kept, NotKept, home_shard};
+use stentor_topic::Zone;
 
 use super::protocol::{Answer, Failure};
 use crate::backplane::Backplane;
@@ -21,6 +23,25 @@ pub(super) fn answer(backplane: &Backplane, line: &[u8]) -> Answer {
     };
     desk.answer(line)
         .map_err(|refusal| Failure::new(refusal.code, refusal.message))
+}
+
+/// Clears all messages of a zone; returns how many there were.
+///
+/// # Errors
+/// When one cannot be cleared.
+pub(super) fn clear_zone(backplane: &Backplane, zone: Zone) -> Result<u64, Failure> {
+    let (mut cleared, mut cursor) = (0, Value::Null);
+    loop {
+        let request = json!({
+            "verb": "retained.clear", "zone": zone.get(), "filter": "#", "cursor": cursor,
+        });
+        let mut page = answer(backplane, request.to_string().as_bytes())?;
+        cleared += page["cleared"].as_u64().unwrap_or_default();
+        cursor = page["cursor"].take();
+        if cursor.is_null() {
+            return Ok(cleared);
+        }
+    }
 }
 
 /// Keeps messages and waits until the store's promise holds for them.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use stentor_auth::store::{Order, OrderError, Who};
 use tracing::warn;
 
@@ -182,7 +182,34 @@ impl Desk {
         let request = serde_json::from_slice(line)
             .map_err(|error| Failure::new("bad-request", error.to_string()))?;
         let order = Order::parse(request).map_err(refused)?;
-        self.directory.order(who.clone(), order).map_err(refused)
+        let removed = match &order {
+            Order::ZoneRemove { name } => Some(Arc::clone(name)),
+            _ => None,
+        };
+        let answer = self.directory.order(who.clone(), order);
+        match removed {
+            Some(zone) => self.end_zone(&zone, answer),
+            None => answer.map_err(refused),
+        }
+    }
+
+    /// A zone was removed: nothing stays of it here. One that the books do not know may still have
+    /// something, since it stood in the configuration or a token named it.
+    fn end_zone(&self, name: &str, removed: Result<Value, OrderError>) -> Answer {
+        let refused = |error: OrderError| Failure::new(error.code, error.message);
+        let is_unknown = match &removed {
+            Ok(_) => false,
+            Err(error) if error.code == "not-found" => true,
+            Err(error) => return Err(refused(error.clone())),
+        };
+        let Some(zone) = self.backplane.authenticator.known_zone(name) else {
+            return removed.map_err(refused);
+        };
+        let (sessions, messages) = zones::end(&self.backplane, zone)?;
+        match removed {
+            Err(error) if is_unknown && sessions + messages == 0 => Err(refused(error)),
+            _ => Ok(json!({ "sessions": sessions, "retained_messages": messages })),
+        }
     }
 
     fn reload(&self) -> Answer {
@@ -211,16 +238,16 @@ impl Desk {
         Ok(zones::zones(&self.backplane, names))
     }
 
-    fn adaptors(&self) -> Vec<serde_json::Value> {
+    fn adaptors(&self) -> Vec<Value> {
         let adaptors = self.backplane.adaptors.as_ref();
         adaptors.map_or_else(Vec::new, crate::adaptors::Plane::describe)
     }
 
-    fn reload_adaptors(&self) -> Vec<serde_json::Value> {
+    fn reload_adaptors(&self) -> Vec<Value> {
         let Some(adaptors) = &self.backplane.adaptors else {
             return Vec::new();
         };
-        let tell = |(mut shown, result): (serde_json::Value, Result<bool, String>)| {
+        let tell = |(mut shown, result): (Value, Result<bool, String>)| {
             match result {
                 Ok(is_new) => shown["new"] = json!(is_new),
                 Err(reason) => shown["error"] = json!(reason),

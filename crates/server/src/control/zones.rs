@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use stentor_hub::ZoneFigures;
+use stentor_topic::Zone;
 
+use super::protocol::Failure;
+use super::retained;
 use crate::backplane::Backplane;
 use crate::shard::Inquiry;
 use crate::telemetry::collect::ask_all;
 
-/// What there is of each zone now: connections, sessions, rooms, retained messages. `named` are
-/// the zones of which there may be nothing.
+/// What there is of each zone now: connections, sessions, rooms, retained messages; and what went
+/// through it since the start. `named` are the zones of which there may be nothing.
 pub(super) fn zones(backplane: &Backplane, named: impl Iterator<Item = String>) -> Value {
     let nothing = |name| (name, (ZoneFigures::default(), 0, 0));
     let mut zones: BTreeMap<String, (ZoneFigures, u64, u64)> = named.map(nothing).collect();
@@ -21,24 +24,50 @@ pub(super) fn zones(backplane: &Backplane, named: impl Iterator<Item = String>) 
         sum.subscriptions += part.subscriptions;
         sum.rooms += part.rooms;
         sum.members += part.members;
+        sum.room_bytes += part.room_bytes;
         sum.users += part.users;
+        let (all, traffic) = (&mut sum.traffic, part.traffic);
+        all.received += traffic.received;
+        all.received_bytes += traffic.received_bytes;
+        all.sent += traffic.sent;
+        all.sent_bytes += traffic.sent_bytes;
+        all.dropped += traffic.dropped;
     }
     for (zone, messages, bytes) in backplane.retained.status().zones {
         let of_zone = zones.entry(backplane.zone_name(zone)).or_default();
         (of_zone.1, of_zone.2) = (messages, bytes);
     }
     let shown = zones.into_iter().map(|(name, (sum, messages, bytes))| {
+        let number = backplane.authenticator.known_zone(&name).map(Zone::get);
         json!({
             "name": name,
+            "number": number,
             "connections": sum.connections,
             "users": sum.users,
             "sessions": sum.sessions,
             "subscriptions": sum.subscriptions,
             "rooms": sum.rooms,
             "members": sum.members,
+            "room_bytes": sum.room_bytes,
+            "messages_in": sum.traffic.received,
+            "messages_in_bytes": sum.traffic.received_bytes,
+            "messages_out": sum.traffic.sent,
+            "messages_out_bytes": sum.traffic.sent_bytes,
+            "messages_dropped": sum.traffic.dropped,
             "retained_messages": messages,
             "retained_bytes": bytes,
         })
     });
     json!({ "zones": shown.collect::<Vec<_>>() })
+}
+
+/// Ends all that there is of a zone: its connections, sessions, rooms and retained messages.
+/// Returns how many sessions and retained messages there were.
+///
+/// # Errors
+/// When its retained messages cannot be cleared.
+pub(super) fn end(backplane: &Backplane, zone: Zone) -> Result<(u64, u64), Failure> {
+    let sessions = ask_all(backplane, |answer| Inquiry::EndZone(zone, answer));
+    let messages = retained::clear_zone(backplane, zone)?;
+    Ok((sessions.into_iter().sum(), messages))
 }

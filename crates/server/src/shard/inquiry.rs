@@ -51,6 +51,11 @@ impl Shard {
                 self.forward();
                 let _ = answer.send(found);
             }
+            Inquiry::EndZone(zone, answer) => {
+                let ended = self.hub.end_zone(self.now, zone);
+                self.forward();
+                let _ = answer.send(ended);
+            }
             Inquiry::Filters {
                 containing,
                 at_most,

@@ -89,6 +89,9 @@ pub(crate) enum Inquiry {
         end_session: bool,
         answer: Sender<bool>,
     },
+    /// Close all connections of a zone, and end its sessions and rooms; answers how many sessions
+    /// there were.
+    EndZone(Zone, Sender<u64>),
     /// The first subscribed filters that contain a text, with the number of subscribers, at most
     /// so many.
     Filters {

@@ -93,6 +93,7 @@ impl Shard {
                         zone: Zone::DEFAULT,
                         rights,
                         expires_at: Tick::NEVER,
+                        guest: None,
                     }),
                 );
             }
@@ -117,7 +118,7 @@ impl Shard {
         let client_id = &*request.client_id;
         let rules = link.port.rules.load();
         let certificate_name = link.certified_name();
-        let login = LoginRequest {
+        let mut login = LoginRequest {
             username: said_username,
             password: request.password.take().map(Secret::new),
             client_id: (!client_id.is_empty()).then(|| client_id.into()),
@@ -128,6 +129,7 @@ impl Shard {
             method,
             again: None,
         };
+        login.name_by_token();
         let key = self.link_key(index);
         let begun = self
             .backplane

@@ -30,7 +30,19 @@ pub(super) struct History {
 }
 
 impl History {
-    pub(super) fn keep(&mut self, now: Tick, bounds: &HistoryBounds, topic: &str, payload: &[u8]) {
+    /// Keeps what was said. So many bytes more may be held than are now: its own oldest make room
+    /// where those are too few.
+    pub(super) fn keep(
+        &mut self,
+        now: Tick,
+        (bounds, spare): (&HistoryBounds, usize),
+        topic: &str,
+        payload: &[u8],
+    ) {
+        let bounds = HistoryBounds {
+            bytes: bounds.bytes.min(self.bytes.saturating_add(spare)),
+            ..*bounds
+        };
         if bounds.count == 0 || topic.len() + payload.len() > bounds.bytes {
             return;
         }
@@ -41,7 +53,15 @@ impl History {
         };
         self.bytes += said.cost();
         self.said.push_back(said);
-        self.shrink(bounds);
+        self.shrink(&bounds);
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
     }
 
     /// Forgets the oldest until the rest is within bounds.

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use stentor_session::Tick;
 use thiserror::Error;
 
-use crate::effect::{Effect, Seat};
+use crate::effect::{Effect, Expelled, Seat};
 use crate::topic;
 use history::History;
 use members::{Departure, Members};
@@ -91,6 +91,9 @@ pub enum Refusal {
     /// The zone does not let users make rooms.
     #[error("this zone's rooms are made by its administrators")]
     NotAllowed,
+    /// The user may neither enter the room nor see it in the list of rooms.
+    #[error("the right to this room is missing")]
+    NoRight,
 }
 
 impl Refusal {
@@ -109,7 +112,7 @@ impl Refusal {
             Self::Name => "bad-name",
             Self::TooLarge => "too-large",
             Self::TooMany => "too-many",
-            Self::NotAllowed => "not-allowed",
+            Self::NotAllowed | Self::NoRight => "not-allowed",
         }
     }
 
@@ -119,7 +122,7 @@ impl Refusal {
         match self {
             Self::Full | Self::TooMany | Self::TooLarge => 0x97,
             Self::Locked | Self::PropertyLocked | Self::Conflict | Self::Exists => 0x83,
-            Self::NotMember | Self::NotOwner | Self::NotAllowed => 0x87,
+            Self::NotMember | Self::NotOwner | Self::NotAllowed | Self::NoRight => 0x87,
             Self::Unknown | Self::Name => 0x8F,
         }
     }
@@ -140,6 +143,7 @@ impl Refusal {
             Self::TooLarge => "larger than allowed",
             Self::TooMany => "as many as allowed are there already",
             Self::NotAllowed => "this zone's rooms are made by its administrators",
+            Self::NoRight => "the right to this room is missing",
         }
     }
 }
@@ -172,6 +176,11 @@ pub struct Room {
     name: Arc<str>,
     options: RoomOptions,
     owner: Option<Arc<str>>,
+    /// Until when a room that was made by command waits for its owner, or for anybody if it has
+    /// none; [`Tick::NEVER`] once somebody has come, and for all others.
+    claim_until: Tick,
+    /// Bytes that it may hold beyond those that it does.
+    spare: usize,
     members: Members,
     properties: Properties,
     history: History,
@@ -188,6 +197,8 @@ impl Room {
         let room = Self {
             name: name.into(),
             owner: owner.map(Into::into),
+            claim_until: Tick::NEVER,
+            spare: usize::MAX,
             members: Members::default(),
             properties: Properties::default(),
             history: History::default(),
@@ -221,6 +232,33 @@ impl Room {
     #[must_use]
     pub fn member_count(&self) -> usize {
         self.members.len()
+    }
+
+    /// Bytes of its properties and of what it keeps of what was said.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.properties.bytes() + self.history.bytes()
+    }
+
+    /// So many more bytes it may hold from now on.
+    pub(crate) const fn spare(&mut self, bytes: usize) {
+        self.spare = bytes;
+    }
+
+    /// From now on it waits for its owner, though nobody is in it.
+    pub(crate) const fn wait_until(&mut self, at: Tick) {
+        self.claim_until = at;
+    }
+
+    /// Whether a user is a member, here or away.
+    #[must_use]
+    pub fn is_member(&self, user: &str) -> bool {
+        self.members.is_member(user)
+    }
+
+    /// Whether it lets nobody in but its owner and administrators.
+    #[must_use]
+    pub const fn is_locked(&self) -> bool {
+        self.options.locked
     }
 
     /// How long the place of a lost connection is kept.
@@ -271,16 +309,19 @@ impl Room {
         self.properties.get(name)
     }
 
-    /// Whether nothing holds the room any more: it is not permanent and nobody is in it.
+    /// Whether nothing holds the room any more: it is not permanent, nobody is in it, and it does
+    /// not wait for its owner.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        !self.options.permanent && self.members.is_deserted()
+        let is_empty = self.claim_until == Tick::NEVER && self.members.is_deserted();
+        !self.options.permanent && is_empty
     }
 
     /// When [`advance`](Self::advance) has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
-        self.members.next_deadline()
+        let claim = Some(self.claim_until).filter(|at| *at != Tick::NEVER);
+        self.members.next_deadline().into_iter().chain(claim).min()
     }
 
     /// A session comes in, or comes back to the place that it or its user has. What was said
@@ -339,6 +380,9 @@ impl Room {
         if self.owner.is_none() && !self.options.permanent {
             self.owner = Some(actor.user.into());
         }
+        if self.is_owner(actor) {
+            self.claim_until = Tick::NEVER;
+        }
         self.show_member(actor.user, "here", out);
         let members = self.members.len();
         self.tell(
@@ -372,11 +416,21 @@ impl Room {
         self.tell(Notice::Away { user }, out);
     }
 
-    /// Lets go of those who did not come back in time. O(members that are away).
+    /// Lets go of those who did not come back in time, and of an owner who never came. O(members
+    /// that are away).
     pub fn advance(&mut self, now: Tick, out: &mut Vec<Effect>) {
         for user in self.members.overdue(now) {
             self.part(&user, Reason::Lost, out);
         }
+        if self.claim_until > now {
+            return;
+        }
+        self.claim_until = Tick::NEVER;
+        match self.members.oldest() {
+            Some(heir) => self.hand_over(heir, out),
+            None => self.owner = None,
+        }
+        self.list(out);
     }
 
     /// A member speaks: everybody in the room hears it on `$room/<room>/say/<user>`.
@@ -397,8 +451,8 @@ impl Room {
             return Err(Refusal::TooLarge);
         }
         let topic = topic::said(&self.name, actor.user);
-        self.history
-            .keep(now, &self.options.history, &topic, payload);
+        let bounds = (&self.options.history, self.spare);
+        self.history.keep(now, bounds, &topic, payload);
         out.push(Effect::Publish {
             topic,
             payload: payload.into(),
@@ -421,7 +475,7 @@ impl Room {
         out: &mut Vec<Effect>,
     ) -> Result<u64, Refusal> {
         self.must_be_inside(actor)?;
-        let bounds = &self.options.bounds;
+        let bounds = (&self.options.bounds, self.spare);
         let version = self.properties.set(actor, name, value, condition, bounds)?;
         self.show_property(name, out);
         self.list(out);
@@ -443,8 +497,8 @@ impl Room {
         if !self.members.is_here(actor.user) {
             return Err(Refusal::NotMember);
         }
-        self.properties
-            .lock(actor.user, name, &self.options.bounds)?;
+        let bounds = (&self.options.bounds, self.spare);
+        self.properties.lock(actor.user, name, bounds)?;
         self.show_property(name, out);
         Ok(())
     }
@@ -506,9 +560,11 @@ impl Room {
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
         self.must_own(actor)?;
-        let seats = self.members.seats(user).ok_or(Refusal::Unknown)?;
-        out.extend(seats.iter().map(|&seat| Effect::Clear { seat }));
+        let seats = self.members.seats(user).ok_or(Refusal::Unknown)?.to_vec();
+        // It hears of it before it hears nothing any more.
         self.part(user, Reason::Kicked, out);
+        let why = Expelled::Kicked;
+        out.extend(seats.into_iter().map(|seat| Effect::Clear { seat, why }));
         Ok(())
     }
 
@@ -530,11 +586,14 @@ impl Room {
             out.push(clear(topic::member(&self.name, &user)));
         }
         let seats = self.members.clear();
-        out.extend(seats.into_iter().map(|seat| Effect::Clear { seat }));
+        let why = Expelled::Closed;
+        out.extend(seats.into_iter().map(|seat| Effect::Clear { seat, why }));
         for name in self.properties.clear() {
             out.push(clear(topic::property(&self.name, &name)));
         }
+        self.history.clear();
         self.options.permanent = false;
+        self.claim_until = Tick::NEVER;
         out.push(clear(topic::listed(&self.name)));
     }
 
@@ -556,6 +615,9 @@ impl Room {
             },
             out,
         );
+        if self.members.is_deserted() {
+            self.claim_until = Tick::NEVER;
+        }
         // A permanent room keeps its owner, who may come back to it.
         if self.owner.as_deref() == Some(user) && !self.options.permanent {
             match self.members.oldest() {
@@ -569,10 +631,17 @@ impl Room {
     fn hand_over(&mut self, user: Arc<str>, out: &mut Vec<Effect>) {
         self.tell(Notice::Owner { user: &user }, out);
         self.owner = Some(user);
+        self.claim_until = Tick::NEVER;
+    }
+
+    /// Whether a user owns it.
+    #[must_use]
+    pub fn is_owned_by(&self, user: &str) -> bool {
+        self.owner.as_deref() == Some(user)
     }
 
     fn is_owner(&self, actor: Actor<'_>) -> bool {
-        self.owner.as_deref() == Some(actor.user)
+        self.is_owned_by(actor.user)
     }
 
     fn must_own(&self, actor: Actor<'_>) -> Result<(), Refusal> {

@@ -56,6 +56,17 @@ impl Condition {
 pub(super) struct Properties {
     by_name: BTreeMap<Arc<str>, Property>,
     last_version: u64,
+    /// Bytes of all names and of all values as JSON.
+    bytes: usize,
+}
+
+/// Bytes of a property.
+fn cost(name: &str, property: &Property) -> usize {
+    name.len() + value_bytes(&property.value)
+}
+
+fn value_bytes(value: &Option<Value>) -> usize {
+    value.as_ref().map_or(0, |value| notice::json(value).len())
 }
 
 impl Properties {
@@ -76,7 +87,7 @@ impl Properties {
         name: &str,
         value: Option<Value>,
         condition: &Condition,
-        bounds: &Bounds,
+        (bounds, spare): (&Bounds, usize),
     ) -> Result<u64, Refusal> {
         let present = self.by_name.get(name);
         let is_locked = present
@@ -88,24 +99,36 @@ impl Properties {
         if !condition.holds(present) {
             return Err(Refusal::Conflict);
         }
-        if notice::json(&value).len() > bounds.property_bytes {
+        let bytes = value_bytes(&value);
+        if bytes > bounds.property_bytes {
             return Err(Refusal::TooLarge);
         }
         if value.is_none() && present.is_none() {
             return Err(Refusal::Unknown);
         }
+        let before = present.map_or(0, |property| cost(name, property));
+        if (name.len() + bytes).saturating_sub(before) > spare {
+            return Err(Refusal::TooMany);
+        }
         let version = self.last_version + 1;
-        let property = self.entry(name, bounds)?;
+        let property = self.entry(name, (bounds, spare))?;
+        let old = value_bytes(&property.value);
         property.version = version;
         property.by = Some(actor.user.into());
         property.value = value;
+        self.bytes = self.bytes + bytes - old;
         self.last_version = version;
         self.tidy(name);
         Ok(version)
     }
 
-    pub(super) fn lock(&mut self, user: &str, name: &str, bounds: &Bounds) -> Result<(), Refusal> {
-        let property = self.entry(name, bounds)?;
+    pub(super) fn lock(
+        &mut self,
+        user: &str,
+        name: &str,
+        room: (&Bounds, usize),
+    ) -> Result<(), Refusal> {
+        let property = self.entry(name, room)?;
         match property.lock.as_deref() {
             Some(holder) if holder != user => Err(Refusal::PropertyLocked),
             _ => {
@@ -146,16 +169,26 @@ impl Properties {
         names
     }
 
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn clear(&mut self) -> Vec<Arc<str>> {
+        self.bytes = 0;
         core::mem::take(&mut self.by_name).into_keys().collect()
     }
 
-    fn entry(&mut self, name: &str, bounds: &Bounds) -> Result<&mut Property, Refusal> {
+    fn entry(
+        &mut self,
+        name: &str,
+        (bounds, spare): (&Bounds, usize),
+    ) -> Result<&mut Property, Refusal> {
         if !self.by_name.contains_key(name) {
             check_name(name).map_err(|_| Refusal::Name)?;
-            if self.by_name.len() >= bounds.properties {
+            if self.by_name.len() >= bounds.properties || name.len() > spare {
                 return Err(Refusal::TooMany);
             }
+            self.bytes += name.len();
         }
         Ok(self.by_name.entry(name.into()).or_insert(Property {
             value: None,
@@ -171,6 +204,7 @@ impl Properties {
             |property: &Property| property.value.is_none() && property.lock.is_none();
         if self.by_name.get(name).is_some_and(says_nothing) {
             self.by_name.remove(name);
+            self.bytes -= name.len();
         }
     }
 }

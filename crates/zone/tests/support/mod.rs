@@ -65,7 +65,7 @@ impl Hall {
                     self.events.push((topic, payload));
                 }
                 Effect::Publish { topic, payload, .. } => self.said.push((topic, payload)),
-                Effect::Clear { seat } => self.cleared.push(seat),
+                Effect::Clear { seat, .. } => self.cleared.push(seat),
                 Effect::Recall {
                     seat,
                     payload,
@@ -89,7 +89,7 @@ impl Hall {
         room: &str,
         options: RoomOptions,
     ) -> Result<(), Refusal> {
-        self.with(|rooms, _, out| rooms.create(actor, room, options, out))
+        self.with(|rooms, now, out| rooms.create(now, actor, room, options, out))
     }
 
     pub(crate) fn join(&mut self, name: &str, number: u64, room: &str) -> Result<(), Refusal> {

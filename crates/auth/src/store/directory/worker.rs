@@ -307,13 +307,11 @@ impl Worker {
 
     /// Whether a zone may have users.
     pub(in crate::store) fn has_zone(&self, name: &str) -> bool {
+        let shared = &self.shared;
+        let is_it = |zone: &Arc<str>| **zone == *name;
         name == crate::model::DEFAULT_ZONE
-            || self
-                .shared
-                .zones
-                .load()
-                .iter()
-                .any(|zone| *zone.name == *name)
+            || shared.zones.load().iter().any(|zone| is_it(&zone.name))
+            || shared.named_zones.load().iter().any(is_it)
     }
 
     /// Writes down what was done.

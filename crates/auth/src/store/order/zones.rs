@@ -33,7 +33,8 @@ pub(super) async fn list(worker: &Worker) -> Outcome {
     if !zones.iter().any(|zone| *zone.name == *DEFAULT_ZONE) {
         zones.insert(0, ZoneRecord::new(DEFAULT_ZONE));
     }
-    for name in worker.named_zones().iter() {
+    let named = worker.named_zones();
+    for name in named.iter() {
         if !zones.iter().any(|zone| zone.name == *name) {
             zones.push(ZoneRecord::new(Arc::clone(name)));
         }
@@ -45,6 +46,7 @@ pub(super) async fn list(worker: &Worker) -> Outcome {
             "name": zone.name,
             "connections": zone.connections,
             "users": users,
+            "configured": named.contains(&zone.name),
         }));
     }
     Ok(json!({ "zones": shown }))
@@ -59,7 +61,8 @@ pub(super) async fn remove(worker: &Worker, who: &Who, name: &str) -> Outcome {
     }
     if worker.named_zones().iter().any(|named| **named == *name) {
         let message = format!(
-            "the zone {name:?} stands in the configuration; remove its [[zone]] there and reload"
+            "the zone {name:?} stands in the configuration; remove its [[zone]], and what names it \
+             there, and reload"
         );
         return Err(OrderError::new("refused", message));
     }

@@ -1,0 +1,132 @@
+//! What selects the zone of a login: its name, a token, a certificate.
+
+use std::io::{BufRead, BufReader};
+use std::process::Command;
+
+use serde_json::Value;
+use stentor_tests::{DEADLINE, Plan, Server, process, server};
+
+/// The zones game and shop, each with a user ann; the second listener belongs to shop.
+fn start() -> Server {
+    let config = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[[listener]]\nurl = \
+                  \"ws://127.0.0.1:0\"\nzone = \"shop\"\n[[zone]]\nname = \"game\"\n";
+    let server = Plan::new().config(config).start();
+    for name in ["ann", "game/ann", "shop/ann"] {
+        let add = ["user", "add", name, "--no-password"];
+        server.control(&add).success();
+    }
+    server
+}
+
+fn token(server: &Server, name: &str) -> String {
+    let made = server.json(&["token", "create", name]);
+    made["token"].as_str().expect("a token is shown").to_owned()
+}
+
+/// How many messages each zone has received.
+fn received(server: &Server, zone: &str) -> u64 {
+    let shown = server.json(&["zone", "show", zone]);
+    shown["zones"][0]["messages_in"].as_u64().expect("a number")
+}
+
+/// Publishes by a login name, which may be empty, with a token as password.
+fn publish(server: &Server, scheme: &str, name: &str, token: &str, version: &str) -> Command {
+    let mut publish = server::stentor();
+    publish.args(["pub", "-L", server.url(scheme), "-u", name, "-V", version]);
+    publish.args(["-q", "1", "-t", "t", "-m", "x"]);
+    publish.env("STENTOR_PASSWORD", token);
+    publish
+}
+
+#[test]
+fn a_token_selects_the_zone_of_its_user() {
+    let server = start();
+    let (game, default) = (token(&server, "game/ann"), token(&server, "ann"));
+    for (at, (name, version)) in [
+        ("ann", "5"),
+        ("ann", "311"),
+        ("", "5"),
+        ("", "311"),
+        ("game/ann", "5"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        process::run(&mut publish(&server, "mqtt", name, &game, version)).success();
+        assert_eq!(
+            received(&server, "game"),
+            at as u64 + 1,
+            "{name:?} {version}"
+        );
+    }
+    assert_eq!(received(&server, "default"), 0);
+    process::run(&mut publish(&server, "mqtt", "ann", &default, "5")).success();
+    process::run(&mut publish(&server, "mqtt", "", &default, "5")).success();
+    assert_eq!(received(&server, "default"), 2);
+    // A token opens its own user's account and no other, and not at a listener of another zone.
+    for (scheme, name, token) in [
+        ("mqtt", "eve", &game),
+        ("mqtt", "shop/ann", &game),
+        ("mqtt", "game/ann", &default),
+        ("ws", "ann", &game),
+        ("ws", "", &game),
+    ] {
+        process::run(&mut publish(&server, scheme, name, token, "5")).refusal();
+    }
+    let shop = token(&server, "shop/ann");
+    for name in ["ann", "", "shop/ann"] {
+        process::run(&mut publish(&server, "ws", name, &shop, "5")).success();
+    }
+    assert_eq!(received(&server, "shop"), 3);
+}
+
+/// Nothing of a zone outlives its removal: not its connections, sessions, rooms or retained
+/// messages, whatever comes later under its name.
+#[test]
+fn a_removed_zone_leaves_nothing_behind() {
+    let server = Plan::new().tcp().start();
+    server.control(&["zone", "add", "chess"]).success();
+    let add = ["user", "add", "chess/ann", "--no-password"];
+    server.control(&add).success();
+    let ann = token(&server, "chess/ann");
+    let mut keep = publish(&server, "mqtt", "ann", &ann, "5");
+    process::run(keep.arg("-r")).success();
+    let mut listen = server::stentor();
+    listen.args([
+        "sub",
+        "-L",
+        server.url("mqtt"),
+        "-u",
+        "ann",
+        "-d",
+        "--no-reconnect",
+    ]);
+    listen
+        .args(["-t", "$room/tea/#"])
+        .env("STENTOR_PASSWORD", &ann);
+    let mut listener = process::start(&mut listen);
+    let says = listener.stderr.take().expect("standard error is captured");
+    let mut says = BufReader::new(says).lines();
+    let is_there = |line: std::io::Result<String>| line.expect("a line").contains("subscribed");
+    assert!(says.any(is_there), "ann did not subscribe");
+    let shown = server.json(&["zone", "show", "chess"]);
+    let zone = &shown["zones"][0];
+    for (name, value) in [("rooms", 2), ("members", 1), ("retained_messages", 1)] {
+        assert!(zone[name].as_u64() >= Some(value), "{name}: {shown}");
+    }
+    let refused = server.control(&["zone", "remove", "chess"]);
+    assert!(refused.stderr.contains("1 users"), "{refused}");
+    server.control(&["user", "delete", "chess/ann"]).success();
+    let removed: Value = server.json(&["zone", "remove", "chess"]);
+    assert_eq!(removed["retained_messages"], 1, "{removed}");
+    assert!(!process::finish(listener, DEADLINE).status.success());
+    let gone = server.control(&["zone", "show", "chess"]);
+    assert!(gone.stderr.contains("no zone"), "{gone}");
+    let gone = server.control(&["zone", "rm", "chess"]);
+    assert!(gone.stderr.contains("no zone"), "{gone}");
+    server.control(&["zone", "add", "chess"]).success();
+    let shown = server.json(&["zone", "show", "chess"]);
+    for name in ["rooms", "sessions", "retained_messages"] {
+        assert_eq!(shown["zones"][0][name], 0, "{name}: {shown}");
+    }
+}
