@@ -89,9 +89,9 @@ impl Record<'_> {
         encoded_len(self.zone, self.expiry_secs.is_some(), variable)
     }
 
-    /// What stands before the topic; topic, properties and payload follow as they are. The caller
-    /// has checked that the lengths fit.
-    pub(crate) fn encode_head(&self, key: u32) -> EncodedHead {
+    /// What stands before the topic, with zeros for the checksum. The caller has checked that the
+    /// lengths fit.
+    fn encode_unsummed(&self) -> EncodedHead {
         let mut bytes = [0; HEAD_BYTES_MAX];
         let mut flags = self.qos as u8;
         let mut len = HEAD_BYTES;
@@ -116,17 +116,45 @@ impl Record<'_> {
         bytes[32..38].copy_from_slice(&self.received_ms.to_le_bytes()[..6]);
         bytes[38..42].copy_from_slice(&(self.properties.len() as u32).to_le_bytes());
         bytes[42..46].copy_from_slice(&(self.payload.len() as u32).to_le_bytes());
+        EncodedHead { bytes, len }
+    }
+
+    /// What stands before the topic; topic, properties and payload follow as they are. The caller
+    /// has checked that the lengths fit.
+    pub(crate) fn encode_head(&self, key: u32) -> EncodedHead {
+        let mut head = self.encode_unsummed();
         let mut checksum = crc32fast::Hasher::new_with_initial(key);
         for part in [
-            &bytes[4..len],
+            &head.bytes[4..head.len],
             self.topic.as_bytes(),
             self.properties,
             self.payload,
         ] {
             checksum.update(part);
         }
-        bytes[..4].copy_from_slice(&checksum.finalize().to_le_bytes());
-        EncodedHead { bytes, len }
+        head.bytes[..4].copy_from_slice(&checksum.finalize().to_le_bytes());
+        head
+    }
+
+    /// The whole record, in a buffer; `None` if it is too short for it.
+    pub(crate) fn encode<'b>(&self, key: u32, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        let whole = buffer.get_mut(..self.encoded_len())?;
+        let head = self.encode_unsummed();
+        let mut rest = &mut whole[..];
+        for part in [
+            head.bytes(),
+            self.topic.as_bytes(),
+            self.properties,
+            self.payload,
+        ] {
+            let (to, behind) = rest.split_at_mut_checked(part.len())?;
+            to.copy_from_slice(part);
+            rest = behind;
+        }
+        let mut checksum = crc32fast::Hasher::new_with_initial(key);
+        checksum.update(&whole[4..]);
+        whole[..4].copy_from_slice(&checksum.finalize().to_le_bytes());
+        Some(whole)
     }
 }
 
@@ -294,6 +322,9 @@ mod tests {
             bytes.extend_from_slice(part);
         }
         assert_eq!(bytes.len(), record.encoded_len());
+        let mut buffer = [0xFF; 256];
+        assert_eq!(record.encode(KEY, &mut buffer), Some(&bytes[..]));
+        assert_eq!(record.encode(KEY, &mut buffer[..bytes.len() - 1]), None);
         bytes
     }
 

@@ -13,6 +13,9 @@ pub(crate) use segment::Segment;
 /// Segments of one stripe: what [`Place`] can number.
 pub(crate) const SEGMENTS_MAX: usize = 1 << 16;
 
+/// Records of up to so many bytes are put together before they are written.
+const TOGETHER_BYTES_MAX: usize = 512;
+
 /// A slot: two places of its class's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Slot {
@@ -320,11 +323,10 @@ impl<R: Region> Space<R> {
     /// Where a place lies in its segment: from, to.
     fn range(&self, place: Place) -> Option<(&Segment<R>, usize, usize)> {
         let segment = self.segment(place.slot.segment)?;
-        let class = class::get(segment.run(place.slot.block)?.class)?;
-        let slot =
-            segment.block_at(place.slot.block) + usize::from(place.slot.index) * class.slot_bytes();
-        let at = slot + usize::from(place.second) * class.place_bytes;
-        Some((segment, at, at + class.place_bytes))
+        let place_bytes = segment.place_bytes(place.slot.block)?;
+        let before = 2 * usize::from(place.slot.index) + usize::from(place.second);
+        let at = segment.block_at(place.slot.block) + before * place_bytes;
+        Some((segment, at, at + place_bytes))
     }
 
     /// Where a place lies in its file, in bytes.
@@ -345,6 +347,21 @@ impl<R: Region> Space<R> {
             .unwrap_or_default()
     }
 
+    /// Says that the record in a place will be read or written soon.
+    #[inline]
+    pub(crate) fn expect(&self, place: Place) {
+        /// More of a long record comes by itself, as it is passed over from front to back.
+        const BYTES: usize = 256;
+        if let Some((segment, from, to)) = self.range(place) {
+            segment.expect(from..to.min(from + BYTES));
+        }
+    }
+
+    /// The key of all records' checksums.
+    pub(crate) const fn key(&self) -> u32 {
+        self.key
+    }
+
     /// The head of the record in a place; `None` if it is empty.
     pub(crate) fn head(&self, place: Place) -> Result<Option<Head>, Damaged> {
         Head::read(self.bytes(place))
@@ -363,19 +380,24 @@ impl<R: Region> Space<R> {
             return;
         };
         debug_assert!(at + record.encoded_len() <= end, "the record fits");
-        let head = record.encode_head(key);
-        let (first, rest) = head.bytes().split_at(EMPTY_BYTES);
         let Some(segment) = self.segment_mut(place.slot.segment) else {
             return;
         };
+        let mut buffer = [0; TOGETHER_BYTES_MAX];
+        let head;
+        // A short record is put together first: its parts are copied and summed up faster.
+        let (first, rest) = if let Some(whole) = record.encode(key, &mut buffer) {
+            let (first, rest) = whole.split_at(EMPTY_BYTES);
+            (first, [rest, &[], &[], &[]])
+        } else {
+            head = record.encode_head(key);
+            let (first, rest) = head.bytes().split_at(EMPTY_BYTES);
+            let topic = record.topic.as_bytes();
+            (first, [rest, topic, record.properties, record.payload])
+        };
         segment.write(at, &[0; EMPTY_BYTES]);
         let mut behind = at + EMPTY_BYTES;
-        for part in [
-            rest,
-            record.topic.as_bytes(),
-            record.properties,
-            record.payload,
-        ] {
+        for part in rest.into_iter().filter(|part| !part.is_empty()) {
             segment.write(behind, part);
             behind += part.len();
         }

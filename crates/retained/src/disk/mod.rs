@@ -75,6 +75,9 @@ pub trait Region: Send + 'static {
     /// [`Flusher::load`].
     fn bytes(&self) -> &[u8];
 
+    /// Says that a part will be read soon, so that the processor fetches it meanwhile.
+    fn expect(&self, _part: Range<usize>) {}
+
     /// Copies bytes into it. A process that is killed leaves all that was written before, and
     /// possibly a part of this; of up to eight bytes at a multiple of eight, all or nothing.
     ///

@@ -21,6 +21,9 @@ pub(crate) struct Segment<R> {
     number: u32,
     region: R,
     blocks: Vec<Block>,
+    /// Bytes of a place of the run that begins at a block, for those where one does: beside the
+    /// runs, which are many and larger.
+    place_bytes: Vec<u32>,
     free_blocks: usize,
     /// No free block lies before this one.
     search_from: usize,
@@ -39,6 +42,7 @@ impl<R: Region> Segment<R> {
             number,
             region,
             blocks,
+            place_bytes: vec![0; count],
             free_blocks: count,
             search_from: 0,
             is_dirty: true,
@@ -52,6 +56,11 @@ impl<R: Region> Segment<R> {
 
     pub(crate) fn bytes(&self) -> &[u8] {
         self.region.bytes()
+    }
+
+    /// See [`Region::expect`].
+    pub(crate) fn expect(&self, part: std::ops::Range<usize>) {
+        self.region.expect(part);
     }
 
     pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) {
@@ -146,6 +155,8 @@ impl<R: Region> Segment<R> {
     pub(crate) fn add_run(&mut self, block: u32, id: ClassId, class: &Class) {
         self.set_aside(block, class.run_blocks);
         self.blocks[block as usize] = Block::Run(Box::new(Run::new(id, class)));
+        // A place is smaller than a segment.
+        self.place_bytes[block as usize] = u32::try_from(class.place_bytes).unwrap_or(0);
     }
 
     pub(crate) fn remove_run(&mut self, block: u32) {
@@ -157,6 +168,7 @@ impl<R: Region> Segment<R> {
         for block in &mut self.blocks[block..block + count] {
             *block = Block::Free;
         }
+        self.place_bytes[block] = 0;
         self.free_blocks += count;
         self.search_from = self.search_from.min(block);
     }
@@ -166,6 +178,13 @@ impl<R: Region> Segment<R> {
             Block::Run(run) => Some(run),
             Block::Free | Block::Taken => None,
         }
+    }
+
+    /// Bytes of a place of the run that begins at a block, if one does.
+    #[inline]
+    pub(crate) fn place_bytes(&self, block: u32) -> Option<usize> {
+        let bytes = *self.place_bytes.get(block as usize)?;
+        (bytes > 0).then_some(bytes as usize)
     }
 
     pub(crate) fn run_mut(&mut self, block: u32) -> Option<&mut Run> {

@@ -105,6 +105,15 @@ enum Held {
     Emptied(Slot),
 }
 
+/// What there is of a topic.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    entry: Entry,
+    /// `None` where it cannot be read: then its content is not known, and its account is lost with
+    /// it.
+    head: Option<Head>,
+}
+
 /// The topics of one zone in one stripe.
 #[derive(Debug)]
 struct ZonePart {
@@ -181,14 +190,28 @@ impl<R: Region> Stripe<R> {
     /// The entry of a topic. One whose record is damaged is taken for the topic's, since no other
     /// topic has its hash but by the rarest chance.
     fn find(&self, hash: u64, zone: Zone, topic: &str) -> Option<Entry> {
+        self.find_known(hash, zone, topic).map(|known| known.entry)
+    }
+
+    /// The same, with what it says.
+    fn find_known(&self, hash: u64, zone: Zone, topic: &str) -> Option<Known> {
+        let mut known = None;
         self.index.find(hash, |entry| {
             let place = entry.place();
+            // A put looks at the newest record, and then writes beside it.
+            self.space.expect(place.spare());
             let bytes = self.space.bytes(place);
-            match Head::read(bytes) {
-                Ok(Some(head)) if head.is_for(bytes, zone, topic) => true,
+            let head = Head::read(bytes).ok().flatten();
+            let is_it = match head {
+                Some(head) if head.is_for(bytes, zone, topic) => true,
                 _ => !matches!(self.space.read(place), Ok(Some(_))),
+            };
+            if is_it {
+                known = Some(Known { entry, head });
             }
-        })
+            is_it
+        });
+        known
     }
 
     /// Keeps a message as the last of its topic, or clears the topic.
@@ -198,10 +221,10 @@ impl<R: Region> Stripe<R> {
         hash: u64,
         message: &Incoming<'_>,
     ) -> Result<Stamp, PutError> {
-        let entry = self.find(hash, message.zone, message.topic);
+        let known = self.find_known(hash, message.zone, message.topic);
         if message.payload.is_empty() {
-            return match entry {
-                Some(entry) => self.clear(env, entry, message),
+            return match known {
+                Some(known) => self.clear(env, known, message),
                 None => {
                     let version = self.next_version(env);
                     let sequence = version;
@@ -209,8 +232,8 @@ impl<R: Region> Stripe<R> {
                 }
             };
         }
-        match entry {
-            Some(entry) => self.replace(env, entry, message),
+        match known {
+            Some(known) => self.replace(env, known, message),
             None => self.add(env, hash, message),
         }
     }
@@ -249,7 +272,9 @@ impl<R: Region> Stripe<R> {
             zone.names.insert(message.topic);
         }
         env.accounts.apply(&usage, change);
-        self.keep_deadline(hash, place);
+        if message.expiry_secs.is_some() {
+            self.keep_deadline(hash, place);
+        }
         Ok(Stamp { version, sequence })
     }
 
@@ -257,12 +282,10 @@ impl<R: Region> Stripe<R> {
     fn replace(
         &mut self,
         env: &Env,
-        entry: Entry,
+        Known { entry, head }: Known,
         message: &Incoming<'_>,
     ) -> Result<Stamp, PutError> {
         let live = entry.place();
-        // The content of a damaged record is not known; its account is lost with it.
-        let head = self.space.head(live).ok().flatten();
         let before = head.map_or(0, |head| head.content_len());
         let change = Change::between(Some(before), Some(message.content_len()));
         // Most updates leave the length as it is, and need no account.
@@ -274,7 +297,7 @@ impl<R: Region> Stripe<R> {
             return Err(PutError::Quota);
         }
         let need = message.encoded_len();
-        let place = if self.fits(live.slot, need) && self.may_overwrite_spare(env, live) {
+        let place = if self.fits(live.slot, need) && self.may_overwrite_spare(env, live, head) {
             live.spare()
         } else {
             let slot = self.take_slot(need)?;
@@ -295,7 +318,9 @@ impl<R: Region> Stripe<R> {
         if let Some(usage) = usage {
             env.accounts.apply(&usage, change);
         }
-        self.keep_deadline(entry.hash, place);
+        if message.expiry_secs.is_some() {
+            self.keep_deadline(entry.hash, place);
+        }
         Ok(Stamp { version, sequence })
     }
 
@@ -309,23 +334,16 @@ impl<R: Region> Stripe<R> {
     }
 
     /// See the module.
-    fn may_overwrite_spare(&self, env: &Env, live: Place) -> bool {
-        if !env.careful {
+    fn may_overwrite_spare(&self, env: &Env, live: Place, head: Option<Head>) -> bool {
+        let is_needed = |head: Head| env.careful && head.version > self.durable;
+        if !head.is_some_and(is_needed) {
             return true;
         }
-        let version = |place| {
-            self.space
-                .head(place)
-                .ok()
-                .flatten()
-                .map(|head| head.version)
-        };
-        let (Some(live_version), Some(spare_version)) = (version(live), version(live.spare()))
-        else {
-            return true;
-        };
         let needed = self.needed.max(self.committing.unwrap_or(0));
-        live_version <= self.durable || spare_version > needed
+        match self.space.head(live.spare()) {
+            Ok(Some(spare)) => spare.version > needed,
+            _ => true,
+        }
     }
 
     fn take_slot(&mut self, need: usize) -> Result<Slot, PutError> {
@@ -339,13 +357,12 @@ impl<R: Region> Stripe<R> {
     fn clear(
         &mut self,
         env: &Env,
-        entry: Entry,
+        Known { entry, head }: Known,
         message: &Incoming<'_>,
     ) -> Result<Stamp, PutError> {
         let live = entry.place();
-        let head = self.space.head(live).ok().flatten();
         let mut note = live.spare();
-        if env.careful && !self.may_overwrite_spare(env, live) {
+        if env.careful && !self.may_overwrite_spare(env, live, head) {
             let need = encoded_len(message.zone, false, message.topic.len());
             note = Place {
                 slot: self.take_slot(need)?,
