@@ -45,6 +45,7 @@ mod settings;
 mod share;
 mod snapshot;
 mod stats;
+mod stored;
 mod subscribe;
 mod transmit;
 
@@ -60,7 +61,7 @@ pub use key::{LinkId, SHARDS_MAX, SessionKey, ShardId, home_shard};
 pub use private::PrivateMessage;
 pub use quota::{Needs, Newest, Places, Quotas};
 pub use renewal::{Renewal, Renewed};
-pub use retained::{Cursor, Kept, Mark, NotKept, Retained, Walk};
+pub use retained::{Cursor, Kept, Mark, NotKept, Purpose, Retained, Stored, Walk};
 pub use rights::{Access, GuestMark, Identity, Rights};
 pub use room::{Parting, RoomItem, Who};
 pub use settings::{Keep, Settings, SlowPolicy, TopicPolicy, WideSubscription, ZoneSettings};

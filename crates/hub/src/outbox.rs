@@ -49,6 +49,19 @@ impl Outbox {
         self.open(key, live).push_run(run);
     }
 
+    /// An empty buffer for [`Outbox::stored`].
+    pub(crate) fn scratch(&mut self) -> &mut Vec<u8> {
+        self.scratch.clear();
+        &mut self.scratch
+    }
+
+    /// Queues the whole PUBLISH that is in the scratch buffer, for this connection alone.
+    pub(crate) fn stored(&mut self, key: SessionKey, live: &mut Live) {
+        let scratch = core::mem::take(&mut self.scratch);
+        self.open(key, live).push_stored(&scratch);
+        self.scratch = scratch;
+    }
+
     /// Encodes and queues a packet. One that the encoder refuses, or that is larger than the
     /// client takes [MQTT-3.1.2-24], is left out; `false` then.
     pub(crate) fn packet(&mut self, key: SessionKey, live: &mut Live, packet: &Packet<'_>) -> bool {

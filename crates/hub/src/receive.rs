@@ -43,6 +43,8 @@ impl Hub {
 
     fn receive_packets(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
         let mut consumed = 0;
+        // How far the store knows what comes.
+        let mut looked = 0;
         loop {
             let Some(live) = self
                 .sessions
@@ -84,6 +86,7 @@ impl Hub {
             let Some(whole) = rest.get(..frame.total_len) else {
                 return consumed;
             };
+            let packet_bytes_max = live.announced.packet_bytes_max;
             consumed += frame.total_len;
             // Only whole packets count [MQTT-3.1.2-22].
             live.last_seen = now;
@@ -94,6 +97,13 @@ impl Hub {
                 meter.count(now, frame.total_len);
             }
             self.stats.packets_received += 1;
+            if looked < consumed
+                && rest.len() > frame.total_len
+                && let Some(purpose) = self.asks_store(frame.first)
+            {
+                let layout = (version, packet_bytes_max);
+                looked = consumed - whole.len() + self.look_ahead(key, layout, purpose, rest);
+            }
             if let Err(reason) = self.on_frame(now, key, (version, frame), whole) {
                 self.settle(now);
                 self.close(now, key, reason);

@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use stentor_mqtt::ReasonCode;
-use stentor_session::{Message, Tick, Ticket};
+use stentor_mqtt::{QoS, ReasonCode};
+use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
 use stentor_topic::Zone;
 
 /// A point in the history of the store: what was put later comes to the subscriber live.
@@ -59,6 +59,73 @@ pub enum Walk {
     Done,
 }
 
+/// What topics are wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// [`Retained::put`].
+    Put,
+    /// [`Retained::look`] or [`Retained::get`].
+    Get,
+}
+
+/// A message where it lies in the store, for a short look.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored<'a> {
+    /// Its zone.
+    pub zone: Zone,
+    /// The topic name.
+    pub topic: &'a str,
+    /// The forwarded properties, as on the wire.
+    pub properties: &'a [u8],
+    /// The payload.
+    pub payload: &'a [u8],
+    /// The QoS it was published with.
+    pub qos: QoS,
+    /// Who published it.
+    pub publisher: Publisher,
+    /// When it was received.
+    pub received_at: Tick,
+    /// When it stops being of interest; [`Tick::NEVER`] without a message expiry interval.
+    pub expires_at: Tick,
+    /// The number it was kept with.
+    pub sequence: u64,
+}
+
+impl<'a> Stored<'a> {
+    /// A message in memory.
+    #[must_use]
+    pub fn of(message: &'a Message) -> Self {
+        Self {
+            zone: message.zone,
+            topic: message.topic(),
+            properties: message.properties(),
+            payload: message.payload(),
+            qos: message.qos,
+            publisher: message.publisher,
+            received_at: message.received_at,
+            expires_at: message.expires_at,
+            sequence: message.sequence(),
+        }
+    }
+
+    /// A copy, as if it had just been read from a publisher.
+    #[must_use]
+    pub fn to_message(&self) -> Message {
+        let parts = MessageParts {
+            topic: self.topic,
+            properties: self.properties,
+            payload: self.payload,
+            qos: self.qos,
+            retain: true,
+            expiry_secs: None,
+        };
+        let mut message = Message::new(self.zone, self.publisher, self.received_at, &parts);
+        message.expires_at = self.expires_at;
+        message.stamp(self.sequence);
+        message
+    }
+}
+
 /// The last message of each topic, shared by all shards.
 ///
 /// Order is per topic: a publisher's shard puts, then reads interest, then forwards; a
@@ -97,6 +164,25 @@ pub trait Retained: Send + Sync {
 
     /// The last message of one topic, unless it was put after the mark or has expired.
     fn get(&self, zone: Zone, topic: &str, mark: Mark, now: Tick) -> Option<Arc<Message>>;
+
+    /// Shows what [`Retained::get`] copies. `found` is called once at most, and perhaps under a
+    /// lock: it has to be short and must not use the store.
+    fn look(
+        &self,
+        (zone, topic): (Zone, &str),
+        mark: Mark,
+        now: Tick,
+        found: &mut dyn FnMut(&Stored<'_>),
+    ) {
+        if let Some(message) = self.get(zone, topic, mark, now) {
+            found(&Stored::of(&message));
+        }
+    }
+
+    /// Says which topics will be asked about next, so that what there is of them is fetched from
+    /// memory all together instead of one after the other. A hint: it changes nothing. They have
+    /// not been checked and may be no text.
+    fn expect(&self, _zone: Zone, _topics: &[&[u8]], _purpose: Purpose) {}
 
     /// Whether the disk has to bring what the next step of a walk, or [`Retained::get`] for a
     /// filter without wildcards, would read. If so, the store has it brought: ask again a moment

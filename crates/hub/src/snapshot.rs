@@ -164,11 +164,7 @@ impl Hub {
             let zone = session.zone();
             let start = Cursor::default();
             if !self.retained.is_fetching(zone, wanted.filter, &start, 1) {
-                let found = self.retained.get(zone, wanted.filter, wanted.mark, now);
-                if let Some(message) = found {
-                    self.send_retained(now, key, wanted.options, &message);
-                }
-                return;
+                return self.send_stored(now, key, wanted);
             }
         }
         if let Some(live) = session.live_mut() {
@@ -370,7 +366,7 @@ impl Hub {
             .give(&mut parcel, key.slot, &terms, Course::Answer);
     }
 
-    fn send_retained(
+    pub(crate) fn send_retained(
         &mut self,
         now: Tick,
         key: SessionKey,

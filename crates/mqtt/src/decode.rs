@@ -12,7 +12,7 @@ use crate::properties::Properties;
 use crate::reason::ReasonCode;
 use crate::rules::{Place, validate};
 use crate::types::{QoS, Version};
-use crate::wire::Reader;
+use crate::wire::{Reader, read_varint};
 pub use connect::connect_version;
 use reasons::{
     is_client_auth_reason, is_client_disconnect_reason, is_publish_reason, is_release_reason,
@@ -256,6 +256,30 @@ pub fn decode_subscribe(
         properties,
         filters,
     })
+}
+
+/// The topic of a PUBLISH, or the first filter of a SUBSCRIBE, in a body that has not been decoded:
+/// for who wants to prepare for it. Nothing is checked, not even that it is text; `None` for all
+/// other packets, and for a topic that an alias stands for.
+#[inline]
+#[must_use]
+pub fn peek_topic(version: Version, first: u8, body: &[u8]) -> Option<&[u8]> {
+    let string = match first >> 4 {
+        3 => body,
+        8 => {
+            let behind_id = body.get(2..)?;
+            if version.is_v5() {
+                let (len, len_bytes) = read_varint(behind_id).ok()??;
+                behind_id.get(len_bytes + len as usize..)?
+            } else {
+                behind_id
+            }
+        }
+        _ => return None,
+    };
+    let (len, text) = string.split_first_chunk()?;
+    let text = text.get(..usize::from(u16::from_be_bytes(*len)))?;
+    (!text.is_empty()).then_some(text)
 }
 
 fn unsubscribe<'a>(

@@ -29,7 +29,7 @@ mod rules;
 mod types;
 mod wire;
 
-pub use decode::{Sender, connect_version, decode, decode_publish, decode_subscribe};
+pub use decode::{Sender, connect_version, decode, decode_publish, decode_subscribe, peek_topic};
 pub use encode::{EncodeError, encode};
 pub use error::{DecodeError, DecodeErrorKind};
 pub use filters::{
@@ -42,7 +42,7 @@ pub use packet::{
 };
 pub use properties::{Properties, PropertiesIter, PropertyBuf};
 pub use property::Property;
-pub use publish::{EncodedPublish, PublishParts, first_byte, forwardable};
+pub use publish::{EncodedPublish, PublishParts, append_publish, first_byte, forwardable};
 pub use reason::ReasonCode;
 pub use types::{PacketId, QoS, RetainHandling, SubscribeOptions, Version};
 

@@ -89,22 +89,7 @@ impl EncodedPublish {
         parts: &PublishParts<'_>,
         with_packet_id: bool,
     ) -> Result<Self, EncodeError> {
-        if parts.topic.len() > STRING_BYTES_MAX {
-            return Err(EncodeError::StringTooLong {
-                bytes: parts.topic.len(),
-            });
-        }
-        let properties_len = properties_len(version, parts)?;
-        let properties_bytes = properties_len.map_or(0, |len| varint_len(len as u32) + len);
-        let body_len = 2
-            + parts.topic.len()
-            + if with_packet_id { 2 } else { 0 }
-            + properties_bytes
-            + parts.payload.len();
-        if body_len > REMAINING_LEN_MAX as usize {
-            return Err(EncodeError::PacketTooLarge { bytes: body_len });
-        }
-
+        let (body_len, properties_len) = lengths(version, parts, with_packet_id)?;
         let topic_at = 1 + varint_len(body_len as u32);
         let mut bytes = Vec::with_capacity(topic_at + body_len);
         bytes.u8(0);
@@ -342,12 +327,67 @@ impl fmt::Debug for EncodedPublish {
     }
 }
 
+/// Appends a whole PUBLISH of QoS 0 for one receiver, whose first byte comes from [`first_byte`]:
+/// for what nobody else gets, without a block of its own.
+///
+/// # Errors
+///
+/// As for [`EncodedPublish::new`]; nothing is appended then.
+pub fn append_publish(
+    version: Version,
+    first: u8,
+    parts: &PublishParts<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    debug_assert!(!parts.has_expiry, "nobody fills it in");
+    let (body_len, properties_len) = lengths(version, parts, false)?;
+    out.reserve(1 + varint_len(body_len as u32) + body_len);
+    out.u8(first);
+    out.varint(body_len as u32);
+    out.u16(parts.topic.len() as u16);
+    out.put(parts.topic.as_bytes());
+    if let Some(len) = properties_len {
+        out.varint(len as u32);
+        for &id in parts.subscription_ids {
+            out.u8(SUBSCRIPTION_ID);
+            out.varint(id);
+        }
+        out.put(parts.properties);
+    }
+    out.put(parts.payload);
+    Ok(())
+}
+
 /// Overwrites a few bytes of a copy.
 #[inline]
 fn patch<const N: usize>(copy: &mut [u8], at: usize, value: [u8; N]) {
     if let Some(place) = copy[at..].first_chunk_mut::<N>() {
         *place = value;
     }
+}
+
+/// Bytes behind the fixed header, and of the properties without their length; `None` in 3.x.
+fn lengths(
+    version: Version,
+    parts: &PublishParts<'_>,
+    with_packet_id: bool,
+) -> Result<(usize, Option<usize>), EncodeError> {
+    if parts.topic.len() > STRING_BYTES_MAX {
+        return Err(EncodeError::StringTooLong {
+            bytes: parts.topic.len(),
+        });
+    }
+    let properties_len = properties_len(version, parts)?;
+    let properties_bytes = properties_len.map_or(0, |len| varint_len(len as u32) + len);
+    let body_len = 2
+        + parts.topic.len()
+        + if with_packet_id { 2 } else { 0 }
+        + properties_bytes
+        + parts.payload.len();
+    if body_len > REMAINING_LEN_MAX as usize {
+        return Err(EncodeError::PacketTooLarge { bytes: body_len });
+    }
+    Ok((body_len, properties_len))
 }
 
 /// Bytes of the properties without their length; `None` in 3.x.

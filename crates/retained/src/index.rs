@@ -78,6 +78,13 @@ impl Index {
             .copied()
     }
 
+    /// The first entry of that hash, usually the only one.
+    #[inline]
+    pub(crate) fn first(&self, hash: u64) -> Option<Entry> {
+        let found = self.table.find(hash, |entry| entry.hash == hash);
+        found.copied()
+    }
+
     /// All entries of that hash: usually one at most.
     pub(crate) fn all(&self, hash: u64) -> impl Iterator<Item = Entry> {
         let of_hash = self.table.iter_hash(hash).copied();

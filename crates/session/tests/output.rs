@@ -55,6 +55,20 @@ impl Pair {
         self.output.push_run(Rc::new(run));
     }
 
+    fn stored(&mut self, payloads: &[Vec<u8>]) {
+        let mut packets = Vec::new();
+        let controls = self.output.control_bytes();
+        for payload in payloads {
+            let first = first_byte(QoS::AtMostOnce, true, false);
+            let encoded = wire(payload, false).encoded;
+            packets.clear();
+            encoded.append_to(&mut packets, first, None, None);
+            self.expected.extend_from_slice(&packets);
+            self.output.push_stored(&packets);
+        }
+        assert_eq!(self.output.control_bytes(), controls);
+    }
+
     fn control(&mut self, bytes: &[u8]) {
         self.expected.extend_from_slice(bytes);
         self.output.push_control(bytes);
@@ -86,7 +100,7 @@ fn packets_leave_whole_and_in_order_whatever_the_socket_takes() {
         let mut pair = Pair::default();
         for step in 0..random(30) {
             let payload = |len: usize| vec![step as u8; len];
-            match random(6) {
+            match random(7) {
                 0 => pair.publish(&payload(random(200)), None),
                 1 => pair.publish(&payload(random(9_000)), PacketId::new(7)),
                 2 => pair.control(&payload(1 + random(5))),
@@ -94,6 +108,10 @@ fn packets_leave_whole_and_in_order_whatever_the_socket_takes() {
                     let longest = [20, 400, 5_000][random(3)];
                     let lens: Vec<_> = (0..1 + random(20)).map(|_| random(longest)).collect();
                     pair.run(&lens.into_iter().map(payload).collect::<Vec<_>>());
+                }
+                4 => {
+                    let lens: Vec<_> = (0..1 + random(20)).map(|_| random(400)).collect();
+                    pair.stored(&lens.into_iter().map(payload).collect::<Vec<_>>());
                 }
                 _ => drop(pair.write(random(5_000))),
             }
@@ -129,8 +147,9 @@ fn what_an_abandoned_queue_loses_is_counted() {
     pair.run(&[vec![1; 10], vec![2; 10], vec![3; 10]]);
     pair.publish(b"owed", PacketId::new(1));
     pair.publish(b"lost", None);
+    pair.stored(&[vec![4; 10], vec![5; 10]]);
     assert_eq!(pair.write(1), Flush::Blocked);
-    assert_eq!(pair.output.abandon(), 3);
+    assert_eq!(pair.output.abandon(), 5);
     assert_eq!(pair.write(usize::MAX), Flush::Done);
     let each = wire(&[1; 10], false).encoded.wire_len();
     assert_eq!(pair.written, pair.expected[..each]);

@@ -56,7 +56,13 @@ impl TopicHasher {
     /// The hash of a topic name, of a filter, or of a literal prefix.
     #[must_use]
     pub fn hash(&self, zone: Zone, text: &str) -> u64 {
-        absorb(self.state(zone), text.as_bytes())
+        self.hash_bytes(zone, text.as_bytes())
+    }
+
+    /// [`TopicHasher::hash`] of bytes that may be no text.
+    #[must_use]
+    pub fn hash_bytes(&self, zone: Zone, text: &[u8]) -> u64 {
+        absorb(self.state(zone), text)
     }
 
     /// The hash under which a filter's interest is announced: that of its [`literal_prefix`].

@@ -10,7 +10,7 @@ use stentor_mqtt::ReasonCode as R;
 use stentor_mqtt::Version::{V5, V311};
 use stentor_mqtt::{
     Packet, Properties, Property, QoS, RetainHandling, SubAck, Subscribe, SubscribeFilterBuf,
-    SubscribeOptions, Unsubscribe, UnsubscribeFilterBuf, encode,
+    SubscribeOptions, Unsubscribe, UnsubscribeFilterBuf, encode, peek_topic,
 };
 
 fn options(qos: QoS) -> SubscribeOptions {
@@ -531,4 +531,30 @@ fn filter_of_65536_bytes_is_refused() {
     assert_eq!(filters, before);
     filters.push(&long[1..], options(QoS::AtMostOnce)).unwrap();
     assert_eq!(filters.as_filters().count(), 2);
+}
+
+/// What is seen of a packet before it is decoded, whatever it holds.
+#[test]
+fn the_topic_is_seen_before_the_packet_is_decoded() {
+    for version in [V311, V5] {
+        assert_eq!(
+            peek_topic(version, 0x31, b"\x00\x03a/bxyz"),
+            Some(&b"a/b"[..])
+        );
+        assert_eq!(peek_topic(version, 0x31, b"\x00\x03a/"), None, "cut short");
+        assert_eq!(peek_topic(version, 0x31, b"\x00\x00\x03"), None, "an alias");
+        assert_eq!(peek_topic(version, 0x31, b"\x00"), None);
+        for first in [0x10, 0x40, 0xA2, 0xC0] {
+            assert_eq!(peek_topic(version, first, b"\x00\x03a/bxyz"), None);
+        }
+        assert_eq!(peek_topic(version, 0x82, b"\x00"), None);
+    }
+    assert_eq!(
+        peek_topic(V311, 0x82, b"\x00\x07\x00\x01a\x00"),
+        Some(&b"a"[..])
+    );
+    let body = b"\x00\x07\x02\x0B\x05\x00\x01a\x00";
+    assert_eq!(peek_topic(V5, 0x82, body), Some(&b"a"[..]));
+    assert_eq!(peek_topic(V5, 0x82, b"\x00\x07\x7F\x0B\x05"), None);
+    assert_eq!(peek_topic(V5, 0x82, b"\x00\x07\xFF\xFF\xFF\xFF\x01"), None);
 }

@@ -15,8 +15,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, SystemTime};
 
-use stentor_hub::{Cursor, Kept, Mark, NotKept, Retained, Walk};
-use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
+use stentor_hub::{Cursor, Kept, Mark, NotKept, Purpose, Retained, Stored, Walk};
+use stentor_session::{Message, Publisher, Tick, Ticket};
 use stentor_topic::Zone;
 
 use crate::disk::{Disk, Region};
@@ -42,6 +42,12 @@ const VOLATILE: [&str; 4] = ["$SYS/", "$room/", "$rooms/", "$presence/"];
 /// Whether a topic, or the topics of a filter, are not kept over a restart.
 fn is_volatile(text: &str) -> bool {
     text.starts_with('$') && VOLATILE.iter().any(|start| text.starts_with(start))
+}
+
+/// The stripe that a topic falls to, by its hash.
+const fn stripe_of(hash: u64) -> usize {
+    // Of bits that the stripe's table uses last.
+    (hash >> 40) as usize % STRIPES
 }
 
 /// Bytes of messages that one step of a walk brings into memory, and the message that crosses it.
@@ -178,8 +184,7 @@ impl<D: Disk> Store<D> {
     /// The hash of a topic, and the stripe that it falls to.
     fn place_of(&self, zone: Zone, topic: &str) -> (u64, usize) {
         let hash = self.env.hasher.hash(zone, topic);
-        // Of bits that the stripe's table uses last.
-        (hash, (hash >> 40) as usize % STRIPES)
+        (hash, stripe_of(hash))
     }
 
     fn wall_ms(&self, now: Tick) -> u64 {
@@ -198,25 +203,27 @@ impl<D: Disk> Store<D> {
         }
     }
 
-    /// The message of a record, as if it had just been read from a publisher.
+    /// The message of a record.
     fn message(&self, record: &Record<'_>) -> Arc<Message> {
-        let parts = MessageParts {
+        Arc::new(self.stored(record).to_message())
+    }
+
+    /// The message of a record, where it lies.
+    fn stored<'r>(&self, record: &Record<'r>) -> Stored<'r> {
+        let expires_at = record.expiry_secs.map_or(Tick::NEVER, |secs| {
+            self.tick(record.received_ms + u64::from(secs) * 1_000)
+        });
+        Stored {
+            zone: record.zone,
             topic: record.topic,
             properties: record.properties,
             payload: record.payload,
             qos: record.qos,
-            retain: true,
-            expiry_secs: None,
-        };
-        let publisher = Publisher::from_bits(record.publisher);
-        let received = self.tick(record.received_ms);
-        let mut message = Message::new(record.zone, publisher, received, &parts);
-        if let Some(secs) = record.expiry_secs {
-            let expires_ms = record.received_ms + u64::from(secs) * 1_000;
-            message.expires_at = self.tick(expires_ms);
+            publisher: Publisher::from_bits(record.publisher),
+            received_at: self.tick(record.received_ms),
+            expires_at,
+            sequence: record.sequence,
         }
-        message.stamp(record.sequence);
-        Arc::new(message)
     }
 
     /// Keeps a message that was received when it says, or at another time.
@@ -314,6 +321,56 @@ impl<D: Disk> Retained for Store<D> {
             .get(&self.env, hash, (zone, topic), view, |record| {
                 self.message(record)
             })
+    }
+
+    fn look(
+        &self,
+        (zone, topic): (Zone, &str),
+        mark: Mark,
+        now: Tick,
+        found: &mut dyn FnMut(&Stored<'_>),
+    ) {
+        if is_volatile(topic) {
+            return self.volatile.look((zone, topic), mark, now, found);
+        }
+        if mark != Mark(0) {
+            let (hash, stripe) = self.place_of(zone, topic);
+            let view = self.view(mark, now);
+            let stripe = self.lock(stripe);
+            stripe.get(&self.env, hash, (zone, topic), view, |record| {
+                found(&self.stored(record));
+            });
+        }
+    }
+
+    fn expect(&self, zone: Zone, topics: &[&[u8]], purpose: Purpose) {
+        if self.env.accounts.total().0 == 0 {
+            return;
+        }
+        // By stripe: within one, no look-up waits for another. Each hash with the position, from 1
+        // on, of the one before it in its stripe.
+        let mut last = [0; STRIPES];
+        let mut hashes = Vec::with_capacity(topics.len());
+        for topic in topics {
+            // What is not kept here is not found.
+            let hash = self.env.hasher.hash_bytes(zone, topic);
+            let last = &mut last[stripe_of(hash)];
+            hashes.push((hash, *last));
+            *last = hashes.len();
+        }
+        let mut places = Vec::new();
+        for (stripe, mut at) in last.into_iter().enumerate().filter(|(_, at)| *at > 0) {
+            // Waiting for another shard would cost more than it saves.
+            let Ok(stripe) = self.stripes[stripe].try_lock() else {
+                continue;
+            };
+            let hashes = std::iter::from_fn(|| {
+                let (hash, before) = *hashes.get(at.checked_sub(1)?)?;
+                at = before;
+                Some(hash)
+            });
+            stripe.expect(hashes, purpose, &mut places);
+        }
     }
 
     fn is_fetching(&self, zone: Zone, filter: &str, cursor: &Cursor, visits: usize) -> bool {

@@ -3,13 +3,15 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use stentor_hub::Purpose;
 use stentor_topic::{Zone, has_wildcard, matches};
 
 use super::{Env, Stripe};
 use crate::damage::Outcome;
 use crate::disk::{Flusher, Region};
+use crate::index::Entry;
 use crate::names::Names;
-use crate::record::Record;
+use crate::record::{Head, Record};
 use crate::space::Place;
 use crate::store::Verified;
 
@@ -20,6 +22,12 @@ pub(crate) struct View {
     pub(crate) mark: u64,
     /// Nothing that has expired by then.
     pub(crate) now_ms: u64,
+}
+
+impl View {
+    fn shows(self, head: &Head) -> bool {
+        head.version <= self.mark && !head.is_expired(self.now_ms)
+    }
 }
 
 /// How much one step of a walk may do.
@@ -62,14 +70,45 @@ impl<R: Region> Stripe<R> {
         view: View,
         found: impl FnOnce(&Record<'_>) -> T,
     ) -> Option<T> {
+        let place = self.index.first(hash)?.place();
+        let bytes = self.space.bytes(place);
+        if let Ok(Some(head)) = Head::read(bytes)
+            && head.is_for(bytes, zone, topic)
+        {
+            if !view.shows(&head) {
+                return None;
+            }
+            if let Ok(record) = head.record(bytes, self.space.key()) {
+                return Some(found(&record));
+            }
+        }
+        // Two topics of one hash, or a damaged record.
         let place = self.find(hash, zone, topic)?.place();
         self.visible(env, place, view).map(|record| found(&record))
+    }
+
+    /// Says that the messages of topics will be read or replaced soon. `places` is a buffer.
+    pub(crate) fn expect(
+        &self,
+        hashes: impl Iterator<Item = u64>,
+        purpose: Purpose,
+        places: &mut Vec<Place>,
+    ) {
+        places.clear();
+        // In two short loops, of each of which several rounds are under way at once.
+        places.extend(hashes.filter_map(|hash| self.index.first(hash).map(Entry::place)));
+        for place in places {
+            self.space.expect(*place);
+            if purpose == Purpose::Put {
+                self.space.expect(place.spare());
+            }
+        }
     }
 
     /// Reads a place, if it may be seen; damage is reported.
     fn visible(&self, env: &Env, place: Place, view: View) -> Option<Record<'_>> {
         match self.space.head(place) {
-            Ok(Some(head)) if head.version > view.mark || head.is_expired(view.now_ms) => None,
+            Ok(Some(head)) if !view.shows(&head) => None,
             _ => match self.space.read(place) {
                 Ok(record) => record,
                 Err(_) => {

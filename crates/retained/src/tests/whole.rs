@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use stentor_hub::{Kept, NotKept, Retained};
+use stentor_hub::{Kept, NotKept, Purpose, Retained};
 use stentor_session::{Tick, Ticket};
 use stentor_topic::Zone;
 
@@ -283,4 +283,56 @@ fn a_slow_commit_does_not_make_the_files_grow() {
     );
     store.end_round(round, Ok(()));
     assert_eq!(get(&store, "t").unwrap().len(), 20_000);
+}
+
+/// On real files: what lies in the store is what is copied from it, expected or not.
+#[test]
+fn a_look_shows_what_is_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = MappedDisk::new(folder.path()).unwrap();
+    let store = Store::open(disk, &options(Sync::Never)).unwrap();
+    let topic = |number: usize| {
+        format!(
+            "{}/{number}",
+            if number.is_multiple_of(7) {
+                "$SYS"
+            } else {
+                "t"
+            }
+        )
+    };
+    let topics: Vec<String> = (0..500).map(topic).collect();
+    for (number, topic) in topics.iter().enumerate() {
+        let payload = vec![number as u8; number * 11 % 900 + 1];
+        let expiry = (number % 5 == 0).then_some(10);
+        if number % 3 > 0 {
+            store
+                .put(&expiring(Zone(number as u32 % 2), topic, &payload, expiry))
+                .unwrap();
+        }
+    }
+    let half = store.mark();
+    for topic in topics.iter().step_by(4) {
+        store.put(&message(Zone(1), topic, b"later")).unwrap();
+    }
+    for (mark, now) in [
+        (half, Tick::ZERO),
+        (store.mark(), Tick::ZERO),
+        (store.mark(), Tick::from_secs(20)),
+        (stentor_hub::Mark(0), Tick::ZERO),
+    ] {
+        let expected: Vec<_> = topics.iter().map(String::as_bytes).collect();
+        store.expect(Zone(1), &expected, Purpose::Get);
+        store.expect(Zone(1), &[b"nothing", b"is/here", b"\xFF"], Purpose::Put);
+        for topic in topics.iter().map(String::as_str) {
+            let mut shown = None;
+            store.look((Zone(1), topic), mark, now, &mut |stored| {
+                let text = format!("{:?}", stored.to_message());
+                assert!(shown.replace(text).is_none(), "once");
+            });
+            let copied = store.get(Zone(1), topic, mark, now);
+            let copied = copied.map(|message| format!("{message:?}"));
+            assert_eq!(shown, copied, "{topic}");
+        }
+    }
 }

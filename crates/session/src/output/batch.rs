@@ -180,7 +180,7 @@ impl Batch {
     }
 
     #[inline]
-    pub(super) fn append_control(&mut self, first: &[u8], second: &[u8]) {
+    pub(super) fn append_copied(&mut self, first: &[u8], second: &[u8]) {
         let start = self.copied.len();
         self.copied.extend_from_slice(first);
         self.copied.extend_from_slice(second);

@@ -20,8 +20,10 @@ use crate::alias::{SentAliases, TopicForm};
 #[derive(Debug, Default)]
 pub struct Output {
     entries: VecDeque<Entry>,
-    /// The bytes of the control packets, in the order of their entries.
-    control: VecDeque<u8>,
+    /// The bytes of control packets and of stored messages, in the order of their entries.
+    copied: VecDeque<u8>,
+    /// How many of them are of stored messages.
+    stored_bytes: usize,
     remnant: Remnant,
     /// What all PUBLISH entries cost on the wire.
     publish_bytes: usize,
@@ -37,9 +39,23 @@ enum Entry {
     },
     /// The packets of a run from this one on.
     Run { run: Rc<Run>, next: u32 },
-    /// That many bytes of `control`.
-    Control(u32),
+    /// Bytes of `copied`.
+    Copied(Copied),
 }
+
+/// Packets that lie one behind the other in `copied`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Copied {
+    /// Bytes of all of them.
+    len: u32,
+    /// Bytes of those that are stored messages.
+    stored_len: u32,
+    /// How many those are.
+    messages: u32,
+}
+
+/// Packets of about so many bytes make one entry: what a write leaves of an entry is copied.
+const COPIED_BYTES_MAX: u32 = 16 * 1024;
 
 /// What is left after a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,13 +72,13 @@ impl Output {
     /// Bytes that wait, without framing below MQTT.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.publish_bytes + self.control.len()
+        self.publish_bytes + self.copied.len()
     }
 
     /// Bytes of packets other than PUBLISH that wait.
     #[must_use]
     pub fn control_bytes(&self) -> usize {
-        self.control.len()
+        self.copied.len() - self.stored_bytes
     }
 
     /// Whether nothing waits.
@@ -94,17 +110,37 @@ impl Output {
         self.entries.push_back(Entry::Run { run, next: 0 });
     }
 
-    /// Adds another packet. Runs of them are one entry.
-    pub fn push_control(&mut self, bytes: &[u8]) {
-        self.control.extend(bytes);
-        // A packet is at most 256 MiB; a run is cut before it could overflow.
-        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        if let Some(Entry::Control(run)) = self.entries.back_mut()
-            && let Some(sum) = run.checked_add(len)
-        {
-            *run = sum;
-        } else {
-            self.entries.push_back(Entry::Control(len));
+    /// Adds a packet other than PUBLISH.
+    pub fn push_control(&mut self, packet: &[u8]) {
+        self.push_copied(packet, false);
+    }
+
+    /// Adds a whole PUBLISH of QoS 0 that is for this connection alone, and stays in the queue until
+    /// it is written.
+    pub fn push_stored(&mut self, packet: &[u8]) {
+        self.stored_bytes += packet.len();
+        self.push_copied(packet, true);
+    }
+
+    /// Adds a packet to the last entry, if it is one of its kind and short.
+    fn push_copied(&mut self, packet: &[u8], is_stored: bool) {
+        self.copied.extend(packet);
+        // A packet is at most 256 MiB.
+        let len = u32::try_from(packet.len()).unwrap_or(u32::MAX);
+        let run = match self.entries.back_mut() {
+            Some(Entry::Copied(run)) if run.len < COPIED_BYTES_MAX => run,
+            _ => {
+                self.entries.push_back(Entry::Copied(Copied::default()));
+                match self.entries.back_mut() {
+                    Some(Entry::Copied(run)) => run,
+                    _ => return,
+                }
+            }
+        };
+        run.len = run.len.saturating_add(len);
+        if is_stored {
+            run.stored_len += len;
+            run.messages += 1;
         }
     }
 
@@ -114,7 +150,7 @@ impl Output {
         let droppable = |entry: &Entry| match entry {
             Entry::Publish { packet_id, .. } => packet_id.is_none(),
             Entry::Run { .. } => true,
-            Entry::Control(_) => false,
+            Entry::Copied(_) => false,
         };
         let index = self.entries.iter().position(droppable)?;
         if let Some(Entry::Run { run, next }) = self.entries.get_mut(index) {
@@ -131,7 +167,7 @@ impl Output {
                 Some(wire.encoded.topic().into())
             }
             Entry::Run { run, .. } => Some(run.topic().into()),
-            Entry::Control(_) => None,
+            Entry::Copied(_) => None,
         }
     }
 
@@ -146,8 +182,8 @@ impl Output {
     ) {
         batch.clear();
         batch.append_remnant(&self.remnant);
-        let (first, second) = self.control.as_slices();
-        let mut control_at = 0;
+        let (first, second) = self.copied.as_slices();
+        let mut copied_at = 0;
         for entry in &self.entries {
             if batch.len() >= budget {
                 break;
@@ -169,18 +205,18 @@ impl Output {
                     }
                 }
                 Entry::Run { run, next } => batch.append_run(run, *next as usize),
-                Entry::Control(len) => {
-                    let end = control_at + *len as usize;
+                Entry::Copied(run) => {
+                    let end = copied_at + run.len as usize;
                     let cut = first.len();
-                    batch.append_control(
+                    batch.append_copied(
                         first
-                            .get(control_at.min(cut)..end.min(cut))
+                            .get(copied_at.min(cut)..end.min(cut))
                             .unwrap_or_default(),
                         second
-                            .get(control_at.saturating_sub(cut)..end.saturating_sub(cut))
+                            .get(copied_at.saturating_sub(cut)..end.saturating_sub(cut))
                             .unwrap_or_default(),
                     );
-                    control_at = end;
+                    copied_at = end;
                 }
             }
             batch.ends.push(batch.len());
@@ -263,27 +299,31 @@ impl Output {
         let lost = |entry: &Entry| match entry {
             Entry::Publish { packet_id, .. } => usize::from(packet_id.is_none()),
             Entry::Run { run, next } => run.len() - *next as usize,
-            Entry::Control(_) => 0,
+            Entry::Copied(run) => run.messages as usize,
         };
         let lost = self.entries.iter().map(lost).sum();
         self.entries.clear();
-        self.control.clear();
+        self.copied.clear();
+        self.stored_bytes = 0;
         self.publish_bytes = 0;
         lost
     }
 
     fn forget(&mut self, entries: usize) {
-        let mut control = 0;
+        let mut copied = 0;
         for entry in self.entries.drain(..entries) {
             match entry {
                 Entry::Publish { wire, .. } => self.publish_bytes -= wire.encoded.wire_len(),
                 Entry::Run { run, next } => {
                     self.publish_bytes -= run.bytes().len() - run.start(next as usize);
                 }
-                Entry::Control(len) => control += len as usize,
+                Entry::Copied(run) => {
+                    copied += run.len as usize;
+                    self.stored_bytes -= run.stored_len as usize;
+                }
             }
         }
-        self.control.drain(..control.min(self.control.len()));
+        self.copied.drain(..copied.min(self.copied.len()));
     }
 
     /// Empties it and gives back large buffers, so that it can be used for another connection.
@@ -292,8 +332,9 @@ impl Output {
         const KEEP_BYTES: usize = 1024;
         self.entries.clear();
         self.entries.shrink_to(KEEP_ENTRIES);
-        self.control.clear();
-        self.control.shrink_to(KEEP_BYTES);
+        self.copied.clear();
+        self.copied.shrink_to(KEEP_BYTES);
+        self.stored_bytes = 0;
         self.remnant = Remnant::default();
         self.publish_bytes = 0;
     }
