@@ -5,6 +5,7 @@ pub(crate) mod crowd;
 pub(crate) mod fill;
 pub(crate) mod penfriend;
 pub(crate) mod publisher;
+pub(crate) mod pulse;
 pub(crate) mod receiver;
 pub(crate) mod shared;
 pub(crate) mod storm;

@@ -197,6 +197,11 @@ impl Running {
         Ok(Some(restarted))
     }
 
+    /// Asks a rival that keeps messages in memory to save them now. Our own server always does.
+    pub(crate) fn save(&self) -> Result<(), BenchError> {
+        self.child.as_ref().map_or(Ok(()), Child::save)
+    }
+
     /// Bytes of the files in the server's folder: their lengths, and what the disk gives them.
     pub(crate) fn file_bytes(&self) -> Option<(u64, u64)> {
         self.child.as_ref().map(Child::file_bytes)

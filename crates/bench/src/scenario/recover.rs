@@ -13,6 +13,7 @@ use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
 use crate::load::crowd::{self, Plan};
 use crate::load::fill::Fill;
+use crate::load::pulse::Pulse;
 use crate::load::storm::{Goal, Outcome, Storm};
 use crate::load::{self, histogram};
 use crate::measure::{Leg, Metric, Unit, push_latency};
@@ -46,7 +47,12 @@ const KEPT: Metric = Metric::new(
 const FILES: Metric = Metric::new("file_bytes", "files", Unit::Bytes);
 const RSS: Metric = Metric::new("server_rss_bytes", "RSS", Unit::Bytes);
 
+const QUIET: Metric = Metric::new("quiet_pause_us", "longest pause", Unit::Micros);
+const SAVING: Metric = Metric::new("saving_pause_us", "while it saves", Unit::Micros);
+
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How long deliveries are watched before and while the server saves.
+const WATCHED: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Preset {
@@ -151,6 +157,9 @@ impl Workload for Recover {
                 "others subscribe to theirs at once; one is complete when its own SUBACK and then \
                  its message have arrived, whole; latency from the common start"
                     .into(),
+                "one more client sends itself a message every millisecond, and again while the \
+                 server saves all topics (asked to, a rival): the longest time until one is back"
+                    .into(),
                 "kill the server (ask a rival to end, so that it saves), start it again, and once \
                  more"
                     .into(),
@@ -200,6 +209,8 @@ impl Workload for Recover {
         push_latency(&mut leg, latency, &[(P50, 0.5), (P99, 0.99)]);
         leg.series = subscribe::series(&warm);
         if self.restarts && !is_floor {
+            progress.show("saving");
+            self.save(running, &run, &mut leg)?;
             progress.show("restarting");
             if let Some(restarted) = running.restart()? {
                 leg.push(END, restarted.ending.as_secs_f64() * 1e6);
@@ -240,33 +251,64 @@ impl Recover {
         }
     }
 
+    /// Publishes to the first so many topics; messages per second.
+    fn publish(
+        &self,
+        running: &Running,
+        run: &str,
+        retain: bool,
+        count: u64,
+    ) -> Result<f64, BenchError> {
+        let (this, run) = (self.clone(), run.to_owned());
+        let (endpoint, login) = (running.endpoint.clone(), running.login.clone());
+        load::run("publisher", move || {
+            let topic = |number| this.topic(&run, number);
+            let fill = Fill {
+                endpoint: &endpoint,
+                login: &login,
+                version: this.version,
+                client_id: format!("p-{run}"),
+                retain,
+                payload: this.payload,
+                count,
+                topic: &topic,
+            };
+            fill.run()
+        })
+    }
+
     fn fill(&self, running: &Running, run: &str, leg: &mut Leg) -> Result<(), BenchError> {
-        let publish = |retain: bool, count: u64| {
-            let (this, run) = (self.clone(), run.to_owned());
-            let (endpoint, login) = (running.endpoint.clone(), running.login.clone());
-            load::run("publisher", move || {
-                let topic = |number| this.topic(&run, number);
-                let fill = Fill {
-                    endpoint: &endpoint,
-                    login: &login,
-                    version: this.version,
-                    client_id: format!("p-{run}"),
-                    retain,
-                    payload: this.payload,
-                    count,
-                    topic: &topic,
-                };
-                fill.run()
-            })
-        };
         // The same topics for all three, so that their rates can be compared.
-        let plain = publish(false, self.total())?;
-        let create = publish(true, self.stored)?;
-        let update = publish(true, self.total())?;
+        let plain = self.publish(running, run, false, self.total())?;
+        let create = self.publish(running, run, true, self.stored)?;
+        let update = self.publish(running, run, true, self.total())?;
         leg.push(PUBLISH, plain);
         leg.push(CREATE, create);
         leg.push(UPDATE, update);
         leg.push(KEPT, update / plain * 100.0);
+        Ok(())
+    }
+
+    /// Watches deliveries while nothing else happens, and while everything is saved.
+    fn save(&self, running: &Running, run: &str, leg: &mut Leg) -> Result<(), BenchError> {
+        let pulse = |name: &str| {
+            let pulse = Pulse {
+                endpoint: running.endpoint.clone(),
+                login: running.login.clone(),
+                version: self.version,
+                name: format!("{name}-{run}"),
+                lasts: WATCHED,
+            };
+            load::spawn("pulse", move || pulse.run())
+        };
+        let quiet_ns = load::join(pulse("quiet")?)??;
+        leg.push(QUIET, quiet_ns as f64 / 1e3);
+        // Every message is new, so that there is something to save.
+        self.publish(running, run, true, self.stored)?;
+        let saving = pulse("saving")?;
+        running.save()?;
+        let saving_ns = load::join(saving)??;
+        leg.push(SAVING, saving_ns as f64 / 1e3);
         Ok(())
     }
 

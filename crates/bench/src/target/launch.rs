@@ -109,6 +109,16 @@ impl Child {
         Ok(Some((Restarted { ending, starting }, url)))
     }
 
+    /// Asks it to write what it keeps, if it has to be asked: mosquitto does by this signal.
+    pub(super) fn save(&self) -> Result<(), BenchError> {
+        let Kind::Rival { .. } = self.kind else {
+            return Ok(());
+        };
+        kill(Pid::from_raw(self.pid().cast_signed()), Signal::SIGUSR1)
+            .map_err(std::io::Error::from)
+            .doing(format!("ask {} to save", self.name))
+    }
+
     pub(super) fn is_own(&self) -> bool {
         self.kind == Kind::Own
     }
