@@ -99,8 +99,8 @@ fn sorted(mut messages: Vec<world::Message>) -> Vec<world::Message> {
     messages
 }
 
-/// Subscribes to each topic, and by a wildcard to all of them: both bring the same. Returns how many
-/// messages.
+/// Subscribes to each topic, and by a wildcard to all of them: both bring the same. Returns how
+/// many messages.
 fn compare(settings: &Settings, version: Version, client: &ConnectOptions<'_>, kind: u8) -> usize {
     let mut w = World::with_settings(2, settings.clone());
     let each = w.connect(version, "each", client);

@@ -115,8 +115,8 @@ impl Output {
         self.push_copied(packet, false);
     }
 
-    /// Adds a whole PUBLISH of QoS 0 that is for this connection alone, and stays in the queue until
-    /// it is written.
+    /// Adds a whole PUBLISH of QoS 0 that is for this connection alone, and stays in the queue
+    /// until it is written.
     pub fn push_stored(&mut self, packet: &[u8]) {
         self.stored_bytes += packet.len();
         self.push_copied(packet, true);
