@@ -9,6 +9,8 @@ default, where they are too, it asks nobody.
 import json
 import sys
 
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from zone_user import PATIENCE, V5, User, response
 
 
@@ -64,6 +66,8 @@ def joins_and_subscriptions_are_judged():
         told = json.loads(alice.until("$reply/join"))
         assert (told["error"], told["room"], told["text"]) == ("refused", "vip", "members only")
     assert alice.subscribe("secret/#") == [0x87 if V5 else 0x80]
+    # What is shared is no way around it.
+    assert alice.subscribe("$share/g/secret/#") == [0x87 if V5 else 0x80]
     alice.client.subscribe([("a", 1), ("secret/x", 1), ("$room/tea/#", 1)])
     codes = [code.value for code in alice.granted.get(timeout=PATIENCE)]
     assert codes == [1, 0x87 if V5 else 0x80, 1], codes
@@ -73,8 +77,50 @@ def logins_are_judged():
     known = User("game/visitor", password="magic")
     assert known.subscribe("a") == [1]
     User("game/visitor", password="wrong", client_id="w", wants=0x86)
-    User("game/evil", password="magic", client_id="e", wants=0x87)
+    for name, code, reason in [("evil", 0x87, "no evil here"), ("busy", 0x97, "come back later")]:
+        denied = User(f"game/{name}", password="magic", client_id=name, wants=code)
+        assert denied.properties.ReasonString == reason, denied.properties
     User("game/alice", client_id="a")
+
+
+def long_reasons_are_left_out():
+    """A CONNACK with the reason would be larger than the client takes."""
+    small = Properties(PacketTypes.CONNECT)
+    small.MaximumPacketSize = 12
+    denied = User("game/evil", client_id="small", connect_properties=small, wants=0x87)
+    assert not hasattr(denied.properties, "ReasonString")
+
+
+def answers_to_calls_are_judged():
+    """A Response Topic is published to for its caller, so it is judged like a publish."""
+    alice, bob = User("game/alice"), User("game/bob")
+    assert bob.subscribe("t/#") == [1]
+    for topic in ["t/free", "t/secret", "t/answers", "t/free"]:
+        call = Properties(PacketTypes.PUBLISH)
+        call.ResponseTopic, call.CorrelationData = topic, b"7"
+        call.UserProperty = ("max", "3")
+        assert alice.send("$call/sizecheck", "four", properties=call)[0] == 0
+    assert json.loads(bob.until("t/free"))["status"] == "done"
+    answer = bob.expect("t/answers", "judged")
+    assert answer.properties.CorrelationData == b"7"
+    assert bob.messages.get(timeout=PATIENCE).topic == "t/free"
+
+
+def what_is_too_much_is_denied():
+    """Whatever the script tries, its zone goes on, and so do those who would have got it."""
+    alice, bob = User("game/alice"), User("game/bob")
+    assert bob.subscribe("$presence/bob") == [1]
+    assert json.loads(bob.until("$presence/bob"))
+    assert bob.subscribe("t/#") == [1]
+    for what in ["big", "forge", "mistype", "flood", "talk"]:
+        code, text = alice.send("t/judged", what)
+        assert code == response(0x83), (what, code)
+        assert "failed" in text or not V5, (what, text)
+    assert alice.send("t/judged", "again")[0] == 0
+    bob.expect("t/judged", "again")
+    late = User("game/alice", client_id="late")
+    assert late.subscribe("$presence/bob") == [1]
+    assert json.loads(late.until("$presence/bob")), "nobody forged it away"
 
 
 def a_stuck_hook_is_stopped():

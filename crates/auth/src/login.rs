@@ -206,6 +206,13 @@ pub enum Decision {
     Continue(Exchange, Vec<u8>),
     /// It is not.
     Refused(Refusal),
+    /// The operator's own code does not let it in.
+    Denied {
+        /// The reason code of MQTT 5; none for the usual one.
+        code: Option<u8>,
+        /// Why, for people: the client is told as well.
+        text: String,
+    },
 }
 
 /// An enhanced authentication that waits for what the client says next. Only the authenticator that
@@ -244,8 +251,6 @@ pub enum Refusal {
     Method,
     /// What the client says is not what its method has here.
     Protocol,
-    /// The operator's own code does not let it in.
-    Denied,
     /// Too many log-ins wait.
     Busy,
     /// Too many log-ins from this address, or of this account from there, have failed lately.

@@ -22,6 +22,7 @@ Examples:
   stentor adaptor check greet.luau
   stentor adaptor test greet.luau
   stentor adaptor reload             # the running server looks at its files now
+  stentor adaptor reload --fresh     # and forgets what the running versions have kept
 
 In the configuration:
   [[adaptor]]
@@ -71,6 +72,10 @@ enum Command {
     },
     /// Make the running server look at the files of its adaptors now
     Reload {
+        /// Begin every adaptor afresh: without what the running version has kept, and without
+        /// asking its `save`
+        #[arg(long)]
+        fresh: bool,
         #[command(flatten)]
         local: Local,
     },
@@ -92,10 +97,10 @@ impl Adaptor {
             Command::Test { file, tests, json } => run_tests(&file, tests, json),
             Command::Ls { local } => {
                 let answer = local.ask(json!({ "verb": "adaptor.ls" }))?;
-                show(&local, &answer, |one| plain(&one["hooks"]))
+                show(&local, &answer, hooks_and_figures)
             }
-            Command::Reload { local } => {
-                let answer = local.ask(json!({ "verb": "adaptor.reload" }))?;
+            Command::Reload { fresh, local } => {
+                let answer = local.ask(json!({ "verb": "adaptor.reload", "fresh": fresh }))?;
                 let became = |one: &Value| match one["error"].as_str() {
                     Some(reason) => format!("not taken: {reason}"),
                     None if one["new"] == true => "new version".to_owned(),
@@ -113,6 +118,21 @@ impl Adaptor {
             }
         }
     }
+}
+
+/// The hooks of an adaptor, and what went wrong with them.
+fn hooks_and_figures(one: &Value) -> String {
+    let figure = |key: &str, what: &str| match one[key].as_u64() {
+        None | Some(0) => String::new(),
+        Some(count) => format!(", {count} {what}"),
+    };
+    let wrong = [
+        figure("failures", "failed"),
+        figure("refused", "refused"),
+        figure("suppressed_lines", "lines suppressed"),
+    ];
+    let runs = one["runs"].as_u64().unwrap_or(0);
+    format!("{}; {runs} runs{}", plain(&one["hooks"]), wrong.concat())
 }
 
 fn say(text: &str) -> Result<(), Failure> {

@@ -17,6 +17,7 @@ use crate::acknowledge::Taken;
 use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
 use crate::rights::Identity;
+use crate::settings::Settings;
 
 /// A call on its way to the control plane.
 #[derive(Debug)]
@@ -55,25 +56,47 @@ enum Place {
     /// A topic below `$reply/`: for the calling session alone.
     Own(Box<str>),
     /// Any other topic, to which the caller may publish.
-    Public(Box<Public>),
+    Public(Box<Listener>),
 }
 
-/// Where everybody hears an answer who may.
+/// Where whoever calls listens for the answer, on a topic that others may hear as well.
 #[derive(Clone, Debug)]
-struct Public {
-    topic: Box<str>,
+pub(crate) struct Listener {
+    pub(crate) topic: Box<str>,
     /// Who called: the right to publish there is asked about when the answer is there.
-    identity: Arc<Identity>,
-    client_id: Box<str>,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) client_id: Box<str>,
 }
 
 /// An answer to a call.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Answer {
     /// Where it goes.
     pub to: ReturnAddress,
     /// The payload.
     pub json: Vec<u8>,
+}
+
+impl Answer {
+    fn message(&self, now: Tick, topic: &str) -> Arc<Message> {
+        let mut properties = PropertyBuf::new();
+        properties.push(Property::PayloadFormatIndicator(true));
+        properties.push(Property::ContentType("application/json"));
+        if let Some(data) = &self.to.correlation {
+            properties.push(Property::CorrelationData(data));
+        }
+        let mut raw = Vec::new();
+        forwardable(properties.as_properties(), &mut raw);
+        let parts = MessageParts {
+            topic,
+            properties: &raw,
+            payload: &self.json,
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            expiry_secs: None,
+        };
+        Arc::new(Message::new(self.to.zone, Publisher::SERVER, now, &parts))
+    }
 }
 
 /// Who takes calls: the control plane.
@@ -91,6 +114,19 @@ impl ReturnAddress {
     #[must_use]
     pub const fn is_somewhere(&self) -> bool {
         !matches!(self.place, Place::Nowhere)
+    }
+
+    /// Has the answer go to another topic, if one is given. Whether it is one to answer on.
+    pub(crate) fn redirect(&mut self, topic: Option<&str>, settings: &Settings) -> bool {
+        let Place::Public(listener) = &mut self.place else {
+            return false;
+        };
+        if let Some(topic) = topic {
+            listener.topic = topic.into();
+        }
+        let topic = &*listener.topic;
+        let is_topic = settings.takes_topic(topic) && stentor_topic::validate_name(topic).is_ok();
+        is_topic && !topic.starts_with('$')
     }
 }
 
@@ -212,56 +248,49 @@ impl Hub {
             return Some(Place::Own(topic.into()));
         }
         let may = !topic.starts_with('$') && identity.rights.may_publish(topic);
-        let public = || Public {
+        let listener = || Listener {
             topic: topic.into(),
             identity: Arc::clone(identity),
             client_id: client_id.into(),
         };
-        may.then(|| Place::Public(Box::new(public())))
+        may.then(|| Place::Public(Box::new(listener())))
     }
 
     /// The control plane has answered a call.
     pub(crate) fn answered(&mut self, now: Tick, answer: &Answer) {
-        let Answer { to, json } = answer;
-        let mut properties = PropertyBuf::new();
-        properties.push(Property::PayloadFormatIndicator(true));
-        properties.push(Property::ContentType("application/json"));
-        if let Some(data) = &to.correlation {
-            properties.push(Property::CorrelationData(data));
-        }
-        let mut raw = Vec::new();
-        forwardable(properties.as_properties(), &mut raw);
-        let message = |topic| {
-            let parts = MessageParts {
-                topic,
-                properties: &raw,
-                payload: json,
-                qos: QoS::AtLeastOnce,
-                retain: false,
-                expiry_secs: None,
-            };
-            Arc::new(Message::new(to.zone, Publisher::SERVER, now, &parts))
-        };
-        match &to.place {
+        match &answer.to.place {
             Place::Nowhere => {}
-            Place::Own(topic) => self.deliver_to_session(now, to.session, &message(topic)),
-            Place::Public(public) => {
-                let Public {
-                    topic,
-                    identity,
-                    client_id,
-                } = &**public;
-                // The caller may have lost the right while the procedure ran.
-                let caller = self.renewals.refresh(Arc::clone(identity), client_id);
-                if !caller.is_some_and(|caller| caller.rights.may_publish(topic)) {
-                    self.stats.denied += 1;
-                    return;
+            Place::Own(topic) => {
+                let message = answer.message(now, topic);
+                self.deliver_to_session(now, answer.to.session, &message);
+            }
+            Place::Public(listener) => {
+                let may = self.may_answer(listener);
+                if !may || !self.consult_answer(answer, listener) {
+                    self.publish_answer(now, answer);
                 }
-                self.settle(now);
-                self.keep_and_route_now(now, message(topic));
-                self.close_overrun(now);
             }
         }
+    }
+
+    /// Publishes an answer where others may hear it too.
+    pub(crate) fn publish_answer(&mut self, now: Tick, answer: &Answer) {
+        if let Place::Public(listener) = &answer.to.place {
+            if !self.may_answer(listener) {
+                self.stats.denied += 1;
+                return;
+            }
+            self.settle(now);
+            self.keep_and_route_now(now, answer.message(now, &listener.topic));
+            self.close_overrun(now);
+        }
+    }
+
+    /// Whether the caller may publish there still; it may have lost the right meanwhile.
+    fn may_answer(&self, listener: &Listener) -> bool {
+        let identity = Arc::clone(&listener.identity);
+        let caller = self.renewals.refresh(identity, &listener.client_id);
+        caller.is_some_and(|caller| caller.rights.may_publish(&listener.topic))
     }
 
     /// The address of something that a session is told without having asked.

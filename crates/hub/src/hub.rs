@@ -152,6 +152,12 @@ impl Hub {
         self.zones.reconfigure(&self.settings);
     }
 
+    /// Has other adaptors judge what is done from now on, or none. What waits is judged by those
+    /// who were asked.
+    pub fn set_adaptors(&mut self, adaptors: Option<Arc<dyn Adaptors>>) {
+        self.adaptors = adaptors;
+    }
+
     /// What the calls since have asked for.
     pub fn effects(&mut self) -> &mut Effects {
         self.effects.dirty.append(&mut self.outbox.dirty);

@@ -25,6 +25,7 @@ mod message;
 mod modules;
 mod net;
 mod outside;
+mod pace;
 mod program;
 mod queue;
 mod registry;

@@ -10,6 +10,7 @@ use crate::manifest::{Grant, Manifest};
 use crate::net::http::{self, Url};
 use crate::net::{dns, smtp};
 use crate::outside::Outside;
+use crate::pace::{LINES_PER_RUN, Lines};
 
 /// The header that tells which procedure has sent a message: a procedure sends nothing about a
 /// message that has it, so that two of them cannot answer each other for ever.
@@ -24,19 +25,70 @@ struct Now {
     end: Instant,
     /// The message that the call is about was sent by a procedure.
     is_echo: bool,
+    /// What the run has asked of the modules.
+    asked: u32,
+    /// Lines of the run for the log.
+    said: u32,
+    /// Of all runs of this thread.
+    lines: Lines,
 }
+
+/// What one run asks of its modules: `store`, `dns`, `http` and `mail` together.
+const ASKED_MAX: u32 = 1_000;
 
 impl Moment {
     pub(crate) fn new() -> Self {
         Self(Arc::new(Mutex::new(Now {
             end: Instant::now(),
             is_echo: false,
+            asked: 0,
+            said: 0,
+            lines: Lines::new(),
         })))
     }
 
     /// A run begins that ends at a moment.
     pub(crate) fn begin(&self, end: Instant, is_echo: bool) {
-        *self.lock() = Now { end, is_echo };
+        let mut now = self.lock();
+        (now.end, now.is_echo) = (end, is_echo);
+        (now.asked, now.said) = (0, 0);
+    }
+
+    /// The run asks something of a module.
+    ///
+    /// # Errors
+    /// When it has asked too often.
+    pub(crate) fn ask(&self, module: &str) -> mlua::Result<()> {
+        let mut now = self.lock();
+        now.asked += 1;
+        if now.asked <= ASKED_MAX {
+            return Ok(());
+        }
+        Err(Error::runtime(format!(
+            "{module}: one run asks its modules at most {ASKED_MAX} times"
+        )))
+    }
+
+    /// Writes a line of the run to the log, unless there are too many.
+    ///
+    /// # Errors
+    /// When the run has written too many.
+    pub(crate) fn log(&self, procedure: &str, text: &str) -> mlua::Result<()> {
+        let mut now = self.lock();
+        now.said += 1;
+        if now.said > LINES_PER_RUN {
+            return Err(Error::runtime(format!(
+                "log: one run writes at most {LINES_PER_RUN} lines"
+            )));
+        }
+        let Some(suppressed) = now.lines.admit(Instant::now()) else {
+            return Ok(());
+        };
+        if suppressed > 0 {
+            tracing::warn!(procedure, "{suppressed} lines of its log suppressed");
+        }
+        tracing::info!(procedure, "{text}");
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, Now> {
@@ -68,6 +120,7 @@ pub(crate) fn install(
 fn dns(lua: &Lua, outside: &Arc<Outside>, moment: &Moment) -> mlua::Result<Table> {
     let (outside, moment) = (Arc::clone(outside), moment.clone());
     let lookup = move |_: &Lua, (name, kind): (String, Option<String>)| {
+        moment.ask("dns")?;
         let kind = kind.as_deref().unwrap_or("A");
         let asked = dns::Kind::of(kind).ok_or_else(|| {
             Error::runtime(format!(
@@ -91,6 +144,7 @@ fn http(lua: &Lua, allowed: &[Url], moment: &Moment) -> mlua::Result<Table> {
             move |lua: &Lua, (text, body, headers): (String, Option<LuaString>, Option<Table>)| {
                 let fail =
                     |reason: &str| Error::runtime(format!("http.{function} {text}: {reason}"));
+                moment.ask("http")?;
                 let url = Url::parse(&text).map_err(|reason| fail(&reason))?;
                 if !allowed.iter().any(|allowed| url.is_below(allowed)) {
                     return Err(fail("the manifest's `allow_urls` does not have it"));
@@ -119,6 +173,7 @@ fn mail(lua: &Lua, name: &str, outside: &Arc<Outside>, moment: &Moment) -> mlua:
     let (outside, moment, name) = (Arc::clone(outside), moment.clone(), name.to_owned());
     let send = move |_: &Lua, letter: Table| {
         let fail = |reason: &str| Error::runtime(format!("mail.send: {reason}"));
+        moment.ask("mail")?;
         let Some(relay) = outside.relay() else {
             return Err(fail(
                 "the server knows no relay (procedures.relay = \"127.0.0.1:25\")",

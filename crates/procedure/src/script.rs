@@ -71,7 +71,7 @@ impl ScriptRunner {
         let now = moment.clone();
         let install = Box::new(move |lua: &Lua, globals: &Table| {
             modules::install(lua, globals, (&own.name, &own.manifest), &own.outside, &now)?;
-            install(lua, globals, &own)
+            install(lua, globals, &own, &now)
         });
         let sandbox = Sandbox::new(memory, Arc::clone(&program.time) as _, install)
             .map_err(|trouble| trouble.to_string())?;
@@ -145,7 +145,7 @@ impl Runner for ScriptRunner {
         };
         match self.sandbox.run(&program.script, until, run) {
             Ok(outcome) => finish(outcome, &changes),
-            Err(Trouble::Time) => Answer::failed(Status::TimedOut, OUT_OF_TIME),
+            Err(Trouble::Time(_)) => Answer::failed(Status::TimedOut, OUT_OF_TIME),
             // A module that waits until the end says so as a mistake.
             Err(Trouble::Mistake(_)) if Instant::now() >= end => {
                 Answer::failed(Status::TimedOut, OUT_OF_TIME)
@@ -208,7 +208,12 @@ fn outcome(value: &Value) -> mlua::Result<Outcome> {
 }
 
 /// What scripts find: the verdicts, and the modules that the manifest grants.
-fn install(lua: &Lua, globals: &Table, program: &Arc<Program>) -> mlua::Result<()> {
+fn install(
+    lua: &Lua,
+    globals: &Table,
+    program: &Arc<Program>,
+    moment: &Moment,
+) -> mlua::Result<()> {
     for verdict in Verdict::ALL {
         if *verdict == Verdict::Modified {
             continue;
@@ -229,42 +234,47 @@ fn install(lua: &Lua, globals: &Table, program: &Arc<Program>) -> mlua::Result<(
         lua.create_function(|_, ()| Ok(crate::store::now_secs()))?,
     )?;
     if program.manifest.grants.contains(&Grant::Log) {
-        let name = program.name.clone();
+        let (name, moment) = (program.name.clone(), moment.clone());
         let log = move |_: &Lua, text: String| {
             let text = crate::answer::line(&text, LOG_BYTES_MAX);
-            tracing::info!(procedure = name, "{text}");
-            Ok(())
+            moment.log(&name, &text)
         };
         globals.set("log", lua.create_function(log)?)?;
     }
     if let Some(shelf) = &program.shelf {
-        globals.set("store", store(lua, shelf)?)?;
+        globals.set("store", store(lua, shelf, moment)?)?;
     }
     Ok(())
 }
 
-fn store(lua: &Lua, shelf: &Arc<Shelf>) -> mlua::Result<Table> {
+fn store(lua: &Lua, shelf: &Arc<Shelf>, moment: &Moment) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let fail = |error: crate::store::StoreError| Error::runtime(format!("store: {error}"));
-    let own = Arc::clone(shelf);
-    let get = move |lua: &Lua, key: mlua::LuaString| match own.get(&key.as_bytes()).map_err(fail)? {
-        Some(value) => lua.create_string(value).map(Some),
-        None => Ok(None),
+    let (own, now) = (Arc::clone(shelf), moment.clone());
+    let get = move |lua: &Lua, key: mlua::LuaString| {
+        now.ask("store")?;
+        let value = own.get(&key.as_bytes()).map_err(fail)?;
+        value.map(|value| lua.create_string(value)).transpose()
     };
     table.set("get", lua.create_function(get)?)?;
-    let own = Arc::clone(shelf);
+    let (own, now) = (Arc::clone(shelf), moment.clone());
     let set = move |_: &Lua, (key, value, ttl): (mlua::LuaString, mlua::LuaString, Option<u64>)| {
+        now.ask("store")?;
         own.set(&key.as_bytes(), &value.as_bytes(), ttl)
             .map_err(fail)
     };
     table.set("set", lua.create_function(set)?)?;
-    let own = Arc::clone(shelf);
+    let (own, now) = (Arc::clone(shelf), moment.clone());
     let add = move |_: &Lua, (key, amount, ttl): (mlua::LuaString, i64, Option<u64>)| {
+        now.ask("store")?;
         own.add(&key.as_bytes(), amount, ttl).map_err(fail)
     };
     table.set("add", lua.create_function(add)?)?;
-    let own = Arc::clone(shelf);
-    let delete = move |_: &Lua, key: mlua::LuaString| own.delete(&key.as_bytes()).map_err(fail);
+    let (own, now) = (Arc::clone(shelf), moment.clone());
+    let delete = move |_: &Lua, key: mlua::LuaString| {
+        now.ask("store")?;
+        own.delete(&key.as_bytes()).map_err(fail)
+    };
     table.set("delete", lua.create_function(delete)?)?;
     Ok(table)
 }

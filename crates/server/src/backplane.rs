@@ -33,8 +33,8 @@ pub(crate) struct Backplane {
     pub(crate) retained: Arc<Store<MappedDisk>>,
     /// Where shards leave calls of procedures.
     pub(crate) desk: Arc<Desk>,
-    /// The operator's own code, if there is any.
-    pub(crate) adaptors: Option<Plane>,
+    /// The operator's own code.
+    pub(crate) adaptors: Plane,
     /// Where events are told.
     pub(crate) journal: Journal,
     /// The ways to each shard.

@@ -79,6 +79,8 @@ pub enum Denied {
     Origin,
     /// Whatever it logged in with holds no longer: a token has expired.
     Expired,
+    /// An adaptor, which is the operator's own code, does not let it in.
+    Adaptor,
 }
 
 /// Which limit was reached.
@@ -247,7 +249,9 @@ impl Denied {
     const fn reason_code(self) -> ReasonCode {
         match self {
             Self::Credentials => ReasonCode::BadUserNameOrPassword,
-            Self::Anonymous | Self::Right | Self::Origin => ReasonCode::NotAuthorized,
+            Self::Anonymous | Self::Right | Self::Origin | Self::Adaptor => {
+                ReasonCode::NotAuthorized
+            }
             Self::Banned => ReasonCode::Banned,
             Self::AuthMethod => ReasonCode::BadAuthenticationMethod,
             // 3.x has no code of its own for the keep alive; this is what mosquitto answers.
@@ -269,6 +273,7 @@ impl Denied {
             Self::Version => "protocol-version",
             Self::Origin => "origin",
             Self::Expired => "login-expired",
+            Self::Adaptor => "denied-by-adaptor",
         }
     }
 }

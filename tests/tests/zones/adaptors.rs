@@ -45,6 +45,7 @@ stentor_tests::cases! {
         a_stuck_hook_is_stopped,
         who_goes_at_once_is_heard,
         adaptors_do_things_themselves,
+        what_is_too_much_is_denied,
     }
     "5" in v5 {
         what_is_said_is_judged,
@@ -52,10 +53,126 @@ stentor_tests::cases! {
         private_messages_are_judged,
         joins_and_subscriptions_are_judged,
         logins_are_judged,
+        long_reasons_are_left_out,
+        answers_to_calls_are_judged,
         a_stuck_hook_is_stopped,
         who_goes_at_once_is_heard,
         adaptors_do_things_themselves,
+        what_is_too_much_is_denied,
     }
+}
+
+/// What a script did wrong stands in the log with file and line, and not without end.
+#[test]
+fn the_log_tells_what_a_script_did_wrong() {
+    let server = start(&judge());
+    let line = |text: &str| {
+        let judge = judge();
+        let at = judge.lines().position(|line| line.contains(text));
+        format!("judge.luau:{}:", at.expect("the script has it") + 1)
+    };
+    // A failure is told once in a second, so each of them has a server that has told nothing.
+    for (payload, part, told) in [
+        ("big", "\"big\"", "allow: the payload has 5000000 bytes"),
+        (
+            "forge",
+            "\"forge\"",
+            "publish: \"$presence/bob\" begins with $",
+        ),
+        ("mistype", "\"mistype\"", "allow: there is no \"paylod\""),
+        ("flood", "\"flood\"", "publish: one run of a hook publishes"),
+    ] {
+        let server = start(&judge());
+        publish(&server, "t/judged", payload).refusal();
+        let told = format!("{} {told}", line(part));
+        server.wait_log(0, &told);
+    }
+    let mut hatted = super::commands::command(&server, "pub", "game/evil");
+    let denied = process::run(hatted.args(["-t", "t", "-m", "x"]));
+    assert!(denied.stderr.contains("no evil here"), "{denied}");
+    server.wait_log(0, "an adaptor's `login` denied it: no evil here");
+    for _ in 0..3 {
+        publish(&server, "t/judged", "talk").refusal();
+    }
+    let log = server.wait_log(0, "lines of its log suppressed");
+    let lines = log.matches("again and again").count();
+    assert!((1..300).contains(&lines), "{lines}");
+    let listed = server.json(&["adaptor", "ls"]);
+    let one = &listed["adaptors"][0];
+    assert_eq!(one["failures"], 3, "{one}");
+    assert_eq!(one["refused"], 3, "{one}");
+}
+
+/// Publishes as a user of the zone that is judged.
+fn publish(server: &Server, topic: &str, payload: &str) -> process::Finished {
+    let mut publish = super::commands::command(server, "pub", "game/alice");
+    process::run(publish.args(["-q", "1", "-t", topic, "-m", payload]))
+}
+
+/// Adaptors come, change and go with the configuration, and what is connected stays.
+#[test]
+fn the_configuration_changes_adaptors() {
+    let plan = Plan::new();
+    let file = plan.folder().join("judge.luau");
+    fs::write(&file, judge()).expect("a file can be written");
+    let with = config(&file);
+    let (without, _) = with.split_once("[[adaptor]]").expect("there is one");
+    let server = plan.config(without).start();
+    let has = |count: usize| {
+        let listed = server.json(&["adaptor", "ls"]);
+        assert_eq!(listed["adaptors"].as_array().map(Vec::len), Some(count));
+    };
+    let reload = |text: &str| {
+        server.reconfigure(text);
+        // The change is noticed by itself as well.
+        let reloaded = server.json(&["reload"]);
+        assert_eq!(reloaded["waiting"], serde_json::json!([]), "{reloaded}");
+    };
+    has(0);
+    publish(&server, "t/secret", "x").success();
+    reload(&with);
+    has(1);
+    let denied = publish(&server, "t/secret", "x");
+    assert!(denied.stderr.contains("not there"), "{denied}");
+    // A failing hook is denied, and then not any more.
+    publish(&server, "t/judged", "mistype").refusal();
+    reload(&format!("{with}on_error = \"allow\"\n"));
+    publish(&server, "t/judged", "mistype").success();
+    publish(&server, "t/secret", "x").refusal();
+    // A configuration with a file that is no good changes nothing.
+    server.reconfigure(&with.replace("judge.luau", "nothing.luau"));
+    let refused = server.control(&["reload"]);
+    assert!(refused.stderr.contains("nothing.luau"), "{refused}");
+    publish(&server, "t/secret", "x").refusal();
+    reload(without);
+    has(0);
+    publish(&server, "t/secret", "x").success();
+}
+
+/// A version that cannot hand over its state is replaced without it, if somebody says so.
+#[test]
+fn a_failing_save_is_passed_over_on_demand() {
+    let failing = judge().replace(
+        "return judge\n",
+        "function judge.save() error('lost it') end\nreturn judge\n",
+    );
+    let server = start(&failing);
+    let file = server.folder().join("judge.luau");
+    let good = judge().replace("not there", "not here");
+    fs::write(&file, good).expect("a file can be written");
+    let refused = server.control(&["adaptor", "reload"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused}");
+    assert!(refused.stdout.contains("lost it"), "{refused}");
+    assert!(refused.stdout.contains("save: judge.luau:"), "{refused}");
+    assert!(
+        refused.stdout.contains("adaptor reload --fresh"),
+        "{refused}"
+    );
+    let denied = publish(&server, "t/secret", "x");
+    assert!(denied.stderr.contains("not there"), "{denied}");
+    server.control(&["adaptor", "reload", "--fresh"]).success();
+    let denied = publish(&server, "t/secret", "x");
+    assert!(denied.stderr.contains("not here"), "{denied}");
 }
 
 #[test]
@@ -86,9 +203,14 @@ fn a_bad_file_at_the_start_is_refused() {
     let plan = Plan::new();
     let file = plan.folder().join("judge.luau");
     fs::write(&file, "return 1").expect("a file can be written");
-    let refused = plan.config(&config(&file)).refused();
+    let plan = plan.config(&config(&file));
+    let refused = plan.refused();
     assert!(refused.stderr.contains("table of hooks"), "{refused}");
     assert_eq!(refused.status.code(), Some(78), "{refused}");
+    fs::write(&file, "local x = 0\nwhile true do x += 1 end").expect("a file can be written");
+    let refused = plan.refused();
+    let told = "judge.luau:2: the script ran out of time";
+    assert!(refused.stderr.contains(told), "{refused}");
 }
 
 /// What `new` writes is good, and the operator's tests say what is not.
@@ -123,9 +245,10 @@ fn a_stuck_zone_is_its_own_trouble() {
     let plan = Plan::new();
     let file = plan.folder().join("stuck.luau");
     let text = r#"
-        return { publish = function(event)
-            if event.zone == "game" then while true do end end
-        end }
+        local function stuck(event)
+            if event.zone == "game" and event.user == "alice" then while true do end end
+        end
+        return { publish = stuck, private = stuck, say = stuck, subscribe = stuck, join = stuck }
     "#;
     fs::write(&file, text).expect("a file can be written");
     let config = config(&file);
@@ -142,6 +265,9 @@ fn a_stuck_zone_is_its_own_trouble() {
     };
     let mut stuck = process::start(&mut publish("game/alice"));
     process::run(&mut publish("alice")).success();
+    let mut send = super::commands::command(&server, "send", "alice");
+    let sent = process::run(send.args(["bob", "hello"]));
+    assert_eq!(sent.status.code(), Some(16), "nobody listens: {sent}");
     let is_waiting = stuck.try_wait().expect("it can be asked").is_none();
     assert!(
         is_waiting,

@@ -21,10 +21,17 @@ fn service() -> (u16, Receiver<(String, String)>) {
             let answer = match () {
                 () if path != "/login" => "200 OK",
                 () if body.contains(r#""user":"ann""#) && body.contains("secret") => "200 OK",
+                () if body.contains("welcome") => "200 OK",
                 () if body.contains(r#""user":"bob""#) => "404 Not Found",
                 () => "401 Unauthorized",
             };
-            let text = format!("HTTP/1.1 {answer}\r\nContent-Length: 2\r\n\r\n{{}}");
+            let said = match () {
+                // What a proxy says that knows nothing of logins.
+                () if body.contains("welcome") => "<html>welcome</html>",
+                () => r#"{"roles":["member"]}"#,
+            };
+            let len = said.len();
+            let text = format!("HTTP/1.1 {answer}\r\nContent-Length: {len}\r\n\r\n{said}");
             // The adaptor may have given up.
             let _ = stream.write_all(text.as_bytes());
             if sender.send((path, body)).is_err() {
@@ -140,6 +147,7 @@ fn a_service_decides_about_logins() {
     assert_eq!(path, "/login");
     assert!(body.contains(r#""zone":"people""#), "{body}");
     login("people/bob").success();
+    login("people/welcome").refusal();
     let refused = login("people/eve");
     assert!(!refused.status.success(), "{refused}");
     assert!(refused.stderr.contains("not"), "{refused}");

@@ -178,6 +178,7 @@ fn outcome(decision: &Decision) -> Outcome {
         Decision::Accepted(identity, _) => Outcome::In(identity.user.as_deref().map(Into::into)),
         Decision::Continue(..) => Outcome::Asked,
         Decision::Refused(refusal) => Outcome::Out(*refusal),
+        Decision::Denied { text, .. } => panic!("nobody denies log-ins here: {text}"),
     }
 }
 

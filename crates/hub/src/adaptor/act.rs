@@ -22,6 +22,11 @@ impl Hub {
                 payload,
                 retain,
             } => {
+                let is_topic = stentor_topic::validate_name(topic).is_ok();
+                if !is_topic || !self.settings.takes_topic(topic) {
+                    self.stats.denied += 1;
+                    return;
+                }
                 let effect = Effect::Publish {
                     topic: topic.clone(),
                     payload: payload.clone(),

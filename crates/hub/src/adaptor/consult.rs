@@ -4,13 +4,14 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use stentor_mqtt::{Publish, ReasonCode, Subscribe};
+use stentor_mqtt::{Publish, QoS, ReasonCode, Subscribe};
 use stentor_session::{CloseReason, Outcome, WillRequest};
 use stentor_topic::{Subscription, Zone};
-use stentor_zone::{Address, Interest};
+use stentor_zone::{Address, Interest, NotAddress};
 
 use super::{Aside, Deed, Hooks, Question};
 use crate::acknowledge::Taken;
+use crate::call::{Answer, Listener};
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::publish::may_publish;
@@ -120,7 +121,7 @@ impl Hub {
                 to: user.as_ref().into(),
                 payload: will.payload.as_slice().into(),
             },
-            Err(_) if hooks.has(Hooks::PUBLISH) && !will.topic.starts_with('$') => Deed::Publish {
+            Err(NotAddress::Elsewhere) if hooks.has(Hooks::PUBLISH) => Deed::Publish {
                 topic: will.topic.as_str().into(),
                 payload: will.payload.as_slice().into(),
                 qos: will.qos,
@@ -130,6 +131,25 @@ impl Hub {
         };
         let aside = Aside::Will(Arc::clone(identity), will.clone());
         if !self.ask(Arc::clone(identity), client_id.into(), deed, aside) {
+            self.stats.denied += 1;
+        }
+        true
+    }
+
+    /// Asks about an answer that goes to where its caller might have published it. Whether that is
+    /// all to do for now, as for a will.
+    pub(crate) fn consult_answer(&mut self, answer: &Answer, listener: &Listener) -> bool {
+        if !self.hooks(listener.identity.zone).has(Hooks::PUBLISH) {
+            return false;
+        }
+        let deed = Deed::Publish {
+            topic: listener.topic.clone(),
+            payload: answer.json.as_slice().into(),
+            qos: QoS::AtLeastOnce,
+            retain: false,
+        };
+        let (identity, client_id) = (Arc::clone(&listener.identity), listener.client_id.clone());
+        if !self.ask(identity, client_id, deed, Aside::Answer(answer.clone())) {
             self.stats.denied += 1;
         }
         true
@@ -149,16 +169,16 @@ impl Hub {
         let payload = || Box::<[u8]>::from(publish.payload);
         let deed = self.with_topic(key, publish, |hub, topic| {
             let session = hub.sessions.get(key)?;
-            if !topic.starts_with('$') {
-                let may = session.identity.rights.may_publish(topic);
-                return (may && hooks.has(Hooks::PUBLISH)).then(|| Deed::Publish {
-                    topic: topic.into(),
-                    payload: payload(),
-                    qos: publish.qos,
-                    retain: publish.retain,
-                });
-            }
             match Address::parse(topic) {
+                Err(NotAddress::Elsewhere) if hooks.has(Hooks::PUBLISH) => {
+                    let may = session.identity.rights.may_publish(topic);
+                    may.then(|| Deed::Publish {
+                        topic: topic.into(),
+                        payload: payload(),
+                        qos: publish.qos,
+                        retain: publish.retain,
+                    })
+                }
                 Ok(Address::Private { user, .. }) if hooks.has(Hooks::PRIVATE) => {
                     may_publish(&session.identity, topic).then(|| Deed::Private {
                         to: user.as_ref().into(),

@@ -73,6 +73,7 @@ impl Hub {
             Some(Aside::Will(identity, will)) => {
                 self.will_judged(now, &identity, will, judgement);
             }
+            Some(Aside::Answer(answer)) => self.answer_judged(now, answer, judgement),
             None => {}
         }
     }
@@ -125,6 +126,32 @@ impl Hub {
         self.close_overrun(now);
     }
 
+    /// What becomes of something that nobody waits for; `None` if nothing does.
+    fn rewrite_of<'j>(&mut self, judgement: &'j Judgement) -> Option<&'j Rewrite> {
+        match judgement {
+            Judgement::Done(rewrite) => Some(rewrite).filter(|rewrite| !rewrite.hides_notification),
+            Judgement::Denied(_) | Judgement::Filters(_) => {
+                self.stats.denied += 1;
+                None
+            }
+        }
+    }
+
+    /// An answer goes to its topic, or to another one to which its caller might publish.
+    fn answer_judged(&mut self, now: Tick, mut answer: Answer, judgement: &Judgement) {
+        let Some(rewrite) = self.rewrite_of(judgement) else {
+            return;
+        };
+        if let Some(payload) = &rewrite.payload {
+            answer.json = payload.to_vec();
+        }
+        if answer.to.redirect(rewrite.to.as_deref(), &self.settings) {
+            self.publish_answer(now, &answer);
+        } else {
+            self.stats.denied += 1;
+        }
+    }
+
     fn will_judged(
         &mut self,
         now: Tick,
@@ -132,13 +159,8 @@ impl Hub {
         mut will: WillRequest,
         judgement: &Judgement,
     ) {
-        let rewrite = match judgement {
-            Judgement::Done(rewrite) if !rewrite.hides_notification => rewrite,
-            Judgement::Done(_) => return,
-            Judgement::Denied(_) | Judgement::Filters(_) => {
-                self.stats.denied += 1;
-                return;
-            }
+        let Some(rewrite) = self.rewrite_of(judgement) else {
+            return;
         };
         if let Some(topic) = redirect(&will.topic, rewrite) {
             will.topic = topic;

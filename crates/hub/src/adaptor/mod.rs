@@ -21,6 +21,7 @@ use stentor_mqtt::{QoS, ReasonCode};
 use stentor_session::WillRequest;
 use stentor_topic::Zone;
 
+use crate::call::Answer;
 use crate::key::{SessionKey, ShardId};
 use crate::rights::Identity;
 
@@ -93,7 +94,7 @@ pub enum Deed {
         /// What.
         payload: Box<[u8]>,
     },
-    /// To subscribe to these filters, each with the room that it joins.
+    /// To subscribe to these filters, as the packet has them, each with the room that it joins.
     Subscribe(Vec<(Box<str>, Option<Box<str>>)>),
 }
 
@@ -254,4 +255,6 @@ enum Aside {
     },
     /// A will that is due; whose it was may be gone.
     Will(Arc<Identity>, WillRequest),
+    /// An answer to a call, on its way to a topic to which its caller might publish.
+    Answer(Answer),
 }

@@ -1,14 +1,16 @@
 //! Adaptors without a server: checking a file, and the operator's own tests of it.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mlua::{Error, Function, Lua, Table, Value};
 
-use super::interface::{PRELUDE, install_json};
+use super::interface::{MARK, Outbox, Used, install, lock};
 use super::machine::{Machine, Spent, end, label, read};
-use super::{HOOKS, OnError, Options};
+use super::values::verdict;
+use super::{Counters, HOOKS, OnError, Options};
 use crate::luau::{Clock, Resident, Script, Trouble};
 
 /// Type definitions of the interface, for editors.
@@ -23,6 +25,25 @@ pub const TEMPLATE_TEST: &str = include_str!("template.test.luau");
 const TEST_TIME: Duration = Duration::from_secs(10);
 /// The memory of a file that is checked.
 const MEMORY: usize = 64 << 20;
+/// The longest payload that it makes: what a server takes by default.
+const PAYLOAD_MAX: usize = 2 << 20;
+
+/// What a file is checked with that no configuration is known of.
+fn options(path: &Path) -> Options {
+    Options {
+        id: 0,
+        path: path.to_owned(),
+        zone: "default".into(),
+        has_timer: false,
+        memory: MEMORY,
+        time: Duration::from_secs(1),
+        deadline: Duration::from_secs(5),
+        hosts: Vec::new(),
+        rate: u32::MAX,
+        payload_max: Arc::new(AtomicUsize::new(PAYLOAD_MAX)),
+        on_error: OnError::Deny,
+    }
+}
 
 /// What became of one test: its name, and why it failed.
 pub type Outcome = (String, Result<(), String>);
@@ -32,18 +53,7 @@ pub type Outcome = (String, Result<(), String>);
 /// # Errors
 /// What is wrong with it, with file and line.
 pub fn check(path: &Path) -> Result<Vec<&'static str>, String> {
-    let options = Options {
-        id: 0,
-        path: path.to_owned(),
-        zone: "default".into(),
-        has_timer: false,
-        memory: MEMORY,
-        time: Duration::from_secs(1),
-        deadline: Duration::from_secs(5),
-        hosts: Vec::new(),
-        on_error: OnError::Deny,
-    };
-    let bits = Machine::load(&options)?.bits();
+    let bits = Machine::load(&options(path), &Arc::default())?.bits();
     let has = |(bit, _): &(usize, &&str)| bits & (1 << bit) != 0;
     let hooks = HOOKS.iter().enumerate().filter(has);
     Ok(hooks.map(|(_, name)| *name).collect())
@@ -51,12 +61,18 @@ pub fn check(path: &Path) -> Result<Vec<&'static str>, String> {
 
 /// The part of the interface that tests have: what adaptors do is kept in a list.
 const STAGE: &str = r#"
+-- `again` begins a run, `judge` complains about what is no verdict; the rest is the interface as
+-- servers have it.
+local MARK, resume, again, judge = ...
+local check_publish, check_send = publish, send
 local done, mocks = {}, {}
 function publish(topic, payload, more)
+    check_publish(topic, payload, more)
     table.insert(done, { what = "publish", topic = topic, payload = payload,
         retain = (more or {}).retain == true })
 end
 function send(to, payload, from)
+    check_send(to, payload, from)
     table.insert(done, { what = "send", to = to, payload = payload, from = from or "server" })
 end
 function log(text) table.insert(done, { what = "log", text = text }) end
@@ -67,16 +83,22 @@ stage = {
     clock = function(seconds) clock = seconds end,
     run = function(adaptor, hook, event)
         done = {}
+        again()
         local thread = coroutine.create(adaptor[hook] or error("there is no hook " .. hook, 3))
         local function step(ok, ...)
             if not ok then error((...), 0) end
             if coroutine.status(thread) == "dead" then return (...) end
-            local what, first, second, third = ...
+            local mark, what, first, second, third = ...
+            if not rawequal(mark, MARK) then
+                error("a hook yields by http, room and call only", 0)
+            end
             local mock = mocks[what]
-            if not mock then error("the hook calls " .. tostring(what) .. ": mock it first", 0) end
-            return step(coroutine.resume(thread, mock(first, second, third)))
+            if not mock then error("the hook calls " .. what .. ": mock it first", 0) end
+            return step(resume(thread, mock(first, second, third)))
         end
-        return step(coroutine.resume(thread, event or {})) or allow(), done
+        local said = step(resume(thread, event or {}))
+        judge(hook, said)
+        return said or allow(), done
     end,
 }
 "#;
@@ -91,10 +113,25 @@ pub fn test(path: &Path, tests: &Path) -> Result<Vec<Outcome>, String> {
     let clock = Arc::new(Spent::default());
     let end = || end(&clock, TEST_TIME);
     let script = Script::compile(&label(path), &read(path)?)?;
-    let install = |lua: &Lua, globals: &Table| {
-        lua.load(PRELUDE).set_name("=prelude").exec()?;
-        lua.load(STAGE).set_name("=stage").exec()?;
-        install_json(lua, globals)
+    let (options, name) = (options(path), label(path));
+    let install = move |lua: &Lua, globals: &Table| {
+        let counters = Arc::<Counters>::default();
+        let outbox = Arc::new(Mutex::new(Outbox::new(&options, &counters)));
+        let resume = install(lua, globals, &outbox, &name)?;
+        let again = move |_: &Lua, ()| {
+            let mut outbox = lock(&outbox);
+            outbox.actions.clear();
+            outbox.used = Used::default();
+            Ok(())
+        };
+        let mark: Table = lua.named_registry_value(MARK)?;
+        let stage = lua.load(STAGE).set_name("=stage");
+        let judge = |_: &Lua, (hook, said): (String, Value)| {
+            verdict(&hook, said, |_| Ok(()))?;
+            Ok(())
+        };
+        let (again, judge) = (lua.create_function(again)?, lua.create_function(judge)?);
+        stage.call::<()>((mark, resume, again, judge))
     };
     let tests = Script::compile(&label(tests), &read(tests)?)?;
     let begin = || {

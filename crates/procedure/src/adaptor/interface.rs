@@ -2,19 +2,30 @@
 //!
 //! All of it runs outside of the sandbox's bounds on time and memory, so it has its own.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use mlua::{Error, Lua, LuaSerdeExt, LuaString, Table, Value};
+use mlua::{Error, Function, Lua, LuaSerdeExt, LuaString, Table, Value};
 use serde_json::{Map, Number};
 
-use super::Action;
+use super::{Action, Counters, Options};
+use crate::pace::{LINES_PER_RUN, Lines, Pace};
 
+/// The key by which `allow` and `deny` are told apart.
+pub(super) const VERDICT: &str = "verdict";
 /// The part of the interface that is itself Luau.
-pub(super) const PRELUDE: &str = include_str!("prelude.luau");
+const PRELUDE: &str = include_str!("prelude.luau");
+/// Under this name a machine keeps what stands before what hooks yield to the host.
+pub(super) const MARK: &str = "mark";
 
-/// Actions of one run, and their bytes in all.
-const ACTIONS_MAX: usize = 1_000;
-const ACTION_BYTES_MAX: usize = 4 << 20;
+/// Messages of one run, and their bytes in all.
+const MESSAGES_MAX: u32 = 1_000;
+const MESSAGE_BYTES_MAX: usize = 4 << 20;
+/// Answers that one run waits for.
+const WAITS_MAX: u32 = 100;
+/// The longest topic.
+const TOPIC_BYTES_MAX: usize = 65_535;
 /// The longest line that a script writes to the log, and the longest reason for people.
 pub(super) const TEXT_BYTES_MAX: usize = 1_000;
 /// The longest JSON that is read or written.
@@ -22,69 +33,241 @@ const JSON_BYTES_MAX: usize = 1 << 20;
 /// Tables in tables.
 const DEPTH_MAX: usize = 64;
 
-/// What a run has done, until somebody does it.
-#[derive(Debug, Default)]
+/// What a run has used of what it may, however often it has waited.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Used {
+    messages: u32,
+    message_bytes: usize,
+    lines: u32,
+    waits: u32,
+    /// Milliseconds of computing.
+    pub(super) millis: u64,
+}
+
+/// What the run of a machine has done, until somebody does it, and how much more it may do.
+#[derive(Debug)]
 pub(super) struct Outbox {
     pub(super) actions: Vec<Action>,
-    pub(super) bytes: usize,
+    pub(super) used: Used,
+    per_second: u32,
+    pace: Pace,
+    lines: Lines,
+    payload_max: Arc<AtomicUsize>,
+    counters: Arc<Counters>,
+}
+
+/// A machine's, shared with the functions in it.
+pub(super) type Shared = Arc<Mutex<Outbox>>;
+
+/// Every step leaves it whole.
+pub(super) fn lock(outbox: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
+    outbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Outbox {
-    fn put(&mut self, action: Action, bytes: usize) -> mlua::Result<()> {
-        self.bytes += bytes;
-        if self.actions.len() >= ACTIONS_MAX || self.bytes > ACTION_BYTES_MAX {
-            let reason = "one run publishes and sends no more than this";
-            return Err(Error::runtime(reason));
+    pub(super) fn new(options: &Options, counters: &Arc<Counters>) -> Self {
+        Self {
+            actions: Vec::new(),
+            used: Used::default(),
+            per_second: options.rate,
+            pace: Pace::new(options.rate),
+            lines: Lines::new(),
+            payload_max: Arc::clone(&options.payload_max),
+            counters: Arc::clone(counters),
         }
+    }
+
+    fn put(&mut self, what: &str, action: Action, bytes: usize) -> mlua::Result<()> {
+        self.used.messages += 1;
+        self.used.message_bytes += bytes;
+        let is_much = self.used.message_bytes > MESSAGE_BYTES_MAX;
+        if self.used.messages > MESSAGES_MAX || is_much {
+            return Err(self.refuse(&format!(
+                "{what}: one run of a hook publishes and sends at most {MESSAGES_MAX} messages \
+                 of {MESSAGE_BYTES_MAX} bytes in all"
+            )));
+        }
+        self.count(what)?;
         self.actions.push(action);
         Ok(())
     }
+
+    /// Something is asked of the host whose answer is waited for.
+    fn wait(&mut self, what: &str) -> mlua::Result<()> {
+        self.used.waits += 1;
+        if self.used.waits > WAITS_MAX {
+            return Err(self.refuse(&format!(
+                "{what}: one run of a hook waits for at most {WAITS_MAX} answers"
+            )));
+        }
+        self.count(what)
+    }
+
+    fn count(&mut self, what: &str) -> mlua::Result<()> {
+        if self.pace.take(Instant::now()) {
+            return Ok(());
+        }
+        let rate = self.per_second;
+        Err(self.refuse(&format!(
+            "{what}: more than {rate} messages and calls in a second (adaptor.rate)"
+        )))
+    }
+
+    fn line(&mut self, name: &str, text: &str) -> mlua::Result<()> {
+        self.used.lines += 1;
+        if self.used.lines > LINES_PER_RUN {
+            return Err(self.refuse(&format!(
+                "log: one run of a hook writes at most {LINES_PER_RUN} lines"
+            )));
+        }
+        match self.lines.admit(Instant::now()) {
+            Some(suppressed) => {
+                self.tell_suppressed(name, suppressed);
+                tracing::info!(adaptor = name, "{text}");
+            }
+            None => drop(self.counters.suppressed.fetch_add(1, Ordering::Relaxed)),
+        }
+        Ok(())
+    }
+
+    /// Tells how many lines the log does not have, if there are any.
+    pub(super) fn flush(&mut self, name: &str) {
+        let suppressed = self.lines.take_suppressed();
+        self.tell_suppressed(name, suppressed);
+    }
+
+    fn tell_suppressed(&self, name: &str, suppressed: u64) {
+        if suppressed > 0 {
+            tracing::warn!(adaptor = name, "{suppressed} lines of its log suppressed");
+        }
+    }
+
+    fn refuse(&self, reason: &str) -> Error {
+        self.counters.refused.fetch_add(1, Ordering::Relaxed);
+        Error::runtime(reason)
+    }
+
+    /// Complains about a payload that no client could have sent.
+    pub(super) fn check_payload(&self, what: &str, bytes: usize) -> mlua::Result<()> {
+        let max = self.payload_max.load(Ordering::Relaxed);
+        if bytes <= max {
+            return Ok(());
+        }
+        Err(Error::runtime(format!(
+            "{what}: the payload has {bytes} bytes; at most {max} go into a packet \
+             (limits.packet_bytes)"
+        )))
+    }
 }
 
-/// Makes the interface of scripts.
+/// Makes the interface of scripts. Returns `coroutine.resume` as it was, which sees what hooks
+/// yield.
 pub(super) fn install(
     lua: &Lua,
     globals: &Table,
-    outbox: &Arc<Mutex<Outbox>>,
+    outbox: &Shared,
     name: &str,
-) -> mlua::Result<()> {
-    lua.load(PRELUDE).set_name("=prelude").exec()?;
-    install_actions(lua, globals, outbox)?;
-    globals.set("now", lua.create_function(|_, ()| Ok(now()))?)?;
-    let name = name.to_owned();
-    let log = move |_: &Lua, text: LuaString| {
-        let text = crate::answer::line(&text.to_string_lossy(), TEXT_BYTES_MAX);
-        tracing::info!(adaptor = name, "{text}");
-        Ok(())
-    };
-    globals.set("log", lua.create_function(log)?)?;
-    install_json(lua, globals)
-}
-
-fn install_actions(lua: &Lua, globals: &Table, outbox: &Arc<Mutex<Outbox>>) -> mlua::Result<()> {
-    // Every step leaves it whole.
-    let put = |outbox: &Mutex<Outbox>, action, bytes| {
-        let mut outbox = outbox.lock().unwrap_or_else(PoisonError::into_inner);
-        outbox.put(action, bytes)
+) -> mlua::Result<Function> {
+    let mark = lua.create_table()?;
+    lua.set_named_registry_value(MARK, &mark)?;
+    let own = Arc::clone(outbox);
+    let check = move |_: &Lua, (what, payload): (String, LuaString)| {
+        lock(&own).check_payload(&what, payload.as_bytes().len())
     };
     let own = Arc::clone(outbox);
-    let publish = move |_: &Lua, (topic, payload, more): (String, LuaString, Option<Table>)| {
-        let is_wrong = topic.contains(['+', '#', '\0']) || topic.is_empty();
-        if is_wrong || topic.len() > 65_535 {
-            return Err(Error::runtime("publish: this is no topic name"));
+    let count = move |_: &Lua, what: String| lock(&own).wait(&what);
+    let (check, count) = (lua.create_function(check)?, lua.create_function(count)?);
+    let prelude = lua.load(PRELUDE).set_name("=prelude");
+    let resume: Function = prelude.call((mark, check, count))?;
+    install_actions(lua, globals, outbox)?;
+    globals.set("now", lua.create_function(|_, ()| Ok(now()))?)?;
+    let (own, name) = (Arc::clone(outbox), name.to_owned());
+    let log = move |_: &Lua, text: LuaString| {
+        let text = crate::answer::line(&text.to_string_lossy(), TEXT_BYTES_MAX);
+        lock(&own).line(&name, &text)
+    };
+    globals.set("log", lua.create_function(log)?)?;
+    install_json(lua, globals)?;
+    Ok(resume)
+}
+
+/// Complains about keys of a table that nobody reads: they are mistyped.
+pub(super) fn check_keys(what: &str, table: &Table, known: &[&str]) -> mlua::Result<()> {
+    for pair in table.pairs::<Value, Value>() {
+        let (key, _) = pair?;
+        let name = match &key {
+            Value::String(name) => name.to_string_lossy(),
+            other => other.type_name().to_owned(),
+        };
+        if name != VERDICT && !known.contains(&name.as_str()) {
+            let reason = match known {
+                [] => format!("{what}: there is no {name:?}, nor anything else"),
+                known => format!(
+                    "{what}: there is no {name:?}; there is {}",
+                    known.join(", ")
+                ),
+            };
+            return Err(Error::runtime(reason));
         }
+    }
+    Ok(())
+}
+
+/// Complains about a topic to which adaptors cannot publish.
+fn check_topic(topic: &str, retain: bool) -> mlua::Result<()> {
+    let wrong = |reason: &str| Err(Error::runtime(format!("publish: {topic:?} {reason}")));
+    if topic.len() > TOPIC_BYTES_MAX {
+        return Err(Error::runtime(
+            "publish: the topic has more than 65535 bytes",
+        ));
+    }
+    if topic.is_empty() || topic.contains(['+', '#', '\0']) {
+        return wrong("is no topic name");
+    }
+    if !topic.starts_with('$') {
+        return Ok(());
+    }
+    let speaker = topic
+        .strip_prefix("$room/")
+        .and_then(|rest| rest.split_once("/say/"));
+    match speaker {
+        Some((room, name)) if is_level(room) && is_level(name) => {
+            if retain {
+                return wrong("is said in a room; that is not retained");
+            }
+            Ok(())
+        }
+        _ => wrong(
+            "begins with $ and is the server's own; there are send for private messages, room \
+             for rooms, and $room/ROOM/say/NAME",
+        ),
+    }
+}
+
+fn is_level(text: &str) -> bool {
+    !text.is_empty() && !text.contains('/')
+}
+
+fn install_actions(lua: &Lua, globals: &Table, outbox: &Shared) -> mlua::Result<()> {
+    let own = Arc::clone(outbox);
+    let publish = move |_: &Lua, (topic, payload, more): (String, LuaString, Option<Table>)| {
         let retain = match more {
-            Some(more) => more.get::<Option<bool>>("retain")?.unwrap_or(false),
+            Some(more) => {
+                check_keys("publish", &more, &["retain"])?;
+                more.get::<Option<bool>>("retain")?.unwrap_or(false)
+            }
             None => false,
         };
-        let payload = payload.as_bytes().to_vec();
-        let bytes = topic.len() + payload.len();
+        check_topic(&topic, retain)?;
+        let bytes = topic.len() + payload.as_bytes().len();
+        let mut outbox = lock(&own);
+        outbox.check_payload("publish", payload.as_bytes().len())?;
         let action = Action::Publish {
             topic,
-            payload,
+            payload: payload.as_bytes().to_vec(),
             retain,
         };
-        put(&own, action, bytes)
+        outbox.put("publish", action, bytes)
     };
     globals.set("publish", lua.create_function(publish)?)?;
     let own = Arc::clone(outbox);
@@ -93,15 +276,17 @@ fn install_actions(lua: &Lua, globals: &Table, outbox: &Arc<Mutex<Outbox>>) -> m
         if to.is_empty() || from.is_empty() || to.len().max(from.len()) > 1_024 {
             return Err(Error::runtime("send: this is no user"));
         }
+        let bytes = to.len() + from.len() + payload.as_bytes().len();
+        let mut outbox = lock(&own);
+        outbox.check_payload("send", payload.as_bytes().len())?;
         let payload = payload.as_bytes().to_vec();
-        let bytes = to.len() + from.len() + payload.len();
-        put(&own, Action::Send { to, from, payload }, bytes)
+        outbox.put("send", Action::Send { to, from, payload }, bytes)
     };
     globals.set("send", lua.create_function(send)?)
 }
 
 /// Makes `json`.
-pub(super) fn install_json(lua: &Lua, globals: &Table) -> mlua::Result<()> {
+fn install_json(lua: &Lua, globals: &Table) -> mlua::Result<()> {
     let decode = |lua: &Lua, text: LuaString| {
         let text = text.as_bytes();
         if text.len() > JSON_BYTES_MAX {

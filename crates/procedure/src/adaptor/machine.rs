@@ -2,17 +2,18 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mlua::thread::ThreadStatus;
-use mlua::{Error, Function, Lua, LuaSerdeExt, LuaString, MultiValue, Table, Thread, Value};
+use mlua::{Error, Function, Lua, LuaSerdeExt, MultiValue, Table, Thread, Value};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::http::Request;
-use super::interface::{Outbox, TEXT_BYTES_MAX, install, plain};
-use super::{Action, Allowed, Event, Field, HOOKS, Options, Verdict};
-use crate::luau::{Clock, Resident, Script, Trouble};
+use super::interface::{MARK, Outbox, Shared, Used, install, lock, plain};
+use super::values::{bytes, pairs, request, show, text, verdict};
+use super::{Action, Counters, Event, HOOKS, Options, Verdict};
+use crate::luau::{Clock, Resident, Script, Trouble, message};
 
 /// The longest file of an adaptor, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -21,10 +22,6 @@ const TEST_TIME: Duration = Duration::from_secs(5);
 /// What `save` hands on, as JSON, and what a command says.
 const SAVED_BYTES_MAX: usize = 4 << 20;
 const WORDS_BYTES_MAX: usize = 64 << 10;
-/// Roles of a log-in, headers of a request, arguments of a call; and their bytes in all.
-const ENTRIES_MAX: usize = 64;
-const ENTRY_BYTES_MAX: usize = 64 << 10;
-
 /// The time that this thread has spent computing, so that a busy machine takes nothing from an
 /// honest script. It is read at every turn of a loop, so the costly clock is looked at only when
 /// the cheap one, which moves every few milliseconds, has moved.
@@ -61,7 +58,7 @@ pub(super) fn end(clock: &Spent, time: Duration) -> u64 {
 /// What a hook waits for.
 #[derive(Debug)]
 pub(super) enum Wait {
-    Http(Result<Request, String>),
+    Http(Request),
     Command(String, Vec<u8>),
     Call(String, Vec<(String, String)>, Vec<u8>),
 }
@@ -83,10 +80,11 @@ pub(super) enum Resumed {
 
 /// A version of an adaptor.
 pub(super) struct Machine {
+    name: String,
     resident: Resident,
     clock: Arc<Spent>,
     hooks: Table,
-    outbox: Arc<Mutex<Outbox>>,
+    outbox: Shared,
     hosts: Vec<String>,
     time: Duration,
     /// Between two calls of `timer`.
@@ -111,13 +109,16 @@ pub(super) fn label(path: &Path) -> String {
 
 impl Machine {
     /// Compiles a file, runs its text and its own test.
-    pub(super) fn load(options: &Options) -> Result<Self, String> {
+    pub(super) fn load(options: &Options, counters: &Arc<Counters>) -> Result<Self, String> {
         let name = label(&options.path);
         let script = Script::compile(&name, &read(&options.path)?)?;
-        let outbox = Arc::<Mutex<Outbox>>::default();
+        let outbox = Arc::new(Mutex::new(Outbox::new(options, counters)));
         let own = Arc::clone(&outbox);
         let told = name.clone();
-        let install = move |lua: &Lua, globals: &Table| install(lua, globals, &own, &told);
+        let install = move |lua: &Lua, globals: &Table| {
+            install(lua, globals, &own, &told)?;
+            Ok(())
+        };
         let clock = Arc::new(Spent::default());
         let started = Resident::start(
             options.memory,
@@ -126,7 +127,7 @@ impl Machine {
             &script,
             end(&clock, TEST_TIME),
         );
-        let (resident, value) = started.map_err(|trouble| trouble.to_string())?;
+        let (resident, value) = started.map_err(|trouble| trouble.told(&name))?;
         let Value::Table(hooks) = value else {
             return Err(format!(
                 "{name}: the file ends with `return` and a table of hooks"
@@ -135,6 +136,7 @@ impl Machine {
         check_hooks(&name, &hooks)?;
         let interval = interval(&name, &hooks)?;
         let machine = Self {
+            name,
             resident,
             clock,
             hooks,
@@ -148,58 +150,70 @@ impl Machine {
     }
 
     fn test(&self) -> Result<(), String> {
-        let run = |_: &Lua| match self.hooks.get::<Option<Function>>("test")? {
+        let run = |_: &Lua| match self.hooks.raw_get::<Option<Function>>("test")? {
             Some(test) => test.call::<()>(()),
             None => Ok(()),
         };
+        self.run_aside(run)
+            .map_err(|trouble| trouble.told(&self.name))
+    }
+
+    /// Runs what is no hook, and does nothing of what it has done.
+    fn run_aside<R>(&self, run: impl FnOnce(&Lua) -> mlua::Result<R>) -> Result<R, Trouble> {
+        lock(&self.outbox).used = Used::default();
         let result = self.resident.run(end(&self.clock, TEST_TIME), run);
         self.take();
-        result.map_err(|trouble| trouble.to_string())
+        result
     }
 
     /// A bit for each of [`HOOKS`] that the file has.
     pub(super) fn bits(&self) -> u16 {
-        let has = |name: &str| matches!(self.hooks.get(name), Ok(Value::Function(_)));
+        let has = |name: &str| matches!(self.hooks.raw_get(name), Ok(Value::Function(_)));
         let bits = HOOKS.iter().enumerate().filter(|(_, name)| has(name));
         bits.fold(0, |all, (bit, _)| all | 1 << bit)
     }
 
     /// What the version wants to hand on to the next one.
     pub(super) fn save(&self) -> Result<Option<serde_json::Value>, String> {
-        let run = |lua: &Lua| match self.hooks.get::<Option<Function>>("save")? {
+        let run = |lua: &Lua| match self.hooks.raw_get::<Option<Function>>("save")? {
             Some(save) => plain(lua, &save.call(())?, SAVED_BYTES_MAX).map(Some),
             None => Ok(None),
         };
-        let result = self.resident.run(end(&self.clock, TEST_TIME), run);
-        result.map_err(|trouble| format!("save: {trouble}"))
+        let result = self.run_aside(run);
+        result.map_err(|trouble| format!("save: {}", trouble.told(&self.name)))
     }
 
     /// Takes over what another version has saved.
     pub(super) fn restore(&self, saved: &serde_json::Value) -> Result<(), String> {
-        let run = |lua: &Lua| match self.hooks.get::<Option<Function>>("restore")? {
+        let run = |lua: &Lua| match self.hooks.raw_get::<Option<Function>>("restore")? {
             Some(restore) => restore.call::<()>(lua.to_value(saved)?),
             None => Ok(()),
         };
-        let result = self.resident.run(end(&self.clock, TEST_TIME), run);
-        result.map_err(|trouble| format!("restore: {trouble}"))
+        let result = self.run_aside(run);
+        result.map_err(|trouble| format!("restore: {}", trouble.told(&self.name)))
     }
 
     /// Runs a hook from its beginning; `None` if there is none.
     pub(super) fn begin(&self, event: &Event) -> Result<Option<Step>, Trouble> {
-        self.resident.run(end(&self.clock, self.time), |lua| {
-            let Some(hook) = self.hooks.get::<Option<Function>>(event.hook)? else {
+        self.run(Used::default(), |lua| {
+            let Some(hook) = self.hooks.raw_get::<Option<Function>>(event.hook)? else {
                 return Ok(None);
             };
             let shown = show(lua, event)?;
             let thread = lua.create_thread(hook)?;
             let said: MultiValue = thread.resume(shown)?;
-            self.step(lua, thread, said).map(Some)
+            self.step(lua, event.hook, thread, said).map(Some)
         })
     }
 
     /// Goes on with a hook that has waited.
-    pub(super) fn resume(&self, thread: &Thread, with: &Resumed) -> Result<Step, Trouble> {
-        self.resident.run(end(&self.clock, self.time), |lua| {
+    pub(super) fn resume(
+        &self,
+        hook: &'static str,
+        (thread, used): (&Thread, Used),
+        with: &Resumed,
+    ) -> Result<Step, Trouble> {
+        self.run(used, |lua| {
             let said: MultiValue = match with {
                 Resumed::Json(json) => {
                     let value: serde_json::Value =
@@ -214,25 +228,67 @@ impl Machine {
                 }
                 Resumed::Http(Err(reason)) => thread.resume((Value::Nil, reason.as_str()))?,
             };
-            self.step(lua, thread.clone(), said)
+            self.step(lua, hook, thread.clone(), said)
         })
     }
 
-    fn step(&self, lua: &Lua, thread: Thread, said: MultiValue) -> mlua::Result<Step> {
-        if !matches!(thread.status(), ThreadStatus::Resumable) {
-            let verdict = verdict(said.into_iter().next().unwrap_or(Value::Nil))?;
-            return Ok(Step::Done(verdict));
+    /// Runs a part of a hook, for as long as the parts before it have left.
+    fn run<R>(&self, used: Used, run: impl FnOnce(&Lua) -> mlua::Result<R>) -> Result<R, Trouble> {
+        lock(&self.outbox).used = used;
+        let before = self.clock.now_ms();
+        let left = self.time.saturating_sub(Duration::from_millis(used.millis));
+        let until = end(&self.clock, left);
+        self.resident.run(until, |lua| {
+            let result = run(lua);
+            lock(&self.outbox).used.millis += self.clock.now_ms().saturating_sub(before);
+            result
+        })
+    }
+
+    fn step(
+        &self,
+        lua: &Lua,
+        hook: &'static str,
+        thread: Thread,
+        mut said: MultiValue,
+    ) -> mlua::Result<Step> {
+        let mark: Table = lua.named_registry_value(MARK)?;
+        loop {
+            if !matches!(thread.status(), ThreadStatus::Resumable) {
+                let value = said.into_iter().next().unwrap_or(Value::Nil);
+                let check = |bytes| lock(&self.outbox).check_payload("allow", bytes);
+                let verdict = verdict(hook, value, check);
+                return Ok(Step::Done(
+                    verdict.map_err(|error| self.of_hook(hook, error))?,
+                ));
+            }
+            let mut values = said.into_iter();
+            let is_asked = matches!(values.next(), Some(Value::Table(table)) if table == mark);
+            if !is_asked {
+                let reason = "a hook yields by http, room and call only";
+                return Err(self.of_hook(hook, Error::runtime(reason)));
+            }
+            match self.wait(lua, values) {
+                Ok(Ok(wait)) => return Ok(Step::Waits(thread, wait)),
+                // It is known at once that there will be no answer.
+                Ok(Err(reason)) => said = thread.resume((Value::Nil, reason))?,
+                Err(error) => return Err(self.of_hook(hook, error)),
+            }
         }
-        let mut said = said.into_iter();
-        let what = said
-            .next()
-            .and_then(|value| value.as_string().map(|text| text.to_string_lossy()));
-        let (first, second) = (said.next().unwrap_or(Value::Nil), said.next());
-        let second = second.unwrap_or(Value::Nil);
-        let third = said.next().unwrap_or(Value::Nil);
-        let wait = match what.as_deref() {
-            Some("http") => Wait::Http(self.request(&first)?),
-            Some("room") => {
+    }
+
+    /// What a hook asks of the host; the inner error is its answer.
+    fn wait(
+        &self,
+        lua: &Lua,
+        mut values: impl Iterator<Item = Value>,
+    ) -> mlua::Result<Result<Wait, String>> {
+        let mut next = || values.next().unwrap_or(Value::Nil);
+        let what = text(&next(), "what is asked")?;
+        let (first, second, third) = (next(), next(), next());
+        Ok(Ok(match what.as_str() {
+            "http" => return Ok(request(&first, &self.hosts)?.map(Wait::Http)),
+            "room" => {
                 let words: serde_json::Value = match second {
                     Value::Nil => serde_json::json!({}),
                     words => plain(lua, &words, WORDS_BYTES_MAX)?,
@@ -240,47 +296,41 @@ impl Machine {
                 let name = text(&first, "the command")?;
                 Wait::Command(format!("room.{name}"), words.to_string().into_bytes())
             }
-            Some("call") => {
+            _ => {
                 let arguments = match second {
                     Value::Table(table) => pairs(&table, "arguments")?,
                     _ => Vec::new(),
                 };
                 let payload = bytes(&third)?;
+                lock(&self.outbox).check_payload("call", payload.len())?;
                 Wait::Call(text(&first, "the procedure")?, arguments, payload)
             }
-            _ => return Err(Error::runtime("a hook yields by http, room and call only")),
-        };
-        Ok(Step::Waits(thread, wait))
+        }))
     }
 
-    fn request(&self, value: &Value) -> mlua::Result<Result<Request, String>> {
-        let Value::Table(table) = value else {
-            return Err(Error::runtime("http takes a table with url"));
-        };
-        let url: String = table
-            .get("url")
-            .map_err(|_| Error::runtime("http needs url"))?;
-        let mut request = match Request::new(&url, &self.hosts) {
-            Ok(request) => request,
-            Err(reason) => return Ok(Err(reason)),
-        };
-        if let Some(method) = table.get::<Option<String>>("method")? {
-            request.method = method;
-        }
-        if let Some(body) = table.get::<Option<LuaString>>("body")? {
-            request.body = body.as_bytes().to_vec();
-        }
-        if let Some(headers) = table.get::<Option<Table>>("headers")? {
-            request.headers = pairs(&headers, "headers")?;
-        }
-        Ok(Ok(request))
+    /// An error that the host finds when a hook has ended or waits: at the line where the hook
+    /// begins, since nothing else is known of it.
+    fn of_hook(&self, hook: &str, error: Error) -> Error {
+        let function = self.hooks.raw_get::<Function>(hook).ok();
+        let line = function.and_then(|function| function.info().line_defined);
+        let line = line.unwrap_or_default();
+        let reason = message(&error);
+        Error::runtime(format!("{}:{line}: {hook}: {reason}", self.name))
+    }
+
+    /// What the last run has used of what it may.
+    pub(super) fn used(&self) -> Used {
+        lock(&self.outbox).used
     }
 
     /// What the run has done.
     pub(super) fn take(&self) -> Vec<Action> {
-        let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
-        outbox.bytes = 0;
-        std::mem::take(&mut outbox.actions)
+        std::mem::take(&mut lock(&self.outbox).actions)
+    }
+
+    /// Tells the log how many lines it does not have.
+    pub(super) fn flush_log(&self) {
+        lock(&self.outbox).flush(&self.name);
     }
 
     /// Whether a new machine is needed.
@@ -295,7 +345,11 @@ fn check_hooks(name: &str, hooks: &Table) -> Result<(), String> {
     for pair in hooks.pairs::<Value, Value>() {
         let (key, value) = pair.map_err(|error| error.to_string())?;
         let Value::Function(_) = value else { continue };
-        let key = key.to_string().unwrap_or_default();
+        // A key that is a table could have code that makes a text of it, without an end.
+        let key = match &key {
+            Value::String(key) => key.to_string_lossy(),
+            other => other.type_name().to_owned(),
+        };
         if !HOOKS.contains(&key.as_str()) && !OTHERS.contains(&key.as_str()) {
             return Err(format!(
                 "{name}: there is no hook {key:?}; there are {} and {}",
@@ -308,117 +362,16 @@ fn check_hooks(name: &str, hooks: &Table) -> Result<(), String> {
 }
 
 fn interval(name: &str, hooks: &Table) -> Result<Option<Duration>, String> {
-    let has_timer = matches!(hooks.get("timer"), Ok(Value::Function(_)));
+    let has_timer = matches!(hooks.raw_get("timer"), Ok(Value::Function(_)));
     let wrong = || format!("{name}: `interval` is a number of seconds from 0.1 to 86400");
-    let secs = hooks.get::<Option<f64>>("interval").map_err(|_| wrong())?;
+    let secs = hooks
+        .raw_get::<Option<f64>>("interval")
+        .map_err(|_| wrong())?;
     match secs {
         Some(secs) if !(0.1..=86_400.0).contains(&secs) => Err(wrong()),
         Some(secs) => Ok(has_timer.then(|| Duration::from_secs_f64(secs))),
         None => Ok(has_timer.then_some(Duration::from_secs(1))),
     }
-}
-
-/// An event as a hook sees it.
-fn show(lua: &Lua, event: &Event) -> mlua::Result<Table> {
-    let shown = lua.create_table()?;
-    shown.set("zone", &*event.zone)?;
-    for (name, field) in &event.fields {
-        match field {
-            Field::Bytes(bytes) => shown.set(*name, lua.create_string(bytes)?)?,
-            Field::Number(number) => shown.set(*name, *number)?,
-            Field::Flag(flag) => shown.set(*name, *flag)?,
-        }
-    }
-    Ok(shown)
-}
-
-fn text(value: &Value, what: &str) -> mlua::Result<String> {
-    match value.as_string().map(|text| text.to_string_lossy()) {
-        Some(text) if text.len() <= 65_535 => Ok(text),
-        _ => Err(Error::runtime(format!("{what} is no text"))),
-    }
-}
-
-fn bytes(value: &Value) -> mlua::Result<Vec<u8>> {
-    match value {
-        Value::Nil => Ok(Vec::new()),
-        Value::String(text) => Ok(text.as_bytes().to_vec()),
-        other => Err(Error::runtime(format!(
-            "a payload is no {}",
-            other.type_name()
-        ))),
-    }
-}
-
-/// Texts by name: no more than anybody needs.
-fn pairs(table: &Table, what: &str) -> mlua::Result<Vec<(String, String)>> {
-    let (mut all, mut bytes) = (Vec::new(), 0);
-    for pair in table.pairs::<LuaString, LuaString>() {
-        let (name, value) = pair?;
-        bytes += name.as_bytes().len() + value.as_bytes().len();
-        if all.len() == ENTRIES_MAX || bytes > ENTRY_BYTES_MAX {
-            let reason = format!("there are at most {ENTRIES_MAX} {what}, of 64 KiB in all");
-            return Err(Error::runtime(reason));
-        }
-        all.push((name.to_string_lossy(), value.to_string_lossy()));
-    }
-    Ok(all)
-}
-
-fn roles(verdict: &Table) -> mlua::Result<Option<Vec<String>>> {
-    let Some(table) = verdict.get::<Option<Table>>("roles")? else {
-        return Ok(None);
-    };
-    let mut roles = Vec::new();
-    for role in table.sequence_values::<LuaString>() {
-        let role = role?;
-        if roles.len() == ENTRIES_MAX || role.as_bytes().len() > 1_024 {
-            let reason = format!("there are at most {ENTRIES_MAX} roles, each a name");
-            return Err(Error::runtime(reason));
-        }
-        roles.push(role.to_string_lossy());
-    }
-    Ok(Some(roles))
-}
-
-/// Reads what a hook returned.
-pub(super) fn verdict(value: Value) -> mlua::Result<Verdict> {
-    let wrong = || Error::runtime("a hook returns nothing, allow{…}, or deny(reason)");
-    let table = match value {
-        Value::Nil | Value::Boolean(true) => return Ok(Verdict::Allow(Allowed::default())),
-        Value::Table(table) => table,
-        _ => return Err(wrong()),
-    };
-    let name: String = table.get("verdict").map_err(|_| wrong())?;
-    if name == "deny" {
-        let said: Option<String> = table.get("text")?;
-        let code = match table.get::<Option<u16>>("code")? {
-            None => None,
-            // Those that PUBACK and SUBACK both have.
-            Some(code @ (0x80 | 0x83 | 0x87 | 0x97)) => u8::try_from(code).ok(),
-            Some(code) => {
-                let reason = format!("deny: the code is 0x80, 0x83, 0x87 or 0x97, not {code}");
-                return Err(Error::runtime(reason));
-            }
-        };
-        let said = said.unwrap_or_default();
-        return Ok(Verdict::Deny {
-            code,
-            text: crate::answer::line(&said, TEXT_BYTES_MAX),
-        });
-    }
-    if name != "allow" {
-        return Err(wrong());
-    }
-    let is_off = |key: &str| Ok::<_, Error>(table.get::<Option<bool>>(key)? == Some(false));
-    let payload: Option<LuaString> = table.get("payload")?;
-    Ok(Verdict::Allow(Allowed {
-        to: table.get("to")?,
-        payload: payload.map(|payload| payload.as_bytes().to_vec()),
-        hides_response: is_off("response")?,
-        hides_notification: is_off("notification")?,
-        roles: roles(&table)?,
-    }))
 }
 
 /// How long something takes in all.

@@ -14,13 +14,14 @@ mod check;
 mod http;
 mod interface;
 mod machine;
+mod values;
 mod worker;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 pub use check::{Outcome, TEMPLATE, TEMPLATE_TEST, TYPES, check, test};
@@ -73,8 +74,45 @@ pub struct Options {
     pub deadline: Duration,
     /// `HOST` or `HOST:PORT` that it may call by HTTP.
     pub hosts: Vec<String>,
+    /// Messages, commands, calls and requests in one second, all its hooks together.
+    pub rate: u32,
+    /// The longest payload that a hook makes, in bytes; may change at any time.
+    pub payload_max: Arc<AtomicUsize>,
     /// What a question comes to when its hook fails.
     pub on_error: OnError,
+}
+
+impl Options {
+    /// Whether something else is asked for, but for the number and what changes by itself.
+    #[must_use]
+    pub fn differ(&self, other: &Self) -> bool {
+        let how = |one: &Self| {
+            let bounds = (one.memory, one.time, one.deadline, one.rate);
+            (one.path.clone(), bounds, one.hosts.clone(), one.on_error)
+        };
+        how(self) != how(other)
+    }
+}
+
+/// What an adaptor has done since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Runs of hooks.
+    pub runs: u64,
+    /// Runs that failed.
+    pub failures: u64,
+    /// What hooks asked of the server beyond what they may.
+    pub refused: u64,
+    /// Lines that the log does not have since there were too many.
+    pub suppressed: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    runs: AtomicU64,
+    failures: AtomicU64,
+    refused: AtomicU64,
+    suppressed: AtomicU64,
 }
 
 /// A value of an event.
@@ -189,19 +227,57 @@ pub trait Host: Send + Sync {
     fn act(&self, zone: &str, action: Action);
 }
 
-/// Who is told a verdict. One that is dropped says what [`Options::on_error`] says.
+/// Who is told a verdict; called once.
 pub type Answer = Box<dyn FnOnce(Verdict) + Send>;
 
-/// A running adaptor. Dropping it ends its thread after the run that it is at.
+/// A question that somebody waits for. One that is dropped, by a thread that fails, is answered.
+struct Asked {
+    answer: Option<Answer>,
+    on_error: OnError,
+}
+
+impl Asked {
+    fn give(mut self, verdict: Verdict) {
+        if let Some(answer) = self.answer.take() {
+            answer(verdict);
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if let Some(answer) = self.answer.take() {
+            answer(self.on_error.verdict("the adaptor has ended"));
+        }
+    }
+}
+
+/// What an adaptor and its thread share.
+#[derive(Debug, Default)]
+struct Common {
+    /// A bit for each of [`HOOKS`].
+    hooks: AtomicU16,
+    /// Questions and news that wait.
+    waiting: AtomicUsize,
+    /// [`OnError::Deny`].
+    denies: AtomicBool,
+    counters: Arc<Counters>,
+}
+
+impl Common {
+    fn on_error(&self) -> OnError {
+        OnError::new(self.denies.load(Ordering::Relaxed))
+    }
+}
+
+/// A running adaptor. Dropping it ends its thread after what it has been asked by then; nobody
+/// waits for that, for it may be dropped by a thread that must not.
 #[derive(Debug)]
 pub struct Adaptor {
     id: u16,
     path: PathBuf,
-    on_error: OnError,
-    hooks: Arc<AtomicU16>,
-    waiting: Arc<AtomicUsize>,
+    common: Arc<Common>,
     inputs: Mutex<Sender<Input>>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Adaptor {
@@ -211,11 +287,10 @@ impl Adaptor {
     /// What is wrong with it, with file and line.
     pub fn start(options: Options, host: Arc<dyn Host>) -> Result<Self, String> {
         let (sender, inputs) = channel();
-        let (hooks, waiting) = (Arc::new(AtomicU16::new(0)), Arc::default());
-        let (id, path, on_error) = (options.id, options.path.clone(), options.on_error);
-        let name = format!("adaptor-{id}");
+        let common = Arc::<Common>::default();
+        let (id, path) = (options.id, options.path.clone());
         let (started, result) = channel();
-        let (shared, own) = ((Arc::clone(&hooks), Arc::clone(&waiting)), sender.clone());
+        let (shared, own) = (Arc::clone(&common), sender.clone());
         let run = move || match Worker::start(options, host, shared, own) {
             Ok(worker) => {
                 // Whoever starts it waits for this.
@@ -226,17 +301,15 @@ impl Adaptor {
                 let _ = started.send(Err(reason));
             }
         };
-        let thread = thread::Builder::new().name(name).spawn(run);
-        let thread = thread.map_err(|error| format!("starting a thread: {error}"))?;
+        let thread = thread::Builder::new().name(format!("adaptor-{id}"));
+        let spawned = thread.spawn(run);
+        spawned.map_err(|error| format!("starting a thread: {error}"))?;
         match result.recv() {
             Ok(Ok(())) => Ok(Self {
                 id,
                 path,
-                on_error,
-                hooks,
-                waiting,
+                common,
                 inputs: Mutex::new(sender),
-                thread: Some(thread),
             }),
             Ok(Err(reason)) => Err(reason),
             Err(_) => Err("its thread ended before it began".to_owned()),
@@ -258,7 +331,7 @@ impl Adaptor {
     /// The hooks that it has: a bit for each of [`HOOKS`].
     #[must_use]
     pub fn hooks(&self) -> u16 {
-        self.hooks.load(Ordering::Relaxed)
+        self.common.hooks.load(Ordering::Relaxed)
     }
 
     /// Whether it has a hook of this name.
@@ -270,23 +343,45 @@ impl Adaptor {
             .is_some_and(|bit| self.hooks() & (1 << bit) != 0)
     }
 
+    /// What it has done.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        let counters = &self.common.counters;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Figures {
+            runs: read(&counters.runs),
+            failures: read(&counters.failures),
+            refused: read(&counters.refused),
+            suppressed: read(&counters.suppressed),
+        }
+    }
+
     /// Asks a hook; the answer is given later, from the adaptor's thread, or at once if too many
     /// wait: then it is what [`Options::on_error`] says.
     pub fn ask(&self, event: Event, answer: Answer) {
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return answer(self.on_error.verdict("the adaptor has too much to do"));
+        let on_error = self.common.on_error();
+        if !self.enter() {
+            return answer(on_error.verdict("the adaptor has too much to do"));
         }
-        self.send(Input::Event(event, Some(answer)));
+        let answer = Some(answer);
+        self.send(Input::Event(event, Some(Asked { answer, on_error })));
     }
 
     /// Tells a hook; forgotten if too much waits.
     pub fn tell(&self, event: Event) {
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return;
+        if self.enter() {
+            self.send(Input::Event(event, None));
         }
-        self.send(Input::Event(event, None));
+    }
+
+    /// Whether one more may wait.
+    fn enter(&self) -> bool {
+        let waiting = &self.common.waiting;
+        let may = waiting.fetch_add(1, Ordering::Relaxed) < WAITING_MAX;
+        if !may {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        may
     }
 
     /// The answer of a command or a procedure.
@@ -294,13 +389,31 @@ impl Adaptor {
         self.send(Input::Answered(number, json));
     }
 
-    /// Looks at the file now. `Ok(true)` if there was a new version, which runs from now on.
+    /// Looks at the file now. `Ok(true)` if there was a new version, which runs from now on. One
+    /// that begins afresh runs from now on even if the file has not changed, and knows nothing of
+    /// what the version before it kept.
     ///
     /// # Errors
     /// What is wrong with the new version; the old one goes on.
-    pub fn reload(&self) -> Result<bool, String> {
+    pub fn reload(&self, start: Start) -> Result<bool, String> {
+        self.order(|answer| Input::Look(start, answer))
+    }
+
+    /// Goes on with other options; what it has kept is carried over as to a new version. Its
+    /// number, zone and timer stay.
+    ///
+    /// # Errors
+    /// Why not; then it goes on as it was.
+    pub fn change(&self, options: Options) -> Result<bool, String> {
+        self.order(|answer| Input::Change(Box::new(options), answer))
+    }
+
+    fn order(
+        &self,
+        input: impl FnOnce(Sender<Result<bool, String>>) -> Input,
+    ) -> Result<bool, String> {
         let (sender, result) = channel();
-        self.send(Input::Look(sender));
+        self.send(input(sender));
         let patience = Duration::from_secs(30);
         let busy = |_| Err("the adaptor is busy; it looks at its file by itself".to_owned());
         result.recv_timeout(patience).unwrap_or_else(busy)
@@ -309,28 +422,33 @@ impl Adaptor {
     fn send(&self, input: Input) {
         // A sender is whole whatever happened meanwhile.
         let inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = inputs.send(input)
-            && let Input::Event(_, Some(answer)) = error.0
-        {
-            drop(inputs);
-            answer(self.on_error.verdict("the adaptor has ended"));
-        }
+        let sent = inputs.send(input);
+        // A question that does not arrive is answered as it is dropped.
+        drop(inputs);
+        drop(sent);
     }
 }
 
 impl Drop for Adaptor {
     fn drop(&mut self) {
         self.send(Input::Stop);
-        // The last one to let go of it may be its own thread.
-        let is_own = |handle: &JoinHandle<()>| handle.thread().id() == thread::current().id();
-        if let Some(thread) = self.thread.take().filter(|handle| !is_own(handle)) {
-            // A panic was reported when it happened.
-            let _ = thread.join();
-        }
     }
 }
 
+/// With what a new version begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With what the old version's `save` hands on.
+    CarryOver,
+    /// With nothing.
+    Afresh,
+}
+
 impl OnError {
+    const fn new(denies: bool) -> Self {
+        if denies { Self::Deny } else { Self::Allow }
+    }
+
     /// What a question comes to that no hook has answered.
     #[must_use]
     pub fn verdict(self, text: &str) -> Verdict {

@@ -3,31 +3,35 @@
 use std::collections::HashMap;
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant, SystemTime};
 
 use mlua::Thread;
 use tracing::{info, warn};
 
+use super::http::Request;
+use super::interface::Used;
 use super::machine::{Machine, Resumed, Step, Wait, label, until};
-use super::{Action, Answer, Event, Host, Options, Verdict};
+use super::{Action, Asked, Common, Event, Host, OnError, Options, Start, Verdict};
 use crate::luau::Trouble;
 
 /// How often the file is looked at: one `stat`.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Hooks that may wait at a time, and of those, for an HTTP answer: each has a thread.
+/// Hooks that may wait at a time.
 const ASIDE_MAX: usize = 1_000;
+/// Threads that wait for an HTTP answer, some of them perhaps for nobody any more.
 const HTTP_MAX: usize = 64;
 /// Failures are told once in this time, with their number.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What reaches the thread.
 pub(super) enum Input {
-    Event(Event, Option<Answer>),
+    Event(Event, Option<Asked>),
     Answered(u64, Vec<u8>),
     Http(u64, Result<(u16, Vec<u8>), String>),
-    Look(Sender<Result<bool, String>>),
+    Look(Start, Sender<Result<bool, String>>),
+    Change(Box<Options>, Sender<Result<bool, String>>),
     Stop,
 }
 
@@ -39,20 +43,20 @@ struct Stamp(Option<SystemTime>, u64, u64);
 struct Aside {
     machine: Arc<Machine>,
     thread: Thread,
-    hook: &'static str,
-    zone: Arc<str>,
-    answer: Option<Answer>,
-    end: Instant,
-    waits_for_http: bool,
+    used: Used,
+    entry: Entry,
 }
 
 pub(super) struct Worker {
     options: Options,
     host: Arc<dyn Host>,
     machine: Arc<Machine>,
-    stamp: Option<Stamp>,
-    hooks: Arc<AtomicU16>,
-    waiting: Arc<AtomicUsize>,
+    /// Of the version that runs, and of the one that was looked at last.
+    running: Option<Stamp>,
+    seen: Option<Stamp>,
+    common: Arc<Common>,
+    /// Threads that wait for an HTTP answer.
+    https: Arc<AtomicUsize>,
     /// For the threads of HTTP requests.
     inputs: Sender<Input>,
     aside: HashMap<u64, Aside>,
@@ -72,26 +76,28 @@ impl Worker {
     pub(super) fn start(
         options: Options,
         host: Arc<dyn Host>,
-        (hooks, waiting): (Arc<AtomicU16>, Arc<AtomicUsize>),
+        common: Arc<Common>,
         inputs: Sender<Input>,
     ) -> Result<Self, String> {
         let stamp = stamp(&options);
-        let machine = Machine::load(&options)?;
-        hooks.store(machine.bits(), Ordering::Relaxed);
-        Ok(Self {
-            next_timer: machine.interval.filter(|_| options.has_timer).map(until),
+        let machine = Machine::load(&options, &common.counters)?;
+        let mut worker = Self {
+            next_timer: None,
             // Numbers of different adaptors are apart.
             number: u64::from(options.id) << 48,
             machine: Arc::new(machine),
             options,
             host,
-            stamp,
-            hooks,
-            waiting,
+            running: stamp.clone(),
+            seen: stamp,
+            common,
+            https: Arc::default(),
             inputs,
             aside: HashMap::new(),
             failures: Failures::default(),
-        })
+        };
+        worker.announce();
+        Ok(worker)
     }
 
     /// Until it is told to stop.
@@ -120,46 +126,43 @@ impl Worker {
             if next_look <= now {
                 next_look = now + LOOK_INTERVAL;
                 self.end_overdue(now);
+                self.machine.flush_log();
                 if let Err(reason) = self.look() {
                     warn!("the adaptor's new version is not taken, the old one goes on: {reason}");
                 }
             }
         }
-        for (_, aside) in self.aside.drain() {
-            if let Some(answer) = aside.answer {
-                answer(self.options.on_error.verdict("the adaptor ends"));
-            }
-        }
+        // Those who wait are answered as what they wait for is dropped.
     }
 
     fn take(&mut self, input: Input) {
         match input {
             Input::Event(event, answer) => {
-                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                self.common.waiting.fetch_sub(1, Ordering::Relaxed);
                 self.begin(&event, answer);
             }
             Input::Answered(number, json) => self.resume(number, &Resumed::Json(json)),
             Input::Http(number, reply) => self.resume(number, &Resumed::Http(reply)),
-            Input::Look(answer) => {
-                // Nobody may wait any more.
-                let _ = answer.send(self.look());
-            }
+            // Nobody may wait any more for these.
+            Input::Look(start, answer) => drop(answer.send(self.look_now(start))),
+            Input::Change(options, answer) => drop(answer.send(self.change(*options))),
             Input::Stop => {}
         }
     }
 
-    fn begin(&mut self, event: &Event, answer: Option<Answer>) {
+    fn begin(&mut self, event: &Event, asked: Option<Asked>) {
+        self.common.counters.runs.fetch_add(1, Ordering::Relaxed);
         let machine = Arc::clone(&self.machine);
-        let aside = Entry {
+        let entry = Entry {
             hook: event.hook,
             zone: Arc::clone(&event.zone),
-            answer,
+            asked,
             end: until(self.options.deadline),
         };
         match machine.begin(event) {
-            Ok(None) => aside.answer(Verdict::Allow(super::Allowed::default())),
-            Ok(Some(step)) => self.follow(machine, step, aside),
-            Err(trouble) => self.fail(&machine, aside, &trouble),
+            Ok(None) => entry.answer(Verdict::Allow(super::Allowed::default())),
+            Ok(Some(step)) => self.follow(machine, step, entry),
+            Err(trouble) => self.fail(&machine, entry, &trouble),
         }
     }
 
@@ -168,15 +171,15 @@ impl Worker {
         let Some(aside) = self.aside.remove(&number) else {
             return;
         };
-        let entry = Entry {
-            hook: aside.hook,
-            zone: aside.zone,
-            answer: aside.answer,
-            end: aside.end,
-        };
-        match aside.machine.resume(&aside.thread, with) {
-            Ok(step) => self.follow(aside.machine, step, entry),
-            Err(trouble) => self.fail(&aside.machine, entry, &trouble),
+        let Aside {
+            machine,
+            thread,
+            used,
+            entry,
+        } = aside;
+        match machine.resume(entry.hook, (&thread, used), with) {
+            Ok(step) => self.follow(machine, step, entry),
+            Err(trouble) => self.fail(&machine, entry, &trouble),
         }
     }
 
@@ -190,27 +193,20 @@ impl Worker {
             Step::Waits(thread, wait) => (thread, wait),
         };
         let is_http = matches!(wait, Wait::Http(_));
-        let busy = self
-            .aside
-            .values()
-            .filter(|aside| aside.waits_for_http)
-            .count();
-        if self.aside.len() >= ASIDE_MAX || is_http && busy >= HTTP_MAX {
+        let is_busy = is_http && self.https.load(Ordering::Relaxed) >= HTTP_MAX;
+        if self.aside.len() >= ASIDE_MAX || is_busy {
             let trouble = Trouble::Mistake("too many of its hooks wait".to_owned());
             return self.fail(&machine, entry, &trouble);
         }
         self.number += 1;
         let number = self.number;
-        let zone = Arc::clone(&entry.zone);
-        let end = entry.end;
+        let (zone, end) = (Arc::clone(&entry.zone), entry.end);
+        let used = machine.used();
         let aside = Aside {
             machine,
             thread,
-            hook: entry.hook,
-            zone: entry.zone,
-            answer: entry.answer,
-            end,
-            waits_for_http: is_http,
+            used,
+            entry,
         };
         self.aside.insert(number, aside);
         self.wait(number, wait, &zone, end);
@@ -235,27 +231,30 @@ impl Worker {
                     number,
                 },
             ),
-            Wait::Http(Err(reason)) => self.resume(number, &Resumed::Http(Err(reason))),
-            Wait::Http(Ok(request)) => {
-                let inputs = self.inputs.clone();
-                let run = move || {
-                    let reply = request.send(end).map(|reply| (reply.status, reply.body));
-                    // Nobody waits when the adaptor has ended.
-                    let _ = inputs.send(Input::Http(number, reply));
-                };
-                let spawned = std::thread::Builder::new()
-                    .name("adaptor-http".into())
-                    .spawn(run);
-                if let Err(error) = spawned {
-                    self.resume(number, &Resumed::Http(Err(error.to_string())));
-                }
-            }
+            Wait::Http(request) => self.request(number, request, end),
+        }
+    }
+
+    /// Sends a request from a thread of its own.
+    fn request(&mut self, number: u64, request: Request, end: Instant) {
+        let (inputs, https) = (self.inputs.clone(), Arc::clone(&self.https));
+        https.fetch_add(1, Ordering::Relaxed);
+        let run = move || {
+            let reply = request.send(end).map(|reply| (reply.status, reply.body));
+            https.fetch_sub(1, Ordering::Relaxed);
+            // Nobody waits when the adaptor has ended.
+            let _ = inputs.send(Input::Http(number, reply));
+        };
+        let thread = std::thread::Builder::new().name("adaptor-http".into());
+        if let Err(error) = thread.spawn(run) {
+            self.https.fetch_sub(1, Ordering::Relaxed);
+            self.resume(number, &Resumed::Http(Err(error.to_string())));
         }
     }
 
     /// Gives up hooks that wait for too long.
     fn end_overdue(&mut self, now: Instant) {
-        let is_over = |aside: &Aside| aside.end + TELL_INTERVAL < now;
+        let is_over = |aside: &Aside| aside.entry.end + TELL_INTERVAL < now;
         let over: Vec<u64> = self
             .aside
             .iter()
@@ -264,13 +263,8 @@ impl Worker {
             .collect();
         for number in over {
             if let Some(aside) = self.aside.remove(&number) {
-                let entry = Entry {
-                    hook: aside.hook,
-                    zone: aside.zone,
-                    answer: aside.answer,
-                    end: aside.end,
-                };
-                self.fail(&aside.machine, entry, &Trouble::Time);
+                let reason = "the hook waited beyond its deadline".to_owned();
+                self.fail(&aside.machine, aside.entry, &Trouble::Mistake(reason));
             }
         }
     }
@@ -278,6 +272,10 @@ impl Worker {
     fn fail(&mut self, machine: &Arc<Machine>, entry: Entry, trouble: &Trouble) {
         // What a failed run has done is not done.
         machine.take();
+        self.common
+            .counters
+            .failures
+            .fetch_add(1, Ordering::Relaxed);
         self.failures.untold += 1;
         let now = Instant::now();
         if self
@@ -304,7 +302,7 @@ impl Worker {
 
     /// A machine that is full is replaced; what the script kept is lost.
     fn begin_anew(&mut self) {
-        match Machine::load(&self.options) {
+        match Machine::load(&self.options, &self.common.counters) {
             Ok(machine) => {
                 warn!("the adaptor {} begins anew", label(&self.options.path));
                 self.replace(machine);
@@ -314,30 +312,84 @@ impl Worker {
     }
 
     fn replace(&mut self, machine: Machine) {
-        let interval = machine.interval.filter(|_| self.options.has_timer);
-        self.next_timer = interval.map(until);
-        self.hooks.store(machine.bits(), Ordering::Relaxed);
         self.machine = Arc::new(machine);
+        self.announce();
     }
 
-    /// Takes a new version of the file over, if there is one.
+    /// Has others know what the machine that runs now wants.
+    fn announce(&mut self) {
+        let interval = self.machine.interval.filter(|_| self.options.has_timer);
+        self.next_timer = interval.map(until);
+        let common = &self.common;
+        common.hooks.store(self.machine.bits(), Ordering::Relaxed);
+        let denies = self.options.on_error == OnError::Deny;
+        common.denies.store(denies, Ordering::Relaxed);
+    }
+
+    /// Takes a new version of the file over, if there is one that was not refused before.
     fn look(&mut self) -> Result<bool, String> {
         let stamp = stamp(&self.options);
-        if stamp == self.stamp {
+        if stamp == self.seen {
             return Ok(false);
         }
-        // One that is refused is not tried again until it changes.
-        self.stamp = stamp;
-        let new = Machine::load(&self.options)?;
-        if let Some(saved) = self.machine.save()? {
-            new.restore(&saved)?;
+        self.take_over(stamp, Start::CarryOver)
+    }
+
+    /// The same because somebody wants it: also one that was refused before.
+    fn look_now(&mut self, start: Start) -> Result<bool, String> {
+        let stamp = stamp(&self.options);
+        if stamp == self.running && start == Start::CarryOver {
+            return Ok(false);
         }
-        new.take();
+        self.take_over(stamp, start)
+    }
+
+    fn take_over(&mut self, stamp: Option<Stamp>, start: Start) -> Result<bool, String> {
+        self.seen.clone_from(&stamp);
+        let new = Machine::load(&self.options, &self.common.counters)?;
+        if start == Start::CarryOver {
+            self.carry_over(&new)?;
+        }
+        self.running = stamp;
         self.replace(new);
         info!(
             "the adaptor {} has a new version",
             label(&self.options.path)
         );
+        Ok(true)
+    }
+
+    /// Gives a new machine what the present one has kept.
+    fn carry_over(&self, new: &Machine) -> Result<(), String> {
+        /// What helps, since the version that runs cannot be mended any more.
+        const REMEDY: &str = "`stentor adaptor reload --fresh` takes the new version without what \
+                              the running one has kept";
+        let told = |whose: &str, reason: String| format!("{whose} {reason}; {REMEDY}");
+        let saved = self.machine.save();
+        match saved.map_err(|reason| told("the running version's", reason))? {
+            Some(saved) => {
+                let restored = new.restore(&saved);
+                restored.map_err(|reason| told("the new version's", reason))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Goes on with other options.
+    fn change(&mut self, options: Options) -> Result<bool, String> {
+        let options = Options {
+            id: self.options.id,
+            zone: Arc::clone(&self.options.zone),
+            has_timer: self.options.has_timer,
+            ..options
+        };
+        let stamp = stamp(&options);
+        let new = Machine::load(&options, &self.common.counters)?;
+        self.carry_over(&new)?;
+        self.running.clone_from(&stamp);
+        self.seen = stamp;
+        self.options = options;
+        self.replace(new);
         Ok(true)
     }
 }
@@ -346,14 +398,14 @@ impl Worker {
 struct Entry {
     hook: &'static str,
     zone: Arc<str>,
-    answer: Option<Answer>,
+    asked: Option<Asked>,
     end: Instant,
 }
 
 impl Entry {
     fn answer(self, verdict: Verdict) {
-        if let Some(answer) = self.answer {
-            answer(verdict);
+        if let Some(asked) = self.asked {
+            asked.give(verdict);
         }
     }
 }

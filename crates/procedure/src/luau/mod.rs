@@ -15,10 +15,11 @@
 //! pattern. After any trouble the sandbox makes its virtual machine anew: one that hit its memory
 //! limit stays at it.
 //!
-//! Functions that are installed run outside of these bounds and have to bring their own.
+//! Functions that are installed run outside of these bounds and have to bring their own. What they
+//! complain about is told with the line that called them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use mlua::chunk::{ChunkMode, Compiler};
 use mlua::{Error, Lua, LuaOptions, StdLib, Table, Value, VmState};
@@ -67,15 +68,37 @@ impl Script {
 /// Why a run came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
-    /// It went on beyond its time.
-    #[error("the script ran out of time")]
-    Time,
+    /// It went on beyond its time, and was stopped here: file and line, or nothing if that is not
+    /// known.
+    #[error("{}the script ran out of time", place(.0))]
+    Time(String),
     /// It used more memory than it may.
     #[error("the script ran out of memory")]
     Memory,
     /// It made a mistake: file, line and message.
     #[error("{0}")]
     Mistake(String),
+}
+
+/// A place as the beginning of a message.
+fn place(place: &str) -> String {
+    match place {
+        "" => String::new(),
+        place => format!("{place}: "),
+    }
+}
+
+impl Trouble {
+    /// The trouble as one line that begins with the script's name, and with the line where that is
+    /// known.
+    #[must_use]
+    pub fn told(&self, name: &str) -> String {
+        let text = self.to_string();
+        if text.starts_with(name) {
+            return text;
+        }
+        format!("{name}: {text}")
+    }
 }
 
 /// Installs functions: gets the virtual machine and the table of global names.
@@ -94,6 +117,70 @@ struct Until {
     clock: Arc<dyn Clock>,
     ms: AtomicU64,
     is_over: AtomicBool,
+    /// Where a run was when its time was over.
+    stopped: Mutex<String>,
+}
+
+impl Until {
+    fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self {
+            clock,
+            ms: AtomicU64::new(u64::MAX),
+            is_over: AtomicBool::new(false),
+            stopped: Mutex::default(),
+        })
+    }
+
+    /// A run begins that ends when the clock shows this.
+    fn begin(&self, ms: u64) {
+        self.is_over.store(false, Ordering::Relaxed);
+        self.ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// The run has ended, one way or the other.
+    fn end<R>(&self, result: mlua::Result<R>) -> Result<R, Trouble> {
+        self.ms.store(u64::MAX, Ordering::Relaxed);
+        result.map_err(|error| {
+            if self.is_over.load(Ordering::Relaxed) {
+                let stopped = self.stopped.lock();
+                let place = stopped.unwrap_or_else(PoisonError::into_inner).clone();
+                Trouble::Time(place)
+            } else if is_memory(&error) {
+                Trouble::Memory
+            } else {
+                Trouble::Mistake(message(&error))
+            }
+        })
+    }
+
+    /// A look at the clock, in the middle of a run.
+    fn look(&self, lua: &Lua) -> mlua::Result<VmState> {
+        if self.clock.now_ms() < self.ms.load(Ordering::Relaxed) {
+            return Ok(VmState::Continue);
+        }
+        // A script that catches this error is stopped again; the first place tells most.
+        if !self.is_over.swap(true, Ordering::Relaxed) {
+            let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+            *stopped = current_place(lua).unwrap_or_default();
+        }
+        Err(Error::runtime("time is up"))
+    }
+}
+
+/// The names of what is run in a machine without being the operator's.
+const OWN_NAMES: [&str; 3] = ["prelude", "sandbox", "stage"];
+
+/// Where the script is: file and line.
+fn current_place(lua: &Lua) -> Option<String> {
+    /// Calls of library functions that may stand above the script's own.
+    const LEVELS_MAX: usize = 16;
+    (0..LEVELS_MAX).find_map(|level| {
+        lua.inspect_stack(level, |frame| {
+            let (line, source) = (frame.current_line()?, frame.source().short_src?);
+            let is_own = OWN_NAMES.contains(&&*source);
+            (!is_own && source != "[C]").then(|| format!("{source}:{line}"))
+        })?
+    })
 }
 
 impl Sandbox {
@@ -107,14 +194,9 @@ impl Sandbox {
         clock: Arc<dyn Clock>,
         install: Box<Install>,
     ) -> Result<Self, Trouble> {
-        let until = Until {
-            clock,
-            ms: AtomicU64::new(u64::MAX),
-            is_over: AtomicBool::new(false),
-        };
         let mut sandbox = Self {
             memory_max,
-            until: Arc::new(until),
+            until: Until::new(clock),
             install,
             machine: None,
         };
@@ -137,31 +219,15 @@ impl Sandbox {
             Some(lua) => lua,
             None => make(self.memory_max, &self.until, &self.install)?,
         };
-        self.until.is_over.store(false, Ordering::Relaxed);
-        self.until.ms.store(until_ms, Ordering::Relaxed);
+        self.until.begin(until_ms);
         let result = evaluate(&lua, script).and_then(|value| entry(&lua, value));
-        self.until.ms.store(u64::MAX, Ordering::Relaxed);
-        match result {
-            Ok(result) => {
-                // What one run leaves behind must not count for the next one.
-                if lua.used_memory() > self.memory_max / 2 && lua.gc_collect().is_err() {
-                    return Ok(result);
-                }
-                self.machine = Some(lua);
-                Ok(result)
-            }
-            Err(error) => Err(self.trouble(&error)),
+        let result = self.until.end(result)?;
+        // What one run leaves behind must not count for the next one.
+        if lua.used_memory() > self.memory_max / 2 && lua.gc_collect().is_err() {
+            return Ok(result);
         }
-    }
-
-    fn trouble(&self, error: &Error) -> Trouble {
-        if self.until.is_over.load(Ordering::Relaxed) {
-            Trouble::Time
-        } else if is_memory(error) {
-            Trouble::Memory
-        } else {
-            Trouble::Mistake(message(error))
-        }
+        self.machine = Some(lua);
+        Ok(result)
     }
 }
 
@@ -180,13 +246,7 @@ fn make(memory_max: usize, until: &Arc<Until>, install: &Install) -> Result<Lua,
     install(&lua, &lua.globals()).map_err(mistake)?;
     lua.sandbox(true).map_err(mistake)?;
     let until = Arc::clone(until);
-    lua.set_interrupt(move |_| {
-        if until.clock.now_ms() < until.ms.load(Ordering::Relaxed) {
-            return Ok(VmState::Continue);
-        }
-        until.is_over.store(true, Ordering::Relaxed);
-        Err(Error::runtime("time is up"))
-    });
+    lua.set_interrupt(move |lua| until.look(lua));
     lua.set_memory_limit(memory_max).map_err(mistake)?;
     Ok(lua)
 }
@@ -254,16 +314,31 @@ fn is_memory(error: &Error) -> bool {
 }
 
 /// An error as one line: file, line, message.
-fn message(error: &Error) -> String {
+pub(crate) fn message(error: &Error) -> String {
     let text = match error {
-        Error::CallbackError { cause, .. } | Error::WithContext { cause, .. } => {
-            return message(cause);
-        }
+        Error::CallbackError { traceback, cause } => return placed(traceback, message(cause)),
+        Error::WithContext { cause, .. } => return message(cause),
         Error::RuntimeError(text) | Error::MemoryError(text) => text.clone(),
         Error::SyntaxError { message, .. } => message.clone(),
         other => other.to_string(),
     };
     crate::answer::line(text.lines().next().unwrap_or_default(), MESSAGE_BYTES_MAX)
+}
+
+/// What an installed function complains about, at the line that called it.
+fn placed(traceback: &str, text: String) -> String {
+    let caller = traceback.lines().find_map(|frame| {
+        let (file, rest) = frame.trim().split_once(':')?;
+        let (line, _) = rest.split_once(':')?;
+        let is_line = !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
+        (is_line && !OWN_NAMES.contains(&file)).then_some((file, line))
+    });
+    match caller {
+        Some((file, line)) if !text.starts_with(&format!("{file}:")) => {
+            crate::answer::line(&format!("{file}:{line}: {text}"), MESSAGE_BYTES_MAX)
+        }
+        _ => text,
+    }
 }
 
 #[cfg(test)]

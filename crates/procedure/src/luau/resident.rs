@@ -1,11 +1,10 @@
 //! A sandbox that keeps what its script has made: one script, one machine, many runs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use mlua::{Lua, Value};
 
-use super::{Clock, Install, Script, Trouble, Until, evaluate, is_memory, make, message};
+use super::{Clock, Install, Script, Trouble, Until, evaluate, make};
 
 /// A virtual machine with bounds that lives as long as a version of a script does.
 ///
@@ -31,11 +30,7 @@ impl Resident {
         script: &Script,
         until_ms: u64,
     ) -> Result<(Self, Value), Trouble> {
-        let until = Arc::new(Until {
-            clock,
-            ms: AtomicU64::new(u64::MAX),
-            is_over: AtomicBool::new(false),
-        });
+        let until = Until::new(clock);
         let lua = make(memory_max, &until, install)?;
         let resident = Self {
             memory_max,
@@ -55,19 +50,9 @@ impl Resident {
         until_ms: u64,
         f: impl FnOnce(&Lua) -> mlua::Result<R>,
     ) -> Result<R, Trouble> {
-        self.until.is_over.store(false, Ordering::Relaxed);
-        self.until.ms.store(until_ms, Ordering::Relaxed);
+        self.until.begin(until_ms);
         let result = f(&self.lua);
-        self.until.ms.store(u64::MAX, Ordering::Relaxed);
-        result.map_err(|error| {
-            if self.until.is_over.load(Ordering::Relaxed) {
-                Trouble::Time
-            } else if is_memory(&error) {
-                Trouble::Memory
-            } else {
-                Trouble::Mistake(message(&error))
-            }
-        })
+        self.until.end(result)
     }
 
     /// Runs another text in the same machine, with global variables of its own.

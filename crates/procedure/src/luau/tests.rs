@@ -54,6 +54,52 @@ fn mistakes_have_a_file_and_a_line() {
     }
 }
 
+/// Errors that are objects run code of the script when they are told; that is bounded as well.
+#[test]
+fn hostile_errors_are_told() {
+    let mut sandbox = sandbox();
+    for body in [
+        "while true do end",
+        "error(setmetatable({}, getmetatable(self)))",
+        "return string.rep('x', 9000000)",
+        "local function f() return 1 + f() end return f()",
+        "return nil",
+        "return {}",
+        "coroutine.yield()",
+    ] {
+        let text = format!(
+            "local object = setmetatable({{}}, {{ __tostring = function(self) {body} end }})
+             local co = coroutine.wrap(function() error(object) end)
+             pcall(co)
+             xpcall(function() error(object) end, function(e) return tostring(e) end)
+             error(object)"
+        );
+        let result = run(&mut sandbox, &text);
+        assert!(result.is_err(), "{body}: {result:?}");
+        assert_eq!(run(&mut sandbox, "return 'well'"), Ok("well".to_owned()));
+    }
+}
+
+/// What a function of the host complains about has the line that called it.
+#[test]
+fn complaints_have_the_line_of_the_call() {
+    let install = |lua: &Lua, globals: &Table| {
+        let refuse = |_: &Lua, ()| Err::<(), _>(Error::runtime("not today"));
+        globals.set("refuse", lua.create_function(refuse)?)
+    };
+    let clock = Arc::new(Looked(AtomicU64::new(0)));
+    let mut sandbox = Sandbox::new(MEMORY, clock, Box::new(install)).unwrap();
+    for (text, line) in [
+        ("\n\nrefuse()", 3),
+        ("local function f()\n refuse() end\nf()", 2),
+        ("\nlocal ok, e = pcall(refuse)\nerror(e)", 2),
+        ("return coroutine.wrap(function()\n\nrefuse() end)()", 3),
+    ] {
+        let told = Err(Trouble::Mistake(format!("test.luau:{line}: not today")));
+        assert_eq!(run(&mut sandbox, text), told, "{text}");
+    }
+}
+
 /// Each of these would run for ever, or for very long.
 #[test]
 fn endless_scripts_end() {
@@ -68,7 +114,11 @@ fn endless_scripts_end() {
         "local t = setmetatable({}, {__index = function(t, k) return t[k + 1] end})
          while true do pcall(function() return t[1] end) end",
     ] {
-        assert_eq!(run(&mut sandbox, text), Err(Trouble::Time), "{text}");
+        let result = run(&mut sandbox, text);
+        let Err(Trouble::Time(place)) = result else {
+            panic!("{text}: {result:?}");
+        };
+        assert!(place.starts_with("test.luau:"), "{text}: {place}");
         assert_eq!(run(&mut sandbox, "return 'well'"), Ok("well".to_owned()));
     }
 }
@@ -89,7 +139,7 @@ fn hungry_scripts_end() {
         assert!(
             matches!(
                 result,
-                Err(Trouble::Memory | Trouble::Mistake(_) | Trouble::Time)
+                Err(Trouble::Memory | Trouble::Mistake(_) | Trouble::Time(_))
             ),
             "{text}: {result:?} after {:?}",
             start.elapsed()

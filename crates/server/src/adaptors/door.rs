@@ -5,12 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use stentor_auth::center::Center;
 use stentor_auth::model::UserKey;
-use stentor_auth::{Answer, Authenticator, Begun, Decision, Exchange, LoginRequest, Refusal};
+use stentor_auth::{Answer, Authenticator, Begun, Decision, Exchange, LoginRequest};
 use stentor_procedure::adaptor::{Allowed, Answer as Verdicted, Event, Field, Verdict};
 use stentor_topic::Zone;
-use tracing::info;
 
-use super::{Inner, Plane};
+use super::{Plane, Scoped};
 
 /// Asks the adaptors about log-ins, then the Auth Center.
 pub(crate) struct Doorkeeper {
@@ -29,9 +28,8 @@ struct Visit {
     request: LoginRequest,
     answer: Answer,
     zone: Arc<str>,
-    steps: VecDeque<usize>,
+    steps: VecDeque<Arc<Scoped>>,
     center: Arc<Center>,
-    inner: Arc<Inner>,
 }
 
 impl Authenticator for Doorkeeper {
@@ -44,10 +42,7 @@ impl Authenticator for Doorkeeper {
         let key = UserKey::parse(name);
         let is_bare = !name.contains('/');
         let zone = request.zone.clone().filter(|_| is_bare).unwrap_or(key.zone);
-        let inner = &self.plane.0;
-        let all = inner.adaptors.iter().enumerate();
-        let judges = all.filter(|(_, one)| one.judges_logins(&zone));
-        let steps: VecDeque<usize> = judges.map(|(at, _)| at).collect();
+        let steps = self.plane.judges_of_logins(&zone);
         if steps.is_empty() {
             return self.center.begin(request, answer);
         }
@@ -57,7 +52,6 @@ impl Authenticator for Doorkeeper {
             zone,
             steps,
             center: Arc::clone(&self.center),
-            inner: Arc::clone(inner),
         };
         visit.go_on();
         Begun::Pending
@@ -82,16 +76,12 @@ impl Authenticator for Doorkeeper {
 
 impl Visit {
     fn go_on(mut self) {
-        let Some(at) = self.steps.pop_front() else {
+        let Some(next) = self.steps.pop_front() else {
             return self.ask_center();
         };
         let event = self.event();
-        let inner = Arc::clone(&self.inner);
         let answer: Verdicted = Box::new(move |verdict| self.take(verdict));
-        match inner.adaptors.get(at) {
-            Some(one) => one.adaptor.ask(event, answer),
-            None => answer(Verdict::Allow(Allowed::default())),
-        }
+        next.running.adaptor.ask(event, answer);
     }
 
     fn event(&self) -> Event {
@@ -117,11 +107,7 @@ impl Visit {
 
     fn take(self, verdict: Verdict) {
         match verdict {
-            Verdict::Deny { text, .. } => {
-                let user = self.request.username.as_deref().unwrap_or_default();
-                info!(user, "an adaptor denied a login: {text}");
-                self.answer.give(Decision::Refused(Refusal::Denied));
-            }
+            Verdict::Deny { code, text } => self.answer.give(Decision::Denied { code, text }),
             Verdict::Allow(Allowed {
                 roles: Some(roles), ..
             }) => {

@@ -9,7 +9,7 @@ use stentor_procedure::adaptor::{Action, Host};
 use stentor_procedure::{Call, Caller, Content, Envelope, Format, Message, Registry};
 use stentor_topic::Zone;
 
-use super::Inner;
+use super::Shared;
 use crate::backplane::Backplane;
 use crate::call::answer_json;
 use crate::shard::Letter;
@@ -23,7 +23,7 @@ pub(super) struct Hands {
     center: Arc<Center>,
     backplane: OnceLock<Weak<Backplane>>,
     registry: OnceLock<Weak<Registry>>,
-    inner: OnceLock<Weak<Inner>>,
+    shared: OnceLock<Weak<Shared>>,
 }
 
 impl Hands {
@@ -32,12 +32,12 @@ impl Hands {
             center,
             backplane: OnceLock::new(),
             registry: OnceLock::new(),
-            inner: OnceLock::new(),
+            shared: OnceLock::new(),
         }
     }
 
-    pub(super) fn belong_to(&self, inner: &Arc<Inner>) {
-        let _ = self.inner.set(Arc::downgrade(inner));
+    pub(super) fn belong_to(&self, shared: &Arc<Shared>) {
+        let _ = self.shared.set(Arc::downgrade(shared));
     }
 
     pub(super) fn serve(&self, backplane: &Arc<Backplane>) {
@@ -108,12 +108,12 @@ impl Hands {
         (procedure, arguments, payload): (String, Vec<(String, String)>, Vec<u8>),
         number: u64,
     ) {
-        let Some(inner) = self.inner.get().cloned() else {
+        let Some(shared) = self.shared.get().cloned() else {
             return;
         };
         let answer = move |json: Vec<u8>| {
-            if let Some(inner) = inner.upgrade() {
-                inner.answered(number, json);
+            if let Some(shared) = shared.upgrade() {
+                shared.answered(number, json);
             }
         };
         let refused = |text: &str| serde_json::json!({ "status": "not-found", "text": text });

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use stentor_hub::{Deed, Denial, Identity, Question, Rewrite};
 use stentor_mqtt::QoS;
 use stentor_procedure::adaptor::{Allowed, Event, Field};
+use stentor_topic::Subscription;
+
+use super::Scoped;
 
 /// A question, whom it still goes to, and what has come of it so far.
 pub(super) struct Job {
     pub(super) question: Question,
     pub(super) zone: Arc<str>,
     /// Whom to ask, about which filter of a SUBSCRIBE.
-    pub(super) steps: VecDeque<(usize, usize)>,
+    pub(super) steps: VecDeque<(Arc<Scoped>, usize)>,
     pub(super) rewrite: Rewrite,
     pub(super) denials: Vec<Option<Denial>>,
 }
@@ -64,7 +67,10 @@ impl Job {
                     "join"
                 }
                 Some((text, None)) => {
-                    fields.push(("filter", Field::from(&**text)));
+                    // What is shared is no secret way around a guard of the filter.
+                    let (share, filter) = shared(text);
+                    fields.push(("filter", Field::from(filter)));
+                    fields.extend(share.map(|group| ("share", Field::from(group))));
                     "subscribe"
                 }
                 None => "subscribe",
@@ -88,6 +94,15 @@ impl Job {
         }
         rewrite.hides_response |= allowed.hides_response;
         rewrite.hides_notification |= allowed.hides_notification;
+    }
+}
+
+/// The group and the filter of a subscription, which may be shared.
+pub(super) fn shared(text: &str) -> (Option<&str>, &str) {
+    match Subscription::parse(text) {
+        Ok(Subscription { share, filter }) => (share, filter),
+        // It is refused in any case.
+        Err(_) => (None, text),
     }
 }
 

@@ -73,9 +73,7 @@ impl CallServer {
         let tokens = Tokens::read(config.tokens.as_deref()).map_err(ServerError::Procedures)?;
         let registry = open(config, data_dir)?;
         let system = |error| ServerError::system("starting the threads of procedures", error);
-        if let Some(adaptors) = &backplane.adaptors {
-            adaptors.serve_calls(&registry);
-        }
+        backplane.adaptors.serve_calls(&registry);
         let (plane, callees) = (Arc::clone(backplane), Arc::clone(&registry));
         let hand_over = move || desk::run(&plane, &callees);
         server.handing = Some(spawn("mqtt-calls", hand_over).map_err(system)?);

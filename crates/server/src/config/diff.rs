@@ -132,12 +132,7 @@ fn zones_and_rooms(old: &Config, new: &Config, changes: &mut Vec<Change>) {
     let adaptors = Pairs::of(&old.adaptors, &new.adaptors, |adaptor| {
         format!("{:?} {:?} {:?}", adaptor.file, adaptor.zone, adaptor.room)
     });
-    if !adaptors.added.is_empty() || !adaptors.removed.is_empty() {
-        changes.push(Change {
-            path: "adaptor".to_owned(),
-            reload: Reload::Restart,
-        });
-    }
+    entries("adaptor", &adaptors, changes);
     for &(from, to) in &adaptors.kept {
         let name = old.adaptors[from].file.display().to_string();
         old.adaptors[from].changes(&new.adaptors[to], &name, changes);

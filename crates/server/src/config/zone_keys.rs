@@ -81,25 +81,28 @@ section! {
     Adaptor = "adaptor", repeated: true;
 
     /// The script.
-    file: PathBuf = Kind::Path, Required("/etc/stentor/moderate.luau"), Restart;
+    file: PathBuf = Kind::Path, Required("/etc/stentor/moderate.luau"), Live;
     /// The zone that it is for; not given, all.
-    zone: Option<String> = Kind::Name, Unset("game"), Restart;
+    zone: Option<String> = Kind::Name, Unset("game"), Live;
     /// The room that it is for; not given, all, and what is in none.
-    room: Option<String> = Kind::Name, Unset("tea"), Restart;
+    room: Option<String> = Kind::Name, Unset("tea"), Live;
     /// The memory of its machine.
-    memory: u64 = bytes(MIB, GIB), Default("16MiB"), Restart;
+    memory: u64 = bytes(MIB, GIB), Default("16MiB"), Live;
     /// How long one run of a hook may take, waiting aside; it is stopped then.
     time: Duration = Kind::Duration {
         min: Duration::from_millis(1), max: Duration::from_secs(10), never: false,
-    }, Default("50ms"), Restart;
+    }, Default("50ms"), Live;
     /// How long a hook may take in all.
     deadline: Duration = Kind::Duration {
         min: Duration::from_millis(100), max: Duration::from_secs(60), never: false,
-    }, Default("5s"), Restart;
+    }, Default("5s"), Live;
     /// The hosts that it may call by HTTP, each `HOST` or `HOST:PORT`.
-    http: Vec<String> = Kind::Texts, Default(""), Restart;
+    http: Vec<String> = Kind::Texts, Default(""), Live;
+    /// What its hooks publish, send and ask for in one second, all together: messages, commands,
+    /// calls and HTTP requests. More than that is an error in the script.
+    rate: u32 = count(1, 1_000_000), Default("20000"), Live;
     /// What a deed comes to when the hook that judges it fails.
-    on_error: OnTrouble = Kind::Choice(OnTrouble::NAMES), Default("deny"), Restart;
+    on_error: OnTrouble = Kind::Choice(OnTrouble::NAMES), Default("deny"), Live;
 }
 
 section! {

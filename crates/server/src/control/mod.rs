@@ -13,7 +13,8 @@
 //! | `clients.kick` | `client_id`, `zone`, `end_session` | nothing; the session may stay |
 //! | `topics` | `containing`, `limit`, `offset`, `zone` | `filters`, `retained` topics |
 //! | `zones` | | what there is of each zone: connections, users, rooms, retained messages |
-//! | `adaptor.ls`, `adaptor.reload` | | `adaptors`, and what became of each file |
+//! | `adaptor.ls` | | `adaptors`: files, scopes, hooks, figures |
+//! | `adaptor.reload` | `fresh`: without what was kept | the same, and what became of each file |
 //! | `retained.page` | `filter`, `zone`, `cursor` | `messages`, and a `cursor` if there are more |
 //! | `retained.put` | `messages`, `dry_run` | `new`, `changed`, the `same`, `refused` |
 //! | `retained.clear` | `filter`, `zone`, `cursor` | how many were `cleared`; perhaps a `cursor` |

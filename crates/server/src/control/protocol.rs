@@ -20,6 +20,9 @@ pub(super) struct Request {
     /// For `clients.kick`: whether the session ends too.
     #[serde(default)]
     pub(super) end_session: bool,
+    /// For `adaptor.reload`: whether what the running versions have kept is left behind.
+    #[serde(default)]
+    pub(super) fresh: bool,
     /// For `clients.ls` and `topics`: only what contains this text.
     #[serde(default)]
     pub(super) containing: String,

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use stentor_auth::store::{Order, OrderError, Who};
+use stentor_procedure::adaptor::Start;
 use tracing::warn;
 
-use super::protocol::{Answer, Failure, head, line, parse};
+use super::protocol::{Answer, Failure, Request, head, line, parse};
 use super::{Desk, lock};
 use super::{clients, retained, status, topics, zones};
 use crate::lifecycle::Command;
@@ -169,8 +170,8 @@ impl Desk {
             "zones" => self.zones(who),
             "reload" => self.reload(),
             "stop" => self.stop(),
-            "adaptor.ls" => Ok(json!({ "adaptors": self.adaptors() })),
-            "adaptor.reload" => Ok(json!({ "adaptors": self.reload_adaptors() })),
+            "adaptor.ls" => Ok(json!({ "adaptors": self.backplane.adaptors.describe() })),
+            "adaptor.reload" => Ok(json!({ "adaptors": self.reload_adaptors(&request) })),
             verb if verb.starts_with("retained.") => retained::answer(&self.backplane, line),
             verb => Err(unknown(verb)),
         })
@@ -238,14 +239,11 @@ impl Desk {
         Ok(zones::zones(&self.backplane, names))
     }
 
-    fn adaptors(&self) -> Vec<Value> {
-        let adaptors = self.backplane.adaptors.as_ref();
-        adaptors.map_or_else(Vec::new, crate::adaptors::Plane::describe)
-    }
-
-    fn reload_adaptors(&self) -> Vec<Value> {
-        let Some(adaptors) = &self.backplane.adaptors else {
-            return Vec::new();
+    fn reload_adaptors(&self, request: &Request) -> Vec<Value> {
+        let start = if request.fresh {
+            Start::Afresh
+        } else {
+            Start::CarryOver
         };
         let tell = |(mut shown, result): (Value, Result<bool, String>)| {
             match result {
@@ -254,7 +252,8 @@ impl Desk {
             }
             shown
         };
-        adaptors.reload().into_iter().map(tell).collect()
+        let reloaded = self.backplane.adaptors.reload(start);
+        reloaded.into_iter().map(tell).collect()
     }
 
     fn stop(&self) -> Answer {

@@ -109,11 +109,19 @@ impl Reloader {
         // All or nothing as well.
         let zones = zones::settings(&new, &self.center).map_err(|error| error.to_string());
         let settings = logins::settings(&new).map_err(|error| error.to_string());
+        let configure = || backplane.adaptors.configure(&new, &self.directory);
         let zones = match (settings, zones) {
-            (Ok(settings), Ok(zones)) => {
-                self.center.configure(settings);
-                zones
-            }
+            // Adaptors come last: it is they who may refuse only when all else is well.
+            (Ok(settings), Ok(zones)) => match configure() {
+                Ok(()) => {
+                    self.center.configure(settings);
+                    zones
+                }
+                Err(error) => {
+                    prepared.abandon();
+                    return Err(error.to_string());
+                }
+            },
             (Err(error), _) | (_, Err(error)) => {
                 prepared.abandon();
                 return Err(error);
@@ -224,6 +232,7 @@ impl Reloader {
         let policy = Arc::new(Policy::of(new, zones));
         for shard in 0..backplane.shards.len() {
             backplane.post(shard, Letter::Configure(Arc::clone(&policy)));
+            backplane.post(shard, Letter::Adaptors(backplane.adaptors.if_any()));
         }
         self.close(prepared.closed, backplane);
         for (door, opened) in prepared.opened {

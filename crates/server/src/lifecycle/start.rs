@@ -209,16 +209,13 @@ fn ways(bells: &[Arc<Bell>], slots: Vec<inbox::Slot>) -> Vec<Way> {
 fn connect(
     config: &Config,
     journal: Journal,
-    (center, adaptors): (&Arc<Center>, Option<Plane>),
+    (center, adaptors): (&Arc<Center>, Plane),
     retained: &Kept,
     (shards, capacity): (Vec<Way>, Capacity),
 ) -> Arc<Backplane> {
     let admission = Arc::new(Admission::default());
     admission.reconfigure(&config.limits);
-    let authenticator: Arc<dyn stentor_auth::Authenticator> = match &adaptors {
-        Some(plane) => Arc::new(Doorkeeper::new(Arc::clone(center), plane.clone())),
-        None => Arc::clone(center) as _,
-    };
+    let authenticator = Arc::new(Doorkeeper::new(Arc::clone(center), adaptors.clone()));
     let backplane = Arc::new(Backplane {
         adaptors,
         clock: retained.clock,
@@ -233,9 +230,7 @@ fn connect(
         // No shard has this number.
         tickets: Mutex::new(Tickets::of(u8::MAX)),
     });
-    if let Some(plane) = &backplane.adaptors {
-        plane.serve(&backplane);
-    }
+    backplane.adaptors.serve(&backplane);
     backplane
 }
 
@@ -244,7 +239,7 @@ fn start_shards(
     count: u8,
     (table, capacity): (Table, Capacity),
     (journal, retained): (Journal, Kept),
-    (center, adaptors): (&Arc<Center>, Option<Plane>),
+    (center, adaptors): (&Arc<Center>, Plane),
     opened: Vec<Opened>,
 ) -> io::Result<(Arc<Backplane>, Shards)> {
     let made = Made::new(count)?;
@@ -282,7 +277,7 @@ fn start_shards(
             retained: retained.store.clone(),
             persistent_sessions: Arc::clone(&persistent_sessions),
             callees: Some(backplane.desk.clone()),
-            adaptors: backplane.adaptors.clone().map(|plane| Arc::new(plane) as _),
+            adaptors: backplane.adaptors.if_any(),
         };
         let listeners = listeners.next().unwrap_or_default();
         let equipment = Equipment {

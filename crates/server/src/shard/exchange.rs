@@ -169,6 +169,7 @@ impl Shard {
                 CloseReason::Denied(Denied::Credentials) => CloseReason::Denied(Denied::Right),
                 reason => reason,
             }),
+            Decision::Denied { .. } => Authenticated::Refused(CloseReason::Denied(Denied::Adaptor)),
         };
         let link = stentor_hub::LinkId(key.index);
         self.hub

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use stentor_auth::Decision;
-use stentor_hub::{ClientInfo, ControlItem, Identity, Kept, NotKept, ZoneFigures};
+use stentor_hub::{Adaptors, ClientInfo, ControlItem, Identity, Kept, NotKept, ZoneFigures};
 use stentor_session::{ConnectRequest, Message, Tick};
 use stentor_topic::Zone;
 
@@ -28,6 +28,8 @@ pub(crate) enum Letter {
     Login(LinkKey, Decision),
     /// Other limits and policies.
     Configure(Arc<Policy>),
+    /// Adaptors judge from now on what is done, or none.
+    Adaptors(Option<Arc<dyn Adaptors>>),
     /// Close this listener; its connections stay.
     Unlisten(Arc<Port>),
     /// A question of the control plane.

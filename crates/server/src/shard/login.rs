@@ -18,6 +18,7 @@ use super::letter::{Letter, Purpose};
 use super::link::{Entrance, Link, LinkKey, Phase};
 use super::{Shard, Stage};
 use crate::telemetry::Claim;
+use crate::transport::Fault;
 
 impl Link {
     /// The user that the client's certificate names, where the listener takes names from those.
@@ -169,7 +170,25 @@ impl Shard {
             }
             Decision::Continue(exchange, data) => self.ask(index, request, exchange, &data),
             Decision::Refused(why) => self.refuse(index, &request, reason_of(why)),
+            Decision::Denied { code, text } => self.deny(index, &request, code, &text),
         }
+    }
+
+    /// Answers CONNECT with what an adaptor has against it, and closes.
+    fn deny(&mut self, index: u32, request: &ConnectRequest, code: Option<u8>, text: &str) {
+        let reason = CloseReason::Denied(Denied::Adaptor);
+        let who = (request.username.as_deref(), &*request.client_id);
+        let said = Fault::Said(text.to_owned().into());
+        self.note_refusal_for(index, who, reason, Some(said));
+        let code = code.and_then(ReasonCode::from_u8);
+        let code = code.unwrap_or(ReasonCode::NotAuthorized);
+        let text = Some(text).filter(|text| !text.is_empty());
+        let mut answer = refusal(request.version, code, text);
+        // Without the text if that makes the packet too large [MQTT-3.2.2-19].
+        if answer.is_empty() || answer.len() > request.packet_bytes_max as usize {
+            answer = refusal(request.version, code, None);
+        }
+        self.part(index, Some(farewell(&answer)));
     }
 
     /// The authenticator has answered.
@@ -341,7 +360,6 @@ pub(super) const fn reason_of(refusal: Refusal) -> CloseReason {
         Refusal::LoginRequired => CloseReason::Denied(Denied::Anonymous),
         Refusal::Method => CloseReason::Denied(Denied::AuthMethod),
         Refusal::Protocol => CloseReason::Violation(Violation::UnexpectedAuth),
-        Refusal::Denied => CloseReason::Denied(Denied::Right),
         Refusal::Busy => CloseReason::Limit(Limit::LoginQueue),
         Refusal::Slowed => CloseReason::Limit(Limit::LoginRate),
         Refusal::Unavailable => CloseReason::Local(Local::Unavailable),

@@ -47,6 +47,7 @@ use crate::inbox::{Arrivals, Outbox, Tickets};
 use crate::listener::Port;
 use crate::mesh::{Bell, Mesh, OVERFLOW_ITEMS_MAX};
 use crate::telemetry::{Entry, Histogram};
+use crate::transport::Fault;
 use accept::Listening;
 use link::{Link, LinkKey, Phase, Reading, Stream};
 use scratch::Scratch;
@@ -339,6 +340,7 @@ impl Shard {
                 self.hub.reconfigure(Arc::clone(&policy.hub));
                 self.policy = policy;
             }
+            Letter::Adaptors(adaptors) => self.hub.set_adaptors(adaptors),
             Letter::Unlisten(port) => self.unlisten(&port),
             Letter::Inquiry(inquiry) => self.answer(inquiry),
             Letter::Stop(deadline) => self.stop(deadline),
@@ -491,6 +493,19 @@ impl Shard {
 
     /// Notes that a connection was not let in.
     fn note_refusal(&mut self, index: u32, who: (Option<&str>, &str), reason: CloseReason) {
+        let link = self.links.get(index as usize);
+        let fault = link.and_then(|link| link.transport.fault().cloned());
+        self.note_refusal_for(index, who, reason, fault);
+    }
+
+    /// The same, with what there is to say about it.
+    fn note_refusal_for(
+        &mut self,
+        index: u32,
+        who: (Option<&str>, &str),
+        reason: CloseReason,
+        fault: Option<Fault>,
+    ) {
         self.figures.refused += 1;
         if let Some(link) = self.links.get(index as usize) {
             self.backplane.journal.note(Entry::Refused {
@@ -498,7 +513,7 @@ impl Shard {
                 port: Arc::clone(&link.port),
                 user: link.claim(who.0),
                 client_id: who.1.into(),
-                fault: link.transport.fault().cloned(),
+                fault,
                 reason,
             });
             self.backplane.journal.wake();

@@ -90,6 +90,12 @@ fn denial(denied: Denied, scene: &Scene<'_>) -> Cow<'static, str> {
         Denied::Right => "it has no right to publish its will".into(),
         Denied::Banned => "its user is disabled or was deleted".into(),
         Denied::Expired => "its token has expired; it needs a new one".into(),
+        Denied::Adaptor => match scene.fault {
+            Some(Fault::Said(text)) if !text.is_empty() => {
+                format!("an adaptor's `login` denied it: {}", shown(text)).into()
+            }
+            _ => "an adaptor's `login` denied it".into(),
+        },
     }
 }
 
