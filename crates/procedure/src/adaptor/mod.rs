@@ -42,8 +42,9 @@ pub const HOOKS: [&str; 11] = [
     "timer",
 ];
 
-/// Questions and news that may wait for one adaptor.
+/// Questions and news that may wait for one adaptor, and their bytes.
 const WAITING_MAX: usize = 10_000;
+const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// What a question comes to when the hook fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,6 +148,17 @@ pub struct Event {
     pub zone: Arc<str>,
     /// What there is to see.
     pub fields: Vec<(&'static str, Field)>,
+}
+
+impl Event {
+    /// Bytes of what there is to see.
+    fn bytes(&self) -> usize {
+        let bytes = |(_, field): &(_, Field)| match field {
+            Field::Bytes(bytes) => bytes.len(),
+            Field::Number(_) | Field::Flag(_) => 0,
+        };
+        self.fields.iter().map(bytes).sum()
+    }
 }
 
 /// What a hook says.
@@ -257,8 +269,9 @@ impl Drop for Asked {
 struct Common {
     /// A bit for each of [`HOOKS`].
     hooks: AtomicU16,
-    /// Questions and news that wait.
+    /// Questions and news that wait, and their bytes.
     waiting: AtomicUsize,
+    waiting_bytes: AtomicUsize,
     /// [`OnError::Deny`].
     denies: AtomicBool,
     counters: Arc<Counters>,
@@ -267,6 +280,25 @@ struct Common {
 impl Common {
     fn on_error(&self) -> OnError {
         OnError::new(self.denies.load(Ordering::Relaxed))
+    }
+
+    /// Whether one more may wait, which does then.
+    fn enter(&self, event: &Event) -> bool {
+        let bytes = event.bytes();
+        let count = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let before = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let may = count < WAITING_MAX && before + bytes <= WAITING_BYTES_MAX;
+        if !may {
+            self.leave(event);
+        }
+        may
+    }
+
+    /// It waits no more.
+    fn leave(&self, event: &Event) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        let bytes = event.bytes();
+        self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -360,7 +392,7 @@ impl Adaptor {
     /// wait: then it is what [`Options::on_error`] says.
     pub fn ask(&self, event: Event, answer: Answer) {
         let on_error = self.common.on_error();
-        if !self.enter() {
+        if !self.common.enter(&event) {
             return answer(on_error.verdict("the adaptor has too much to do"));
         }
         let answer = Some(answer);
@@ -369,19 +401,9 @@ impl Adaptor {
 
     /// Tells a hook; forgotten if too much waits.
     pub fn tell(&self, event: Event) {
-        if self.enter() {
+        if self.common.enter(&event) {
             self.send(Input::Event(event, None));
         }
-    }
-
-    /// Whether one more may wait.
-    fn enter(&self) -> bool {
-        let waiting = &self.common.waiting;
-        let may = waiting.fetch_add(1, Ordering::Relaxed) < WAITING_MAX;
-        if !may {
-            waiting.fetch_sub(1, Ordering::Relaxed);
-        }
-        may
     }
 
     /// The answer of a command or a procedure.

@@ -70,6 +70,14 @@ pub(super) struct Worker {
 struct Failures {
     told: Option<Instant>,
     untold: u64,
+    last: Option<Failure>,
+}
+
+/// What a run came to that failed.
+struct Failure {
+    hook: &'static str,
+    zone: Arc<str>,
+    reason: String,
 }
 
 impl Worker {
@@ -127,6 +135,7 @@ impl Worker {
                 next_look = now + LOOK_INTERVAL;
                 self.end_overdue(now);
                 self.machine.flush_log();
+                self.tell_failures(now);
                 if let Err(reason) = self.look() {
                     warn!("the adaptor's new version is not taken, the old one goes on: {reason}");
                 }
@@ -138,7 +147,7 @@ impl Worker {
     fn take(&mut self, input: Input) {
         match input {
             Input::Event(event, answer) => {
-                self.common.waiting.fetch_sub(1, Ordering::Relaxed);
+                self.common.leave(&event);
                 self.begin(&event, answer);
             }
             Input::Answered(number, json) => self.resume(number, &Resumed::Json(json)),
@@ -277,27 +286,39 @@ impl Worker {
             .failures
             .fetch_add(1, Ordering::Relaxed);
         self.failures.untold += 1;
-        let now = Instant::now();
-        if self
-            .failures
-            .told
-            .is_none_or(|told| told + TELL_INTERVAL <= now)
-        {
-            warn!(
-                adaptor = label(&self.options.path),
-                hook = entry.hook,
-                zone = &*entry.zone,
-                failures = self.failures.untold,
-                "the adaptor failed: {trouble}"
-            );
-            self.failures.told = Some(now);
-            self.failures.untold = 0;
-        }
+        self.failures.last = Some(Failure {
+            hook: entry.hook,
+            zone: Arc::clone(&entry.zone),
+            reason: trouble.told(&label(&self.options.path)),
+        });
+        self.tell_failures(Instant::now());
         entry.answer(self.options.on_error.verdict("the zone's adaptor failed"));
         if *trouble == Trouble::Memory && Arc::ptr_eq(machine, &self.machine) && machine.is_spent()
         {
             self.begin_anew();
         }
+    }
+
+    /// Tells the last of the failures that are not told, and their number, unless others have been
+    /// told just now.
+    fn tell_failures(&mut self, now: Instant) {
+        let failures = &mut self.failures;
+        if failures.told.is_some_and(|told| now < told + TELL_INTERVAL) {
+            return;
+        }
+        let Some(last) = failures.last.take() else {
+            return;
+        };
+        warn!(
+            adaptor = label(&self.options.path),
+            hook = last.hook,
+            zone = &*last.zone,
+            failures = failures.untold,
+            "the adaptor failed: {}",
+            last.reason
+        );
+        failures.told = Some(now);
+        failures.untold = 0;
     }
 
     /// A machine that is full is replaced; what the script kept is lost.

@@ -422,6 +422,40 @@ fn options_change_while_it_runs() {
     assert_eq!(world.ask("say", "fail"), allowed(), "it goes on as it was");
 }
 
+/// Questions that wait take memory, so large ones are fewer.
+#[test]
+fn large_questions_are_not_kept_without_end() {
+    let stuck = |options: &mut Options| options.time = Duration::from_secs(2);
+    let text = "return { say = function(event)
+        if event.payload == 'stuck' then while true do end end
+        return deny('taken')
+    end }";
+    let world = try_world(text, stuck).unwrap();
+    let (sender, said) = channel();
+    let large = vec![b'x'; 2 << 20];
+    let payloads = std::iter::once(&b"stuck"[..]).chain(std::iter::repeat_n(&large[..], 40));
+    for payload in payloads {
+        let sender = sender.clone();
+        let event = Event {
+            hook: "say",
+            zone: "game".into(),
+            fields: vec![("payload", payload.into())],
+        };
+        let answer = Box::new(move |verdict| sender.send(verdict).unwrap());
+        world.adaptor.ask(event, answer);
+    }
+    let verdicts: Vec<Verdict> = said.iter().take(41).collect();
+    let count = |text| {
+        let same = verdicts.iter().filter(|said| **said == denied(text));
+        same.count()
+    };
+    let refused = count("the adaptor has too much to do");
+    // 40 of 2 MiB are 80 MiB; whether the first one still waits makes a difference of one.
+    assert!((8..=9).contains(&refused), "{refused}");
+    assert_eq!(count("taken"), 40 - refused);
+    assert_eq!(world.ask("say", "after"), denied("taken"));
+}
+
 /// Nobody is left without an answer by an adaptor that ends.
 #[test]
 fn who_waits_for_an_adaptor_that_ends_is_answered() {
