@@ -76,6 +76,68 @@ fn guesses_wait_and_the_user_does_not() {
     assert_eq!(attempt(&server, "203.0.113.77", "ann", "pencil").0, 0);
 }
 
+/// Every attempt is answered, and none is let in.
+#[track_caller]
+fn fail(mut guesses: Vec<Raw>) {
+    for guess in &mut guesses {
+        assert_ne!(guess.expect(2).body[1], 0);
+    }
+}
+
+/// Many addresses guess ann's password, more of them at once than could ever be served in time.
+#[test]
+fn who_is_attacked_from_everywhere_gets_in_from_a_new_address() {
+    let server = behind_proxy();
+    let bots: Vec<String> = (1..=40).map(|bot| format!("203.0.113.{bot}")).collect();
+    let guess = |bot: &String| ask(&server, bot, "ann", "wrong");
+    for _ in 0..2 {
+        fail(bots.iter().map(guess).collect());
+    }
+    let flood: Vec<Raw> = bots.iter().cycle().take(400).map(guess).collect();
+    for number in 1..=3 {
+        let (code, _) = attempt(&server, &format!("198.51.100.{number}"), "ann", "pencil");
+        assert_eq!(code, 0, "attempt {number}");
+    }
+    fail(flood);
+}
+
+/// One address guesses for many names without pause, and somebody comes from there for the first
+/// time.
+#[test]
+fn who_is_new_at_an_attackers_address_gets_in() {
+    let server = behind_proxy();
+    let names: Vec<String> = (0..10).map(|number| format!("u{number}")).collect();
+    let guess = |name: &String| ask(&server, "203.0.113.1", name, "wrong");
+    for _ in 0..4 {
+        fail(names.iter().map(guess).collect());
+    }
+    let flood: Vec<Raw> = names.iter().cycle().take(200).map(guess).collect();
+    for name in ["ann", "bob"] {
+        assert_eq!(attempt(&server, "203.0.113.1", name, "pencil").0, 0);
+    }
+    // And whoever is attacked there comes from elsewhere without waiting.
+    assert_eq!(attempt(&server, "198.51.100.1", "ann", "pencil").0, 0);
+    fail(flood);
+}
+
+/// A thousand guesses at once are admitted before the first has failed, and still wait.
+#[test]
+fn many_first_guesses_at_once_are_no_quicker() {
+    let server = behind_proxy();
+    let guesses: Vec<Raw> = (0..200)
+        .map(|_| ask(&server, "203.0.113.1", "ann", "wrong"))
+        .collect();
+    let mut refused = 0;
+    for mut guess in guesses {
+        refused += u32::from(guess.expect(2).body[1] == 0x86);
+    }
+    assert!(
+        (3..30).contains(&refused),
+        "{refused} guesses were compared"
+    );
+    assert_eq!(attempt(&server, "198.51.100.1", "ann", "pencil").0, 0);
+}
+
 #[test]
 fn it_can_be_turned_off() {
     let server = behind_proxy();

@@ -5,6 +5,8 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::throttle::Cause;
+
 type Job = Box<dyn FnOnce() + Send>;
 
 /// A thread that does things at their time, and a bounded list of them. Dropping it ends the
@@ -50,15 +52,20 @@ impl Delays {
         Ok(Self { queue, waiting_max })
     }
 
-    /// Has something done with `luggage` at a time; gives it back if too much waits already.
+    /// Has something done with `luggage` at a time; gives it back if too much waits already. What
+    /// waits for failures at its own address gets half of the room, so that it leaves some.
     pub(super) fn put<T: Send + 'static>(
         &self,
-        at: Instant,
+        (at, cause): (Instant, Cause),
         luggage: T,
         job: impl FnOnce(T) + Send + 'static,
     ) -> Result<(), T> {
+        let room = match cause {
+            Cause::Own => self.waiting_max.div_ceil(2),
+            Cause::Others => self.waiting_max,
+        };
         let mut state = self.queue.lock();
-        if state.jobs.len() >= self.waiting_max {
+        if state.jobs.len() >= room {
             return Err(luggage);
         }
         state.number += 1;
@@ -136,7 +143,9 @@ mod tests {
         for (millis, number) in [(30, 2), (10, 1)] {
             let done = done.clone();
             let at = now + Duration::from_millis(millis);
-            let put = delays.put(at, number, move |number| done.send(number).unwrap());
+            let put = delays.put((at, Cause::Own), number, move |number| {
+                done.send(number).unwrap();
+            });
             assert_eq!(put, Ok(()));
         }
         assert_eq!([order.recv(), order.recv()], [Ok(1), Ok(2)]);
@@ -144,11 +153,16 @@ mod tests {
 
     #[test]
     fn no_more_than_so_many_wait() {
-        let delays = Delays::start(2).unwrap();
+        let delays = Delays::start(4).unwrap();
         let far = Instant::now() + Duration::from_secs(3600);
-        let puts: Vec<_> = (0..3).map(|number| delays.put(far, number, drop)).collect();
-        assert_eq!(puts, [Ok(()), Ok(()), Err(2)]);
-        assert_eq!(delays.waiting(), 2);
+        let put = |cause| {
+            let puts = (0..3).map(|number| delays.put((far, cause), number, drop));
+            puts.collect::<Vec<_>>()
+        };
+        assert_eq!(put(Cause::Own), [Ok(()), Ok(()), Err(2)]);
+        // Attackers have filled their half; there is room for those whom they attack.
+        assert_eq!(put(Cause::Others), [Ok(()), Ok(()), Err(2)]);
+        assert_eq!(delays.waiting(), 4);
     }
 
     #[test]
@@ -156,7 +170,7 @@ mod tests {
         let delays = Delays::start(2).unwrap();
         let (sender, receiver) = mpsc::channel::<()>();
         let far = Instant::now() + Duration::from_secs(3600);
-        delays.put(far, sender, drop).unwrap();
+        delays.put((far, Cause::Others), sender, drop).unwrap();
         drop(delays);
         assert!(receiver.recv().is_err());
     }

@@ -58,7 +58,7 @@ use remembered::Remembered;
 pub use renewal::{Changes, Renewals};
 pub use roles::RoleGrants;
 pub use standing::Standing;
-use throttle::{Admission, Throttle};
+use throttle::{Admission, Cause, Throttle, Turn};
 pub use visitor::{Proof, Visitor};
 use zones::Gate;
 pub use zones::{SecondLogin, ZoneRule, ZoneRules};
@@ -421,24 +421,15 @@ impl Shared {
             // Nobody has such a name, and no password is so long.
             return answer.give(Decision::Refused(Refusal::Credentials));
         }
-        let slow = self.settings.load().slow_failures;
-        let admission = if slow {
-            self.throttle.admit(Instant::now(), &visitor)
-        } else {
-            Admission::Now
-        };
-        match admission {
-            Admission::Now => self.go_on(visitor, shown, answer),
-            Admission::At(time) => {
-                let shared = Arc::downgrade(self);
+        match self.admission(&visitor) {
+            Admission::Free => self.go_on(visitor, shown, answer, Turn::Free),
+            Admission::Now => self.go_on(visitor, shown, answer, Turn::Taken),
+            Admission::At(time, cause) => {
                 let luggage = (visitor, shown, answer);
-                let put = self
-                    .delays
-                    .put(time, luggage, move |(visitor, shown, answer)| {
-                        if let Some(shared) = shared.upgrade() {
-                            shared.go_on(visitor, shown, answer);
-                        }
-                    });
+                let put = self.put_off((time, cause), luggage, |shared, luggage| {
+                    let (visitor, shown, answer) = luggage;
+                    shared.go_on(visitor, shown, answer, Turn::Taken);
+                });
                 if let Err((_, _, answer)) = put {
                     answer.give(Decision::Refused(Refusal::Busy));
                 }
@@ -447,13 +438,38 @@ impl Shared {
         }
     }
 
-    fn go_on(self: &Arc<Self>, visitor: Visitor, shown: Shown, answer: Answer) {
+    /// When an attempt may be made.
+    fn admission(&self, visitor: &Visitor) -> Admission {
+        match self.settings.load().slow_failures {
+            true => self.throttle.admit(Instant::now(), visitor),
+            false => Admission::Free,
+        }
+    }
+
+    /// Goes on at a time; gives everything back if too much waits already.
+    fn put_off<T: Send + 'static>(
+        self: &Arc<Self>,
+        when: (Instant, Cause),
+        luggage: T,
+        then: impl FnOnce(&Arc<Self>, T) + Send + 'static,
+    ) -> Result<(), T> {
+        let shared = Arc::downgrade(self);
+        self.delays.put(when, luggage, move |luggage| {
+            if let Some(shared) = shared.upgrade() {
+                then(&shared, luggage);
+            }
+        })
+    }
+
+    fn go_on(self: &Arc<Self>, visitor: Visitor, shown: Shown, answer: Answer, turn: Turn) {
         match shown {
-            Shown::Password(password) => self.begin_password(visitor, password, answer),
+            Shown::Password(password) => self.begin_password(visitor, password, answer, turn),
             Shown::Token(token) => self.begin_token(visitor, &token, answer),
             Shown::Jwt(token) => self.begin_jwt(visitor, token, answer),
             Shown::Certificate => self.begin_certificate(visitor, answer),
-            Shown::Scram(sha, message) => self.begin_scram(visitor, sha, &message, answer),
+            Shown::Scram(sha, message) => {
+                self.begin_scram((visitor, turn), sha, &message, answer);
+            }
         }
     }
 

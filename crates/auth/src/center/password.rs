@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use super::throttle::{Admission, Turn};
 use super::{Proof, Shared, Visitor, now_secs};
 use crate::credential::{Cost, PasswordHash, Stored, TokenHash, Verdict, keep_memory};
 use crate::model::{Credential, User};
@@ -39,6 +40,7 @@ struct Attempt {
     visitor: Visitor,
     user: Option<Arc<User>>,
     password: Secret,
+    turn: Mutex<Turn>,
     /// Taken by the first thread that comes to an end.
     answer: Mutex<Option<Answer>>,
 }
@@ -47,6 +49,18 @@ impl Attempt {
     fn take_answer(&self) -> Option<Answer> {
         let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         answer.take()
+    }
+
+    /// Takes its turn; false if it had.
+    fn take_turn(&self) -> bool {
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *turn, Turn::Taken) == Turn::Free
+    }
+
+    fn refuse(&self, refusal: Refusal) {
+        if let Some(answer) = self.take_answer() {
+            answer.give(Decision::Refused(refusal));
+        }
     }
 }
 
@@ -94,6 +108,7 @@ impl Shared {
         visitor: Visitor,
         password: Secret,
         answer: Answer,
+        turn: Turn,
     ) {
         self.find(visitor, answer, move |shared, visitor, user, answer| {
             if let Some(known) = &user
@@ -101,24 +116,49 @@ impl Shared {
             {
                 return answer.give(shared.accept(&visitor, Some(known), proof, None));
             }
-            let attempt = Arc::new(Attempt {
+            shared.submit(&Arc::new(Attempt {
                 visitor,
                 user,
                 password,
+                turn: Mutex::new(turn),
                 answer: Mutex::new(Some(answer)),
-            });
-            let (hashing, hashed) = (Arc::downgrade(shared), Arc::clone(&attempt));
-            let job = move || {
-                if let Some(shared) = hashing.upgrade() {
-                    shared.attempt(&hashed);
-                }
-            };
-            if !shared.hashes.submit_repeatable(Arc::new(job))
-                && let Some(answer) = attempt.take_answer()
-            {
-                answer.give(Decision::Refused(Refusal::Busy));
-            }
+            }));
         });
+    }
+
+    /// Has a password compared when a hash thread is free.
+    fn submit(self: &Arc<Self>, attempt: &Arc<Attempt>) {
+        let (hashing, hashed) = (Arc::downgrade(self), Arc::clone(attempt));
+        let job = move || {
+            if let Some(shared) = hashing.upgrade() {
+                shared.attempt(&hashed);
+            }
+        };
+        if !self.hashes.submit_repeatable(Arc::new(job)) {
+            attempt.refuse(Refusal::Busy);
+        }
+    }
+
+    /// Whether an attempt may go on, now that there is a thread for it. What came at once with a
+    /// thousand others was admitted before the first of them had failed.
+    fn is_due(self: &Arc<Self>, attempt: &Arc<Attempt>) -> bool {
+        if !attempt.take_turn() {
+            return true;
+        }
+        match self.admission(&attempt.visitor) {
+            Admission::Free | Admission::Now => return true,
+            Admission::Never => attempt.refuse(Refusal::Slowed),
+            Admission::At(time, cause) => {
+                let luggage = Arc::clone(attempt);
+                let put = self.put_off((time, cause), luggage, |shared, attempt| {
+                    shared.submit(&attempt);
+                });
+                if put.is_err() {
+                    attempt.refuse(Refusal::Busy);
+                }
+            }
+        }
+        false
     }
 
     /// Whether this password was verified a while ago.
@@ -141,6 +181,9 @@ impl Shared {
 
     /// Compares a password, and answers unless another thread was quicker: on a hash thread.
     fn attempt(self: &Arc<Self>, attempt: &Arc<Attempt>) {
+        if !self.is_due(attempt) {
+            return;
+        }
         // Until nobody waits any more.
         keep_memory();
         let fitting = self.compare(attempt);
@@ -186,7 +229,7 @@ impl Shared {
                 cost.spend(password.reveal());
             }
         } else {
-            self.decoys.saw(costs);
+            self.decoys.saw(&attempt.visitor.key, costs);
         }
         known.into_iter().find_map(|(credential, stored)| {
             let is_outdated = match stored.verify_password(password.reveal(), wanted) {

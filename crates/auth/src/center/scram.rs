@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::password::valid;
+use super::throttle::{Admission, Turn};
 use super::{Proof, Shared, Visitor};
 use crate::credential::scram::{ClientFirst, ScramServer, server_nonce};
 use crate::credential::{ScramSecret, Sha};
@@ -12,6 +13,7 @@ use crate::{Answer, Decision, Exchange, Refusal, Secret};
 /// An exchange that waits for the proof of the client.
 pub(super) struct Waiting {
     visitor: Visitor,
+    turn: Turn,
     server: ScramServer,
     /// Whose secret it is, and when it ends; `None` for nobody's.
     found: Option<(Arc<User>, Option<u64>)>,
@@ -31,7 +33,7 @@ impl Shared {
     /// Answers the first message with a challenge: the user's, or one that looks like it.
     pub(super) fn begin_scram(
         self: &Arc<Self>,
-        visitor: Visitor,
+        (visitor, turn): (Visitor, Turn),
         sha: Sha,
         message: &Secret,
         answer: Answer,
@@ -57,7 +59,7 @@ impl Shared {
                     if shared.grants.zone_number(&visitor.key.zone).is_err() {
                         return answer.give(Decision::Refused(Refusal::Unavailable));
                     }
-                    shared.decoys.saw_scram(secret.iterations());
+                    shared.decoys.saw_scram(&visitor.key, &secret);
                     (secret, Some(found))
                 }
                 None => (shared.decoys.scram(sha, &visitor.key), None),
@@ -65,6 +67,7 @@ impl Shared {
             let (server, challenge) = ScramServer::begin(&first, secret, &nonce);
             let waiting = Waiting {
                 visitor,
+                turn,
                 server,
                 found,
             };
@@ -76,9 +79,21 @@ impl Shared {
     pub(super) fn finish_scram(&self, waiting: Waiting, message: &[u8]) -> Decision {
         let Waiting {
             visitor,
+            turn,
             server,
             found,
         } = waiting;
+        // What began at once with a thousand others was admitted before the first had failed. A
+        // shard keeps nobody waiting: who comes again waits its turn.
+        let is_late = || {
+            matches!(
+                self.admission(&visitor),
+                Admission::At(..) | Admission::Never
+            )
+        };
+        if turn == Turn::Free && is_late() {
+            return Decision::Refused(Refusal::Slowed);
+        }
         match (server.finish(message), found) {
             (Ok(signature), Some((user, expires_at_secs))) => {
                 let proof = Proof {

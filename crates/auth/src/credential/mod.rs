@@ -25,6 +25,8 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 pub use password::{Cost, PasswordHash, Sha, keep_memory, release_memory};
+pub(crate) use password::{ITERATIONS_MAX, SALT_BYTES_MAX};
+pub(crate) use scram::SALT_BYTES;
 pub use scram::ScramSecret;
 pub use token::{Token, TokenHash};
 

@@ -1,6 +1,7 @@
 //! The functions that hash passwords, and what each may cost.
 
 use argon2::{Algorithm, Argon2, Params, Version};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256, Sha512};
 use zeroize::Zeroize;
 
@@ -8,7 +9,8 @@ use super::memory::with_blocks;
 use crate::credential::{CredentialError, MakeError, bounded};
 
 /// A password-hashing function with its parameters: what one comparison takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Cost {
     /// Argon2.
     Argon2 {
@@ -47,7 +49,8 @@ pub enum Cost {
 }
 
 /// The kinds of Argon2 that are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Argon2Kind {
     /// Argon2id, version 1.3.
     Id,
@@ -56,7 +59,8 @@ pub enum Argon2Kind {
 }
 
 /// The digests of PBKDF2 and SCRAM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Sha {
     /// SHA-256.
     Sha256,
@@ -131,7 +135,7 @@ impl Cost {
 
     /// Checks the parameters against the bounds, so that one comparison takes at most 256 MiB and
     /// some seconds.
-    pub(super) fn check(self) -> Result<Self, CredentialError> {
+    pub(crate) fn check(self) -> Result<Self, CredentialError> {
         let name = self.name();
         let check = |what, value: u32, bounds| bounded(name, what, value, bounds);
         match self {

@@ -26,6 +26,7 @@ use super::{MakeError, Sha};
 
 pub use client::{AwaitingFinal, AwaitingFirst, SaltedPassword, ScramClient};
 pub use message::{ClientFirst, MESSAGE_BYTES_MAX};
+pub(crate) use secret::SALT_BYTES;
 pub use secret::{ITERATIONS_MIN, ScramSecret};
 pub use server::{ScramServer, server_nonce};
 

@@ -15,7 +15,7 @@ use crate::credential::{
 pub const ITERATIONS_MIN: u32 = 4_096;
 
 /// Bytes of a new salt.
-const SALT_BYTES: usize = 16;
+pub(crate) const SALT_BYTES: usize = 16;
 
 /// What a server keeps of a password for SCRAM, stored as
 /// `SCRAM-SHA-256$ITERATIONS:SALT$STORED_KEY:SERVER_KEY`, as RFC 5803 and PostgreSQL have it. From
@@ -54,13 +54,16 @@ impl ScramSecret {
         }
     }
 
-    /// The secret of nobody, which looks like somebody's: the same name always gets the same salt,
-    /// and no password fits it. `key` is secret.
+    /// The secret of nobody, which looks like somebody's with so many rounds and bytes of salt: the
+    /// same name always gets the same salt, and no password fits it. `key` is secret.
     #[must_use]
-    pub fn decoy(sha: Sha, key: &[u8], name: &str, iterations: u32) -> Self {
+    pub fn decoy(sha: Sha, key: &[u8], name: &str, (iterations, salt_bytes): (u32, usize)) -> Self {
         let part = |what: &[u8]| sha.hmac(key, &[what, name.as_bytes()]).to_vec();
-        let mut salt = part(b"salt/");
-        salt.truncate(SALT_BYTES);
+        let mut salt = Vec::with_capacity(salt_bytes);
+        for number in 0..salt_bytes.div_ceil(sha.bytes()) {
+            salt.extend(part(format!("salt {number}/").as_bytes()));
+        }
+        salt.truncate(salt_bytes);
         Self {
             sha,
             iterations,
@@ -113,6 +116,12 @@ impl ScramSecret {
     #[must_use]
     pub const fn iterations(&self) -> u32 {
         self.iterations
+    }
+
+    /// The length of its salt, in bytes.
+    #[must_use]
+    pub const fn salt_bytes(&self) -> usize {
+        self.salt.len()
     }
 
     /// What deriving it from a password costs.
