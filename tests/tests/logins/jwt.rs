@@ -170,3 +170,37 @@ fn public_keys_check_signatures() {
         );
     }
 }
+
+/// Banned: the user may not be here any more.
+const BANNED: u8 = 0x98;
+
+/// An operator shuts somebody out who comes with a token that still holds.
+#[test]
+fn a_bearer_who_is_disabled_is_sent_away() {
+    let server = server(SECRET, "HS256");
+    for is_known in [true, false] {
+        let name = if is_known { "ann" } else { "bob" };
+        let add = ["user", "add", name, "--no-password"];
+        if is_known {
+            server.control(&add).success();
+        }
+        let token = signed(json!({ "sub": name }));
+        let hello = connect_as(Version::V5, name, true, Some((name, &token)));
+        let mut client = server.dial();
+        client.speaks(Version::V5);
+        client.send(&hello);
+        assert_eq!(client.expect(2).body[1], 0);
+        client.ping();
+        let disable = match is_known {
+            true => vec!["user", "disable", name],
+            // Nobody has that name yet: somebody who is shut out gets it.
+            false => [&add[..], &["--disabled"]].concat(),
+        };
+        server.control(&disable).success();
+        assert_eq!(client.expect(14).body[0], BANNED, "{name}");
+        client.closed();
+        let mut again = server.dial();
+        again.send(&hello);
+        assert_eq!(again.expect(2).body[1], 0x86, "{name}");
+    }
+}

@@ -64,6 +64,45 @@ fn tables_in_mariadb_let_their_users_in() {
     check(Kind::MariaDb, ("0", "1"));
 }
 
+/// What a log-in finds out counts for those who are connected: a later refresh finds it known.
+#[test]
+fn who_is_locked_out_at_the_door_is_sent_away_inside() {
+    let plan = Plan::new();
+    let file = plan.folder().join("shop.db");
+    let sql = |script: &str| {
+        let script = format!(
+            "import sqlite3,sys\nsqlite3.connect(sys.argv[1]).executescript(\"\"\"{script}\"\"\")"
+        );
+        process::run(Command::new("python3").arg("-c").arg(script).arg(&file)).success();
+    };
+    let hash = PasswordHash::make(b"pencil", Cost::PBKDF2_SHA512).expect("a hash can be made");
+    sql(&format!(
+        "CREATE TABLE customer (name TEXT, password TEXT, disabled INT);\
+         INSERT INTO customer VALUES ('ann', '{hash}', 0), ('bob', '{hash}', 0);"
+    ));
+    let config = format!(
+        "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[auth]\nsource = \"sqlite:{}\"\n\
+         query = \"SELECT name, password, disabled FROM customer WHERE name IN (?)\"\n\
+         refresh = \"1h\"\nremember = \"0s\"\n",
+        file.display()
+    );
+    let server = plan.config(&config).start();
+    let clients = ["ann", "bob"].map(|name| login(&server, name, "pencil"));
+    let [(0, mut ann), (0, mut bob)] = clients else {
+        panic!("both are let in: {clients:?}");
+    };
+    sql("UPDATE customer SET disabled = 1 WHERE name = 'ann';\
+         DELETE FROM customer WHERE name = 'bob';");
+    for (name, client) in [("ann", &mut ann), ("bob", &mut bob)] {
+        client.ping();
+        let mut second = server.dial();
+        second.send(&connect_as(Version::V5, "2", true, Some((name, "pencil"))));
+        assert_eq!(second.expect(2).body[1], 0x86, "{name}");
+        assert_eq!(client.expect(14).body[0], 0x98, "{name}");
+        client.closed();
+    }
+}
+
 /// A row that makes no sense shuts its own user out, also where it is read together with others.
 #[test]
 fn one_odd_row_is_nobody_elses_trouble() {

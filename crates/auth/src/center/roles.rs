@@ -18,7 +18,7 @@ use super::zones::{SecondLogin, ZoneRules};
 use super::{Grants, Proof, Visitor};
 use crate::model::{ANONYMOUS, GUEST, MEMBER, Quotas, Role, Rule, User, UserKey, guest_role};
 use crate::rights::{Book, Holder, Login, compile};
-use crate::store::{Directory, ZoneNumbers};
+use crate::store::{Directory, Watch, ZoneNumbers};
 
 /// Gives identities the rights of their roles, and their zones numbers.
 ///
@@ -177,7 +177,21 @@ impl RoleGrants {
             has_client_id: source.client_id.is_some(),
             zone: source.zone(),
             as_of,
-            watch: source.user.map(|user| self.directory.watch(user)),
+            watch: self.watch(source),
+        }
+    }
+
+    /// Has it told what becomes of a user, or of the name of a bearer who is none: an operator may
+    /// give it to a user who is shut out.
+    fn watch(&self, source: &Source<'_>) -> Option<Watch> {
+        // Only web tokens end and need no user.
+        let is_bearer = source
+            .proof
+            .is_some_and(|one| one.expires_at_secs.is_some());
+        match (source.user, source.key) {
+            (Some(user), _) => Some(self.directory.watch(user)),
+            (None, Some(key)) if is_bearer => Some(self.directory.watch_absent(key)),
+            _ => None,
         }
     }
 

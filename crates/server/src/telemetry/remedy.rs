@@ -32,7 +32,9 @@ pub(super) fn remedy(reason: CloseReason, scene: &Scene<'_>) -> String {
                 .into()
         }
         CloseReason::Local(Local::Unavailable) => {
-            "the database of users does not answer; the log says so when it is back".into()
+            "users cannot be looked up now: another line of the log says why, and one says when \
+             they can again"
+                .into()
         }
         CloseReason::Timeout(Timer::KeepAlive | Timer::Drain)
         | CloseReason::Local(

@@ -21,6 +21,8 @@ struct Table {
     entries: HashMap<UserKey, Entry>,
     /// Entries without a watch.
     unwatched: usize,
+    /// Who is nobody, and would be shut out as somebody: how many watch for that.
+    absent: HashMap<UserKey, usize>,
 }
 
 struct Entry {
@@ -33,13 +35,23 @@ struct Entry {
 /// Keeps a user current while somebody holds it.
 pub struct Watch {
     key: UserKey,
-    /// `None` for a user of the configuration, who is always current.
-    cache: Option<Arc<Mutex<Table>>>,
+    watched: Watched,
+}
+
+/// What is watched.
+enum Watched {
+    /// A user of the configuration, who is always current.
+    Pinned,
+    /// A user.
+    User(Arc<Mutex<Table>>),
+    /// A name that no user has.
+    Absent(Arc<Mutex<Table>>),
 }
 
 impl Watch {
     pub(super) const fn nothing(key: UserKey) -> Self {
-        Self { key, cache: None }
+        let watched = Watched::Pinned;
+        Self { key, watched }
     }
 }
 
@@ -62,23 +74,26 @@ impl Cache {
         Some(Arc::clone(&entry.user))
     }
 
-    /// Keeps what was found. A user who has not changed keeps its place in memory.
-    pub(super) fn keep(&self, user: User) -> Arc<User> {
+    /// Keeps what was found, and says whether something else was known before. A user who has not
+    /// changed keeps its place in memory.
+    pub(super) fn keep(&self, user: User) -> (Arc<User>, bool) {
         let mut table = lock(&self.0);
         let key = user.key();
         if let Some(entry) = table.entries.get_mut(&key) {
             entry.idle = 0;
-            if *entry.user != user {
+            let has_changed = *entry.user != user;
+            if has_changed {
                 entry.user = Arc::new(user);
             }
-            return Arc::clone(&entry.user);
+            return (Arc::clone(&entry.user), has_changed);
         }
         let user = Arc::new(user);
+        let is_news = table.absent.contains_key(&key);
         if table.unwatched < UNWATCHED_MAX {
             table.insert(key, Arc::clone(&user), 0);
             table.unwatched += 1;
         }
-        user
+        (user, is_news)
     }
 
     /// A user who was looked up, as it is known now. Who is held by somebody is never forgotten
@@ -103,8 +118,15 @@ impl Cache {
             }
             None => table.insert(key.clone(), Arc::clone(user), 1),
         }
-        let cache = Some(Arc::clone(&self.0));
-        Watch { key, cache }
+        let watched = Watched::User(Arc::clone(&self.0));
+        Watch { key, watched }
+    }
+
+    /// Has it told when somebody gets this name, which nobody has.
+    pub(super) fn watch_absent(&self, key: UserKey) -> Watch {
+        *lock(&self.0).absent.entry(key.clone()).or_default() += 1;
+        let watched = Watched::Absent(Arc::clone(&self.0));
+        Watch { key, watched }
     }
 
     /// All keys, for a refresh; who has not been used for long is forgotten.
@@ -120,18 +142,26 @@ impl Cache {
             keep
         });
         table.unwatched -= forgotten;
-        table.entries.keys().cloned().collect()
+        let absent = table.absent.keys();
+        let absent = absent.filter(|key| !table.entries.contains_key(*key));
+        table.entries.keys().chain(absent).cloned().collect()
     }
 
-    /// Whether this user is known.
+    /// Whether anybody wants to know what becomes of this user.
     pub(super) fn has(&self, key: &UserKey) -> bool {
-        lock(&self.0).entries.contains_key(key)
+        let table = lock(&self.0);
+        table.entries.contains_key(key) || table.absent.contains_key(key)
     }
 
     /// Takes over what a refresh has found. The new state, if it is another one.
     pub(super) fn refresh(&self, key: &UserKey, found: Option<User>) -> Option<Option<Arc<User>>> {
         let mut table = lock(&self.0);
-        let entry = table.entries.get_mut(key)?;
+        let is_watched = table.absent.contains_key(key);
+        let Some(entry) = table.entries.get_mut(key) else {
+            return found
+                .filter(|_| is_watched)
+                .map(|user| Some(Arc::new(user)));
+        };
         match found {
             Some(user) if *entry.user == user => None,
             Some(user) => {
@@ -149,6 +179,15 @@ impl Cache {
 }
 
 impl Table {
+    fn forget_absent(&mut self, key: &UserKey) {
+        if let Some(watches) = self.absent.get_mut(key) {
+            *watches -= 1;
+            if *watches == 0 {
+                self.absent.remove(key);
+            }
+        }
+    }
+
     fn insert(&mut self, key: UserKey, user: Arc<User>, watches: usize) {
         let entry = Entry {
             user,
@@ -161,8 +200,11 @@ impl Table {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let Some(cache) = &self.cache else { return };
-        let mut table = lock(cache);
+        let mut table = match &self.watched {
+            Watched::Pinned => return,
+            Watched::User(table) => lock(table),
+            Watched::Absent(table) => return lock(table).forget_absent(&self.key),
+        };
         // A user who was deleted is forgotten before its watches end, and may be there again.
         if let Some(entry) = table.entries.get_mut(&self.key)
             && entry.watches > 0
@@ -191,8 +233,8 @@ mod tests {
     #[test]
     fn who_is_watched_stays_and_who_is_idle_goes() {
         let cache = Cache::default();
-        let ann = cache.keep(user("ann"));
-        let bob = cache.keep(user("bob"));
+        let (ann, _) = cache.keep(user("ann"));
+        let (bob, _) = cache.keep(user("bob"));
         let watch = cache.watch(&ann);
         drop(ann);
         drop(bob);
@@ -210,7 +252,7 @@ mod tests {
     #[test]
     fn who_is_held_by_a_login_is_confirmed_until_it_is_deleted() {
         let cache = Cache::default();
-        let ann = cache.keep(user("ann"));
+        let (ann, _) = cache.keep(user("ann"));
         for _ in 0..=2 * IDLE_REFRESHES_MAX {
             cache.keys_to_refresh();
         }
@@ -220,9 +262,29 @@ mod tests {
     }
 
     #[test]
+    fn who_gets_a_name_that_is_watched_is_told() {
+        let cache = Cache::default();
+        let key = user("ann").key();
+        assert!(!cache.has(&key) && cache.refresh(&key, Some(user("ann"))).is_none());
+        let (watch, other) = (
+            cache.watch_absent(key.clone()),
+            cache.watch_absent(key.clone()),
+        );
+        assert!(cache.has(&key));
+        assert_eq!(cache.keys_to_refresh(), [key.clone()]);
+        assert!(cache.refresh(&key, None).is_none());
+        assert!(cache.refresh(&key, Some(user("ann"))).unwrap().is_some());
+        drop(watch);
+        assert!(cache.has(&key));
+        drop(other);
+        assert!(!cache.has(&key) && lock(&cache.0).absent.is_empty());
+    }
+
+    #[test]
     fn a_refresh_tells_what_has_changed() {
         let cache = Cache::default();
-        let ann = cache.keep(user("ann"));
+        let (ann, is_news) = cache.keep(user("ann"));
+        assert!(!is_news && !cache.keep(user("ann")).1);
         let key = ann.key();
         let _watch = cache.watch(&ann);
         assert!(cache.refresh(&key, Some(user("ann"))).is_none());
@@ -230,6 +292,9 @@ mod tests {
         other.disabled = true;
         let told = cache.refresh(&key, Some(other)).unwrap().unwrap();
         assert!(told.disabled && cache.get(&key).unwrap().disabled);
+        // What a look-up finds is no less a change.
+        let (ann, is_news) = cache.keep(user("ann"));
+        assert!(is_news && !ann.disabled);
         assert!(cache.refresh(&key, None).unwrap().is_none());
         assert!(cache.refresh(&key, None).is_none(), "nobody is told twice");
         // Somebody of the same name is another user.

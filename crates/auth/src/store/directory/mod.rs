@@ -212,6 +212,13 @@ impl Directory {
         self.shared.cache.watch(user)
     }
 
+    /// Has it told as a change when somebody gets a name that nobody has, for as long as the watch
+    /// is held: by who comes with a token that needs no user.
+    #[must_use]
+    pub fn watch_absent(&self, key: &UserKey) -> Watch {
+        self.shared.cache.watch_absent(key.clone())
+    }
+
     /// All roles, as they are now.
     #[must_use]
     pub fn roles(&self) -> Arc<Roles> {

@@ -89,7 +89,8 @@ impl Worker {
             drop(confirm);
             let serve = async { tokio::join!(self.serve(look_ups), self.obey(orders)) };
             let care = async {
-                let attempt = async || self.open().await.is_ok();
+                let told = RefCell::new(String::new());
+                let attempt = async || self.try_again(&told).await;
                 let recover = self.shared.health.keep_trying(&self.shown, attempt);
                 tokio::join!(self.keep_fresh(), recover)
             };
@@ -98,6 +99,26 @@ impl Worker {
                 _ = care => {}
             }
         });
+    }
+
+    /// Tries to open the books that are lost; whether they are. What refuses is there, so that is
+    /// told, once.
+    async fn try_again(&self, told: &RefCell<String>) -> bool {
+        let reason = match self.open().await {
+            Ok(()) => String::new(),
+            Err(error) if error.is_unavailable() => return false,
+            Err(error) => error.to_string(),
+        };
+        if !reason.is_empty() && *told.borrow() != reason {
+            warn!(
+                "the user database {} is there again, but cannot be used ({reason}); logins are \
+                 told that the server is unavailable until it can",
+                self.shown
+            );
+        }
+        let is_open = reason.is_empty();
+        told.replace(reason);
+        is_open
     }
 
     /// Opens the books and reads what is always known.
@@ -162,12 +183,30 @@ impl Worker {
                 }
             };
             for (key, founds) in waiting {
-                let user = users.remove(&key).map(|user| self.shared.cache.keep(user));
+                let user = self.found(&key, users.remove(&key));
                 for found in founds {
                     found(Ok(user.clone()));
                 }
             }
         }
+    }
+
+    /// Takes over what a look-up has found. If it is something else than what was known, who is
+    /// connected is told at once: a refresh would find it known already.
+    fn found(&self, key: &UserKey, user: Option<User>) -> Option<Arc<User>> {
+        let cache = &self.shared.cache;
+        let Some(user) = user else {
+            if let Some(change) = cache.refresh(key, None) {
+                self.shared.tell(Change::User(key.clone(), change));
+            }
+            return None;
+        };
+        let (user, has_changed) = cache.keep(user);
+        if has_changed {
+            let change = Some(Arc::clone(&user));
+            self.shared.tell(Change::User(key.clone(), change));
+        }
+        Some(user)
     }
 
     /// One query.
@@ -176,7 +215,9 @@ impl Worker {
         let shown = &self.shown;
         match timeout(self.options.timeout, self.books.find(keys)).await {
             Ok(Ok(users)) => {
-                self.trouble.borrow_mut().clear();
+                if !std::mem::take(&mut *self.trouble.borrow_mut()).is_empty() {
+                    info!("looking users up in {shown} works again");
+                }
                 Ok(users)
             }
             Ok(Err(error)) if error.is_unavailable() => {
