@@ -7,6 +7,7 @@ mod hashes;
 mod jwt;
 mod keys;
 mod outage;
+mod passwords;
 mod patience;
 mod proxy;
 mod scram;

@@ -1,16 +1,22 @@
 //! Users from mosquitto's password file, as it is.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
+
+use tracing::warn;
 
 use super::{Source, StoreError, Task};
 use crate::model::{CREDENTIAL_BYTES_MAX, Credential, DEFAULT_ZONE, MEMBER, User, UserKey};
 
 /// The largest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// Bad lines that the log names.
+const TOLD_MAX: usize = 5;
 
 /// Mosquitto's password file: a line `name:$7$…` for each user. It is read again when it has
 /// changed. Its users are in the zone `default`.
@@ -37,41 +43,45 @@ impl MosquittoFile {
         }
     }
 
-    /// Reads a password file: hashes by name.
-    ///
-    /// # Errors
-    /// When mosquitto would not accept a line; the reason names the line, never its content.
-    pub fn parse(bytes: &[u8]) -> Result<HashMap<String, String>, String> {
+    /// Reads a password file: hashes by name, and the lines that mean nobody, by number and with a
+    /// reason that never shows what is in them.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> (HashMap<String, String>, Vec<(usize, &'static str)>) {
         let mut users = HashMap::new();
+        let mut bad = Vec::new();
         for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-            let number = index + 1;
-            let line = std::str::from_utf8(line)
-                .map_err(|_| format!("line {number} is no UTF-8; save the file as UTF-8"))?;
-            let line = line.trim_end_matches('\r');
-            if line.trim().is_empty() || line.starts_with('#') {
-                continue;
+            match parse_line(line) {
+                Ok(None) => {}
+                // As mosquitto: the first of two lines for one name counts.
+                Ok(Some((name, hash))) => {
+                    let entry = users.entry(name.to_owned());
+                    entry.or_insert_with(|| hash.to_owned());
+                }
+                Err(reason) => bad.push((index + 1, reason)),
             }
-            let Some((name, hash)) = line.split_once(':') else {
-                return Err(format!("line {number} has no colon after the name"));
-            };
-            let hash = hash.trim_end();
-            if name.is_empty() || name.contains('\0') {
-                return Err(format!("line {number} has no name"));
-            }
-            if hash.len() > CREDENTIAL_BYTES_MAX {
-                return Err(format!("line {number} is too long"));
-            }
-            if !hash.starts_with('$') {
-                return Err(format!(
-                    "the password in line {number} is not hashed; hash the file with \
-                     mosquitto_passwd -U first"
-                ));
-            }
-            // As mosquitto: the first of two lines for one name counts.
-            users
-                .entry(name.to_owned())
-                .or_insert_with(|| hash.to_owned());
         }
+        (users, bad)
+    }
+
+    /// The users of a file. Lines that mean nobody shut nobody else out.
+    fn read(&self, bytes: &[u8]) -> Result<HashMap<String, String>, StoreError> {
+        let (users, bad) = Self::parse(bytes);
+        if bad.is_empty() {
+            return Ok(users);
+        }
+        let path = self.path.display();
+        let some = bad.iter().take(TOLD_MAX);
+        let mut told: Vec<String> = some
+            .map(|(number, reason)| format!("{path}:{number}: {reason}"))
+            .collect();
+        if bad.len() > TOLD_MAX {
+            told.push(format!("and {} lines more", bad.len() - TOLD_MAX));
+        }
+        let told = told.join("; ");
+        if users.is_empty() {
+            return Err(self.failed(format!("no line of it names a user: {told}")));
+        }
+        warn!("lines of the password file are passed over, and their users cannot log in: {told}");
         Ok(users)
     }
 
@@ -89,11 +99,15 @@ impl MosquittoFile {
         let modified = metadata.modified().map_err(|error| self.failed(error))?;
         let stamp = Some((modified, metadata.len()));
         if stamp != state.seen {
-            if metadata.len() > FILE_BYTES_MAX {
-                return Err(self.failed("the file is too large"));
+            let mut bytes = Vec::new();
+            let file = File::open(&self.path).map_err(|error| self.failed(error))?;
+            file.take(FILE_BYTES_MAX + 1)
+                .read_to_end(&mut bytes)
+                .map_err(|error| self.failed(error))?;
+            if bytes.len() as u64 > FILE_BYTES_MAX {
+                return Err(self.failed("the file has more than 256 MiB"));
             }
-            let bytes = fs::read(&self.path).map_err(|error| self.failed(error))?;
-            let users = Self::parse(&bytes).map_err(|reason| self.failed(reason))?;
+            let users = self.read(&bytes)?;
             *state = State { users, seen: stamp };
         }
         let in_default = keys.iter().filter(|key| *key.zone == *DEFAULT_ZONE);
@@ -109,6 +123,29 @@ impl MosquittoFile {
         };
         Ok(in_default.filter_map(user).collect())
     }
+}
+
+/// The name and the hash of a line; `None` if it says nothing.
+fn parse_line(line: &[u8]) -> Result<Option<(&str, &str)>, &'static str> {
+    let line = std::str::from_utf8(line).map_err(|_| "it is no UTF-8")?;
+    let line = line.trim_end_matches('\r');
+    if line.trim().is_empty() || line.starts_with('#') {
+        return Ok(None);
+    }
+    let (name, hash) = line
+        .split_once(':')
+        .ok_or("there is no colon after the name")?;
+    let hash = hash.trim_end();
+    if name.is_empty() || name.contains('\0') {
+        return Err("there is no name");
+    }
+    if hash.len() > CREDENTIAL_BYTES_MAX {
+        return Err("it is too long");
+    }
+    if !hash.starts_with('$') {
+        return Err("the password is not hashed, which `mosquitto_passwd -U` does");
+    }
+    Ok(Some((name, hash)))
 }
 
 impl Source for MosquittoFile {
@@ -132,26 +169,55 @@ mod tests {
     #[test]
     fn the_file_is_read_as_mosquitto_reads_it() {
         let text = b"# users\nann:$7$101$c2FsdA==$aGFzaA==\r\n\nbob:$6$x$y\nann:$7$other\n";
-        let users = MosquittoFile::parse(text).unwrap();
-        assert_eq!(users.len(), 2);
+        let (users, bad) = MosquittoFile::parse(text);
+        assert_eq!((users.len(), bad.len()), (2, 0));
         assert_eq!(users["ann"], "$7$101$c2FsdA==$aGFzaA==");
         assert_eq!(users["bob"], "$6$x$y");
-        assert!(MosquittoFile::parse(b"").unwrap().is_empty());
+        assert!(MosquittoFile::parse(b"").0.is_empty());
+    }
+
+    #[test]
+    fn a_bad_line_shuts_out_its_user_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("passwords");
+        let source = MosquittoFile::new(&path, None);
+        let found = |name: &str| {
+            let users = source.look(&[UserKey::parse(name)]);
+            users.map(|users| users.len())
+        };
+        fs::write(&path, "ann:$7$x\nbob\ncat:hush\ndan:$7$y\n").unwrap();
+        for (name, count) in [("ann", 1), ("bob", 0), ("cat", 0), ("dan", 1)] {
+            assert_eq!(found(name).unwrap(), count, "{name}");
+        }
+        fs::write(&path, "bob\ncat:hush\n").unwrap();
+        let error = found("ann").unwrap_err().to_string();
+        assert!(error.contains("passwords:1: there is no colon"), "{error}");
+        assert!(
+            error.contains("passwords:2: the password is not hashed"),
+            "{error}"
+        );
+        assert!(!error.contains("hush"), "{error}");
+        fs::write(&path, "# nobody\n").unwrap();
+        assert_eq!(found("ann").unwrap(), 0);
     }
 
     #[test]
     fn a_line_that_is_wrong_is_named_and_not_shown() {
         let long = [b"ann:$".as_slice(), &[b'x'; CREDENTIAL_BYTES_MAX]].concat();
         for (text, reason) in [
-            (b"ann\n".as_slice(), "line 1 has no colon"),
-            (b"\n:$7$x\n", "line 2 has no name"),
-            (b"ann:secret\n", "line 1 is not hashed"),
-            (b"ann:\xff\n", "line 1 is no UTF-8"),
-            (&long, "line 1 is too long"),
+            (b"ann\n".as_slice(), (1, "no colon")),
+            (b"\n:$7$x\n", (2, "no name")),
+            (b"ann:secret\n", (1, "not hashed")),
+            (b"ann:\xff\n", (1, "no UTF-8")),
+            (&long, (1, "too long")),
         ] {
-            let error = MosquittoFile::parse(text).unwrap_err();
-            assert!(error.contains(reason), "{error}");
-            assert!(!error.contains("secret"));
+            let (users, bad) = MosquittoFile::parse(text);
+            let (line, told) = bad[0];
+            assert_eq!((users.len(), bad.len(), line), (0, 1, reason.0));
+            assert!(
+                told.contains(reason.1) && !told.contains("secret"),
+                "{told}"
+            );
         }
     }
 }

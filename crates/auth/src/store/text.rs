@@ -1,8 +1,8 @@
 //! Records in a text file, for those who want no database at all.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -102,7 +102,14 @@ impl TextStore {
     }
 
     fn read(&self) -> Result<Content, StoreError> {
-        let text = fs::read_to_string(&self.path).map_err(|error| self.failed(error))?;
+        let mut text = String::new();
+        let file = File::open(&self.path).map_err(|error| self.failed(error))?;
+        file.take(FILE_BYTES_MAX + 1)
+            .read_to_string(&mut text)
+            .map_err(|error| self.failed(error))?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            return Err(self.failed("the file has more than 256 MiB"));
+        }
         let document: Document = toml::from_str(&text).map_err(|error| {
             // The message of the parser quotes the line, which may hold a hash.
             let line = error
