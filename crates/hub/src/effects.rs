@@ -162,6 +162,8 @@ pub enum Event {
     Disconnected {
         /// Which one.
         link: LinkId,
+        /// Its zone.
+        zone: Zone,
         /// Whose.
         client_id: Box<str>,
         /// Who it was; `None` for anonymous.

@@ -187,6 +187,7 @@ impl Hub {
         self.stats.connected = self.stats.connected.saturating_sub(1);
         let event = Event::Disconnected {
             link: live.link,
+            zone: session.identity.zone,
             client_id: session.client_id.clone(),
             user: session.identity.user.clone(),
             connected_secs: now.since(live.since).as_secs(),

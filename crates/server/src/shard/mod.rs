@@ -39,8 +39,10 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
 use stentor_auth::Exchange;
+use stentor_auth::model::login_name;
 use stentor_hub::{Hub, MeshItem, SessionKey, ShardId, Shared};
 use stentor_session::{Batch, CloseReason, Tick, Wheel};
+use stentor_topic::Zone;
 
 use crate::backplane::Backplane;
 use crate::inbox::{Arrivals, Outbox, Tickets};
@@ -477,10 +479,19 @@ impl Shard {
         if events.is_empty() {
             return;
         }
-        for event in events.drain(..) {
-            let origin = match &event {
-                stentor_hub::Event::Connected { link, .. }
-                | stentor_hub::Event::Disconnected { link, .. } => {
+        for mut event in events.drain(..) {
+            let origin = match &mut event {
+                stentor_hub::Event::Connected {
+                    link, zone, user, ..
+                }
+                | stentor_hub::Event::Disconnected {
+                    link, zone, user, ..
+                } => {
+                    // As the login name says it.
+                    if let (Some(user), false) = (user, *zone == Zone::DEFAULT) {
+                        let zone = self.backplane.zone_name(*zone);
+                        *user = login_name(&zone, user).into();
+                    }
                     let link = self.links.get(link.0 as usize);
                     link.map(|link| (link.peer, Arc::clone(&link.port)))
                 }
