@@ -73,8 +73,11 @@ pub enum RuleError {
         /// What is wrong with it.
         reason: FilterError,
     },
-    /// The pattern contains a placeholder that does not exist.
-    #[error("the pattern {0:?} contains a placeholder other than {{user}}, {{client}}, {{zone}}")]
+    /// The pattern contains a brace that belongs to no placeholder.
+    #[error(
+        "the pattern {0:?} has a brace that belongs to none of the placeholders {{user}}, \
+         {{client}} and {{zone}}; write one of these, or + for a level with other braces"
+    )]
     Placeholder(String),
 }
 
@@ -107,19 +110,25 @@ impl Rule {
             pattern: pattern.to_owned(),
             reason,
         })?;
-        if has_unknown_placeholder(pattern) {
+        if has_other_brace(pattern) {
             return Err(RuleError::Placeholder(pattern.to_owned()));
         }
         Ok(())
     }
 }
 
-/// Whether something in braces is none of [`PLACEHOLDERS`]; a lone brace is a plain character.
-fn has_unknown_placeholder(pattern: &str) -> bool {
-    let starts = pattern.match_indices('{').map(|(at, _)| &pattern[at..]);
-    starts
-        .filter(|rest| rest.contains('}'))
-        .any(|rest| !PLACEHOLDERS.iter().any(|known| rest.starts_with(known)))
+/// Whether there is a brace that belongs to none of [`PLACEHOLDERS`]: most likely one was meant,
+/// and a rule that denies something else than was meant denies nothing.
+fn has_other_brace(pattern: &str) -> bool {
+    let mut rest = pattern;
+    while let Some(at) = rest.find(['{', '}']) {
+        let known = |name: &&&str| rest[at..].starts_with(**name);
+        match PLACEHOLDERS.iter().find(known) {
+            Some(name) => rest = &rest[at + name.len()..],
+            None => return true,
+        }
+    }
+    false
 }
 
 impl FromStr for Rule {
@@ -189,8 +198,7 @@ mod tests {
             "allow both $#",
             "allow both {zone}/{user}/+/x-{client}",
             "deny both a topic/with spaces/#",
-            "allow publish a/{",
-            "allow publish }/{",
+            "allow publish a/{user}{client}",
         ] {
             let rule: Rule = text.parse().unwrap();
             assert_eq!(rule.to_string(), text);
@@ -213,8 +221,12 @@ mod tests {
             ("allow publish a#", "is no topic filter"),
             ("allow publish a/\0", "is no topic filter"),
             ("allow publish $+", "is no topic filter"),
-            ("allow publish a/{name}", "placeholder other than"),
-            ("allow publish {{user}", "placeholder other than"),
+            ("allow publish a/{name}", "a brace that belongs to none"),
+            ("allow publish {{user}", "a brace that belongs to none"),
+            ("deny both {user", "a brace that belongs to none"),
+            ("deny both user}/x", "a brace that belongs to none"),
+            ("deny both {user}}", "a brace that belongs to none"),
+            ("deny both {User}", "a brace that belongs to none"),
             (&long, "at most 1024 bytes"),
         ] {
             let error = text.parse::<Rule>().unwrap_err().to_string();

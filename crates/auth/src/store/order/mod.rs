@@ -219,7 +219,8 @@ pub enum Order {
         /// The name.
         name: Arc<str>,
     },
-    /// Deletes a role. Who has it keeps its name, which means nothing any more.
+    /// Deletes a role. A name that users keep would give them whatever is added under it later, so
+    /// it is taken from them first, or the role stays.
     #[serde(rename = "role.delete")]
     RoleDelete {
         /// The zone; not given, all zones.
@@ -227,6 +228,9 @@ pub enum Order {
         zone: Option<Arc<str>>,
         /// The name.
         name: Arc<str>,
+        /// Whether it is taken from users who have it.
+        #[serde(default)]
+        force: bool,
     },
     /// Gives a user a token, which was made by whoever orders it.
     #[serde(rename = "token.create")]
@@ -402,7 +406,9 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
         } => roles::change(worker, who, (zone, name), (add, remove, quotas, unbound)).await,
         O::RoleList {} => roles::list(worker).await,
         O::RoleShow { zone, name } => roles::show(worker, zone.as_deref(), &name).await,
-        O::RoleDelete { zone, name } => roles::delete(worker, who, zone.as_deref(), &name).await,
+        O::RoleDelete { zone, name, force } => {
+            roles::delete(worker, who, (zone.as_deref(), &name), force).await
+        }
         O::TokenCreate { name, credential } => tokens::create(worker, who, &name, credential).await,
         O::TokenList { name } => tokens::list(worker, &name).await,
         O::TokenRevoke { name, id } => tokens::revoke(worker, who, &name, &id).await,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{OrderError, Outcome, Who};
-use crate::model::{Quotas, Role, Rule};
+use super::{OrderError, Outcome, PAGE, Who, users};
+use crate::model::{Quotas, Role, Rule, User, UserKey};
 use crate::store::directory::Worker;
 
 /// What a role is: its zone, its name, its rules and quotas.
@@ -100,13 +100,83 @@ pub(super) async fn show(worker: &Worker, zone: Option<&str>, name: &str) -> Out
     Ok(shown(&find(worker, zone, name).await?))
 }
 
-pub(super) async fn delete(worker: &Worker, who: &Who, zone: Option<&str>, name: &str) -> Outcome {
+pub(super) async fn delete(
+    worker: &Worker,
+    who: &Who,
+    (zone, name): (Option<&str>, &str),
+    force: bool,
+) -> Outcome {
+    find(worker, zone, name).await?;
+    let bearers = bearers(worker, zone, name).await?;
+    if !bearers.is_empty() && !force {
+        return Err(still_had(name, &bearers));
+    }
+    for key in &bearers {
+        let take = |user: &mut User| {
+            user.roles.retain(|role| **role != *name);
+            Ok(())
+        };
+        users::modify(worker, key, take).await?;
+    }
     if !worker.books.store.delete_role(zone, name).await? {
         return Err(missing(name));
     }
     worker.read_roles().await?;
-    worker.note(who, "role.delete", name, json!({ "zone": zone }));
-    Ok(json!({}))
+    let detail = json!({ "zone": zone, "taken_from": bearers.len() });
+    worker.note(who, "role.delete", name, detail);
+    Ok(json!({ "taken_from": bearers.len() }))
+}
+
+/// The users of the store who would be left with the name of a role that is deleted. Those of a
+/// zone that has another role of that name lose nothing.
+async fn bearers(
+    worker: &Worker,
+    zone: Option<&str>,
+    name: &str,
+) -> Result<Vec<UserKey>, OrderError> {
+    let store = &worker.books.store;
+    let roles = store.roles().await?;
+    let has_other = |of: &str| {
+        let is_other = |role: &Role| match (zone, role.zone.as_deref()) {
+            // Its own, or the one for all zones.
+            (None, Some(other)) => other == of,
+            (Some(_), other) => other.is_none(),
+            (None, None) => false,
+        };
+        let named = roles.iter().filter(|role| *role.name == *name);
+        named.into_iter().any(is_other)
+    };
+    let mut bearers = Vec::new();
+    let mut after: Option<UserKey> = None;
+    loop {
+        let users = store.list(zone, after.as_ref(), PAGE.0).await?;
+        after = users.last().map(User::key);
+        let is_last = users.len() < PAGE.0;
+        let has_it = |user: &User| user.roles.iter().any(|role| **role == *name);
+        let left = users
+            .iter()
+            .filter(|user| has_it(user) && !has_other(&user.zone));
+        bearers.extend(left.map(User::key));
+        if is_last {
+            return Ok(bearers);
+        }
+    }
+}
+
+fn still_had(name: &str, bearers: &[UserKey]) -> OrderError {
+    let some: Vec<String> = bearers.iter().take(10).map(UserKey::to_string).collect();
+    let more = match bearers.len() - some.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let some = some.join(", ");
+    OrderError::new(
+        "conflict",
+        format!(
+            "users have the role {name:?}: {some}{more}; take it from them first, with `stentor \
+             revoke USER {name}`, or from all of them at once, with --force"
+        ),
+    )
 }
 
 async fn find(worker: &Worker, zone: Option<&str>, name: &str) -> Result<Role, OrderError> {

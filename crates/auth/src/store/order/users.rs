@@ -71,12 +71,15 @@ fn check(worker: &Worker, user: &User) -> Result<(), OrderError> {
         return Err(OrderError::new(
             "not-found",
             format!(
-                "there is no zone {0:?}; add it first: stentor zone add {0}",
+                "user {key}: there is no zone {0:?}; add it first: stentor zone add {0}",
                 &*user.zone
             ),
         ));
     }
-    check_roles(worker, &user.zone, &user.roles)
+    check_roles(worker, &user.zone, &user.roles).map_err(|error| {
+        let message = format!("user {key}: {}", error.message);
+        OrderError::new(error.code, message)
+    })
 }
 
 fn check_roles(worker: &Worker, zone: &Arc<str>, names: &[Arc<str>]) -> Result<(), OrderError> {
@@ -388,7 +391,7 @@ fn missing(key: &UserKey) -> OrderError {
 
 fn exists(key: &UserKey) -> OrderError {
     let message = format!(
-        "there is a user {key} already; `stentor user set-password` changes its password, and an \
+        "user {key}: there is one already; `stentor user set-password` changes its password, and an \
          import with --replace replaces it"
     );
     OrderError::new("exists", message)
