@@ -147,6 +147,14 @@ impl Failure {
         self
     }
 
+    /// Ends with this code where it would with 1, which is an answer here.
+    pub(crate) fn not_an_answer(mut self, code: u8) -> Self {
+        if self.code == 1 {
+            self.code = code;
+        }
+        self
+    }
+
     /// Leaves the exit code, but says nothing.
     pub(crate) fn silenced(mut self, quiet: bool) -> Self {
         if quiet {

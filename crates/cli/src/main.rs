@@ -10,6 +10,7 @@ mod check_config;
 mod connect;
 mod control;
 mod failure;
+mod file;
 mod foreign;
 mod format;
 mod hash_password;

@@ -1,16 +1,20 @@
 //! Where passwords come from.
 
-use std::fs;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::fmt;
+use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::path::Path;
 
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 
 use crate::failure::Failure;
+use crate::file;
+
+/// The largest file with a password, in bytes, and the longest line of standard input.
+const BYTES_MAX: u64 = 64 << 10;
 
 /// The first line of a file.
 pub(crate) fn from_file(path: &Path) -> Result<Vec<u8>, Failure> {
-    let bytes = fs::read(path)
+    let bytes = file::read(path, BYTES_MAX)
         .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
     let end = bytes
         .iter()
@@ -59,10 +63,13 @@ pub(crate) fn ask_twice() -> Result<String, Failure> {
 
 /// A line of standard input, without its end.
 pub(crate) fn read_line() -> Result<String, Failure> {
+    let failed =
+        |error: &dyn fmt::Display| Failure::new(format!("cannot read the password: {error}"));
     let mut line = String::new();
-    io::stdin()
-        .lock()
-        .read_line(&mut line)
-        .map_err(|error| Failure::new(format!("cannot read the password: {error}")))?;
+    let mut input = io::stdin().lock().take(BYTES_MAX + 1);
+    input.read_line(&mut line).map_err(|error| failed(&error))?;
+    if line.len() as u64 > BYTES_MAX {
+        return Err(failed(&"the line has more than 64 KiB"));
+    }
     Ok(line.trim_end_matches(['\n', '\r']).to_owned())
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Value, json};
 use stentor_tests::raw::eventually;
@@ -152,8 +153,149 @@ fn roles_and_grants_are_checked() {
         );
         let shown = place.run(&["role", "show", "member"]).success();
         assert!(shown.contains("allow both #"), "{shown}");
-        place.run(&["role", "delete", "op"]).success();
+        place.run(&["role", "delete", "op", "--force"]).success();
         assert!(!place.run(&["role", "list"]).success().contains("op "));
+    });
+}
+
+/// A name that stays with users would give them what is added under it later.
+#[test]
+fn a_role_that_somebody_has_is_deleted_by_force_only() {
+    check(|place| {
+        for role in ["op", "other"] {
+            place
+                .run(&["role", "add", role, "--rule", "allow both op/#"])
+                .success();
+        }
+        for user in ["ann", "bob"] {
+            let add = ["user", "add", user, "--no-password", "--role", "op"];
+            place.run(&add).success();
+        }
+        place.run(&["grant", "bob", "other"]).success();
+        let refusal = place.run(&["role", "delete", "op"]).refusal();
+        assert!(refusal.contains("ann, bob"), "{refusal}");
+        assert!(refusal.contains("--force"), "{refusal}");
+        place.run(&["role", "show", "op"]).success();
+        place.run(&["role", "delete", "op", "--force"]).success();
+        assert_eq!(place.json(&["user", "show", "ann"])["roles"], json!([]));
+        assert_eq!(
+            place.json(&["user", "show", "bob"])["roles"],
+            json!(["other"])
+        );
+        place
+            .run(&["role", "add", "op", "--rule", "allow both #"])
+            .success();
+        let test = ["user", "test", "ann", "publish", "op/x"];
+        assert_eq!(place.run(&test).status.code(), Some(1));
+        // A zone's own role leaves its users the one for all zones.
+        place.run(&["zone", "add", "game"]).success();
+        let own = ["role", "add", "member", "--zone", "game"];
+        place.run(&own).success();
+        place
+            .run(&["user", "add", "game/cat", "--no-password"])
+            .success();
+        let delete = ["role", "delete", "member"];
+        place
+            .run(&[&delete[..], &["--zone", "game"]].concat())
+            .success();
+        let test = ["user", "test", "game/cat", "publish", "x"];
+        assert_eq!(place.run(&test).status.code(), Some(0));
+        let refusal = place.run(&delete).refusal();
+        assert!(refusal.contains("game/cat"), "{refusal}");
+    });
+}
+
+#[test]
+fn a_question_has_three_ways_to_end() {
+    check(|place| {
+        place
+            .run(&["user", "add", "ann", "--no-password"])
+            .success();
+        for (args, code) in [
+            (&["ann", "publish", "a/b"][..], 0),
+            (&["ann", "subscribe", "#"], 0),
+            (&["ann", "publish", "$SYS/x"], 1),
+            (&["ann", "write", "a"], 2),
+            (&["bob", "publish", "a"], 3),
+            (&["ann", "publish", "a/#"], 3),
+        ] {
+            let args = [&["user", "test"], args].concat();
+            let ended = place.run(&args);
+            assert_eq!(ended.status.code(), Some(code), "{args:?} {ended}");
+            assert_eq!(ended.stderr.is_empty(), code < 2, "{args:?} {ended}");
+        }
+    });
+    let place = Place::stopped();
+    let ended = place.run(&["user", "test", "ann", "publish", "a"]);
+    assert_eq!(ended.status.code(), Some(3), "{ended}");
+    let place = Place::stopped();
+    let config = place.file("stentor.toml", "nonsense = 1\n");
+    let ended = place.run(&["user", "test", "ann", "publish", "a", "--config", &config]);
+    assert_eq!(ended.status.code(), Some(78), "{ended}");
+}
+
+/// Where it stands in the file, and never what the password is.
+#[test]
+fn an_import_that_is_wrong_names_its_line() {
+    check(|place| {
+        place
+            .run(&["user", "add", "there", "--no-password"])
+            .success();
+        let long = format!("name,password\nann,{}\n", "hush".repeat(300));
+        for (text, reason) in [
+            ("name,password\nann,x\nbob,hush,1\n", "line 3, user \"bob\""),
+            (
+                "name,password\nann,x\n\na/b/c,hush\n",
+                "line 4, user \"a/b/c\"",
+            ),
+            ("name,password\nann,x\nann,hush\n", "line 3, user \"ann\""),
+            ("name,password,roles\nann,hush,boss\n", "line 2"),
+            ("name,password\nann,x\ngame/ann,hush\n", "line 3"),
+            ("name,password\nann,x\nthere,hush\n", "line 3"),
+            (&long, "line 2, user \"ann\": a password has at most"),
+            ("hush,ann\n", "line 1"),
+        ] {
+            let file = place.file("users.csv", text);
+            let refusal = place.run(&["user", "import", &file]).refusal();
+            assert!(refusal.contains(reason), "{text:.60}: {refusal}");
+            assert!(!refusal.contains("hush"), "{refusal}");
+            let users = place.run(&["user", "list"]).success();
+            assert!(!users.contains("ann"), "all or nothing: {users}");
+        }
+        let json = place.file("users.json", r#"[{"name":"ann","roles":"hush"}]"#);
+        let refusal = place.run(&["user", "import", &json]).refusal();
+        assert!(refusal.contains("entry 1"), "{refusal}");
+        assert!(!refusal.contains("hush"), "{refusal}");
+    });
+}
+
+#[test]
+fn a_file_that_never_ends_is_refused() {
+    let place = Place::stopped();
+    for args in [
+        &["user", "add", "ann", "--password-file", "/dev/zero"][..],
+        &["user", "add", "ann", "--credential-file", "/dev/zero"],
+    ] {
+        let refusal = place.run(args).refusal();
+        assert!(refusal.contains("more than 64 KiB"), "{refusal}");
+    }
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" \"$@\" < /dev/zero"]);
+    command.arg(server::binary());
+    command.args(["user", "add", "ann", "--password-file", "-", "--data-dir"]);
+    let refusal = process::run(command.arg(place.data_dir())).refusal();
+    assert!(refusal.contains("more than 64 KiB"), "{refusal}");
+}
+
+#[test]
+fn a_rule_with_a_slip_of_the_pen_is_refused() {
+    check(|place| {
+        for rule in ["deny both {user", "deny both x/{usr}/#", "deny both user}"] {
+            let refusal = place.run(&["role", "add", "r", "--rule", rule]).refusal();
+            assert!(refusal.contains("{user}, {client} and {zone}"), "{refusal}");
+            let change = ["role", "change", "member", "--add", rule];
+            place.run(&change).refusal();
+        }
     });
 }
 

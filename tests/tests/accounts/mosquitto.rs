@@ -336,3 +336,49 @@ fn dynamic_security_answers_the_same_thousand_questions() {
     );
     check(folder.path(), &lines, &["user root"]);
 }
+
+/// What fails leaves no configuration behind that looks like the work of one that did not.
+#[test]
+fn an_import_that_fails_writes_no_configuration() {
+    let plan = Plan::new();
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let acl = file(
+        folder.path(),
+        "acl",
+        "user ann\ntopic read a/#\ntopic frobnicate x\ntopic a b\n",
+    );
+    let text = format!("listener 1883\nacl_file {}\n", acl.display());
+    let config = file(folder.path(), "mosquitto.conf", &text);
+    let output = folder.path().join("stentor.toml");
+    let run = |args: &[&str]| {
+        let mut command = server::stentor();
+        command.args(args).arg("--data-dir").arg(plan.data_dir());
+        process::run(&mut command)
+    };
+    let config = config.to_str().expect("plain names");
+    let out = output.to_str().expect("plain names");
+    let import = ["import", "mosquitto", config, "--output", out];
+    run(&["user", "add", "ann", "--no-password"]).success();
+    let refusal = run(&import).refusal();
+    assert!(refusal.contains("--replace"), "{refusal}");
+    let left = fs::read_dir(folder.path()).expect("a folder");
+    assert_eq!(left.count(), 2, "nothing but what was there");
+    let told = run(&[&import[..], &["--replace"]].concat()).success();
+    assert!(output.exists());
+    for part in ["acl:3: topic frobnicate x", "acl:4: topic a b", "readwrite"] {
+        assert!(told.contains(part), "{told}");
+    }
+    // Nothing of them has become a rule.
+    let shown = run(&["role", "show", "mosquitto-ann"]).success();
+    assert!(
+        !shown.contains("frobnicate") && !shown.contains("a b"),
+        "{shown}"
+    );
+    let before = fs::read_to_string(&output).expect("it was written");
+    let refusal = run(&[&import[..], &["--replace"]].concat()).refusal();
+    assert!(refusal.contains("exists"), "{refusal}");
+    let after = fs::read_to_string(&output).expect("it is still there");
+    assert_eq!(before, after);
+    let left = fs::read_dir(folder.path()).expect("a folder");
+    assert_eq!(left.count(), 3, "no draft is left");
+}

@@ -1,6 +1,7 @@
 //! `stentor user import` and `export`: many users in one file.
 
-use std::fs;
+use std::collections::HashMap;
+use std::fmt;
 use std::io::Write;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -15,10 +16,11 @@ use stentor_auth::model::{Credential, DEFAULT_ZONE, Login, User};
 use stentor_auth::store::Order;
 
 use super::desk::{Desk, Which};
-use super::secret::{Maker, dated};
+use super::secret::{Maker, check as check_password, dated};
 use super::show;
 use super::user::{Format, output};
 use crate::failure::Failure;
+use crate::file;
 
 /// The largest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 256 << 20;
@@ -55,48 +57,84 @@ pub(super) struct Import {
 
 /// A user as the file has it, perhaps with a password that is not hashed yet.
 struct Row {
-    line: usize,
+    place: Place,
     user: User,
     password: Option<String>,
 }
 
+/// Where a user stands in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In a line of CSV.
+    Line(usize),
+    /// In an entry of a list, from 1 on.
+    Entry(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(number) => write!(f, "line {number}"),
+            Self::Entry(number) => write!(f, "entry {number}"),
+        }
+    }
+}
+
+/// Checks names and bounds, and that nobody stands there twice: where everybody stands.
+fn check(rows: &[Row]) -> Result<HashMap<String, Place>, String> {
+    let mut places = HashMap::with_capacity(rows.len());
+    for row in rows {
+        let (place, key) = (row.place, row.user.key().to_string());
+        let wrong = |reason: &dyn fmt::Display| format!("{place}, user {key:?}: {reason}");
+        row.user.check().map_err(|error| wrong(&error))?;
+        if let Some(password) = &row.password {
+            check_password(password.as_bytes()).map_err(|reason| wrong(&reason.message()))?;
+        }
+        if let Some(first) = places.insert(key.clone(), place) {
+            return Err(wrong(&format!("it stands in {first} already")));
+        }
+    }
+    Ok(places)
+}
+
+/// Where the user stands whom a refusal is about.
+fn place_of(places: &HashMap<String, Place>, message: &str) -> Option<Place> {
+    let rest = message.strip_prefix("user ")?;
+    // A name may contain what follows it.
+    let ends = rest.match_indices(": ").map(|(at, _)| &rest[..at]);
+    ends.filter_map(|login| places.get(login)).last().copied()
+}
+
 impl Import {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let text = self.read()?;
+        let shown = self.file.display();
+        let failed = |reason: &dyn fmt::Display| Failure::new(format!("{shown}: {reason}"));
+        let text = file::read_text(&self.file, FILE_BYTES_MAX);
+        let text = text.map_err(|error| failed(&format!("cannot read it: {error}")))?;
         let rows = match self.form()? {
             Format::Csv => parse_csv(&text),
             Format::Json => parse_json(&text),
         };
-        let shown = self.file.display();
-        let mut rows = rows.map_err(|reason| Failure::new(format!("{shown}: {reason}")))?;
+        let mut rows = rows.map_err(|reason| failed(&reason))?;
         for row in &mut rows {
             if row.user.roles.is_empty() {
                 row.user.roles = self.roles.iter().map(|role| role.as_str().into()).collect();
             }
-            row.user
-                .check()
-                .map_err(|error| Failure::new(format!("{shown}, line {}: {error}", row.line)))?;
         }
         // Everything that can be refused is, before the long work begins.
+        let places = check(&rows).map_err(|reason| failed(&reason))?;
         let mut desk = self.which.open()?;
         let maker = desk.maker(self.scram)?;
-        let users = hash_all(rows, &maker)?;
-        let imported = send(&mut desk, users, self.replace)?;
+        let users = hash_all(rows, &maker).map_err(|reason| failed(&reason))?;
+        let sent = send(&mut desk, users, self.replace);
+        let imported = sent.map_err(|failure| match place_of(&places, failure.message()) {
+            Some(place) => failure.with_note(&format!("it stands in {shown}, {place}")),
+            None => failure,
+        })?;
         let answer = json!({ "imported": imported });
         show(self.which.json, &answer, || {
             format!("{imported} users are imported\n")
         })
-    }
-
-    fn read(&self) -> Result<String, Failure> {
-        let failed = |error: &dyn std::fmt::Display| {
-            Failure::new(format!("cannot read {}: {error}", self.file.display()))
-        };
-        let metadata = fs::metadata(&self.file).map_err(|error| failed(&error))?;
-        if metadata.len() > FILE_BYTES_MAX {
-            return Err(failed(&"it has more than 256 MiB; split it"));
-        }
-        fs::read_to_string(&self.file).map_err(|error| failed(&error))
     }
 
     fn form(&self) -> Result<Format, Failure> {
@@ -125,8 +163,10 @@ pub(super) fn send(desk: &mut Desk, users: Vec<User>, replace: bool) -> Result<u
             replace,
         };
         let note = format!("{imported} of {count} users were imported before");
-        desk.order(&order)
-            .map_err(|failure| failure.with_note(&note))?;
+        desk.order(&order).map_err(|failure| match imported {
+            0 => failure,
+            _ => failure.with_note(&note),
+        })?;
         imported += len;
     }
     Ok(imported)
@@ -140,57 +180,58 @@ fn size(user: &User) -> usize {
 }
 
 /// Hashes all passwords, on all processors; that takes a while for thousands.
-fn hash_all(rows: Vec<Row>, maker: &Maker) -> Result<Vec<User>, Failure> {
+fn hash_all(rows: Vec<Row>, maker: &Maker) -> Result<Vec<User>, String> {
     let count = rows.iter().filter(|row| row.password.is_some()).count();
     let progress = ProgressBar::new(count as u64).with_message("hashing passwords");
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let work = || -> Result<Vec<(usize, Vec<Credential>)>, Failure> {
+    let work = || -> Result<Vec<(usize, Vec<Credential>)>, String> {
         let mut made = Vec::new();
-        while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(row) = rows.get(at) else {
+                return Ok(made);
+            };
             let Some(password) = &row.password else {
                 continue;
             };
-            let at = row.line;
             let credentials = maker.make(password.as_bytes());
-            let told = |failure: Failure| failure.with_note(&format!("line {at} of the file"));
+            let told = |failure: Failure| {
+                let login = row.user.key().to_string();
+                format!("{}, user {login:?}: {}", row.place, failure.message())
+            };
             made.push((at, credentials.map_err(told)?));
             progress.inc(1);
         }
-        Ok(made)
     };
     let made = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         let results = threads.into_iter().map(|thread| {
             thread
                 .join()
-                .unwrap_or_else(|_| Err(Failure::new("a thread that hashes has failed")))
+                .unwrap_or_else(|_| Err("a thread that hashes has failed".to_owned()))
         });
         results.collect::<Result<Vec<_>, _>>()
     })?;
     progress.finish_and_clear();
-    let mut made: std::collections::HashMap<usize, Vec<Credential>> =
-        made.into_iter().flatten().collect();
-    let user = |row: Row| {
-        let mut user = row.user;
-        user.credentials
-            .extend(made.remove(&row.line).unwrap_or_default());
-        user
-    };
-    Ok(rows.into_iter().map(user).collect())
+    let mut users: Vec<User> = rows.into_iter().map(|row| row.user).collect();
+    for (at, credentials) in made.into_iter().flatten() {
+        users[at].credentials.extend(credentials);
+    }
+    Ok(users)
 }
 
 fn parse_json(text: &str) -> Result<Vec<Row>, String> {
     let users: Vec<Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let row = |(at, user)| {
-        let line = at + 1;
-        json_row(line, user).map_err(|error| format!("entry {line}: {error}"))
+        let place = Place::Entry(at + 1);
+        json_row(place, user).map_err(|error| format!("{place}: {error}"))
     };
     users.into_iter().enumerate().map(row).collect()
 }
 
 /// A user with what is stored of it, or with a password.
-fn json_row(line: usize, mut user: Value) -> Result<Row, String> {
+fn json_row(place: Place, mut user: Value) -> Result<Row, String> {
     let password = match user
         .as_object_mut()
         .and_then(|user| user.remove("password"))
@@ -199,7 +240,14 @@ fn json_row(line: usize, mut user: Value) -> Result<Row, String> {
         Some(Value::String(password)) => Some(password),
         Some(_) => return Err("the password is no text".to_owned()),
     };
-    let mut user: User = serde_json::from_value(user).map_err(|error| error.to_string())?;
+    let mut user: User = serde_json::from_value(user).map_err(|error| {
+        let reason = error.to_string();
+        // It would quote a value, which may be a secret at the wrong place.
+        match reason.starts_with("invalid ") {
+            true => "a value is of another kind than `stentor user export` writes".to_owned(),
+            false => reason,
+        }
+    })?;
     if *user.zone == *DEFAULT_ZONE {
         let (zone, name) = {
             let login = Login::parse(&user.name);
@@ -211,7 +259,7 @@ fn json_row(line: usize, mut user: Value) -> Result<Row, String> {
         Stored::parse(&credential.text).map_err(|error| error.to_string())?;
     }
     Ok(Row {
-        line,
+        place,
         user,
         password,
     })
@@ -231,21 +279,32 @@ fn parse_csv(text: &str) -> Result<Vec<Row>, String> {
     let mut records = csv(text)?.into_iter();
     let (_, head) = records.next().ok_or("the file is empty")?;
     let head: Vec<String> = head.iter().map(|name| name.trim().to_lowercase()).collect();
-    if let Some(name) = head.iter().find(|name| !COLUMNS.contains(&name.as_str())) {
+    let known = COLUMNS.join(", ");
+    // Without it, the first line is most likely a user already, whose password nobody is shown.
+    if !head.iter().any(|name| name == "name") {
         return Err(format!(
-            "line 1: there is no column {name:?}; the first line has the names of the columns, of \
-             {}",
-            COLUMNS.join(", ")
+            "line 1: the column \"name\" is missing; the first line has the names of the columns, \
+             of {known}"
         ));
     }
-    if !head.iter().any(|name| name == "name") {
-        return Err("line 1: the column \"name\" is missing".to_owned());
+    if let Some(name) = head.iter().find(|name| !COLUMNS.contains(&name.as_str())) {
+        return Err(format!(
+            "line 1: there is no column {name:?}; there are {known}"
+        ));
+    }
+    let twice = |(at, name): &(usize, &String)| head[..*at].contains(name);
+    if let Some((_, name)) = head.iter().enumerate().find(twice) {
+        return Err(format!("line 1: there are two columns {name:?}"));
     }
     let mut rows = Vec::new();
     for (line, record) in records {
         if record.len() != head.len() {
+            let name = head.iter().position(|column| column == "name");
+            let name = name.and_then(|at| record.get(at));
             return Err(format!(
-                "line {line} has {} columns, and the first line {}",
+                "line {line}, user {:?}: it has {} columns, and the first line {}; a comma in a \
+                 value needs quotes around that",
+                name.map_or("", String::as_str),
                 record.len(),
                 head.len()
             ));
@@ -260,12 +319,17 @@ fn parse_csv(text: &str) -> Result<Vec<Row>, String> {
 }
 
 fn row<'a>(line: usize, value: impl Fn(&str) -> Option<&'a str>) -> Result<Row, String> {
+    let place = Place::Line(line);
     let login = Login::parse(value("name").unwrap_or_default());
+    let wrong = |column: &str, reason: &dyn fmt::Display| {
+        let name = value("name").unwrap_or_default();
+        format!("{place}, user {name:?}, column {column}: {reason}")
+    };
     let credentials = match value("credential") {
         None => Vec::new(),
         Some(texts) => {
             let parsed = texts.split_whitespace().map(|text| {
-                Stored::parse(text).map_err(|error| format!("line {line}: {error}"))?;
+                Stored::parse(text).map_err(|error| wrong("credential", &error))?;
                 Ok(dated(text))
             });
             parsed.collect::<Result<_, String>>()?
@@ -275,7 +339,7 @@ fn row<'a>(line: usize, value: impl Fn(&str) -> Option<&'a str>) -> Result<Row, 
     let disabled = match value("disabled").unwrap_or("false") {
         "true" | "1" | "yes" => true,
         "false" | "0" | "no" => false,
-        _ => return Err(format!("line {line}: disabled is true or false")),
+        _ => return Err(wrong("disabled", &"it is true or false")),
     };
     let roles = value("roles").unwrap_or_default().split_whitespace();
     let user = User {
@@ -286,7 +350,7 @@ fn row<'a>(line: usize, value: impl Fn(&str) -> Option<&'a str>) -> Result<Row, 
         disabled,
     };
     Ok(Row {
-        line,
+        place,
         user,
         password,
     })
@@ -458,13 +522,63 @@ mod tests {
             ("", "empty"),
             ("name,pasword\n", "no column \"pasword\""),
             ("password\nx\n", "\"name\" is missing"),
-            ("name,password\nann\n", "line 2 has 1 columns"),
-            ("name,disabled\nann,maybe\n", "line 2: disabled"),
-            ("name,credential\nann,plain\n", "line 2: "),
+            ("name,name\n", "two columns"),
+            (
+                "name,password\nann\n",
+                "line 2, user \"ann\": it has 1 columns",
+            ),
+            (
+                "name,password\n\nann,hush,hush\n",
+                "line 3, user \"ann\": it has 3 columns",
+            ),
+            (
+                "name,disabled\nann,maybe\n",
+                "line 2, user \"ann\", column disabled: ",
+            ),
+            (
+                "name,credential\nann,hush\n",
+                "line 2, user \"ann\", column credential: ",
+            ),
+            ("hush,ann\n", "\"name\" is missing"),
         ] {
             let error = parse_csv(text).err().unwrap();
             assert!(error.contains(reason), "{text:?}: {error}");
+            assert!(!error.contains("hush"), "{error}");
         }
+        for (text, reason) in [
+            ("name,password\nann,a\na+b,hush\n", "line 3, user \"a+b\": "),
+            (
+                "name,password\nann,a\nann,hush\n",
+                "line 3, user \"ann\": it stands in line 2",
+            ),
+            ("name,password\n,hush\n", "line 2, user \"\": "),
+        ] {
+            let error = check(&parse_csv(text).unwrap()).unwrap_err();
+            assert!(error.contains(reason), "{text:?}: {error}");
+            assert!(!error.contains("hush"), "{error}");
+        }
+        for text in [
+            r#"[{"name": "ann", "credentials": "hush"}]"#,
+            r#"[{"name": "ann", "password": ["hush"]}]"#,
+            r#"[{"name": "ann", "disabled": "hush"}]"#,
+        ] {
+            let error = parse_json(text).err().unwrap();
+            assert!(
+                error.contains("entry 1: ") && !error.contains("hush"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_told_with_the_line_of_its_user() {
+        let rows = parse_csv("name,password\na: b,x\na,y\n").unwrap();
+        let places = check(&rows).unwrap();
+        let line = |message: &str| place_of(&places, message);
+        assert_eq!(line("user a: b: there is no role"), Some(Place::Line(2)));
+        assert_eq!(line("user a: there is no role"), Some(Place::Line(3)));
+        assert_eq!(line("user c: x"), None);
+        assert_eq!(line("the database does not answer"), None);
     }
 
     #[test]

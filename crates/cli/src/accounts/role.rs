@@ -38,7 +38,7 @@ enum Command {
     /// Show a role with its rules
     Show(One),
     /// Delete a role
-    Delete(One),
+    Delete(Delete),
 }
 
 const RULES: &str = "\
@@ -97,6 +97,20 @@ struct One {
     /// The role of this zone
     #[arg(long)]
     zone: Option<String>,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Debug, Args)]
+struct Delete {
+    /// Name of the role
+    name: String,
+    /// The role of this zone
+    #[arg(long)]
+    zone: Option<String>,
+    /// Take it from all users who have it; otherwise it is not deleted while there are some
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     which: Which,
 }
@@ -168,12 +182,13 @@ impl Role {
                 };
                 show_role(&one.which, &order)
             }
-            Command::Delete(one) => {
+            Command::Delete(delete) => {
                 let order = Order::RoleDelete {
-                    zone: one.zone.map(Arc::from),
-                    name: one.name.as_str().into(),
+                    zone: delete.zone.map(Arc::from),
+                    name: delete.name.as_str().into(),
+                    force: delete.force,
                 };
-                done(&one.which, order, &one.name, "is deleted")
+                done(&delete.which, order, &delete.name, "is deleted")
             }
         }
     }

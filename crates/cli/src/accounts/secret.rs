@@ -105,7 +105,7 @@ impl Maker {
 }
 
 /// Refuses passwords that nobody could log in with.
-fn check(password: &[u8]) -> Result<(), Failure> {
+pub(super) fn check(password: &[u8]) -> Result<(), Failure> {
     if password.is_empty() {
         return Err(Failure::new("the password is empty"));
     }

@@ -93,7 +93,14 @@ Examples:
 
 Exit codes:
   0   allowed, or a part of what the filter matches
-  1   not allowed; or something went wrong, then standard error says what";
+  1   not allowed
+  2   wrong usage
+  3   there is no answer, since there is no such user or something went wrong; standard error says
+      what
+  78  the configuration is wrong";
+
+/// The exit code where a question finds no answer.
+const EXIT_NO_ANSWER: u8 = 3;
 
 #[derive(Debug, Args)]
 struct Test {
@@ -272,7 +279,8 @@ impl Test {
             topic: self.topic.clone(),
             client_id: self.client_id,
         };
-        let answer = self.which.open()?.order(&order)?;
+        let ask = || self.which.open()?.order(&order);
+        let answer = ask().map_err(|failure| failure.not_an_answer(EXIT_NO_ANSWER))?;
         let is_allowed = answer["allowed"] == true;
         show(self.which.json, &answer, || {
             let word = if is_allowed { "may" } else { "may not" };

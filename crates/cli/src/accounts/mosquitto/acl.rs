@@ -53,26 +53,36 @@ pub(super) fn parse(lines: &[Line], troubles: &mut Vec<Trouble>) -> Acl {
                 }
                 rules.push(rule);
             }
-            Err(reason) => {
-                let remedy = "add a rule that says what was meant: stentor role change";
-                troubles.push(line.trouble(&reason, remedy));
-            }
+            Err((reason, remedy)) => troubles.push(line.trouble(&reason, remedy)),
         }
     }
     acl
 }
 
+/// Why a line is no rule, and what to do.
+type Wrong = (String, &'static str);
+
+/// What to do about a rule that cannot be carried.
+const MEANT: &str = "add a rule that says what was meant: stentor role change";
+
+/// What to do about a line that mosquitto does not start with.
+const MEND: &str = "write read, write, readwrite or deny before the topic, or nothing";
+
 /// A rule of `[read|write|readwrite|deny] TOPIC`.
-fn rule(text: &str, is_pattern: bool) -> Result<Rule, String> {
+fn rule(text: &str, is_pattern: bool) -> Result<Rule, Wrong> {
     let (effect, action, topic) = match text.split_once(' ') {
         Some(("read", topic)) => (Effect::Allow, Action::Subscribe, topic),
         Some(("write", topic)) => (Effect::Allow, Action::Publish, topic),
         Some(("readwrite", topic)) => (Effect::Allow, Action::Both, topic),
         Some(("deny", topic)) => (Effect::Deny, Action::Both, topic),
-        _ => (Effect::Allow, Action::Both, text),
+        Some((word, _)) => {
+            let reason = format!("mosquitto knows no access {word:?}, and does not start with it");
+            return Err((reason, MEND));
+        }
+        None => (Effect::Allow, Action::Both, text),
     };
     let topic = topic.trim();
-    let pattern = super::literal(topic)?;
+    let pattern = super::literal(topic).map_err(|reason| (reason, MEANT))?;
     let pattern = match is_pattern {
         true => pattern.replace("%u", "{user}").replace("%c", "{client}"),
         false => pattern,
@@ -82,7 +92,7 @@ fn rule(text: &str, is_pattern: bool) -> Result<Rule, String> {
         action,
         pattern: pattern.into(),
     };
-    rule.check().map_err(|error| error.to_string())?;
+    rule.check().map_err(|error| (error.to_string(), MEANT))?;
     Ok(rule)
 }
 
@@ -125,9 +135,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_carried_is_listed_with_its_line() {
-        let (acl, troubles) = parsed("topic read a/#/b\nuser\nwhat ever\ntopic {user}/x\ntopic\n");
+        let (acl, troubles) = parsed(
+            "topic read a/#/b\nuser\nwhat ever\ntopic {user}/x\ntopic\ntopic frobnicate x\n\
+             topic a b\npattern Read %u\ntopic deny {user\n",
+        );
         assert_eq!(acl, Acl::default());
         let numbers: Vec<usize> = troubles.iter().map(|trouble| trouble.number).collect();
-        assert_eq!(numbers, [1, 2, 3, 4, 5]);
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert!(troubles[5].reason.contains("no access \"frobnicate\""));
+        assert!(troubles[5].remedy.contains("readwrite"));
     }
 }

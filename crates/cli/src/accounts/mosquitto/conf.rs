@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Line, Plan};
+use crate::file;
 
 /// Files that one configuration may include.
 const FILES_MAX: usize = 1_000;
@@ -42,6 +43,8 @@ struct Draft {
     is_per_listener: bool,
     anonymous: Option<bool>,
     limits: Vec<(&'static str, String)>,
+    packet_bytes: Option<u64>,
+    payload_bytes: Option<u64>,
     sys: Option<String>,
     level: Option<&'static str>,
 }
@@ -66,12 +69,8 @@ pub(super) fn lines(file: &str, text: &str) -> Vec<Line> {
 
 /// Reads a file of bounded size.
 pub(super) fn read(path: &Path) -> Result<String, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("cannot read {}: {error}", path.display());
-    let metadata = fs::metadata(path).map_err(|error| failed(&error))?;
-    if metadata.len() > FILE_BYTES_MAX {
-        return Err(failed(&"it has more than 64 MiB"));
-    }
-    fs::read_to_string(path).map_err(|error| failed(&error))
+    let text = file::read_text(path, FILE_BYTES_MAX);
+    text.map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
 /// All lines of a configuration, those of included folders in their place.
@@ -246,14 +245,23 @@ fn general(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
         ("persistence", _) if value == "true" => {}
         ("allow_zero_length_clientid" | "retain_available" | "set_tcp_nodelay", _)
             if value == "true" => {}
-        ("max_packet_size" | "message_size_limit", Some(0)) => {}
-        ("max_packet_size" | "message_size_limit", Some(bytes)) => {
-            draft.limit("packet_bytes", bytes.clamp(1 << 10, 256 << 20).to_string());
+        ("max_packet_size", Some(bytes)) => packet_size(draft, bytes, line, plan),
+        ("message_size_limit", Some(0)) => draft.payload_bytes = None,
+        ("message_size_limit", Some(bytes)) => {
+            draft.payload_bytes = Some(bytes);
+            plan.troubles.push(line.trouble(
+                "it bounds payloads; Stentor bounds packets, so `limits.packet_bytes` leaves room \
+                 for a topic and properties, and a client that sends more is disconnected",
+                "lower `limits.packet_bytes` if your topics are short",
+            ));
         }
-        ("max_inflight_messages", Some(count @ 1..=65_535)) => {
+        // 0 is no bound there.
+        ("max_inflight_messages", Some(count @ 0..=65_535)) => {
+            let count = if count == 0 { 65_535 } else { count };
             draft.limit("inflight", count.to_string());
         }
-        ("max_queued_messages", Some(count @ 1..=1_000_000)) => {
+        ("max_queued_messages", Some(count @ 0..=1_000_000)) => {
+            let count = if count == 0 { 1_000_000 } else { count };
             draft.limit("queue_messages", count.to_string());
         }
         ("max_keepalive", Some(secs @ 1..=65_535)) => {
@@ -285,6 +293,27 @@ fn general(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
         _ => return false,
     }
     true
+}
+
+/// The bounds of `limits.packet_bytes`.
+const PACKET_BYTES: (u64, u64) = (1 << 10, 256 << 20);
+
+/// What a packet has beside its payload, at most, but for many user properties: a topic, a header
+/// and some more.
+const BESIDE_PAYLOAD: u64 = 128 << 10;
+
+/// `max_packet_size`; 0 is no bound.
+fn packet_size(draft: &mut Draft, bytes: u64, line: &Line, plan: &mut Plan) {
+    let (least, most) = PACKET_BYTES;
+    if (1..least).contains(&bytes) {
+        let reason = "the least that Stentor takes is 1 KiB";
+        let remedy = "nothing has to be done; `limits.packet_bytes` is 1 KiB";
+        plan.troubles.push(line.trouble(reason, remedy));
+    }
+    draft.packet_bytes = Some(match bytes {
+        0 => most,
+        bytes => bytes.clamp(least, most),
+    });
 }
 
 /// Days of `1h`, `2d`, `3w`, `4m` (months), `5y`; hours are rounded up.
@@ -336,6 +365,13 @@ fn absolute(path: &str) -> String {
 }
 
 impl Draft {
+    /// The largest packet; the smaller of two bounds counts.
+    fn packet_bytes(&self) -> Option<u64> {
+        let beside = |payload: u64| payload.saturating_add(BESIDE_PAYLOAD).min(PACKET_BYTES.1);
+        let payload = self.payload_bytes.map(beside);
+        self.packet_bytes.into_iter().chain(payload).min()
+    }
+
     /// The last line counts.
     fn limit(&mut self, key: &'static str, value: String) {
         self.limits.retain(|(known, _)| *known != key);
@@ -353,9 +389,12 @@ impl Draft {
                 anonymous
             });
         }
-        if !self.limits.is_empty() {
+        let packet_bytes = self.packet_bytes().map(|bytes| bytes.to_string());
+        let packet_bytes = packet_bytes.map(|bytes| ("packet_bytes", bytes));
+        let mut limits = self.limits.iter().cloned().chain(packet_bytes).peekable();
+        if limits.peek().is_some() {
             out += "\n[limits]\n";
-            for (key, value) in &self.limits {
+            for (key, value) in limits {
                 out += &format!("{key} = {value}\n");
             }
         }
@@ -476,6 +515,38 @@ mod tests {
         }
         assert_eq!(elsewhere.passwords, Some("/p".into()));
         assert_eq!(elsewhere.acl, Some("/a".into()));
+    }
+
+    /// One bounds packets, the other what is in them.
+    #[test]
+    fn a_bound_of_payloads_is_no_bound_of_packets() {
+        for (text, expected, told) in [
+            ("max_packet_size 5000\n", "packet_bytes = 5000\n", 0),
+            ("max_packet_size 0\n", "packet_bytes = 268435456\n", 0),
+            ("max_packet_size 20\n", "packet_bytes = 1024\n", 1),
+            ("message_size_limit 5000\n", "packet_bytes = 136072\n", 1),
+            (
+                "message_size_limit 268435455\n",
+                "packet_bytes = 268435456\n",
+                1,
+            ),
+            (
+                "message_size_limit 9000000\nmax_packet_size 5000\n",
+                "packet_bytes = 5000\n",
+                1,
+            ),
+            (
+                "max_inflight_messages 0\nmax_queued_messages 0\n",
+                "inflight = 65535\nqueue_messages = 1000000\n",
+                0,
+            ),
+        ] {
+            let (plan, _) = taken(text);
+            assert!(plan.config.contains(expected), "{text}{}", plan.config);
+            assert_eq!(plan.troubles.len(), told, "{text}");
+        }
+        let (plan, _) = taken("message_size_limit 0\n");
+        assert!(!plan.config.contains("packet_bytes"), "{}", plan.config);
     }
 
     #[test]

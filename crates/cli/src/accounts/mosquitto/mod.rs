@@ -6,7 +6,7 @@ mod dynsec;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -158,20 +158,41 @@ impl Mosquitto {
         })
     }
 
+    /// Adds everything, and leaves a configuration only when that is done.
     fn carry_out(&self, plan: &Plan) -> Result<(), Failure> {
-        let mut options = OpenOptions::new();
-        let file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o640)
-            .open(&self.output);
-        let shown = self.output.display();
-        let mut file = file.map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => Failure::new(format!(
-                "{shown} exists; name another file with --output, or move it away"
-            )),
-            _ => Failure::new(format!("cannot make {shown}: {error}")),
+        if self.output.symlink_metadata().is_ok() {
+            return Err(self.exists());
+        }
+        let draft = Draft::of(&self.output);
+        self.write(&draft.0, plan)?;
+        let mut desk = self.which.open_with(&draft.0)?;
+        self.fill(&mut desk, plan).map_err(|failure| {
+            failure.with_note(
+                "no configuration is written, and what was added stays; mend what is wrong, and \
+                 start again with --replace",
+            )
         })?;
+        // A link takes no file's place, as a new name would.
+        fs::hard_link(&draft.0, &self.output).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => self.exists(),
+            _ => Failure::new(format!("cannot make {}: {error}", self.output.display())),
+        })
+    }
+
+    fn exists(&self) -> Failure {
+        Failure::new(format!(
+            "{} exists; name another file with --output, or move it away",
+            self.output.display()
+        ))
+    }
+
+    fn write(&self, path: &Path, plan: &Plan) -> Result<(), Failure> {
+        let shown = self.output.display();
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create_new(true).mode(0o640);
+        let file = options.open(path);
+        let mut file =
+            file.map_err(|error| Failure::new(format!("cannot make {shown}: {error}")))?;
         let config = match self.which.data_dir() {
             None => plan.config.clone(),
             Some(folder) => {
@@ -181,12 +202,7 @@ impl Mosquitto {
             }
         };
         file.write_all(config.as_bytes())
-            .map_err(|error| Failure::new(format!("cannot write {shown}: {error}")))?;
-        drop(file);
-        let mut desk = self.which.open_with(&self.output)?;
-        let note = format!("{shown} is written; mend what is wrong, delete it, and start again");
-        let done = self.fill(&mut desk, plan);
-        done.map_err(|failure| failure.with_note(&note))
+            .map_err(|error| Failure::new(format!("cannot write {shown}: {error}")))
     }
 
     fn fill(&self, desk: &mut Desk, plan: &Plan) -> Result<(), Failure> {
@@ -213,6 +229,24 @@ impl Mosquitto {
             }
         }
         import::send(desk, plan.users.clone(), self.replace).map(|_| ())
+    }
+}
+
+/// A file beside another one, until it takes that one's name. It is gone with this.
+struct Draft(PathBuf);
+
+impl Draft {
+    fn of(path: &Path) -> Self {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{}.new", std::process::id()));
+        Self(name.into())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // It may never have been made.
+        let _ = fs::remove_file(&self.0);
     }
 }
 
@@ -285,7 +319,17 @@ impl Plan {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let (name, hash) = line.split_once(':').unwrap_or((line, ""));
+            let Some((name, hash)) = line.split_once(':') else {
+                // Nobody knows what it is, so it is not shown.
+                self.troubles.push(Trouble {
+                    file: file.clone(),
+                    number: at + 1,
+                    text: "…".to_owned(),
+                    reason: "it has no colon after the name; mosquitto passes over it".to_owned(),
+                    remedy: "add the user, if it is one: stentor user add".to_owned(),
+                });
+                continue;
+            };
             let taken = user(name, Some(hash), self.roles_of(name, acl));
             match taken {
                 // As mosquitto: the first of two lines for one name counts.

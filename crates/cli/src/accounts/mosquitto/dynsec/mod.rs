@@ -1,5 +1,7 @@
 //! The JSON file of mosquitto's dynamic security plugin.
 
+mod order;
+
 use std::collections::HashMap;
 
 use serde::Deserialize;
@@ -26,6 +28,7 @@ struct DefaultAccess {
     publish_client_send: bool,
     publish_client_receive: bool,
     subscribe: bool,
+    unsubscribe: bool,
 }
 
 impl Default for DefaultAccess {
@@ -34,6 +37,7 @@ impl Default for DefaultAccess {
             publish_client_send: false,
             publish_client_receive: true,
             subscribe: false,
+            unsubscribe: true,
         }
     }
 }
@@ -61,11 +65,15 @@ struct Group {
 #[derive(Debug, Deserialize)]
 struct RoleName {
     rolename: String,
+    #[serde(default)]
+    priority: i64,
 }
 
 #[derive(Debug, Deserialize)]
 struct ClientName {
     username: String,
+    #[serde(default)]
+    priority: i64,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -118,6 +126,7 @@ pub(super) fn take(name: &str, text: &str, plan: &mut Plan) -> Result<(), String
     let rules = roles.iter().filter(is_anonymous);
     let rules = rules.flat_map(|role| role.rules.clone()).collect();
     roles.push(role(ANONYMOUS, rules));
+    order::tell(&file, &mut told);
     for client in &file.clients {
         let groups = of_groups.get(client.username.as_str());
         let groups = groups.into_iter().flatten().copied();
@@ -182,8 +191,15 @@ fn default_role(access: &DefaultAccess, told: &mut Told<'_>) -> Role {
             "take `allow subscribe` rules away from roles that were not to receive",
         );
     }
+    if !access.unsubscribe {
+        let text = "defaultACLAccess: unsubscribe false".to_owned();
+        told.tell(text, ENDS_ALL, "nothing has to be done");
+    }
     role(DEFAULT, rules)
 }
+
+/// Why rules about unsubscribing are not needed.
+const ENDS_ALL: &str = "everybody may end a subscription in Stentor";
 
 /// What to do about a rule that cannot be carried.
 const MEANT: &str = "add a rule that says what was meant: stentor role change";
@@ -203,17 +219,16 @@ fn convert(from: &DynRole, told: &mut Told<'_>) -> Role {
             "publishClientSend" => Action::Publish,
             // Receiving is allowed unless something denies it.
             "publishClientReceive" if acl.allow => continue,
-            "subscribeLiteral" if !acl.allow && acl.topic.contains(['+', '#']) => {
-                let reason = "it denies one filter alone; in Stentor it denies all topics of it";
-                let remedy = "take the rule away where less was meant: stentor role change";
-                told.tell(text.clone(), reason, remedy);
+            "subscribeLiteral" | "subscribePattern" => {
+                if let Some((reason, remedy)) = other_meaning(acl) {
+                    told.tell(text.clone(), reason, remedy);
+                }
                 Action::Subscribe
             }
-            "subscribeLiteral" | "subscribePattern" | "publishClientReceive" => Action::Subscribe,
+            "publishClientReceive" => Action::Subscribe,
             "unsubscribeLiteral" | "unsubscribePattern" if acl.allow => continue,
             "unsubscribeLiteral" | "unsubscribePattern" => {
-                let reason = "everybody may end a subscription in Stentor";
-                told.tell(text, reason, "nothing has to be done");
+                told.tell(text, ENDS_ALL, "nothing has to be done");
                 continue;
             }
             _ => {
@@ -249,28 +264,29 @@ fn convert(from: &DynRole, told: &mut Told<'_>) -> Role {
             }
         }
     }
-    tell_of_order(from, told);
     role(&from.rolename, rules)
 }
 
-/// Tells where the order of rules meant something.
-fn tell_of_order(from: &DynRole, told: &mut Told<'_>) {
-    let lowest_allow = from
-        .acls
-        .iter()
-        .filter(|acl| acl.allow)
-        .map(|acl| acl.priority);
-    let denials = from.acls.iter().filter(|acl| !acl.allow);
-    if let (Some(highest), Some(lowest)) =
-        (lowest_allow.max(), denials.map(|acl| acl.priority).min())
-        && highest > lowest
-    {
-        told.tell(
-            format!("role {}: rules with priorities", from.rolename),
-            "in Stentor deny wins, whatever stands first; here a rule that allows stands before \
-             one that denies",
-            "narrow the rule that denies, if both are about one topic: stentor user test shows it",
-        );
+/// Where a rule about subscribing is carried, but means something else here: why, and what to do.
+/// Mosquitto compares it with the filter that is subscribed to, Stentor with each message's topic.
+fn other_meaning(acl: &DynAcl) -> Option<(&'static str, &'static str)> {
+    const TAKE_AWAY: &str = "take the rule away where less was meant: stentor role change";
+    let is_literal = acl.acltype == "subscribeLiteral";
+    let is_wild = acl.topic.contains(['+', '#']);
+    match (acl.allow, is_literal && is_wild) {
+        (true, true) => Some((
+            "it allows one filter alone; in Stentor it allows every filter for these topics",
+            "nothing has to be done: more topics than by that filter are not received",
+        )),
+        (true, false) => None,
+        (false, true) => Some((
+            "it denies one filter alone; in Stentor it denies all topics of it",
+            TAKE_AWAY,
+        )),
+        (false, false) => Some((
+            "it denies subscribing; in Stentor it also denies these topics to wider filters",
+            TAKE_AWAY,
+        )),
     }
 }
 
@@ -375,5 +391,92 @@ mod tests {
         let reasons: Vec<&str> = plan.troubles.iter().map(|one| one.text.as_str()).collect();
         assert_eq!(reasons.len(), 3, "{reasons:?}");
         assert!(take("d.json", "[", &mut Plan::default()).is_err());
+    }
+
+    /// A type, a topic, a priority, and whether it allows.
+    type TestAcl<'t> = (&'t str, &'t str, i64, bool);
+
+    /// A name, a priority, and rules.
+    type TestRole<'t> = (&'t str, i64, &'t [TestAcl<'t>]);
+
+    /// What is told of roles with these rules, and of a client that has all of them.
+    fn told(roles: &[TestRole<'_>]) -> Vec<String> {
+        let acl = |(kind, topic, priority, allow): &TestAcl<'_>| {
+            serde_json::json!({
+                "acltype": kind, "topic": topic, "priority": priority, "allow": allow,
+            })
+        };
+        let role = |(name, _, acls): &TestRole<'_>| {
+            let acls: Vec<_> = acls.iter().map(acl).collect();
+            serde_json::json!({ "rolename": name, "acls": acls })
+        };
+        let has = |(name, priority, _): &(&str, i64, &[_])| serde_json::json!({ "rolename": name, "priority": priority });
+        let text = serde_json::json!({
+            "clients": [{
+                "username": "ann", "roles": roles.iter().map(has).collect::<Vec<_>>(),
+            }],
+            "roles": roles.iter().map(role).collect::<Vec<_>>(),
+        });
+        let mut plan = Plan::default();
+        take("d.json", &text.to_string(), &mut plan).unwrap();
+        let lines = plan.troubles.iter();
+        lines
+            .map(|one| format!("{}: {}", one.text, one.reason))
+            .collect()
+    }
+
+    #[test]
+    fn rules_about_filters_are_told_where_they_mean_something_else() {
+        for (kind, topic, allow, reason) in [
+            ("subscribeLiteral", "a/#", true, "allows every filter"),
+            ("subscribeLiteral", "a/#", false, "denies all topics"),
+            ("subscribeLiteral", "a/b", false, "wider filters"),
+            ("subscribePattern", "a/#", false, "wider filters"),
+            ("unsubscribePattern", "a/#", false, "may end a subscription"),
+        ] {
+            let told = told(&[("r", 0, &[(kind, topic, 0, allow)])]);
+            assert!(told.len() == 1 && told[0].contains(reason), "{told:?}");
+        }
+        for (kind, topic, allow) in [
+            ("subscribeLiteral", "a/b", true),
+            ("subscribePattern", "a/#", true),
+            ("publishClientReceive", "a/#", false),
+            ("publishClientSend", "a/#", false),
+            ("unsubscribeLiteral", "a/#", true),
+        ] {
+            let told = told(&[("r", 0, &[(kind, topic, 0, allow)])]);
+            assert!(told.is_empty(), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn an_exception_from_a_denial_is_told() {
+        const SEND: &str = "publishClientSend";
+        let send = |topic, priority, allow| (SEND, topic, priority, allow);
+        let (allow, deny) = (send("a/b", 0, true), send("a/#", 0, false));
+        let is_told = |roles: &[TestRole<'_>]| {
+            let told = told(roles);
+            let lines = told.iter().filter(|line| line.contains("deny wins"));
+            let count = lines.count();
+            assert!(count < 2, "{told:?}");
+            count == 1
+        };
+        // Within a role, by priority and then as they stand.
+        assert!(is_told(&[("r", 0, &[allow, deny])]));
+        assert!(!is_told(&[("r", 0, &[deny, allow])]));
+        assert!(is_told(&[("r", 0, &[deny, send("a/b", 5, true)])]));
+        assert!(!is_told(&[("r", 0, &[send("c", 5, true), deny])]));
+        assert!(!is_told(&[(
+            "r",
+            0,
+            &[("subscribePattern", "a/b", 5, true), deny]
+        )]));
+        // From role to role.
+        assert!(is_told(&[("r", 1, &[allow]), ("s", 0, &[deny])]));
+        assert!(!is_told(&[("r", 0, &[allow]), ("s", 1, &[deny])]));
+        assert!(is_told(&[
+            ("r", 1, &[send("+/%u", 0, true)]),
+            ("s", 0, &[deny])
+        ]));
     }
 }
