@@ -271,7 +271,7 @@ mod tests {
             cache.watch_absent(key.clone()),
         );
         assert!(cache.has(&key));
-        assert_eq!(cache.keys_to_refresh(), [key.clone()]);
+        assert_eq!(cache.keys_to_refresh(), std::slice::from_ref(&key));
         assert!(cache.refresh(&key, None).is_none());
         assert!(cache.refresh(&key, Some(user("ann"))).unwrap().is_some());
         drop(watch);
