@@ -113,12 +113,20 @@ impl Decoys {
 
     /// Learns something, and writes everything down when there is twice as much.
     fn learn(&self, learn: impl FnOnce(&mut Neighbours) -> ring::News) {
-        let mut neighbours = self.lock();
-        let is_worth_it = learn(&mut neighbours) == ring::News::Doubled;
-        if let (true, Some(path)) = (is_worth_it, &self.key.neighbours) {
-            // Whatever is not written down is learned again.
-            let _ = neighbours.write(path);
+        let is_worth_it = learn(&mut self.lock()) == ring::News::Doubled;
+        if is_worth_it {
+            self.write_down();
         }
+    }
+
+    /// Nobody waits for the disk: the lock is held for the text only.
+    fn write_down(&self) {
+        let Some(path) = &self.key.neighbours else {
+            return;
+        };
+        let text = self.lock().text();
+        // Whatever is not written down is learned again.
+        let _ = text.and_then(|text| ring::write(path, &text));
     }
 
     /// What the password of somebody unknown is compared at.
@@ -167,10 +175,7 @@ impl Decoys {
 /// What was learned since the last time is written down.
 impl Drop for Decoys {
     fn drop(&mut self) {
-        if let Some(path) = &self.key.neighbours {
-            // It is learned again otherwise.
-            let _ = self.lock().write(path);
-        }
+        self.write_down();
     }
 }
 

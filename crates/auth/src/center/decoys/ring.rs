@@ -122,13 +122,17 @@ impl Neighbours {
             && rings.iter().all(|ring| ring.0.values().all(is_kind))
     }
 
-    /// Writes them down, as a whole or not at all, for their owner alone.
-    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
-        let new = path.with_extension("new");
-        let mut options = File::options();
-        let options = options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&new)?;
-        file.write_all(serde_json::to_string(self)?.as_bytes())?;
-        fs::rename(&new, path)
+    /// What is written down of them.
+    pub(super) fn text(&self) -> io::Result<String> {
+        Ok(serde_json::to_string(self)?)
     }
+}
+
+/// Writes a text down, as a whole or not at all, for its owner alone.
+pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut options = File::options();
+    let options = options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(&new)?.write_all(text.as_bytes())?;
+    fs::rename(&new, path)
 }
