@@ -406,9 +406,7 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
         } => roles::change(worker, who, (zone, name), (add, remove, quotas, unbound)).await,
         O::RoleList {} => roles::list(worker).await,
         O::RoleShow { zone, name } => roles::show(worker, zone.as_deref(), &name).await,
-        O::RoleDelete { zone, name, force } => {
-            roles::delete(worker, who, (zone.as_deref(), &name), force).await
-        }
+        O::RoleDelete { zone, name, force } => roles::delete(worker, who, zone, name, force).await,
         O::TokenCreate { name, credential } => tokens::create(worker, who, &name, credential).await,
         O::TokenList { name } => tokens::list(worker, &name).await,
         O::TokenRevoke { name, id } => tokens::revoke(worker, who, &name, &id).await,

@@ -103,9 +103,11 @@ pub(super) async fn show(worker: &Worker, zone: Option<&str>, name: &str) -> Out
 pub(super) async fn delete(
     worker: &Worker,
     who: &Who,
-    (zone, name): (Option<&str>, &str),
+    zone: Option<Arc<str>>,
+    name: Arc<str>,
     force: bool,
 ) -> Outcome {
+    let (zone, name) = (zone.as_deref(), &*name);
     find(worker, zone, name).await?;
     let bearers = bearers(worker, zone, name).await?;
     if !bearers.is_empty() && !force {

@@ -410,7 +410,10 @@ mod tests {
             let acls: Vec<_> = acls.iter().map(acl).collect();
             serde_json::json!({ "rolename": name, "acls": acls })
         };
-        let has = |(name, priority, _): &(&str, i64, &[_])| serde_json::json!({ "rolename": name, "priority": priority });
+        let has = |(name, priority, _): &TestRole<'_>| {
+            let priority = *priority;
+            serde_json::json!({ "rolename": name, "priority": priority })
+        };
         let text = serde_json::json!({
             "clients": [{
                 "username": "ann", "roles": roles.iter().map(has).collect::<Vec<_>>(),
