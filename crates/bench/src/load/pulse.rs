@@ -41,9 +41,9 @@ struct Beating {
 }
 
 impl Pulse {
-    /// Sends the messages and waits for them. Returns the longest time, in nanoseconds, from when
-    /// one was to be sent until it came back.
-    pub(crate) fn run(&self) -> Result<u64, BenchError> {
+    /// Sends the messages, calling `begun` before the first, and waits for them. Returns the
+    /// longest time, in nanoseconds, from when one was to be sent until it came back.
+    pub(crate) fn run(&self, begun: impl FnOnce()) -> Result<u64, BenchError> {
         let mut poll = Poll::new().doing("open a poll")?;
         let crowd = crowd::open(
             &mut poll,
@@ -72,6 +72,7 @@ impl Pulse {
             received: 0,
             longest_ns: 0,
         };
+        begun();
         beating.run(&mut poll, as_ns(self.lasts) / as_ns(STEP))?;
         Ok(beating.longest_ns)
     }

@@ -1,6 +1,7 @@
 //! A4, Last Tick Recovery: users subscribe at once to topics that hold a message, warm, and after
 //! the server was killed and started again.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
 use mio::Poll;
@@ -299,7 +300,15 @@ impl Recover {
                 name: format!("{name}-{run}"),
                 lasts: WATCHED,
             };
-            load::spawn("pulse", move || pulse.run())
+            let (begins, begun) = mpsc::channel();
+            let begin = move || {
+                // Nobody waits any more once this has ended with an error.
+                let _ = begins.send(());
+            };
+            let thread = load::spawn("pulse", move || pulse.run(begin))?;
+            // Where it does not begin, joining tells why.
+            let _ = begun.recv();
+            Ok::<_, BenchError>(thread)
         };
         let quiet_ns = load::join(pulse("quiet")?)??;
         leg.push(QUIET, quiet_ns as f64 / 1e3);
