@@ -33,7 +33,7 @@ struct Now {
     lines: Lines,
 }
 
-/// What one run asks of its modules: `store`, `dns`, `http` and `mail` together.
+/// What one run asks of its modules: changes of `store`, `dns`, `http` and `mail` together.
 const ASKED_MAX: u32 = 1_000;
 
 impl Moment {

@@ -250,11 +250,11 @@ fn install(
 fn store(lua: &Lua, shelf: &Arc<Shelf>, moment: &Moment) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let fail = |error: crate::store::StoreError| Error::runtime(format!("store: {error}"));
-    let (own, now) = (Arc::clone(shelf), moment.clone());
-    let get = move |lua: &Lua, key: mlua::LuaString| {
-        now.ask("store")?;
-        let value = own.get(&key.as_bytes()).map_err(fail)?;
-        value.map(|value| lua.create_string(value)).transpose()
+    let own = Arc::clone(shelf);
+    // Reading is bounded by the time of the call; writing costs others.
+    let get = move |lua: &Lua, key: mlua::LuaString| match own.get(&key.as_bytes()).map_err(fail)? {
+        Some(value) => lua.create_string(value).map(Some),
+        None => Ok(None),
     };
     table.set("get", lua.create_function(get)?)?;
     let (own, now) = (Arc::clone(shelf), moment.clone());

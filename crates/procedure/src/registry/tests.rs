@@ -379,6 +379,41 @@ fn a_call_in_flight_finishes_on_the_old_version() {
     assert_eq!(running.recv().unwrap().text(), "old");
 }
 
+/// What a run asks of the server is bounded, and the script learns that.
+#[test]
+fn a_run_does_not_ask_without_end() {
+    let place = good(&[(
+        "busy.luau",
+        "--[[ procedure\ndeadline = \"60s\"\ngrants = [\"store\", \"log\"]\n]]
+        return function(call)
+            local what, n = call.args.what, 0
+            local ok, why = pcall(function()
+                while true do
+                    if what == 'log' then log('x') else store.add('n', 1) end
+                    n += 1
+                end
+            end)
+            return reject(n .. ' ' .. tostring(why))
+        end",
+    )]);
+    for (what, done, told) in [
+        ("log", "100 ", "log: one run writes at most 100 lines"),
+        (
+            "store",
+            "1000 ",
+            "store: one run asks its modules at most 1000 times",
+        ),
+    ] {
+        // Each run begins anew.
+        for _ in 0..2 {
+            let text = place
+                .outcome(with_arguments("busy", &[("what", what)]))
+                .text;
+            assert!(text.starts_with(done) && text.contains(told), "{text}");
+        }
+    }
+}
+
 /// A procedure has so many threads and so many places in its queue; what comes after is turned
 /// away at once, and other procedures notice nothing.
 #[test]
