@@ -24,6 +24,9 @@ add chromium-headless-shell chromium-headless-shell
 add postfix postfix
 add swaks swaks
 add miltertest miltertest
+# Sendmail and Exim cannot be installed beside Postfix: they are unpacked further down. They need:
+add m4 m4
+ldconfig -p 2>/dev/null | grep -q libidn.so.12 || packages+=(libidn12)
 add spamd spamd
 add spamc spamc
 add node nodejs
@@ -44,6 +47,23 @@ if [ "${#packages[@]}" -gt 0 ]; then
     # Postfix asks what kind of site this is; the answer for a site without mail.
     echo "postfix postfix/main_mailer_type select No configuration" | debconf-set-selections
     RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+fi
+
+# Mail servers that are only unpacked, never configured or started by their packages.
+if [ ! -x "$tools/mta/usr/sbin/exim4" ] || [ ! -x "$tools/mta/usr/libexec/sendmail/sendmail" ]; then
+    mkdir -p "$tools/mta"
+    unpack="$(mktemp -d)"
+    mtas=(exim4-daemon-light sendmail-bin sendmail-cf)
+    (cd "$unpack" && { apt-get download -qq "${mtas[@]}" 2>/dev/null ||
+        { apt-get update -qq && apt-get download -qq "${mtas[@]}"; }; })
+    for package in "$unpack"/*.deb; do
+        dpkg-deb -x "$package" "$tools/mta"
+    done
+    rm -r "$unpack"
+fi
+# The user that Exim was built to run as, which its package would make.
+if [ "$(id -u)" -eq 0 ] && ! id Debian-exim >/dev/null 2>&1; then
+    useradd --system --no-create-home --shell /usr/sbin/nologin Debian-exim
 fi
 
 if ! "$tools/python/bin/python" -c "

@@ -155,7 +155,12 @@ pub fn find(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("there is no {name}: {REMEDY}"))
 }
 
-fn cache() -> PathBuf {
+/// The folder with what is installed for the tests alone. Nobody but its owner writes to it.
+///
+/// # Panics
+/// If this user has no home.
+#[must_use]
+pub fn cache() -> PathBuf {
     env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))

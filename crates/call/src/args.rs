@@ -161,6 +161,25 @@ fn verdict_on_error(name: &str) -> Option<Verdict> {
     .then_some(verdict)
 }
 
+/// The envelope as Exim's pipe transport says it, where no argument does: by variables, for Exim
+/// lets nothing that strangers wrote into a command line.
+fn with_envelope(
+    mut arguments: Vec<(String, Vec<u8>)>,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Vec<(String, Vec<u8>)> {
+    for (name, key) in [
+        ("SENDER", "from"),
+        ("RECIPIENT", "rcpt"),
+        ("MESSAGE_ID", "queue-id"),
+    ] {
+        let is_given = arguments.iter().any(|(given, _)| given == key);
+        if let (false, Some(value)) = (is_given, variable(name)) {
+            arguments.push((key.to_owned(), value.into_encoded_bytes()));
+        }
+    }
+    arguments
+}
+
 impl Given {
     fn read(&mut self, arguments: &[OsString]) -> Result<(), String> {
         let mut rest = arguments.iter();
@@ -300,7 +319,12 @@ impl Given {
             token: token(self.token_file.take(), &server)?,
             server,
             procedure,
-            arguments: std::mem::take(&mut self.arguments),
+            arguments: match profile {
+                Profile::Exim => with_envelope(std::mem::take(&mut self.arguments), |name| {
+                    std::env::var_os(name)
+                }),
+                _ => std::mem::take(&mut self.arguments),
+            },
             source,
             format: self.format.unwrap_or(format),
             profile,

@@ -13,7 +13,8 @@ usage: stentor-call [OPTIONS] /PROCEDURE [-KEY VALUE]...
 what is asked
   /PROCEDURE          the procedure's name
   -KEY VALUE          arguments for it, as many as you like; the envelope goes by the
-                      keys from, rcpt (once for each), client, helo, user, queue-id
+                      keys from, rcpt (once for each), client, helo, user, queue-id; with
+                      --profile exim by SENDER, RECIPIENT and MESSAGE_ID, as Exim sets them
   --file FILE         the message; `-` or --stdin takes standard input
   --format FORMAT     message, or xmail for an XMail spool file (as the xmail profiles do)
 

@@ -1,10 +1,12 @@
 //! Mail servers ask procedures: a real Postfix by milter, policy delegation and pipe, with mail
 //! that a real client sends; and Sendmail's protocol played by miltertest and by hand.
 
+mod exim;
 mod milter;
 mod pipe;
 mod policy;
 mod reach;
+mod sendmail;
 mod spam;
 mod strangers;
 

@@ -159,3 +159,18 @@ fn durations_have_units() {
         assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)));
     }
 }
+
+#[test]
+fn exim_says_the_envelope_by_its_variables() {
+    let variable = |name: &str| match name {
+        "SENDER" => Some(OsString::new()),
+        "RECIPIENT" => Some(OsString::from("c@d")),
+        _ => None,
+    };
+    let pair = |key: &str, value: &str| (key.to_owned(), value.as_bytes().to_vec());
+    let given = vec![pair("max", "1")];
+    let expected = [pair("max", "1"), pair("from", ""), pair("rcpt", "c@d")];
+    assert_eq!(with_envelope(given, variable), expected);
+    let given = vec![pair("rcpt", "e@f"), pair("from", "a@b")];
+    assert_eq!(with_envelope(given.clone(), variable), given);
+}

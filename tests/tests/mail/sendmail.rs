@@ -1,0 +1,158 @@
+//! A real Sendmail asks by milter, configured by `deploy/mail/sendmail.mc`. It is unpacked, not
+//! installed, and speaks SMTP on standard input.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use stentor_tests::{Finished, Plan, Server, process, tools};
+
+use crate::{path_text, replaced, script, shipped};
+
+/// What comes before and after the shipped lines.
+const BEFORE: &str = "divert(0)dnl
+OSTYPE(`linux')dnl
+undefine(`ALIAS_FILE')dnl
+FEATURE(`nocanonify')dnl
+FEATURE(`accept_unresolvable_domains')dnl
+define(`confDELIVERY_MODE', `queueonly')dnl
+define(`confDONT_PROBE_INTERFACES', `True')dnl
+LOCAL_DOMAIN(`here.test')dnl
+";
+const AFTER: &str = "MAILER(`local')dnl\nMAILER(`smtp')dnl\n";
+
+struct Sendmail {
+    server: Option<Server>,
+    folder: tempfile::TempDir,
+}
+
+impl Sendmail {
+    fn start(procedure: &str) -> Self {
+        // Sendmail trusts no socket below a folder that others may write to, as /tmp is.
+        let folder = tempfile::tempdir_in(tools::cache()).expect("a folder can be made");
+        let shown = path_text(folder.path());
+        for name in ["procedures", "queue"] {
+            fs::create_dir(folder.path().join(name)).expect("a folder can be made");
+        }
+        let file = folder.path().join("procedures/attachments.luau");
+        fs::write(file, procedure).expect("it can be written");
+        let config = format!(
+            "[procedures]\nfolder = \"{shown}/procedures\"\n[[listener]]\n\
+             url = \"milter+unix:{shown}/milter.sock\"\nprocedure = \"/attachments\"\n"
+        );
+        let sendmail = Self {
+            server: Some(Plan::new().config(&config).start()),
+            folder,
+        };
+        sendmail.configure();
+        sendmail
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Makes `sendmail.cf`, and a program that runs Sendmail with it under a name of its own: it
+    /// waits for a minute where the machine's name has no domain.
+    fn configure(&self) {
+        let shown = path_text(self.folder.path());
+        let lines = replaced(&shipped("sendmail.mc"), "/run/stentor", shown);
+        fs::write(self.path("test.mc"), format!("{BEFORE}{lines}{AFTER}")).expect("written");
+        let macros = tools::cache().join("mta/usr/share/sendmail/cf");
+        let mut m4 = Command::new(tools::find("m4"));
+        m4.arg(format!("-D_CF_DIR_={}/", macros.display()));
+        let made = process::run(m4.arg(macros.join("m4/cf.m4")).arg(self.path("test.mc")));
+        let cf = made.success();
+        for line in [
+            format!("Xstentor, S=local:{shown}/milter.sock, F=T, T=C:30s;S:10s;R:60s;E:5m"),
+            "O InputMailFilters=stentor".to_owned(),
+        ] {
+            assert!(cf.lines().any(|one| one == line), "{line} is not in {cf}");
+        }
+        fs::write(self.path("sendmail.cf"), cf).expect("written");
+        let program = tools::cache().join("mta/usr/libexec/sendmail/sendmail");
+        let run = format!(
+            "#!/bin/sh\nexec unshare --uts sh -c 'hostname mail.here.test && exec {} -bs \
+             -C {shown}/sendmail.cf -OQueueDirectory={shown}/queue -OPidFile={shown}/pid \
+             -OStatusFile='\n",
+            path_text(&program),
+        );
+        fs::write(self.path("sendmail"), run).expect("written");
+        let mode = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(self.path("sendmail"), mode).expect("it is this user's");
+    }
+
+    fn send(&self, subject: &str) -> Finished {
+        let mut swaks = Command::new(tools::find("swaks"));
+        let header = format!("Subject: {subject}");
+        swaks.arg("--pipe").arg(self.path("sendmail"));
+        swaks.args(["--from", "a@ext.test", "--to", "root@here.test"]);
+        process::run(swaks.args(["--helo", "client.test", "--header", &header]))
+    }
+
+    /// The names of the files in the queue that begin so, and what they say.
+    fn queued(&self, start: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path("queue")).expect("the queue is a folder");
+        let paths = entries.map(|entry| entry.expect("it can be read").path());
+        let is_wanted = |path: &PathBuf| name(path).starts_with(start);
+        // Its own lines have bytes that are no text.
+        let read = |path: PathBuf| {
+            let bytes = fs::read(path).expect("it can be read");
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        paths.filter(is_wanted).map(read).collect()
+    }
+}
+
+fn name(path: &Path) -> &str {
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .expect("a name")
+}
+
+const POLICY: &str = "
+    local want = call:header('subject')
+    if want == 'refuse' then return reject('not wanted', { code = 550, status = '5.7.9' }) end
+    if want == 'later' then return tempfail('come back') end
+    if want == 'drop' then return discard() end
+    if want == 'hold' then return quarantine('look at it') end
+    if want == 'mark' then
+        call:add_header('X-Seen', call.from .. ' ' .. call.rcpt[1] .. ' ' .. call.helo)
+    end
+    return accept()";
+
+#[test]
+fn a_real_sendmail_does_what_a_procedure_says() {
+    let manifest = "needs = \"body\"\ndeadline = \"60s\"";
+    let mut site = Sendmail::start(&script(manifest, POLICY));
+    let said = |finished: &Finished, reply: &str| {
+        assert!(
+            finished.stdout.contains(reply),
+            "{reply:?} is not in {finished}"
+        );
+    };
+    said(&site.send("fine"), "Message accepted for delivery");
+    said(&site.send("refuse"), "550 5.7.9 not wanted");
+    said(&site.send("later"), "451 4.7.1 come back");
+    assert_eq!(
+        site.queued("qf").len(),
+        1,
+        "what was accepted is in the queue"
+    );
+    said(&site.send("drop"), "Message accepted for delivery");
+    assert_eq!(site.queued("qf").len(), 1, "it was thrown away");
+    said(&site.send("hold"), "Message accepted for delivery");
+    let held = site.queued("hf");
+    assert!(
+        held.len() == 1 && held[0].contains("\nqlook at it\n"),
+        "{held:?}"
+    );
+    said(&site.send("mark"), "Message accepted for delivery");
+    let marked = site.queued("qf");
+    let mark = "X-Seen: a@ext.test root@here.test client.test";
+    assert!(marked.iter().any(|one| one.contains(mark)), "{marked:?}");
+    // Without Stentor, mail is deferred: F=T.
+    drop(site.server.take().expect("the server runs").kill());
+    said(&site.send("fine"), "451 4.3.2 Please try again later");
+}
