@@ -69,6 +69,8 @@ numbered! {
         Failed = 5, "failed";
         /// The call makes no sense to the server.
         BadCall = 6, "bad-call";
+        /// Nobody who serves the procedure is connected.
+        Unavailable = 7, "unavailable";
     }
 }
 

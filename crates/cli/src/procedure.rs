@@ -17,7 +17,7 @@ use crate::failure::Failure;
 pub(crate) const HELP: &str = "\
 Exit codes:
   0    the procedure was done, whatever its verdict
-  1    it was not: not-found, not-allowed, overloaded, timed-out, failed or bad-call
+  1    it was not: not-found, not-allowed, overloaded, timed-out, failed, bad-call or unavailable
   27   the time of -W is over
 
 Examples:

@@ -17,6 +17,7 @@ use crate::acknowledge::Taken;
 use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
 use crate::rights::Identity;
+use crate::serve::Served;
 use crate::settings::Settings;
 
 /// A call on its way to the control plane.
@@ -107,6 +108,12 @@ pub trait Callees: Send + Sync {
     /// # Errors
     /// The call, if no more can wait.
     fn call(&self, call: Call) -> Result<(), Box<Call>>;
+
+    /// Takes what a shard says to the [`Ask`] of that number; whether somebody waits for it. Must
+    /// not block.
+    ///
+    /// [`Ask`]: crate::Ask
+    fn served(&self, number: u64, served: Served<'_>) -> bool;
 }
 
 impl ReturnAddress {
@@ -262,6 +269,7 @@ impl Hub {
             Place::Nowhere => {}
             Place::Own(topic) => {
                 let message = answer.message(now, topic);
+                // A session that is gone, or full, is not told.
                 self.deliver_to_session(now, answer.to.session, &message);
             }
             Place::Public(listener) => {

@@ -16,6 +16,7 @@ use crate::key::{LinkId, SessionKey, ShardId};
 use crate::private::PrivateMessage;
 use crate::renewal::Renewal;
 use crate::room::RoomItem;
+use crate::serve::Ask;
 use crate::share::{Search, ShareName};
 
 /// Everything that calls to the hub have asked for since it was last emptied. The shard drains
@@ -121,6 +122,9 @@ pub enum ControlItem {
     Publish(Arc<Message>),
     /// The control plane answers a call of a session that is here.
     Answer(Arc<Answer>),
+    /// A call for a client of this shard, if one serves it: to be told by
+    /// [`crate::Callees::served`].
+    Ask(Arc<Ask>),
     /// Adaptors have judged something that a client of this shard has asked for.
     Judged {
         /// What the shard knows it by.

@@ -22,6 +22,7 @@ use crate::private::Privates;
 use crate::renewal::Renewals;
 use crate::retained::{Kept, NotKept, Retained};
 use crate::room::{Joins, Zones};
+use crate::serve::Serving;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, Uses};
 use crate::share::{ShareName, Shares};
@@ -71,6 +72,7 @@ pub struct Hub {
     pub(crate) zones: Zones,
     pub(crate) joins: Joins,
     pub(crate) callees: Option<Arc<dyn Callees>>,
+    pub(crate) serving: Serving,
     pub(crate) adaptors: Option<Arc<dyn Adaptors>>,
     pub(crate) questions: Questions,
     /// Sessions whose connection has to be closed when the present routing is done.
@@ -131,6 +133,7 @@ impl Hub {
             zones,
             joins: Joins::default(),
             callees: shared.callees,
+            serving: Serving::default(),
             adaptors: shared.adaptors,
             questions: Questions::default(),
             overrun: Vec::new(),
@@ -226,6 +229,7 @@ impl Hub {
             ControlItem::Judged { number, judgement } => self.judged(now, number, &judgement),
             ControlItem::Act(act) => self.act(now, &act),
             ControlItem::Answer(answer) => self.answered(now, &answer),
+            ControlItem::Ask(ask) => self.ask_client(now, &ask),
             ControlItem::Resolved { ticket, reason } => self.resolved(now, ticket, reason),
         }
     }

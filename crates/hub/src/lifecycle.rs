@@ -172,6 +172,7 @@ impl Hub {
     /// A session is without a connection from now on, or at its end.
     fn detach(&mut self, now: Tick, key: SessionKey, reason: CloseReason) {
         self.tell_of_end(key, reason);
+        self.lose_server(key);
         let rooms = self.disconnect_rooms(now, key, reason);
         self.disconnect_presence(now, key, reason);
         let Some(session) = self.sessions.get_mut(key) else {

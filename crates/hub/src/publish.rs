@@ -43,8 +43,9 @@ pub(crate) fn may_publish(identity: &Identity, topic: &str) -> bool {
             identity.user.is_some() && identity.rights.may_publish(&to)
         }
         Err(NotAddress::Elsewhere) => identity.rights.may_publish(topic),
-        // Nobody is left to hear what came of a call, and who is gone is in no room.
-        Ok(Address::Say { .. } | Address::Call { .. }) => false,
+        // Nobody is left to hear what came of a call, who is gone is in no room, and its calls have
+        // been answered for it.
+        Ok(Address::Say { .. } | Address::Call { .. } | Address::Answer { .. }) => false,
         Err(NotAddress::ServerOnly | NotAddress::Malformed) => false,
     }
 }
@@ -203,6 +204,7 @@ impl Hub {
                     return self.take_call(now, key, publish, (procedure, reply));
                 }
                 Ok(Address::Say { room }) => return self.take_say(now, key, publish, room),
+                Ok(Address::Answer { number }) => return self.take_answer(key, publish, number),
                 Err(NotAddress::Elsewhere) => {}
                 Err(NotAddress::Malformed) => return Taken::Done(MALFORMED),
                 Err(NotAddress::ServerOnly) => {

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use smallvec::SmallVec;
 use stentor_session::{Message, Tick};
 use stentor_topic::FilterId;
+use stentor_zone::Reach;
 
 use crate::burst::Shipment;
 use crate::deliver::Terms;
@@ -13,22 +14,24 @@ use crate::key::SessionKey;
 use crate::options::Options;
 
 impl Hub {
-    /// Delivers a message to one session. Like everything, it is delivered only to what the session
-    /// subscribes to.
+    /// Delivers a message to one session, and says how far it has come. Like everything, it is
+    /// delivered only to what the session subscribes to.
     pub(crate) fn deliver_to_session(
         &mut self,
         now: Tick,
         key: SessionKey,
         message: &Arc<Message>,
-    ) {
+    ) -> Reach {
         // What it was sent before comes before.
         self.settle(now);
         let own = self.own_options(key, message);
         let shape = self.shape_and_epoch(message);
         let mut shipment = Shipment::new(core::slice::from_ref(message), shape);
-        self.counter(now)
-            .serve(&mut shipment, message, key.slot, &own);
+        let mut counter = self.counter(now);
+        counter.serve(&mut shipment, message, key.slot, &own);
+        let reach = counter.reach;
         self.close_overrun(now);
+        reach
     }
 
     /// Delivers something that was said before the session subscribed: with RETAIN, like what is

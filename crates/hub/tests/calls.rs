@@ -6,7 +6,7 @@ mod world;
 
 use std::sync::{Arc, Mutex};
 
-use stentor_hub::{Answer, Call, Callees, ControlItem, Identity, Renewal, Renewed};
+use stentor_hub::{Answer, Call, Callees, ControlItem, Identity, Renewal, Renewed, Served};
 use stentor_mqtt::{Property, PropertyBuf, QoS, Version};
 use stentor_session::Tick;
 use world::{ConnectOptions, TestRights, World};
@@ -28,6 +28,10 @@ impl Callees for Desk {
         }
         calls.push(call);
         Ok(())
+    }
+
+    fn served(&self, _: u64, _: Served<'_>) -> bool {
+        false
     }
 }
 

@@ -1,9 +1,11 @@
 //! What a procedure is asked.
 
+use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::answer::Answer;
+use crate::manifest::DEFAULT_ZONE;
 use crate::message::Message;
 
 /// Who is responsible for a message, as far as the mail server said it.
@@ -75,12 +77,14 @@ pub enum Caller {
 }
 
 impl Caller {
-    /// The name for logs and scripts.
+    /// The login name, for logs, scripts and manifests: `NAME` in the default zone, `ZONE/NAME` in
+    /// others; empty for nobody in particular.
     #[must_use]
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> Cow<'_, str> {
         match self {
-            Self::Anonymous(_) => "",
-            Self::User { name, .. } => name,
+            Self::Anonymous(_) => "".into(),
+            Self::User { zone, name } if zone == DEFAULT_ZONE => name.into(),
+            Self::User { zone, name } => format!("{zone}/{name}").into(),
         }
     }
 }

@@ -4,15 +4,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde::Deserialize;
-use stentor_call_protocol::{Status, Verdict};
+use stentor_call_protocol::Status;
 
-use crate::answer::{Answer, Outcome};
+use crate::answer::Answer;
 use crate::call::Call;
 use crate::manifest::{Manifest, Need};
-use crate::net::http::{self, Url};
+use crate::net::http::{self, Request, Url};
 use crate::net::is_late;
+use crate::outside::Outside;
 use crate::queue::Runner;
+use crate::said;
 
 /// Bytes of all recipients that are shown to an endpoint.
 const RECIPIENTS_BYTES_MAX: usize = 32 * 1024;
@@ -21,6 +22,7 @@ const RECIPIENTS_BYTES_MAX: usize = 32 * 1024;
 pub(crate) struct EndpointRunner {
     pub(crate) url: Url,
     pub(crate) manifest: Arc<Manifest>,
+    pub(crate) outside: Outside,
 }
 
 impl Runner for EndpointRunner {
@@ -31,10 +33,17 @@ impl Runner for EndpointRunner {
             Need::Headers => call.message.headers(),
             Need::Body => call.message.read(),
         };
-        let asked =
-            body.and_then(|body| http::exchange("POST", &self.url, &headers(call), &body, end));
+        let asked = body.and_then(|body| {
+            let request = Request {
+                method: "POST",
+                url: &self.url,
+                headers: &headers(call),
+                body: &body,
+            };
+            http::exchange(&request, &self.outside.trust, end)
+        });
         match asked {
-            Ok(response) if response.status == 200 => match outcome(&response.body) {
+            Ok(response) if response.status == 200 => match said::outcome(&response.body) {
                 Ok(outcome) => Answer::done(outcome),
                 Err(reason) => failed(&format!("the endpoint's answer is no verdict: {reason}")),
             },
@@ -80,36 +89,11 @@ fn headers(call: &Call) -> Vec<(String, String)> {
     headers
 }
 
-/// A verdict as it comes.
-#[derive(Deserialize)]
-struct Said {
-    verdict: String,
-    #[serde(default)]
-    text: String,
-    #[serde(default)]
-    code: u16,
-    #[serde(default)]
-    status: String,
-}
-
-fn outcome(body: &[u8]) -> Result<Outcome, String> {
-    let said: Said = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    let verdict = match Verdict::from_name(&said.verdict) {
-        Some(Verdict::Modified) | None => return Err(format!("\"{}\"", said.verdict)),
-        Some(verdict) => verdict,
-    };
-    let mut outcome = Outcome::of(verdict, &said.text);
-    outcome.reply_code = match said.code {
-        0 | 400..=599 => said.code,
-        code => return Err(format!("the code {code}, not 400 to 599")),
-    };
-    outcome.set_enhanced(&said.status);
-    Ok(outcome)
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
+
+    use stentor_call_protocol::Verdict;
 
     use super::*;
     use crate::message::{Content, Message};
@@ -142,7 +126,12 @@ mod tests {
         let content = Content::Bytes(b"T: u\n\nbody\n".to_vec());
         call.message = Message::new(content, 0, crate::Format::Message).unwrap().0;
         let manifest = Arc::new(manifest);
-        let answer = EndpointRunner { url, manifest }.run(&call);
+        let mut runner = EndpointRunner {
+            url,
+            manifest,
+            outside: Outside::default(),
+        };
+        let answer = runner.run(&call);
         (heard.recv().unwrap(), answer)
     }
 

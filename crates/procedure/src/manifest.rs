@@ -12,6 +12,12 @@ use crate::net::http::Url;
 
 /// The longest file of a procedure.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
+/// The zone that is meant where none is named.
+pub(crate) const DEFAULT_ZONE: &str = "default";
+/// The longest name of a zone.
+const ZONE_BYTES_MAX: usize = 255;
+/// What no name of a zone has in it.
+const NOT_IN_ZONES: [char; 5] = ['/', '+', '#', '$', '\0'];
 
 /// What a procedure has to see. Each one includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -68,6 +74,8 @@ pub enum Kind {
     Spamd(SpamdOptions),
     /// An HTTP endpoint, to which messages are posted.
     Http(Url),
+    /// Any connected MQTT client that serves it, of this zone.
+    Client(String),
 }
 
 impl Kind {
@@ -80,6 +88,7 @@ impl Kind {
             Self::Program(_) => "program",
             Self::Spamd(_) => "spamd",
             Self::Http(_) => "http",
+            Self::Client(_) => "client",
         }
     }
 }
@@ -165,6 +174,7 @@ struct Keys {
     server: Option<String>,
     reject_score: Option<f64>,
     user: Option<String>,
+    zone: Option<String>,
 }
 
 impl Manifest {
@@ -254,9 +264,19 @@ impl Manifest {
                     Url::parse(url).map_err(|reason| ManifestError(format!("url: {reason}")))?,
                 )
             }
+            Some("client") => {
+                let zone = keys.zone.as_deref().unwrap_or(DEFAULT_ZONE);
+                if zone.is_empty() || zone.len() > ZONE_BYTES_MAX || zone.contains(NOT_IN_ZONES) {
+                    return Err(ManifestError(format!(
+                        "zone = \"{zone}\": it is the name of the zone whose clients serve it"
+                    )));
+                }
+                Kind::Client(zone.to_owned())
+            }
             other => {
                 return Err(ManifestError(format!(
-                    "kind = \"{}\": it is program, spamd or http (scripts are files that end in .luau)",
+                    "kind = \"{}\": it is program, spamd, http or client (scripts are files that \
+                     end in .luau)",
                     other.unwrap_or_default()
                 )));
             }
@@ -291,7 +311,7 @@ impl Keys {
     fn check(self, kind: Kind) -> Result<Manifest, ManifestError> {
         self.check_fit(&kind)?;
         // What has to read a message is given all of it.
-        let whole = matches!(kind, Kind::Program(_) | Kind::Spamd(_) | Kind::Http(_));
+        let whole = !matches!(kind, Kind::Builtin | Kind::Luau(_));
         let default_need = if whole { Need::Body } else { Need::Size };
         let version = self.version.unwrap_or_else(|| "0".to_owned());
         if version.len() > VERSION_BYTES_MAX || version.chars().any(char::is_control) {
@@ -345,6 +365,7 @@ impl Keys {
             ("reject_score", self.reject_score.is_some(), "spamd"),
             ("user", self.user.is_some(), "spamd"),
             ("url", self.url.is_some(), "http"),
+            ("zone", self.zone.is_some(), "client"),
             ("allow_urls", !self.allow_urls.is_empty(), "luau"),
             ("grants", !self.grants.is_empty(), "luau"),
             ("store_bytes", self.store_bytes.is_some(), "luau"),
@@ -478,8 +499,8 @@ mod tests {
                 &["http", "together"],
             ),
             (
-                script("grants = [\"http\"]\nallow_urls = [\"https://a/\"]"),
-                &["allow_urls", "https://a/", "http://"],
+                script("grants = [\"http\"]\nallow_urls = [\"ftp://a/\"]"),
+                &["allow_urls", "ftp://a/", "https://"],
             ),
             (Manifest::of_file("kind = \"http\""), &["http", "url"]),
             (script("kind = \"program\""), &["kind"]),
@@ -499,6 +520,11 @@ mod tests {
             ),
             (Manifest::of_file("kind = \"spamd\""), &["spamd", "server"]),
             (Manifest::of_file("kind = \"wasm\""), &["wasm", "spamd"]),
+            (
+                Manifest::of_file("kind = \"client\"\nzone = \"a/b\""),
+                &["zone", "a/b"],
+            ),
+            (script("zone = \"x\""), &["zone", "client", "remove"]),
             (Manifest::of_file("needs = \"body\""), &["kind"]),
             (
                 Manifest::of_file("kind = \"spamd\"\nserver = \"a\"\nreject_score = 1e9"),

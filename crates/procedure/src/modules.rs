@@ -109,7 +109,7 @@ pub(crate) fn install(
         globals.set("dns", dns(lua, outside, moment)?)?;
     }
     if has(Grant::Http) {
-        globals.set("http", http(lua, &manifest.allow_urls, moment)?)?;
+        globals.set("http", http(lua, &manifest.allow_urls, outside, moment)?)?;
     }
     if has(Grant::Mail) {
         globals.set("mail", mail(lua, name, outside, moment)?)?;
@@ -136,10 +136,16 @@ fn dns(lua: &Lua, outside: &Arc<Outside>, moment: &Moment) -> mlua::Result<Table
     Ok(table)
 }
 
-fn http(lua: &Lua, allowed: &[Url], moment: &Moment) -> mlua::Result<Table> {
+fn http(
+    lua: &Lua,
+    allowed: &[Url],
+    outside: &Arc<Outside>,
+    moment: &Moment,
+) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     for (function, method) in [("get", "GET"), ("post", "POST")] {
         let (allowed, moment) = (allowed.to_vec(), moment.clone());
+        let outside = Arc::clone(outside);
         let ask =
             move |lua: &Lua, (text, body, headers): (String, Option<LuaString>, Option<Table>)| {
                 let fail =
@@ -157,7 +163,13 @@ fn http(lua: &Lua, allowed: &[Url], moment: &Moment) -> mlua::Result<Table> {
                     .map(|body| body.as_bytes().to_vec())
                     .unwrap_or_default();
                 let end = moment.lock().end;
-                let response = http::exchange(method, &url, &headers, &body, end)
+                let request = http::Request {
+                    method,
+                    url: &url,
+                    headers: &headers,
+                    body: &body,
+                };
+                let response = http::exchange(&request, &outside.trust, end)
                     .map_err(|error| fail(&error.to_string()))?;
                 let answer = lua.create_table()?;
                 answer.set("status", response.status)?;

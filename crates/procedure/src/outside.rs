@@ -2,15 +2,17 @@
 
 use std::net::SocketAddr;
 
-use crate::net::dns;
+use crate::net::{Trust, dns};
 
 /// The servers that modules of scripts use.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Outside {
     /// Where messages are handed in: `HOST:PORT`; without it no script can send any.
     pub relay: Option<String>,
     /// The name server that is asked; without it the first one of this machine.
     pub resolver: Option<SocketAddr>,
+    /// Whose certificates are believed at `https://`.
+    pub trust: Trust,
 }
 
 impl Outside {

@@ -48,6 +48,8 @@ struct State {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
+    /// Calls that were answered for being late, whose jobs may be in the queue still.
+    late: usize,
     is_closed: bool,
 }
 
@@ -69,9 +71,29 @@ impl Queue {
         }))
     }
 
+    /// Calls that wait for a thread.
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.lock().jobs.len()
+    }
+
+    /// What is to be done when a call of this queue is answered for being late.
+    pub(crate) fn note_late(&self) -> impl FnOnce() + Send + use<> {
+        let shared = Arc::downgrade(&self.0);
+        move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.lock().late += 1;
+            }
+        }
+    }
+
     /// Takes a call, or answers it at once when too many wait.
     pub(crate) fn push(&self, job: Job) {
         let mut state = self.0.lock();
+        if state.late > 0 && state.jobs.len() >= self.0.waiting_max {
+            // Nobody waits for these any more, and they keep nobody out.
+            state.late = 0;
+            state.jobs.retain(|job| !job.reply.is_sent());
+        }
         // Jobs that an idle thread has been woken for are as good as taken.
         let has_thread = state.idle > state.jobs.len();
         if !has_thread && state.threads < self.0.threads_max {

@@ -14,6 +14,7 @@ use stentor_call_protocol::{Status, Verdict};
 use crate::answer::{Answer, Outcome};
 use crate::builtin::Builtin;
 use crate::call::{Call, Caller, Reply};
+use crate::client::{ClientRunner, Clients};
 use crate::endpoint::EndpointRunner;
 use crate::luau::Script;
 use crate::manifest::{FILE_BYTES_MAX, Grant, Kind, Manifest, Mode, Need};
@@ -40,6 +41,8 @@ pub struct Settings {
     pub store: Option<PathBuf>,
     /// The servers that scripts may turn to.
     pub outside: Outside,
+    /// Who finds clients that serve procedures; without it none can be of kind `client`.
+    pub clients: Option<Arc<dyn Clients>>,
 }
 
 /// What a look at the folder changed.
@@ -229,29 +232,7 @@ impl Registry {
         manifest: &Arc<Manifest>,
     ) -> Result<Box<MakeRunner>, String> {
         match manifest.kind.clone() {
-            Kind::Luau(text) => {
-                let wants_store = manifest.grants.contains(&Grant::Store);
-                let shelf = match (&self.store, wants_store) {
-                    (_, false) => None,
-                    (Some(store), true) => Some(store.shelf(name, manifest.store_bytes)),
-                    (None, true) => {
-                        return Err(format!("{file}: this server has no store to grant"));
-                    }
-                };
-                let program = Arc::new(Program {
-                    name: name.to_owned(),
-                    script: Script::compile(file, &text)?,
-                    manifest: Arc::clone(manifest),
-                    time: Arc::clone(self.watchdog.time()),
-                    shelf: shelf.map(Arc::new),
-                    outside: Arc::new(self.settings.outside.clone()),
-                });
-                self.test(&program)?;
-                Ok(Box::new(move || {
-                    let runner = ScriptRunner::new(&program)?;
-                    Ok(Box::new(runner) as Box<dyn Runner>)
-                }))
-            }
+            Kind::Luau(text) => self.script(name, (file, &text), manifest),
             Kind::Program(command) => {
                 let manifest = Arc::clone(manifest);
                 if !Path::new(&command[0]).is_file() {
@@ -274,16 +255,60 @@ impl Registry {
                 }))
             }
             Kind::Http(url) => {
-                let manifest = Arc::clone(manifest);
+                let (manifest, outside) = (Arc::clone(manifest), self.settings.outside.clone());
                 Ok(Box::new(move || {
                     Ok(Box::new(EndpointRunner {
                         url: url.clone(),
+                        manifest: Arc::clone(&manifest),
+                        outside: outside.clone(),
+                    }))
+                }))
+            }
+            Kind::Client(zone) => {
+                let Some(clients) = self.settings.clients.clone() else {
+                    return Err(format!("{file}: this server has no clients to serve it"));
+                };
+                let manifest = Arc::clone(manifest);
+                Ok(Box::new(move || {
+                    Ok(Box::new(ClientRunner {
+                        clients: Arc::clone(&clients),
+                        zone: zone.clone(),
                         manifest: Arc::clone(&manifest),
                     }))
                 }))
             }
             Kind::Builtin => Err(format!("{file}: what is built in has no file")),
         }
+    }
+
+    /// [`Registry::runner`] of a script.
+    fn script(
+        &self,
+        name: &str,
+        (file, text): (&str, &str),
+        manifest: &Arc<Manifest>,
+    ) -> Result<Box<MakeRunner>, String> {
+        let wants_store = manifest.grants.contains(&Grant::Store);
+        let shelf = match (&self.store, wants_store) {
+            (_, false) => None,
+            (Some(store), true) => Some(store.shelf(name, manifest.store_bytes)),
+            (None, true) => {
+                return Err(format!("{file}: this server has no store to grant"));
+            }
+        };
+        let program = Arc::new(Program {
+            name: name.to_owned(),
+            script: Script::compile(file, text)?,
+            manifest: Arc::clone(manifest),
+            time: Arc::clone(self.watchdog.time()),
+            shelf: shelf.map(Arc::new),
+            outside: Arc::new(self.settings.outside.clone()),
+        });
+        self.test(&program)?;
+        Ok(Box::new(move || {
+            let runner = ScriptRunner::new(&program)?;
+            Ok(Box::new(runner) as Box<dyn Runner>)
+        }))
     }
 
     /// Tests a script. The clock of scripts runs only while something is watched.
@@ -312,36 +337,24 @@ impl Registry {
             .map(|procedure| procedure.manifest.max_body)
     }
 
+    /// Whether everybody who reaches the server may call a procedure of that name.
+    #[must_use]
+    pub fn is_open(&self, procedure: &str) -> bool {
+        let table = self.table.load();
+        let known = table.get(procedure);
+        known.is_some_and(|procedure| procedure.manifest.anonymous)
+    }
+
     /// Runs a procedure. `then` gets the answer: exactly once, on any thread, by the deadline of
     /// the call (a few milliseconds later at most), and must not block.
     pub fn call(&self, mut call: Call, then: impl FnOnce(Answer) + Send + 'static) {
         let start = Instant::now();
         let Some(procedure) = self.table.load().get(&call.procedure).cloned() else {
-            let reason = format!("there is no procedure /{}", call.procedure);
-            then(Answer::failed(Status::NotFound, &reason));
-            return;
+            return then(not_found(&call));
         };
-        let manifest = Arc::clone(&procedure.manifest);
-        let about = About::of(&call, &manifest);
-        let statistics = Arc::clone(&procedure.statistics);
-        let name = procedure.name.clone();
-        let finish = {
-            let manifest = Arc::clone(&manifest);
-            move |mut answer: Answer| {
-                let took = start.elapsed();
-                answer.version.clone_from(&manifest.version);
-                if answer.outcome.is_none() {
-                    answer.advice = Some(manifest.on_error);
-                }
-                statistics.count(&answer, took);
-                about.log(&name, &manifest, &answer, took);
-                if manifest.mode == Mode::Observe {
-                    answer = observed(answer);
-                }
-                then(answer);
-            }
-        };
-        if !is_allowed(&manifest, &call.caller) {
+        let finish = finish(&procedure, &call, start, then);
+        let manifest = &procedure.manifest;
+        if !is_allowed(manifest, &call.caller) {
             let reason = "this caller may not call this procedure";
             return finish(Answer::failed(Status::NotAllowed, reason));
         }
@@ -354,9 +367,21 @@ impl Registry {
             How::Queue(queue) => {
                 call.deadline = call.deadline.min(start + manifest.deadline);
                 let (deadline, reply) = (call.deadline, Arc::new(Reply::new(finish)));
-                self.watchdog.watch(deadline, &reply, || {});
+                self.watchdog.watch(deadline, &reply, queue.note_late());
                 queue.push(Job { call, reply });
             }
+        }
+    }
+
+    /// Answers a call that is not run, for somebody else has decided about it: with the advice of
+    /// its procedure, counted and logged like any other.
+    pub fn refuse(&self, call: &Call, (status, reason): (Status, &str), then: impl FnOnce(Answer)) {
+        match self.table.load().get(&call.procedure) {
+            Some(procedure) => {
+                let answer = Answer::failed(status, reason);
+                finish(procedure, call, Instant::now(), then)(answer);
+            }
+            None => then(not_found(call)),
         }
     }
 
@@ -370,6 +395,10 @@ impl Registry {
             version: procedure.manifest.version.clone(),
             kind: procedure.manifest.kind.name(),
             observe: procedure.manifest.mode == Mode::Observe,
+            waiting: match &procedure.how {
+                How::Builtin(_) => 0,
+                How::Queue(queue) => queue.waiting(),
+            },
             problem: refused
                 .get(name)
                 .map(|(_, reason)| reason.clone())
@@ -377,6 +406,37 @@ impl Registry {
             ..procedure.statistics.figures()
         });
         figures.collect()
+    }
+}
+
+fn not_found(call: &Call) -> Answer {
+    let reason = format!("there is no procedure /{}", call.procedure);
+    Answer::failed(Status::NotFound, &reason)
+}
+
+/// What ends a call: the answer is completed, counted, logged and given to `then`.
+fn finish<T: FnOnce(Answer)>(
+    procedure: &Procedure,
+    call: &Call,
+    start: Instant,
+    then: T,
+) -> impl FnOnce(Answer) + use<T> {
+    let manifest = Arc::clone(&procedure.manifest);
+    let about = About::of(call, &manifest);
+    let statistics = Arc::clone(&procedure.statistics);
+    let name = procedure.name.clone();
+    move |mut answer: Answer| {
+        let took = start.elapsed();
+        answer.version.clone_from(&manifest.version);
+        if answer.outcome.is_none() {
+            answer.advice = Some(manifest.on_error);
+        }
+        statistics.count(&answer, took);
+        about.log(&name, &manifest, &answer, took);
+        if manifest.mode == Mode::Observe {
+            answer = observed(answer);
+        }
+        then(answer);
     }
 }
 
@@ -449,8 +509,11 @@ impl Stamp {
 /// Users may call what does not name others; others what is open to all, or to their address.
 fn is_allowed(manifest: &Manifest, caller: &Caller) -> bool {
     match caller {
-        Caller::User { name, .. } => match &manifest.allow_users {
-            Some(users) => manifest.anonymous || users.contains(name),
+        Caller::User { .. } => match &manifest.allow_users {
+            Some(users) => {
+                let name = caller.name();
+                manifest.anonymous || users.iter().any(|user| **user == *name)
+            }
             None => true,
         },
         Caller::Anonymous(address) => {
@@ -507,7 +570,7 @@ impl About {
             size: call.message.size(),
             caller: match &call.caller {
                 Caller::Anonymous(address) => address.clone(),
-                Caller::User { name, .. } => name.clone(),
+                Caller::User { .. } => call.caller.name().into_owned(),
             },
         }
     }

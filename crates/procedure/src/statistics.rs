@@ -33,6 +33,8 @@ pub struct Figures {
     pub kind: &'static str,
     /// Whether its verdicts are only logged.
     pub observe: bool,
+    /// Calls that wait for a thread now.
+    pub waiting: usize,
     /// Calls that were answered, in whatever way.
     pub calls: u64,
     /// Calls that came to no verdict, by status; those that are 0 are left out.
@@ -95,6 +97,7 @@ impl Statistics {
             version: String::new(),
             kind: "",
             observe: false,
+            waiting: 0,
             calls: counters.statuses.iter().sum(),
             errors: errors.filter(|(_, count)| *count > 0).collect(),
             verdicts: verdicts.filter(|(_, count)| *count > 0).collect(),
@@ -116,8 +119,8 @@ fn growing() -> Histogram<u64> {
 pub(crate) fn table(all: &[Figures]) -> String {
     use std::fmt::Write as _;
     let mut text = format!(
-        "{:<20} {:<8} {:<8} {:>8} {:>8} {:>9} {:>9} {:>9}  verdicts\n",
-        "procedure", "version", "kind", "calls", "errors", "p50 us", "p99 us", "cpu ms"
+        "{:<20} {:<8} {:<8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>9}  verdicts\n",
+        "procedure", "version", "kind", "waiting", "calls", "errors", "p50 us", "p99 us", "cpu ms"
     );
     for figures in all {
         let errors: u64 = figures.errors.iter().map(|(_, count)| count).sum();
@@ -128,10 +131,11 @@ pub(crate) fn table(all: &[Figures]) -> String {
         // Writing into a string does not fail.
         let _ = writeln!(
             text,
-            "{:<20} {:<8} {:<8} {:>8} {:>8} {:>9} {:>9} {:>9}  {}{}",
+            "{:<20} {:<8} {:<8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>9}  {}{}",
             figures.procedure,
             figures.version,
             figures.kind,
+            figures.waiting,
             figures.calls,
             errors,
             figures.p50_us,

@@ -239,7 +239,7 @@ impl UserData for View<'_> {
         fields.add_field_method_get("procedure", |_, view| Ok(view.call.procedure.clone()));
         fields.add_field_method_get("args", |lua, view| view.arguments(lua));
         fields.add_field_method_get("size", |_, view| Ok(view.call.message.size()));
-        fields.add_field_method_get("caller", |_, view| Ok(view.call.caller.name().to_owned()));
+        fields.add_field_method_get("caller", |_, view| Ok(view.call.caller.name().into_owned()));
         fields.add_field_method_get("can_edit", |_, view| Ok(view.call.can_edit));
         fields.add_field_method_get("from", |_, view| {
             view.need(Need::Envelope, "from")?;

@@ -112,8 +112,8 @@ impl Watchdog {
         &self.shared.time
     }
 
-    /// Answers `reply` with [`Status::TimedOut`] at `at` and runs `then`, if nobody has answered
-    /// by then.
+    /// Answers `reply` with [`Status::TimedOut`] at `at`, and runs `then` right before, if nobody
+    /// has answered by then.
     pub(crate) fn watch(
         &self,
         at: Instant,
@@ -167,10 +167,11 @@ impl Shared {
                 let Some(reply) = due.reply.upgrade() else {
                     continue;
                 };
-                let late = Answer::failed(Status::TimedOut, "there was no verdict in time");
-                if reply.send(late) {
+                if !reply.is_sent() {
                     (due.then)();
                 }
+                let late = Answer::failed(Status::TimedOut, "there was no verdict in time");
+                reply.send(late);
             }
             watched = self.lock();
             watched = if watched.due.is_empty() && !watched.is_over {

@@ -29,6 +29,11 @@ pub enum Address<'a> {
         /// Where the answer goes: `$reply/<id>`.
         reply: Option<&'a str>,
     },
+    /// `$answer/<number>`: what a client says to a call that it was asked to serve.
+    Answer {
+        /// The number of the call, as it stood in the topic by which it came.
+        number: u64,
+    },
 }
 
 /// Why a topic of a zone's tree cannot be published to.
@@ -56,7 +61,8 @@ impl<'a> Address<'a> {
             "$private" => Self::private(rest),
             "$room" => Self::room(rest),
             "$call" => Self::call(rest),
-            "$rooms" | "$presence" | "$reply" => Err(NotAddress::ServerOnly),
+            "$answer" => Self::answer(rest),
+            "$rooms" | "$presence" | "$reply" | "$serve" => Err(NotAddress::ServerOnly),
             _ => Err(NotAddress::Elsewhere),
         }
     }
@@ -82,6 +88,15 @@ impl<'a> Address<'a> {
     fn call(rest: &'a str) -> Result<Self, NotAddress> {
         let (procedure, reply) = with_reply(rest)?;
         Ok(Self::Call { procedure, reply })
+    }
+
+    fn answer(rest: &'a str) -> Result<Self, NotAddress> {
+        // As the server writes it: a sign or a zero before it would be another number's name.
+        let number = rest.parse().map_err(|_| NotAddress::Malformed)?;
+        match rest.as_bytes() {
+            [b'1'..=b'9', ..] => Ok(Self::Answer { number }),
+            _ => Err(NotAddress::Malformed),
+        }
     }
 }
 
@@ -114,6 +129,8 @@ pub enum Interest<'a> {
     Presence,
     /// `$reply/…`: the answers to its calls.
     Replies,
+    /// `$serve/…`: the calls that it serves.
+    Calls,
     /// A wildcard or nothing stands where a room's name should: that never joins anything.
     NoRoom,
     /// `$private/…`, but nothing that ever arrives.
@@ -142,6 +159,7 @@ impl<'a> Interest<'a> {
             "$rooms" => Self::RoomList,
             "$presence" => Self::Presence,
             "$reply" => Self::Replies,
+            "$serve" => Self::Calls,
             _ => Self::Elsewhere,
         }
     }
@@ -236,6 +254,18 @@ pub mod topic {
         format!("$call/{procedure}")
     }
 
+    /// Where a call comes to a client that serves it: `$serve/<procedure>/<number>`.
+    #[must_use]
+    pub fn serve(procedure: &str, number: u64) -> String {
+        format!("$serve/{procedure}/{number}")
+    }
+
+    /// Where that client answers: `$answer/<number>`.
+    #[must_use]
+    pub fn answer(number: u64) -> String {
+        format!("$answer/{number}")
+    }
+
     /// How the topics of answers begin.
     pub const REPLIES: &str = "$reply/";
 
@@ -328,6 +358,15 @@ mod tests {
                 }),
             ),
             ("$call/", Err(NotAddress::Malformed)),
+            ("$serve/check/1", Err(NotAddress::ServerOnly)),
+            ("$answer/17", Ok(Address::Answer { number: 17 })),
+            ("$answer", Err(NotAddress::Malformed)),
+            ("$answer/", Err(NotAddress::Malformed)),
+            ("$answer/0", Err(NotAddress::Malformed)),
+            ("$answer/+1", Err(NotAddress::Malformed)),
+            ("$answer/01", Err(NotAddress::Malformed)),
+            ("$answer/1/2", Err(NotAddress::Malformed)),
+            ("$answer/18446744073709551616", Err(NotAddress::Malformed)),
         ] {
             assert_eq!(Address::parse(topic), meant, "{topic}");
         }
@@ -402,6 +441,7 @@ mod tests {
             ("$rooms/+", Interest::RoomList),
             ("$presence/#", Interest::Presence),
             ("$reply/+", Interest::Replies),
+            ("$serve/check/+", Interest::Calls),
             ("#", Interest::Elsewhere),
             ("a/b", Interest::Elsewhere),
         ] {

@@ -1,6 +1,10 @@
 //! Procedures, called by the built `stentor-call` on a running server.
 
+mod clients;
 mod doors;
+mod https;
+mod identity;
+mod many;
 mod trouble;
 mod xmail;
 

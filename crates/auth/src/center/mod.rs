@@ -19,6 +19,7 @@
 
 mod decoys;
 mod delays;
+mod identify;
 mod jwt;
 mod password;
 mod places;
@@ -115,6 +116,11 @@ pub trait Grants: Send + Sync {
     fn known_zone(&self, zone: &str) -> Option<Zone> {
         let _ = zone;
         None
+    }
+
+    /// The number of the last change of users, roles or zones.
+    fn changes(&self) -> u64 {
+        0
     }
 
     /// The identity of somebody who is let in without a name, to a zone that has a number.

@@ -291,6 +291,10 @@ impl Grants for RoleGrants {
         self.zones.known(zone)
     }
 
+    fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
     fn configure(&self, zones: &ZoneRules) {
         self.rules.store(Arc::new(zones.clone()));
         self.anonymous.store(Arc::new([None, None]));

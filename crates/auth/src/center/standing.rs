@@ -39,6 +39,12 @@ impl Standing {
         &self.holder
     }
 
+    /// Whether the directory has this user.
+    #[must_use]
+    pub const fn has_account(&self) -> bool {
+        self.user.is_some()
+    }
+
     /// Who it is; `None` for somebody without a name.
     #[must_use]
     pub const fn key(&self) -> Option<&UserKey> {

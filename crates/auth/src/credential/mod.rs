@@ -28,7 +28,7 @@ pub use password::{Cost, PasswordHash, Sha, keep_memory, release_memory};
 pub(crate) use password::{ITERATIONS_MAX, SALT_BYTES_MAX};
 pub(crate) use scram::SALT_BYTES;
 pub use scram::ScramSecret;
-pub use token::{Token, TokenHash};
+pub use token::{Token, TokenHash, is_token};
 
 /// A stored credential, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
-//! A request over HTTP/1.0 and its response: no redirects, no encryption, no cookies.
+//! A request over HTTP/1.0 and its response, with TLS or without: no redirects, no cookies.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::Instant;
 
-use super::Stream;
+use super::{Stream, Trust};
 
 /// The longest body of a response.
 pub(crate) const BODY_BYTES_MAX: usize = 1 << 20;
@@ -15,13 +15,20 @@ const HEADERS_MAX: usize = 100;
 /// The longest URL.
 const URL_BYTES_MAX: usize = 2048;
 
-/// Where a request goes: `http://HOST[:PORT]/PATH`.
+/// Where a request goes: `http://HOST[:PORT]/PATH` or `https://…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
+    scheme: Scheme,
     /// `HOST:PORT`.
     authority: String,
     /// With its slash, and the query.
     path: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheme {
+    Http,
+    Https,
 }
 
 impl Url {
@@ -35,8 +42,10 @@ impl Url {
         if text.len() > URL_BYTES_MAX {
             return fail("it is longer than 2048 bytes");
         }
-        let Some(rest) = text.strip_prefix("http://") else {
-            return fail("it begins with http:// (put a proxy before a server that wants https)");
+        let (scheme, rest) = match text.split_once("://") {
+            Some(("http", rest)) => (Scheme::Http, rest),
+            Some(("https", rest)) => (Scheme::Https, rest),
+            _ => return fail("it begins with http:// or https://"),
         };
         let is_printable = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
         if !rest.bytes().all(is_printable) || rest.contains(['@', '#']) {
@@ -50,11 +59,16 @@ impl Url {
         let name = host
             .rsplit_once(':')
             .filter(|(_, port)| !port.ends_with(']'));
-        let (name, port) = name.unwrap_or((host, "80"));
+        let default = match scheme {
+            Scheme::Http => "80",
+            Scheme::Https => "443",
+        };
+        let (name, port) = name.unwrap_or((host, default));
         if name.is_empty() || port.parse::<u16>().is_err() {
             return fail("it has no host, or no such port");
         }
         Ok(Self {
+            scheme,
             authority: format!("{name}:{port}"),
             path: path.to_owned(),
         })
@@ -63,8 +77,24 @@ impl Url {
     /// Whether this lies below another one: the same server, and a path that begins like it.
     #[must_use]
     pub fn is_below(&self, other: &Self) -> bool {
-        self.authority.eq_ignore_ascii_case(&other.authority) && self.path.starts_with(&other.path)
+        self.scheme == other.scheme
+            && self.authority.eq_ignore_ascii_case(&other.authority)
+            && self.path.starts_with(&other.path)
     }
+
+    /// Without the port.
+    fn host(&self) -> &str {
+        let parts = self.authority.rsplit_once(':');
+        parts.map_or(&self.authority, |(host, _)| host)
+    }
+}
+
+/// What a server is asked.
+pub(crate) struct Request<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) url: &'a Url,
+    pub(crate) headers: &'a [(String, String)],
+    pub(crate) body: &'a [u8],
 }
 
 /// What a server said.
@@ -79,13 +109,13 @@ pub(crate) struct Response {
 ///
 /// # Errors
 /// When there is no response that makes sense, or not in time.
-pub(crate) fn exchange(
-    method: &str,
-    url: &Url,
-    headers: &[(String, String)],
-    body: &[u8],
-    end: Instant,
-) -> io::Result<Response> {
+pub(crate) fn exchange(request: &Request<'_>, trust: &Trust, end: Instant) -> io::Result<Response> {
+    let Request {
+        method,
+        url,
+        headers,
+        body,
+    } = *request;
     let mut head = format!(
         "{method} {} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n",
         url.path,
@@ -99,10 +129,13 @@ pub(crate) fn exchange(
     }
     head.push_str("\r\n");
     let mut stream = Stream::connect(&url.authority, end)?;
+    if url.scheme == Scheme::Https {
+        stream = stream.encrypted(trust, url.host())?;
+    }
     let mut bytes = head.into_bytes();
     bytes.extend_from_slice(body);
     // A server that refuses early answers before it has read everything.
-    let written = stream.write_all(&bytes);
+    let written = stream.write_all(&bytes).and_then(|()| stream.flush());
     let mut answer = Vec::new();
     loop {
         if let Some(response) = parse(&answer, false)? {
@@ -111,7 +144,12 @@ pub(crate) fn exchange(
         if answer.len() > HEAD_BYTES_MAX + BODY_BYTES_MAX {
             return Err(io::Error::other("its answer is too long"));
         }
-        if !stream.read_more(&mut answer)? {
+        // What kept the request from being sent says more than what came of that.
+        let has_more = match (stream.read_more(&mut answer), &written) {
+            (Err(_), Err(_)) => false,
+            (read, _) => read?,
+        };
+        if !has_more {
             written?;
             let missing = || io::Error::other("its answer ends too early");
             return parse(&answer, true)?.ok_or_else(missing);
@@ -181,17 +219,23 @@ mod tests {
     fn a_url_means_one_place() {
         let url = |text: &str| Url::parse(text).unwrap();
         assert_eq!(url("http://a").authority, "a:80");
+        assert_eq!(url("https://a").authority, "a:443");
+        assert_eq!(url("https://[::1]/").host(), "[::1]");
         assert_eq!(url("http://[::1]:8080/x?y").authority, "[::1]:8080");
         assert!(url("http://a:80/api/x").is_below(&url("http://A/api/")));
         for (text, base) in [
             ("http://a/ap", "http://a/api/"),
             ("http://a:81/api/", "http://a/api/"),
             ("http://a.evil/api/", "http://a/api/"),
+            ("https://a:80/api/", "http://a/api/"),
+            ("http://a/api/", "https://a/api/"),
         ] {
             assert!(!url(text).is_below(&url(base)), "{text}");
         }
         for text in [
-            "https://a/",
+            "https:///",
+            "https:/a",
+            "HTTP://a",
             "ftp://a",
             "http://",
             "http://:80/",
@@ -204,6 +248,20 @@ mod tests {
             "http://a/#b",
         ] {
             assert!(Url::parse(text).is_err(), "{text}");
+        }
+    }
+
+    fn request<'a>(
+        method: &'a str,
+        url: &'a Url,
+        headers: &'a [(String, String)],
+        body: &'a [u8],
+    ) -> Request<'a> {
+        Request {
+            method,
+            url,
+            headers,
+            body,
         }
     }
 
@@ -223,7 +281,11 @@ mod tests {
         let url = Url::parse(&format!("http://{address}/x")).unwrap();
         let headers = [("X-A".to_owned(), "b".to_owned())];
         let end = Instant::now() + Duration::from_secs(60);
-        exchange("POST", &url, &headers, b"hi", end)
+        exchange(
+            &request("POST", &url, &headers, b"hi"),
+            &Trust::default(),
+            end,
+        )
     }
 
     #[test]
@@ -263,7 +325,8 @@ mod tests {
         let url = Url::parse("http://127.0.0.1:1/").unwrap();
         for (name, value) in [("A", "b\r\nC: d"), ("A b", "c"), ("Host", "x"), ("", "")] {
             let headers = [(name.to_owned(), value.to_owned())];
-            let error = exchange("GET", &url, &headers, b"", end).unwrap_err();
+            let asked = request("GET", &url, &headers, b"");
+            let error = exchange(&asked, &Trust::default(), end).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::Other, "{name}: {error}");
         }
     }
@@ -273,7 +336,8 @@ mod tests {
         let address = crate::net::serve(std::mem::forget);
         let url = Url::parse(&format!("http://{address}/")).unwrap();
         let end = Instant::now() + Duration::from_millis(50);
-        let error = exchange("GET", &url, &[], b"", end).unwrap_err();
+        let asked = request("GET", &url, &[], b"");
+        let error = exchange(&asked, &Trust::default(), end).unwrap_err();
         assert!(crate::net::is_late(&error), "{error}");
     }
 }

@@ -4,14 +4,25 @@
 pub(crate) mod dns;
 pub(crate) mod http;
 pub(crate) mod smtp;
+mod tls;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use rustls::{ClientConnection, StreamOwned};
+
+pub use tls::Trust;
+
 /// A connection that ends at a moment.
-pub(crate) struct Stream {
+pub(crate) enum Stream {
+    Plain(Raw),
+    Tls(Box<StreamOwned<ClientConnection, Raw>>),
+}
+
+/// A socket with the moment at which it is of no use any more.
+pub(crate) struct Raw {
     socket: Socket,
     end: Instant,
 }
@@ -46,14 +57,14 @@ impl Stream {
     pub(crate) fn connect(server: &str, end: Instant) -> io::Result<Self> {
         if let Some(path) = server.strip_prefix("unix:") {
             let socket = Socket::Unix(UnixStream::connect(path)?);
-            return Ok(Self { socket, end });
+            return Ok(Self::Plain(Raw { socket, end }));
         }
         let mut last = io::Error::other("it has no address");
         for address in server.to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, left(end)?) {
                 Ok(stream) => {
                     let socket = Socket::Tcp(stream);
-                    return Ok(Self { socket, end });
+                    return Ok(Self::Plain(Raw { socket, end }));
                 }
                 Err(error) => last = error,
             }
@@ -61,14 +72,31 @@ impl Stream {
         Err(last)
     }
 
+    /// The same with TLS, to the host that is meant.
+    ///
+    /// # Errors
+    /// When nobody is trusted, or the host can have no certificate.
+    pub(crate) fn encrypted(self, trust: &Trust, host: &str) -> io::Result<Self> {
+        match self {
+            Self::Plain(raw) => Ok(Self::Tls(Box::new(trust.wrap(raw, host)?))),
+            Self::Tls(_) => Ok(self),
+        }
+    }
+
     /// Nothing more will be sent.
     ///
     /// # Errors
     /// When the connection is gone.
-    pub(crate) fn finish(&self) -> io::Result<()> {
-        match &self.socket {
-            Socket::Tcp(stream) => stream.shutdown(Shutdown::Write),
-            Socket::Unix(stream) => stream.shutdown(Shutdown::Write),
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(Raw { socket, .. }) => match socket {
+                Socket::Tcp(stream) => stream.shutdown(Shutdown::Write),
+                Socket::Unix(stream) => stream.shutdown(Shutdown::Write),
+            },
+            Self::Tls(stream) => {
+                stream.conn.send_close_notify();
+                stream.flush()
+            }
         }
     }
 
@@ -107,6 +135,31 @@ impl Stream {
 
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(raw) => raw.read(buffer),
+            Self::Tls(stream) => stream.read(buffer).map_err(tls::explain),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(raw) => raw.write(bytes),
+            Self::Tls(stream) => stream.write(bytes).map_err(tls::explain),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(raw) => raw.flush(),
+            Self::Tls(stream) => stream.flush().map_err(tls::explain),
+        }
+    }
+}
+
+impl Read for Raw {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = Some(left(self.end)?);
         match &mut self.socket {
             Socket::Tcp(stream) => {
@@ -121,7 +174,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for Raw {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let left = Some(left(self.end)?);
         match &mut self.socket {

@@ -23,6 +23,7 @@ fn place(files: &[(&str, &str)]) -> Place {
         folder: Some(folder.path().join("procedures")),
         store: Some(folder.path().join("store.redb")),
         outside: Outside::default(),
+        clients: None,
     };
     let (registry, loaded) = Registry::open(settings).unwrap();
     Place {
@@ -564,6 +565,7 @@ fn files_that_cannot_be_procedures_are_refused() {
         folder: Some(place.folder.path().join("missing")),
         store: None,
         outside: Outside::default(),
+        ..Settings::default()
     };
     assert!(Registry::open(nowhere).is_err());
 }
@@ -639,4 +641,28 @@ fn users_may_be_named() {
         name: "mail".to_owned(),
     };
     assert_eq!(place.call(call).status, Status::Done);
+}
+
+/// Calls whose callers have given up keep nobody out of the queue.
+#[test]
+fn who_has_given_up_takes_no_place_in_the_queue() {
+    let place = good(&[(
+        "one.luau",
+        "--[[ procedure\nconcurrency = 1\nqueue = 1\ndeadline = \"1s\"\n]]
+        return function(call)
+            while call.args.way == 'loop' do end
+            return accept('fine')
+        end",
+    )]);
+    let running = place.start(with_arguments("one", &[("way", "loop")]));
+    // The first is not late before its deadline of 1 s, nor on the thread yet, perhaps; then this
+    // one finds no place.
+    let hasty = Call {
+        deadline: Instant::now() + Duration::from_millis(20),
+        ..empty_call("one")
+    };
+    let status = place.call(hasty).status;
+    assert!(matches!(status, Status::TimedOut | Status::Overloaded));
+    assert_eq!(running.recv().unwrap().status, Status::TimedOut);
+    assert_eq!(place.outcome(empty_call("one")).text, "fine");
 }

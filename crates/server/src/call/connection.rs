@@ -13,9 +13,10 @@ use stentor_call_protocol::{
     Answer as Wire, Arrival, Call as WireCall, Edit, Reception, Status, Transfer, Verdict,
     Violation, encode_need_body,
 };
-use stentor_procedure::{Answer, Call, Caller, Content, Envelope, Message, Need, Registry};
+use stentor_procedure::{Answer, Call, Content, Envelope, Message, Need, Registry};
 
 use super::body::Body;
+use super::identity::Claim;
 use crate::fdtable::passing;
 
 /// What is read at once.
@@ -52,7 +53,7 @@ enum Phase {
     /// Not all of it has come.
     Arriving,
     /// The rest of the file is on its way.
-    Receiving { call: Box<Call>, body: Body },
+    Receiving { called: Box<Called>, body: Body },
     /// A procedure has it.
     Running,
     /// The answer leaves.
@@ -63,7 +64,7 @@ enum Phase {
 pub(super) struct Around<'a> {
     pub(super) registry: &'a Registry,
     /// Who shows this token; `None` if nobody has it.
-    pub(super) caller: &'a dyn Fn(&[u8]) -> Option<Caller>,
+    pub(super) claim: &'a dyn Fn(&[u8]) -> Option<Claim>,
     /// Where large files are kept while they are needed.
     pub(super) folder: &'a Path,
 }
@@ -72,10 +73,17 @@ pub(super) struct Around<'a> {
 pub(super) enum Next {
     /// Nothing, until more happens.
     Wait,
-    /// Hand this to the procedures; [`Connection::answer`] is to get what they say.
-    Run(Box<Call>),
+    /// Hand this to the procedures, if it is true who calls; [`Connection::answer`] is to get what
+    /// they say.
+    Run(Box<Called>),
     /// It is over.
     Close,
+}
+
+/// A call, and who says to make it.
+pub(super) struct Called {
+    pub(super) call: Call,
+    pub(super) claim: Claim,
 }
 
 /// One connection, which is one call.
@@ -164,7 +172,7 @@ impl Connection {
     }
 
     fn called(&mut self, wire: &WireCall<'_>, around: &Around<'_>) -> Result<Next, String> {
-        let Some(caller) = (around.caller)(wire.token) else {
+        let Some(claim) = (around.claim)(wire.token) else {
             let answer = Answer::failed(Status::NotAllowed, "nobody has this token");
             return Ok(self.answer(&answer));
         };
@@ -190,27 +198,28 @@ impl Connection {
         let wait = Duration::from_millis(wire.deadline_ms.into());
         // The answer has to be there before the caller stops waiting.
         let margin = (wait / 10).min(Duration::from_millis(100));
-        let call = Box::new(Call {
+        let call = Call {
             procedure: wire.procedure.to_owned(),
             arguments,
             envelope,
-            caller,
+            caller: claim.caller(),
             deadline: Instant::now() + (wait - margin),
             can_edit: wire.can_edit,
             message,
-        });
+        };
         self.until = call.deadline + TAKING_TIME;
         let needs_body = around.registry.needs(&call.procedure) == Some(Need::Body);
         let max = around.registry.max_body(&call.procedure).unwrap_or(0);
         if !needs_body || call.message.is_whole() || call.message.size() > max {
             self.phase = Phase::Running;
-            return Ok(Next::Run(call));
+            return Ok(Next::Run(Box::new(Called { call, claim })));
         }
         self.reception.ask();
         let mut body = Body::new();
         body.add(wire.head, around.folder)
             .map_err(|error| error.to_string())?;
-        self.phase = Phase::Receiving { call, body };
+        let called = Box::new(Called { call, claim });
+        self.phase = Phase::Receiving { called, body };
         let mut bytes = Vec::new();
         encode_need_body(&mut bytes);
         // Five bytes on a connection that has sent nothing yet always fit.
@@ -230,9 +239,9 @@ impl Connection {
 
     fn complete(&mut self) -> Result<Next, String> {
         match std::mem::replace(&mut self.phase, Phase::Running) {
-            Phase::Receiving { mut call, body } => {
-                call.message.complete(body.content());
-                Ok(Next::Run(call))
+            Phase::Receiving { mut called, body } => {
+                called.call.message.complete(body.content());
+                Ok(Next::Run(called))
             }
             _ => Err("the file ended before it began".to_owned()),
         }

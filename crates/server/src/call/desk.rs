@@ -8,10 +8,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use stentor_call_protocol::{Format, Status, Verdict};
-use stentor_hub::{Answer as Answered, Call, Callees, ControlItem};
+use stentor_hub::{Answer as Answered, Call, Callees, ControlItem, Served};
 use stentor_procedure::{Answer, Call as Asked, Caller, Content, Envelope, Message, Registry};
 use stentor_session::Tick;
 
+use super::clients::Requests;
 use crate::backplane::Backplane;
 use crate::shard::Letter;
 
@@ -27,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Desk {
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    /// What clients are asked that serve procedures.
+    pub(super) requests: Requests,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +88,10 @@ impl Callees for Desk {
         drop(waiting);
         self.changed.notify_one();
         Ok(())
+    }
+
+    fn served(&self, number: u64, served: Served<'_>) -> bool {
+        self.requests.served(number, served)
     }
 }
 

@@ -1,23 +1,65 @@
 //! Who calls: a user of this machine, or who shows a token.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use nix::unistd::{Gid, Group, Uid, User};
-use stentor_auth::credential::TokenHash;
+use stentor_auth::Secret;
+use stentor_auth::credential::{TokenHash, is_token};
+use stentor_auth::model::{DEFAULT_ZONE, UserKey, check_name};
 use stentor_procedure::Caller;
 
 use crate::config::Listener;
 
-/// The zone of callers, until listeners and tokens name one.
-const ZONE: &str = "default";
 /// Tokens that are kept.
 const TOKENS_MAX: usize = 10_000;
+
+/// Who somebody is, as far as it is known before the Auth Center is asked.
+#[derive(Clone, Debug)]
+pub(super) enum Claim {
+    /// Nobody in particular, from an address or as a user of this machine.
+    Nobody(String),
+    /// Whoever owns the server: root, or its own user.
+    Owner(&'static str),
+    /// The configuration says that it is this user.
+    Vouched(UserKey),
+    /// It shows something to be this user.
+    Shown {
+        /// Its login name.
+        name: String,
+        /// A token of the Auth Center.
+        token: Secret,
+        /// Where it comes from.
+        address: Option<IpAddr>,
+    },
+}
+
+impl Claim {
+    /// Who that is, if it is true.
+    pub(super) fn caller(&self) -> Caller {
+        let user = |zone: &str, name: &str| Caller::User {
+            zone: zone.to_owned(),
+            name: name.to_owned(),
+        };
+        match self {
+            Self::Nobody(address) => Caller::Anonymous(address.clone()),
+            Self::Owner(name) => user(DEFAULT_ZONE, name),
+            Self::Vouched(key) => user(&key.zone, &key.name),
+            Self::Shown { name, .. } => {
+                let key = UserKey::parse(name);
+                user(&key.zone, &key.name)
+            }
+        }
+    }
+}
 
 /// Which users and groups of this machine may call on a listener, and as whom.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Identities {
-    users: Vec<(u32, String)>,
-    groups: Vec<(u32, String)>,
+    users: Vec<(u32, UserKey)>,
+    groups: Vec<(u32, UserKey)>,
+    /// Nobody is listed: root and the server's own user may do everything.
+    has_owner: bool,
 }
 
 impl Identities {
@@ -27,10 +69,7 @@ impl Identities {
     /// When a user or group is unknown.
     pub(super) fn of(listener: &Listener) -> Result<Self, String> {
         let users = match (&listener.allow_uid, &listener.allow_gid) {
-            (None, None) => vec![
-                (0, "root".to_owned()),
-                (Uid::effective().as_raw(), "server".to_owned()),
-            ],
+            (None, None) => Vec::new(),
             (text, _) => entries(text.as_deref().unwrap_or_default(), "allow_uid", |name| {
                 match User::from_name(name) {
                     Ok(Some(user)) => Ok(user.uid.as_raw()),
@@ -47,28 +86,38 @@ impl Identities {
                 "allow_gid: there is no group {name} on this machine"
             )),
         })?;
-        Ok(Self { users, groups })
+        Ok(Self {
+            users,
+            groups,
+            has_owner: listener.allow_uid.is_none() && listener.allow_gid.is_none(),
+        })
     }
 
     /// Who a program of this machine is, by what the system says about it.
-    pub(super) fn caller(&self, uid: Uid, gid: Gid) -> Caller {
-        let find = |list: &[(u32, String)], id: u32| {
+    pub(super) fn claim(&self, uid: Uid, gid: Gid) -> Claim {
+        let find = |list: &[(u32, UserKey)], id: u32| {
             let found = list.iter().find(|(known, _)| *known == id);
-            found.map(|(_, name)| name.clone())
+            found.map(|(_, key)| key.clone())
         };
-        let name = find(&self.users, uid.as_raw()).or_else(|| find(&self.groups, gid.as_raw()));
-        match name {
-            Some(name) => user(name),
-            None => Caller::Anonymous(format!("uid {uid}")),
+        if self.has_owner && uid.is_root() {
+            return Claim::Owner("root");
+        }
+        if self.has_owner && uid == Uid::effective() {
+            return Claim::Owner("server");
+        }
+        let key = find(&self.users, uid.as_raw()).or_else(|| find(&self.groups, gid.as_raw()));
+        match key {
+            Some(key) => Claim::Vouched(key),
+            None => Claim::Nobody(format!("uid {uid}")),
         }
     }
 }
 
-fn user(name: String) -> Caller {
-    Caller::User {
-        zone: ZONE.to_owned(),
-        name,
-    }
+/// The user of a login name, `NAME` or `ZONE/NAME`.
+fn user_of(name: &str) -> Option<UserKey> {
+    let key = UserKey::parse(name);
+    let is_valid = check_name(&key.zone).is_ok() && check_name(&key.name).is_ok();
+    is_valid.then_some(key)
 }
 
 /// Reads `mail, 1000=filter`.
@@ -76,7 +125,7 @@ fn entries(
     text: &str,
     key: &str,
     find: impl Fn(&str) -> Result<u32, String>,
-) -> Result<Vec<(u32, String)>, String> {
+) -> Result<Vec<(u32, UserKey)>, String> {
     let items = text
         .split(',')
         .map(str::trim)
@@ -85,21 +134,20 @@ fn entries(
         .map(|item| {
             let (id, name) = item.split_once('=').unwrap_or((item, item));
             let (id, name) = (id.trim(), name.trim());
-            if name.is_empty() || name.contains(['/', '+', '#', '$']) {
-                return Err(format!("{key}: \"{name}\" cannot be the name of a user"));
-            }
+            let user = user_of(name)
+                .ok_or_else(|| format!("{key}: \"{name}\" cannot be the name of a user"))?;
             let number = match id.parse() {
                 Ok(number) => number,
                 Err(_) => find(id)?,
             };
-            Ok((number, name.to_owned()))
+            Ok((number, user))
         })
         .collect()
 }
 
 /// Who calls with which token.
 #[derive(Default)]
-pub(super) struct Tokens(Vec<(String, TokenHash)>);
+pub(super) struct Tokens(Vec<(UserKey, TokenHash)>);
 
 impl Tokens {
     /// Reads the file, if one is configured: lines `NAME token:HASH`, empty lines and comments
@@ -130,7 +178,9 @@ impl Tokens {
             };
             let hash =
                 TokenHash::parse(hash.trim()).map_err(|error| format!("line {number}: {error}"))?;
-            tokens.push((name.to_owned(), hash));
+            let user = user_of(name)
+                .ok_or_else(|| format!("line {number}: \"{name}\" cannot be the name of a user"))?;
+            tokens.push((user, hash));
             if tokens.len() > TOKENS_MAX {
                 return Err(format!("line {number}: more than {TOKENS_MAX} tokens"));
             }
@@ -138,14 +188,21 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// Who shows a token; `None` if nobody has this one. Without a token, nobody in particular.
-    pub(super) fn caller(&self, token: &[u8], address: String) -> Option<Caller> {
-        if token.is_empty() {
-            return Some(Caller::Anonymous(address));
-        }
+    /// Who shows a token; `None` if nobody can have this one. What is not in the file may be a
+    /// token of the Auth Center with the name of its user before it: `NAME:TOKEN`.
+    pub(super) fn claim(&self, token: &[u8], address: Option<IpAddr>) -> Option<Claim> {
         let shown = TokenHash::of(token);
         let found = self.0.iter().find(|(_, known)| known.matches(&shown));
-        found.map(|(name, _)| user(name.clone()))
+        if let Some((key, _)) = found {
+            return Some(Claim::Vouched(key.clone()));
+        }
+        let (name, token) = std::str::from_utf8(token).ok()?.rsplit_once(':')?;
+        user_of(name)?;
+        is_token(token.as_bytes()).then(|| Claim::Shown {
+            name: name.to_owned(),
+            token: Secret::new(token.as_bytes().to_vec()),
+            address,
+        })
     }
 }
 
@@ -162,19 +219,24 @@ mod tests {
     }
 
     fn name(identities: &Identities, uid: u32, gid: u32) -> String {
-        let caller = identities.caller(Uid::from_raw(uid), Gid::from_raw(gid));
-        caller.name().to_owned()
+        let claim = identities.claim(Uid::from_raw(uid), Gid::from_raw(gid));
+        claim.caller().name().into_owned()
     }
 
     #[test]
     fn users_of_this_machine_are_known_by_number_name_and_group() {
-        let listed = Identities::of(&listener(Some("root, 1000=filter"), Some("12=post"))).unwrap();
+        let uid = Some("root, 1000=filter, 1002=game/filter");
+        let listed = Identities::of(&listener(uid, Some("12=post"))).unwrap();
         assert_eq!(name(&listed, 0, 0), "root");
         assert_eq!(name(&listed, 1000, 1000), "filter");
+        assert_eq!(name(&listed, 1002, 12), "game/filter");
         assert_eq!(name(&listed, 1001, 12), "post");
         assert_eq!(name(&listed, 1001, 1000), "");
+        let root = listed.claim(Uid::from_raw(0), Gid::from_raw(0));
+        assert!(matches!(root, Claim::Vouched(_)), "who is listed is a user");
         let default = Identities::of(&listener(None, None)).unwrap();
-        assert_eq!(name(&default, 0, 0), "root");
+        let root = default.claim(Uid::from_raw(0), Gid::from_raw(0));
+        assert!(matches!(root, Claim::Owner("root")));
         assert_eq!(name(&default, 54_321, 54_321), "");
         // Whoever names a group names all who may.
         let group = Identities::of(&listener(None, Some("12"))).unwrap();
@@ -189,7 +251,8 @@ mod tests {
         for (uid, gid, words) in [
             (Some("no such user"), None, ["allow_uid", "no such user"]),
             (None, Some("no such group"), ["allow_gid", "no such group"]),
-            (Some("0=a/b"), None, ["allow_uid", "a/b"]),
+            (Some("0=a/b/c"), None, ["allow_uid", "a/b/c"]),
+            (Some("0=a+"), None, ["allow_uid", "a+"]),
             (Some("0="), None, ["allow_uid", "name"]),
         ] {
             let error = Identities::of(&listener(uid, gid)).unwrap_err();
@@ -204,11 +267,24 @@ mod tests {
         let token = stentor_auth::credential::Token::generate().unwrap();
         let text = format!("# filters\n\npostfix {}\n", token.hash());
         let tokens = Tokens::parse(&text).unwrap();
-        let caller = |shown: &[u8]| tokens.caller(shown, "192.0.2.1".to_owned());
-        assert_eq!(caller(token.reveal().as_bytes()).unwrap().name(), "postfix");
-        assert_eq!(caller(b"guess"), None);
-        assert_eq!(caller(b""), Some(Caller::Anonymous("192.0.2.1".to_owned())));
-        for (text, line) in [("postfix", "line 1"), ("#\npostfix secret", "line 2")] {
+        let claim = |shown: &[u8]| tokens.claim(shown, None);
+        let shown = token.reveal();
+        let vouched = claim(shown.as_bytes()).unwrap();
+        assert_eq!(vouched.caller().name(), "postfix");
+        assert!(matches!(vouched, Claim::Vouched(_)));
+        // Whose that is, the Auth Center has to say.
+        let named = claim(format!("game/filter:{shown}").as_bytes()).unwrap();
+        assert_eq!(named.caller().name(), "game/filter");
+        assert!(matches!(named, Claim::Shown { .. }));
+        assert!(!format!("{named:?}").contains(shown));
+        for guess in ["guess", "postfix:guess", &format!(":{shown}"), "", ":"] {
+            assert!(claim(guess.as_bytes()).is_none(), "{guess}");
+        }
+        for (text, line) in [
+            ("postfix", "line 1"),
+            ("#\npostfix secret", "line 2"),
+            (&*format!("a+ {}", token.hash()), "line 1"),
+        ] {
             let error = Tokens::parse(text).err().expect("a mistake");
             assert!(error.contains(line), "{error}");
         }

@@ -8,6 +8,8 @@
 //! valid only in the table that received it.
 
 mod body;
+mod callers;
+mod clients;
 mod connection;
 mod desk;
 mod identity;
@@ -20,7 +22,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use stentor_procedure::{Loaded, Outside, Registry, Settings};
+use stentor_auth::center::Center;
+use stentor_procedure::{Loaded, Outside, Registry, Settings, Trust};
 use tracing::{info, warn};
 
 use crate::backplane::Backplane;
@@ -28,6 +31,7 @@ use crate::config::{ListenUrl, Listener, Procedures};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::listener::Bound;
+use clients::Switchboard;
 pub(crate) use desk::{Desk, json as answer_json};
 use identity::{Identities, Tokens};
 use mail::MailServer;
@@ -59,7 +63,7 @@ impl CallServer {
         listeners: Vec<(Listener, Vec<Bound>)>,
         config: &Procedures,
         data_dir: &DataDir,
-        backplane: &Arc<Backplane>,
+        (backplane, center): (&Arc<Backplane>, &Arc<Center>),
     ) -> Result<Self, ServerError> {
         let mut server = Self {
             urls: Vec::new(),
@@ -71,7 +75,8 @@ impl CallServer {
             mail: None,
         };
         let tokens = Tokens::read(config.tokens.as_deref()).map_err(ServerError::Procedures)?;
-        let registry = open(config, data_dir)?;
+        let clients = Switchboard::new(backplane, center);
+        let registry = open(config, data_dir, clients)?;
         let system = |error| ServerError::system("starting the threads of procedures", error);
         backplane.adaptors.serve_calls(&registry);
         let (plane, callees) = (Arc::clone(backplane), Arc::clone(&registry));
@@ -93,7 +98,7 @@ impl CallServer {
         }
         let (stopper, serve) = serve::prepare(
             entrances(clients)?,
-            tokens,
+            (tokens, center),
             &registry,
             folder,
             connections_max,
@@ -147,7 +152,11 @@ impl Drop for CallServer {
 ///
 /// # Errors
 /// When the folder or the store cannot be used.
-fn open(config: &Procedures, data_dir: &DataDir) -> Result<Arc<Registry>, ServerError> {
+fn open(
+    config: &Procedures,
+    data_dir: &DataDir,
+    clients: Switchboard,
+) -> Result<Arc<Registry>, ServerError> {
     let settings = Settings {
         folder: config.folder.clone(),
         // What is built in keeps nothing.
@@ -156,6 +165,7 @@ fn open(config: &Procedures, data_dir: &DataDir) -> Result<Arc<Registry>, Server
             .is_some()
             .then(|| data_dir.path().join("procedures.redb")),
         outside: outside(config)?,
+        clients: Some(Arc::new(clients)),
     };
     let (registry, loaded) = Registry::open(settings).map_err(ServerError::Procedures)?;
     report(&loaded);
@@ -225,9 +235,11 @@ fn outside(config: &Procedures) -> Result<Outside, ServerError> {
             ))
         })
     });
+    let trust = config.ca_file.as_deref().map(Trust::of_file).transpose();
     Ok(Outside {
         relay: config.relay.clone(),
         resolver: resolver.transpose()?,
+        trust: trust.map_err(ServerError::Procedures)?.unwrap_or_default(),
     })
 }
 

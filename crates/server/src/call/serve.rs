@@ -1,7 +1,7 @@
 //! The thread that owns the call listeners and their connections.
 
 use std::io;
-use std::net::TcpListener as StdTcpListener;
+use std::net::{IpAddr, TcpListener as StdTcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::PathBuf;
@@ -14,17 +14,25 @@ use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token, Waker};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use slab::Slab;
+use stentor_auth::center::Center;
+use stentor_auth::{Decision, Refusal};
+use stentor_call_protocol::Status;
+use stentor_hub::Identity;
 use stentor_procedure::{Answer, Call, Caller, Registry};
+use stentor_zone::topic;
 use tracing::warn;
 
-use super::connection::{Around, Connection, Next, Stream};
-use super::identity::{Identities, Tokens};
+use super::callers::Callers;
+use super::connection::{Around, Called, Connection, Next, Stream};
+use super::identity::{Claim, Identities, Tokens};
 use crate::config::ListenUrl;
 
 /// The token of the waker; listeners follow, then connections.
 const WAKER: Token = Token(0);
 /// How often connections whose time is up are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// Connections beyond those that are served, which are told so; what is beyond them is closed.
+const TURNED_AWAY_MAX: usize = 256;
 /// How long nothing is accepted after the system had no descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -68,15 +76,15 @@ impl Entrance {
                 let peer = getsockopt(&stream.as_fd(), PeerCredentials)?;
                 let uid = nix::unistd::Uid::from_raw(peer.uid());
                 let gid = nix::unistd::Gid::from_raw(peer.gid());
-                let caller = self.identities.caller(uid, gid);
-                Ok((Stream::Unix(stream), Peer::Known(caller)))
+                let claim = self.identities.claim(uid, gid);
+                Ok((Stream::Unix(stream), Peer::Local(claim)))
             }
             Listening::Tcp(socket) => {
                 let (stream, address) = socket.accept()?;
                 // The answer is one small write.
                 stream.set_nodelay(true)?;
-                let address = address.ip().to_canonical().to_string();
-                Ok((Stream::Tcp(stream), Peer::Address(address)))
+                let address = address.ip().to_canonical();
+                Ok((Stream::Tcp(stream), Peer::Remote(address)))
             }
         }
     }
@@ -84,22 +92,44 @@ impl Entrance {
 
 /// What is known of a caller before its call.
 enum Peer {
-    Known(Caller),
-    Address(String),
+    Local(Claim),
+    Remote(IpAddr),
 }
 
-/// Where procedures put their answers.
+impl Peer {
+    /// Who it is with this token; `None` if nobody has it.
+    fn claim(&self, tokens: &Tokens, token: &[u8]) -> Option<Claim> {
+        match self {
+            Self::Local(claim) if token.is_empty() => Some(claim.clone()),
+            Self::Local(_) => tokens.claim(token, None),
+            Self::Remote(address) if token.is_empty() => Some(Claim::Nobody(address.to_string())),
+            Self::Remote(address) => tokens.claim(token, Some(*address)),
+        }
+    }
+}
+
+/// What other threads say about a call: its connection's key and number, and what.
+type Posted = (usize, u64, News);
+
+enum News {
+    /// The procedure has answered.
+    Answer(Answer),
+    /// The Auth Center has decided who calls.
+    Identified(Box<Called>, Decision),
+}
+
+/// Where procedures and the Auth Center put what they say.
 struct Outbox {
-    answers: Mutex<Vec<(usize, u64, Answer)>>,
+    posted: Mutex<Vec<Posted>>,
     waker: Waker,
     is_over: AtomicBool,
 }
 
 impl Outbox {
-    fn push(&self, key: usize, number: u64, answer: Answer, owner: ThreadId) {
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.push((key, number, answer));
-        drop(answers);
+    fn push(&self, key: usize, number: u64, news: News, owner: ThreadId) {
+        let mut posted = self.posted.lock().unwrap_or_else(PoisonError::into_inner);
+        posted.push((key, number, news));
+        drop(posted);
         // What is built in answers on the thread that looks here right after.
         if std::thread::current().id() != owner {
             self.wake();
@@ -111,8 +141,8 @@ impl Outbox {
         let _ = self.waker.wake();
     }
 
-    fn take(&self) -> Vec<(usize, u64, Answer)> {
-        std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner))
+    fn take(&self) -> Vec<Posted> {
+        std::mem::take(&mut *self.posted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -130,6 +160,7 @@ struct Server {
     poll: Poll,
     entrances: Vec<Entrance>,
     tokens: Tokens,
+    callers: Callers,
     registry: Arc<Registry>,
     folder: PathBuf,
     outbox: Arc<Outbox>,
@@ -147,14 +178,14 @@ struct Server {
 /// When the system has no descriptor left.
 pub(super) fn prepare(
     mut entrances: Vec<Entrance>,
-    tokens: Tokens,
+    (tokens, center): (Tokens, &Arc<Center>),
     registry: &Arc<Registry>,
     folder: PathBuf,
     connections_max: usize,
 ) -> io::Result<(Stopper, impl FnOnce() + Send + 'static)> {
     let poll = Poll::new()?;
     let outbox = Arc::new(Outbox {
-        answers: Mutex::default(),
+        posted: Mutex::default(),
         waker: Waker::new(poll.registry(), WAKER)?,
         is_over: AtomicBool::new(false),
     });
@@ -167,6 +198,7 @@ pub(super) fn prepare(
         poll,
         entrances,
         tokens,
+        callers: Callers::new(center),
         registry: Arc::clone(registry),
         folder,
         outbox: Arc::clone(&outbox),
@@ -223,7 +255,7 @@ impl Server {
         while self.paused_until.is_none() {
             match self.entrances[index].accept() {
                 // Closing it at once is the answer: the caller does what it does without one.
-                Ok(_) if self.connections.len() >= self.connections_max => {}
+                Ok(_) if self.connections.len() >= self.connections_max + TURNED_AWAY_MAX => {}
                 Ok((stream, peer)) => self.open(stream, peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error)
@@ -272,14 +304,10 @@ impl Server {
         };
         if matches!(next, Next::Wait) {
             let (tokens, peer) = (&self.tokens, &*peer);
-            let caller = |token: &[u8]| match peer {
-                Peer::Known(caller) if token.is_empty() => Some(caller.clone()),
-                Peer::Known(_) => tokens.caller(token, String::new()),
-                Peer::Address(address) => tokens.caller(token, address.clone()),
-            };
+            let claim = |token: &[u8]| peer.claim(tokens, token);
             let around = Around {
                 registry: &self.registry,
-                caller: &caller,
+                claim: &claim,
                 folder: &self.folder,
             };
             next = connection.readable(&around);
@@ -294,26 +322,113 @@ impl Server {
             Next::Close => {
                 self.connections.try_remove(key);
             }
-            Next::Run(call) => self.call(key, number, *call),
+            Next::Run(called) => self.identify(key, number, called),
         }
     }
 
-    fn call(&self, key: usize, number: u64, call: Call) {
+    /// Finds out who calls. Most are known from before.
+    fn identify(&mut self, key: usize, number: u64, called: Box<Called>) {
+        if self.connections.len() > self.connections_max {
+            let reason = "too many callers are connected (procedures.connections)";
+            return self.refuse(key, number, &called.call, (Status::Overloaded, reason));
+        }
+        if matches!(called.claim, Claim::Nobody(_) | Claim::Owner(_)) {
+            return self.call(key, number, called.call);
+        }
+        if let Some(identity) = self.callers.find(&called.claim) {
+            return self.admit(key, number, called.call, &identity);
+        }
         let outbox = Arc::clone(&self.outbox);
         let owner = std::thread::current().id();
-        self.registry
-            .call(call, move |answer| outbox.push(key, number, answer, owner));
+        let claim = called.claim.clone();
+        self.callers.ask(&claim, move |decision| {
+            let news = News::Identified(called, decision);
+            outbox.push(key, number, news, owner);
+        });
     }
 
-    /// Gives answers to those who wait for them.
+    /// The Auth Center has said who calls.
+    fn identified(&mut self, key: usize, number: u64, called: Box<Called>, decision: Decision) {
+        let Called { call, claim } = *called;
+        let why = match (decision, &claim) {
+            (Decision::Accepted(identity, _), _) => {
+                self.callers.keep(&claim, &identity);
+                return self.admit(key, number, call, &identity);
+            }
+            (Decision::Refused(Refusal::Unavailable), _) => {
+                (Status::Failed, "the user database does not answer")
+            }
+            (Decision::Refused(Refusal::Busy | Refusal::Slowed), _) => {
+                (Status::Overloaded, "too many callers have to be identified")
+            }
+            (_, Claim::Shown { .. }) => (Status::NotAllowed, "nobody has this token"),
+            _ => return self.bar(key, number, call, "this user is disabled"),
+        };
+        self.refuse(key, number, &call, why);
+    }
+
+    /// Runs a call if its caller has the right to make it.
+    fn admit(&self, key: usize, number: u64, call: Call, identity: &Identity) {
+        if identity.rights.may_publish(&topic::call(&call.procedure)) {
+            self.call(key, number, call);
+        } else {
+            self.bar(
+                key,
+                number,
+                call,
+                "the right to call this procedure is missing",
+            );
+        }
+    }
+
+    /// A caller who may call only what everybody may.
+    fn bar(&self, key: usize, number: u64, mut call: Call, reason: &str) {
+        if self.registry.is_open(&call.procedure) {
+            call.caller = Caller::Anonymous(call.caller.name().into_owned());
+            return self.call(key, number, call);
+        }
+        self.refuse(key, number, &call, (Status::NotAllowed, reason));
+    }
+
+    fn call(&self, key: usize, number: u64, call: Call) {
+        self.registry.call(call, self.reply(key, number));
+    }
+
+    fn refuse(&self, key: usize, number: u64, call: &Call, why: (Status, &str)) {
+        self.registry.refuse(call, why, self.reply(key, number));
+    }
+
+    /// Brings an answer back to its connection.
+    fn reply(&self, key: usize, number: u64) -> impl FnOnce(Answer) + Send + use<> {
+        let outbox = Arc::clone(&self.outbox);
+        let owner = std::thread::current().id();
+        move |answer| outbox.push(key, number, News::Answer(answer), owner)
+    }
+
+    /// Goes on with calls that others have said something about. What is built in, and whoever is
+    /// refused, is answered at once, so there may be more.
     fn hand_out(&mut self) {
-        for (key, number, answer) in self.outbox.take() {
-            let Some((current, connection, _)) = self.connections.get_mut(key) else {
-                continue;
-            };
-            if *current == number {
-                let next = connection.answer(&answer);
-                self.follow(key, number, next);
+        loop {
+            let posted = self.outbox.take();
+            if posted.is_empty() {
+                return;
+            }
+            for (key, number, news) in posted {
+                let Some((current, connection, _)) = self.connections.get_mut(key) else {
+                    continue;
+                };
+                if *current != number {
+                    continue;
+                }
+                match news {
+                    News::Answer(answer) => {
+                        let next = connection.answer(&answer);
+                        self.follow(key, number, next);
+                    }
+                    News::Identified(called, decision) => {
+                        self.identified(key, number, called, decision);
+                    }
+                }
             }
         }
     }

@@ -308,14 +308,17 @@ section! {
     folder: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/procedures"), Restart,
         flag: "procedures";
     /// A file with a line `NAME token:HASH` for each user who may call over TCP, where HASH is the
-    /// SHA-256 of the token.
+    /// SHA-256 of the token. Tokens of `stentor token create` need no line here.
     tokens: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/call.tokens"), Restart;
     /// Callers that are connected at a time, and as many mail servers.
-    connections: u32 = count(1, 100_000), Default("1024"), Restart;
+    connections: u32 = count(1, 100_000), Default("4096"), Restart;
     /// The mail server, `HOST:PORT`, that scripts with the grant `mail` hand their messages to.
     relay: Option<String> = Kind::Text, Unset("127.0.0.1:25"), Restart;
     /// The name server that scripts with the grant `dns` ask; not given, this machine's first one.
     resolver: Option<String> = Kind::Text, Unset("127.0.0.1:53"), Restart;
+    /// The authorities, in PEM format, whose certificates scripts and endpoints believe at
+    /// `https://`; not given, those that this machine trusts.
+    ca_file: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/authority.pem"), Restart;
 }
 
 section! {
@@ -373,8 +376,9 @@ section! {
     /// Connections at a time on this listener; 0 turns the limit off.
     max_connections: u64 = count(0, 10_000_000), Default("0"), Live;
     /// The users of this machine who may call procedures on a `call+unix` listener, by name or
-    /// number, separated by commas; `UID=NAME` lets one call as that user. Not given: root and the
-    /// server's own user. Others may call what is open to everybody.
+    /// number, separated by commas; `UID=NAME` or `UID=ZONE/NAME` lets one call as that user, whose
+    /// roles say what it may call. Not given: root and the server's own user, who may call
+    /// everything. Others may call what is open to everybody.
     allow_uid: Option<String> = Kind::Text, Unset("mail, 1000=filter"), Restart;
     /// The groups whose members may call procedures on a `call+unix` listener, as in `allow_uid`;
     /// what counts is the group that the calling program runs with.

@@ -159,7 +159,8 @@ fn begin(
         .file
         .as_deref()
         .and_then(|file| watch::start(file, &commands));
-    let calls = CallServer::start(calls, &config.procedures, data_dir, &backplane)?;
+    let around = (&backplane, &center);
+    let calls = CallServer::start(calls, &config.procedures, data_dir, around)?;
     announce::started(&config, data_dir, &doors, &shards);
     announce::calls(&calls);
     let supervisor = Supervisor {

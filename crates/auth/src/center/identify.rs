@@ -1,0 +1,63 @@
+//! Users whom somebody else vouches for: callers of procedures, whom the system or a file names.
+
+use std::sync::Arc;
+
+use stentor_hub::Identity;
+use stentor_session::Tick;
+
+use super::{Center, Proof, Shared, Standing, Visitor};
+use crate::model::UserKey;
+use crate::store::Found;
+use crate::{Decision, Refusal};
+
+impl Center {
+    /// Finds out what a user may do without asking for a proof. Whom nobody has added has the
+    /// rights of the role `member`, like the bearer of a web token who is no user; who is disabled
+    /// is refused. `then` is called once, on any thread, where it must not wait for anything.
+    pub fn identify(&self, key: UserKey, then: impl FnOnce(Decision) + Send + 'static) {
+        let shared = Arc::clone(&self.0);
+        let visitor = Visitor {
+            key: key.clone(),
+            zone: None,
+            client_id: None,
+            address: None,
+            again: None,
+        };
+        // A directory that does not take the question drops it.
+        let answer = crate::Answer::new(then).or(Refusal::Busy);
+        let found: Found = Box::new(move |result| {
+            let decision = match result {
+                Ok(user) => shared.identified(&visitor, user.as_ref()),
+                Err(_) => Decision::Refused(Refusal::Unavailable),
+            };
+            answer.give(decision);
+        });
+        // If it is refused, the dropped answer has said so.
+        let _ = self.0.accounts.look_up(key, found);
+    }
+
+    /// Whether an identity is as it would be made now: nothing has changed since, and it has not
+    /// come to its end. One atomic read.
+    #[must_use]
+    pub fn is_current(&self, identity: &Identity) -> bool {
+        let standing = identity.rights.as_any();
+        let standing = standing.and_then(|any| any.downcast_ref::<Standing>());
+        let is_newest = standing.is_none_or(|standing| standing.as_of >= self.0.grants.changes());
+        is_newest && (identity.expires_at == Tick::NEVER || identity.expires_at > (self.0.clock)())
+    }
+}
+
+impl Shared {
+    fn identified(&self, visitor: &Visitor, user: Option<&Arc<crate::model::User>>) -> Decision {
+        if user.is_some_and(|user| user.disabled) {
+            return Decision::Refused(Refusal::Credentials);
+        }
+        let proof = Proof::default();
+        match self.grants.identity(visitor, user, proof, Tick::NEVER) {
+            Ok(Some(identity)) => Decision::Accepted(identity, None),
+            Ok(None) => Decision::Refused(Refusal::Credentials),
+            // A new zone could not be written down.
+            Err(_) => Decision::Refused(Refusal::Unavailable),
+        }
+    }
+}

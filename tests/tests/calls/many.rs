@@ -1,0 +1,207 @@
+//! Thousands of calls at a time.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use serde_json::Value;
+use stentor_tests::raw::{connect_as, eventually, packet, publish, string};
+use stentor_tests::{DEADLINE, Raw, Version};
+
+use crate::{Calls, code, plan, word};
+
+/// Calls in flight by each way in.
+const EACH: usize = 1_500;
+/// Calls that the client which serves them has at a time.
+const SERVED: usize = 32;
+/// How long callers wait, in seconds: far more than it takes.
+const PATIENCE_SECS: u32 = 300;
+
+/// A caller's connection, on which an answer is to come.
+enum Line {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Line {
+    fn send(&mut self, bytes: &[u8]) {
+        let sent = match self {
+            Self::Unix(stream) => stream.write_all(bytes),
+            Self::Tcp(stream) => stream.write_all(bytes),
+        };
+        sent.expect("the server takes a call");
+    }
+
+    /// Status, verdict and text of the answer.
+    fn answer(mut self) -> (u8, u8, String) {
+        let mut bytes = Vec::new();
+        let read = match &mut self {
+            Self::Unix(stream) => {
+                stream
+                    .set_read_timeout(Some(DEADLINE))
+                    .expect("a time limit");
+                stream.read_to_end(&mut bytes)
+            }
+            Self::Tcp(stream) => {
+                stream
+                    .set_read_timeout(Some(DEADLINE))
+                    .expect("a time limit");
+                stream.read_to_end(&mut bytes)
+            }
+        };
+        read.expect("an answer comes, and the connection ends");
+        assert_eq!(bytes.first(), Some(&0x83), "an ANSWER: {bytes:02x?}");
+        let body = &bytes[5..];
+        let at = 5 + usize::from(body[4]);
+        let len = usize::from(u16::from_be_bytes([body[at], body[at + 1]]));
+        let text = String::from_utf8(body[at + 2..at + 2 + len].to_vec());
+        (body[0], body[1], text.expect("text"))
+    }
+}
+
+/// A CALL of /held about a message that is all there, as docs/call-protocol.md has it.
+fn call(message: &str) -> Vec<u8> {
+    let message = message.as_bytes();
+    let mut body = b"STCL\x01\x00\x02\x00".to_vec();
+    body.extend((PATIENCE_SECS * 1000).to_be_bytes());
+    body.extend((message.len() as u64).to_be_bytes());
+    body.extend(b"\x04held\0\0\0\0");
+    body.extend((message.len() as u32).to_be_bytes());
+    body.extend(message);
+    let mut frame = vec![0x01];
+    frame.extend((body.len() as u32).to_be_bytes());
+    frame.extend(body);
+    frame
+}
+
+/// The same over MQTT 5, with the time that the caller waits.
+fn publish_call(number: usize, message: &str) -> Vec<u8> {
+    let mut body = string(&format!("$call/held/{number}"));
+    body.extend([5, 2]);
+    body.extend(PATIENCE_SECS.to_be_bytes());
+    body.extend(message.as_bytes());
+    packet(0x30, &body)
+}
+
+fn login(calls: &Calls, version: Version, user: &str) -> Raw {
+    let mut client = calls.server.dial();
+    client.send(&connect_as(version, user, true, Some((user, "secret"))));
+    client.speaks(version);
+    assert_eq!(client.expect(2).body[1], 0, "{user} is let in");
+    client
+}
+
+/// Answers calls with their own text, for as long as there are some.
+fn serve(mut worker: Raw, count: usize) {
+    for _ in 0..count {
+        let (topic, payload) = worker.message();
+        let number = topic.strip_prefix("$serve/held/").expect(&topic);
+        let text = String::from_utf8(payload).expect("text");
+        let json = serde_json::json!({ "verdict": "discard", "text": text }).to_string();
+        let topic = format!("$answer/{number}");
+        worker.send(&publish(Version::V4, &topic, json.as_bytes(), 0, false));
+    }
+}
+
+#[test]
+fn each_of_thousands_gets_its_own_answer() {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("it can be raised");
+    let total = 3 * EACH;
+    let manifest = format!(
+        "kind = \"client\"\nanonymous = true\ndeadline = \"300s\"\nconcurrency = {SERVED}\n\
+         queue = {}\n",
+        total - SERVED
+    );
+    let calls = Calls {
+        server: plan(&[("held.toml", &manifest)]).tcp().start(),
+    };
+    let password = calls.file("password", b"secret\n");
+    let file = word(&password);
+    let run = |args: &[&str]| {
+        calls.server.control(args).success();
+    };
+    let rule = "allow both $#";
+    run(&["role", "add", "server", "--rule", rule]);
+    run(&[
+        "user",
+        "add",
+        "worker",
+        "--password-file",
+        file,
+        "--role",
+        "server",
+    ]);
+    run(&["user", "add", "alice", "--password-file", file]);
+    let mut worker = login(&calls, Version::V4, "worker");
+    worker.subscribe("$serve/held/+", 0);
+    let mut alice = login(&calls, Version::V5, "alice");
+    alice.subscribe("$reply/+", 0);
+
+    let socket = calls.server.folder().join("call.sock");
+    let mut lines = Vec::new();
+    for number in 0..EACH {
+        let unix = UnixStream::connect(&socket).expect("a caller is taken");
+        let tcp = TcpStream::connect(calls.server.address("call")).expect("a caller is taken");
+        for (mut line, way) in [(Line::Unix(unix), "unix"), (Line::Tcp(tcp), "tcp")] {
+            let text = format!("{way} {number}");
+            line.send(&call(&text));
+            lines.push((line, text));
+        }
+        alice.send(&publish_call(number, &format!("mqtt {number}")));
+    }
+    eventually("all are in flight", || {
+        let status = calls.by_unix(&["/status", "-format", "json"]).success();
+        let status: Value = serde_json::from_str(&status).expect("JSON");
+        let mut figures = status.as_array().expect("a list").iter();
+        let held = figures.find(|one| one["procedure"] == "held");
+        held.expect("its figures")["waiting"] == total - SERVED
+    });
+    // One more is too many.
+    let words = ["--profile", "sysexits", "--deadline", "60s", "/held"];
+    let one = calls.by_unix(&words);
+    assert_eq!(code(&one), Some(75), "{one}");
+    let text = "overloaded: too many calls are waiting";
+    assert!(one.stderr.contains(text), "{one}");
+    // Other procedures go on.
+    assert_eq!(code(&calls.by_tcp(&["/noop"])), Some(0));
+
+    std::thread::scope(|scope| {
+        scope.spawn(|| serve(worker, total));
+        for (line, text) in lines {
+            assert_eq!(line.answer(), (0, 4, text));
+        }
+        let mut left: Vec<bool> = vec![true; EACH];
+        for _ in 0..EACH {
+            let (topic, said) = alice.message();
+            let said: Value = serde_json::from_slice(&said).expect("JSON");
+            let number: usize = topic["$reply/".len()..].parse().expect("a number");
+            assert_eq!(said["text"], format!("mqtt {number}"), "{said}");
+            assert_eq!(said["verdict"], "discard");
+            assert!(std::mem::take(&mut left[number]), "{topic} came twice");
+        }
+    });
+}
+
+/// Callers beyond `procedures.connections` are told so, and find their server later.
+#[test]
+fn too_many_callers_are_told_so() {
+    let config = "[procedures]\nconnections = 4\n";
+    let calls = Calls {
+        server: plan(&[]).config(config).start(),
+    };
+    let silent: Vec<_> = (0..4)
+        .map(|_| TcpStream::connect(calls.server.address("call")).expect("it is taken"))
+        .collect();
+    for run in [Calls::by_unix, Calls::by_tcp] {
+        let finished = run(&calls, &["--profile", "sysexits", "/noop"]);
+        assert_eq!(code(&finished), Some(75), "{finished}");
+        let text = "overloaded: too many callers are connected";
+        assert!(finished.stderr.contains(text), "{finished}");
+    }
+    drop(silent);
+    eventually("there is room again", || {
+        code(&calls.by_tcp(&["/noop"])) == Some(0)
+    });
+}
