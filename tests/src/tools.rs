@@ -4,16 +4,25 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use crate::{Server, process};
 
 /// What to do when a program is missing.
 pub(crate) const REMEDY: &str = "run tests/install-tools.sh once (`make tools`)";
 
-/// The folder of the tests in the source tree.
+/// The folder of the tests in the source tree. Asked at run time: objects may be shared between
+/// checkouts, and the one whose tests run is meant.
+///
+/// # Panics
+/// When something else than cargo runs the tests.
 #[must_use]
 pub fn folder() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+        let folder = env::var_os("CARGO_MANIFEST_DIR");
+        PathBuf::from(folder.expect("cargo runs the tests and says where their package is"))
+    });
+    &FOLDER
 }
 
 /// The project's folder.

@@ -19,7 +19,7 @@ fn config(file: &Path) -> String {
 }
 
 fn judge() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("luau/judge.luau");
+    let path = tools::folder().join("luau/judge.luau");
     fs::read_to_string(path).expect("the adaptor of the cases is there")
 }
 

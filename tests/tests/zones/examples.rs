@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
@@ -61,7 +60,7 @@ fn request(stream: &mut TcpStream) -> (String, String) {
 
 fn start(port: u16) -> Server {
     let plan = Plan::new();
-    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/adaptors");
+    let shipped = tools::project().join("deploy/adaptors");
     let mut text = super::config();
     let hash = super::hash();
     for (name, zone) in [
