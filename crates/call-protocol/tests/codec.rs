@@ -224,7 +224,7 @@ fn impossible_answers_are_refused() {
     let value = Violation::Value;
     for (name, offset, byte, violation) in [
         ("need-body", 0, 1, Violation::UnknownFrame(1)),
-        ("answer-reject", BODY, 7, value("status")),
+        ("answer-reject", BODY, 8, value("status")),
         ("answer-reject", BODY + 1, 6, value("verdict")),
         // Done, and yet no verdict.
         ("answer-reject", BODY + 1, 0xFF, value("verdict")),
