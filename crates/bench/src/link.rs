@@ -120,6 +120,27 @@ impl Link {
         }
     }
 
+    /// Writes what the kernel takes of what is waiting; the rest waits on.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub(crate) fn send(&mut self, unsent: &mut Vec<u8>) -> io::Result<()> {
+        let mut sent = 0;
+        let result = loop {
+            if sent == unsent.len() {
+                break Ok(());
+            }
+            match self.write(&unsent[sent..]) {
+                Ok(written) => sent += written,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => break Err(e),
+            }
+        };
+        unsent.drain(..sent);
+        result
+    }
+
     /// Reports this link under `token`, edge-triggered.
     pub(crate) fn register(&mut self, registry: &Registry, token: usize) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;

@@ -1,7 +1,7 @@
 //! Opens many connections at once: connect, log in, subscribe.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::time::Duration;
 
 use mio::event::Event;
@@ -308,14 +308,8 @@ impl Entrant {
     }
 
     fn send(&mut self) -> Result<(), String> {
-        while !self.unsent.is_empty() {
-            match self.client.link.write(&self.unsent) {
-                Ok(sent) => drop(self.unsent.drain(..sent)),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(e) => return Err(format!("cannot send: {e}")),
-            }
-        }
-        Ok(())
+        let sent = self.client.link.send(&mut self.unsent);
+        sent.map_err(|e| format!("cannot send: {e}"))
     }
 
     /// Reads what there is into the carry; `false` if there was nothing.

@@ -1,6 +1,6 @@
 //! One client that publishes a message to each of many topics, as fast as it is acknowledged.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::time::Duration;
 
 use mio::{Events, Poll};
@@ -127,15 +127,7 @@ impl Filling<'_> {
             template.push(&mut self.unsent, packet_id, fill);
             self.sent += 1;
         }
-        while !self.unsent.is_empty() {
-            match self.client.link.write(&self.unsent) {
-                Ok(sent) => drop(self.unsent.drain(..sent)),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                result => drop(result.doing("publish")?),
-            }
-        }
-        Ok(())
+        self.client.link.send(&mut self.unsent).doing("publish")
     }
 
     fn receive(&mut self) -> Result<(), BenchError> {

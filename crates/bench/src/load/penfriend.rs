@@ -2,7 +2,7 @@
 //! the message to the receiver, on the same connection. Or, before an audience, to all of them.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::ops::AddAssign;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -442,12 +442,8 @@ impl Circle {
 impl Penfriend {
     /// Sends what the kernel takes. An error shows at the next read.
     fn send(&mut self) {
-        let Some(link) = &mut self.link else { return };
-        while !self.unsent.is_empty() {
-            match link.write(&self.unsent) {
-                Ok(sent) => drop(self.unsent.drain(..sent)),
-                Err(_) => return,
-            }
+        if let Some(link) = &mut self.link {
+            let _ = link.send(&mut self.unsent);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The thread that publishes, by the clock or as fast as the slowest subscriber follows.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -258,20 +258,8 @@ impl Publisher {
 
     /// `false` if the connection is broken.
     fn flush(&mut self) -> bool {
-        let Some(link) = &mut self.link else {
-            return true;
-        };
-        let mut sent = 0;
-        while sent < self.unsent.len() {
-            match link.write(&self.unsent[sent..]) {
-                Ok(written) => sent += written,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return false,
-            }
-        }
-        self.unsent.drain(..sent);
-        true
+        let link = self.link.as_mut();
+        link.is_none_or(|link| link.send(&mut self.unsent).is_ok())
     }
 
     /// `false` if the connection is broken.

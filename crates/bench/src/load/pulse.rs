@@ -1,6 +1,6 @@
 //! One client that sends itself a message every millisecond: how long deliveries pause.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::time::Duration;
 
 use mio::{Events, Poll};
@@ -112,15 +112,7 @@ impl Beating {
     }
 
     fn send(&mut self) -> Result<(), BenchError> {
-        while !self.unsent.is_empty() {
-            match self.client.link.write(&self.unsent) {
-                Ok(sent) => drop(self.unsent.drain(..sent)),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                result => drop(result.doing("publish")?),
-            }
-        }
-        Ok(())
+        self.client.link.send(&mut self.unsent).doing("publish")
     }
 
     fn receive(&mut self) -> Result<(), BenchError> {

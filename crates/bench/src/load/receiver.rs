@@ -1,6 +1,6 @@
 //! A thread full of subscribers: reads much per wake-up, checks every message.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -366,8 +366,6 @@ impl Subscriber {
         let Some(link) = &mut self.link else { return };
         self.unsent.extend_from_slice(bytes);
         // An error shows at the next read.
-        if let Ok(sent) = link.write(&self.unsent) {
-            self.unsent.drain(..sent);
-        }
+        let _ = link.send(&mut self.unsent);
     }
 }
