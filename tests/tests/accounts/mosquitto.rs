@@ -359,8 +359,17 @@ fn an_import_that_fails_writes_no_configuration() {
     let out = output.to_str().expect("plain names");
     let import = ["import", "mosquitto", config, "--output", out];
     run(&["user", "add", "ann", "--no-password"]).success();
-    let refusal = run(&import).refusal();
-    assert!(refusal.contains("--replace"), "{refusal}");
+    for dry in [&["--dry-run"][..], &[]] {
+        let refusal = run(&[&import[..], dry].concat()).refusal();
+        assert!(
+            refusal.contains("user \"ann\"") && refusal.contains("--replace"),
+            "{refusal}"
+        );
+    }
+    // Nor has a role become of it.
+    run(&["role", "show", "mosquitto-ann"]).refusal();
+    let audit = fs::read_to_string(plan.data_dir().join("audit.log")).expect("it is there");
+    assert_eq!(audit.lines().count(), 1, "{audit}");
     let left = fs::read_dir(folder.path()).expect("a folder");
     assert_eq!(left.count(), 2, "nothing but what was there");
     let told = run(&[&import[..], &["--replace"]].concat()).success();
@@ -381,4 +390,64 @@ fn an_import_that_fails_writes_no_configuration() {
     assert_eq!(before, after);
     let left = fs::read_dir(folder.path()).expect("a folder");
     assert_eq!(left.count(), 3, "no draft is left");
+}
+
+/// What `mosquitto_ctrl dynsec init` makes has a role and a user `admin`, as Stentor has.
+#[test]
+fn the_administrator_of_dynamic_security_takes_nobodys_place() {
+    let plan = Plan::new();
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let json = folder.path().join("d.json");
+    let mut init = tools::mosquitto("mosquitto_ctrl");
+    init.args(["dynsec", "init"]).arg(&json);
+    process::run(init.args(["admin", "secret"])).success();
+    let lines = format!("listener 1883\nplugin_opt_config_file {}\n", json.display());
+    let config = file(folder.path(), "mosquitto.conf", &lines);
+    let run = |args: &[&str]| {
+        let mut command = server::stentor();
+        command.args(args).arg("--data-dir").arg(plan.data_dir());
+        process::run(&mut command)
+    };
+    let import = |more: &[&str]| {
+        let config = config.to_str().expect("plain names");
+        let told = run(&[&["import", "mosquitto", config], more].concat()).success();
+        for part in ["role admin", "user admin"] {
+            assert!(told.contains(part), "{told}");
+        }
+    };
+    let first = folder.path().join("first.toml");
+    let first = ["--output", first.to_str().expect("plain names")];
+    import(&[&first[..], &["--dry-run"]].concat());
+    assert!(!plan.data_dir().exists());
+    import(&first);
+    let second = folder.path().join("second.toml");
+    let second = [
+        "--output",
+        second.to_str().expect("plain names"),
+        "--replace",
+    ];
+    // Once without and once with an administrator of Stentor's.
+    for more in [None, Some(&second)] {
+        let role = run(&["role", "show", "admin"]).success();
+        assert!(
+            role.contains("both #") && !role.contains("$CONTROL"),
+            "{role}"
+        );
+        let role = run(&["role", "show", "mosquitto-admin"]).success();
+        assert!(role.contains("$CONTROL/dynamic-security/#"), "{role}");
+        run(&["user", "show", "mosquitto-admin"]).success();
+        if let Some(more) = more {
+            run(&["user", "add", "admin", "--no-password", "--role", "admin"]).success();
+            import(more);
+        }
+    }
+    let user = run(&["user", "show", "admin", "--json"]).success();
+    let user: Value = serde_json::from_str(&user).expect("JSON");
+    assert_eq!(user["roles"], json!(["admin"]));
+    assert_eq!(user["credentials"], json!([]));
+    let stentor = plan.start();
+    let mut client = stentor.dial();
+    let login = Some(("mosquitto-admin", "secret"));
+    client.send(&connect_as(Version::V4, "c", true, login));
+    assert_eq!(client.expect(2).body[1], 0);
 }

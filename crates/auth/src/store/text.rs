@@ -24,7 +24,8 @@ const HEAD: &str = "\
 ";
 
 /// Keeps records in a TOML file, and all of them in memory. The file is read again when it has
-/// changed, and replaced as a whole by a rename, so nobody ever sees half of it.
+/// changed, and replaced as a whole by a rename, so nobody ever sees half of it. A file that was read
+/// and is gone or empty later is an outage, not the end of all users.
 pub struct TextStore {
     path: PathBuf,
     state: Mutex<State>,
@@ -73,6 +74,11 @@ impl TextStore {
         }
     }
 
+    /// That the file was there and is not now, as while somebody puts another one in its place.
+    fn lost(&self, how: &str) -> StoreError {
+        StoreError::Unavailable(format!("{} {how}", self.path.display()))
+    }
+
     /// What the file holds now.
     fn current(&self) -> Result<MutexGuard<'_, State>, StoreError> {
         // The state is replaced as a whole, so it is whole after any panic.
@@ -85,13 +91,22 @@ impl TextStore {
                 let modified = metadata.modified().map_err(|error| self.failed(error))?;
                 Some((modified, metadata.len()))
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match state.seen {
+                Some(_) => return Err(self.lost("is not there any more")),
+                None => None,
+            },
             Err(error) => return Err(self.failed(error)),
         };
         if stamp != state.seen {
             let content = match stamp {
                 None => Content::default(),
-                Some(_) => self.read()?,
+                Some(_) => {
+                    let text = self.read()?;
+                    if state.seen.is_some() && text.trim().is_empty() {
+                        return Err(self.lost("is empty"));
+                    }
+                    self.parse(&text)?
+                }
             };
             *state = State {
                 content,
@@ -101,7 +116,7 @@ impl TextStore {
         Ok(state)
     }
 
-    fn read(&self) -> Result<Content, StoreError> {
+    fn read(&self) -> Result<String, StoreError> {
         let mut text = String::new();
         let file = File::open(&self.path).map_err(|error| self.failed(error))?;
         file.take(FILE_BYTES_MAX + 1)
@@ -110,7 +125,11 @@ impl TextStore {
         if text.len() as u64 > FILE_BYTES_MAX {
             return Err(self.failed("the file has more than 256 MiB"));
         }
-        let document: Document = toml::from_str(&text).map_err(|error| {
+        Ok(text)
+    }
+
+    fn parse(&self, text: &str) -> Result<Content, StoreError> {
+        let document: Document = toml::from_str(text).map_err(|error| {
             // The message of the parser quotes the line, which may hold a hash.
             let line = error
                 .span()

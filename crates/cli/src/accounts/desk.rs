@@ -60,16 +60,21 @@ impl Which {
 
     /// Opens the way to the books.
     pub(super) fn open(&self) -> Result<Desk, Failure> {
-        self.open_config(self.config.clone())
+        Self::open_config(self.load()?)
     }
 
-    /// Opens the way to the books of a configuration file that was just made.
-    pub(super) fn open_with(&self, config: &Path) -> Result<Desk, Failure> {
-        self.open_config(Some(config.to_owned()))
+    /// Opens the way to the books of a configuration file that is not written yet.
+    pub(super) fn open_with(&self, file: &Path, text: &str) -> Result<Desk, Failure> {
+        let mut sources = self.sources(Some(file.to_owned()));
+        let read = move |path: &Path| match path == file {
+            true => Ok(text.to_owned()),
+            false => std::fs::read_to_string(path),
+        };
+        sources.read_file = Box::new(read);
+        Self::open_config(load(&sources)?)
     }
 
-    fn open_config(&self, file: Option<PathBuf>) -> Result<Desk, Failure> {
-        let config = self.load_from(file)?;
+    fn open_config(config: Config) -> Result<Desk, Failure> {
         let data_dir = &config.general.data_dir;
         match control::connect(data_dir) {
             Ok(stream) => {
@@ -98,15 +103,18 @@ impl Which {
 
     /// The configuration of that server.
     pub(crate) fn load(&self) -> Result<Config, Failure> {
-        self.load_from(self.config.clone())
+        load(&self.sources(self.config.clone()))
     }
 
-    fn load_from(&self, file: Option<PathBuf>) -> Result<Config, Failure> {
+    fn sources<'t>(&self, file: Option<PathBuf>) -> Sources<'t> {
         let data_dir = self.data_dir.as_deref().map(Path::to_string_lossy);
         let flags = data_dir.map(|path| ("data_dir".to_owned(), path.into_owned()));
-        let sources = Sources::from_process(file, flags.into_iter().collect());
-        Config::load(&sources).map_err(|error| Failure::with_code(EXIT_CONFIG, error.to_string()))
+        Sources::from_process(file, flags.into_iter().collect())
     }
+}
+
+fn load(sources: &Sources<'_>) -> Result<Config, Failure> {
+    Config::load(sources).map_err(|error| Failure::with_code(EXIT_CONFIG, error.to_string()))
 }
 
 /// Whether a control socket that cannot be connected to tells of a stopped server.
@@ -142,6 +150,19 @@ impl Stopped {
 }
 
 impl Desk {
+    /// Whether there may be books: a stopped server without a data folder, or with an empty one,
+    /// has none yet.
+    pub(super) fn has_books(&self) -> bool {
+        match &self.way {
+            Way::Running(_) => true,
+            Way::Stopped(stopped) => match std::fs::read_dir(&stopped.config.general.data_dir) {
+                Ok(mut entries) => entries.next().is_some(),
+                // Any other error is told by whoever opens them.
+                Err(error) => error.kind() != ErrorKind::NotFound,
+            },
+        }
+    }
+
     /// Carries an order out, wherever.
     pub(super) fn order(&mut self, order: &Order) -> Result<Value, Failure> {
         match &mut self.way {

@@ -23,7 +23,8 @@ pub(super) struct Elsewhere {
 /// A listener as it comes together.
 #[derive(Debug, Default)]
 struct Listener {
-    port: String,
+    /// `None` for what is no port: the listener is not carried, and neither are its options.
+    port: Option<u16>,
     bind: Option<String>,
     is_websocket: bool,
     certificate: Option<String>,
@@ -65,6 +66,12 @@ pub(super) fn lines(file: &str, text: &str) -> Vec<Line> {
         })
     };
     text.lines().enumerate().filter_map(line).collect()
+}
+
+/// Reads a file of bounded size, whatever is in it.
+pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
+    let bytes = file::read(path, FILE_BYTES_MAX);
+    bytes.map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
 /// Reads a file of bounded size.
@@ -125,10 +132,11 @@ pub(super) fn take(lines: &[Line], plan: &mut Plan) -> Elsewhere {
             ));
         }
     }
+    draft.is_local_only = draft.listeners.is_empty();
+    draft.listeners.retain(|listener| listener.port.is_some());
     if draft.listeners.is_empty() {
-        draft.is_local_only = true;
         draft.listeners.push(Listener {
-            port: "1883".to_owned(),
+            port: Some(1883),
             bind: Some("127.0.0.1".to_owned()),
             ..Listener::default()
         });
@@ -178,9 +186,16 @@ fn bridge(line: &Line, plan: &mut Plan) -> bool {
 fn listener(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
     let value = line.value.as_str();
     if line.key == "listener" || line.key == "port" {
-        let (port, bind) = value.split_once(' ').unwrap_or((value, ""));
+        let (port, bind) = value.split_once([' ', '\t']).unwrap_or((value, ""));
+        let port = port.parse().ok();
+        if port.is_none() {
+            plan.troubles.push(line.trouble(
+                "a port is a number from 0 to 65535; the listener and its options are left out",
+                "add it to the new file: [[listener]] with a url",
+            ));
+        }
         draft.listeners.push(Listener {
-            port: port.to_owned(),
+            port,
             bind: (!bind.is_empty()).then(|| bind.trim().to_owned()),
             ..Listener::default()
         });
@@ -202,7 +217,7 @@ fn listener(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
     }
     if draft.listeners.is_empty() {
         draft.listeners.push(Listener {
-            port: "1883".to_owned(),
+            port: Some(1883),
             ..Listener::default()
         });
     }
@@ -418,8 +433,8 @@ impl Listener {
             (true, true) => "wss",
         };
         let bind = self.bind.as_deref().unwrap_or("0.0.0.0");
-        let url = match (self.port.as_str(), bind) {
-            ("0", path) if path.starts_with('/') => format!("unix:{path}"),
+        let url = match (self.port.unwrap_or_default(), bind) {
+            (0, path) if path.starts_with('/') => format!("unix:{path}"),
             (port, "localhost") => format!("{scheme}://127.0.0.1:{port}"),
             (port, host) if host.contains(':') => format!("{scheme}://[{host}]:{port}"),
             (port, host) => format!("{scheme}://{host}:{port}"),
@@ -547,6 +562,33 @@ mod tests {
         }
         let (plan, _) = taken("message_size_limit 0\n");
         assert!(!plan.config.contains("packet_bytes"), "{}", plan.config);
+    }
+
+    #[test]
+    fn a_listener_without_a_port_is_listed_and_its_options_go_with_it() {
+        for line in ["listener", "port", "listener 99999", "listener x 127.0.0.1"] {
+            let text = format!(
+                "per_listener_settings true\nlistener 1884\n{line}\nallow_anonymous true\n\
+                 protocol websockets\n"
+            );
+            let (plan, _) = taken(&text);
+            let numbers: Vec<usize> = plan.troubles.iter().map(|one| one.number).collect();
+            assert_eq!((numbers, plan.listeners), (vec![3], 1), "{line}");
+            let config = plan.config;
+            assert!(
+                config.contains("url = \"mqtt://0.0.0.0:1884\"\n"),
+                "{config}"
+            );
+            assert!(!config.contains("anonymous"), "{config}");
+            // Where it was the only one, nobody is let in whom it did not let in.
+            let (plan, _) = taken(&format!("{line}\n"));
+            assert!(
+                plan.config.contains("mqtt://127.0.0.1:1883"),
+                "{}",
+                plan.config
+            );
+            assert!(!plan.config.contains("anonymous"), "{}", plan.config);
+        }
     }
 
     #[test]

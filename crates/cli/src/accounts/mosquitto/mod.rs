@@ -1,6 +1,7 @@
 //! `stentor import mosquitto`: takes over what mosquitto was configured with.
 
 mod acl;
+mod clash;
 mod conf;
 mod dynsec;
 
@@ -142,8 +143,13 @@ impl Import {
 impl Mosquitto {
     fn run(self) -> Result<(), Failure> {
         let plan = Plan::read(&self.file).map_err(Failure::new)?;
+        let config = self.config(&plan);
+        let mut desk = self.which.open_with(&self.output, &config)?;
+        if !self.replace {
+            clash::check(&mut desk, &plan)?;
+        }
         if !self.dry_run {
-            self.carry_out(&plan)?;
+            self.carry_out(&mut desk, &config, &plan)?;
         }
         let answer = json!({
             "config": plan.config,
@@ -159,14 +165,13 @@ impl Mosquitto {
     }
 
     /// Adds everything, and leaves a configuration only when that is done.
-    fn carry_out(&self, plan: &Plan) -> Result<(), Failure> {
+    fn carry_out(&self, desk: &mut Desk, config: &str, plan: &Plan) -> Result<(), Failure> {
         if self.output.symlink_metadata().is_ok() {
             return Err(self.exists());
         }
         let draft = Draft::of(&self.output);
-        self.write(&draft.0, plan)?;
-        let mut desk = self.which.open_with(&draft.0)?;
-        self.fill(&mut desk, plan).map_err(|failure| {
+        self.write(&draft.0, config)?;
+        self.fill(desk, plan).map_err(|failure| {
             failure.with_note(
                 "no configuration is written, and what was added stays; mend what is wrong, and \
                  start again with --replace",
@@ -186,21 +191,23 @@ impl Mosquitto {
         ))
     }
 
-    fn write(&self, path: &Path, plan: &Plan) -> Result<(), Failure> {
+    /// The configuration file, which names the data folder that was filled.
+    fn config(&self, plan: &Plan) -> String {
+        let Some(folder) = self.which.data_dir() else {
+            return plan.config.clone();
+        };
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        let folder = serde_json::Value::from(folder.to_string_lossy());
+        format!("data_dir = {folder}\n{}", plan.config)
+    }
+
+    fn write(&self, path: &Path, config: &str) -> Result<(), Failure> {
         let shown = self.output.display();
         let mut options = OpenOptions::new();
         let options = options.write(true).create_new(true).mode(0o640);
         let file = options.open(path);
         let mut file =
             file.map_err(|error| Failure::new(format!("cannot make {shown}: {error}")))?;
-        let config = match self.which.data_dir() {
-            None => plan.config.clone(),
-            Some(folder) => {
-                let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-                let folder = serde_json::Value::from(folder.to_string_lossy());
-                format!("data_dir = {folder}\n{}", plan.config)
-            }
-        };
         file.write_all(config.as_bytes())
             .map_err(|error| Failure::new(format!("cannot write {shown}: {error}")))
     }
@@ -281,6 +288,7 @@ impl Plan {
         } else if let Some(acl) = &acl {
             plan.add_nameless(acl, &BTreeSet::new());
         }
+        plan.settle(&file.to_string_lossy());
         Ok(plan)
     }
 
@@ -311,24 +319,24 @@ impl Plan {
     }
 
     fn take_users(&mut self, path: &Path, acl: Option<&acl::Acl>) -> Result<(), String> {
-        let text = conf::read(path)?;
+        let bytes = conf::read_bytes(path)?;
         let file = path.to_string_lossy().into_owned();
         let mut known = BTreeSet::new();
-        for (at, line) in text.lines().enumerate() {
-            let line = line.trim_end();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let Some((name, hash)) = line.split_once(':') else {
+        for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            let (name, hash) = match password_line(line) {
+                Ok(None) => continue,
+                Ok(Some(parts)) => parts,
                 // Nobody knows what it is, so it is not shown.
-                self.troubles.push(Trouble {
-                    file: file.clone(),
-                    number: at + 1,
-                    text: "…".to_owned(),
-                    reason: "it has no colon after the name; mosquitto passes over it".to_owned(),
-                    remedy: "add the user, if it is one: stentor user add".to_owned(),
-                });
-                continue;
+                Err(reason) => {
+                    self.troubles.push(Trouble {
+                        file: file.clone(),
+                        number: at + 1,
+                        text: "…".to_owned(),
+                        reason: reason.to_owned(),
+                        remedy: "add the user, if it is one: stentor user add".to_owned(),
+                    });
+                    continue;
+                }
             };
             let taken = user(name, Some(hash), self.roles_of(name, acl));
             match taken {
@@ -414,6 +422,19 @@ impl Plan {
     }
 }
 
+/// The name and the hash in a line of a password file; `None` if it says nothing.
+fn password_line(line: &[u8]) -> Result<Option<(&str, &str)>, &'static str> {
+    let line = std::str::from_utf8(line).map_err(|_| "it is no UTF-8, as names have to be")?;
+    let line = line.trim_end();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(None);
+    }
+    let parts = line.split_once(':');
+    parts
+        .map(Some)
+        .ok_or("it has no colon after the name; mosquitto passes over it")
+}
+
 /// The role with the rules of one user.
 fn of_user(name: &str) -> String {
     format!("mosquitto-{name}")
@@ -441,8 +462,31 @@ fn user(name: &str, hash: Option<&str>, roles: Vec<Arc<str>>) -> Result<User, St
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use stentor_auth::model::ADMIN;
 
     use super::*;
+
+    #[test]
+    fn a_line_that_is_no_utf8_is_listed_and_the_others_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("passwords");
+        let hash = "$7$101$f1WpsmZk6mFJBDkR$vR6MSCbbfF/JZVmzHGmIiFGgZmpiHZCzvGbM7hRbCpEvzRqjRXDQpQh7\
+                    lKm3yXQGf0LL5WjDcsXU9LpvI9d8tQ==";
+        let mut bytes = format!("ann:{hash}\r\n").into_bytes();
+        bytes.extend(b"b\xff:x\n");
+        bytes.extend(format!("cid:{hash}\n").as_bytes());
+        fs::write(&path, bytes).unwrap();
+        let mut plan = Plan::default();
+        plan.take_users(&path, None).unwrap();
+        let names: Vec<&str> = plan.users.iter().map(|user| &*user.name).collect();
+        assert_eq!(names, ["ann", "cid"], "{:?}", plan.troubles);
+        let told = plan.troubles.remove(0);
+        assert!(
+            told.number == 2 && told.reason.contains("UTF-8"),
+            "{told:?}"
+        );
+        assert!(plan.troubles.is_empty());
+    }
 
     /// Words of mosquitto's files, and anything.
     fn word() -> impl Strategy<Value = String> {
@@ -536,6 +580,10 @@ mod tests {
             });
             let mut plan = Plan::default();
             prop_assert!(dynsec::take("file", &text.to_string(), &mut plan).is_ok());
+            plan.settle("file");
+            for user in &plan.users {
+                prop_assert!(user.check().is_ok() && *user.name != *ADMIN, "{user:?}");
+            }
             for rule in plan.roles.iter().flat_map(|role| &role.rules) {
                 prop_assert!(rule.check().is_ok(), "{rule}");
             }

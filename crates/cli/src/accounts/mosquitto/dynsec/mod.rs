@@ -6,9 +6,11 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 use stentor_auth::credential::Stored;
-use stentor_auth::model::{ANONYMOUS, Action, Credential, Effect, Role, Rule, User, UserKey};
+use stentor_auth::model::{
+    ADMIN, ANONYMOUS, Action, Credential, Effect, GUEST, MEMBER, Role, Rule, User, UserKey,
+};
 
-use super::{Plan, Trouble, literal};
+use super::{Plan, Trouble, literal, of_user};
 
 /// The file. What is not mentioned here means nothing to us, and is no right.
 #[derive(Debug, Default, Deserialize)]
@@ -98,11 +100,12 @@ struct DynAcl {
 /// # Errors
 /// When the file is no such JSON.
 pub(super) fn take(name: &str, text: &str, plan: &mut Plan) -> Result<(), String> {
-    let file: File = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let mut file: File = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let mut told = Told {
         file: name,
         troubles: &mut plan.troubles,
     };
+    rename(&mut file, &mut told);
     let default = default_role(&file.default, &mut told);
     let mut roles = vec![default];
     roles.extend(file.roles.iter().map(|role| convert(role, &mut told)));
@@ -140,6 +143,33 @@ pub(super) fn take(name: &str, text: &str, plan: &mut Plan) -> Result<(), String
 
 /// The role of everybody: what the file allows where no rule says anything.
 const DEFAULT: &str = "mosquitto-default";
+
+/// Names of roles that mean something in Stentor, or in what is made of the file.
+const RESERVED: [&str; 5] = [ADMIN, MEMBER, ANONYMOUS, GUEST, DEFAULT];
+
+/// Gives roles other names where Stentor has a role of that name, as `admin`, which every file of
+/// `mosquitto_ctrl dynsec init` has: neither may take the other's place.
+fn rename(file: &mut File, told: &mut Told<'_>) {
+    for reserved in RESERVED {
+        let has = |file: &File, name: &str| file.roles.iter().any(|role| role.rolename == name);
+        let mut new = of_user(reserved);
+        while has(file, &new) || RESERVED.contains(&new.as_str()) {
+            new = of_user(&new);
+        }
+        if has(file, reserved) {
+            let reason = format!("Stentor has a role of that name; this one is carried as {new}");
+            let remedy = "nothing has to be done: users and groups have it under its new name";
+            told.tell(format!("role {reserved}"), &reason, remedy);
+        }
+        let names = file.roles.iter_mut().map(|role| &mut role.rolename);
+        let clients = file.clients.iter_mut().flat_map(|one| &mut one.roles);
+        let groups = file.groups.iter_mut().flat_map(|one| &mut one.roles);
+        let references = clients.chain(groups).map(|one| &mut one.rolename);
+        for name in names.chain(references).filter(|name| *name == reserved) {
+            new.clone_into(name);
+        }
+    }
+}
 
 /// Where what cannot be carried is listed.
 struct Told<'t> {
@@ -391,6 +421,51 @@ mod tests {
         let reasons: Vec<&str> = plan.troubles.iter().map(|one| one.text.as_str()).collect();
         assert_eq!(reasons.len(), 3, "{reasons:?}");
         assert!(take("d.json", "[", &mut Plan::default()).is_err());
+    }
+
+    #[test]
+    fn the_names_of_our_own_roles_are_kept_free() {
+        let named = |name: &str| serde_json::json!([{ "rolename": name }]);
+        let roles = ["admin", "mosquitto-admin", "guest", "mosquitto-default"];
+        let roles = roles.map(|name| serde_json::json!({ "rolename": name, "acls": [] }));
+        let text = serde_json::json!({
+            "clients": [
+                { "username": "admin", "roles": named("admin") },
+                { "username": "ann", "roles": named("mosquitto-admin") },
+                // It is no role of the file, and has to give nobody one of ours.
+                { "username": "bob", "roles": named("member") },
+            ],
+            "groups": [{
+                "groupname": "g", "roles": named("guest"), "clients": [{ "username": "ann" }],
+            }],
+            "roles": roles,
+        });
+        let mut plan = Plan::default();
+        take("d.json", &text.to_string(), &mut plan).unwrap();
+        plan.settle("m.conf");
+        let shown = |user: &User| format!("{}: {}", user.name, user.roles.join(" "));
+        let users: Vec<String> = plan.users.iter().map(shown).collect();
+        assert_eq!(
+            users,
+            [
+                "mosquitto-admin: mosquitto-default mosquitto-mosquitto-admin",
+                "ann: mosquitto-default mosquitto-admin mosquitto-guest",
+                "bob: mosquitto-default",
+            ]
+        );
+        let roles: Vec<&str> = plan.roles.iter().map(|role| &*role.name).collect();
+        assert_eq!(
+            roles,
+            [
+                "mosquitto-default",
+                "mosquitto-mosquitto-admin",
+                "mosquitto-admin",
+                "mosquitto-guest",
+                "mosquitto-mosquitto-default",
+                "anonymous",
+            ]
+        );
+        assert_eq!(plan.troubles.len(), 4, "{:?}", plan.troubles);
     }
 
     /// A type, a topic, a priority, and whether it allows.

@@ -1,0 +1,132 @@
+//! What an import would be refused for is found before anything is written.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+use stentor_auth::model::{ADMIN, ANONYMOUS};
+use stentor_auth::store::Order;
+
+use super::{Desk, Plan, Trouble, of_user};
+use crate::failure::Failure;
+
+/// Users and roles that a refusal names.
+const TOLD_MAX: usize = 20;
+
+/// Refuses a plan with users or roles that exist.
+pub(super) fn check(desk: &mut Desk, plan: &Plan) -> Result<(), Failure> {
+    if !desk.has_books() {
+        return Ok(());
+    }
+    let mut clashes = Vec::new();
+    let roles = desk.order(&Order::RoleList {})?;
+    let roles: HashSet<&str> = list(&roles["roles"])
+        .filter(|role| role["zone"].is_null())
+        .filter_map(|role| role["name"].as_str())
+        .collect();
+    for role in &plan.roles {
+        if roles.contains(&*role.name) && *role.name != *ANONYMOUS {
+            clashes.push(format!("role {:?}", &*role.name));
+        }
+    }
+    let users: HashSet<String> = plan
+        .users
+        .iter()
+        .map(|user| user.key().to_string())
+        .collect();
+    let (mut after, mut is_first) = (None, true);
+    while !users.is_empty() && (is_first || after.is_some()) {
+        is_first = false;
+        let order = Order::UserList {
+            zone: None,
+            containing: String::new(),
+            after,
+            limit: None,
+        };
+        let page = desk.order(&order)?;
+        let known = list(&page["users"]).filter_map(|user| user["login"].as_str());
+        let clashing = known.filter(|name| users.contains(*name));
+        clashes.extend(clashing.map(|name| format!("user {name:?}")));
+        after = page["next"].as_str().map(str::to_owned);
+    }
+    if clashes.is_empty() {
+        return Ok(());
+    }
+    let count = clashes.len();
+    let mut told = clashes[..count.min(TOLD_MAX)].join(", ");
+    if count > TOLD_MAX {
+        told += &format!(" and {} more", count - TOLD_MAX);
+    }
+    Err(Failure::new(format!(
+        "nothing is taken over, for these exist already: {told}; --replace puts those of mosquitto \
+         in their place"
+    )))
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+impl Plan {
+    /// Leaves out what would be refused, with a reason, and keeps the name of Stentor's
+    /// administrator free.
+    pub(super) fn settle(&mut self, file: &str) {
+        let troubles = &mut self.troubles;
+        let mut tell = |text: String, reason: &str, remedy: &str| {
+            troubles.push(Trouble {
+                file: file.to_owned(),
+                number: 0,
+                text,
+                reason: reason.to_owned(),
+                remedy: remedy.to_owned(),
+            });
+        };
+        let mut names: HashSet<Arc<str>> = HashSet::new();
+        self.roles.retain(|role| {
+            let text = || format!("role {}", role.name);
+            if let Err(error) = role.check() {
+                let remedy = "give what it allows to another role: stentor role add";
+                tell(text(), &error.to_string(), remedy);
+                return false;
+            }
+            // That one is replaced, whoever speaks of it.
+            let is_new = names.insert(Arc::clone(&role.name)) || *role.name == *ANONYMOUS;
+            if !is_new {
+                tell(text(), TWICE, "nothing has to be done");
+            }
+            is_new
+        });
+        let other = of_user(ADMIN);
+        let mut known: BTreeSet<_> = self.users.iter().map(|user| user.key()).collect();
+        let is_free = !known.iter().any(|key| *key.name == *other);
+        self.users.retain_mut(|user| {
+            // What is no role of mosquitto gave nobody a right there.
+            user.roles.retain(|role| names.contains(role));
+            let text = format!("user {}", user.name);
+            if let Err(error) = user.check() {
+                let remedy = "give the user another name: stentor user add";
+                tell(text, &error.to_string(), remedy);
+                return false;
+            }
+            if !known.remove(&user.key()) {
+                tell(text, TWICE, "nothing has to be done");
+                return false;
+            }
+            if *user.name == *ADMIN {
+                let remedy = "give the user another name: stentor user add";
+                let reason = "that is the name of Stentor's own administrator";
+                if !is_free {
+                    tell(text, reason, remedy);
+                    return false;
+                }
+                user.name = other.as_str().into();
+                let reason = format!("{reason}; the user is carried as {other}");
+                let remedy = format!("let its clients log in as {other}, with the same password");
+                tell(text, &reason, &remedy);
+            }
+            true
+        });
+    }
+}
+
+const TWICE: &str = "the name stands there twice; the first one counts";
