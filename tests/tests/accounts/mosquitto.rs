@@ -410,7 +410,7 @@ fn the_administrator_of_dynamic_security_takes_nobodys_place() {
     };
     let import = |more: &[&str]| {
         let config = config.to_str().expect("plain names");
-        let told = run(&[&["import", "mosquitto", config], more].concat()).success();
+        let told = run(&[&["import", "mosquitto", config][..], more].concat()).success();
         for part in ["role admin", "user admin"] {
             assert!(told.contains(part), "{told}");
         }
