@@ -24,8 +24,8 @@ const HEAD: &str = "\
 ";
 
 /// Keeps records in a TOML file, and all of them in memory. The file is read again when it has
-/// changed, and replaced as a whole by a rename, so nobody ever sees half of it. A file that was read
-/// and is gone or empty later is an outage, not the end of all users.
+/// changed, and replaced as a whole by a rename, so nobody ever sees half of it. A file that was
+/// read and is gone or empty later is an outage, not the end of all users.
 pub struct TextStore {
     path: PathBuf,
     state: Mutex<State>,

@@ -284,7 +284,8 @@ impl Plan {
             plan.take_roles(acl);
         }
         if let Some(path) = &elsewhere.passwords {
-            plan.take_users(path, acl.as_ref())?;
+            let bytes = conf::read_bytes(path)?;
+            plan.take_users(&path.to_string_lossy(), &bytes, acl.as_ref());
         } else if let Some(acl) = &acl {
             plan.add_nameless(acl, &BTreeSet::new());
         }
@@ -318,9 +319,7 @@ impl Plan {
         }
     }
 
-    fn take_users(&mut self, path: &Path, acl: Option<&acl::Acl>) -> Result<(), String> {
-        let bytes = conf::read_bytes(path)?;
-        let file = path.to_string_lossy().into_owned();
+    fn take_users(&mut self, file: &str, bytes: &[u8], acl: Option<&acl::Acl>) {
         let mut known = BTreeSet::new();
         for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
             let (name, hash) = match password_line(line) {
@@ -329,7 +328,7 @@ impl Plan {
                 // Nobody knows what it is, so it is not shown.
                 Err(reason) => {
                     self.troubles.push(Trouble {
-                        file: file.clone(),
+                        file: file.to_owned(),
                         number: at + 1,
                         text: "…".to_owned(),
                         reason: reason.to_owned(),
@@ -343,14 +342,14 @@ impl Plan {
                 // As mosquitto: the first of two lines for one name counts.
                 Ok(user) if known.insert(name.to_owned()) => self.users.push(user),
                 Ok(_) => self.troubles.push(Trouble {
-                    file: file.clone(),
+                    file: file.to_owned(),
                     number: at + 1,
                     text: format!("{name}:…"),
                     reason: "the name stands there twice; the first line counts".to_owned(),
                     remedy: "nothing has to be done".to_owned(),
                 }),
                 Err(reason) => self.troubles.push(Trouble {
-                    file: file.clone(),
+                    file: file.to_owned(),
                     number: at + 1,
                     text: format!("{name}:…"),
                     reason,
@@ -361,7 +360,6 @@ impl Plan {
         if let Some(acl) = acl {
             self.add_nameless(acl, &known);
         }
-        Ok(())
     }
 
     /// Users who have rules and no password: they log in by certificate, or not at all.
@@ -468,16 +466,13 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_utf8_is_listed_and_the_others_count() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("passwords");
-        let hash = "$7$101$f1WpsmZk6mFJBDkR$vR6MSCbbfF/JZVmzHGmIiFGgZmpiHZCzvGbM7hRbCpEvzRqjRXDQpQh7\
-                    lKm3yXQGf0LL5WjDcsXU9LpvI9d8tQ==";
+        let hash = "$7$101$f1WpsmZk6mFJBDkR$vR6MSCbbfF/JZVmzHGmIiFGgZmpiHZCzvGbM7hRbCpEvzRqjR\
+                    XDQpQh7lKm3yXQGf0LL5WjDcsXU9LpvI9d8tQ==";
         let mut bytes = format!("ann:{hash}\r\n").into_bytes();
         bytes.extend(b"b\xff:x\n");
         bytes.extend(format!("cid:{hash}\n").as_bytes());
-        fs::write(&path, bytes).unwrap();
         let mut plan = Plan::default();
-        plan.take_users(&path, None).unwrap();
+        plan.take_users("passwords", &bytes, None);
         let names: Vec<&str> = plan.users.iter().map(|user| &*user.name).collect();
         assert_eq!(names, ["ann", "cid"], "{:?}", plan.troubles);
         let told = plan.troubles.remove(0);
