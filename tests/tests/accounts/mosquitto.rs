@@ -445,7 +445,7 @@ fn the_administrator_of_dynamic_security_takes_nobodys_place() {
     let user: Value = serde_json::from_str(&user).expect("JSON");
     assert_eq!(user["roles"], json!(["admin"]));
     assert_eq!(user["credentials"], json!([]));
-    let stentor = plan.start();
+    let stentor = plan.tcp().start();
     let mut client = stentor.dial();
     let login = Some(("mosquitto-admin", "secret"));
     client.send(&connect_as(Version::V4, "c", true, login));
