@@ -80,9 +80,6 @@ call: ## Build stentor-call as a static binary
 		$(CARGO) build --profile call --package stentor-call --target $(HOST)
 	@echo "built target/$(HOST)/call/stentor-call"
 
-bench: ## Run the benchmarks, each against its floor
+bench: call ## Run a short benchmark suite, under five minutes; the report goes to target/bench.html
 	$(CARGO) build --release --package stentor-cli
-	for workload in fanout subscribe pingpong idle connect; do \
-		$(CARGO) run --release --package stentor-cli --bin stentor -- bench $$workload \
-			|| exit $$?; \
-	done
+	target/release/stentor bench suite --quick --json target/bench.json --html target/bench.html

@@ -26,7 +26,7 @@ pub(crate) enum Placement {
 
 impl Placement {
     /// As on the command line.
-    fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Together => "together",
             Self::Apart => "apart",

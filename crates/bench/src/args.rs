@@ -1,13 +1,15 @@
 //! The command line of `stentor bench`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, Subcommand};
 use stentor_client::Url;
 
 use crate::affinity::Placement;
 use crate::call::CallArgs;
+use crate::compare::CompareArgs;
 use crate::floor::FloorKind;
+use crate::report::html::ReportArgs;
 use crate::scenario::Scenario;
 use crate::scenario::connect::ConnectArgs;
 use crate::scenario::fanout::FanoutArgs;
@@ -18,7 +20,8 @@ use crate::scenario::private::PrivateArgs;
 use crate::scenario::recover::RecoverArgs;
 use crate::scenario::slow::SlowArgs;
 use crate::scenario::subscribe::SubscribeArgs;
-use crate::target::Subject;
+use crate::suite::SuiteArgs;
+use crate::target::{Subject, address};
 use crate::wire::Version;
 
 /// Measure this server, or any other MQTT server, against the bare cost of its system calls.
@@ -32,6 +35,12 @@ pub struct Args {
 pub(crate) enum Command {
     /// Show the workloads and their presets
     List,
+    /// Run all published workloads one after the other, with one table at the end
+    Suite(SuiteArgs),
+    /// Say what got better or worse between two files of --json
+    Compare(CompareArgs),
+    /// Make a page of HTML from files of --json
+    Report(ReportArgs),
     /// A few publishers, thousands of subscribers (A3)
     Fanout(FanoutArgs),
     /// Many users fire many subscriptions at once (A2)
@@ -70,10 +79,29 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// The files that its results go to; none if it only explains.
+    pub(crate) fn outputs(&self) -> (Option<&Path>, Option<&Path>) {
+        let (files, explain) = match (self, self.scenario()) {
+            (Self::Call(args), _) => (&args.files, args.explain),
+            (_, Some(scenario)) => (&scenario.common().files, scenario.common().explain),
+            (_, None) => return (None, None),
+        };
+        if explain {
+            return (None, None);
+        }
+        (files.json.as_deref(), files.html.as_deref())
+    }
+
     /// The scenario that this command runs, if it does.
     pub(crate) fn scenario(&self) -> Option<&dyn Scenario> {
         match self {
-            Self::List | Self::Call(_) | Self::Canned { .. } | Self::Floor { .. } => None,
+            Self::List
+            | Self::Suite(_)
+            | Self::Compare(_)
+            | Self::Report(_)
+            | Self::Call(_)
+            | Self::Canned { .. }
+            | Self::Floor { .. } => None,
             Self::Fanout(args) => Some(args),
             Self::Subscribe(args) => Some(args),
             Self::Recover(args) => Some(args),
@@ -85,6 +113,17 @@ impl Command {
             Self::Pingpong(args) => Some(args),
         }
     }
+}
+
+/// Where results are written besides standard output.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Files {
+    /// Write one JSON object per workload, a line each, to this file ("-": standard output)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write a report with tables and plots to this file: one HTML page that needs no other
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// Whom to measure and how often.
@@ -122,15 +161,61 @@ pub(crate) struct Common {
     /// MQTT version that the clients speak
     #[arg(long, value_enum, default_value = "3.1.1")]
     pub(crate) version: Version,
-    /// Write one JSON object per workload, a line each, to this file ("-": standard output)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) files: Files,
     /// Say what would run, and send nothing
     #[arg(long)]
     pub(crate) explain: bool,
 }
 
 impl Common {
+    /// The options for a suite's commands, as words; with `rivals`, those about other servers too.
+    pub(crate) fn words(&self, rivals: bool) -> Vec<String> {
+        let mut words = self.call_words();
+        let mut push = |option: &str, value: String| {
+            words.extend([option.to_owned(), value]);
+        };
+        if let Some(target) = self.target.as_ref().filter(|_| rivals) {
+            push("--target", address(target));
+        }
+        if let Some(pid) = self.pid.filter(|_| rivals) {
+            push("--pid", pid.to_string());
+        }
+        for rival in self.against.iter().filter(|_| rivals) {
+            push("--against", rival.word());
+        }
+        if let Some(shards) = self.shards {
+            push("--shards", shards.to_string());
+        }
+        if let Some(placement) = self.placement {
+            push("--placement", placement.as_str().into());
+        }
+        if let Some(pairs) = self.pairs {
+            push("--pairs", pairs.to_string());
+        }
+        let version = self.version.as_str();
+        if self.version != Version::V311 {
+            push("--version", version.into());
+        }
+        let flags = [
+            (self.no_server && rivals, "--no-server"),
+            (self.no_floor, "--no-floor"),
+        ];
+        let set = flags.iter().filter(|(is_set, _)| *is_set);
+        words.extend(set.map(|(_, flag)| (*flag).to_owned()));
+        words
+    }
+
+    /// Those of them that `call` has too.
+    pub(crate) fn call_words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        if let Some(server) = &self.server {
+            words.extend(["--server".into(), server.display().to_string()]);
+        }
+        words.extend(self.explain.then(|| "--explain".into()));
+        words
+    }
+
     /// How many times to measure something that is measured `usual` times.
     pub(crate) fn pairs(&self, usual: u32) -> u32 {
         self.pairs.unwrap_or(usual)
@@ -189,14 +274,16 @@ fanout      a few publishers, thousands of subscribers
               ice-1  5 publishers × 10 msg/s × 1,000 B, 3,000 subscribers: 30,000 deliveries/s
               ice-2  5 publishers × 35 msg/s ×   100 B, 3,000 subscribers: 105,000 deliveries/s
               --rate max  the most that is delivered without loss
-subscribe   100 users fire 1,000 subscriptions each at once (ice-subscribe)
-              --topics distinct|shared|both
-recover     100 users subscribe to 1,000 topics each that hold a message (ice-last-tick); warm,
-              then after kill -9 and restart; --stored 1000000 for more topics than subscriptions
+subscribe   100 users fire 1,000 subscriptions each at once
+              ice-subscribe  as published (A2); --topics distinct|shared|both
+recover     100 users subscribe to 1,000 topics each that hold a message; warm, then after
+            kill -9 and restart
+              ice-last-tick  as described (A4); --stored 1000000 for more topics than subscriptions
 slow        the age of what a slow client reads while its topics change
 idle        resident memory of 15,000 connections with one subscription each
 connect     5,000 connections at once: does the listen backlog hold?
-login       3,000 logins at once with 3,000 accounts that nobody has used before (A1)
+login       3,000 logins at once with 3,000 accounts that nobody has used before
+              ice-login  as published (A1)
               --proof token|scram-sha256|argon2id|…  --store sqlite|file  --database URL
               --delay 5 for late answers of the database, --beside-fanout for one that goes on
 private     clients write private messages to themselves: each in makes two out (C)
@@ -205,9 +292,13 @@ private     clients write private messages to themselves: each in makes two out 
               appwarp-heavy   every second, 5,000 to 20,000 clients
               --own-topic  the same work by topics, for servers without private messages
 pingpong    round trips of two clients through the server
-call        stentor-call asks /sizecheck about a file, 100, 1,000 and 10,000 times, beside static C
-              programs that make one bare round trip and do nothing, and beside spamc (B)
+call        stentor-call asks /sizecheck about a file, beside static C programs that make one
+            bare round trip and do nothing, and beside spamc (B)
+              scope-2002  100, 1,000 and 10,000 calls, one after the other
               --callers 64 for many at once
+suite       all of them one after the other, with one table at the end; --quick for a short one
+compare     what got better or worse between two files of --json
+report      a page of HTML from files of --json
 
 Each runs against its floor, a bare program that makes the same system calls. Examples:
   stentor bench fanout ice-2
@@ -215,4 +306,8 @@ Each runs against its floor, a bare program that makes the same system calls. Ex
   stentor bench recover ice-last-tick --against mosquitto
   stentor bench idle --target mqtt://localhost:1883 --pid 4711
   stentor bench subscribe --explain
+  stentor bench suite --quick --json new.json --html report.html
+  stentor bench compare old.json new.json
+
+Exit code: 0 sound, 1 loss, reordering or failure, 2 the generator was the limit, 3 could not run.
 ";

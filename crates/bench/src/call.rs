@@ -5,9 +5,9 @@
 //! floor), `stentor-call`, and spamc where it is installed.
 
 pub(crate) mod canned;
+mod object;
 mod programs;
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,12 +16,17 @@ use std::time::Instant;
 
 use clap::Args as ClapArgs;
 use nix::sys::resource::{UsageWho, getrusage};
-use serde_json::json;
 
+use crate::args::Files;
 use crate::error::{BenchError, Doing};
 use crate::measure::Verdict;
-use crate::process::usage;
+use crate::output::{Output, print};
+use crate::process::{raise_descriptor_limit, usage};
 use crate::progress::Progress;
+use crate::report::json::Context;
+use crate::report::machine;
+use crate::report::number::grouped;
+use object::Load;
 use programs::{Program, Stage};
 
 /// What was published in 2002, on the machines of then; see the reference of workloads.
@@ -36,9 +41,19 @@ const SPAMC_SHARE: u64 = 10;
 /// How many turns a run is cut into, so that all programs meet the same moods of the machine.
 const TURNS: u64 = 10;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Preset {
+    /// 100, 1,000 and 10,000 calls of /sizecheck, one after the other
+    #[value(name = "scope-2002")]
+    Scope2002,
+}
+
 /// Options of `stentor bench call`.
-#[derive(Debug, ClapArgs)]
+#[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct CallArgs {
+    /// Published parameters; each can be changed by the options below
+    #[arg(value_enum, default_value = "scope-2002")]
+    preset: Preset,
     /// How many calls one after the other (repeatable) [default: 100, 1000 and 10000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
     calls: Vec<u64>,
@@ -55,11 +70,45 @@ pub(crate) struct CallArgs {
     /// Program to start as the server [default: this one]
     #[arg(long, value_name = "FILE")]
     server: Option<PathBuf>,
-    /// Write the figures to this file as well, one JSON object per line; `-` is standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    #[arg(skip)]
-    bytes: usize,
+    #[command(flatten)]
+    pub(crate) files: Files,
+    /// Say what would run, and send nothing
+    #[arg(long)]
+    pub(crate) explain: bool,
+}
+
+impl CallArgs {
+    fn calls(&self) -> Vec<u64> {
+        let Preset::Scope2002 = self.preset;
+        match self.calls.as_slice() {
+            [] => vec![100, 1_000, 10_000],
+            calls => calls.to_vec(),
+        }
+    }
+
+    fn callers(&self) -> Vec<u64> {
+        match self.callers.as_slice() {
+            [] => vec![1],
+            callers => callers.to_vec(),
+        }
+    }
+
+    fn explain(&self) -> String {
+        let counts = |counts: Vec<u64>| {
+            let texts: Vec<String> = counts.iter().map(|n| grouped(*n as f64)).collect();
+            texts.join(", ")
+        };
+        format!(
+            "scope-2002: {} calls of /sizecheck, {} at once\n  \
+             1. write a spool file of {} B, compile the floor, start both servers\n  \
+             2. start a process for each call, wait for its exit code, start the next\n  \
+             3. the same in {TURNS} turns for: a program that does nothing, a bare round trip \
+             (the floor), stentor-call, each by Unix socket and by TCP, and spamc if installed\n",
+            counts(self.calls()),
+            counts(self.callers()),
+            grouped(f64::from(self.message)),
+        )
+    }
 }
 
 /// What one program came to.
@@ -73,49 +122,63 @@ struct Figures {
 }
 
 impl Figures {
+    fn sum(turns: &[Self]) -> Self {
+        let mut all = Self::default();
+        for turn in turns {
+            all.calls += turn.calls;
+            all.failed += turn.failed;
+            all.wall_s += turn.wall_s;
+            all.client_cpu_s += turn.client_cpu_s;
+            all.server_cpu_s += turn.server_cpu_s;
+        }
+        all
+    }
+
     fn us_per_call(&self) -> f64 {
         self.wall_s * 1e6 / self.calls.max(1) as f64
     }
 }
 
 /// Measures; the verdict is sound if every call passed.
-pub(crate) fn run(args: &CallArgs) -> Result<Verdict, BenchError> {
-    let mut args = CallArgs {
-        calls: args.calls.clone(),
-        callers: args.callers.clone(),
-        client: args.client.clone(),
-        server: args.server.clone(),
-        json: args.json.clone(),
-        bytes: args.message as usize,
-        message: args.message,
-    };
-    if args.calls.is_empty() {
-        args.calls = vec![100, 1_000, 10_000];
+///
+/// # Errors
+/// When a server does not start, or the floor cannot be compiled.
+pub(crate) fn run(
+    args: &CallArgs,
+    command: String,
+    output: &mut Output,
+    progress: &mut Progress,
+) -> Result<Verdict, BenchError> {
+    if args.explain {
+        return print(&args.explain()).map(|()| Verdict::Sound);
     }
-    if args.callers.is_empty() {
-        args.callers = vec![1];
-    }
-    let stage = Stage::set(&args)?;
-    let mut progress = Progress::new();
-    let mut text = format!("{}\n{PUBLISHED}\n", crate::report::machine::line());
+    let stage = Stage::set(args)?;
+    let mut text = format!("{}\n{PUBLISHED}\n", machine::line());
     for note in &stage.notes {
         text.push_str(&format!("note: {note}\n"));
     }
-    crate::print(&text)?;
+    print(&text)?;
+    let context = Context {
+        machine: machine::describe(raise_descriptor_limit()),
+        command,
+    };
     let mut failed = 0;
-    let mut lines = Vec::new();
-    for callers in &args.callers {
-        for calls in &args.calls {
-            progress.stage(format!("{calls} calls, {callers} at once"));
-            let all = measure(&stage.programs, *calls, *callers)?;
+    for callers in args.callers() {
+        for calls in args.calls() {
+            progress.stage(format!("call: {calls} calls, {callers} at once"));
+            let turns = measure(&stage.programs, calls, callers, progress)?;
             progress.clear();
+            let all: Vec<Figures> = turns.iter().map(|turns| Figures::sum(turns)).collect();
             failed += all.iter().map(|figures| figures.failed).sum::<u64>();
-            crate::print(&table(&stage.programs, &all, *calls, *callers))?;
-            lines.extend(objects(&stage.programs, &all, *callers));
+            print(&table(&stage.programs, &all, calls, callers))?;
+            print(&format!("  again: {}\n\n", context.command))?;
+            let load = Load {
+                calls,
+                callers,
+                message: args.message,
+            };
+            output.take(object::of(&stage.programs, &turns, &load, &context))?;
         }
-    }
-    if let Some(file) = &args.json {
-        write_lines(file, &lines)?;
     }
     if failed > 0 {
         return Ok(Verdict::Failed(format!("{failed} calls did not pass")));
@@ -123,29 +186,30 @@ pub(crate) fn run(args: &CallArgs) -> Result<Verdict, BenchError> {
     Ok(Verdict::Sound)
 }
 
-/// All programs in turn, so many calls of each, by so many callers at once.
-fn measure(programs: &[Program], calls: u64, callers: u64) -> Result<Vec<Figures>, BenchError> {
-    let mut all = vec![Figures::default(); programs.len()];
+/// All programs in turn, so many calls of each, by so many callers at once; the turns of each.
+fn measure(
+    programs: &[Program],
+    calls: u64,
+    callers: u64,
+    progress: &Progress,
+) -> Result<Vec<Vec<Figures>>, BenchError> {
+    let mut all = vec![Vec::new(); programs.len()];
     let turns = TURNS.min(calls / 10).max(1);
-    for _ in 0..turns {
+    for number in 1..=turns {
+        progress.show(&format!("turn {number}/{turns}"));
         for (program, figures) in programs.iter().zip(&mut all) {
             let share = if program.name == "spamc" {
                 SPAMC_SHARE
             } else {
                 1
             };
-            turn(program, (calls / turns / share).max(1), callers, figures)?;
+            figures.push(turn(program, (calls / turns / share).max(1), callers)?);
         }
     }
     Ok(all)
 }
 
-fn turn(
-    program: &Program,
-    calls: u64,
-    callers: u64,
-    figures: &mut Figures,
-) -> Result<(), BenchError> {
+fn turn(program: &Program, calls: u64, callers: u64) -> Result<Figures, BenchError> {
     let server_cpu = || {
         program
             .server
@@ -170,12 +234,13 @@ fn turn(
             });
         }
     });
-    figures.wall_s += start.elapsed().as_secs_f64();
-    figures.calls += calls;
-    figures.failed += failed.into_inner();
-    figures.client_cpu_s += children_cpu_s()? - client_before;
-    figures.server_cpu_s += server_cpu() - server_before;
-    Ok(())
+    Ok(Figures {
+        calls,
+        failed: failed.into_inner(),
+        wall_s: start.elapsed().as_secs_f64(),
+        client_cpu_s: children_cpu_s()? - client_before,
+        server_cpu_s: server_cpu() - server_before,
+    })
 }
 
 /// One call. The standard library starts processes by posix_spawn.
@@ -255,33 +320,4 @@ fn table(programs: &[Program], all: &[Figures], calls: u64, callers: u64) -> Str
     }
     text.push('\n');
     text
-}
-
-fn objects(programs: &[Program], all: &[Figures], callers: u64) -> Vec<String> {
-    let pairs = programs.iter().zip(all).enumerate();
-    let line = |(index, (program, figures)): (usize, (&Program, &Figures))| {
-        let object = json!({
-            "workload": "call",
-            "program": program.name,
-            "callers": callers,
-            "calls": figures.calls,
-            "failed": figures.failed,
-            "wall_s": figures.wall_s,
-            "client_cpu_s": figures.client_cpu_s,
-            "server_cpu_s": program.server.map(|_| figures.server_cpu_s),
-            "to_floor": ratio(programs, all, index, floor_of(program.name)),
-            "to_nothing": ratio(programs, all, index, "nothing"),
-        });
-        format!("{object}\n")
-    };
-    pairs.map(line).collect()
-}
-
-fn write_lines(file: &PathBuf, lines: &[String]) -> Result<(), BenchError> {
-    if file.as_os_str() == "-" {
-        return crate::print(&lines.concat());
-    }
-    let written =
-        std::fs::File::create(file).and_then(|mut file| file.write_all(lines.concat().as_bytes()));
-    written.doing(format!("write {}", file.display()))
 }

@@ -13,40 +13,38 @@ mod affinity;
 mod args;
 mod call;
 mod clock;
+mod compare;
 mod detour;
 mod error;
 mod floor;
 mod link;
 mod load;
 mod measure;
+mod output;
 mod process;
 mod progress;
 mod report;
 mod runner;
+mod sampler;
 mod scenario;
 mod sequence;
+mod session;
 mod stamp;
 mod stats;
+mod suite;
 mod target;
 mod wire;
 mod workload;
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
-use serde_json::Value;
-
-use affinity::Placement;
 pub use args::Args;
-use args::{Command, Common};
-use error::{BenchError, Doing};
+use args::Command;
+use error::BenchError;
 use measure::Verdict;
+use output::{Output, print};
 use progress::Progress;
-use scenario::Scenario;
-use target::Subject;
-use workload::Sheet;
 
 /// Everything arrived, once and in order.
 const EXIT_SOUND: u8 = 0;
@@ -80,105 +78,34 @@ pub fn run(args: Args) -> ExitCode {
 fn dispatch(args: Args) -> Result<Verdict, BenchError> {
     match &args.command {
         Command::List => print(args::LIST).map(|()| Verdict::Sound),
-        Command::Call(args) => call::run(args),
+        Command::Suite(args) => suite::run(args),
+        Command::Compare(args) => compare::run(args),
+        Command::Report(args) => report::html::run(args).map(|()| Verdict::Sound),
         Command::Canned { path } => call::canned::run(path.as_deref()).map(|()| Verdict::Sound),
         Command::Floor { kind, payload } => floor::run(*kind, *payload).map(|()| Verdict::Sound),
-        command => command.scenario().map_or(Ok(Verdict::Sound), measure_all),
-    }
-}
-
-/// Measures (or explains) one workload after the other; the worst verdict of the measured server.
-fn measure_all(scenario: &dyn Scenario) -> Result<Verdict, BenchError> {
-    let common = scenario.common();
-    let subjects = common.subjects(common.shards(scenario.shards()));
-    if subjects.is_empty() && common.no_floor {
-        return Err(BenchError::usage(
-            "--no-server --no-floor leaves nothing to measure",
-        ));
-    }
-    let placements = common.placements(scenario.placements());
-    if common.explain {
-        let workloads = scenario.workloads()?;
-        let text: String = workloads
-            .iter()
-            .map(|workload| explain(&workload.sheet(), &subjects, &placements, common))
-            .collect();
-        return print(&text).map(|()| Verdict::Sound);
-    }
-    let descriptors = process::raise_descriptor_limit();
-    let machine = report::machine::describe(descriptors);
-    let mut progress = Progress::new();
-    let mut worst = Verdict::Sound;
-    let mut is_first = true;
-    print(&format!("{}\n", report::machine::line()))?;
-    for mut workload in scenario.workloads()? {
-        for placement in &placements {
-            let sheet = placement.mark(workload.sheet());
-            let plan = runner::Plan {
-                subjects: &subjects,
-                placement: *placement,
-                pairs: common.pairs(sheet.pairs),
-                floor: !common.no_floor,
-            };
-            let results = runner::run(workload.as_mut(), &sheet, &plan, &mut progress)?;
-            print(&report::table::render(&sheet, &results, plan.pairs))?;
-            if let Some(file) = &common.json {
-                let object = report::json::object(&sheet, &results, plan.pairs, &machine);
-                write_json(file, &object, is_first)?;
-                is_first = false;
-            }
-            if let Some(judged) = results.servers.first().or_else(|| results.floors.first()) {
-                worst = worst.max(judged.verdict());
-            }
+        command => {
+            let (json, html) = command.outputs();
+            let mut output = Output::open(json, html)?;
+            let again = report::command::of_this_process();
+            let verdict = measure(command, again, &mut output, &mut Progress::new())?;
+            output.finish()?;
+            Ok(verdict)
         }
     }
-    Ok(worst)
 }
 
-fn explain(
-    sheet: &Sheet,
-    subjects: &[Subject],
-    placements: &[Placement],
-    common: &Common,
-) -> String {
-    let mut text = format!("{}\n", sheet.title);
-    for (index, step) in sheet.plan.iter().enumerate() {
-        text.push_str(&format!("  {}. {step}\n", index + 1));
+/// Runs a command that measures; `again` is the command line that it came from.
+fn measure(
+    command: &Command,
+    again: String,
+    output: &mut Output,
+    progress: &mut Progress,
+) -> Result<Verdict, BenchError> {
+    match command {
+        Command::Call(args) => call::run(args, again, output, progress),
+        command => match command.scenario() {
+            Some(scenario) => session::run(scenario, again, output, progress),
+            None => Ok(Verdict::Sound),
+        },
     }
-    let floors = sheet.floors.iter().filter(|_| !common.no_floor);
-    let floors = floors.map(|floor| Subject::Floor(*floor));
-    let places: Vec<&str> = placements.iter().map(|place| place.describe()).collect();
-    let pairs = common.pairs(sheet.pairs);
-    text.push_str(&format!(
-        "  {pairs} times in turn, {}, against\n",
-        places.join("; then ")
-    ));
-    for subject in floors.chain(subjects.iter().cloned()) {
-        text.push_str(&format!("     {}: {}\n", subject.name(), subject.explain()));
-    }
-    text
-}
-
-fn print(text: &str) -> Result<(), BenchError> {
-    io::stdout()
-        .lock()
-        .write_all(text.as_bytes())
-        .doing("write to standard output")
-}
-
-/// Writes one line; the first one of a run replaces what an earlier run has left.
-fn write_json(file: &Path, object: &Value, first: bool) -> Result<(), BenchError> {
-    let line = format!("{object}\n");
-    if file == Path::new("-") {
-        return print(&line);
-    }
-    let opened = OpenOptions::new()
-        .create(true)
-        .write(true)
-        .append(!first)
-        .truncate(first)
-        .open(file);
-    opened
-        .and_then(|mut file| file.write_all(line.as_bytes()))
-        .doing(format!("write {}", file.display()))
 }

@@ -2,6 +2,7 @@
 
 use hdrhistogram::Histogram;
 
+use crate::sampler::Sample;
 use crate::sequence::Faults;
 
 /// What a number counts; decides how it is shown.
@@ -17,6 +18,31 @@ pub(crate) enum Unit {
     Percent,
     /// A plain number.
     Count,
+}
+
+impl Unit {
+    /// As in JSON.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::PerSecond => "per_s",
+            Self::Micros => "us",
+            Self::Bytes => "bytes",
+            Self::Percent => "percent",
+            Self::Count => "count",
+        }
+    }
+
+    /// The unit of that word.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        let units = [
+            Self::PerSecond,
+            Self::Micros,
+            Self::Bytes,
+            Self::Percent,
+            Self::Count,
+        ];
+        units.into_iter().find(|unit| unit.as_str() == word)
+    }
 }
 
 /// A name under which a figure is known in tables and JSON.
@@ -80,6 +106,8 @@ pub(crate) struct Leg {
     pub(crate) series: Series,
     /// In nanoseconds.
     pub(crate) latency: Option<Histogram<u64>>,
+    /// CPU and memory over time, from the opening of the connections on.
+    pub(crate) samples: Vec<Sample>,
 }
 
 impl Leg {

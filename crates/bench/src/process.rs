@@ -34,6 +34,27 @@ pub(crate) fn usage(pid: u32) -> Option<Usage> {
     found.then_some(total)
 }
 
+/// One look at a process tree: the CPU seconds of its living threads, and its resident bytes.
+/// Cheap enough to be taken while something is measured; `None` if the process is gone.
+pub(crate) fn glance(pid: u32) -> Option<(f64, u64)> {
+    glance_at(&family(pid))
+}
+
+/// The same for this process without its children.
+pub(crate) fn glance_alone() -> Option<(f64, u64)> {
+    glance_at(&[std::process::id()])
+}
+
+fn glance_at(members: &[u32]) -> Option<(f64, u64)> {
+    let cpu_s = cpu_of(members)?;
+    let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten()?;
+    let pages = members.iter().filter_map(|pid| {
+        let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+        text.split_whitespace().nth(1)?.parse::<u64>().ok()
+    });
+    Some((cpu_s, pages.sum::<u64>() * page.cast_unsigned()))
+}
+
 /// Measures the CPU time of a server from its making on.
 #[derive(Debug)]
 pub(crate) struct CpuMeter {
@@ -63,7 +84,11 @@ impl CpuMeter {
 /// clock ticks would be too coarse for what is soon over. Time of threads that have ended is
 /// missing.
 pub(crate) fn cpu_s(pid: u32) -> Option<f64> {
-    let tasks = family(pid).into_iter().flat_map(|pid| {
+    cpu_of(&family(pid))
+}
+
+fn cpu_of(members: &[u32]) -> Option<f64> {
+    let tasks = members.iter().flat_map(|pid| {
         fs::read_dir(format!("/proc/{pid}/task"))
             .into_iter()
             .flatten()

@@ -6,6 +6,8 @@ use std::io::{self, IsTerminal, Write};
 #[derive(Debug)]
 pub(crate) struct Progress {
     shown: bool,
+    /// Which part of a longer run this is.
+    part: String,
     stage: String,
 }
 
@@ -13,8 +15,14 @@ impl Progress {
     pub(crate) fn new() -> Self {
         Self {
             shown: io::stderr().is_terminal(),
+            part: String::new(),
             stage: String::new(),
         }
+    }
+
+    /// Which part of a longer run is measured from now on; stands before everything else.
+    pub(crate) fn part(&mut self, part: String) {
+        self.part = part;
     }
 
     /// What is being measured from now on.
@@ -26,7 +34,10 @@ impl Progress {
     /// What goes on right now.
     pub(crate) fn show(&self, now: &str) {
         if self.shown {
-            let line: String = format!("{} {now}", self.stage).chars().take(110).collect();
+            let line: String = format!("{}{} {now}", self.part, self.stage)
+                .chars()
+                .take(110)
+                .collect();
             // Progress is a courtesy: a terminal that went away is no reason to stop.
             let _ = write!(io::stderr().lock(), "\r\x1b[K{line}");
         }

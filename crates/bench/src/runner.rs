@@ -1,10 +1,13 @@
 //! Interleaved pairs: floor, server, rivals, and again, so that what disturbs the machine
 //! disturbs all of them.
 
+use serde_json::Value;
+
 use crate::affinity::Placement;
 use crate::error::BenchError;
 use crate::measure::{Leg, Verdict};
 use crate::progress::Progress;
+use crate::sampler::Sampler;
 use crate::stats::Spread;
 use crate::target::Subject;
 use crate::workload::{Sheet, Workload};
@@ -13,6 +16,8 @@ use crate::workload::{Sheet, Workload};
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) name: String,
+    /// Its version and whole configuration.
+    pub(crate) identity: Value,
     /// One per pair; a server that could not be measured has its reason instead.
     pub(crate) legs: Vec<Result<Leg, String>>,
 }
@@ -83,6 +88,7 @@ pub(crate) fn run(
     let floors: Vec<Subject> = floors.map(|floor| Subject::Floor(*floor)).collect();
     let empty = |subject: &Subject| Outcome {
         name: subject.name(),
+        identity: subject.identity(&sheet.needs),
         legs: Vec::new(),
     };
     let mut results = Results {
@@ -124,9 +130,11 @@ fn measure(
 ) -> Result<Leg, BenchError> {
     let mut running = subject.start(&sheet.needs)?;
     let placed = placement.place(running.pid())?;
+    let sampler = Sampler::start(running.pid());
     let leg = workload.leg(index, &mut running, progress);
+    let samples = sampler.finish();
     drop(placed);
     // A dead server explains whatever else went wrong.
     running.check_alive()?;
-    leg
+    leg.map(|leg| Leg { samples, ..leg })
 }

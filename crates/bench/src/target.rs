@@ -2,7 +2,9 @@
 //! runs already.
 
 mod launch;
+mod mochi;
 mod mosquitto;
+mod rival;
 mod rumqttd;
 
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use stentor_client::{Client, Options, Url};
 
 use crate::accounts::Accounts;
@@ -23,6 +25,7 @@ use crate::wire::{Login, Version};
 
 use launch::Child;
 pub(crate) use launch::Restarted;
+pub(crate) use rival::Rival;
 
 /// How long a server may think about its status.
 const STATUS_TIME: Duration = Duration::from_secs(10);
@@ -46,10 +49,8 @@ pub(crate) enum Subject {
         /// Its process, to measure CPU and memory.
         pid: Option<u32>,
     },
-    /// mosquitto from the PATH, with its queues opened wide.
-    Mosquitto,
-    /// rumqttd from the PATH or Cargo's folder.
-    Rumqttd,
+    /// Another broker that is started for the purpose.
+    Rival(Rival),
 }
 
 /// What a measurement will ask of a server, for the limits in its configuration.
@@ -91,18 +92,27 @@ impl Subject {
     /// Reads `--against`: a rival's name or an address.
     pub(crate) fn parse_rival(text: &str) -> Result<Self, String> {
         match text {
-            "mosquitto" => Ok(Self::Mosquitto),
-            "rumqttd" => Ok(Self::Rumqttd),
             "stentor" => Ok(Self::Own {
                 binary: None,
                 shards: None,
             }),
-            _ => match text.parse() {
-                Ok(url) => Ok(Self::Url { url, pid: None }),
-                Err(e) => Err(format!(
-                    "neither mosquitto, rumqttd, stentor nor an address: {e}"
+            _ => match (Rival::parse(text), text.parse()) {
+                (Some(rival), _) => Ok(Self::Rival(rival)),
+                (None, Ok(url)) => Ok(Self::Url { url, pid: None }),
+                (None, Err(e)) => Err(format!(
+                    "neither an address nor one of {}, stentor: {e}",
+                    rival::NAMES
                 )),
             },
+        }
+    }
+
+    /// As [`Subject::parse_rival`] reads it, secrets included.
+    pub(crate) fn word(&self) -> String {
+        match self {
+            Self::Url { url, .. } => address(url),
+            Self::Own { .. } => "stentor".into(),
+            subject => subject.name(),
         }
     }
 
@@ -119,8 +129,7 @@ impl Subject {
                 ..
             } => format!("stentor ({shards} shards)"),
             Self::Url { url, .. } => url.to_string(),
-            Self::Mosquitto => "mosquitto".into(),
-            Self::Rumqttd => "rumqttd".into(),
+            Self::Rival(rival) => rival.name().into(),
         }
     }
 
@@ -136,8 +145,17 @@ impl Subject {
             ),
             Self::Url { pid: None, .. } => "already running; CPU and memory unknown".into(),
             Self::Url { pid: Some(pid), .. } => format!("already running as process {pid}"),
-            Self::Mosquitto => "mosquitto from the PATH, queues unlimited, no persistence".into(),
-            Self::Rumqttd => "rumqttd from the PATH or ~/.cargo/bin, limits raised".into(),
+            Self::Rival(rival) => rival.explain(),
+        }
+    }
+
+    /// Its program, version and configuration, for the JSON; null where nothing is known.
+    pub(crate) fn identity(&self, needs: &Needs) -> Value {
+        match self {
+            Self::Floor(_) => Value::Null,
+            Self::Own { binary, shards } => launch::identity(binary.as_deref(), *shards, needs),
+            Self::Url { url, pid } => json!({ "address": url.to_string(), "pid": pid }),
+            Self::Rival(rival) => rival.identity(needs),
         }
     }
 
@@ -155,8 +173,7 @@ impl Subject {
                 pid: *pid,
                 child: None,
             }),
-            Self::Mosquitto => mosquitto::start(needs),
-            Self::Rumqttd => rumqttd::start(needs),
+            Self::Rival(rival) => rival.start(needs),
         }
     }
 }
@@ -247,6 +264,19 @@ impl Running {
     }
 }
 
+/// An address with its password, for this process alone: `Display` leaves it out.
+pub(crate) fn address(url: &Url) -> String {
+    let text = url.to_string();
+    match (&url.password, text.split_once('@')) {
+        (Some(password), Some((user, host))) => {
+            let bytes = password.bytes();
+            let encoded: String = bytes.map(|byte| format!("%{byte:02X}")).collect();
+            format!("{user}:{encoded}@{host}")
+        }
+        _ => text,
+    }
+}
+
 /// Logs in and out once, so that a wrong address or password is one clear sentence.
 fn probe(url: &Url, version: Version) -> Result<Endpoint, BenchError> {
     let endpoint = Endpoint::resolve(url)?;
@@ -273,15 +303,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_address_keeps_its_password() {
+        let url: Url = "mqtt://me:p%40ss@h:9".parse().unwrap();
+        assert_eq!(address(&url).parse(), Ok(url));
+    }
+
+    #[test]
     fn rivals_are_names_or_addresses() {
-        assert!(matches!(
-            Subject::parse_rival("mosquitto"),
-            Ok(Subject::Mosquitto)
-        ));
-        assert!(matches!(
-            Subject::parse_rival("rumqttd"),
-            Ok(Subject::Rumqttd)
-        ));
+        for name in ["mosquitto", "mosquitto-defaults", "rumqttd"] {
+            let rival = Subject::parse_rival(name).unwrap();
+            assert!(matches!(rival, Subject::Rival(_)), "{rival:?}");
+            assert_eq!(rival.name(), name);
+        }
         assert!(matches!(
             Subject::parse_rival("mqtt://h:9"),
             Ok(Subject::Url { .. })

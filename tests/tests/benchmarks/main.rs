@@ -5,6 +5,8 @@
 
 mod faulty;
 mod private;
+mod reports;
+mod suite;
 mod verdicts;
 
 use std::path::Path;

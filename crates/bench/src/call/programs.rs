@@ -52,7 +52,7 @@ impl Stage {
         let folder = folder.doing("make a temporary folder")?;
         let at = |name: &str| folder.path().join(name).display().to_string();
         let message = at("message");
-        fs::write(&message, spool(args.bytes)).doing("write the spool file")?;
+        fs::write(&message, spool(args.message as usize)).doing("write the spool file")?;
         let floor = compile(folder.path())?;
         let client = client(args)?;
         let own = env::current_exe().doing("find this program")?;

@@ -1,22 +1,29 @@
-//! The JSON that scripts rely on: one object per workload.
-//!
-//! Keys: `workload`, `title`, `parameters`, `pairs`, `machine`, `server`, `floor` and `floors`
-//! (figures by name of the floor), `measured`, `ratio` and `ratios` (to the principal floor, to
-//! each), `loss`, `verdict`, `series`, `percentiles`, `published` and `rivals`. Every figure is
-//! `{"median", "low", "high"}` over the pairs; the unit is the last word of its key.
+//! The JSON that scripts rely on: one object per workload. docs/benchmarks.md has the schema.
 
 use serde_json::{Map, Value, json};
 
+use super::series::{buckets, course, merged, percentiles};
 use super::table::metrics;
-use crate::load::histogram;
 use crate::measure::{Metric, Verdict};
 use crate::runner::{Outcome, Results};
 use crate::sequence::Faults;
 use crate::stats::Spread;
 use crate::workload::Sheet;
 
+/// Counts up whenever a key changes its meaning or goes.
+const SCHEMA: u32 = 1;
+
+/// What is the same for all workloads of a run.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// Where it was measured.
+    pub(crate) machine: Value,
+    /// What makes the result again.
+    pub(crate) command: String,
+}
+
 /// One workload's object.
-pub(crate) fn object(sheet: &Sheet, results: &Results, pairs: u32, machine: &Value) -> Value {
+pub(crate) fn object(sheet: &Sheet, results: &Results, pairs: u32, context: &Context) -> Value {
     let metrics = metrics(results);
     let principal = results.floors.first();
     let own = results.servers.first();
@@ -25,29 +32,23 @@ pub(crate) fn object(sheet: &Sheet, results: &Results, pairs: u32, machine: &Val
         .iter()
         .map(|f| (f.name.clone(), figures(f, &metrics)))
         .collect();
-    let rivals: Vec<Value> = results
-        .servers
-        .iter()
-        .skip(1)
-        .map(|rival| {
-            json!({
-                "name": rival.name,
-                "measured": figures(rival, &metrics),
-                "ratio": principal.map(|floor| ratio(rival, floor, &metrics)),
-                "server_to_rival": own.map(|own| ratio(own, rival, &metrics)),
-                "loss": loss(rival),
-                "verdict": verdict(&rival.verdict()),
-                "errors": errors(rival),
-            })
-        })
+    let rivals = results.servers.iter().skip(1);
+    let rivals: Vec<Value> = rivals
+        .map(|rival| self::rival(rival, principal, own, &metrics))
         .collect();
+    let latency = own.and_then(merged);
+    let floor_latency = principal.and_then(merged);
     json!({
+        "schema": SCHEMA,
         "workload": sheet.name,
         "title": sheet.title,
+        "command": context.command,
         "parameters": sheet.parameters,
         "pairs": pairs,
-        "machine": machine,
+        "machine": context.machine,
         "server": own.map(|own| own.name.clone()),
+        "system": own.map(|own| own.identity.clone()),
+        "metrics": metrics.iter().map(metric).collect::<Vec<_>>(),
         "floor": principal.map(|floor| figures(floor, &metrics)),
         "floors": floors,
         "measured": own.map(|own| figures(own, &metrics)),
@@ -61,7 +62,11 @@ pub(crate) fn object(sheet: &Sheet, results: &Results, pairs: u32, machine: &Val
         "series": own.and_then(|own| own.sound_legs().last()).map(|leg| {
             json!({ "step_seconds": leg.series.step_s, "counts": leg.series.counts })
         }),
-        "percentiles_us": own.map(percentiles),
+        "course": own.map(course),
+        "percentiles_us": latency.as_ref().map(percentiles),
+        "histogram": latency.as_ref().map(buckets),
+        "floor_percentiles_us": floor_latency.as_ref().map(percentiles),
+        "floor_histogram": floor_latency.as_ref().map(buckets),
         "published": sheet.published.as_ref().map(|published| {
             let figures = published.figures.iter().map(|(key, v)| ((*key).into(), json!(v)));
             json!({
@@ -71,6 +76,37 @@ pub(crate) fn object(sheet: &Sheet, results: &Results, pairs: u32, machine: &Val
             })
         }),
         "rivals": rivals,
+    })
+}
+
+fn rival(
+    rival: &Outcome,
+    floor: Option<&Outcome>,
+    own: Option<&Outcome>,
+    metrics: &[Metric],
+) -> Value {
+    let latency = merged(rival);
+    json!({
+        "name": rival.name,
+        "system": rival.identity,
+        "measured": figures(rival, metrics),
+        "ratio": floor.map(|floor| ratio(rival, floor, metrics)),
+        "server_to_rival": own.map(|own| ratio(own, rival, metrics)),
+        "loss": loss(rival),
+        "verdict": verdict(&rival.verdict()),
+        "course": course(rival),
+        "percentiles_us": latency.as_ref().map(percentiles),
+        "histogram": latency.as_ref().map(buckets),
+        "errors": errors(rival),
+    })
+}
+
+fn metric(metric: &Metric) -> Value {
+    json!({
+        "key": metric.key,
+        "label": metric.label,
+        "unit": metric.unit.as_str(),
+        "against_floor": metric.against_floor,
     })
 }
 
@@ -125,24 +161,4 @@ fn errors(outcome: &Outcome) -> Vec<&str> {
         .filter_map(|leg| leg.as_ref().err())
         .map(String::as_str)
         .collect()
-}
-
-/// The merged distribution of all pairs.
-fn percentiles(outcome: &Outcome) -> Value {
-    let mut merged = histogram();
-    for latency in outcome.sound_legs().filter_map(|leg| leg.latency.as_ref()) {
-        // All histograms have the same bounds.
-        let _ = merged.add(latency);
-    }
-    if merged.is_empty() {
-        return Value::Null;
-    }
-    let points = [
-        0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0,
-    ];
-    let each = points.map(|percent| {
-        let value = merged.value_at_quantile(percent / 100.0) as f64 / 1_000.0;
-        (percent.to_string(), json!(value))
-    });
-    Value::Object(each.into_iter().collect())
 }

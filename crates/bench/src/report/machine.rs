@@ -1,11 +1,22 @@
-//! Where a result was measured.
+//! Where and by what a result was measured.
 
 use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
 
 use nix::sys::utsname::uname;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-/// Processor, kernel, limits and version, for the JSON.
+/// What the kernel limits that a load of many connections may meet.
+const LIMITS: [(&str, &str); 5] = [
+    ("listen_backlog_max", "/proc/sys/net/core/somaxconn"),
+    ("local_ports", "/proc/sys/net/ipv4/ip_local_port_range"),
+    ("tcp_read_buffer", "/proc/sys/net/ipv4/tcp_rmem"),
+    ("tcp_write_buffer", "/proc/sys/net/ipv4/tcp_wmem"),
+    ("cpu_quota", "/sys/fs/cgroup/cpu.max"),
+];
+
+/// Processor, kernel, limits, version and commit, for the JSON.
 pub(crate) fn describe(descriptors: u64) -> Value {
     let system = uname().ok();
     let text = |pick: fn(&nix::sys::utsname::UtsName) -> &std::ffi::OsStr| {
@@ -21,7 +32,11 @@ pub(crate) fn describe(descriptors: u64) -> Value {
         "kernel": text(|s| s.release()),
         "architecture": text(|s| s.machine()),
         "descriptors_max": descriptors,
+        "limits": limits(),
         "bench_version": env!("CARGO_PKG_VERSION"),
+        "build": if cfg!(debug_assertions) { "debug" } else { "release" },
+        "commit": commit(),
+        "shared": "server and generator share this machine",
     })
 }
 
@@ -33,6 +48,33 @@ pub(crate) fn line() -> String {
     let count = std::thread::available_parallelism().map_or(0, usize::from);
     let processor = processor().unwrap_or_else(|| "unknown processor".into());
     format!("{processor}, {count} processors shared by server and generator, kernel {kernel}")
+}
+
+fn limits() -> Value {
+    let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let read = |(name, file): &(&str, &str)| {
+        let text = fs::read_to_string(file).ok()?;
+        Some(((*name).to_owned(), Value::from(words(text))))
+    };
+    Value::Object(LIMITS.iter().filter_map(read).collect::<Map<_, _>>())
+}
+
+/// The commit of the checkout that this program lies in; `None` for an installed one, unless its
+/// builder said which by STENTOR_COMMIT.
+fn commit() -> Option<String> {
+    if let Some(commit) = option_env!("STENTOR_COMMIT") {
+        return Some(commit.to_owned());
+    }
+    let program = std::env::current_exe().ok()?;
+    let folder: PathBuf = program.parent()?.into();
+    let told = Command::new("git")
+        .arg("-C")
+        .arg(folder)
+        .args(["describe", "--always", "--dirty", "--abbrev=12"])
+        .output()
+        .ok()?;
+    let commit = String::from_utf8(told.stdout).ok()?.trim().to_owned();
+    (told.status.success() && !commit.is_empty()).then_some(commit)
 }
 
 fn processor() -> Option<String> {

@@ -1,6 +1,19 @@
 //! Numbers as people read them.
 
+use serde_json::Value;
+
 use crate::measure::Unit;
+
+/// Parameters that tell workloads of one name apart.
+const NAMING: [&str; 7] = [
+    "proof",
+    "topics",
+    "clients",
+    "qos",
+    "transport",
+    "placement",
+    "calls",
+];
 
 /// A figure with its unit.
 pub(crate) fn figure(value: f64, unit: Unit) -> String {
@@ -10,6 +23,27 @@ pub(crate) fn figure(value: f64, unit: Unit) -> String {
         Unit::Micros => duration(value),
         Unit::Bytes => bytes(value),
     }
+}
+
+/// A short name for one workload's object, with what tells it from others of the same name.
+pub(crate) fn titled(object: &Value) -> String {
+    let title = object["title"].as_str().unwrap_or_default();
+    // What follows the colon explains; the parameters are in the workload's own table.
+    let mut text = title.split(": ").next().unwrap_or(title).to_owned();
+    for key in NAMING {
+        match &object["parameters"][key] {
+            Value::Null => {}
+            Value::String(word) if word == "apart" || word == "mqtt" => {}
+            Value::Number(number) if key == "qos" && number.as_u64() == Some(0) => {}
+            Value::String(word) => text.push_str(&format!(", {word}")),
+            value if key == "qos" => text.push_str(&format!(", QoS {value}")),
+            value => text.push_str(&format!(", {value} {key}")),
+        }
+    }
+    if object["parameters"]["rate_per_publisher"] == "max" {
+        text.push_str(", rate max");
+    }
+    text
 }
 
 /// Whole numbers with commas; three digits at least.

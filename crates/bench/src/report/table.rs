@@ -91,7 +91,7 @@ fn rows(sheet: &Sheet, results: &Results) -> Vec<Vec<String>> {
 }
 
 /// First column to the left, the others to the right.
-fn align(rows: &[Vec<String>]) -> String {
+pub(crate) fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter()

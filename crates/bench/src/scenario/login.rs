@@ -40,9 +40,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a fan-out is measured, quiet and beside the storm.
 const BESIDE_TIME: Duration = Duration::from_secs(10);
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Preset {
+    /// 3,000 connections at once, each with an account of its own
+    #[value(name = "ice-login")]
+    IceLogin,
+}
+
 /// All at once, all for the first time: nothing is cached (A1).
 #[derive(Debug, clap::Args)]
 pub(crate) struct LoginArgs {
+    /// Published parameters; each can be changed by the options below
+    #[arg(value_enum, default_value = "ice-login")]
+    preset: Preset,
     /// Connections, each with an account of its own; at most 19,000
     #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u16).range(1..=19_000))]
     connections: u16,
@@ -91,6 +101,7 @@ impl Scenario for LoginArgs {
     }
 
     fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
+        let Preset::IceLogin = self.preset;
         if self.beside_fanout && !self.common.no_floor {
             return Err(BenchError::usage(
                 "--beside-fanout has no floor; give --no-floor too",
@@ -158,7 +169,7 @@ impl Storm {
             None => "",
         };
         format!(
-            "login: {connections} at once, {proof}, accounts in {home}{delay}, MQTT \
+            "ice-login: {connections} at once, {proof}, accounts in {home}{delay}, MQTT \
              {version}{beside}"
         )
     }

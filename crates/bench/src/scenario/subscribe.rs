@@ -35,9 +35,19 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// The published table has seconds; this machine needs a finer one.
 const BINS_MAX: usize = 10;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Preset {
+    /// 100 users × 1,000 subscriptions
+    #[value(name = "ice-subscribe")]
+    IceSubscribe,
+}
+
 /// Who subscribes to what.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SubscribeArgs {
+    /// Published parameters; each can be changed by the options below
+    #[arg(value_enum, default_value = "ice-subscribe")]
+    preset: Preset,
     /// Users
     #[arg(long, default_value_t = 100)]
     users: usize,
@@ -70,6 +80,7 @@ impl Scenario for SubscribeArgs {
     }
 
     fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
+        let Preset::IceSubscribe = self.preset;
         let variants: &[bool] = match self.topics {
             Topics::Distinct => &[false],
             Topics::Shared => &[true],

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::{Value, json};
 use stentor_client::Url;
 use tempfile::TempDir;
 
@@ -294,6 +295,34 @@ pub(super) fn floor(kind: FloorKind, needs: &Needs) -> Result<Running, BenchErro
     child.kind = Kind::Floor;
     let url = child.wait_for_url()?;
     Running::started(child, &url)
+}
+
+/// The first line that names a version among what a program says about itself.
+pub(super) fn version(name: &str, flag: &str) -> Option<String> {
+    let program = find_program(name).ok()?;
+    let told = Command::new(program)
+        .arg(flag)
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8(told.stdout).ok()?;
+    text.lines().next().map(|line| line.trim().to_owned())
+}
+
+/// What is known of our own server before it starts. FOLDER stands for its temporary folder.
+pub(super) fn identity(binary: Option<&Path>, shards: Option<u16>, needs: &Needs) -> Value {
+    let program = binary.map(Path::to_owned).or_else(|| this_program().ok());
+    let version = program.as_ref().and_then(|program| {
+        let told = Command::new(program).arg("--version").output().ok()?;
+        Some(String::from_utf8(told.stdout).ok()?.trim().to_owned())
+    });
+    json!({
+        "program": program,
+        "version": version,
+        "shards": shards,
+        "allow_anonymous": needs.accounts.is_none(),
+        "configuration": needs.config,
+    })
 }
 
 pub(super) fn own(

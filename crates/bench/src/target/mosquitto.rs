@@ -1,4 +1,4 @@
-//! mosquitto, tuned for throughput; with persistence where messages have to survive.
+//! mosquitto, tuned for throughput or as it comes; with persistence where messages have to survive.
 
 use std::fs;
 use std::io::Write;
@@ -8,12 +8,13 @@ use std::process::{Command, Stdio};
 use stentor_client::Url;
 
 use super::launch::{self, Child};
+use super::rival::Tuning;
 use super::{Needs, Running, free_port};
 use crate::error::{BenchError, Doing};
 
-/// No queue limits (its default drops messages beyond 1,000 per client), no logs, and a disk only
-/// where a folder is given: it saves at the end, and every `autosave` seconds.
-fn config(port: u16, persistence: Option<&Path>) -> String {
+/// Tuned: no queue limits (its default drops messages beyond 1,000 per client), no logs, and a disk
+/// only where a folder is given: it saves at the end, and every `autosave` seconds.
+pub(super) fn config(tuning: Tuning, port: u16, persistence: Option<&Path>) -> String {
     let persistence = match persistence {
         None => "persistence false".into(),
         Some(folder) => format!(
@@ -21,6 +22,9 @@ fn config(port: u16, persistence: Option<&Path>) -> String {
             folder.display()
         ),
     };
+    if tuning == Tuning::Defaults {
+        return format!("listener {port} 127.0.0.1\nallow_anonymous true\n");
+    }
     format!(
         "listener {port} 127.0.0.1\n\
          allow_anonymous true\n\
@@ -34,13 +38,13 @@ fn config(port: u16, persistence: Option<&Path>) -> String {
     )
 }
 
-pub(super) fn start(needs: &Needs) -> Result<Running, BenchError> {
+pub(super) fn start(tuning: Tuning, needs: &Needs) -> Result<Running, BenchError> {
     let program = launch::find_program("mosquitto")?;
     let folder = launch::folder()?;
     let port = free_port()?;
     let file = folder.path().join("mosquitto.conf");
     let keeps = (needs.stored > 0).then(|| folder.path());
-    fs::write(&file, config(port, keeps)).doing("write mosquitto's configuration")?;
+    fs::write(&file, config(tuning, port, keeps)).doing("write mosquitto's configuration")?;
     let mut command = Command::new(program);
     command.arg("-c").arg(&file).stdout(Stdio::null());
     if needs.stored > 0 && nix::unistd::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! rumqttd with its limits raised.
+//! rumqttd with its limits raised, or as its sample file has them.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -6,16 +6,22 @@ use std::process::{Command, Stdio};
 use stentor_client::Url;
 
 use super::launch::{self, Child};
+use super::rival::Tuning;
 use super::{Needs, Running, free_port};
 use crate::error::{BenchError, Doing};
-use crate::wire::Version;
 
-/// The sample file's values where it has any; connections, payload and the delay between accepts
-/// are what its defaults would stumble over.
-fn config(version: Version, port: u16, needs: &Needs) -> String {
-    let section = if version.is_v5() { "v5" } else { "v4" };
-    let connections = needs.connections + 100;
-    let payload = needs.payload.max(20_480) + 1_024;
+/// The sample file's values where it has any. Tuned are connections, payload and the delay between
+/// accepts, which its defaults would stumble over.
+pub(super) fn config(tuning: Tuning, port: u16, needs: &Needs) -> String {
+    let section = if needs.version.is_v5() { "v5" } else { "v4" };
+    let (connections, delay_ms, payload) = match tuning {
+        Tuning::Tuned => (
+            needs.connections + 100,
+            0,
+            needs.payload.max(20_480) + 1_024,
+        ),
+        Tuning::Defaults => (10_010, 1, 20_480),
+    };
     format!(
         "id = 0\n\
          [router]\n\
@@ -27,7 +33,7 @@ fn config(version: Version, port: u16, needs: &Needs) -> String {
          [{section}.1]\n\
          name = \"bench\"\n\
          listen = \"127.0.0.1:{port}\"\n\
-         next_connection_delay_ms = 0\n\
+         next_connection_delay_ms = {delay_ms}\n\
          [{section}.1.connections]\n\
          connection_timeout_ms = 60000\n\
          max_payload_size = {payload}\n\
@@ -36,12 +42,12 @@ fn config(version: Version, port: u16, needs: &Needs) -> String {
     )
 }
 
-pub(super) fn start(needs: &Needs) -> Result<Running, BenchError> {
+pub(super) fn start(tuning: Tuning, needs: &Needs) -> Result<Running, BenchError> {
     let program = launch::find_program("rumqttd")?;
     let folder = launch::folder()?;
     let port = free_port()?;
     let file = folder.path().join("rumqttd.toml");
-    fs::write(&file, config(needs.version, port, needs)).doing("write rumqttd's configuration")?;
+    fs::write(&file, config(tuning, port, needs)).doing("write rumqttd's configuration")?;
     let mut command = Command::new(program);
     command
         .arg("-c")

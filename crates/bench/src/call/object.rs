@@ -1,0 +1,126 @@
+//! The object of one load of calls, as those of the other workloads are.
+
+use serde_json::{Value, json};
+
+use super::{Figures, Program, TURNS, floor_of, ratio};
+use crate::measure::{Leg, Metric, Unit};
+use crate::report::json::{self, Context};
+use crate::runner::{Outcome, Results};
+use crate::target::Needs;
+use crate::wire::Version;
+use crate::workload::{Published, Sheet, members};
+
+const EACH: Metric = Metric::new("call_us", "per call", Unit::Micros).against_floor();
+const RATE: Metric = Metric::new("calls_per_s", "calls/s", Unit::PerSecond);
+const CLIENT: Metric = Metric::new("client_cpu_per_call_us", "client CPU/call", Unit::Micros);
+const SERVER: Metric = Metric::new("server_cpu_per_call_us", "server CPU/call", Unit::Micros);
+
+/// What was called how often.
+pub(super) struct Load {
+    pub(super) calls: u64,
+    /// At once.
+    pub(super) callers: u64,
+    /// Bytes of the spool file.
+    pub(super) message: u32,
+}
+
+/// One object: `stentor-call` by Unix socket is what is measured, its bare round trip the floor.
+/// `programs` has the sums of each program beside the spreads over the turns.
+pub(super) fn of(
+    programs: &[Program],
+    turns: &[Vec<Figures>],
+    load: &Load,
+    context: &Context,
+) -> Value {
+    let sheet = sheet(load);
+    let mut results = Results {
+        floors: Vec::new(),
+        servers: Vec::new(),
+    };
+    for (program, turns) in programs.iter().zip(turns) {
+        let outcome = Outcome {
+            name: program.name.into(),
+            identity: json!({ "command": program.command.join(" ") }),
+            legs: turns.iter().map(|turn| Ok(leg(program, turn))).collect(),
+        };
+        match floor_of(program.name) {
+            "" => results.floors.push(outcome),
+            _ => results.servers.push(outcome),
+        }
+    }
+    // The floor of what is measured comes first; doing nothing comes last.
+    results.floors.sort_by_key(|floor| floor.name == "nothing");
+    let pairs = turns.first().map_or(0, Vec::len) as u32;
+    let mut object = json::object(&sheet, &results, pairs, context);
+    let sums: Vec<Figures> = turns.iter().map(|turns| Figures::sum(turns)).collect();
+    object["programs"] = programs
+        .iter()
+        .zip(&sums)
+        .enumerate()
+        .map(|(index, (program, sum))| {
+            json!({
+                "program": program.name,
+                "calls": sum.calls,
+                "failed": sum.failed,
+                "wall_s": sum.wall_s,
+                "client_cpu_s": sum.client_cpu_s,
+                "server_cpu_s": program.server.map(|_| sum.server_cpu_s),
+                "to_floor": ratio(programs, &sums, index, floor_of(program.name)),
+                "to_nothing": ratio(programs, &sums, index, "nothing"),
+            })
+        })
+        .collect();
+    object
+}
+
+fn leg(program: &Program, turn: &Figures) -> Leg {
+    let calls = turn.calls.max(1) as f64;
+    let mut leg = Leg {
+        failed: turn.failed,
+        ..Leg::default()
+    };
+    leg.push(EACH, turn.us_per_call());
+    leg.push(RATE, calls / turn.wall_s);
+    leg.push(CLIENT, turn.client_cpu_s * 1e6 / calls);
+    let server = program.server.map(|_| turn.server_cpu_s * 1e6 / calls);
+    leg.push(SERVER, server);
+    leg
+}
+
+fn sheet(load: &Load) -> Sheet {
+    // Wall seconds of the fastest machine, calls one after the other.
+    let published_s = match load.calls {
+        100 => Some(1.66),
+        1_000 => Some(16.64),
+        10_000 => Some(167.39),
+        _ => None,
+    };
+    let published_s = published_s.filter(|_| load.callers == 1);
+    let calls = load.calls as f64;
+    Sheet {
+        name: "call",
+        title: format!(
+            "scope-2002: {} calls of /sizecheck, {} at once, each a process",
+            crate::scenario::count(load.calls),
+            load.callers
+        ),
+        parameters: members(json!({
+            "calls": load.calls,
+            "callers": load.callers,
+            "message_bytes": load.message,
+            "turns": TURNS,
+        })),
+        floors: Vec::new(),
+        needs: Needs::new(0, 0, Version::V311),
+        pairs: 1,
+        plan: Vec::new(),
+        published: published_s.map(|seconds| Published {
+            source: "Scope Engine 0.97, 2002 (Duron 1 GHz)",
+            figures: vec![
+                ("call_us", seconds * 1e6 / calls),
+                ("calls_per_s", calls / seconds),
+            ],
+            notes: vec!["published: 10,000 calls in 167.39 s on the fastest machine, loopback"],
+        }),
+    }
+}

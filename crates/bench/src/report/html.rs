@@ -1,0 +1,145 @@
+//! The report: one HTML page with tables and plots that needs no other file and no network, light
+//! and dark as the reader's system is, and fit for printing.
+
+mod charts;
+mod place;
+mod plot;
+mod tables;
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use serde_json::Value;
+
+use crate::compare;
+use crate::error::BenchError;
+use crate::output;
+
+/// Files of `--json`, and the page.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ReportArgs {
+    /// Files of --json, in the order of the page
+    #[arg(value_name = "FILE.json", required = true)]
+    files: Vec<PathBuf>,
+    /// The page to write ("-": standard output)
+    #[arg(long, value_name = "FILE")]
+    html: PathBuf,
+}
+
+/// Makes a page from files.
+///
+/// # Errors
+/// When a file cannot be read, or the page not be written.
+pub(crate) fn run(args: &ReportArgs) -> Result<(), BenchError> {
+    let mut objects = Vec::new();
+    for file in &args.files {
+        objects.extend(compare::read(file)?);
+    }
+    output::write(&args.html, &page(&objects))
+}
+
+/// The page about these workloads.
+pub(crate) fn page(objects: &[Value]) -> String {
+    let sections: String = objects.iter().enumerate().map(section).collect();
+    let machine = objects
+        .first()
+        .map_or(&Value::Null, |first| &first["machine"]);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>Stentor: benchmark report</title>\n<style>\n{css}</style>\n</head>\n<body>\n\
+         <header>\n<p class=\"brand\">Stentor</p>\n<h1>Benchmark report</h1>\n\
+         <p class=\"lead\">{lead}</p>\n</header>\n<main>\n{overview}{sections}{place}</main>\n\
+         <footer>{footer}</footer>\n</body>\n</html>\n",
+        css = include_str!("html/page.css"),
+        lead = place::lead(machine),
+        overview = overview(objects),
+        place = place::section(objects),
+        footer = FOOTER,
+    )
+}
+
+const FOOTER: &str = "Medians of interleaved pairs, with the lowest and the highest in small print. \
+    Latency counts from the intended send time. The floor is a bare program that makes the same \
+    system calls without a protocol; “× floor” holds on other machines better than any absolute \
+    figure. Loss, duplicates and order were checked for every message.";
+
+fn overview(objects: &[Value]) -> String {
+    format!(
+        "<section>\n<h2>At a glance</h2>\n{}{}</section>\n",
+        tables::overview(objects),
+        charts::floors(objects)
+    )
+}
+
+fn section((index, object): (usize, &Value)) -> String {
+    let title = object["title"].as_str().unwrap_or_default();
+    let (name, rest) = title.split_once(": ").unwrap_or((title, ""));
+    let plots = [
+        charts::throughput(object),
+        charts::percentiles(object),
+        charts::processor(object),
+        charts::memory(object),
+    ];
+    let plots = plots.concat();
+    let plots = if plots.is_empty() {
+        plots
+    } else {
+        format!("<div class=\"plots\">\n{plots}</div>\n")
+    };
+    format!(
+        "<section id=\"w{index}\">\n<h2>{name} {verdict}</h2>\n<p class=\"what\">{rest}</p>\n\
+         {table}{plots}{notes}<p class=\"again\">Again: <code>{command}</code></p>\n\
+         {systems}</section>\n",
+        name = escaped(name),
+        verdict = tables::verdict(&object["verdict"]),
+        rest = escaped(rest),
+        table = tables::figures(object),
+        notes = tables::notes(object),
+        command = escaped(object["command"].as_str().unwrap_or_default()),
+        systems = place::systems(object),
+    )
+}
+
+/// Text that HTML takes for nothing else.
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_page_needs_nothing_else_and_escapes_what_it_shows() {
+        let object = json!({
+            "workload": "fanout",
+            "title": "ice-1: <b>5</b> publishers",
+            "command": "stentor bench 'a&b'",
+            "parameters": {},
+            "metrics": [],
+            "machine": { "processor": "<script>" },
+        });
+        let page = page(&[object]);
+        assert!(page.contains("&lt;b&gt;5&lt;/b&gt; publishers"), "{page}");
+        assert!(page.contains("stentor bench &#39;a&amp;b&#39;"), "{page}");
+        for foreign in ["<script", "http://", "https://", "url(", "@import", "<link"] {
+            assert!(!page.contains(foreign), "{foreign}");
+        }
+        assert!(page.contains("prefers-color-scheme: dark") && page.contains("@media print"));
+    }
+}

@@ -1,0 +1,290 @@
+//! The plots of one workload, and the ratios of all of them.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::escaped;
+use super::plot::{Axis, Curve, FLOOR, OWN, figure, rival};
+use crate::measure::Unit;
+use crate::report::number;
+
+/// Percentiles along the axis: every nine takes as much room as the one before.
+const PERCENTS: [(f64, &str); 6] = [
+    (0.0, "0 %"),
+    (90.0, "90"),
+    (99.0, "99"),
+    (99.9, "99.9"),
+    (99.99, "99.99"),
+    (99.999, "99.999"),
+];
+/// Points of a percentile curve.
+const STEPS: u32 = 200;
+
+/// A label for an axis: short, with its unit.
+fn short(value: f64, unit: Unit) -> String {
+    if unit == Unit::PerSecond {
+        return match value {
+            value if value >= 1e6 => format!("{} M", trimmed(value / 1e6)),
+            value if value >= 1e3 => format!("{} k", trimmed(value / 1e3)),
+            value => trimmed(value),
+        };
+    }
+    match unit {
+        Unit::Micros if value >= 1e6 => format!("{} s", trimmed(value / 1e6)),
+        Unit::Micros if value >= 1e3 => format!("{} ms", trimmed(value / 1e3)),
+        Unit::Micros => format!("{} µs", trimmed(value)),
+        Unit::Bytes => format!("{} MiB", trimmed(value / 1_048_576.0)),
+        Unit::Percent => format!("{} %", trimmed(value)),
+        Unit::Count | Unit::PerSecond => trimmed(value),
+    }
+}
+
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn numbers(array: &Value) -> Vec<f64> {
+    let values = array.as_array().into_iter().flatten();
+    values
+        .map(|value| value.as_f64().unwrap_or(f64::NAN))
+        .collect()
+}
+
+fn highest<'a>(curves: impl IntoIterator<Item = &'a Curve>) -> f64 {
+    let points = curves.into_iter().flat_map(|curve| &curve.points);
+    points
+        .map(|(_, y)| *y)
+        .filter(|y| !y.is_nan())
+        .fold(0.0, f64::max)
+}
+
+/// The name of what was measured.
+fn own_name(object: &Value) -> String {
+    object["server"].as_str().unwrap_or("server").to_owned()
+}
+
+/// Deliveries, or whatever is counted, step by step.
+pub(super) fn throughput(object: &Value) -> String {
+    let step = object["series"]["step_seconds"].as_f64().unwrap_or(0.0);
+    let counts = numbers(&object["series"]["counts"]);
+    if counts.len() < 2 || step <= 0.0 {
+        return String::new();
+    }
+    // Each count lasts for its step: a staircase.
+    let points = counts.iter().enumerate().flat_map(|(index, count)| {
+        let from = index as f64 * step;
+        [(from, count / step), (from + step, count / step)]
+    });
+    let curves = [Curve {
+        name: own_name(object),
+        colour: OWN,
+        points: points.collect(),
+        filled: true,
+    }];
+    let y = Axis::linear(highest(&curves) * 1.05, |value| {
+        short(value, Unit::PerSecond)
+    });
+    let x = seconds(counts.len() as f64 * step);
+    figure("Throughput", "per second, over time", &x, &y, &curves)
+}
+
+/// Time from 0 on.
+fn seconds(end: f64) -> Axis {
+    let label = |value: f64| match end {
+        end if end < 1.0 => format!("{} ms", (value * 1e3).round()),
+        _ => format!("{} s", trimmed((value * 10.0).round() / 10.0)),
+    };
+    let ticks = (0..=4).map(|n| end * f64::from(n) / 4.0);
+    Axis::of(0.0, end, ticks.map(|at| (at, label(at))).collect())
+}
+
+/// Where a percentile lies on its axis: 0 at 0 %, 1 at 90 %, 2 at 99 %, …
+fn nines(percent: f64) -> f64 {
+    -(1.0 - percent / 100.0).max(1e-6).log10()
+}
+
+/// Latency by percentile, from the histograms.
+pub(super) fn percentiles(object: &Value) -> String {
+    let mut curves = Vec::new();
+    curves.extend(curve(own_name(object), OWN, &object["histogram"]));
+    curves.extend(curve("floor".into(), FLOOR, &object["floor_histogram"]));
+    for (index, other) in rivals(object).enumerate() {
+        let name = other["name"].as_str().unwrap_or_default().to_owned();
+        curves.extend(curve(name, rival(index), &other["histogram"]));
+    }
+    if curves.is_empty() {
+        return String::new();
+    }
+    let all = || curves.iter().flat_map(|curve| &curve.points);
+    let low = all().map(|(_, y)| *y).fold(f64::MAX, f64::min);
+    let y = Axis::log(low.max(1.0), highest(&curves), |value| {
+        short(value, Unit::Micros)
+    });
+    let end = all().map(|(x, _)| *x).fold(1.0, f64::max);
+    let ticks = PERCENTS
+        .iter()
+        .map(|(percent, label)| (nines(*percent), (*label).to_owned()));
+    let x = Axis::of(
+        0.0,
+        end,
+        ticks.filter(|(at, _)| *at <= end + 1e-9).collect(),
+    );
+    figure(
+        "Latency",
+        "by percentile, both axes logarithmic",
+        &x,
+        &y,
+        &curves,
+    )
+}
+
+fn rivals(object: &Value) -> impl Iterator<Item = &Value> {
+    object["rivals"].as_array().into_iter().flatten()
+}
+
+/// As many points as fit a line: a histogram has thousands of buckets.
+fn curve(name: String, colour: &'static str, histogram: &Value) -> Option<Curve> {
+    let buckets = histogram["buckets"].as_array()?;
+    let total = histogram["count"].as_f64().filter(|count| *count > 0.0)?;
+    let end = nines(100.0 * (1.0 - 1.0 / total)).min(6.0);
+    let mut points = Vec::new();
+    let (mut passed, mut next) = (0.0, 0_u32);
+    for bucket in buckets {
+        passed += bucket[1].as_f64().unwrap_or(0.0);
+        let value = bucket[0].as_f64().unwrap_or(0.0) / 1_000.0;
+        let at = nines(100.0 * passed / total).min(end);
+        while next <= STEPS && end * f64::from(next) / f64::from(STEPS) <= at + 1e-9 {
+            points.push((end * f64::from(next) / f64::from(STEPS), value));
+            next += 1;
+        }
+    }
+    Some(Curve {
+        name,
+        colour,
+        points,
+        filled: false,
+    })
+}
+
+/// CPU of server and generator over time.
+pub(super) fn processor(object: &Value) -> String {
+    course(
+        object,
+        "cpu_percent",
+        "CPU",
+        "of one processor, over time",
+        Unit::Percent,
+    )
+}
+
+/// Memory of server and generator over time.
+pub(super) fn memory(object: &Value) -> String {
+    course(
+        object,
+        "rss_bytes",
+        "Memory",
+        "resident, over time",
+        Unit::Bytes,
+    )
+}
+
+fn course(object: &Value, key: &str, caption: &str, words: &str, unit: Unit) -> String {
+    let line = |name: String, colour, of: &Value, part: &str| Curve {
+        name,
+        colour,
+        points: numbers(&of["at_seconds"])
+            .into_iter()
+            .zip(numbers(&of[part][key]))
+            .collect(),
+        filled: part == "server" && colour == OWN,
+    };
+    let mut curves = vec![
+        line(own_name(object), OWN, &object["course"], "server"),
+        line("generator".into(), FLOOR, &object["course"], "generator"),
+    ];
+    for (index, other) in rivals(object).enumerate() {
+        let name = other["name"].as_str().unwrap_or_default().to_owned();
+        curves.push(line(name, rival(index), &other["course"], "server"));
+    }
+    curves.retain(|curve| curve.points.iter().any(|(_, y)| !y.is_nan()));
+    let ends = curves.iter().filter_map(|curve| curve.points.last());
+    let end = ends.map(|(x, _)| *x).fold(0.0, f64::max);
+    let y = highest(&curves) * 1.05;
+    let y = if unit == Unit::Bytes {
+        // Round in MiB, not in millions.
+        let mib = 1_048_576.0;
+        let axis = Axis::linear(y / mib, |value| short(value * mib, unit));
+        curves.iter_mut().for_each(|curve| {
+            curve.points.iter_mut().for_each(|(_, y)| *y /= mib);
+        });
+        axis
+    } else {
+        Axis::linear(y, |value| short(value, unit))
+    };
+    figure(caption, words, &seconds(end.max(1e-3)), &y, &curves)
+}
+
+/// All ratios to the floor with their spreads, one line each.
+pub(super) fn floors(objects: &[Value]) -> String {
+    let rows: Vec<(String, [f64; 3])> = objects.iter().flat_map(ratios).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    const WIDTH: f64 = 1_000.0;
+    const NAMES: f64 = 400.0;
+    const ROW: f64 = 26.0;
+    let highest = rows
+        .iter()
+        .map(|(_, [_, _, high])| *high)
+        .fold(1.0, f64::max);
+    let axis_end = highest.min(12.0) * 1.05;
+    let px = |value: f64| NAMES + (value / axis_end).clamp(0.0, 1.0) * (WIDTH - NAMES - 90.0);
+    let height = ROW * rows.len() as f64 + 26.0;
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"ratios to the floor\">\n\
+         <line class=\"one\" x1=\"{one:.1}\" x2=\"{one:.1}\" y1=\"4\" y2=\"{end:.1}\"/>\
+         <text x=\"{one:.1}\" y=\"{label:.1}\" text-anchor=\"middle\">1 × floor</text>\n",
+        one = px(1.0),
+        end = height - 22.0,
+        label = height - 7.0,
+    );
+    for (index, (name, [low, median, high])) in rows.iter().enumerate() {
+        let at = ROW * (index as f64 + 0.6);
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            svg,
+            "<text class=\"name\" x=\"4\" y=\"{:.1}\">{}</text>\
+             <line class=\"spread own-c\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
+             <circle class=\"point own-c\" cx=\"{:.1}\" cy=\"{at:.1}\" r=\"4.5\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{median:.2}</text>",
+            at + 4.0,
+            escaped(name),
+            px(*low),
+            px(*high),
+            px(*median),
+            WIDTH - 6.0,
+            at + 4.0,
+        );
+    }
+    svg.push_str("</svg>\n");
+    format!(
+        "<figure class=\"wide\">\n<figcaption>Against the floor <span>median and spread of the \
+         ratio to a bare program that makes the same system calls; for costs, less is \
+         better</span></figcaption>\n{svg}</figure>\n"
+    )
+}
+
+fn ratios(object: &Value) -> Vec<(String, [f64; 3])> {
+    let title = number::titled(object);
+    let metrics = object["metrics"].as_array().into_iter().flatten();
+    metrics
+        .filter_map(|metric| {
+            let spread = &object["ratio"][metric["key"].as_str()?];
+            let value = |key: &str| spread[key].as_f64();
+            let name = format!("{title}: {}", metric["label"].as_str()?);
+            Some((name, [value("low")?, value("median")?, value("high")?]))
+        })
+        .collect()
+}

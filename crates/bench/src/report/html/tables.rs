@@ -1,0 +1,207 @@
+//! The tables: an overview, and the figures of each workload beside those of others.
+
+use serde_json::Value;
+
+use super::escaped;
+use super::plot::{FLOOR, OWN, rival};
+use crate::measure::Unit;
+use crate::report::number::{figure, titled};
+
+/// One row per workload, with the figures that were published about it.
+pub(super) fn overview(objects: &[Value]) -> String {
+    let mut rows = String::new();
+    for (index, object) in objects.iter().enumerate() {
+        let cells = headline(object);
+        rows.push_str(&format!(
+            "<tr><td><a href=\"#w{index}\">{}</a></td>{cells}<td>{}</td></tr>\n",
+            escaped(&titled(object)),
+            verdict(&object["verdict"])
+        ));
+    }
+    format!(
+        "<div class=\"scroll\"><table>\n<thead><tr><th>workload</th><th>figure</th>\
+         <th>measured</th><th>published</th><th>× floor</th><th>lost</th><th></th></tr></thead>\n\
+         <tbody>\n{rows}</tbody></table></div>\n"
+    )
+}
+
+/// The figure that says most: the first that was published, else the first with a floor.
+fn headline(object: &Value) -> String {
+    let metrics = object["metrics"].as_array().map_or(&[][..], Vec::as_slice);
+    let key = |metric: &Value| metric["key"].as_str().unwrap_or_default().to_owned();
+    let published = |metric: &&Value| object["published"]["figures"][key(metric)].is_number();
+    let floored = |metric: &&Value| metric["against_floor"] == true;
+    let chosen = metrics.iter().find(published);
+    let chosen = chosen
+        .or_else(|| metrics.iter().find(floored))
+        .or_else(|| metrics.first());
+    let Some(metric) = chosen else {
+        return "<td></td><td></td><td></td><td></td><td></td>".into();
+    };
+    let unit = unit(metric);
+    let shown = |value: &Value| {
+        value
+            .as_f64()
+            .map_or_else(|| "–".into(), |v| figure(v, unit))
+    };
+    let ratio_of = |metric: &Value| object["ratio"][key(metric)]["median"].as_f64();
+    let with_ratio = metrics.iter().find_map(ratio_of);
+    let ratio = ratio_of(metric).or(with_ratio);
+    let loss = &object["loss"];
+    let lost = loss["lost"].as_u64().unwrap_or(0) + loss["failed"].as_u64().unwrap_or(0);
+    format!(
+        "<td>{}</td><td><b>{}</b></td><td>{}</td><td>{}</td><td>{lost}</td>",
+        escaped(metric["label"].as_str().unwrap_or_default()),
+        shown(&object["measured"][key(metric)]["median"]),
+        shown(&object["published"]["figures"][key(metric)]),
+        ratio.map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}")),
+    )
+}
+
+fn unit(metric: &Value) -> Unit {
+    let word = metric["unit"].as_str().unwrap_or_default();
+    Unit::parse(word).unwrap_or(Unit::Count)
+}
+
+/// A coloured word.
+pub(super) fn verdict(verdict: &Value) -> String {
+    let (class, word) = match verdict["result"].as_str() {
+        Some("sound") => ("sound", "sound"),
+        Some("failed") => ("failed", "not sound"),
+        Some(_) => ("limited", "generator was the limit"),
+        None => return String::new(),
+    };
+    format!("<span class=\"chip {class}\">{word}</span>")
+}
+
+/// Published, floors, server and rivals, a row each.
+pub(super) fn figures(object: &Value) -> String {
+    let metrics = object["metrics"].as_array().map_or(&[][..], Vec::as_slice);
+    let heads: String = metrics
+        .iter()
+        .map(|metric| {
+            format!(
+                "<th>{}</th>",
+                escaped(metric["label"].as_str().unwrap_or(""))
+            )
+        })
+        .collect();
+    let mut rows = String::new();
+    if let Some(source) = object["published"]["source"].as_str() {
+        let cell = |metric: &Value| {
+            let key = metric["key"].as_str().unwrap_or_default();
+            let value = object["published"]["figures"][key].as_f64();
+            value.map_or_else(|| "–".into(), |value| figure(value, unit(metric)))
+        };
+        let cells: String = metrics
+            .iter()
+            .map(|m| format!("<td>{}</td>", cell(m)))
+            .collect();
+        rows.push_str(&format!(
+            "<tr class=\"published\"><td>{}</td>{cells}<td></td></tr>\n",
+            escaped(source)
+        ));
+    }
+    for (name, floor) in object["floors"].as_object().into_iter().flatten() {
+        rows.push_str(&row(name, FLOOR, "", metrics, floor, None, None));
+    }
+    if let Some(name) = object["server"].as_str() {
+        let (measured, ratio) = (&object["measured"], &object["ratio"]);
+        let loss = Some(&object["loss"]);
+        rows.push_str(&row(name, OWN, "own", metrics, measured, Some(ratio), loss));
+    }
+    for (index, other) in object["rivals"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        let name = other["name"].as_str().unwrap_or_default();
+        let (measured, ratio) = (&other["measured"], &other["ratio"]);
+        let loss = Some(&other["loss"]);
+        rows.push_str(&row(
+            name,
+            rival(index),
+            "",
+            metrics,
+            measured,
+            Some(ratio),
+            loss,
+        ));
+    }
+    format!(
+        "<div class=\"scroll\"><table>\n<thead><tr><th></th>{heads}<th>lost</th></tr></thead>\n\
+         <tbody>\n{rows}</tbody></table></div>\n"
+    )
+}
+
+fn row(
+    name: &str,
+    colour: &str,
+    class: &str,
+    metrics: &[Value],
+    measured: &Value,
+    ratio: Option<&Value>,
+    loss: Option<&Value>,
+) -> String {
+    let cell = |metric: &Value| {
+        let key = metric["key"].as_str().unwrap_or_default();
+        let spread = &measured[key];
+        let Some(median) = spread["median"].as_f64() else {
+            return "<td>–</td>".to_owned();
+        };
+        let unit = unit(metric);
+        let shown = |value: &Value| value.as_f64().map_or_else(String::new, |v| figure(v, unit));
+        let range = format!("{} – {}", shown(&spread["low"]), shown(&spread["high"]));
+        let range = if spread["low"] == spread["high"] {
+            String::new()
+        } else {
+            format!("<small>{range}</small>")
+        };
+        let ratio = ratio.and_then(|ratio| ratio[key]["median"].as_f64());
+        let ratio = ratio.map_or_else(String::new, |r| format!("<small>{r:.2} × floor</small>"));
+        format!("<td>{}{range}{ratio}</td>", figure(median, unit))
+    };
+    let cells: String = metrics.iter().map(cell).collect();
+    let lost = loss.map_or_else(String::new, |loss| {
+        let count = |key: &str| loss[key].as_u64().unwrap_or(0);
+        (count("lost") + count("failed")).to_string()
+    });
+    format!(
+        "<tr class=\"{class}\"><td><i class=\"dot {colour}\"></i>{}</td>{cells}<td>{lost}</td></tr>\n",
+        escaped(name)
+    )
+}
+
+/// What was said with the published figures, and what was wrong.
+pub(super) fn notes(object: &Value) -> String {
+    let published = object["published"]["notes"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let mut notes: Vec<String> = published
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
+    if let Some(why) = object["verdict"]["why"].as_str() {
+        notes.push(format!(
+            "{}: {why}",
+            object["server"].as_str().unwrap_or("server")
+        ));
+    }
+    for other in object["rivals"].as_array().into_iter().flatten() {
+        let name = other["name"].as_str().unwrap_or_default();
+        let errors = other["errors"].as_array().into_iter().flatten();
+        let wrong = other["verdict"]["why"].as_str().into_iter();
+        let wrong = wrong.chain(errors.filter_map(Value::as_str).take(1));
+        notes.extend(wrong.take(1).map(|why| format!("{name}: {why}")));
+    }
+    if notes.is_empty() {
+        return String::new();
+    }
+    let items: String = notes
+        .iter()
+        .map(|note| format!("<li>{}</li>", escaped(note)))
+        .collect();
+    format!("<ul class=\"notes\">{items}</ul>\n")
+}

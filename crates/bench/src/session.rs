@@ -1,0 +1,93 @@
+//! One command that measures: explained, or run, shown and written.
+
+use crate::affinity::Placement;
+use crate::args::Common;
+use crate::error::BenchError;
+use crate::measure::Verdict;
+use crate::output::{Output, print};
+use crate::process;
+use crate::progress::Progress;
+use crate::report;
+use crate::report::json::Context;
+use crate::runner;
+use crate::scenario::Scenario;
+use crate::target::Subject;
+use crate::workload::Sheet;
+
+/// Measures (or explains) one workload after the other; the worst verdict of the measured server.
+///
+/// # Errors
+/// When nothing can be measured: the floor or the measured server does not run.
+pub(crate) fn run(
+    scenario: &dyn Scenario,
+    command: String,
+    output: &mut Output,
+    progress: &mut Progress,
+) -> Result<Verdict, BenchError> {
+    let common = scenario.common();
+    let subjects = common.subjects(common.shards(scenario.shards()));
+    if subjects.is_empty() && common.no_floor {
+        return Err(BenchError::usage(
+            "--no-server --no-floor leaves nothing to measure",
+        ));
+    }
+    let placements = common.placements(scenario.placements());
+    if common.explain {
+        let workloads = scenario.workloads()?;
+        let text: String = workloads
+            .iter()
+            .map(|workload| explain(&workload.sheet(), &subjects, &placements, common))
+            .collect();
+        return print(&text).map(|()| Verdict::Sound);
+    }
+    let descriptors = process::raise_descriptor_limit();
+    let context = Context {
+        machine: report::machine::describe(descriptors),
+        command,
+    };
+    let mut worst = Verdict::Sound;
+    print(&format!("{}\n", report::machine::line()))?;
+    for mut workload in scenario.workloads()? {
+        for placement in &placements {
+            let sheet = placement.mark(workload.sheet());
+            let plan = runner::Plan {
+                subjects: &subjects,
+                placement: *placement,
+                pairs: common.pairs(sheet.pairs),
+                floor: !common.no_floor,
+            };
+            let results = runner::run(workload.as_mut(), &sheet, &plan, progress)?;
+            print(&report::table::render(&sheet, &results, plan.pairs))?;
+            print(&format!("  again: {}\n", context.command))?;
+            output.take(report::json::object(&sheet, &results, plan.pairs, &context))?;
+            if let Some(judged) = results.servers.first().or_else(|| results.floors.first()) {
+                worst = worst.max(judged.verdict());
+            }
+        }
+    }
+    Ok(worst)
+}
+
+fn explain(
+    sheet: &Sheet,
+    subjects: &[Subject],
+    placements: &[Placement],
+    common: &Common,
+) -> String {
+    let mut text = format!("{}\n", sheet.title);
+    for (index, step) in sheet.plan.iter().enumerate() {
+        text.push_str(&format!("  {}. {step}\n", index + 1));
+    }
+    let floors = sheet.floors.iter().filter(|_| !common.no_floor);
+    let floors = floors.map(|floor| Subject::Floor(*floor));
+    let places: Vec<&str> = placements.iter().map(|place| place.describe()).collect();
+    let pairs = common.pairs(sheet.pairs);
+    text.push_str(&format!(
+        "  {pairs} times in turn, {}, against\n",
+        places.join("; then ")
+    ));
+    for subject in floors.chain(subjects.iter().cloned()) {
+        text.push_str(&format!("     {}: {}\n", subject.name(), subject.explain()));
+    }
+    text
+}

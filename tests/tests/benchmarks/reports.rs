@@ -1,0 +1,138 @@
+//! `stentor bench report` and `stentor bench compare`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use stentor_tests::process::{Finished, run};
+use stentor_tests::server::stentor;
+
+use crate::faulty::{Fault, Faulty};
+
+/// A result with one figure of this spread, measured three times.
+fn result(low: f64, median: f64, high: f64) -> Value {
+    json!({
+        "workload": "fanout",
+        "title": "ice-1: a load",
+        "parameters": { "payload_bytes": 1_000 },
+        "pairs": 3,
+        "metrics": [{
+            "key": "latency_p99_us", "label": "p99", "unit": "us", "against_floor": false,
+        }],
+        "measured": { "latency_p99_us": { "low": low, "median": median, "high": high } },
+        "verdict": { "result": "sound", "why": null },
+    })
+}
+
+fn file(folder: &Path, name: &str, results: &[Value]) -> PathBuf {
+    let file = folder.join(name);
+    let lines: String = results.iter().map(|result| format!("{result}\n")).collect();
+    fs::write(&file, lines).unwrap();
+    file
+}
+
+fn compare(old: &[Value], new: &[Value]) -> Finished {
+    let folder = tempfile::tempdir().unwrap();
+    let old = file(folder.path(), "old.json", old);
+    let new = file(folder.path(), "new.json", new);
+    run(stentor().args(["bench", "compare"]).arg(old).arg(new))
+}
+
+#[test]
+fn what_got_worse_is_told_from_noise() {
+    let old = result(95.0, 100.0, 105.0);
+    for (new, code, word) in [
+        (result(150.0, 160.0, 170.0), 1, "WORSE"),
+        (result(50.0, 60.0, 70.0), 0, "better"),
+        // The spreads overlap.
+        (result(104.0, 120.0, 140.0), 0, "1 the same"),
+    ] {
+        let finished = compare(std::slice::from_ref(&old), &[new]);
+        assert_eq!(finished.status.code(), Some(code), "{finished}");
+        assert!(
+            finished.stdout.contains(word) || word == "1 the same",
+            "{finished}"
+        );
+    }
+    let mut failed = old.clone();
+    failed["verdict"]["result"] = "failed".into();
+    let finished = compare(&[old], &[failed]);
+    assert_eq!(finished.status.code(), Some(1), "{finished}");
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let old = result(95.0, 100.0, 105.0);
+    let mut other = old.clone();
+    other["parameters"]["payload_bytes"] = 100.into();
+    let results = std::slice::from_ref(&old);
+    for (old, new, why) in [
+        (results, &[other][..], "in common"),
+        (results, &[], "no results"),
+        (&[json!({ "a": 1 })], results, "line 1"),
+    ] {
+        let finished = compare(old, new);
+        assert_eq!(finished.status.code(), Some(3), "{finished}");
+        assert!(finished.stderr.contains(why), "{why}: {finished}");
+    }
+}
+
+#[test]
+fn a_report_is_made_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = file(folder.path(), "a.json", &[result(95.0, 100.0, 105.0)]);
+    let page = folder.path().join("a.html");
+    let mut command = stentor();
+    command
+        .args(["bench", "report"])
+        .arg(&file)
+        .arg("--html")
+        .arg(&page);
+    run(&mut command).success();
+    let page = fs::read_to_string(&page).unwrap();
+    assert!(page.contains("ice-1") && page.contains("100 µs"), "{page}");
+    let missing = folder.path().join("missing.json");
+    let mut command = stentor();
+    command
+        .args(["bench", "report"])
+        .arg(&missing)
+        .args(["--html", "-"]);
+    let refusal = run(&mut command).refusal();
+    assert!(refusal.contains("missing.json"), "{refusal}");
+}
+
+#[test]
+fn a_password_is_in_no_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("result.json");
+    let server = Faulty::start(Fault::None);
+    let target = server.url().replace("://", "://me:s3cret@");
+    let mut command = stentor();
+    command.args([
+        "bench",
+        "fanout",
+        "ice-1",
+        "--target",
+        &target,
+        "--no-floor",
+    ]);
+    command.args(["--publishers", "1", "--subscribers", "1", "--seconds", "1"]);
+    command
+        .args(["--warmup", "0", "--pairs", "1", "--json"])
+        .arg(&file);
+    let shown = run(&mut command).success();
+    let written = fs::read_to_string(&file).unwrap();
+    for text in [&shown, &written] {
+        assert!(!text.contains("s3cret"), "{text}");
+        assert!(text.contains("me:PASSWORD@"), "{text}");
+    }
+}
+
+#[test]
+fn a_target_that_is_not_there_could_not_be_measured() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("mqtt://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let finished = run(stentor().args(["bench", "idle", "--target", &target]));
+    assert_eq!(finished.status.code(), Some(3), "{finished}");
+}
