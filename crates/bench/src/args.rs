@@ -21,7 +21,7 @@ use crate::scenario::recover::RecoverArgs;
 use crate::scenario::slow::SlowArgs;
 use crate::scenario::subscribe::SubscribeArgs;
 use crate::suite::SuiteArgs;
-use crate::target::{Subject, address};
+use crate::target::{Subject, Transport, address};
 use crate::wire::Version;
 
 /// Measure this server, or any other MQTT server, against the bare cost of its system calls.
@@ -158,6 +158,10 @@ pub(crate) struct Common {
     /// Leave the floor out
     #[arg(long)]
     pub(crate) no_floor: bool,
+    /// What carries MQTT to the server that is started; each workload once for each (repeatable)
+    /// [default: mqtt]
+    #[arg(long, value_enum, conflicts_with = "target")]
+    transport: Vec<Transport>,
     /// MQTT version that the clients speak
     #[arg(long, value_enum, default_value = "3.1.1")]
     pub(crate) version: Version,
@@ -190,6 +194,9 @@ impl Common {
         if let Some(placement) = self.placement {
             push("--placement", placement.as_str().into());
         }
+        for transport in &self.transport {
+            push("--transport", transport.as_str().into());
+        }
         if let Some(pairs) = self.pairs {
             push("--pairs", pairs.to_string());
         }
@@ -214,6 +221,14 @@ impl Common {
         }
         words.extend(self.explain.then(|| "--explain".into()));
         words
+    }
+
+    /// What carries MQTT, in turn.
+    pub(crate) fn transports(&self) -> Vec<Transport> {
+        match self.transport.as_slice() {
+            [] => vec![Transport::Mqtt],
+            transports => transports.to_vec(),
+        }
     }
 
     /// How many times to measure something that is measured `usual` times.
@@ -308,6 +323,9 @@ Each runs against its floor, a bare program that makes the same system calls. Ex
   stentor bench subscribe --explain
   stentor bench suite --quick --json new.json --html report.html
   stentor bench compare old.json new.json
+
+--transport mqtts (ws, wss, unix) has the server started with such a listener; --against takes
+mosquitto, mosquitto-defaults, rumqttd, rumqttd-defaults, mochi, or the URL of a running server.
 
 Exit code: 0 sound, 1 loss, reordering or failure, 2 the generator was the limit, 3 could not run.
 ";

@@ -1,19 +1,26 @@
 //! Non-blocking byte streams to a server.
 
+mod layered;
+
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use nix::sys::socket::sockopt::IpBindAddressNoPort;
+use rustls::ClientConfig;
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use stentor_client::{Scheme, Url};
+use stentor_client::{Scheme, TlsOptions, Url, tls_config};
 
 use crate::clock::{SECOND_NS, now_ns};
 use crate::error::{BenchError, Doing};
+use layered::{Layered, Layers, Place};
 
 /// Connections from one source address at most.
 const CONNECTIONS_PER_ADDRESS: usize = 10_000;
@@ -25,27 +32,40 @@ pub(crate) enum Endpoint {
     Tcp(SocketAddr),
     /// A Unix stream socket.
     Unix(PathBuf),
+    /// TLS, WebSocket or both over TCP.
+    Layered(SocketAddr, Arc<Layers>),
 }
 
 impl Endpoint {
-    /// Resolves the host name of `url`.
-    pub(crate) fn resolve(url: &Url) -> Result<Self, BenchError> {
-        match url.scheme {
-            Scheme::Unix => Ok(Self::Unix(PathBuf::from(&url.path))),
-            Scheme::Mqtt => {
-                let mut found = (url.host.as_str(), url.port)
-                    .to_socket_addrs()
-                    .doing(format!("resolve {}", url.host))?;
-                let address = found
-                    .next()
-                    .ok_or_else(|| BenchError::server(format!("{} has no address", url.host)))?;
-                Ok(Self::Tcp(address))
-            }
-            Scheme::Mqtts | Scheme::Ws | Scheme::Wss => Err(BenchError::usage(format!(
-                "the generator speaks mqtt:// and unix: so far, not {}://",
-                url.scheme.as_str()
-            ))),
+    /// Resolves the host name of `url`. TLS trusts the certificates in `trusted`, else what the
+    /// system trusts; sessions are not resumed, since every client is to be a new one.
+    ///
+    /// # Errors
+    /// When the name has no address, or nothing is trusted.
+    pub(crate) fn resolve(url: &Url, trusted: Option<&Path>) -> Result<Self, BenchError> {
+        if url.scheme == Scheme::Unix {
+            return Ok(Self::Unix(PathBuf::from(&url.path)));
         }
+        let mut found = (url.host.as_str(), url.port)
+            .to_socket_addrs()
+            .doing(format!("resolve {}", url.host))?;
+        let address = found
+            .next()
+            .ok_or_else(|| BenchError::server(format!("{} has no address", url.host)))?;
+        if url.scheme == Scheme::Mqtt {
+            return Ok(Self::Tcp(address));
+        }
+        let tls = match url.scheme.is_secure() {
+            true => Some(trust(url, trusted)?),
+            false => None,
+        };
+        let websocket = url.scheme.is_websocket().then(|| Place::of(url));
+        Ok(Self::Layered(address, Arc::new(Layers { tls, websocket })))
+    }
+
+    /// Whether nothing lies between MQTT and the socket.
+    pub(crate) const fn is_plain(&self) -> bool {
+        !matches!(self, Self::Layered(..))
     }
 
     /// A source address for the `index`th connection. One address has some 28,000 ports; the
@@ -53,7 +73,9 @@ impl Endpoint {
     /// from others each second, so that a run finds no ports that an earlier one has just left.
     pub(crate) fn source(&self, index: usize) -> Option<Ipv4Addr> {
         match self {
-            Self::Tcp(SocketAddr::V4(address)) if address.ip().is_loopback() => {
+            Self::Tcp(SocketAddr::V4(address)) | Self::Layered(SocketAddr::V4(address), _)
+                if address.ip().is_loopback() =>
+            {
                 let host = u8::try_from(1 + index / CONNECTIONS_PER_ADDRESS).ok()?;
                 let seconds = now_ns() / SECOND_NS;
                 let network = [seconds / 250 % 250, seconds % 250].map(|part| part as u8);
@@ -64,6 +86,23 @@ impl Endpoint {
     }
 }
 
+/// What TLS to this server needs.
+fn trust(
+    url: &Url,
+    trusted: Option<&Path>,
+) -> Result<(Arc<ClientConfig>, ServerName<'static>), BenchError> {
+    let options = TlsOptions {
+        ca_file: trusted.map(Path::to_owned),
+        ..TlsOptions::default()
+    };
+    let made = tls_config(&options);
+    let mut config = made.map_err(|e| BenchError::server(e.to_string()))?;
+    config.resumption = Resumption::disabled();
+    let name = ServerName::try_from(url.host.clone())
+        .map_err(|_| BenchError::usage(format!("{:?} is no host name", url.host)))?;
+    Ok((Arc::new(config), name))
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(crate) enum Link {
@@ -71,6 +110,8 @@ pub(crate) enum Link {
     Tcp(TcpStream),
     /// A Unix stream socket.
     Unix(UnixStream),
+    /// TLS, WebSocket or both over TCP.
+    Layered(Box<Layered>),
 }
 
 impl Link {
@@ -78,19 +119,10 @@ impl Link {
     pub(crate) fn connect(endpoint: &Endpoint, source: Option<Ipv4Addr>) -> io::Result<Self> {
         match (endpoint, source) {
             (Endpoint::Unix(path), _) => Ok(Self::Unix(UnixStream::connect(path)?)),
-            (Endpoint::Tcp(address), None) => Ok(Self::Tcp(TcpStream::connect(*address)?)),
-            (Endpoint::Tcp(address), Some(source)) => {
-                let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
-                socket.set_nonblocking(true)?;
-                // The port is chosen with both ends known, which is quick and never collides.
-                nix::sys::socket::setsockopt(&socket, IpBindAddressNoPort, &true)?;
-                socket.bind(&SocketAddrV4::new(source, 0).into())?;
-                match socket.connect(&(*address).into()) {
-                    Ok(()) => {}
-                    Err(e) if e.raw_os_error() == Some(nix::libc::EINPROGRESS) => {}
-                    Err(e) => return Err(e),
-                }
-                Ok(Self::Tcp(TcpStream::from_std(socket.into())))
+            (Endpoint::Tcp(address), source) => Ok(Self::Tcp(connect(*address, source)?)),
+            (Endpoint::Layered(address, layers), source) => {
+                let socket = connect(*address, source)?;
+                Ok(Self::Layered(Box::new(Layered::new(socket, layers)?)))
             }
         }
     }
@@ -100,6 +132,10 @@ impl Link {
         let (error, peer) = match self {
             Self::Tcp(stream) => (stream.take_error()?, stream.peer_addr().map(drop)),
             Self::Unix(stream) => (stream.take_error()?, stream.peer_addr().map(drop)),
+            Self::Layered(link) => (
+                link.socket().take_error()?,
+                link.socket().peer_addr().map(drop),
+            ),
         };
         if let Some(error) = error {
             return Err(error);
@@ -114,10 +150,13 @@ impl Link {
     /// Sends each write at once, and leaves no port behind at the end: thousands of them would wait
     /// for a minute and be missing in the next run. A failure of either shows in the figures.
     pub(crate) fn tune(&self) {
-        if let Self::Tcp(stream) = self {
-            let _ = stream.set_nodelay(true);
-            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
-        }
+        let stream = match self {
+            Self::Tcp(stream) => stream,
+            Self::Layered(link) => link.socket(),
+            Self::Unix(_) => return,
+        };
+        let _ = stream.set_nodelay(true);
+        let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
     }
 
     /// Writes what the kernel takes of what is waiting; the rest waits on.
@@ -147,8 +186,30 @@ impl Link {
         match self {
             Self::Tcp(stream) => stream.register(registry, Token(token), interest),
             Self::Unix(stream) => stream.register(registry, Token(token), interest),
+            Self::Layered(link) => {
+                let socket = link.socket_mut();
+                socket.register(registry, Token(token), interest)
+            }
         }
     }
+}
+
+/// Begins to connect by TCP, from a certain address or any.
+fn connect(address: SocketAddr, source: Option<Ipv4Addr>) -> io::Result<TcpStream> {
+    let Some(source) = source else {
+        return TcpStream::connect(address);
+    };
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    // The port is chosen with both ends known, which is quick and never collides.
+    nix::sys::socket::setsockopt(&socket, IpBindAddressNoPort, &true)?;
+    socket.bind(&SocketAddrV4::new(source, 0).into())?;
+    match socket.connect(&address.into()) {
+        Ok(()) => {}
+        Err(e) if e.raw_os_error() == Some(nix::libc::EINPROGRESS) => {}
+        Err(e) => return Err(e),
+    }
+    Ok(TcpStream::from_std(socket.into()))
 }
 
 impl Read for Link {
@@ -157,6 +218,7 @@ impl Read for Link {
         match self {
             Self::Tcp(stream) => stream.read(buffer),
             Self::Unix(stream) => stream.read(buffer),
+            Self::Layered(link) => link.read(buffer),
         }
     }
 }
@@ -167,6 +229,7 @@ impl Write for Link {
         match self {
             Self::Tcp(stream) => stream.write(bytes),
             Self::Unix(stream) => stream.write(bytes),
+            Self::Layered(link) => link.write(bytes),
         }
     }
 

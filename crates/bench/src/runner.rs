@@ -77,7 +77,7 @@ pub(crate) struct Plan<'a> {
 }
 
 /// Runs all pairs. A floor or the measured server that cannot be run is an error; a rival that
-/// cannot is reported in its place.
+/// cannot, and a server that dies, is reported in its place.
 pub(crate) fn run(
     workload: &mut dyn Workload,
     sheet: &Sheet,
@@ -107,7 +107,8 @@ pub(crate) fn run(
                     progress.clear();
                     return Err(e);
                 }
-                leg => leg.map_err(|e| e.to_string()),
+                Err(e) => Err(e.to_string()),
+                Ok(leg) => leg,
             };
             let outcomes = match index.checked_sub(floors.len()) {
                 None => &mut results.floors[index],
@@ -127,14 +128,16 @@ fn measure(
     sheet: &Sheet,
     placement: Placement,
     progress: &Progress,
-) -> Result<Leg, BenchError> {
+) -> Result<Result<Leg, String>, BenchError> {
     let mut running = subject.start(&sheet.needs)?;
     let placed = placement.place(running.pid())?;
     let sampler = Sampler::start(running.pid());
     let leg = workload.leg(index, &mut running, progress);
     let samples = sampler.finish();
     drop(placed);
-    // A dead server explains whatever else went wrong.
-    running.check_alive()?;
-    leg.map(|leg| Leg { samples, ..leg })
+    // A dead server explains whatever else went wrong, and is a result of its own.
+    if let Err(death) = running.check_alive() {
+        return Ok(Err(death.to_string()));
+    }
+    leg.map(|leg| Ok(Leg { samples, ..leg }))
 }

@@ -11,7 +11,7 @@ use crate::report;
 use crate::report::json::Context;
 use crate::runner;
 use crate::scenario::Scenario;
-use crate::target::Subject;
+use crate::target::{Subject, Transport};
 use crate::workload::Sheet;
 
 /// Measures (or explains) one workload after the other; the worst verdict of the measured server.
@@ -36,7 +36,11 @@ pub(crate) fn run(
         let workloads = scenario.workloads()?;
         let text: String = workloads
             .iter()
-            .map(|workload| explain(&workload.sheet(), &subjects, &placements, common))
+            .flat_map(|workload| {
+                let sheet = |transport| carried(workload.sheet(), transport);
+                common.transports().into_iter().map(sheet)
+            })
+            .map(|sheet| explain(&sheet, &subjects, &placements, common))
             .collect();
         return print(&text).map(|()| Verdict::Sound);
     }
@@ -48,11 +52,11 @@ pub(crate) fn run(
     let mut worst = Verdict::Sound;
     print(&format!("{}\n", report::machine::line()))?;
     for mut workload in scenario.workloads()? {
-        for placement in &placements {
-            let sheet = placement.mark(workload.sheet());
+        for (transport, placement) in places(common, &placements) {
+            let sheet = placement.mark(carried(workload.sheet(), transport));
             let plan = runner::Plan {
                 subjects: &subjects,
-                placement: *placement,
+                placement,
                 pairs: common.pairs(sheet.pairs),
                 floor: !common.no_floor,
             };
@@ -66,6 +70,24 @@ pub(crate) fn run(
         }
     }
     Ok(worst)
+}
+
+/// Every transport in every place.
+fn places(common: &Common, placements: &[Placement]) -> Vec<(Transport, Placement)> {
+    let transports = common.transports().into_iter();
+    let each = |transport| placements.iter().map(move |place| (transport, *place));
+    transports.flat_map(each).collect()
+}
+
+/// A workload's sheet that says what carries it.
+fn carried(mut sheet: Sheet, transport: Transport) -> Sheet {
+    sheet.needs.transport = transport;
+    if transport != Transport::Mqtt {
+        sheet.title = format!("{}, over {}", sheet.title, transport.describe());
+    }
+    let word = transport.as_str().into();
+    sheet.parameters.insert("transport".into(), word);
+    sheet
 }
 
 fn explain(

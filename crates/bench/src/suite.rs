@@ -67,7 +67,7 @@ const SHORT: &str = "--pairs 1 --seconds 3 --warmup 1";
 const CROWD: &str = "--clients 3000 --seconds 3 --warmup 1";
 
 /// In the order of the published documents.
-const ENTRIES: [Entry; 12] = [
+const ENTRIES: [Entry; 15] = [
     own("login ice-login", "--pairs 5", "--pairs 1"),
     any(
         "subscribe ice-subscribe --topics both",
@@ -77,12 +77,23 @@ const ENTRIES: [Entry; 12] = [
     any("fanout ice-1", PAIRS, SHORT),
     any("fanout ice-2", PAIRS, SHORT),
     any("fanout ice-2 --rate max", PAIRS, SHORT),
+    any("fanout ice-1 --qos 1", PAIRS, SHORT),
+    own(
+        "fanout ice-1 --transport mqtts --transport ws --transport wss",
+        PAIRS,
+        SHORT,
+    ),
     own("recover ice-last-tick", PAIRS, "--pairs 1"),
     own("call scope-2002", "", "--calls 100 --calls 1000"),
     own("private appwarp-light", "--clients 80000", CROWD),
     own("private appwarp-medium", "--clients 30000", CROWD),
     own("private appwarp-heavy", "--clients 20000", CROWD),
     any("idle", PAIRS, "--pairs 1 --connections 3000"),
+    own(
+        "idle --transport mqtts --transport ws --transport wss",
+        PAIRS,
+        "--pairs 1 --connections 1000",
+    ),
     any("pingpong", PAIRS, "--pairs 1 --seconds 1"),
 ];
 

@@ -6,6 +6,7 @@ mod mochi;
 mod mosquitto;
 mod rival;
 mod rumqttd;
+mod transport;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -26,6 +27,7 @@ use crate::wire::{Login, Version};
 use launch::Child;
 pub(crate) use launch::Restarted;
 pub(crate) use rival::Rival;
+pub(crate) use transport::Transport;
 
 /// How long a server may think about its status.
 const STATUS_TIME: Duration = Duration::from_secs(10);
@@ -62,6 +64,8 @@ pub(crate) struct Needs {
     pub(crate) payload: usize,
     /// Some servers have a port for each version.
     pub(crate) version: Version,
+    /// What carries MQTT to a server that is started here; floors have TCP only.
+    pub(crate) transport: Transport,
     /// Topics that will hold a retained message; more than none asks for them to be kept over a
     /// restart.
     pub(crate) stored: u64,
@@ -80,6 +84,7 @@ impl Needs {
             connections,
             payload,
             version,
+            transport: Transport::Mqtt,
             stored: 0,
             config: "",
             files: &[],
@@ -192,7 +197,7 @@ pub(crate) struct Running {
 impl Running {
     fn started(child: Child, url: &Url) -> Result<Self, BenchError> {
         Ok(Self {
-            endpoint: Endpoint::resolve(url)?,
+            endpoint: Endpoint::resolve(url, child.certificate().as_deref())?,
             login: Login::default(),
             pid: Some(child.pid()),
             child: Some(child),
@@ -209,7 +214,7 @@ impl Running {
         let Some((restarted, url)) = child.restart()? else {
             return Ok(None);
         };
-        self.endpoint = Endpoint::resolve(&url)?;
+        self.endpoint = Endpoint::resolve(&url, child.certificate().as_deref())?;
         self.pid = Some(child.pid());
         Ok(Some(restarted))
     }
@@ -279,7 +284,7 @@ pub(crate) fn address(url: &Url) -> String {
 
 /// Logs in and out once, so that a wrong address or password is one clear sentence.
 fn probe(url: &Url, version: Version) -> Result<Endpoint, BenchError> {
-    let endpoint = Endpoint::resolve(url)?;
+    let endpoint = Endpoint::resolve(url, None)?;
     let mut options = Options::new(url.clone());
     options.client_id = "stentor-bench-probe".into();
     options.version = match version {

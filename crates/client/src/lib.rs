@@ -43,6 +43,7 @@ pub use flow::Acknowledged;
 pub use interrupt::Interrupter;
 pub use message::{Message, Publication};
 pub use options::{Options, TlsOptions, TlsVersion, Will};
+pub use tls::config as tls_config;
 pub use url::{Scheme, Url, UrlError};
 
 // What appears in this crate's signatures.

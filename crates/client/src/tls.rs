@@ -46,7 +46,11 @@ pub(crate) fn wrap(
     Ok(StreamOwned::new(connection, socket))
 }
 
-fn config(options: &TlsOptions) -> Result<ClientConfig, ClientError> {
+/// What a TLS client needs that trusts, proves and speaks as the options say.
+///
+/// # Errors
+/// When nothing is trusted, or a file cannot be used.
+pub fn config(options: &TlsOptions) -> Result<ClientConfig, ClientError> {
     let failed = |e: Error| ClientError::Tls(e.to_string());
     let provider = Arc::new(aws_lc_rs::default_provider());
     let trusted = trusted(options.ca_file.as_deref())?;

@@ -7,6 +7,7 @@ mod faulty;
 mod private;
 mod reports;
 mod suite;
+mod transports;
 mod verdicts;
 
 use std::path::Path;

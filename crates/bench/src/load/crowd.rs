@@ -274,7 +274,13 @@ impl Entrant {
             self.begin(plan, index)?;
         }
         self.send()?;
-        if !event.is_readable() || !self.receive()? {
+        if !event.is_readable() {
+            return Ok(false);
+        }
+        let received = self.receive()?;
+        // What a handshake below was in the way of.
+        self.send()?;
+        if !received {
             return Ok(false);
         }
         let was_ready = matches!(self.stage, Stage::Ready);

@@ -143,6 +143,11 @@ impl Workload for PingPong {
         running: &mut Running,
         progress: &Progress,
     ) -> Result<Leg, BenchError> {
+        if !running.endpoint.is_plain() {
+            return Err(BenchError::usage(
+                "pingpong waits in the socket, so it is measured over TCP or a Unix socket only",
+            ));
+        }
         progress.show("playing");
         let (plan, run) = (self.clone(), run_id());
         let (login, endpoint) = (running.login.clone(), running.endpoint.clone());
@@ -337,6 +342,7 @@ impl AsFd for crate::link::Link {
         match self {
             Self::Tcp(stream) => stream.as_fd(),
             Self::Unix(stream) => stream.as_fd(),
+            Self::Layered(link) => link.socket().as_fd(),
         }
     }
 }

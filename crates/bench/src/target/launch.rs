@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use stentor_client::Url;
 use tempfile::TempDir;
 
-use super::{Needs, Running};
+use super::{Needs, Running, transport};
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
 
@@ -136,6 +136,11 @@ impl Child {
     /// Where our own server is asked about itself.
     pub(super) fn control_socket(&self) -> PathBuf {
         self.folder.path().join("data").join("control.sock")
+    }
+
+    /// The certificate that it shows to clients, if it has one.
+    pub(super) fn certificate(&self) -> Option<PathBuf> {
+        transport::certificate(self.folder.path())
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -340,7 +345,7 @@ pub(super) fn own(
         .arg("serve")
         .arg("--data-dir")
         .arg(folder.path().join("data"));
-    command.args(["--listen", "mqtt://127.0.0.1:0"]);
+    command.args(needs.transport.options(folder.path())?);
     match &needs.accounts {
         None => drop(command.arg("--allow-anonymous")),
         Some(accounts) => {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Needs, Running, launch, mochi, mosquitto, rumqttd};
+use super::{Needs, Running, Transport, launch, mochi, mosquitto, rumqttd};
 use crate::error::BenchError;
 
 /// Whose broker.
@@ -101,6 +101,13 @@ impl Rival {
 
     /// Starts it on a free port.
     pub(super) fn start(self, needs: &Needs) -> Result<Running, BenchError> {
+        if needs.transport != Transport::Mqtt {
+            return Err(BenchError::usage(format!(
+                "{} is started with TCP only, not with {}; start it yourself and name its URL",
+                self.name(),
+                needs.transport.describe()
+            )));
+        }
         match self.broker {
             Broker::Mosquitto => mosquitto::start(self.tuning, needs),
             Broker::Rumqttd => rumqttd::start(self.tuning, needs),

@@ -152,12 +152,7 @@ fn row(
         };
         let unit = unit(metric);
         let shown = |value: &Value| value.as_f64().map_or_else(String::new, |v| figure(v, unit));
-        let range = format!("{} – {}", shown(&spread["low"]), shown(&spread["high"]));
-        let range = if spread["low"] == spread["high"] {
-            String::new()
-        } else {
-            format!("<small>{range}</small>")
-        };
+        let range = range(&shown(&spread["low"]), &shown(&spread["high"]));
         let ratio = ratio.and_then(|ratio| ratio[key]["median"].as_f64());
         let ratio = ratio.map_or_else(String::new, |r| format!("<small>{r:.2} × floor</small>"));
         format!("<td>{}{range}{ratio}</td>", figure(median, unit))
@@ -171,6 +166,18 @@ fn row(
         "<tr class=\"{class}\"><td><i class=\"dot {colour}\"></i>{}</td>{cells}<td>{lost}</td></tr>\n",
         escaped(name)
     )
+}
+
+/// From the lowest to the highest, the unit written once; nothing where both look the same.
+fn range(low: &str, high: &str) -> String {
+    if low == high {
+        return String::new();
+    }
+    let low = match (low.split_once(' '), high.split_once(' ')) {
+        (Some((number, unit)), Some((_, same))) if unit == same => number,
+        _ => low,
+    };
+    format!("<small>{low}–{high}</small>")
 }
 
 /// What was said with the published figures, and what was wrong.
@@ -204,4 +211,16 @@ pub(super) fn notes(object: &Value) -> String {
         .map(|note| format!("<li>{}</li>", escaped(note)))
         .collect();
     format!("<ul class=\"notes\">{items}</ul>\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_has_one_unit() {
+        assert_eq!(range("1.0 ms", "2.0 ms"), "<small>1.0–2.0 ms</small>");
+        assert_eq!(range("999 µs", "2.0 ms"), "<small>999 µs–2.0 ms</small>");
+        assert_eq!(range("1 %", "1 %"), "");
+    }
 }

@@ -1,0 +1,89 @@
+//! Loads over TLS, WebSocket and Unix sockets.
+
+use std::net::TcpListener;
+
+use stentor_tests::process::run;
+use stentor_tests::server::stentor;
+
+use crate::measure_all;
+
+const TRANSPORTS: [&str; 5] = ["mqtt", "mqtts", "ws", "wss", "unix"];
+
+fn over_all(arguments: &[&str]) {
+    let mut words = arguments.to_vec();
+    for transport in TRANSPORTS {
+        words.extend(["--transport", transport]);
+    }
+    let results = measure_all(&words);
+    let carried = results
+        .iter()
+        .map(|r| r["parameters"]["transport"].as_str().unwrap());
+    assert_eq!(carried.collect::<Vec<_>>(), TRANSPORTS);
+    for result in &results {
+        assert_eq!(result["verdict"]["result"], "sound", "{result}");
+        assert_eq!(result["loss"]["lost"], 0, "{result}");
+    }
+}
+
+#[test]
+fn a_fanout_has_a_row_for_each() {
+    let load = [
+        "fanout",
+        "ice-1",
+        "--publishers",
+        "2",
+        "--subscribers",
+        "20",
+        "--no-floor",
+    ];
+    let time = [
+        "--seconds",
+        "1",
+        "--warmup",
+        "0",
+        "--pairs",
+        "1",
+        "--qos",
+        "1",
+    ];
+    over_all(&[&load[..], &time].concat());
+}
+
+#[test]
+fn as_much_as_fits_goes_through_each() {
+    let load = [
+        "fanout",
+        "ice-1",
+        "--rate",
+        "max",
+        "--window",
+        "64",
+        "--no-floor",
+    ];
+    let more = [
+        "--publishers",
+        "1",
+        "--subscribers",
+        "8",
+        "--seconds",
+        "1",
+        "--warmup",
+        "0",
+    ];
+    over_all(&[&load[..], &more, &["--pairs", "1"]].concat());
+}
+
+#[test]
+fn idle_connections_have_a_row_for_each() {
+    over_all(&["idle", "--connections", "30", "--pairs", "1", "--no-floor"]);
+}
+
+/// Nothing but a handshake that never comes: the run ends, and says so.
+#[test]
+fn a_server_without_tls_is_no_target_over_tls() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("mqtts://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let finished = run(stentor().args(["bench", "idle", "--target", &target]));
+    assert_eq!(finished.status.code(), Some(3), "{finished}");
+}
