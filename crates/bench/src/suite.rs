@@ -64,7 +64,8 @@ const fn own(words: &'static str, whole: &'static str, quick: &'static str) -> E
 
 const PAIRS: &str = "--pairs 3";
 const SHORT: &str = "--pairs 1 --seconds 3 --warmup 1";
-const CROWD: &str = "--clients 3000 --seconds 3 --warmup 1";
+const LIGHT: &str = "--clients 10000 --seconds 3 --warmup 1";
+const CROWD: &str = "--clients 5000 --seconds 3 --warmup 1";
 
 /// In the order of the published documents.
 const ENTRIES: [Entry; 15] = [
@@ -85,7 +86,7 @@ const ENTRIES: [Entry; 15] = [
     ),
     own("recover ice-last-tick", PAIRS, "--pairs 1"),
     own("call scope-2002", "", "--calls 100 --calls 1000"),
-    own("private appwarp-light", "--clients 80000", CROWD),
+    own("private appwarp-light", "--clients 80000", LIGHT),
     own("private appwarp-medium", "--clients 30000", CROWD),
     own("private appwarp-heavy", "--clients 20000", CROWD),
     any("idle", PAIRS, "--pairs 1 --connections 3000"),

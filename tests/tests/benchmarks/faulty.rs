@@ -24,6 +24,8 @@ pub(crate) enum Fault {
     Dies { after: u64 },
     /// It delivers everything so much later.
     Late { millis: u64 },
+    /// It does its work, and tells the test after so many.
+    Tells { after: u64 },
 }
 
 #[derive(Default)]
@@ -44,11 +46,13 @@ struct Relay {
     fault: Fault,
     state: Mutex<State>,
     late: Mutex<mpsc::Sender<Late>>,
+    told: Mutex<mpsc::Sender<()>>,
 }
 
 /// The server. It listens until the test's process ends.
 pub(crate) struct Faulty {
     port: u16,
+    told: mpsc::Receiver<()>,
 }
 
 impl Faulty {
@@ -56,10 +60,12 @@ impl Faulty {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (late, to_deliver) = mpsc::channel::<Late>();
+        let (tell, told) = mpsc::channel();
         let relay = Arc::new(Relay {
             fault,
             state: Mutex::default(),
             late: Mutex::new(late),
+            told: Mutex::new(tell),
         });
         let later = Arc::clone(&relay);
         thread::spawn(move || {
@@ -77,7 +83,12 @@ impl Faulty {
                 thread::spawn(move || relay.serve(stream));
             }
         });
-        Self { port }
+        Self { port, told }
+    }
+
+    /// Waits until it has something to tell.
+    pub(crate) fn wait(&self) {
+        self.told.recv_timeout(stentor_tests::DEADLINE).unwrap();
     }
 
     pub(crate) fn url(&self) -> String {
@@ -148,6 +159,10 @@ impl Relay {
                 late.send((due, topic, packet)).unwrap();
             }
             fault => {
+                if fault == (Fault::Tells { after: number }) {
+                    // A test that does not listen does not want to know.
+                    let _ = self.told.lock().unwrap().send(());
+                }
                 Self::deliver(&mut state, &topic, &packet);
                 if matches!(fault, Fault::Repeats { every } if number.is_multiple_of(every)) {
                     Self::deliver(&mut state, &topic, &packet);

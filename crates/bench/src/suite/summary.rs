@@ -6,7 +6,7 @@ use crate::measure::Unit;
 use crate::report::number::{figure, titled};
 use crate::report::table::align;
 
-/// One row per workload and figure that has a floor or was published.
+/// One row per workload and figure that has a floor or was published, else the first figure.
 pub(super) fn table(objects: &[Value]) -> String {
     let header = ["", "measured", "floor", "× floor", "published", "lost", ""];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
@@ -19,6 +19,11 @@ pub(super) fn table(objects: &[Value]) -> String {
         });
         let before = rows.len();
         rows.extend(shown.filter_map(|metric| row(object, metric)));
+        if rows.len() == before {
+            // Nothing to compare with: then the figure that stands first.
+            let first = object["metrics"].get(0);
+            rows.extend(first.and_then(|metric| row(object, metric)));
+        }
         if let Some(first) = rows.get_mut(before) {
             let loss = &object["loss"];
             let lost = loss["lost"].as_u64().unwrap_or(0) + loss["failed"].as_u64().unwrap_or(0);

@@ -271,8 +271,8 @@ pub(super) fn floors(objects: &[Value]) -> String {
     svg.push_str("</svg>\n");
     format!(
         "<figure class=\"wide\">\n<figcaption>Against the floor <span>median and spread of the \
-         ratio to a bare program that makes the same system calls; for costs, less is \
-         better</span></figcaption>\n{svg}</figure>\n"
+         ratio to a bare program that makes the same system calls; less is better, \
+         but more where ↑ stands</span></figcaption>\n{svg}</figure>\n"
     )
 }
 
@@ -283,7 +283,12 @@ fn ratios(object: &Value) -> Vec<(String, [f64; 3])> {
         .filter_map(|metric| {
             let spread = &object["ratio"][metric["key"].as_str()?];
             let value = |key: &str| spread[key].as_f64();
-            let name = format!("{title}: {}", metric["label"].as_str()?);
+            let more = if metric["unit"] == "per_s" {
+                " ↑"
+            } else {
+                ""
+            };
+            let name = format!("{title}: {}{more}", metric["label"].as_str()?);
             Some((name, [value("low")?, value("median")?, value("high")?]))
         })
         .collect()

@@ -13,7 +13,7 @@ const BOTTOM: f64 = 34.0;
 /// Colours of server, floor and rivals, as classes of the page.
 pub(super) const OWN: &str = "own-c";
 pub(super) const FLOOR: &str = "floor-c";
-const RIVALS: [&str; 3] = ["c2", "c3", "c4"];
+const RIVALS: [&str; 6] = ["c2", "c3", "c4", "c5", "c6", "c7"];
 
 /// The colour of the nth rival.
 pub(super) fn rival(index: usize) -> &'static str {
@@ -126,10 +126,16 @@ pub(super) fn figure(caption: &str, unit: &str, x: &Axis, y: &Axis, curves: &[Cu
         );
     }
     for (value, label) in &x.ticks {
+        let at = px(*value);
+        // The last one has no room to its right.
+        let anchor = if at > WIDTH - 2.0 * RIGHT {
+            "end"
+        } else {
+            "middle"
+        };
         let _ = writeln!(
             svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            px(*value),
+            "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
             HEIGHT - BOTTOM + 18.0,
             super::escaped(label)
         );
