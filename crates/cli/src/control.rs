@@ -46,7 +46,13 @@ pub(crate) fn ask(
     mut request: Value,
 ) -> Result<Value, Failure> {
     request["v"] = json!(1);
-    let failed = |error: io::Error| Failure::new(format!("the server does not answer: {error}"));
+    let failed = |error: io::Error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Failure::new(format!(
+            "the server does not answer within {} s; it may still do what was asked",
+            TIMEOUT.as_secs()
+        )),
+        _ => Failure::new(format!("the server does not answer: {error}")),
+    };
     stream
         .get_mut()
         .write_all(format!("{request}\n").as_bytes())

@@ -10,10 +10,12 @@ use stentor_auth::store::{
     AuditLog, Books, Columns, Directory, DirectoryOptions, MosquittoFile, Order, OrderError, Place,
     QuerySource, Source, SqlStore, Store, StoreError, TextStore, Who,
 };
+use tracing::warn;
 
-use crate::config::{Config, Secret};
+use crate::config::{Config, Secret, Subscribing};
 use crate::data_dir::{self, DataDir};
 use crate::error::ServerError;
+use crate::logins;
 
 /// The embedded database in the data folder.
 const DATABASE: &str = "auth.db";
@@ -76,10 +78,36 @@ pub(crate) fn open(
         audit,
         admin_password: is_server.then(|| folder.join(ADMIN_PASSWORD)),
     };
+    if is_server {
+        warn_of_loss(&own_place(config, folder)?, folder);
+    }
     let directory = Directory::start(books(config, folder)?, options)?;
     directory.pin(pinned(config));
-    directory.name_zones(zones(config));
+    configure(&directory, config);
     Ok(directory)
+}
+
+/// Tells a directory what the configuration says of zones and of subscriptions.
+pub(crate) fn configure(directory: &Directory, config: &Config) {
+    directory.name_zones(zones(config));
+    directory.subscribe_strictly(config.auth.subscribe == Subscribing::Strict);
+}
+
+/// Tells if a server ran on this data folder and its users are not there any more.
+fn warn_of_loss(place: &Place, folder: &Path) {
+    let (Place::Sqlite(path) | Place::Text(path)) = place else {
+        return;
+    };
+    let used_before = folder.join(logins::DECOY_KEY).exists();
+    if used_before && !path.exists() {
+        warn!(
+            "a server ran on {} before, and its user database {} is not there: a new one is made, \
+             without users but a new administrator; if that is not meant, stop the server and put \
+             the old one back",
+            folder.display(),
+            path.display()
+        );
+    }
 }
 
 /// Whether the books that a configuration names can be opened at all: looks at their places and
@@ -93,7 +121,7 @@ pub(crate) fn check(config: &Config) -> Result<(), ServerError> {
 }
 
 /// The zones that the configuration names.
-pub(crate) fn zones(config: &Config) -> Vec<Arc<str>> {
+fn zones(config: &Config) -> Vec<Arc<str>> {
     let zones = config.zones.iter().map(|zone| &zone.name);
     let rooms = config.rooms.iter().map(|room| &room.zone);
     let users = config.users.iter().map(|user| &user.zone);
@@ -124,26 +152,29 @@ pub(crate) fn pinned(config: &Config) -> Vec<User> {
     config.users.iter().map(user).collect()
 }
 
+/// The place of the server's own books.
+fn own_place(config: &Config, folder: &Path) -> Result<Place, StoreError> {
+    let own = place(config.auth.database.as_deref(), folder)?;
+    Ok(own.unwrap_or_else(|| Place::Sqlite(PathBuf::from(DATABASE)).below(folder)))
+}
+
+/// A place that the configuration names.
+fn place(text: Option<&str>, folder: &Path) -> Result<Option<Place>, StoreError> {
+    let Some(text) = text else { return Ok(None) };
+    let place: Place = text
+        .parse()
+        .map_err(|error| StoreError::Refused(format!("{error}")))?;
+    Ok(Some(place.below(folder)))
+}
+
 fn books(config: &Config, folder: &Path) -> Result<Books, StoreError> {
     let auth = &config.auth;
-    let place = |text: &Option<String>| -> Result<Option<Place>, StoreError> {
-        match text {
-            Some(text) => {
-                let place: Place = text
-                    .parse()
-                    .map_err(|error| StoreError::Refused(format!("{error}")))?;
-                Ok(Some(place.below(folder)))
-            }
-            None => Ok(None),
-        }
-    };
-    let default = || Place::Sqlite(PathBuf::from(DATABASE)).below(folder);
-    let own = place(&auth.database)?.unwrap_or_else(default);
+    let own = own_place(config, folder)?;
     let store: Arc<dyn Store> = match &own {
         Place::Text(path) => Arc::new(TextStore::new(path)),
         own => Arc::new(SqlStore::new(own, reveal(auth.password.as_ref()))?),
     };
-    let source: Option<Arc<dyn Source>> = match place(&auth.source)? {
+    let source: Option<Arc<dyn Source>> = match place(auth.source.as_deref(), folder)? {
         None => None,
         Some(Place::Mosquitto(path)) => Some(Arc::new(MosquittoFile::new(&path, Some(&auth.role)))),
         Some(place) => {

@@ -24,7 +24,7 @@ use crate::shard::Letter;
 const ZONES: &str = "zones";
 
 /// What is shown to those who log in as nobody is made from this file's content.
-const DECOY_KEY: &str = "decoy-key";
+pub(crate) const DECOY_KEY: &str = "decoy-key";
 
 /// Hash threads that have ended nothing for this long get no processor, and are helped: a hash
 /// takes a tenth of it.

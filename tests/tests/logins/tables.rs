@@ -103,6 +103,36 @@ fn who_is_locked_out_at_the_door_is_sent_away_inside() {
     }
 }
 
+/// Whoever keeps a database may put a new one in its place.
+#[test]
+fn a_file_that_is_replaced_is_read_anew() {
+    let plan = Plan::new();
+    let file = plan.folder().join("shop.db");
+    let hash = PasswordHash::make(b"pencil", Cost::PBKDF2_SHA512).expect("a hash can be made");
+    let make = |name: &str| {
+        let script = format!(
+            "import os,sqlite3,sys\nnew = sys.argv[1] + '.new'\nd = sqlite3.connect(new)\n\
+             d.executescript(\"\"\"CREATE TABLE customer (name TEXT, password TEXT);\
+             INSERT INTO customer VALUES ('{name}', '{hash}');\"\"\")\nd.close()\n\
+             os.rename(new, sys.argv[1])"
+        );
+        process::run(Command::new("python3").arg("-c").arg(script).arg(&file)).success();
+    };
+    make("ann");
+    let config = format!(
+        "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[auth]\nsource = \"sqlite:{}\"\n\
+         query = \"SELECT name, password FROM customer WHERE name IN (?)\"\n\
+         slow_failures = false\nremember = \"0s\"\n",
+        file.display()
+    );
+    let server = plan.config(&config).start();
+    for (name, other) in [("ann", "bob"), ("bob", "ann")] {
+        make(name);
+        assert_eq!(login(&server, name, "pencil").0, 0, "{name}");
+        assert_eq!(login(&server, other, "pencil").0, 0x86, "{other}");
+    }
+}
+
 /// A row that makes no sense shuts its own user out, also where it is read together with others.
 #[test]
 fn one_odd_row_is_nobody_elses_trouble() {

@@ -427,7 +427,14 @@ impl Shared {
             // Nobody has such a name, and no password is so long.
             return answer.give(Decision::Refused(Refusal::Credentials));
         }
-        match self.admission(&visitor) {
+        let admission = match &shown {
+            // TLS has verified it, and there is nothing to guess.
+            Shown::Certificate => Admission::Free,
+            Shown::Password(_) | Shown::Token(_) | Shown::Jwt(_) | Shown::Scram(..) => {
+                self.admission(&visitor)
+            }
+        };
+        match admission {
             Admission::Free => self.go_on(visitor, shown, answer, Turn::Free),
             Admission::Now => self.go_on(visitor, shown, answer, Turn::Taken),
             Admission::At(time, cause) => {

@@ -398,6 +398,22 @@ fn certificates_log_in_as_the_user_they_name() {
     assert_eq!(certified("bob", Some("ann"), None), WRONG);
     assert_eq!(certified("bob", Some("ann"), Some("pencil")), named("ann"));
     assert_eq!(certified("ann", Some("ann"), Some("wrong")), WRONG);
+    // Whoever guesses ann's password from the same address does not hold it up.
+    let ann = Visitor {
+        key: UserKey::parse("ann"),
+        zone: None,
+        client_id: None,
+        address: None,
+        again: None,
+    };
+    let (throttle, now) = (&world.center.0.throttle, Instant::now());
+    for _ in 0..20 {
+        throttle.failed(now, &ann);
+    }
+    while throttle.admit(now, &ann) != Admission::Never {}
+    let slowed = Outcome::Out(Refusal::Slowed);
+    assert_eq!(world.password("ann", "pencil"), slowed);
+    assert_eq!(certified("ann", None, None), named("ann"));
 }
 
 #[test]

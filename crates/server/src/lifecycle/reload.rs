@@ -129,7 +129,7 @@ impl Reloader {
         };
         self.directory.pin(accounts::pinned(&new));
         let renewed = self.renewed(&prepared);
-        self.directory.name_zones(accounts::zones(&new));
+        accounts::configure(&self.directory, &new);
         self.apply(&new, (prepared, zones), backplane);
         let live = diff
             .changes

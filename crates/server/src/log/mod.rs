@@ -11,6 +11,7 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::{FilterExt, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -38,7 +39,9 @@ impl Logger {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let style = Style::choose(config.format, io::stderr().is_terminal(), no_color, journal);
         let (level, handle) = reload::Layer::new(filter(config.level));
-        let lines = style.layer(&LINES).with_filter(level);
+        // What a database says besides its answers is about statements that nobody here typed.
+        let ours = filter_fn(|line| !line.target().starts_with("sqlx::postgres::notice"));
+        let lines = style.layer(&LINES).with_filter(level.and(ours));
         let installed = Registry::default().with(lines).try_init();
         installed.map_err(|error| error.to_string())?;
         Ok(Self { level: handle })

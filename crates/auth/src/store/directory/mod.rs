@@ -10,7 +10,7 @@ mod worker;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -108,6 +108,8 @@ struct Shared {
     pinned: ArcSwap<HashMap<UserKey, Arc<User>>>,
     /// Zones that the configuration names.
     named_zones: ArcSwap<Vec<Arc<str>>>,
+    /// Whether a subscription that is permitted in part is refused.
+    strict: AtomicBool,
     cache: Cache,
     health: Health,
     hook: OnceLock<Hook>,
@@ -145,6 +147,7 @@ impl Directory {
             zones: ArcSwap::default(),
             pinned: ArcSwap::default(),
             named_zones: ArcSwap::default(),
+            strict: AtomicBool::new(false),
             cache: Cache::default(),
             health: Health::default(),
             hook: OnceLock::new(),
@@ -258,6 +261,12 @@ impl Directory {
     /// The zones that the configuration names: they are listed with those of the books.
     pub fn name_zones(&self, zones: Vec<Arc<str>>) {
         self.shared.named_zones.store(Arc::new(zones));
+    }
+
+    /// Says what becomes of a subscription of which only a part is permitted, as
+    /// `auth.subscribe` has it: whether it is refused. [`Order::UserTest`] answers by it.
+    pub fn subscribe_strictly(&self, strict: bool) {
+        self.shared.strict.store(strict, Ordering::Relaxed);
     }
 
     /// Carries an order out; `answer` is called on the directory's thread. Not for threads with

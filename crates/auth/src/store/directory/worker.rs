@@ -22,6 +22,9 @@ const BATCH_MAX: usize = 1_024;
 /// How long an order may take.
 const ORDER_TIME: Duration = Duration::from_secs(60);
 
+/// Why a database counts as gone that says nothing.
+const NO_ANSWER: &str = "no answer in time";
+
 /// A look-up that waits.
 pub(super) struct LookUp {
     pub(super) key: UserKey,
@@ -147,7 +150,7 @@ impl Worker {
                 Ok(())
             }
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(StoreError::Unavailable("no answer in time".to_owned())),
+            Err(_) => Err(no_answer()),
         }
     }
 
@@ -237,7 +240,7 @@ impl Worker {
                 Err(Unavailable)
             }
             Err(_) => {
-                self.shared.health.lose(shown, "no answer in time");
+                self.shared.health.lose(shown, NO_ANSWER);
                 Err(Unavailable)
             }
         }
@@ -245,12 +248,46 @@ impl Worker {
 
     async fn obey(&self, mut queue: Receiver<Job>) {
         while let Some(Job { who, order, answer }) = queue.recv().await {
-            let result = match timeout(ORDER_TIME, order::execute(self, &who, order)).await {
+            let obey = async {
+                self.make_sure().await?;
+                order::execute(self, &who, order).await
+            };
+            let result = match timeout(ORDER_TIME, obey).await {
                 Ok(result) => result,
-                Err(_) => Err(StoreError::Unavailable("no answer in time".to_owned()).into()),
+                Err(_) => Err(no_answer().into()),
             };
             answer(result);
         }
+    }
+
+    /// Refuses if the store does not answer, soon: an order that waits holds up those behind it.
+    /// While something is lost, it may be the operator's tables alone; roles are read then, since
+    /// they may never have been.
+    async fn make_sure(&self) -> Result<(), StoreError> {
+        let was_up = self.shared.health.is_up();
+        let mut answer = self.read_zones().await;
+        if answer.is_ok() && !was_up {
+            answer = self.read_roles().await;
+        }
+        match answer {
+            Err(error) if error.is_unavailable() => {
+                self.shared.health.lose(&self.shown, &error.to_string());
+                Err(error)
+            }
+            Err(error) if !was_up => Err(error),
+            // Whatever else is wrong is told by what the order asks.
+            _ => Ok(()),
+        }
+    }
+
+    /// What one query answers, if it does in time. One that was sent into a void would hold its
+    /// connection for ever, and with it whoever tries whether the database is back.
+    async fn in_time<T>(
+        &self,
+        query: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let answer = timeout(self.options.timeout, query).await;
+        answer.unwrap_or_else(|_| Err(no_answer()))
     }
 
     async fn keep_fresh(&self) {
@@ -264,8 +301,11 @@ impl Worker {
                 continue;
             }
             let trouble = match self.refresh().await {
-                // An outage is told when somebody is looked up.
-                Ok(_) | Err(StoreError::Unavailable(_)) => String::new(),
+                Ok(_) => String::new(),
+                Err(error) if error.is_unavailable() => {
+                    self.shared.health.lose(&self.shown, &error.to_string());
+                    String::new()
+                }
                 Err(error) => error.to_string(),
             };
             if !trouble.is_empty() && trouble != told {
@@ -299,7 +339,7 @@ impl Worker {
         if keys.is_empty() {
             return Ok(0);
         }
-        let mut users = self.books.find(&keys).await?;
+        let mut users = self.in_time(self.books.find(&keys)).await?;
         let mut changed = 0;
         for key in keys {
             let found = users.remove(&key);
@@ -313,7 +353,7 @@ impl Worker {
 
     /// Reads all roles again.
     pub(in crate::store) async fn read_roles(&self) -> Result<(), StoreError> {
-        let roles = self.books.store.roles().await?;
+        let roles = self.in_time(self.books.store.roles()).await?;
         if !self.shared.roles.load().are(&roles) {
             self.shared.roles.store(Arc::new(Roles::new(roles)));
             self.shared.tell(Change::Roles);
@@ -323,7 +363,7 @@ impl Worker {
 
     /// Reads all zones again.
     pub(in crate::store) async fn read_zones(&self) -> Result<(), StoreError> {
-        let zones = self.books.store.zones().await?;
+        let zones = self.in_time(self.books.store.zones()).await?;
         if **self.shared.zones.load() != zones {
             self.shared.zones.store(Arc::new(zones));
             self.shared.tell(Change::Zones);
@@ -339,6 +379,11 @@ impl Worker {
     /// The zones that the configuration names.
     pub(in crate::store) fn named_zones(&self) -> Arc<Vec<Arc<str>>> {
         self.shared.named_zones.load_full()
+    }
+
+    /// Whether a subscription that is permitted in part is refused.
+    pub(in crate::store) fn is_strict(&self) -> bool {
+        self.shared.strict.load(Ordering::Relaxed)
     }
 
     /// A user of the configuration.
@@ -371,4 +416,9 @@ impl Worker {
             warn!(what, target, "the audit log cannot be written: {error}");
         }
     }
+}
+
+/// That a query took longer than it may.
+fn no_answer() -> StoreError {
+    StoreError::Unavailable(NO_ANSWER.to_owned())
 }

@@ -1,7 +1,10 @@
 //! A connection that is made when it is needed, and made again when it is gone.
 
+use std::sync::Arc;
+
 use tokio::sync::{Mutex, MutexGuard};
 
+use super::file::DatabaseFile;
 use super::link::{Answer, Link, Options, Statement};
 use crate::store::StoreError;
 
@@ -10,6 +13,8 @@ use crate::store::StoreError;
 pub(super) struct Lane {
     pub(super) options: Options,
     link: Mutex<Option<Link>>,
+    /// Of SQLite.
+    file: Option<Arc<DatabaseFile>>,
 }
 
 /// A connection that was taken out. A statement that is given up half way leaves nothing behind:
@@ -17,9 +22,39 @@ pub(super) struct Lane {
 type Place<'a> = MutexGuard<'a, Option<Link>>;
 
 impl Lane {
-    pub(super) fn new(options: Options) -> Self {
+    pub(super) fn new(options: Options, file: Option<Arc<DatabaseFile>>) -> Self {
         let link = Mutex::new(None);
-        Self { options, link }
+        Self {
+            options,
+            link,
+            file,
+        }
+    }
+
+    /// A new connection. Another file than the one that was opened first is refused, and a new one
+    /// is not made in its place.
+    async fn connect(&self) -> Result<Link, StoreError> {
+        self.check()?;
+        let link = self.options.connect().await?;
+        if let Some(file) = &self.file {
+            file.note_opened();
+        }
+        Ok(link)
+    }
+
+    /// Refuses if the file of the database is not where it was.
+    ///
+    /// # Errors
+    /// [`StoreError::File`].
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        self.file.as_ref().map_or(Ok(()), |file| file.check())
+    }
+
+    /// Has the next statement use a new connection if the path leads to another file now.
+    pub(super) async fn follow(&self) {
+        if self.file.as_ref().is_some_and(|file| file.has_moved()) {
+            self.link.lock().await.take();
+        }
     }
 
     /// Runs a statement. If the connection turns out to be gone, it is made again, once.
@@ -31,14 +66,16 @@ impl Lane {
                 result => return keep(place, link, result),
             }
         }
-        let mut link = self.options.connect().await?;
+        let mut link = self.connect().await?;
         let result = link.fetch(statement).await;
         keep(place, link, result)
     }
 
     /// Runs statements, all or none. They are run a second time, on a new connection, only if the
-    /// first one was gone before it was asked.
+    /// first one was gone before it was asked. What would be written to a file that nobody finds
+    /// again is refused.
     pub(super) async fn execute(&self, statements: &[Statement]) -> Result<Vec<u64>, StoreError> {
+        self.check()?;
         let mut place = self.link.lock().await;
         let link = match place.take() {
             // Nobody knows what became of a statement whose answer is lost, so ask first.
@@ -47,7 +84,7 @@ impl Lane {
         };
         let mut link = match link {
             Some(link) => link,
-            None => self.options.connect().await?,
+            None => self.connect().await?,
         };
         let result = link.execute(statements).await;
         keep(place, link, result)
@@ -62,14 +99,14 @@ impl Lane {
             *place = Some(link);
             return Ok(());
         }
-        *place = Some(self.options.connect().await?);
+        *place = Some(self.connect().await?);
         Ok(())
     }
 
     /// Makes or migrates Stentor's tables.
     pub(super) async fn migrate(&self) -> Result<(), StoreError> {
         let place = self.link.lock().await;
-        let mut link = self.options.connect().await?;
+        let mut link = self.connect().await?;
         let result = link.migrate().await;
         keep(place, link, result)
     }

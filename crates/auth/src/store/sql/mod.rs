@@ -1,6 +1,7 @@
 //! Records in SQLite, PostgreSQL, MySQL or MariaDB, in tables of Stentor's own.
 
 mod dialect;
+mod file;
 mod lane;
 mod link;
 mod rows;
@@ -9,8 +10,10 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dialect::{Dialect, marks, pad, padded};
+use file::DatabaseFile;
 use lane::Lane;
 use link::{Options, Param, Statement};
 
@@ -96,28 +99,29 @@ impl SqlStore {
     /// When the place is no SQL database.
     pub fn new(place: &Place, password: Option<&str>) -> Result<Self, StoreError> {
         let options = options(place, password, false)?;
-        Ok(Self {
-            dialect: options.dialect(),
-            reads: Lane::new(options.clone()),
-            writes: Lane::new(options),
-            shown: place.to_string(),
-            file: match place {
-                Place::Sqlite(path) => Some(path.clone()),
-                _ => None,
-            },
-        })
+        let file = match place {
+            Place::Sqlite(path) => Some(path.clone()),
+            _ => None,
+        };
+        Ok(Self::of(options, file, place.to_string()))
     }
 
     /// The store in an SQLite file.
     #[must_use]
     pub fn sqlite(path: &Path) -> Self {
         let options = Options::sqlite(path, false);
+        let shown = format!("sqlite:{}", path.display());
+        Self::of(options, Some(path.to_owned()), shown)
+    }
+
+    fn of(options: Options, file: Option<PathBuf>, shown: String) -> Self {
+        let watched = file.as_deref().map(DatabaseFile::new).map(Arc::new);
         Self {
-            dialect: Dialect::Sqlite,
-            reads: Lane::new(options.clone()),
-            writes: Lane::new(options),
-            shown: format!("sqlite:{}", path.display()),
-            file: Some(path.to_owned()),
+            dialect: options.dialect(),
+            reads: Lane::new(options.clone(), watched.clone()),
+            writes: Lane::new(options, watched),
+            shown,
+            file,
         }
     }
 
@@ -132,6 +136,7 @@ impl SqlStore {
 
     /// Makes the tables, and puts the initial roles and the zone `default` into new ones.
     async fn prepare(&self) -> Result<(), StoreError> {
+        self.writes.check()?;
         if let Some(path) = &self.file {
             make_private(path)?;
         }
@@ -320,6 +325,9 @@ impl Store for SqlStore {
 
     fn roles(&self) -> Task<'_, Vec<Role>> {
         Box::pin(async {
+            // Roles are read every `auth.refresh`: that the file is gone stands in the log before
+            // somebody is refused a change.
+            let _ = self.writes.check();
             let sql = "SELECT scope, name, rules, quotas FROM stentor_role ORDER BY scope, name";
             let answer = self.writes.fetch(&self.statement(sql, Vec::new())).await?;
             answer.rows.into_iter().map(rows::role).collect()
@@ -400,9 +408,13 @@ impl Store for SqlStore {
 impl Reader {
     pub(super) fn new(place: &Place, password: Option<&str>) -> Result<Self, StoreError> {
         let options = options(place, password, true)?;
+        let file = match place {
+            Place::Sqlite(path) => Some(Arc::new(DatabaseFile::new(path))),
+            _ => None,
+        };
         Ok(Self {
             dialect: options.dialect(),
-            lane: Lane::new(options),
+            lane: Lane::new(options, file),
         })
     }
 
@@ -416,6 +428,8 @@ impl Reader {
         query: &str,
         texts: Vec<String>,
     ) -> Result<(Vec<String>, Vec<Vec<Option<String>>>), StoreError> {
+        // Who keeps the file may put another one in its place.
+        self.lane.follow().await;
         let params = pad(texts.into_iter().map(Param::Text).collect());
         let sql = query.replacen("(?)", &format!("({})", marks(params.len())), 1);
         let answer = self
