@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use nix::sys::signal::Signal;
+use serde_json::json;
 use stentor_client::{ClientError, ReasonCode, Version};
 
 /// `-W` has run out; as in `mosquitto_sub`.
@@ -164,10 +165,14 @@ impl Failure {
     }
 
     /// Tells, and turns into the exit code.
-    pub(crate) fn report(self) -> ExitCode {
+    pub(crate) fn report(self, as_json: bool) -> ExitCode {
         if let Some(message) = &self.message {
+            let line = match as_json {
+                true => json!({ "error": message, "exit_code": self.code }).to_string(),
+                false => format!("stentor: {message}"),
+            };
             // Whoever reads it may have gone; the exit code says it too.
-            let _ = writeln!(io::stderr(), "stentor: {message}");
+            let _ = writeln!(io::stderr(), "{line}");
         }
         ExitCode::from(self.code)
     }

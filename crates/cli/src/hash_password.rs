@@ -39,7 +39,7 @@ fn functions() -> PossibleValuesParser {
 
 impl HashPassword {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let password = password::ask_twice()?;
+        let password = password::ask_twice("pipe it in")?;
         if password.is_empty() {
             return Err(Failure::new("the password is empty"));
         }

@@ -35,8 +35,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use failure::Failure;
-
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -141,6 +139,29 @@ enum Command {
     Bench(Box<stentor_bench::Args>),
 }
 
+impl Command {
+    /// Whether a program reads what goes wrong: `--json` was given to a command about the server
+    /// and its accounts. Others have it as a word of a message, or as a form of messages.
+    fn fails_as_json(&self) -> bool {
+        let is_one = matches!(
+            self,
+            Self::Status(_)
+                | Self::Clients(_)
+                | Self::Topics(_)
+                | Self::Reload(_)
+                | Self::User(_)
+                | Self::Role(_)
+                | Self::Grant(_)
+                | Self::Revoke(_)
+                | Self::Token(_)
+                | Self::Zone(_)
+                | Self::Import(_)
+                | Self::Auth(_)
+        );
+        is_one && std::env::args_os().any(|argument| argument == "--json")
+    }
+}
+
 fn main() -> ExitCode {
     if std::env::args_os()
         .nth(1)
@@ -150,8 +171,9 @@ fn main() -> ExitCode {
         // waits for the server. Should this fail, the server says so when it tries again.
         let _ = stentor_server::block_signals();
     }
-    let arguments = property::join(std::env::args_os());
-    let result = match Cli::parse_from(arguments).command {
+    let command = Cli::parse_from(property::join(std::env::args_os())).command;
+    let as_json = command.fails_as_json();
+    let result = match command {
         Command::Serve(serve) => return serve.run(),
         Command::Bench(bench) => return stentor_bench::run(*bench),
         Command::CheckConfig(command) => command.run(),
@@ -182,7 +204,7 @@ fn main() -> ExitCode {
         Command::Completions(command) => command.run(),
         Command::Man(command) => command.run(),
     };
-    result.map_or_else(Failure::report, |()| ExitCode::SUCCESS)
+    result.map_or_else(|failure| failure.report(as_json), |()| ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

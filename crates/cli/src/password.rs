@@ -12,6 +12,9 @@ use crate::file;
 /// The largest file with a password, in bytes, and the longest line of standard input.
 const BYTES_MAX: u64 = 64 << 10;
 
+/// Why bytes are no password: clients would send others.
+pub(crate) const NO_UTF8: &str = "it is no UTF-8, which clients send; save it as UTF-8";
+
 /// The first line of a file.
 pub(crate) fn from_file(path: &Path) -> Result<Vec<u8>, Failure> {
     let bytes = file::read(path, BYTES_MAX)
@@ -50,9 +53,24 @@ pub(crate) fn ask(question: &str) -> Result<String, Failure> {
 }
 
 /// Asks for a new password, or reads a line of standard input where there is nobody to ask.
-pub(crate) fn ask_twice() -> Result<String, Failure> {
-    if !can_ask() {
-        return read_line();
+/// `instead` says what else may be done where there is neither.
+pub(crate) fn ask_twice(instead: &str) -> Result<String, Failure> {
+    // A terminal shows what is typed, unless somebody sees the question and the echo is off.
+    let stdin = io::stdin();
+    let is_typed = stdin.is_terminal();
+    if is_typed && !can_ask() {
+        let message = format!("cannot ask for the password without a terminal; {instead}");
+        return Err(Failure::new(message));
+    }
+    if !is_typed {
+        let line = read_line()?;
+        return match line.is_empty() {
+            true => Err(Failure::new(format!(
+                "there is no password: standard input is no terminal, and its first line is \
+                 empty; {instead}"
+            ))),
+            false => Ok(line),
+        };
     }
     let first = ask("Password")?;
     match ask("Again")? == first {
@@ -65,11 +83,14 @@ pub(crate) fn ask_twice() -> Result<String, Failure> {
 pub(crate) fn read_line() -> Result<String, Failure> {
     let failed =
         |error: &dyn fmt::Display| Failure::new(format!("cannot read the password: {error}"));
-    let mut line = String::new();
+    let mut line = Vec::new();
     let mut input = io::stdin().lock().take(BYTES_MAX + 1);
-    input.read_line(&mut line).map_err(|error| failed(&error))?;
+    input
+        .read_until(b'\n', &mut line)
+        .map_err(|error| failed(&error))?;
     if line.len() as u64 > BYTES_MAX {
         return Err(failed(&"the line has more than 64 KiB"));
     }
+    let line = String::from_utf8(line).map_err(|_| failed(&NO_UTF8))?;
     Ok(line.trim_end_matches(['\n', '\r']).to_owned())
 }

@@ -234,6 +234,98 @@ fn a_question_has_three_ways_to_end() {
     assert_eq!(ended.status.code(), Some(78), "{ended}");
 }
 
+/// What would be refused is answered with no.
+#[test]
+fn a_question_is_answered_as_the_server_decides_it() {
+    let test = |place: &Place, code: i32| {
+        let role = ["role", "add", "r", "--rule", "allow both a/b"];
+        place.run(&role).success();
+        let add = ["user", "add", "ann", "--no-password", "--role", "r"];
+        place.run(&add).success();
+        for (filter, code) in [("a/b", 0), ("a/+", code), ("b/+", 1)] {
+            let ended = place.run(&["user", "test", "ann", "subscribe", filter]);
+            assert_eq!(ended.status.code(), Some(code), "{filter}: {ended}");
+            assert_eq!(
+                ended.stdout.contains("strict"),
+                code == 1 && filter == "a/+"
+            );
+        }
+    };
+    test(&Place::with(""), 0);
+    test(&Place::with("[auth]\nsubscribe = \"strict\"\n"), 1);
+    let place = Place::with("");
+    let config = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[auth]\nsubscribe = \"strict\"\n";
+    place.server().reconfigure(config);
+    place.run(&["reload"]).success();
+    test(&place, 1);
+}
+
+#[test]
+fn a_password_that_is_none_is_explained() {
+    let place = Place::stopped();
+    // Nobody is there to be asked.
+    for args in [
+        &["user", "add", "ann"][..],
+        &["user", "set-password", "ann"],
+    ] {
+        let refusal = place.run(args).refusal();
+        assert!(refusal.contains("--password-file FILE"), "{refusal}");
+    }
+    let file = place.folder.path().join("latin1");
+    fs::write(&file, b"h\xfcsh\n").expect("a file can be written");
+    let file = file.to_str().expect("plain names");
+    let add = ["user", "add", "ann", "--password-file", file];
+    let refusal = place.run(&add).refusal();
+    assert!(refusal.contains("it is no UTF-8"), "{refusal}");
+    place.run(&["user", "show", "ann"]).refusal();
+}
+
+#[test]
+fn programs_are_told_in_json_what_is_wrong() {
+    check(|place| {
+        place
+            .run(&["user", "add", "there", "--no-password"])
+            .success();
+        for (args, code, reason) in [
+            (&["user", "show", "nobody"][..], 1, "no user nobody"),
+            (
+                &["user", "test", "nobody", "publish", "a"],
+                3,
+                "no user nobody",
+            ),
+            (&["role", "add", "member"], 1, "--replace"),
+        ] {
+            let ended = place.run(&[args, &["--json"]].concat());
+            assert_eq!(ended.status.code(), Some(code), "{ended}");
+            let told: Value = serde_json::from_str(&ended.stderr).expect("JSON");
+            let error = told["error"].as_str().expect("a sentence");
+            assert!(error.contains(reason), "{error}");
+            assert_eq!(told["exit_code"], code);
+        }
+    });
+}
+
+#[test]
+fn a_role_from_the_start_is_not_deleted_without_a_word() {
+    check(|place| {
+        place
+            .run(&["user", "add", "boss", "--no-password", "--role", "admin"])
+            .success();
+        place.run(&["role", "delete", "admin"]).refusal();
+        let told = place.run(&["role", "delete", "admin", "--force"]).success();
+        assert!(
+            told.contains("taken from users") && told.contains("role add admin --rule"),
+            "{told}"
+        );
+        let all = ["--rule", "allow both #", "--rule", "allow both $#"];
+        place
+            .run(&[&["role", "add", "admin"][..], &all].concat())
+            .success();
+        place.run(&["grant", "boss", "admin"]).success();
+        place.run(&["role", "delete", "anonymous"]).success();
+    });
+}
+
 /// Where it stands in the file, and never what the password is.
 #[test]
 fn an_import_that_is_wrong_names_its_line() {

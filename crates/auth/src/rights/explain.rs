@@ -43,7 +43,7 @@ pub struct Explanation {
     pub access: Access,
     /// The rule that allows: for a filter, one that allows some of it, and all of it if one does.
     pub allow: Option<RuleRef>,
-    /// The rule that denies, or denies some of it.
+    /// The rule that denies, or denies some of what others allow.
     pub deny: Option<RuleRef>,
 }
 
@@ -88,15 +88,39 @@ impl Holder {
     /// decide?
     #[must_use]
     pub fn explain_subscribe(&self, filter: &str) -> Explanation {
+        let access = self.may_subscribe(filter);
         let whole = |rule: &str| intersect(rule, filter).as_deref() == Some(filter);
         let some = |rule: &str| intersect(rule, filter).is_some();
         // The rule that says something about all of it explains more than one about some of it.
-        let says = |power| self.find(power, whole).or_else(|| self.find(power, some));
+        let (allow, deny) = (Powers::ALLOW_SUBSCRIBE, Powers::DENY_SUBSCRIBE);
+        let denies = || {
+            let permitted = self.common(allow, filter);
+            // What nobody allows anyway is not denied by a rule about it.
+            let bites = |rule: &str| {
+                let takes = |part: &String| intersect(rule, part).is_some();
+                permitted.iter().any(takes)
+            };
+            self.find(deny, whole).or_else(|| self.find(deny, bites))
+        };
         Explanation {
-            access: self.may_subscribe(filter),
-            allow: says(Powers::ALLOW_SUBSCRIBE),
-            deny: says(Powers::DENY_SUBSCRIBE),
+            access,
+            allow: self.find(allow, whole).or_else(|| self.find(allow, some)),
+            deny: match access {
+                Access::All => None,
+                Access::Part | Access::Nothing => denies(),
+            },
         }
+    }
+
+    /// What the rules that say this have in common with a filter, rule by rule.
+    fn common(&self, power: Powers, filter: &str) -> Vec<String> {
+        let roles = self.grant().roles.iter();
+        let rules = roles.flat_map(|compiled| &compiled.role.rules);
+        let rules = rules.filter(|rule| Powers::of(rule).has(power));
+        let filters = rules.filter_map(|rule| expand(rule, self.who()));
+        filters
+            .filter_map(|rule| intersect(&rule, filter))
+            .collect()
     }
 
     /// The first rule that says this about such a filter.

@@ -290,6 +290,50 @@ fn the_rule_that_decides_is_told() {
     assert_eq!(subscribe("b/#"), (Access::Nothing, String::new()));
 }
 
+/// A rule about topics that no other one allows changes nothing, and explains nothing.
+#[test]
+fn a_denial_that_takes_nothing_away_does_not_decide() {
+    let told = |rules: &[&str], filter: &str| {
+        let explanation = ann(rules).explain_subscribe(filter);
+        let rule = explanation.deciding().map(|rule| rule.rule().to_string());
+        (explanation.access, rule.unwrap_or_default())
+    };
+    for (rules, filter, access, decides) in [
+        (&["deny subscribe a/secret"][..], "a/#", Access::Nothing, ""),
+        (
+            &["deny subscribe a/secret", "allow subscribe a/b"],
+            "a/+",
+            Access::Part,
+            "allow subscribe a/b",
+        ),
+        (
+            &[
+                "deny subscribe a/c/d",
+                "allow subscribe a/#",
+                "deny both a/+",
+            ],
+            "a/+",
+            Access::Nothing,
+            "deny both a/+",
+        ),
+        (
+            &["deny subscribe a/x", "allow both a/b/#", "deny both a/b/#"],
+            "a/#",
+            Access::Nothing,
+            "deny both a/b/#",
+        ),
+        (
+            &["deny subscribe b", "deny both a/x", "allow subscribe +/x"],
+            "+/x",
+            Access::Part,
+            "deny both a/x",
+        ),
+    ] {
+        let expected = (access, decides.to_owned());
+        assert_eq!(told(rules, filter), expected, "{rules:?} {filter}");
+    }
+}
+
 /// The rules, read one by one, as their documentation says it.
 struct Naive {
     rules: Vec<(Effect, Action, String)>,

@@ -10,7 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
 use indicatif::ProgressBar;
-use serde_json::{Value, json};
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::error::Category;
+use serde_json::{Map, Value, json};
 use stentor_auth::credential::Stored;
 use stentor_auth::model::{Credential, DEFAULT_ZONE, Login, User};
 use stentor_auth::store::Order;
@@ -221,48 +224,134 @@ fn hash_all(rows: Vec<Row>, maker: &Maker) -> Result<Vec<User>, String> {
     Ok(users)
 }
 
+/// An object of a list, with the first key that stands in it twice: of two passwords, nobody knows
+/// which one is meant.
+struct Entry {
+    fields: Map<String, Value>,
+    twice: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Entry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(EntryVisitor)
+    }
+}
+
+struct EntryVisitor;
+
+impl<'de> Visitor<'de> for EntryVisitor {
+    type Value = Entry;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entry, A::Error> {
+        let (mut fields, mut twice) = (Map::new(), None);
+        while let Some((key, value)) = map.next_entry::<String, Value>()? {
+            if fields.insert(key.clone(), value).is_some() {
+                twice.get_or_insert(key);
+            }
+        }
+        Ok(Entry { fields, twice })
+    }
+}
+
 fn parse_json(text: &str) -> Result<Vec<Row>, String> {
-    let users: Vec<Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let row = |(at, user)| {
-        let place = Place::Entry(at + 1);
-        json_row(place, user).map_err(|error| format!("{place}: {error}"))
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let entries: Vec<Entry> = serde_json::from_str(text).map_err(|error| no_list(&error))?;
+    let row = |(at, entry)| json_row(Place::Entry(at + 1), entry);
+    entries.into_iter().enumerate().map(row).collect()
+}
+
+/// Why a file is no list of users. What the parser says might quote a value, which may be a secret.
+fn no_list(error: &serde_json::Error) -> String {
+    let (line, column) = (error.line(), error.column());
+    let what = match error.classify() {
+        Category::Eof => "the file ends in the middle of its JSON",
+        Category::Io | Category::Syntax => "this is no JSON",
+        Category::Data => {
+            "it is no list of objects, which `stentor user export --format json` writes"
+        }
     };
-    users.into_iter().enumerate().map(row).collect()
+    format!("line {line}, column {column}: {what}")
+}
+
+/// The keys that an object may have.
+const KEYS: [&str; 6] = [
+    "name",
+    "password",
+    "credentials",
+    "zone",
+    "roles",
+    "disabled",
+];
+
+/// Takes a value out of an object; null is none.
+fn field<T: DeserializeOwned>(
+    fields: &mut Map<String, Value>,
+    key: &str,
+) -> Result<Option<T>, String> {
+    match fields.remove(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => serde_json::from_value(value).map(Some).map_err(|_| {
+            format!("the value of {key:?} is not as `stentor user export --format json` writes it")
+        }),
+    }
 }
 
 /// A user with what is stored of it, or with a password.
-fn json_row(place: Place, mut user: Value) -> Result<Row, String> {
-    let password = match user
-        .as_object_mut()
-        .and_then(|user| user.remove("password"))
-    {
-        None | Some(Value::Null) => None,
-        Some(Value::String(password)) => Some(password),
-        Some(_) => return Err("the password is no text".to_owned()),
-    };
-    let mut user: User = serde_json::from_value(user).map_err(|error| {
-        let reason = error.to_string();
-        // It would quote a value, which may be a secret at the wrong place.
-        match reason.starts_with("invalid ") {
-            true => "a value is of another kind than `stentor user export` writes".to_owned(),
-            false => reason,
+fn json_row(place: Place, entry: Entry) -> Result<Row, String> {
+    let Entry { mut fields, twice } = entry;
+    let name: Option<String> = field(&mut fields, "name").map_err(|error| at(place, "", &error))?;
+    let name = name.ok_or_else(|| at(place, "", "the key \"name\" is missing"))?;
+    let wrong = |reason: &str| at(place, &name, reason);
+    if let Some(key) = twice {
+        return Err(wrong(&format!("the key {key:?} stands there twice")));
+    }
+    let password: Option<String> = field(&mut fields, "password").map_err(|e| wrong(&e))?;
+    let credentials: Option<Vec<Credential>> =
+        field(&mut fields, "credentials").map_err(|e| wrong(&e))?;
+    let zone: Option<String> = field(&mut fields, "zone").map_err(|e| wrong(&e))?;
+    let roles: Option<Vec<Arc<str>>> = field(&mut fields, "roles").map_err(|e| wrong(&e))?;
+    let disabled: Option<bool> = field(&mut fields, "disabled").map_err(|e| wrong(&e))?;
+    if let Some(key) = fields.keys().next() {
+        let known = KEYS.join(", ");
+        return Err(wrong(&format!(
+            "there is no key {key:?}; there are {known}"
+        )));
+    }
+    let credentials = credentials.unwrap_or_default();
+    for credential in &credentials {
+        Stored::parse(&credential.text).map_err(|error| wrong(&error.to_string()))?;
+    }
+    let (zone, name) = match zone.as_deref() {
+        None | Some(DEFAULT_ZONE) => {
+            let login = Login::parse(&name);
+            (login.zone, login.name)
         }
-    })?;
-    if *user.zone == *DEFAULT_ZONE {
-        let (zone, name) = {
-            let login = Login::parse(&user.name);
-            (login.zone.into(), login.name.into())
-        };
-        (user.zone, user.name) = (zone, name);
-    }
-    for credential in &user.credentials {
-        Stored::parse(&credential.text).map_err(|error| error.to_string())?;
-    }
+        Some(zone) => (zone, &*name),
+    };
+    let user = User {
+        zone: zone.into(),
+        name: name.into(),
+        credentials,
+        roles: roles.unwrap_or_default(),
+        disabled: disabled.unwrap_or_default(),
+    };
     Ok(Row {
         place,
         user,
         password,
     })
+}
+
+/// A reason with its place; the name is empty where none is known.
+fn at(place: Place, name: &str, reason: &str) -> String {
+    match name {
+        "" => format!("{place}: {reason}"),
+        name => format!("{place}, user {name:?}: {reason}"),
+    }
 }
 
 /// The columns that a file may have.
@@ -557,17 +646,55 @@ mod tests {
             assert!(error.contains(reason), "{text:?}: {error}");
             assert!(!error.contains("hush"), "{error}");
         }
-        for text in [
-            r#"[{"name": "ann", "credentials": "hush"}]"#,
-            r#"[{"name": "ann", "password": ["hush"]}]"#,
-            r#"[{"name": "ann", "disabled": "hush"}]"#,
+    }
+
+    #[test]
+    fn what_is_wrong_in_json_is_told_with_its_entry() {
+        for (text, reason) in [
+            ("", "line 1, column 0: the file ends"),
+            (r#"[{"name": "ann""#, "the file ends"),
+            ("[{\n\"name\": hush}]", "line 2, column 9: this is no JSON"),
+            (r#""hush""#, "it is no list of objects"),
+            (r#"["hush"]"#, "it is no list of objects"),
+            (r#"{"name": "hush"}"#, "it is no list of objects"),
+            (
+                r#"[{"name": "ann"}, {"password": "hush"}]"#,
+                "entry 2: the key \"name\" is missing",
+            ),
+            (r#"[{"name": 7}]"#, "entry 1: the value of \"name\""),
+            (
+                r#"[{"name": "ann", "password": "hush", "password": "hush"}]"#,
+                "entry 1, user \"ann\": the key \"password\" stands there twice",
+            ),
+            (
+                r#"[{"name": "ann", "pasword": "hush"}]"#,
+                "user \"ann\": there is no key \"pasword\"",
+            ),
+            (
+                r#"[{"name": "ann", "credentials": "hush"}]"#,
+                "the value of \"credentials\"",
+            ),
+            (
+                r#"[{"name": "ann", "credentials": [{"text": "hush"}]}]"#,
+                "user \"ann\": ",
+            ),
+            (
+                r#"[{"name": "ann", "password": ["hush"]}]"#,
+                "the value of \"password\"",
+            ),
+            (
+                r#"[{"name": "ann", "disabled": "hush"}]"#,
+                "the value of \"disabled\"",
+            ),
         ] {
             let error = parse_json(text).err().unwrap();
-            assert!(
-                error.contains("entry 1: ") && !error.contains("hush"),
-                "{error}"
-            );
+            assert!(error.contains(reason), "{text}: {error}");
+            assert!(!error.contains("hush"), "{error}");
         }
+        let text = r#"[{"name": "game/ann", "password": null, "roles": ["r"], "disabled": true}]"#;
+        let row = parse_json(text).unwrap().remove(0);
+        assert_eq!((&*row.user.zone, &*row.user.name), ("game", "ann"));
+        assert!(row.password.is_none() && row.user.disabled && &*row.user.roles[0] == "r");
     }
 
     #[test]

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use serde_json::Value;
 use stentor_auth::model::{Quotas, Rule};
 use stentor_auth::store::Order;
 
 use super::desk::Which;
-use super::user::done;
 use super::{WHERE, show};
 use crate::admin::table::{Table, plain};
 use crate::failure::Failure;
@@ -122,10 +121,10 @@ struct QuotaFlags {
     #[arg(long, value_name = "N")]
     connections: Option<u32>,
     /// Messages that one connection publishes per second
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     messages_per_sec: Option<u32>,
     /// Bytes that one connection publishes per second
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     bytes_per_sec: Option<u64>,
     /// Subscriptions of one session
     #[arg(long, value_name = "N")]
@@ -188,7 +187,10 @@ impl Role {
                     name: delete.name.as_str().into(),
                     force: delete.force,
                 };
-                done(&delete.which, order, &delete.name, "is deleted")
+                let answer = delete.which.open()?.order(&order)?;
+                show(delete.which.json, &answer, || {
+                    deleted_text(&delete.name, &answer)
+                })
             }
         }
     }
@@ -211,6 +213,17 @@ fn role_text(role: &Value) -> String {
     let quotas = role["quotas"].as_object().into_iter().flatten();
     for (name, value) in quotas {
         text += &format!("  at most {} {}\n", plain(value), name.replace('_', " "));
+    }
+    text
+}
+
+fn deleted_text(name: &str, answer: &Value) -> String {
+    let mut text = match answer["taken_from"].as_u64() {
+        None | Some(0) => format!("{name} is deleted\n"),
+        Some(users) => format!("{name} is deleted, and taken from users: {users}\n"),
+    };
+    if let Some(note) = answer["note"].as_str() {
+        text += &format!("note: {note}\n");
     }
     text
 }

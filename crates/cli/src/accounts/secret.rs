@@ -1,6 +1,6 @@
 //! What is stored of a new password.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
@@ -14,6 +14,10 @@ use crate::password;
 
 /// The mechanisms of SCRAM that secrets are made for.
 const MECHANISMS: [Sha; 2] = [Sha::Sha256, Sha::Sha512];
+
+/// What to do where nobody can be asked.
+const INSTEAD: &str = "give it by --password-file FILE, or - for standard input; for a user with \
+                       a token or a certificate, `user add` takes --no-password";
 
 /// Where a new password comes from.
 #[derive(Debug, Args)]
@@ -51,8 +55,8 @@ impl Password {
         }
         let password = match &self.password_file {
             Some(file) if file.as_os_str() == "-" => password::read_line()?.into_bytes(),
-            Some(file) => password::from_file(file)?,
-            None => password::ask_twice()?.into_bytes(),
+            Some(file) => from_file(file)?,
+            None => password::ask_twice(INSTEAD)?.into_bytes(),
         };
         check(&password)?;
         Ok(Given::Plain(password))
@@ -104,10 +108,28 @@ impl Maker {
     }
 }
 
+/// The password in a file. Only text is one: SCRAM allows nothing else, and who types it sends
+/// UTF-8.
+fn from_file(file: &Path) -> Result<Vec<u8>, Failure> {
+    let password = password::from_file(file)?;
+    let wrong = |reason: &str| Failure::new(format!("{}: {reason}", file.display()));
+    if password.is_empty() {
+        return Err(wrong(
+            "the password is empty: there is nothing in the first line",
+        ));
+    }
+    match std::str::from_utf8(&password) {
+        Ok(_) => Ok(password),
+        Err(_) => Err(wrong(password::NO_UTF8)),
+    }
+}
+
 /// Refuses passwords that nobody could log in with.
 pub(super) fn check(password: &[u8]) -> Result<(), Failure> {
     if password.is_empty() {
-        return Err(Failure::new("the password is empty"));
+        return Err(Failure::new(
+            "the password is empty; it needs at least one character",
+        ));
     }
     if password.len() > PASSWORD_BYTES_MAX {
         let message = format!("a password has at most {PASSWORD_BYTES_MAX} bytes");

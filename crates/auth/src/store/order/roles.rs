@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{OrderError, Outcome, PAGE, Who, users};
-use crate::model::{Quotas, Role, Rule, User, UserKey};
+use crate::model::{ADMIN, ANONYMOUS, MEMBER, Quotas, Role, Rule, User, UserKey};
 use crate::store::directory::Worker;
 
 /// What a role is: its zone, its name, its rules and quotas.
@@ -29,7 +29,8 @@ pub(super) async fn add(
     };
     if !replace && find(worker, role.zone.as_deref(), &role.name).await.is_ok() {
         let message = format!(
-            "there is a role {:?} already; `stentor role change` changes its rules",
+            "there is a role {:?} already; `stentor role change` adds and removes rules, and \
+             --replace replaces it",
             &*role.name
         );
         return Err(OrderError::new("exists", message));
@@ -126,7 +127,23 @@ pub(super) async fn delete(
     worker.read_roles().await?;
     let detail = json!({ "zone": zone, "taken_from": bearers.len() });
     worker.note(who, "role.delete", name, detail);
-    Ok(json!({ "taken_from": bearers.len() }))
+    Ok(json!({ "taken_from": bearers.len(), "note": lost_with(zone, name) }))
+}
+
+/// What goes with a role that is there from the start.
+fn lost_with(zone: Option<&str>, name: &str) -> Option<&'static str> {
+    if zone.is_some() {
+        return None;
+    }
+    Some(match name {
+        ADMIN => {
+            "nobody who logs in has all rights now; `stentor role add admin --rule 'allow both #' \
+             --rule 'allow both $#'` and `stentor grant USER admin` bring them back"
+        }
+        MEMBER => "users are added with --role from now on, as they get this one otherwise",
+        ANONYMOUS => "clients without a name may do nothing now",
+        _ => return None,
+    })
 }
 
 /// The users of the store who would be left with the name of a role that is deleted. Those of a

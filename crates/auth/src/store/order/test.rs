@@ -39,15 +39,20 @@ pub(super) async fn test(
         true => Access::Nothing,
         false => explanation.access,
     };
+    let is_strict = worker.is_strict();
     Ok(json!({
         "login": key.to_string(),
         "action": action,
         "topic": topic,
-        "allowed": access != Access::Nothing,
+        "allowed": match access {
+            Access::All => true,
+            Access::Part => !is_strict,
+            Access::Nothing => false,
+        },
         "access": access.label(),
         "role": explanation.deciding().map(|rule| &rule.role.name),
         "rule": explanation.deciding().map(|rule| rule.rule().to_string()),
-        "reason": reason(&user, &explanation, access),
+        "reason": reason(&user, &explanation, access, is_strict),
     }))
 }
 
@@ -76,16 +81,19 @@ fn explain(holder: &Holder, action: Action, topic: &str) -> Result<Explanation, 
 }
 
 /// The sentence for people.
-fn reason(user: &User, explanation: &Explanation, access: Access) -> String {
+fn reason(user: &User, explanation: &Explanation, access: Access, is_strict: bool) -> String {
     if user.disabled {
         return "the user is disabled and cannot log in".to_owned();
     }
     match (explanation.deciding(), access) {
         (Some(rule), Access::All | Access::Nothing) => rule.to_string(),
-        (Some(rule), Access::Part) => format!(
-            "only a part of what the filter matches is permitted; under auth.subscribe = \
-             \"strict\" it is refused. {rule}"
-        ),
+        (Some(rule), Access::Part) => {
+            let so = match is_strict {
+                true => "and auth.subscribe is \"strict\", which refuses it",
+                false => "which is what is delivered",
+            };
+            format!("only a part of what the filter matches is permitted, {so}. {rule}")
+        }
         (None, _) => format!("no rule of its roles allows it ({})", names(&user.roles)),
     }
 }
