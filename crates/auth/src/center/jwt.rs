@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::zones::is_reserved;
 use super::{Proof, Shared, Visitor, now_secs};
 use crate::credential::jwt::{Claims, verify};
 use crate::model::{Login, MEMBER, User, UserKey};
@@ -39,7 +40,7 @@ impl Shared {
             .as_ref()
             .is_some_and(|zone| *zone != bearer.zone);
         let is_other = is_elsewhere || !said.name.is_empty() && visitor.key != bearer;
-        if is_other {
+        if is_other || is_reserved(&bearer) {
             return answer.give(self.fail(&visitor));
         }
         let visitor = Visitor {

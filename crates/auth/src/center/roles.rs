@@ -291,6 +291,10 @@ impl Grants for RoleGrants {
         self.zones.known(zone)
     }
 
+    fn has_role(&self, zone: &str, role: &str) -> bool {
+        self.book.load().role(zone, role).is_some()
+    }
+
     fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }

@@ -9,7 +9,7 @@ use stentor_hub::{GuestMark, Identity};
 
 use super::{Center, Proof, Shared, Visitor};
 use crate::credential::random;
-use crate::model::{GUEST, NAME_BYTES_MAX, UserKey};
+use crate::model::{GUEST, NAME_BYTES_MAX, SERVER, UserKey};
 use crate::{Decision, LoginRequest, Refusal};
 
 /// What happens when a user logs in who is there already.
@@ -60,6 +60,13 @@ impl ZoneRules {
     }
 }
 
+/// Whether this is a name as guests get one, or the server's own: nobody else comes by it, whoever
+/// vouches.
+pub(super) fn is_reserved(key: &UserKey) -> bool {
+    let guest = key.name.strip_prefix(GUEST);
+    guest.is_some_and(|rest| rest.starts_with('/')) || *key.name == *SERVER
+}
+
 /// Whom a login name names, at a listener that may belong to a zone: there a name without one is of
 /// that zone, and one of another zone is nobody's.
 pub(super) fn key(login: &str, pinned: Option<&Arc<str>>) -> Result<UserKey, Refusal> {
@@ -103,6 +110,13 @@ impl Gate {
 }
 
 impl Center {
+    /// Whether a zone has a role of this name, its own or one for all zones. One that it does not
+    /// have gives nothing.
+    #[must_use]
+    pub fn has_role(&self, zone: &str, role: &str) -> bool {
+        self.0.grants.has_role(zone, role)
+    }
+
     /// Lets somebody in with these roles, for whom the operator's own code vouches: nobody else is
     /// asked. The name need not be a user's.
     #[must_use]
@@ -113,7 +127,7 @@ impl Center {
             Err(refusal) => return Decision::Refused(refusal),
         };
         let fits = |name: &str| (1..=NAME_BYTES_MAX).contains(&name.len());
-        if !fits(&key.zone) || !fits(&key.name) || name.contains('\n') {
+        if !fits(&key.zone) || !fits(&key.name) || name.contains('\n') || is_reserved(&key) {
             return Decision::Refused(Refusal::Credentials);
         }
         let visitor = Visitor {
@@ -183,6 +197,15 @@ mod tests {
         assert_eq!(named("default/ann"), Err(Refusal::Credentials));
         assert_eq!(named("").as_deref(), Ok(""));
         assert_eq!(key("chat/ann", None).map(|key| key.zone), Ok("chat".into()));
+    }
+
+    #[test]
+    fn a_name_of_guests_or_the_server_is_nobody_elses() {
+        let is_taken = |login: &str| is_reserved(&UserKey::parse(login));
+        assert!(is_taken("game/guest/3ac9"));
+        assert!(is_taken("server") && is_taken("game/server") && !is_taken("game/servers"));
+        assert!(!is_taken("game/guest"), "who asks for a name says this");
+        assert!(!is_taken("game/guests/3ac9") && !is_taken("guest/ann"));
     }
 
     #[test]

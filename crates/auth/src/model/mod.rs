@@ -11,7 +11,8 @@ mod user;
 mod zone;
 
 pub use name::{
-    CREDENTIAL_BYTES_MAX, DEFAULT_ZONE, Login, NAME_BYTES_MAX, NameError, check_name, login_name,
+    CREDENTIAL_BYTES_MAX, DEFAULT_ZONE, Login, NAME_BYTES_MAX, NameError, SERVER, check_name,
+    login_name,
 };
 pub use quotas::Quotas;
 pub use role::{

@@ -7,6 +7,9 @@ use thiserror::Error;
 /// The zone of logins that name none.
 pub const DEFAULT_ZONE: &str = "default";
 
+/// Who messages of the server's own are from, which adaptors send: no user is called so.
+pub const SERVER: &str = "server";
+
 /// Length limit of the names of users, roles and zones, in bytes of UTF-8.
 pub const NAME_BYTES_MAX: usize = 255;
 
@@ -31,6 +34,9 @@ pub enum NameError {
     /// It begins or ends with white space.
     #[error("a name must not begin or end with white space")]
     Space,
+    /// A user would have the name of [`SERVER`].
+    #[error("no user is called {SERVER}: messages of the server's own are from that name")]
+    Server,
 }
 
 /// Checks a name that somebody gives to a new user, role or zone. Names of users in an operator's

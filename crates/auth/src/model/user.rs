@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{CREDENTIAL_BYTES_MAX, DEFAULT_ZONE, Login, NameError, check_name, login_name};
+use super::{CREDENTIAL_BYTES_MAX, DEFAULT_ZONE, Login, NameError, SERVER, check_name, login_name};
 
 /// How many credentials a user may have, expired tokens included.
 pub const USER_CREDENTIALS_MAX: usize = 64;
@@ -154,6 +154,9 @@ impl User {
     pub fn check(&self) -> Result<(), UserError> {
         check_name(&self.zone)?;
         check_name(&self.name)?;
+        if *self.name == *SERVER {
+            return Err(NameError::Server.into());
+        }
         self.roles.iter().try_for_each(|role| check_name(role))?;
         if self.roles.len() > USER_ROLES_MAX {
             return Err(UserError::TooManyRoles);

@@ -1,6 +1,6 @@
 //! Log-ins: the adaptors are asked before the Auth Center.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stentor_auth::center::Center;
@@ -8,6 +8,7 @@ use stentor_auth::model::UserKey;
 use stentor_auth::{Answer, Authenticator, Begun, Decision, Exchange, LoginRequest};
 use stentor_procedure::adaptor::{Allowed, Answer as Verdicted, Event, Field, Verdict};
 use stentor_topic::Zone;
+use tracing::warn;
 
 use super::{Plane, Scoped};
 
@@ -15,11 +16,40 @@ use super::{Plane, Scoped};
 pub(crate) struct Doorkeeper {
     center: Arc<Center>,
     plane: Plane,
+    unknown: Arc<Unknown>,
+}
+
+/// Roles that adaptors have given and zones do not have, of which the log has been told: once each,
+/// and no more than so many.
+#[derive(Debug, Default)]
+struct Unknown(Mutex<BTreeSet<(Arc<str>, Arc<str>)>>);
+
+const UNKNOWN_MAX: usize = 100;
+
+impl Unknown {
+    fn tell(&self, zone: &Arc<str>, role: &Arc<str>) {
+        // An insertion leaves it whole.
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = (Arc::clone(zone), Arc::clone(role));
+        if told.len() < UNKNOWN_MAX && told.insert(place) {
+            warn!(
+                zone = &**zone,
+                role = &**role,
+                "an adaptor lets users in with a role that the zone does not have, which gives no \
+                 right; `stentor role list` shows those that there are"
+            );
+        }
+    }
 }
 
 impl Doorkeeper {
-    pub(crate) const fn new(center: Arc<Center>, plane: Plane) -> Self {
-        Self { center, plane }
+    pub(crate) fn new(center: Arc<Center>, plane: Plane) -> Self {
+        let unknown = Arc::default();
+        Self {
+            center,
+            plane,
+            unknown,
+        }
     }
 }
 
@@ -30,6 +60,7 @@ struct Visit {
     zone: Arc<str>,
     steps: VecDeque<Arc<Scoped>>,
     center: Arc<Center>,
+    unknown: Arc<Unknown>,
 }
 
 impl Authenticator for Doorkeeper {
@@ -52,6 +83,7 @@ impl Authenticator for Doorkeeper {
             zone,
             steps,
             center: Arc::clone(&self.center),
+            unknown: Arc::clone(&self.unknown),
         };
         visit.go_on();
         Begun::Pending
@@ -111,7 +143,12 @@ impl Visit {
             Verdict::Allow(Allowed {
                 roles: Some(roles), ..
             }) => {
-                let roles = roles.into_iter().map(Into::into).collect();
+                let roles: Vec<Arc<str>> = roles.into_iter().map(Into::into).collect();
+                for role in &roles {
+                    if !self.center.has_role(&self.zone, role) {
+                        self.unknown.tell(&self.zone, role);
+                    }
+                }
                 let decision = self.center.vouch(&self.request, roles);
                 self.answer.give(decision);
             }

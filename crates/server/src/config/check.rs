@@ -5,6 +5,7 @@ use std::path::Path;
 
 use stentor_auth::credential::Stored;
 use stentor_auth::credential::jwt::Algorithm;
+use stentor_auth::model::{NameError, SERVER};
 
 use super::environment::FileReader;
 use super::givens::{Entry, Givens};
@@ -61,6 +62,10 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens, read_file: FileRe
         .map(|policy: &Policy| Some(policy.filter.clone()));
     duplicates("policy", "filter", filters.collect(), givens);
     for (index, user) in config.users.iter_mut().enumerate() {
+        if user.name == SERVER {
+            let origin = givens.origin("user", index, "name");
+            givens.problem(origin, NameError::Server.to_string());
+        }
         password(user, index, givens, read_file);
     }
     auth(config, givens, read_file);
