@@ -52,6 +52,27 @@ def tells_who_comes_and_goes():
     assert event(alice)["event"] == "back"
 
 
+def comes_back_and_is_told():
+    """Who was sent out while its connection was lost, and does not make a closed room again."""
+    alice, bob = User("alice"), User("bob", lasting=True)
+    for user in (alice, bob):
+        assert user.subscribe("$reply/+") == [1]
+    for verb, error in (("kick", "kicked"), ("close", "closed")):
+        assert alice.subscribe("$room/tea/#") == [1]
+        assert bob.subscribe("$room/tea/event") == [1]
+        bob.lose()
+        while event(alice)["event"] != "away":
+            pass
+        words = {"user": "bob"} if verb == "kick" else {}
+        assert command(alice, verb, room="tea", **words)["status"] == "done"
+        bob = User("bob", lasting=True)
+        told = json.loads(bob.until("$reply/join"))
+        assert (told["code"], told["error"], told["room"]) == (0x98, error, "tea"), told
+        listed = command(alice, "list")["result"]["rooms"]
+        tea = [room["members"] for room in listed if room["room"] == "tea"]
+        assert tea == ([1] if verb == "kick" else []), listed
+
+
 def refuses_with_a_reason():
     alice, bob = User("alice"), User("bob")
     for user in (alice, bob):
@@ -78,6 +99,50 @@ def refuses_with_a_reason():
     told = json.loads(bob.until("$reply/join"))
     assert (told["code"], told["error"], told["room"]) == (0x98, "kicked", "tea"), told
     assert bob.send("$room/tea/say", "am I?")[0] == response(0x87)
+
+
+def properties_are_compared_and_locked():
+    """What is set is told to all; of two who set it at once one does; a lock ends with its user."""
+    alice, bob = User("alice"), User("bob")
+    for user in (alice, bob):
+        assert user.subscribe("$reply/+") == [1]
+        assert user.subscribe("$room/tea/#") == [1]
+    made = command(alice, "set", room="tea", name="cake", value="plum", if_absent=True)
+    version = made["result"]["version"]
+    told = json.loads(bob.until("$room/tea/prop/cake"))
+    assert (told["value"], told["by"], told["version"]) == ("plum", "alice", version), told
+    late = command(bob, "set", room="tea", name="cake", value="nut", if_version=version - 1)
+    assert (late["error"], late["code"]) == ("conflict", 0x83), late
+    done = command(bob, "set", room="tea", name="cake", value="nut", if_version=version)
+    assert done["status"] == "done", done
+    while json.loads(alice.until("$room/tea/prop/cake"))["value"] != "nut":
+        pass
+    assert command(bob, "lock", room="tea", name="cake")["status"] == "done"
+    assert json.loads(alice.until("$room/tea/prop/cake"))["lock"] == "bob"
+    locked = command(alice, "set", room="tea", name="cake", value="mine")
+    assert locked["error"] == "property-locked", locked
+    bob.client.unsubscribe("$room/tea/#")
+    assert "lock" not in json.loads(alice.until("$room/tea/prop/cake"))
+    gone = command(alice, "set", room="tea", name="cake", value=None)
+    assert gone["status"] == "done", gone
+    assert command(alice, "info", room="tea")["result"]["room"]["properties"] == {}
+
+
+def finds_a_room_that_suits():
+    """One that has the properties and a place, or a new one."""
+    alice, bob = User("alice"), User("bob")
+    for user in (alice, bob):
+        assert user.subscribe("$reply/+") == [1]
+    words = {"properties": {"game": "go"}, "capacity": 1}
+    made = command(alice, "match", create="go1", **words)["result"]
+    assert made == {"room": "go1", "created": True}, made
+    found = command(bob, "match", create="go2", **words)["result"]
+    assert found == {"room": "go1", "created": False}, found
+    assert alice.subscribe("$room/go1/#") == [1]
+    made = command(bob, "match", create="go2", **words)["result"]
+    assert made == {"room": "go2", "created": True}, "the other one is full"
+    none = command(bob, "match", properties={"game": "chess"})
+    assert none["error"] == "unknown", none
 
 
 def hides_rooms_from_who_has_no_right():
@@ -132,7 +197,8 @@ def answers_go_where_the_caller_may_publish():
 def sends_what_was_said_before():
     alice, bob = User("alice"), User("bob")
     assert alice.subscribe("$reply/+") == [1]
-    command(alice, "create", room="tea", history={"count": 2})
+    made = command(alice, "create", room="tea", history={"count": 2})["result"]
+    assert made["history"] == {"count": 2, "bytes": 1 << 20, "age_secs": None}, made
     assert alice.subscribe("$room/tea/event") == [1]
     for text in ("one", "two", "three"):
         assert alice.send("$room/tea/say", text)[0] == 0
@@ -141,6 +207,12 @@ def sends_what_was_said_before():
     for text, is_past in (("two", True), ("three", True), ("four", False)):
         message = bob.messages.get(timeout=PATIENCE)
         assert (message.payload.decode(), bool(message.retain)) == (text, is_past), message.payload
+        if V5 and is_past:
+            assert int(dict(message.properties.UserProperty)["history-age-ms"]) >= 0
+    # Whoever asks for more than is granted is told.
+    changed = command(alice, "change", room="tea", history={"count": 9999, "age_secs": 60})
+    assert changed["result"]["history"]["count"] == 1000, changed
+    assert changed["result"]["history"]["age_secs"] == 60, changed
 
 
 def keeps_zones_apart():

@@ -24,7 +24,7 @@ use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
 use crate::rights::{Access, Identity};
-use crate::room::{Element, ROOMS, RoomVerdict, Verdicts};
+use crate::room::{Cause, Element, ROOM, ROOMS, RoomVerdict, Verdicts};
 use crate::sessions::{Link, Session};
 use crate::snapshot::{SNAPSHOT_END, Wanted};
 
@@ -201,9 +201,11 @@ impl Hub {
                 options: wanting.options,
                 id: wanting.id,
                 denial: wanting.denial.cloned(),
+                expelled: None,
             };
             let owned = (elements.clone().map(owned).collect(), asked);
-            if self.ask_rooms(now, key, &rooms, Some(packet_id), owned) {
+            let cause = Cause::Subscribe(packet_id);
+            if self.ask_rooms(now, key, &rooms, cause, owned).is_ok() {
                 return Ok(());
             }
         }
@@ -240,6 +242,8 @@ impl Hub {
         (asked, verdicts): (Asked, &[RoomVerdict]),
     ) -> Result<(), CloseReason> {
         let is_v5 = self.sessions.get(key).is_some_and(Session::speaks_v5);
+        // There is no SUBACK, or it has no reasons.
+        let explains = !is_v5 || packet_id.is_none();
         let mut reasons: SmallVec<[u8; 8]> = SmallVec::new();
         let mut wanted = AllWanted::new();
         let mut text = "";
@@ -249,9 +253,10 @@ impl Hub {
             let asked = (asked, verdicts);
             let (reason, why) = self.subscribe_one(key, wanting, asked, &mut wanted)?;
             denied.extend(wanting.denial.map(|denial| (wanting.filter, denial)));
-            if reason.is_error() && !is_v5 && wanting.denial.is_none() {
+            if reason.is_error() && explains && wanting.denial.is_none() {
                 let filter = without_share(wanting.filter);
                 let room = filter.strip_prefix(ROOMS);
+                let room = room.or((filter == ROOM).then_some(""));
                 // What the home of the zone says is told with the room that it was asked for.
                 let is_told = |room: &str| {
                     let of_room = |(of, _): &&RoomVerdict| room.split('/').next() == Some(of);
@@ -272,15 +277,11 @@ impl Hub {
         }
         if let Some(packet_id) = packet_id {
             self.send_suback(key, packet_id, &reasons, text);
-            for (room, refusal) in verdicts {
-                if let (false, Some(refusal)) = (is_v5, refusal) {
-                    self.explain_refusal(now, key, room, *refusal);
-                }
-            }
+        }
+        if explains {
+            self.explain_refusals(now, key, verdicts);
             for (filter, denial) in denied {
-                if !is_v5 {
-                    self.explain_denial(now, key, filter, denial);
-                }
+                self.explain_denial(now, key, filter, denial);
             }
             for no_join in no_joins {
                 self.explain_no_join(now, key, no_join);

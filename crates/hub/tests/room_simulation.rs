@@ -33,6 +33,8 @@ struct Seat {
     rooms: BTreeSet<usize>,
     /// Those that it comes back to by itself, in that order.
     stored: Vec<usize>,
+    /// How many of those it was sent out of meanwhile: it is told when it comes back.
+    expelled: usize,
 }
 
 struct Simulation {
@@ -66,6 +68,7 @@ impl Simulation {
             client: None,
             rooms: BTreeSet::new(),
             stored: Vec::new(),
+            expelled: 0,
         };
         let mut simulation = Self {
             w,
@@ -134,14 +137,21 @@ impl Simulation {
             Version::V5
         };
         let client = self.w.connect(version, &format!("c{at}"), &options);
+        let told = self.read(client).into_iter();
+        let told = told.filter(|message| message.topic == "$reply/join");
+        let told = told.count();
         self.w.subscribe(client, "$reply/+", Q1);
         self.seats[at].client = Some(client);
+        let mut out = std::mem::take(&mut self.seats[at].expelled);
         for room in std::mem::take(&mut self.seats[at].stored) {
             let user = self.seats[at].user;
             if self.model.join(room, user, at).is_ok() {
                 self.seats[at].rooms.insert(room);
+            } else {
+                out += 1;
             }
         }
+        assert_eq!(told, out, "{:?}", self.trace);
     }
 
     /// The connection of a seat ends: it is out of its rooms, and a session that lasts comes back.
@@ -392,13 +402,22 @@ impl Simulation {
         self.note(format!("kick {at} {room} {whom} {by:?}"));
         let words = format!(r#"{{"room":"{}","user":"{}"}}"#, ROOMS[room], name(whom));
         let done = self.command(client, "kick", &words);
-        let may = self.model.kick(room, by, whom);
-        assert_eq!(done, may, "{:?}", self.trace);
-        if may {
-            for seat in self.seats.iter_mut().filter(|seat| seat.user == whom) {
-                seat.rooms.remove(&room);
+        let lost = self.model.kick(room, by, whom);
+        assert_eq!(done, lost.is_some(), "{:?}", self.trace);
+        let Some(lost) = lost else {
+            return;
+        };
+        for seat in self.seats.iter_mut().filter(|seat| seat.user == whom) {
+            seat.rooms.remove(&room);
+        }
+        for at in lost {
+            let seat = &mut self.seats[at];
+            if seat.stored.contains(&room) {
+                seat.stored.retain(|stored| *stored != room);
+                seat.expelled += 1;
             }
         }
+        self.hush();
     }
 
     fn create(&mut self, at: usize, room: usize) {

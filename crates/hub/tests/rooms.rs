@@ -18,6 +18,15 @@ fn user(name: &str) -> ConnectOptions<'_> {
     }
 }
 
+/// Whose session outlives its connection.
+fn lasting(name: &str) -> ConnectOptions<'_> {
+    ConnectOptions {
+        user: Some(name),
+        denied: &["$rooms/"],
+        ..ConnectOptions::persistent()
+    }
+}
+
 /// Who only listens: may not speak in the room.
 fn listener(name: &str) -> ConnectOptions<'_> {
     ConnectOptions {
@@ -59,6 +68,12 @@ fn events(w: &mut World, client: usize) -> Vec<String> {
 fn puback(w: &mut World, client: usize) -> u8 {
     let packet = w.take_packet(client, 0x40).expect("a PUBACK");
     packet.get(4).copied().unwrap_or(0)
+}
+
+/// What is told about the client's being in rooms.
+fn told_of_joins(w: &mut World, client: usize) -> Vec<String> {
+    let all = received(w, client).into_iter();
+    all.filter(|text| text.starts_with("$reply/join")).collect()
 }
 
 /// Calls a command; gives back the answer.
@@ -446,5 +461,142 @@ fn a_join_that_nobody_waits_for_is_undone() {
         w.pass_secs(31);
         let info = command(&mut w, ann, "info", r#"{"room":"tea"}"#);
         assert!(info.contains(r#""members":["ann"]"#), "{info}");
+    }
+}
+
+/// Who comes back is told what has become of its place; a room that has ended is not made again.
+#[test]
+fn who_was_sent_out_while_away_is_told_and_stays_out() {
+    for (shards, ids) in places() {
+        for (version, command_name, error) in [
+            (Version::V311, "kick", "kicked"),
+            (Version::V5, "kick", "kicked"),
+            (Version::V5, "close", "closed"),
+        ] {
+            let mut w = World::new(shards);
+            let ann = w.connect(Version::V5, ids[0], &user("ann"));
+            w.subscribe(ann, "$reply/+", Q1);
+            w.subscribe(ann, "$room/tea/#", Q1);
+            let bob = w.connect(version, ids[1], &lasting("bob"));
+            w.subscribe(bob, "$reply/+", Q1);
+            w.subscribe(bob, "$room/tea/event", Q1);
+            w.subscribe(bob, "$room/tea/say/+", Q1);
+            w.drop_link(bob);
+            let words = r#"{"room":"tea","user":"bob"}"#;
+            let done = command(&mut w, ann, command_name, words);
+            assert!(done.contains(r#""status":"done""#), "{done}");
+            received(&mut w, ann);
+            let bob = w.connect(version, ids[1], &lasting("bob"));
+            let told = received(&mut w, bob);
+            assert_eq!(told.len(), 1, "{told:?}");
+            let expected = format!(r#"$reply/join {{"code":152,"error":"{error}","room":"tea""#);
+            assert!(told[0].starts_with(&expected), "{told:?}");
+            assert!(events(&mut w, ann).is_empty());
+            let info = command(&mut w, ann, "info", r#"{"room":"tea"}"#);
+            assert!(!info.contains("bob"), "{info}");
+            let is_there = command_name == "kick";
+            assert_eq!(info.contains(r#""status":"done""#), is_there, "{info}");
+            // It may join again, by itself.
+            assert_eq!(w.subscribe(bob, "$room/tea/#", Q1), 1);
+        }
+    }
+}
+
+/// After the grace period coming back is joining, which may be refused.
+#[test]
+fn who_comes_back_too_late_is_told_why_it_is_not_let_in() {
+    for (shards, ids) in places() {
+        for version in [Version::V311, Version::V5] {
+            for (change, code) in [(r#""locked":true"#, 0x83), (r#""capacity":1"#, 0x97)] {
+                let mut w = World::new(shards);
+                let ann = w.connect(Version::V5, ids[0], &user("ann"));
+                w.subscribe(ann, "$reply/+", Q1);
+                w.subscribe(ann, "$room/tea/#", Q1);
+                let bob = w.connect(version, ids[1], &lasting("bob"));
+                w.subscribe(bob, "$reply/+", Q1);
+                w.subscribe(bob, "$room/tea/#", Q1);
+                received(&mut w, bob);
+                w.drop_link(bob);
+                command(
+                    &mut w,
+                    ann,
+                    "change",
+                    &format!(r#"{{"room":"tea",{change}}}"#),
+                );
+                w.pass_secs(31);
+                let bob = w.connect(version, ids[1], &lasting("bob"));
+                let told = told_of_joins(&mut w, bob);
+                assert_eq!(told.len(), 1, "{told:?}");
+                let expected = format!(r#"$reply/join {{"code":{code},"#);
+                assert!(told[0].starts_with(&expected), "{told:?}");
+                let info = command(&mut w, ann, "info", r#"{"room":"tea"}"#);
+                assert!(info.contains(r#""members":["ann"]"#), "{info}");
+            }
+        }
+    }
+}
+
+/// A client that is sent out while it comes back, or goes again while it does, loses nothing else.
+#[test]
+fn who_comes_back_in_between_is_told_or_comes_again() {
+    for (shards, ids) in places() {
+        let mut w = World::new(shards);
+        let ann = w.connect(Version::V5, ids[0], &user("ann"));
+        w.subscribe(ann, "$reply/+", Q1);
+        w.subscribe(ann, "$room/tea/#", Q1);
+        let bob = w.connect(Version::V5, ids[1], &lasting("bob"));
+        w.subscribe(bob, "$reply/+", Q1);
+        w.subscribe(bob, "$room/tea/#", Q1);
+        w.drop_link(bob);
+        // It goes before the home has answered, and comes again at once.
+        w.paused = true;
+        let bob = w.connect_only(Version::V5, ids[1], &lasting("bob"));
+        w.drop_link(bob);
+        let bob = w.connect_only(Version::V5, ids[1], &lasting("bob"));
+        w.paused = false;
+        w.settle();
+        received(&mut w, bob);
+        let info = command(&mut w, ann, "info", r#"{"room":"tea"}"#);
+        assert!(info.contains(r#""members":["ann","bob"]"#), "{info}");
+        w.pass_secs(31);
+        w.publish(bob, "$room/tea/say", "still here", Q1, false);
+        assert_eq!(said(&mut w, bob), ["$room/tea/say/bob still here"]);
+        if w.clients[ann].shard != 0 || w.clients[bob].shard == 0 {
+            continue;
+        }
+        // It is sent out while its question is on the way.
+        w.drop_link(bob);
+        w.paused = true;
+        let bob = w.connect_only(Version::V5, ids[1], &lasting("bob"));
+        w.publish(
+            ann,
+            "$call/room.kick/x",
+            r#"{"room":"tea","user":"bob"}"#,
+            Q1,
+            false,
+        );
+        w.paused = false;
+        w.settle();
+        let told = told_of_joins(&mut w, bob);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains("kicked"), "{told:?}");
+        let info = command(&mut w, ann, "info", r#"{"room":"tea"}"#);
+        assert!(info.contains(r#""members":["ann"]"#), "{info}");
+        w.publish(ann, "$room/tea/say", "he is out", Q1, false);
+        assert!(said(&mut w, bob).is_empty());
+    }
+}
+
+/// No SUBACK of 3.1.1 tells that a room has no name.
+#[test]
+fn a_room_without_a_name_is_told() {
+    let mut w = World::new(1);
+    let ann = w.connect(Version::V311, "a", &user("ann"));
+    w.subscribe(ann, "$reply/+", Q1);
+    for filter in ["$room", "$room/", "$room/+/say/+"] {
+        assert_eq!(w.subscribe(ann, filter, Q1), 0x80);
+        let told = received(&mut w, ann);
+        assert_eq!(told.len(), 1, "{filter}: {told:?}");
+        assert!(told[0].contains(r#""error":"no-room""#), "{told:?}");
     }
 }

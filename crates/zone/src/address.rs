@@ -68,9 +68,12 @@ impl<'a> Address<'a> {
     }
 
     fn private(rest: &'a str) -> Result<Self, NotAddress> {
-        let Some(rest) = rest.strip_prefix("to/") else {
-            return Err(NotAddress::ServerOnly);
-        };
+        let (branch, rest) = rest.split_once('/').unwrap_or((rest, ""));
+        match branch {
+            "to" => {}
+            "from" => return Err(NotAddress::ServerOnly),
+            _ => return Err(NotAddress::Malformed),
+        }
         let (user, reply) = with_reply(rest)?;
         let user = decode_name(user).ok_or(NotAddress::Malformed)?;
         Ok(Self::Private { user, reply })
@@ -339,7 +342,9 @@ mod tests {
             ("$private/to/bob/1/2", Err(NotAddress::Malformed)),
             ("$private/to/%", Err(NotAddress::Malformed)),
             ("$private/from/bob", Err(NotAddress::ServerOnly)),
-            ("$private", Err(NotAddress::ServerOnly)),
+            ("$private", Err(NotAddress::Malformed)),
+            ("$private/to", Err(NotAddress::Malformed)),
+            ("$private/other/x", Err(NotAddress::Malformed)),
             ("$room/tea/say", Ok(Address::Say { room: "tea" })),
             ("$room/tea/say/bob", Err(NotAddress::ServerOnly)),
             ("$room/tea/event", Err(NotAddress::ServerOnly)),

@@ -207,15 +207,14 @@ impl<R: RoomRights> Command<'_, R> {
     /// What the list of rooms tells, without what the user may not read.
     fn shown(&self, room: &Room) -> Summary {
         let mut summary = room.summary();
-        let name = room.name();
-        if !self.is_listed(name) {
-            let may_read = |property: &str| {
-                let topic = topic::property(name, property);
-                self.rights.may_read(&topic)
-            };
-            summary.properties.retain(|property, _| may_read(property));
-        }
+        let may_read = |property: &str| self.may_read_property(room.name(), property);
+        summary.properties.retain(|property, _| may_read(property));
         summary
+    }
+
+    /// Whether one of the topics that tell of a property is permitted.
+    fn may_read_property(&self, room: &str, property: &str) -> bool {
+        self.is_listed(room) || self.rights.may_read(&topic::property(room, property))
     }
 
     /// The members, for who could see them in the room.
@@ -287,7 +286,21 @@ impl<R: RoomRights> Command<'_, R> {
     fn create(&mut self) -> Result<Value, Failed> {
         let room = self.room()?;
         self.make(&room)?;
-        Ok(json!({ "room": room }))
+        Ok(self.with_history(&room, json!({ "room": room })))
+    }
+
+    /// The answer to somebody who asked for a history: with what was granted of it.
+    fn with_history(&self, room: &str, mut answer: Value) -> Value {
+        let room = self.rooms.get(room);
+        if let Some(room) = room.filter(|_| self.words.history.is_some()) {
+            let granted = room.history_bounds();
+            answer["history"] = json!({
+                "count": granted.count,
+                "bytes": granted.bytes,
+                "age_secs": granted.age.map(|age| age.as_secs()),
+            });
+        }
+        answer
     }
 
     fn make(&mut self, room: &str) -> Result<(), Failed> {
@@ -313,13 +326,17 @@ impl<R: RoomRights> Command<'_, R> {
             properties: self.words.properties.clone(),
             places: self.words.places.unwrap_or(1),
         };
-        let may_enter = |room: &str| self.rights.may_enter(room);
-        if let Some(room) = self.rooms.find(&wish, may_enter) {
+        // That a room matches tells its properties.
+        let may_find = |room: &str| {
+            let may_read = |property: &String| self.may_read_property(room, property);
+            self.rights.may_enter(room) && wish.properties.keys().all(may_read)
+        };
+        if let Some(room) = self.rooms.find(&wish, may_find) {
             return Ok(json!({ "room": room, "created": false }));
         }
         let room = self.words.create.take().ok_or(Refusal::Unknown)?;
         self.make(&room)?;
-        Ok(json!({ "room": room, "created": true }))
+        Ok(self.with_history(&room, json!({ "room": room, "created": true })))
     }
 
     fn set(&mut self) -> Result<Value, Failed> {
@@ -340,6 +357,9 @@ impl<R: RoomRights> Command<'_, R> {
             }
         };
         let (room, actor) = (self.room()?, self.actor);
+        if matches!(condition, Condition::Value(_)) && !self.may_read_property(&room, &name) {
+            return Err(Refusal::NoRight.into());
+        }
         let set =
             |room: &mut Room, out: &mut Vec<Effect>| room.set(actor, &name, value, &condition, out);
         let version = self.rooms.act(&room, self.out, set)?;
@@ -363,7 +383,8 @@ impl<R: RoomRights> Command<'_, R> {
         let words = core::mem::take(&mut self.words);
         let actor = self.actor;
         self.words.room.clone_from(&words.room);
-        self.act(|room, out| {
+        self.words.history = words.history;
+        let answer = self.act(|room, out| {
             if let Some(capacity) = words.capacity {
                 // 0 takes the bound away.
                 let capacity = Some(capacity).filter(|capacity| *capacity > 0);
@@ -379,6 +400,7 @@ impl<R: RoomRights> Command<'_, R> {
                 room.change(actor, Change::Owner(owner), out)?;
             }
             Ok(())
-        })
+        })?;
+        Ok(self.with_history(&words.room.unwrap_or_default(), answer))
     }
 }

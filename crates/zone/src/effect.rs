@@ -32,7 +32,7 @@ pub enum Effect {
         age_millis: u64,
     },
     /// Take the session's subscriptions below the room away: it is no longer in it, though it did
-    /// not ask for that.
+    /// not ask for that. Its connection may be lost; then it does not come back to the room.
     Clear {
         /// Which session.
         seat: Seat,

@@ -241,8 +241,8 @@ impl Rooms {
     /// A session comes into a room; where the zone allows it, into one that this makes.
     ///
     /// # Errors
-    /// Those of [`create`](Self::create) and [`Room::join`]; [`Refusal::Unknown`] for an observer
-    /// of a room that does not exist.
+    /// Those of [`create`](Self::create) and [`Room::join`]; [`Refusal::Unknown`] for who is no
+    /// new member of a room that does not exist.
     pub fn join(
         &mut self,
         now: Tick,
@@ -252,7 +252,7 @@ impl Rooms {
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
         if !self.rooms.contains_key(room) {
-            if entry == Entry::Observer {
+            if entry != Entry::Member {
                 return Err(Refusal::Unknown);
             }
             self.create(now, actor, room, self.options.room.clone(), out)?;

@@ -7,8 +7,8 @@ use core::time::Duration;
 use serde_json::{Map, Value, json};
 use stentor_session::Tick;
 use stentor_zone::{
-    Bounds, Change, Condition, Effect, Entry, HistoryBounds, Refusal, RoomOptions, Rooms,
-    RoomsOptions, Wish,
+    Bounds, Change, Condition, Effect, Entry, HistoryBounds, Refusal, Role, RoomOptions,
+    RoomRights, Rooms, RoomsOptions, Wish, run_command,
 };
 use support::{Hall, admin, seat, user};
 
@@ -505,4 +505,85 @@ fn the_rooms_of_a_zone_hold_so_much() {
     assert_eq!(hall.rooms.bytes(), 1 + 502);
     hall.leave("ann", 1, "den");
     assert_eq!(hall.rooms.bytes(), 0);
+}
+
+/// Somebody who may enter rooms, and read everything but one property.
+struct AllButSecret;
+
+impl RoomRights for AllButSecret {
+    fn role(&self, _room: &str) -> Role {
+        Role::User
+    }
+
+    fn may_enter(&self, _room: &str) -> bool {
+        true
+    }
+
+    fn may_read(&self, topic: &str) -> bool {
+        topic.ends_with("/prop/open")
+    }
+}
+
+/// What matches tells what is there.
+#[test]
+fn nobody_guesses_a_property_that_it_may_not_read() {
+    let mut hall = Hall::default();
+    hall.join("ann", 1, "tea").unwrap();
+    for name in ["open", "secret"] {
+        hall.act("tea", |room, out| {
+            room.set(
+                user("ann"),
+                name,
+                Some(json!("pin")),
+                &Condition::Always,
+                out,
+            )
+        })
+        .unwrap();
+    }
+    let mut ask = |procedure: &str, words: Value| -> Value {
+        let (call, mut out) = (words.to_string(), Vec::new());
+        let who = (Tick::ZERO, "eve");
+        let call = (procedure, call.as_bytes());
+        let (_, answer) = run_command(&mut hall.rooms, who, &AllButSecret, call, &mut out);
+        serde_json::from_slice(&answer).unwrap()
+    };
+    let found = ask("room.match", json!({"properties": {"open": "pin"}}));
+    assert_eq!(found["result"]["room"], "tea", "{found}");
+    for value in ["pin", "pun"] {
+        let found = ask("room.match", json!({"properties": {"secret": value}}));
+        assert_eq!(found["error"], "unknown", "{found}");
+        let words = json!({"room": "tea", "name": "secret", "value": 1, "if_value": value});
+        let set = ask("room.set", words);
+        assert_eq!(set["code"], 0x87, "{set}");
+    }
+}
+
+/// Those who come back are told by their session's shard, which has to hear of it.
+#[test]
+fn lost_connections_hear_of_being_sent_out() {
+    let mut hall = Hall::default();
+    hall.join("ann", 1, "tea").unwrap();
+    for number in 2..40 {
+        hall.join("bob", number, "tea").unwrap();
+        hall.lost("bob", number, "tea");
+    }
+    // One of them is back, and only the last ones are remembered.
+    hall.join("bob", 39, "tea").unwrap();
+    hall.act("tea", |room, out| room.kick(admin(), "bob", out))
+        .unwrap();
+    let expected: Vec<_> = [39].into_iter().chain(24..39).map(seat).collect();
+    assert_eq!(hall.cleared, expected);
+    // Nobody has a place by coming back.
+    let mut out = Vec::new();
+    let place = (seat(38), Entry::Kept);
+    let back = hall
+        .rooms
+        .join(Tick::ZERO, user("bob"), "tea", place, &mut out);
+    assert_eq!(back, Err(Refusal::NotMember));
+    let nowhere = hall
+        .rooms
+        .join(Tick::ZERO, user("bob"), "den", place, &mut out);
+    assert_eq!(nowhere, Err(Refusal::Unknown));
+    assert_eq!(out, []);
 }

@@ -37,7 +37,10 @@ stentor_tests::cases! {
     "4" in v3_1_1 {
         hears_the_speakers_name,
         tells_who_comes_and_goes,
+        comes_back_and_is_told,
         refuses_with_a_reason,
+        properties_are_compared_and_locked,
+        finds_a_room_that_suits,
         hides_rooms_from_who_has_no_right,
         sends_what_was_said_before,
         keeps_zones_apart,
@@ -45,7 +48,10 @@ stentor_tests::cases! {
     "5" in v5 {
         hears_the_speakers_name,
         tells_who_comes_and_goes,
+        comes_back_and_is_told,
         refuses_with_a_reason,
+        properties_are_compared_and_locked,
+        finds_a_room_that_suits,
         hides_rooms_from_who_has_no_right,
         sends_what_was_said_before,
         keeps_zones_apart,

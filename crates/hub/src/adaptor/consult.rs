@@ -9,13 +9,14 @@ use stentor_session::{CloseReason, Outcome, WillRequest};
 use stentor_topic::{Subscription, Zone};
 use stentor_zone::{Address, Interest, NotAddress};
 
-use super::{Aside, Deed, Hooks, Question};
+use super::{Aside, Deed, Denial, Hooks, Question};
 use crate::acknowledge::Taken;
 use crate::call::{Answer, Listener};
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::publish::may_publish;
 use crate::rights::Identity;
+use crate::room::{Element, room_of};
 
 /// What a client is told when adaptors have more to do than they can.
 const BUSY: &str = "the zone's adaptor has too much to do; try again";
@@ -63,6 +64,43 @@ impl Hub {
             self.refuse_subscribe(key, subscribe, ReasonCode::QuotaExceeded, BUSY);
         }
         Some(Ok(()))
+    }
+
+    /// Asks about a session that comes back to rooms where it has no place any more: that is
+    /// joining them. Gives the elements back if nobody wants to hear of it, or, denied, if no more
+    /// can wait.
+    pub(crate) fn consult_return(
+        &mut self,
+        key: SessionKey,
+        elements: Vec<Element>,
+    ) -> Option<Vec<Element>> {
+        let session = self.sessions.get(key)?;
+        if !self.hooks(session.zone()).has(Hooks::JOIN) {
+            return Some(elements);
+        }
+        let (identity, client_id) = (Arc::clone(&session.identity), session.client_id.clone());
+        let filter = |element: &Element| {
+            let room = room_of(&element.filter).map(Into::into);
+            (element.filter.clone(), room)
+        };
+        let deed = Deed::Subscribe(elements.iter().map(filter).collect());
+        let aside = Aside::Return {
+            session: key,
+            epoch: session.epoch,
+            elements: elements.clone(),
+        };
+        if self.ask(identity, client_id, deed, aside) {
+            self.hold(key);
+            return None;
+        }
+        let denied = |element: Element| Element {
+            denial: Some(Denial {
+                reason: ReasonCode::QuotaExceeded,
+                text: BUSY.into(),
+            }),
+            ..element
+        };
+        Some(elements.into_iter().map(denied).collect())
     }
 
     /// Asks, and keeps the packet until the judgement; `false` if no more can wait.

@@ -31,6 +31,14 @@ fn redirect(topic: &str, rewrite: &Rewrite) -> Option<String> {
     }
 }
 
+/// What is said against each filter.
+fn denials_of(judgement: &Judgement) -> &[Option<Denial>] {
+    match judgement {
+        Judgement::Filters(denials) => denials,
+        Judgement::Done(_) | Judgement::Denied(_) => &[],
+    }
+}
+
 impl Hub {
     /// Nothing more is read from a session's connection until [`Hub::let_go`].
     pub(crate) fn hold(&mut self, key: SessionKey) {
@@ -70,6 +78,14 @@ impl Hub {
                 epoch,
                 packet,
             }) => self.packet_judged(now, (session, epoch), &packet, judgement),
+            Some(Aside::Return {
+                session,
+                epoch,
+                elements,
+            }) => {
+                let denials = denials_of(judgement);
+                self.return_judged(now, (session, epoch), elements, denials);
+            }
             Some(Aside::Will(identity, will)) => {
                 self.will_judged(now, &identity, will, judgement);
             }
@@ -110,11 +126,7 @@ impl Hub {
         let result = match packet {
             Ok(Packet::Publish(publish)) => self.publish_judged(now, key, &publish, judgement),
             Ok(Packet::Subscribe(subscribe)) => {
-                let denials = match judgement {
-                    Judgement::Filters(denials) => &denials[..],
-                    Judgement::Done(_) | Judgement::Denied(_) => &[],
-                };
-                self.subscribe_judged(now, key, &subscribe, denials)
+                self.subscribe_judged(now, key, &subscribe, denials_of(judgement))
             }
             _ => Ok(()),
         };

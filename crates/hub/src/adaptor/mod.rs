@@ -24,6 +24,7 @@ use stentor_topic::Zone;
 use crate::call::Answer;
 use crate::key::{SessionKey, ShardId};
 use crate::rights::Identity;
+use crate::room::Element;
 
 /// What the adaptors of a zone want to hear of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -243,6 +244,20 @@ pub(crate) struct Questions {
     rooms: HashSet<(Zone, Box<str>), foldhash::fast::FixedState>,
 }
 
+impl Questions {
+    /// What a session that comes back to its rooms has asked about.
+    pub(crate) fn coming_back(&mut self, key: SessionKey) -> impl Iterator<Item = &mut [Element]> {
+        self.waiting
+            .values_mut()
+            .filter_map(move |aside| match aside {
+                Aside::Return {
+                    session, elements, ..
+                } if *session == key => Some(&mut elements[..]),
+                _ => None,
+            })
+    }
+}
+
 /// What waits for a judgement.
 #[derive(Debug)]
 enum Aside {
@@ -252,6 +267,14 @@ enum Aside {
         /// The session's, when the packet came.
         epoch: u32,
         packet: Vec<u8>,
+    },
+    /// What a session was subscribed to in rooms where it has no place any more, and comes back
+    /// to. Its connection is not read meanwhile.
+    Return {
+        session: SessionKey,
+        /// The session's, when it came back.
+        epoch: u32,
+        elements: Vec<Element>,
     },
     /// A will that is due; whose it was may be gone.
     Will(Arc<Identity>, WillRequest),

@@ -8,14 +8,14 @@ use hashbrown::HashMap;
 use stentor_mqtt::{PacketId, RetainHandling, SubscribeOptions};
 use stentor_session::{CloseReason, Remote, Tick, Ticket};
 use stentor_topic::Subscription;
-use stentor_zone::{Entry, Interest, Refusal, topic};
+use stentor_zone::{Entry, Expelled, Interest, Refusal, topic};
 
 use super::{Parting, RoomItem, Who, all_below};
 use crate::adaptor::Denial;
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
-use crate::subscribe::{Asked, Wishes};
+use crate::subscribe::Asked;
 
 /// One subscription of a SUBSCRIBE that outlives the packet's bytes.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Element {
     pub(crate) id: Option<u32>,
     /// What an adaptor has against it.
     pub(crate) denial: Option<Denial>,
+    /// Of a session that comes back: why it is out of the room meanwhile.
+    pub(crate) expelled: Option<Expelled>,
 }
 
 impl Element {
@@ -41,6 +43,7 @@ impl Element {
             },
             id: Some(options.id()).filter(|id| *id != 0),
             denial: None,
+            expelled: None,
         }
     }
 }
@@ -51,33 +54,53 @@ pub(crate) type RoomVerdict = (Box<str>, Option<Refusal>);
 /// What it said about the rooms of a SUBSCRIBE.
 pub(crate) type Verdicts = Vec<RoomVerdict>;
 
-/// The SUBSCRIBEs that wait for the homes of their zones.
-#[derive(Debug, Default)]
-pub(crate) struct Joins {
-    waiting: HashMap<Ticket, Joining, foldhash::fast::FixedState>,
+/// Why a session asks for rooms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It subscribes, by this packet.
+    Subscribe(PacketId),
+    /// It is connected again, and its places may be kept.
+    Back,
+    /// It is connected again, and has no places any more.
+    Anew,
 }
 
-/// One of them.
+impl Cause {
+    const fn packet_id(self) -> Option<PacketId> {
+        match self {
+            Self::Subscribe(packet_id) => Some(packet_id),
+            Self::Back | Self::Anew => None,
+        }
+    }
+}
+
+/// The sessions that wait for the homes of their zones.
+#[derive(Debug, Default)]
+pub(crate) struct Joins {
+    pub(super) waiting: HashMap<Ticket, Joining, foldhash::fast::FixedState>,
+}
+
+/// One of them. Nothing is read from its connection meanwhile.
 #[derive(Debug)]
-struct Joining {
-    session: SessionKey,
+pub(super) struct Joining {
+    pub(super) session: SessionKey,
     who: Who,
-    /// Of the connection that sent it.
+    /// Of the connection that asks.
     epoch: u32,
-    /// None where a session comes back by itself.
-    packet_id: Option<PacketId>,
-    elements: Vec<Element>,
+    pub(super) cause: Cause,
+    pub(super) elements: Vec<Element>,
+    rooms: Vec<Box<str>>,
     asked: Asked,
     verdicts: Verdicts,
     /// How many rooms have not answered.
     left: usize,
 }
 
-/// SUBSCRIBEs of this shard that may wait for rooms at a time.
+/// Sessions of this shard that may wait for rooms at a time.
 const WAITING_MAX: usize = 1 << 18;
 
 /// The room that a filter is about.
-fn room_of(filter: &str) -> Option<&str> {
+pub(crate) fn room_of(filter: &str) -> Option<&str> {
     match Subscription::parse(filter) {
         Ok(Subscription {
             share: None,
@@ -117,42 +140,44 @@ impl Hub {
         rooms
     }
 
-    /// Asks for rooms; the SUBSCRIBE goes on when all have answered. `false` if too many wait.
+    /// Asks for rooms, of which there is at least one; what was asked for goes on when all have
+    /// answered.
+    ///
+    /// # Errors
+    /// The elements, if too many wait.
     pub(crate) fn ask_rooms(
         &mut self,
         now: Tick,
         key: SessionKey,
         rooms: &[Box<str>],
-        packet_id: Option<PacketId>,
+        cause: Cause,
         (elements, asked): (Vec<Element>, Asked),
-    ) -> bool {
+    ) -> Result<(), Vec<Element>> {
         let Some(who) = self.who(key) else {
-            return false;
+            return Err(elements);
         };
         if self.joins.waiting.len() >= WAITING_MAX {
-            return false;
+            return Err(elements);
         }
         let Some(session) = self.sessions.get(key) else {
-            return false;
+            return Err(elements);
         };
         let joining = Joining {
             session: key,
             who: who.clone(),
             epoch: session.epoch,
-            packet_id,
+            cause,
             elements,
+            rooms: rooms.to_vec(),
             asked,
             verdicts: Vec::new(),
             left: rooms.len(),
         };
         let ticket = self.issue_ticket();
-        let is_packet = joining.packet_id.is_some();
         self.joins.waiting.insert(ticket, joining);
         let home = self.home_of(who.identity.zone);
-        if is_packet {
-            // An UNSUBSCRIBE behind it has to find what this one brings.
-            self.hold(key);
-        }
+        // An UNSUBSCRIBE behind it has to find what this one brings.
+        self.hold(key);
         for room in rooms {
             // Live messages follow the answer only if they are sent here from now on.
             let (zone, all) = (who.identity.zone, all_below(room));
@@ -162,16 +187,16 @@ impl Hub {
             let item = RoomItem::Join {
                 room: room.clone(),
                 who: who.clone(),
-                entry: if may_speak {
-                    Entry::Member
-                } else {
-                    Entry::Observer
+                entry: match (cause, may_speak) {
+                    (Cause::Back, true) => Entry::Kept,
+                    (_, true) => Entry::Member,
+                    (_, false) => Entry::Observer,
                 },
                 answer: (self.shard, ticket),
             };
             self.send_room(now, home, item);
         }
-        true
+        Ok(())
     }
 
     /// The home has answered for one room.
@@ -194,29 +219,34 @@ impl Hub {
             return;
         };
         let key = joining.session;
-        let session = self.sessions.get(key);
-        let is_same = session
-            .is_some_and(|session| session.epoch == joining.epoch && session.live().is_some());
+        let is_same = self.is_still(key, joining.epoch);
         if is_same {
-            let (elements, asked) = (&joining.elements, joining.asked);
+            let (elements, asked) = (joining.elements, joining.asked);
             let verdicts = &joining.verdicts;
-            self.go_on_subscribing(now, key, joining.packet_id, (elements, asked, verdicts));
-            if joining.packet_id.is_some() {
-                self.let_go(now, key);
+            match joining.cause {
+                Cause::Back => self.came_back(now, key, elements, verdicts),
+                cause => {
+                    let elements = self.tell_expelled(now, key, elements);
+                    let answered = (&elements[..], asked, verdicts);
+                    self.go_on_subscribing(now, key, cause.packet_id(), answered);
+                }
             }
+            self.let_go(now, key);
         }
         for (room, refusal) in &joining.verdicts {
             let zone = joining.who.identity.zone;
             self.interest.lower(zone, &all_below(room));
-            if refusal.is_none() && !self.is_in_room(key, room) {
-                let parting = if is_same {
-                    Parting::Left
-                } else {
-                    Parting::Lost
-                };
-                self.leave_room(now, joining.who.clone(), room, parting);
+            // Of a connection that ended meanwhile the home has been told.
+            if is_same && refusal.is_none() && !self.is_in_room(key, room) {
+                self.leave_room(now, joining.who.clone(), room, Parting::Left);
             }
         }
+    }
+
+    /// Whether a session has the connection that it had then.
+    pub(crate) fn is_still(&self, key: SessionKey, epoch: u32) -> bool {
+        let session = self.sessions.get(key);
+        session.is_some_and(|session| session.epoch == epoch && session.live().is_some())
     }
 
     /// A session is out of a room.
@@ -255,14 +285,24 @@ impl Hub {
         key: SessionKey,
         reason: CloseReason,
     ) -> Vec<Element> {
-        let elements = self.drop_subscriptions_below(key, "$room/");
+        let mut elements = self.drop_subscriptions_below(key, "$room/");
         let mut rooms: Vec<String> = Vec::new();
-        for element in &elements {
-            if let Some(room) = room_of(&element.filter)
-                && !rooms.iter().any(|known| known == room)
-            {
+        let mut add = |room: &str| {
+            if !rooms.iter().any(|known| known == room) {
                 rooms.push(room.into());
             }
+        };
+        elements
+            .iter()
+            .filter_map(|element| room_of(&element.filter))
+            .for_each(&mut add);
+        if self.is_held(key) {
+            // What it has asked for and not got yet.
+            let waiting = self.joins.waiting.values();
+            let own = waiting.filter(|joining| joining.session == key);
+            own.flat_map(|joining| &joining.rooms)
+                .for_each(|room| add(room));
+            elements.append(&mut self.take_returning(key));
         }
         let parting = match reason {
             CloseReason::Remote(Remote::Disconnect) => Parting::Left,
@@ -274,15 +314,5 @@ impl Hub {
             }
         }
         elements
-    }
-
-    /// A session is connected again: it asks for the rooms that it was in.
-    pub(crate) fn return_to_rooms(&mut self, now: Tick, key: SessionKey, elements: Vec<Element>) {
-        let filters = elements.iter().map(|element| &*element.filter);
-        let rooms = self.rooms_to_ask(key, filters);
-        let rooms: Vec<Box<str>> = rooms.into_iter().map(Into::into).collect();
-        if !rooms.is_empty() {
-            self.ask_rooms(now, key, &rooms, None, (elements, Ok(Wishes::NOTHING)));
-        }
     }
 }

@@ -6,8 +6,10 @@
 //! and the retained store. The home knows as well which users are there ([`presence`]).
 //!
 //! A session is in a room while it has a subscription below it. Such subscriptions stand in the
-//! index only while their session is connected: the place of who is away is the room's business.
+//! index only while their session is connected: the place of who is away is the room's business,
+//! and how it comes [`back`].
 
+mod back;
 mod home;
 mod join;
 mod presence;
@@ -31,8 +33,8 @@ use crate::rights::Identity;
 use crate::subscribe::SubscriptionRef;
 
 pub(crate) use home::{Zones, server_message};
-pub(crate) use join::{Element, Joins, RoomVerdict, Verdicts};
-pub(crate) use talk::ROOMS;
+pub(crate) use join::{Cause, Element, Joins, RoomVerdict, Verdicts, room_of};
+pub(crate) use talk::{ROOM, ROOMS};
 
 /// What shards say to each other about rooms.
 #[derive(Clone, Debug)]
@@ -274,8 +276,8 @@ impl Hub {
 
     /// Takes a session's subscriptions below a room away, and tells it so.
     fn clear_room(&mut self, now: Tick, key: SessionKey, room: &str, why: Expelled) {
-        let below = below(room);
-        if !self.drop_subscriptions_below(key, &below).is_empty() {
+        self.expel_returning(key, room, why);
+        if !self.drop_subscriptions_below(key, &below(room)).is_empty() {
             self.say_about_join(now, key, join_ended(room, why));
         }
     }

@@ -8,7 +8,7 @@ use stentor_mqtt::{Publish, ReasonCode, forwardable};
 use stentor_session::{Message, MessageParts, Outcome, Tick};
 use stentor_zone::{Interest, Refusal, adaptor_refused, join_refused, out_of_room, topic};
 
-use super::RoomItem;
+use super::{RoomItem, RoomVerdict};
 use crate::acknowledge::Taken;
 use crate::adaptor::Denial;
 use crate::call::{Answer, ReturnAddress};
@@ -17,6 +17,8 @@ use crate::key::SessionKey;
 
 /// How the filters of rooms begin.
 pub(crate) const ROOMS: &str = "$room/";
+/// The filter of rooms that names none.
+pub(crate) const ROOM: &str = "$room";
 
 /// How it is acknowledged that something was said, or not.
 pub(super) fn outcome(refusal: Option<Refusal>) -> Outcome {
@@ -124,7 +126,8 @@ impl Hub {
         self.deliver_stored(now, key, message);
     }
 
-    /// Tells a client of 3.x what an adaptor has against its coming into a room: on `$reply/join`.
+    /// Tells a client that no SUBACK tells what an adaptor has against its coming into a room: on
+    /// `$reply/join`.
     pub(crate) fn explain_denial(
         &mut self,
         now: Tick,
@@ -138,7 +141,8 @@ impl Hub {
         }
     }
 
-    /// Tells a client of 3.x why a filter below `$room/` joins nothing, whatever the room.
+    /// Tells a client that no SUBACK tells why a filter below `$room/` joins nothing, whatever the
+    /// room: on `$reply/join`.
     pub(crate) fn explain_no_join(
         &mut self,
         now: Tick,
@@ -166,15 +170,12 @@ impl Hub {
         self.answered(now, &Answer { to, json });
     }
 
-    /// Tells a client of 3.x, whose SUBACK has no reasons, why it is not let into a room: on
-    /// `$reply/join`.
-    pub(crate) fn explain_refusal(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        room: &str,
-        refusal: Refusal,
-    ) {
-        self.say_about_join(now, key, join_refused(room, refusal));
+    /// Tells a client that no SUBACK tells it why it is not let into rooms: on `$reply/join`.
+    pub(crate) fn explain_refusals(&mut self, now: Tick, key: SessionKey, of: &[RoomVerdict]) {
+        for (room, refusal) in of {
+            if let Some(refusal) = refusal {
+                self.say_about_join(now, key, join_refused(room, *refusal));
+            }
+        }
     }
 }

@@ -34,6 +34,8 @@ struct Room {
     permanent: bool,
     /// In the order they came.
     members: Vec<(usize, State)>,
+    /// Users, and the seats where they lost their connections.
+    lost: BTreeSet<(usize, usize)>,
     owner: Option<usize>,
     capacity: Option<usize>,
     locked: bool,
@@ -61,6 +63,7 @@ impl Room {
     /// A member is gone for good.
     fn part(&mut self, user: usize) {
         self.members.retain(|(name, _)| *name != user);
+        self.lost.retain(|(name, _)| *name != user);
         if self.property.lock == Some(user) {
             self.property.lock = None;
             self.tidy();
@@ -120,6 +123,7 @@ impl Model {
             owner: Some(user),
             ..Room::default()
         });
+        held.lost.remove(&(user, seat));
         match held.state(user) {
             Some(State::Here(seats)) => {
                 seats.insert(seat);
@@ -163,6 +167,9 @@ impl Model {
 
     pub(crate) fn lost(&mut self, now: u64, room: usize, user: usize, seat: usize) {
         self.act(room, |room| {
+            if matches!(room.state(user), Some(State::Here(seats)) if seats.contains(&seat)) {
+                room.lost.insert((user, seat));
+            }
             if Self::stand_up(room, user, seat)
                 && let Some(state) = room.state(user)
             {
@@ -278,17 +285,25 @@ impl Model {
         self.act(room, change).unwrap_or(false)
     }
 
-    /// `by` is a user, or nobody for the administrator.
-    pub(crate) fn kick(&mut self, room: usize, by: Option<usize>, whom: usize) -> bool {
+    /// `by` is a user, or nobody for the administrator. Returns where the user had lost its
+    /// connections, if it is done.
+    pub(crate) fn kick(
+        &mut self,
+        room: usize,
+        by: Option<usize>,
+        whom: usize,
+    ) -> Option<Vec<usize>> {
         let kick = |room: &mut Room| {
             let may = by.is_none_or(|user| room.owner == Some(user));
             let done = may && room.state(whom).is_some();
+            let own = room.lost.iter().filter(|(user, _)| *user == whom);
+            let lost = own.map(|(_, seat)| *seat).collect();
             if done {
                 room.part(whom);
             }
-            done
+            done.then_some(lost)
         };
-        self.act(room, kick).unwrap_or(false)
+        self.act(room, kick).flatten()
     }
 
     /// What the retained topics are to be.

@@ -14,7 +14,14 @@ struct Member {
     presence: Presence,
     /// Members in the order they came: the oldest inherits the room.
     number: u64,
+    /// Where its lost connections sat, the last of them: their sessions may come back to a room
+    /// that their user has been sent out of meanwhile, and are told.
+    lost: Vec<Seat>,
 }
+
+/// Lost connections of a member that are remembered: more than anybody's sessions that outlive
+/// theirs.
+const LOST_MAX: usize = 16;
 
 #[derive(Debug)]
 enum Presence {
@@ -98,6 +105,7 @@ impl Members {
         let Some(member) = self.by_user.get_mut(user) else {
             return Seated::Stranger;
         };
+        member.lost.retain(|other| *other != seat);
         match &mut member.presence {
             Presence::Here(seats) => {
                 seats.push(seat);
@@ -116,8 +124,22 @@ impl Members {
         let member = Member {
             presence: Presence::Here(alloc::vec![seat]),
             number: self.last_number,
+            lost: Vec::new(),
         };
         self.by_user.insert(user.into(), member);
+    }
+
+    /// The connection of a session was lost, which may come back.
+    pub(super) fn lose(&mut self, user: &str, seat: Seat) -> Departure {
+        if self.sits(user, seat)
+            && let Some(member) = self.by_user.get_mut(user)
+        {
+            if member.lost.len() == LOST_MAX {
+                member.lost.remove(0);
+            }
+            member.lost.push(seat);
+        }
+        self.stand_up(user, seat)
     }
 
     pub(super) fn stand_up(&mut self, user: &str, seat: Seat) -> Departure {
@@ -199,11 +221,17 @@ impl Members {
             .collect()
     }
 
-    /// Sends everybody away; returns where they sat, members first.
+    /// Where a member sits, and where it sat when its connections were lost.
+    pub(super) fn all_seats(&self, user: &str) -> Option<Vec<Seat>> {
+        let (seats, member) = (self.seats(user)?, self.by_user.get(user)?);
+        Some(seats.iter().chain(&member.lost).copied().collect())
+    }
+
+    /// Sends everybody away; returns [all seats](Self::all_seats), those of members first.
     pub(super) fn clear(&mut self) -> Vec<Seat> {
         let mut seats: Vec<Seat> = Vec::new();
         for user in self.in_order() {
-            seats.extend(self.seats(&user).unwrap_or_default());
+            seats.extend(self.all_seats(&user).unwrap_or_default());
         }
         seats.extend(core::mem::take(&mut self.observers));
         self.by_user.clear();

@@ -50,6 +50,8 @@ pub enum Entry {
     Member,
     /// It hears and is not seen. Takes no place.
     Observer,
+    /// As a member who has a place in the room, be it that of another session: nobody else.
+    Kept,
 }
 
 /// Why a room does not do what was asked.
@@ -261,6 +263,12 @@ impl Room {
         self.options.locked
     }
 
+    /// What it keeps of what is said.
+    #[must_use]
+    pub const fn history_bounds(&self) -> HistoryBounds {
+        self.options.history
+    }
+
     /// How long the place of a lost connection is kept.
     #[must_use]
     pub const fn grace(&self) -> core::time::Duration {
@@ -328,7 +336,8 @@ impl Room {
     /// before follows for a session that was not in the room. O(log members), plus the history.
     ///
     /// # Errors
-    /// [`Refusal::Locked`], [`Refusal::Full`]; whoever has a place keeps it.
+    /// [`Refusal::Locked`], [`Refusal::Full`]; whoever has a place keeps it. For [`Entry::Kept`]
+    /// only [`Refusal::NotMember`].
     pub fn join(
         &mut self,
         now: Tick,
@@ -352,6 +361,7 @@ impl Room {
                 self.show_member(actor.user, "here", out);
                 self.tell(Notice::Back { user: actor.user }, out);
             }
+            members::Seated::Stranger if entry == Entry::Kept => return Err(Refusal::NotMember),
             members::Seated::Stranger => self.admit(actor, seat, out)?,
         }
         self.members.stop_observing(seat);
@@ -405,7 +415,7 @@ impl Room {
 
     /// A session's connection was lost. Its user keeps the place for the grace period.
     pub fn lost(&mut self, now: Tick, user: &str, seat: Seat, out: &mut Vec<Effect>) {
-        if self.members.stand_up(user, seat) != Departure::LastSeat {
+        if self.members.lose(user, seat) != Departure::LastSeat {
             return;
         }
         if self.options.grace.is_zero() {
@@ -560,7 +570,7 @@ impl Room {
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
         self.must_own(actor)?;
-        let seats = self.members.seats(user).ok_or(Refusal::Unknown)?.to_vec();
+        let seats = self.members.all_seats(user).ok_or(Refusal::Unknown)?;
         // It hears of it before it hears nothing any more.
         self.part(user, Reason::Kicked, out);
         let why = Expelled::Kicked;

@@ -1,0 +1,170 @@
+//! Coming back: a session that outlives its connection goes to its rooms again by itself.
+//!
+//! The home is asked which of its places are kept. Where one is not, coming back is joining like
+//! any other: adaptors are asked, then the home again. There is no SUBACK that could say why not,
+//! so whatever the version, `$reply/join` does. Who has been sent out of a room meanwhile is told
+//! so, and joins nothing.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use stentor_session::Tick;
+use stentor_zone::{Expelled, join_ended};
+
+use super::below;
+use super::join::{Cause, Element, Verdicts, room_of};
+use crate::adaptor::Denial;
+use crate::hub::Hub;
+use crate::key::SessionKey;
+use crate::sessions::{Link, Live};
+use crate::subscribe::Wishes;
+
+impl Hub {
+    /// A session is connected again, which was subscribed to this in rooms.
+    pub(crate) fn return_to_rooms(&mut self, now: Tick, key: SessionKey, elements: Vec<Element>) {
+        if !elements.is_empty() {
+            self.ask_again(now, key, elements, Cause::Back);
+        }
+    }
+
+    /// Asks for the rooms of what a session was subscribed to. What has no right any more, or is
+    /// denied, is told at the end.
+    fn ask_again(&mut self, now: Tick, key: SessionKey, elements: Vec<Element>, cause: Cause) {
+        let elements = self.tell_expelled(now, key, elements);
+        let allowed = elements.iter().filter(|element| element.denial.is_none());
+        let rooms = self.rooms_to_ask(key, allowed.map(|element| &*element.filter));
+        let rooms: Vec<Box<str>> = rooms.into_iter().map(Into::into).collect();
+        let asked = if rooms.is_empty() {
+            Err(elements)
+        } else {
+            let wishes = Ok(Wishes::NOTHING);
+            self.ask_rooms(now, key, &rooms, cause, (elements, wishes))
+        };
+        if let Err(elements) = asked {
+            let answered = (&elements[..], Ok(Wishes::NOTHING), &Verdicts::new());
+            self.go_on_subscribing(now, key, None, answered);
+        }
+    }
+
+    /// The home has said which places are kept: the other rooms are joined anew.
+    pub(super) fn came_back(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        elements: Vec<Element>,
+        verdicts: &Verdicts,
+    ) {
+        let elements = self.tell_expelled(now, key, elements);
+        let is_gone = |element: &Element| {
+            let mut verdicts = verdicts.iter();
+            let room = room_of(&element.filter);
+            verdicts.any(|(of, refusal)| Some(&**of) == room && refusal.is_some())
+        };
+        let (gone, kept): (Vec<Element>, Vec<Element>) = elements.into_iter().partition(is_gone);
+        let mut places = verdicts.clone();
+        places.retain(|(_, refusal)| refusal.is_none());
+        if !kept.is_empty() {
+            let answered = (&kept[..], Ok(Wishes::NOTHING), &places);
+            self.go_on_subscribing(now, key, None, answered);
+        }
+        if !gone.is_empty()
+            && let Some(gone) = self.consult_return(key, gone)
+        {
+            self.ask_again(now, key, gone, Cause::Anew);
+        }
+    }
+
+    /// The adaptors have judged a session that comes back; what is missing is allowed.
+    pub(crate) fn return_judged(
+        &mut self,
+        now: Tick,
+        (key, epoch): (SessionKey, u32),
+        mut elements: Vec<Element>,
+        denials: &[Option<Denial>],
+    ) {
+        // What a connection that has ended meanwhile asked for is with its session again.
+        if !self.is_still(key, epoch) {
+            return;
+        }
+        for (element, denial) in elements.iter_mut().zip(denials) {
+            element.denial.clone_from(denial);
+        }
+        self.settle(now);
+        self.ask_again(now, key, elements, Cause::Anew);
+        self.let_go(now, key);
+        self.close_overrun(now);
+    }
+
+    /// Tells a session which rooms it is out of; gives back what it may still come back to.
+    pub(super) fn tell_expelled(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        mut elements: Vec<Element>,
+    ) -> Vec<Element> {
+        if elements.iter().all(|element| element.expelled.is_none()) {
+            return elements;
+        }
+        let mut told: Vec<Box<str>> = Vec::new();
+        for element in &elements {
+            if let (Some(why), Some(room)) = (element.expelled, room_of(&element.filter))
+                && !told.iter().any(|known| **known == *room)
+            {
+                self.say_about_join(now, key, join_ended(room, why));
+                told.push(room.into());
+            }
+        }
+        elements.retain(|element| element.expelled.is_none());
+        elements
+    }
+
+    /// A session is out of a room to which it will come back, or is about to: it is told then.
+    pub(super) fn expel_returning(&mut self, key: SessionKey, room: &str, why: Expelled) {
+        let below = below(room);
+        let expel = |elements: &mut [Element]| {
+            for element in elements {
+                if element.filter.starts_with(below.as_str()) {
+                    element.expelled = Some(why);
+                }
+            }
+        };
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        match &mut session.link {
+            Link::Away(away) => expel(&mut away.rooms),
+            Link::Live(live) if live.is_held() => self.coming_back(key).for_each(expel),
+            Link::Live(_) => {}
+        }
+    }
+
+    /// What a session asks for that comes back, and has no answer to yet.
+    fn coming_back(&mut self, key: SessionKey) -> impl Iterator<Item = &mut [Element]> {
+        let joining = self.joins.waiting.values_mut();
+        let own = joining.filter(move |joining| {
+            joining.session == key && !matches!(joining.cause, Cause::Subscribe(_))
+        });
+        let asked = self.questions.coming_back(key);
+        own.map(|joining| &mut joining.elements[..]).chain(asked)
+    }
+
+    /// A connection ends before its session is back: it tries again next time.
+    pub(super) fn take_returning(&mut self, key: SessionKey) -> Vec<Element> {
+        let mut all: Vec<Element> = Vec::new();
+        for elements in self.coming_back(key) {
+            all.extend(elements.iter().cloned().map(|element| Element {
+                denial: None,
+                ..element
+            }));
+        }
+        all
+    }
+
+    /// Whether something that a session asked for has to be decided first.
+    pub(super) fn is_held(&self, key: SessionKey) -> bool {
+        let session = self.sessions.get(key);
+        session
+            .and_then(|session| session.live())
+            .is_some_and(Live::is_held)
+    }
+}
