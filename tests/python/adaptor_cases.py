@@ -73,6 +73,30 @@ def joins_and_subscriptions_are_judged():
     assert codes == [1, 0x87 if V5 else 0x80, 1], codes
 
 
+def coming_back_too_late_is_judged():
+    """Within the grace period a place is kept, after it whoever comes back joins."""
+    alice = User("game/alice")
+    assert alice.subscribe("$room/gate/event") == [1]
+    assert alice.subscribe("$room/yard/event") == [1]
+    bob = User("game/bob", lasting=True)
+    assert bob.subscribe("$reply/+") == [1]
+    for room in ("gate", "yard"):
+        assert bob.subscribe(f"$room/{room}/say/+") == [1]
+    assert alice.send("$room/gate/say", "shut")[0] == 0
+    assert bob.until("$room/gate/say/alice") == "shut"
+    bob.lose()
+    # No place is kept in the one, and in the other it is.
+    while json.loads(alice.until("$room/gate/event")).get("reason") != "lost":
+        pass
+    bob = User("game/bob", lasting=True)
+    told = json.loads(bob.until("$reply/join"))
+    assert (told["code"], told["error"], told["room"]) == (0x83, "refused", "gate"), told
+    assert told["text"] == "the gate is shut", told
+    assert alice.send("$room/gate/say", "is he there?")[0] == 0
+    assert alice.send("$room/yard/say", "he is here")[0] == 0
+    bob.expect("$room/yard/say/alice", "he is here")
+
+
 def logins_are_judged():
     known = User("game/visitor", password="magic")
     assert known.subscribe("a") == [1]
@@ -155,6 +179,19 @@ def adaptors_do_things_themselves():
     assert bob.until("$room/tea/say/alice") == "done reject"
     alice.client.unsubscribe("$room/tea/event")
     assert bob.until("news/left") == "alice"
+
+
+def adaptors_are_told():
+    alice, bob = User("game/alice"), User("game/bob")
+    assert bob.subscribe("told/#") == [1]
+    assert bob.until("told/timer") == "game"
+    assert alice.subscribe("$room/den/#") == [1]
+    while bob.until("told/created") != "den":
+        pass
+    alice.client.unsubscribe("$room/den/#")
+    assert bob.until("told/closed") == "den"
+    alice.client.disconnect()
+    assert bob.until("told/disconnect").startswith("alice ")
 
 
 if __name__ == "__main__":

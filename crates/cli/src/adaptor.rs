@@ -22,7 +22,7 @@ Examples:
   stentor adaptor check greet.luau
   stentor adaptor test greet.luau
   stentor adaptor reload             # the running server looks at its files now
-  stentor adaptor reload --fresh     # and forgets what the running versions have kept
+  stentor adaptor reload greet.luau --fresh    # this one, without what it has kept
 
 In the configuration:
   [[adaptor]]
@@ -72,8 +72,9 @@ enum Command {
     },
     /// Make the running server look at the files of its adaptors now
     Reload {
-        /// Begin every adaptor afresh: without what the running version has kept, and without
-        /// asking its `save`
+        /// The file that is meant, in whatever zones and rooms it runs; not given, all
+        file: Option<PathBuf>,
+        /// Begin afresh: without what the running version has kept, and without asking its `save`
         #[arg(long)]
         fresh: bool,
         #[command(flatten)]
@@ -99,8 +100,12 @@ impl Adaptor {
                 let answer = local.ask(json!({ "verb": "adaptor.ls" }))?;
                 show(&local, &answer, hooks_and_figures)
             }
-            Command::Reload { fresh, local } => {
-                let answer = local.ask(json!({ "verb": "adaptor.reload", "fresh": fresh }))?;
+            Command::Reload { file, fresh, local } => {
+                // The server may be in another folder.
+                let place = |file: PathBuf| file.canonicalize().unwrap_or(file);
+                let file = file.map(|file| place(file).display().to_string());
+                let request = json!({ "verb": "adaptor.reload", "fresh": fresh, "file": file });
+                let answer = local.ask(request)?;
                 let became = |one: &Value| match one["error"].as_str() {
                     Some(reason) => format!("not taken: {reason}"),
                     None if one["new"] == true => "new version".to_owned(),

@@ -11,8 +11,10 @@ fn config(file: &Path) -> String {
         format!("[[user]]\nname = \"{name}\"\nzone = \"game\"\npassword_hash = \"{hash}\"\n")
     };
     let users: String = ["alice", "bob"].map(user).concat();
+    // In the room `gate` no place is kept.
+    let gate = "[[room]]\nzone = \"game\"\nname = \"gate\"\ngrace = \"0s\"\n";
     format!(
-        "{}{users}[[adaptor]]\nfile = \"{}\"\nzone = \"game\"\n",
+        "{}{users}{gate}[[adaptor]]\nfile = \"{}\"\nzone = \"game\"\n",
         super::config(),
         file.display()
     )
@@ -42,9 +44,11 @@ stentor_tests::cases! {
         order_is_kept,
         private_messages_are_judged,
         joins_and_subscriptions_are_judged,
+        coming_back_too_late_is_judged,
         a_stuck_hook_is_stopped,
         who_goes_at_once_is_heard,
         adaptors_do_things_themselves,
+        adaptors_are_told,
         what_is_too_much_is_denied,
     }
     "5" in v5 {
@@ -52,12 +56,14 @@ stentor_tests::cases! {
         order_is_kept,
         private_messages_are_judged,
         joins_and_subscriptions_are_judged,
+        coming_back_too_late_is_judged,
         logins_are_judged,
         long_reasons_are_left_out,
         answers_to_calls_are_judged,
         a_stuck_hook_is_stopped,
         who_goes_at_once_is_heard,
         adaptors_do_things_themselves,
+        adaptors_are_told,
         what_is_too_much_is_denied,
     }
 }
@@ -91,6 +97,10 @@ fn the_log_tells_what_a_script_did_wrong() {
     let denied = process::run(hatted.args(["-t", "t", "-m", "x"]));
     assert!(denied.stderr.contains("no evil here"), "{denied}");
     server.wait_log(0, "an adaptor's `login` denied it: no evil here");
+    let mut hatted = super::commands::command(&server, "pub", "game/hatter");
+    process::run(hatted.args(["-t", "t", "-m", "x"]));
+    let log = server.wait_log(0, "a role that the zone does not have");
+    assert!(log.contains("role=\"mad\""), "{log}");
     for _ in 0..3 {
         publish(&server, "t/judged", "talk").refusal();
     }
@@ -165,12 +175,15 @@ fn a_failing_save_is_passed_over_on_demand() {
     assert!(refused.stdout.contains("lost it"), "{refused}");
     assert!(refused.stdout.contains("save: judge.luau:"), "{refused}");
     assert!(
-        refused.stdout.contains("adaptor reload --fresh"),
+        refused.stdout.contains("adaptor reload judge.luau --fresh"),
         "{refused}"
     );
     let denied = publish(&server, "t/secret", "x");
     assert!(denied.stderr.contains("not there"), "{denied}");
-    server.control(&["adaptor", "reload", "--fresh"]).success();
+    let other = server.control(&["adaptor", "reload", "other.luau", "--fresh"]);
+    assert!(other.stderr.contains("adaptor ls"), "{other}");
+    let fresh = ["adaptor", "reload", "judge.luau", "--fresh"];
+    server.control(&fresh).success();
     let denied = publish(&server, "t/secret", "x");
     assert!(denied.stderr.contains("not here"), "{denied}");
 }

@@ -41,6 +41,7 @@ fn options(path: &Path) -> Options {
         hosts: Vec::new(),
         rate: u32::MAX,
         payload_max: Arc::new(AtomicUsize::new(PAYLOAD_MAX)),
+        trials: Arc::default(),
         on_error: OnError::Deny,
     }
 }
@@ -98,7 +99,8 @@ stage = {
         end
         local said = step(resume(thread, event or {}))
         judge(hook, said)
-        return said or allow(), done
+        if said == nil or said == true then said = allow() end
+        return said, done
     end,
 }
 "#;

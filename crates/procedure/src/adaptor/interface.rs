@@ -301,6 +301,7 @@ fn install_json(lua: &Lua, globals: &Table) -> mlua::Result<()> {
     let json = lua.create_table()?;
     json.set("decode", lua.create_function(decode)?)?;
     json.set("encode", lua.create_function(encode)?)?;
+    json.set("null", lua.null())?;
     globals.set("json", json)
 }
 
@@ -356,27 +357,66 @@ fn table_within(
     left: &mut usize,
     depth: usize,
 ) -> mlua::Result<serde_json::Value> {
-    let is_array = table.raw_len() > 0 || table.metatable() == Some(lua.array_metatable());
-    if is_array {
+    let len = table.raw_len();
+    if len > 0 || table.metatable() == Some(lua.array_metatable()) {
+        check_list(table, len)?;
         let mut all = Vec::new();
-        for value in table.sequence_values::<Value>() {
-            all.push(plain_within(lua, &value?, left, depth)?);
+        for place in 1..=len {
+            let value = table.raw_get::<Value>(place)?;
+            all.push(plain_within(lua, &value, left, depth)?);
         }
         return Ok(all.into());
     }
     let mut all = Map::new();
     for pair in table.pairs::<Value, Value>() {
         let (name, value) = pair?;
-        let name = match &name {
-            Value::String(name) => name.to_string_lossy(),
-            Value::Integer(number) => number.to_string(),
-            Value::Number(number) => number.to_string(),
-            _ => return Err(Error::runtime("names in JSON are texts")),
+        let Value::String(name) = &name else {
+            return Err(odd_key(&name));
         };
+        let name = name.to_string_lossy();
         take(left, name.len())?;
         all.insert(name, plain_within(lua, &value, left, depth)?);
     }
     Ok(all.into())
+}
+
+/// Complains about what a list in JSON would leave out: other keys than 1 to `len`, and gaps.
+fn check_list(table: &Table, len: usize) -> mlua::Result<()> {
+    let mut count = 0;
+    for pair in table.pairs::<Value, Value>() {
+        let (key, _) = pair?;
+        let place = match &key {
+            Value::Integer(number) => usize::try_from(*number).ok(),
+            Value::Number(number) if number.fract() == 0.0 => Some(*number as usize),
+            _ => None,
+        };
+        if !place.is_some_and(|place| (1..=len).contains(&place)) {
+            return Err(odd_key(&key));
+        }
+        count += 1;
+    }
+    if count == len {
+        return Ok(());
+    }
+    let is_gap = |place: &usize| matches!(table.raw_get(*place), Ok(Value::Nil));
+    let gap = (1..=len).find(is_gap).unwrap_or_default();
+    Err(Error::runtime(format!(
+        "JSON has no list with a gap, and this one has nothing at {gap}; json.null fills it"
+    )))
+}
+
+/// That a table is neither a list nor has texts as keys.
+fn odd_key(key: &Value) -> Error {
+    let shown = match key {
+        Value::String(name) => format!("{:?}", name.to_string_lossy()),
+        Value::Integer(number) => number.to_string(),
+        Value::Number(number) => number.to_string(),
+        other => format!("that is a {}", other.type_name()),
+    };
+    Error::runtime(format!(
+        "JSON has no table with the key {shown}: the keys are 1 to N without a gap, or all of them \
+         texts; tostring makes one of a number"
+    ))
 }
 
 fn take(left: &mut usize, bytes: usize) -> mlua::Result<()> {

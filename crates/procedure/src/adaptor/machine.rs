@@ -339,18 +339,26 @@ impl Machine {
     }
 }
 
-/// Every function of the table is a hook, or one that is known otherwise.
+/// Every function of the table is a hook, or one that is known otherwise; and all of those are
+/// functions.
 fn check_hooks(name: &str, hooks: &Table) -> Result<(), String> {
     const OTHERS: [&str; 3] = ["test", "save", "restore"];
     for pair in hooks.pairs::<Value, Value>() {
         let (key, value) = pair.map_err(|error| error.to_string())?;
-        let Value::Function(_) = value else { continue };
         // A key that is a table could have code that makes a text of it, without an end.
         let key = match &key {
             Value::String(key) => key.to_string_lossy(),
             other => other.type_name().to_owned(),
         };
-        if !HOOKS.contains(&key.as_str()) && !OTHERS.contains(&key.as_str()) {
+        let is_function = matches!(value, Value::Function(_));
+        let is_known = HOOKS.contains(&key.as_str()) || OTHERS.contains(&key.as_str());
+        if is_known && !is_function {
+            return Err(format!(
+                "{name}: {key} is a hook, so it is a function and no {}",
+                value.type_name()
+            ));
+        }
+        if is_function && !is_known {
             return Err(format!(
                 "{name}: there is no hook {key:?}; there are {} and {}",
                 HOOKS.join(", "),

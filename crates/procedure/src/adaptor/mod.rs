@@ -14,6 +14,7 @@ mod check;
 mod http;
 mod interface;
 mod machine;
+mod trial;
 mod values;
 mod worker;
 
@@ -25,6 +26,7 @@ use std::thread;
 use std::time::Duration;
 
 pub use check::{Outcome, TEMPLATE, TEMPLATE_TEST, TYPES, check, test};
+pub use trial::Trials;
 use worker::{Input, Worker};
 
 /// The names of the hooks, in the order of their bits in [`Adaptor::hooks`].
@@ -79,6 +81,8 @@ pub struct Options {
     pub rate: u32,
     /// The longest payload that a hook makes, in bytes; may change at any time.
     pub payload_max: Arc<AtomicUsize>,
+    /// Shared by all who run the same file.
+    pub trials: Arc<Trials>,
     /// What a question comes to when its hook fails.
     pub on_error: OnError,
 }

@@ -40,6 +40,7 @@ fn try_world(text: &str, change: impl FnOnce(&mut Options)) -> Result<World, Str
         hosts: vec!["127.0.0.1".to_owned()],
         rate: 10_000,
         payload_max: Arc::new(AtomicUsize::new(1 << 20)),
+        trials: Arc::default(),
         on_error: OnError::Deny,
     };
     change(&mut options);
@@ -220,6 +221,8 @@ fn a_file_that_is_no_adaptor_is_refused_with_its_line() {
             "no",
         ),
         ("while true do end", "time"),
+        ("return { say = 5 }", "say is a hook"),
+        ("return { restore = true }", "restore is a hook"),
         (
             "return { timer = function() end, interval = 0 }",
             "interval",
@@ -251,6 +254,7 @@ fn options_of(world: &World) -> Options {
         hosts: Vec::new(),
         rate: 10_000,
         payload_max: Arc::new(AtomicUsize::new(1 << 20)),
+        trials: Arc::default(),
         on_error: OnError::Deny,
     }
 }
@@ -329,6 +333,45 @@ fn a_new_version_takes_over_what_the_old_one_kept() {
     // It may have looked by itself.
     assert!(world.adaptor.reload(Start::CarryOver).is_ok());
     assert_eq!(world.ask("say", ""), denied("3!"));
+}
+
+/// One that is no good is tried once, and again when somebody asks for that.
+#[test]
+fn a_bad_version_is_tried_once_for_all() {
+    let good = "return { say = function() return deny('good') end }";
+    let world = world(good);
+    let trials = Arc::<Trials>::default();
+    let options = Options {
+        trials: Arc::clone(&trials),
+        ..options_of(&world)
+    };
+    let start = |zone: &str| {
+        let options = Options {
+            zone: zone.into(),
+            ..options.clone()
+        };
+        let (sender, _) = channel();
+        Adaptor::start(options, Arc::new(Stage(Mutex::new(sender)))).unwrap()
+    };
+    let (first, second) = (start("one"), start("two"));
+    // What another zone says of this version holds, though the file is a good one.
+    fs::write(&world.file, format!("{good} -- another")).unwrap();
+    let stamp = trial::Stamp::of(&options);
+    let trial = trials.of(&options);
+    *trial.lock().unwrap() = Some((stamp, "it loops".to_owned()));
+    for one in [&first, &second] {
+        let told = one.reload(Start::CarryOver);
+        assert_eq!(told, Err("it loops".to_owned()));
+    }
+    trials.forget();
+    for one in [&first, &second] {
+        assert_eq!(one.reload(Start::CarryOver), Ok(true));
+    }
+    // And what fails in one is known to the other.
+    fs::write(&world.file, "return 5").unwrap();
+    let told = first.reload(Start::CarryOver).unwrap_err();
+    let known = trials.of(&options).lock().unwrap().clone();
+    assert_eq!(known.map(|(_, reason)| reason), Some(told));
 }
 
 #[test]

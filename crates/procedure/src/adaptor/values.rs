@@ -95,7 +95,7 @@ pub(super) fn verdict(
     value: Value,
     check_payload: impl Fn(usize) -> mlua::Result<()>,
 ) -> mlua::Result<Verdict> {
-    let wrong = || Error::runtime("a hook returns nothing, allow{…}, or deny(reason)");
+    let wrong = || Error::runtime("a hook returns nothing, true, allow{…}, or deny(reason)");
     let table = match value {
         Value::Nil | Value::Boolean(true) => return Ok(Verdict::Allow(Allowed::default())),
         Value::Table(table) => table,

@@ -1,11 +1,10 @@
 //! The thread of an adaptor: one run after the other, waits aside, the file looked at.
 
 use std::collections::HashMap;
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use mlua::Thread;
 use tracing::{info, warn};
@@ -13,6 +12,7 @@ use tracing::{info, warn};
 use super::http::Request;
 use super::interface::Used;
 use super::machine::{Machine, Resumed, Step, Wait, label, until};
+use super::trial::{Patience, Stamp, begin};
 use super::{Action, Asked, Common, Event, Host, OnError, Options, Start, Verdict};
 use crate::luau::Trouble;
 
@@ -34,10 +34,6 @@ pub(super) enum Input {
     Change(Box<Options>, Sender<Result<bool, String>>),
     Stop,
 }
-
-/// What tells one version of the file from another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp(Option<SystemTime>, u64, u64);
 
 /// A hook that waits. It goes on in the version in which it began.
 struct Aside {
@@ -87,7 +83,7 @@ impl Worker {
         common: Arc<Common>,
         inputs: Sender<Input>,
     ) -> Result<Self, String> {
-        let stamp = stamp(&options);
+        let stamp = Stamp::of(&options);
         let machine = Machine::load(&options, &common.counters)?;
         let mut worker = Self {
             next_timer: None,
@@ -349,25 +345,40 @@ impl Worker {
 
     /// Takes a new version of the file over, if there is one that was not refused before.
     fn look(&mut self) -> Result<bool, String> {
-        let stamp = stamp(&self.options);
+        let stamp = Stamp::of(&self.options);
         if stamp == self.seen {
             return Ok(false);
         }
-        self.take_over(stamp, Start::CarryOver)
+        self.take_over(stamp, Start::CarryOver, Patience::ComesAgain)
     }
 
     /// The same because somebody wants it: also one that was refused before.
     fn look_now(&mut self, start: Start) -> Result<bool, String> {
-        let stamp = stamp(&self.options);
+        let stamp = Stamp::of(&self.options);
         if stamp == self.running && start == Start::CarryOver {
             return Ok(false);
         }
-        self.take_over(stamp, start)
+        self.take_over(stamp, start, Patience::Waits)
     }
 
-    fn take_over(&mut self, stamp: Option<Stamp>, start: Start) -> Result<bool, String> {
+    fn take_over(
+        &mut self,
+        stamp: Option<Stamp>,
+        start: Start,
+        patience: Patience,
+    ) -> Result<bool, String> {
+        let trial = self.options.trials.of(&self.options);
+        let Some(mut failed) = begin(&trial, patience) else {
+            // Another zone tries it; this one looks again.
+            return Ok(false);
+        };
         self.seen.clone_from(&stamp);
-        let new = Machine::load(&self.options, &self.common.counters)?;
+        if let Some((_, reason)) = failed.as_ref().filter(|(tried, _)| *tried == stamp) {
+            return Err(reason.clone());
+        }
+        let loaded = Machine::load(&self.options, &self.common.counters);
+        let new = loaded.inspect_err(|reason| *failed = Some((stamp.clone(), reason.clone())))?;
+        drop(failed);
         if start == Start::CarryOver {
             self.carry_over(&new)?;
         }
@@ -382,10 +393,14 @@ impl Worker {
 
     /// Gives a new machine what the present one has kept.
     fn carry_over(&self, new: &Machine) -> Result<(), String> {
-        /// What helps, since the version that runs cannot be mended any more.
-        const REMEDY: &str = "`stentor adaptor reload --fresh` takes the new version without what \
-                              the running one has kept";
-        let told = |whose: &str, reason: String| format!("{whose} {reason}; {REMEDY}");
+        // What helps, since the version that runs cannot be mended any more.
+        let told = |whose: &str, reason: String| {
+            let file = label(&self.options.path);
+            format!(
+                "{whose} {reason}; `stentor adaptor reload {file} --fresh` takes the new version \
+                 without what the running one has kept"
+            )
+        };
         let saved = self.machine.save();
         match saved.map_err(|reason| told("the running version's", reason))? {
             Some(saved) => {
@@ -404,7 +419,7 @@ impl Worker {
             has_timer: self.options.has_timer,
             ..options
         };
-        let stamp = stamp(&options);
+        let stamp = Stamp::of(&options);
         let new = Machine::load(&options, &self.common.counters)?;
         self.carry_over(&new)?;
         self.running.clone_from(&stamp);
@@ -429,14 +444,4 @@ impl Entry {
             asked.give(verdict);
         }
     }
-}
-
-fn stamp(options: &Options) -> Option<Stamp> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = fs::metadata(&options.path).ok()?;
-    Some(Stamp(
-        metadata.modified().ok(),
-        metadata.len(),
-        metadata.ino(),
-    ))
 }

@@ -11,6 +11,7 @@ mod job;
 mod roster;
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
@@ -22,7 +23,7 @@ use stentor_hub::{
 };
 use stentor_mqtt::ReasonCode;
 use stentor_procedure::Registry;
-use stentor_procedure::adaptor::{Answer, Event, Field, Start, Verdict};
+use stentor_procedure::adaptor::{Answer, Event, Field, Start, Trials, Verdict};
 use stentor_topic::Zone;
 
 use crate::backplane::Backplane;
@@ -46,6 +47,7 @@ struct Shared {
     center: Arc<Center>,
     /// The longest payload that one of them makes.
     payload_max: Arc<AtomicUsize>,
+    trials: Arc<Trials>,
     last_id: AtomicU16,
 }
 
@@ -63,6 +65,7 @@ impl Plane {
             hands: Arc::new(Hands::new(Arc::clone(center))),
             center: Arc::clone(center),
             payload_max: Arc::default(),
+            trials: Arc::default(),
             last_id: AtomicU16::new(0),
         });
         shared.hands.belong_to(&shared);
@@ -105,10 +108,16 @@ impl Plane {
         self.0.hands.serve_calls(registry);
     }
 
-    /// Looks at all files now: each with its scope, its hooks, and what came of it.
-    pub(crate) fn reload(&self, start: Start) -> Vec<(serde_json::Value, Result<bool, String>)> {
+    /// Looks at all files now, or at one only: each with its scope, its hooks, and what came of it.
+    pub(crate) fn reload(
+        &self,
+        start: Start,
+        file: Option<&Path>,
+    ) -> Vec<(serde_json::Value, Result<bool, String>)> {
+        self.0.trials.forget();
         let roster = self.0.roster.load_full();
-        let all = roster.all.iter();
+        let meant = |one: &&Arc<Scoped>| file.is_none_or(|file| one.is_of_file(file));
+        let all = roster.all.iter().filter(meant);
         all.map(|one| {
             let result = one.reload(start);
             (one.describe(), result)

@@ -1,6 +1,7 @@
 //! Which adaptors there are, each with what it is for, and how a configuration changes them.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -230,6 +231,7 @@ fn options(plane: &Shared, one: &config::Adaptor, zone: &Scope) -> Options {
         hosts: one.http.clone(),
         rate: one.rate,
         payload_max: Arc::clone(&plane.payload_max),
+        trials: Arc::clone(&plane.trials),
         on_error: match one.on_error {
             OnTrouble::Deny => OnError::Deny,
             OnTrouble::Allow => OnError::Allow,
@@ -350,6 +352,16 @@ impl Scoped {
             && self.is_wide == one.zone.is_none()
             && self.room.as_deref() == one.room.as_deref()
             && *self.running.adaptor.path() == one.file
+    }
+
+    /// Whether it runs this file, which may be named by its last part alone.
+    pub(super) fn is_of_file(&self, file: &Path) -> bool {
+        let own = self.running.adaptor.path();
+        let is_same_file = || match (own.canonicalize(), file.canonicalize()) {
+            (Ok(own), Ok(file)) => own == file,
+            _ => false,
+        };
+        own == file || own.file_name() == Some(file.as_os_str()) || is_same_file()
     }
 
     /// Looks at the file now.

@@ -23,6 +23,9 @@ pub(super) struct Request {
     /// For `adaptor.reload`: whether what the running versions have kept is left behind.
     #[serde(default)]
     pub(super) fresh: bool,
+    /// For `adaptor.reload`: the file that is meant; all if it is not given.
+    #[serde(default)]
+    pub(super) file: Option<String>,
     /// For `clients.ls` and `topics`: only what contains this text.
     #[serde(default)]
     pub(super) containing: String,

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -171,7 +172,7 @@ impl Desk {
             "reload" => self.reload(),
             "stop" => self.stop(),
             "adaptor.ls" => Ok(json!({ "adaptors": self.backplane.adaptors.describe() })),
-            "adaptor.reload" => Ok(json!({ "adaptors": self.reload_adaptors(&request) })),
+            "adaptor.reload" => self.reload_adaptors(&request),
             verb if verb.starts_with("retained.") => retained::answer(&self.backplane, line),
             verb => Err(unknown(verb)),
         })
@@ -239,7 +240,7 @@ impl Desk {
         Ok(zones::zones(&self.backplane, names))
     }
 
-    fn reload_adaptors(&self, request: &Request) -> Vec<Value> {
+    fn reload_adaptors(&self, request: &Request) -> Answer {
         let start = if request.fresh {
             Start::Afresh
         } else {
@@ -252,8 +253,14 @@ impl Desk {
             }
             shown
         };
-        let reloaded = self.backplane.adaptors.reload(start);
-        reloaded.into_iter().map(tell).collect()
+        let file = request.file.as_deref();
+        let reloaded = self.backplane.adaptors.reload(start, file.map(Path::new));
+        if let (true, Some(file)) = (reloaded.is_empty(), file) {
+            let reason = format!("no adaptor runs {file:?}; `stentor adaptor ls` lists them");
+            return Err(Failure::new("not-found", reason));
+        }
+        let adaptors: Vec<Value> = reloaded.into_iter().map(tell).collect();
+        Ok(json!({ "adaptors": adaptors }))
     }
 
     fn stop(&self) -> Answer {

@@ -372,7 +372,7 @@ fn a_save_that_fails_can_be_passed_over() {
             "{refused}"
         );
         assert!(
-            refused.contains("stentor adaptor reload --fresh"),
+            refused.contains("stentor adaptor reload a.luau --fresh"),
             "{refused}"
         );
     }
@@ -471,4 +471,57 @@ fn who_waits_for_an_adaptor_that_ends_is_answered() {
     world.command();
     drop(world);
     assert_eq!(said.recv().unwrap(), denied("the adaptor has ended"));
+}
+
+/// What JSON would leave out is an error, with the key.
+#[test]
+fn what_json_has_no_place_for_is_refused() {
+    for (table, reason) in [
+        ("{ 1, 2, nil, 4 }", "nothing at 3"),
+        ("{ 1, 2, x = 3 }", "the key \"x\""),
+        ("{ [7] = 1 }", "the key 7"),
+        ("{ [0] = 1 }", "the key 0"),
+        ("{ 1, [1.5] = 2 }", "the key 1.5"),
+        ("{ [true] = 1 }", "that is a boolean"),
+    ] {
+        refuses("say", &format!("json.encode({table})"), reason);
+        refuses("say", &format!("room('set', {table})"), reason);
+    }
+    for (table, text) in [
+        ("{}", "{}"),
+        ("{ 1, json.null, 3 }", "[1,null,3]"),
+        ("{ a = json.null }", r#"{"a":null}"#),
+        ("json.decode('[]')", "[]"),
+        ("json.decode('{\"a\":[null]}')", r#"{"a":[null]}"#),
+        ("{ 1, 2, nil }", "[1,2]"),
+    ] {
+        let body = format!("return deny(json.encode({table}))");
+        assert_eq!(judged("say", &body, |_| ()), denied(text), "{table}");
+    }
+    let is_null = "return deny(tostring(json.decode('[null]')[1] == json.null))";
+    assert_eq!(judged("say", is_null, |_| ()), denied("true"));
+    assert_eq!(judged("say", "return true", |_| ()), allowed());
+    refuses("say", "return false", "a hook returns nothing, true");
+}
+
+/// State that would come back otherwise keeps the version that has it.
+#[test]
+fn state_that_json_has_no_place_for_is_not_lost() {
+    let text = |reason: &str| {
+        format!(
+            "local scores = {{ [3] = 1 }}
+            return {{
+                say = function() return deny('{reason}' .. scores[3]) end,
+                save = function() return scores end,
+            }}"
+        )
+    };
+    let world = world(&text("old"));
+    fs::write(&world.file, text("new")).unwrap();
+    let refused = world.adaptor.reload(Start::CarryOver).unwrap_err();
+    assert!(
+        refused.contains("save") && refused.contains("the key 3"),
+        "{refused}"
+    );
+    assert_eq!(world.ask("say", ""), denied("old1"));
 }
