@@ -8,14 +8,15 @@ use std::sync::Arc;
 use stentor_auth::model::{ADMIN, Credential, DEFAULT_ZONE, MEMBER, User};
 use stentor_auth::store::{
     AuditLog, Books, Columns, Directory, DirectoryOptions, MosquittoFile, Order, OrderError, Place,
-    QuerySource, Source, SqlStore, Store, StoreError, TextStore, Who,
+    QuerySource, Source, SqlStore, Store, StoreError, TextStore, Who, ZoneNumbers,
 };
 use tracing::warn;
 
 use crate::config::{Config, Secret, Subscribing};
 use crate::data_dir::{self, DataDir};
 use crate::error::ServerError;
-use crate::logins;
+use crate::logins::{self, ZONES};
+use crate::retained::{OfflineError, OfflineStore, clear_zone};
 
 /// The embedded database in the data folder.
 const DATABASE: &str = "auth.db";
@@ -29,7 +30,8 @@ const AUDIT_LOG: &str = "audit.log";
 /// Users, roles and zones of a data folder on which no server runs. While it is open, none starts.
 pub struct Accounts {
     directory: Directory,
-    _data_dir: DataDir,
+    config: Config,
+    data_dir: DataDir,
 }
 
 impl Accounts {
@@ -46,18 +48,52 @@ impl Accounts {
         }
         Ok(Self {
             directory,
-            _data_dir: data_dir,
+            config: config.clone(),
+            data_dir,
         })
     }
 
-    /// Carries an order out.
+    /// Carries an order out. With a zone its retained messages are removed.
     ///
     /// # Errors
     /// Why it was not done.
     pub fn order(&self, order: Order) -> Result<serde_json::Value, OrderError> {
         let uid = nix::unistd::getuid();
-        self.directory
-            .order(Who::new(format!("uid {uid} by a command")), order)
+        let removed = match &order {
+            Order::ZoneRemove { name } => Some(Arc::clone(name)),
+            _ => None,
+        };
+        let who = Who::new(format!("uid {uid} by a command"));
+        let done = self.directory.order(who, order);
+        let Some(zone) = removed else {
+            return done;
+        };
+        let is_unknown = matches!(&done, Err(error) if error.code == "not-found");
+        if done.is_err() && !is_unknown {
+            return done;
+        }
+        match self.clear_zone(&zone) {
+            Ok(0) if is_unknown => done,
+            Ok(messages) => Ok(serde_json::json!({ "retained_messages": messages })),
+            Err(reason) => Err(OrderError {
+                code: "unavailable",
+                message: format!("the zone {zone:?} keeps its retained messages: {reason}"),
+            }),
+        }
+    }
+
+    /// Removes the retained messages of a zone; returns how many there were.
+    fn clear_zone(&self, zone: &str) -> Result<u64, String> {
+        let zones = self.data_dir.path().join(ZONES);
+        let numbers = ZoneNumbers::open(&zones).map_err(|error| error.to_string())?;
+        let Some(zone) = numbers.known(zone) else {
+            return Ok(0);
+        };
+        match OfflineStore::open(&self.config) {
+            Err(OfflineError::Missing { .. }) => Ok(0),
+            Err(error) => Err(error.to_string()),
+            Ok(store) => clear_zone(zone, |request| store.ask(request)),
+        }
     }
 }
 

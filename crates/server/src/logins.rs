@@ -21,7 +21,7 @@ use crate::priority;
 use crate::shard::Letter;
 
 /// Where zones keep their numbers.
-const ZONES: &str = "zones";
+pub(crate) const ZONES: &str = "zones";
 
 /// What is shown to those who log in as nobody is made from this file's content.
 pub(crate) const DECOY_KEY: &str = "decoy-key";

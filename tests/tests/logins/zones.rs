@@ -130,3 +130,29 @@ fn a_removed_zone_leaves_nothing_behind() {
         assert_eq!(shown["zones"][0][name], 0, "{name}: {shown}");
     }
 }
+
+/// The same while the server is stopped; and its figures stand in the status of a running one.
+#[test]
+fn a_zone_that_is_removed_while_the_server_is_stopped_leaves_nothing_behind() {
+    let mut server = Plan::new().tcp().start();
+    server.control(&["zone", "add", "chess"]).success();
+    let add = ["user", "add", "chess/ann", "--no-password"];
+    server.control(&add).success();
+    let ann = token(&server, "chess/ann");
+    let mut keep = publish(&server, "mqtt", "ann", &ann, "5");
+    process::run(keep.arg("-r")).success();
+    let status = server.json(&["status"]);
+    let zones = status["zones"].as_array().expect("there are zones");
+    let chess = zones.iter().find(|zone| zone["name"] == "chess");
+    let chess = chess.expect("the zone has something");
+    assert_eq!(chess["retained_messages"], 1, "{status}");
+    server.control(&["user", "delete", "chess/ann"]).success();
+    server.stop();
+    let removed: Value = server.json(&["zone", "remove", "chess"]);
+    assert_eq!(removed["retained_messages"], 1, "{removed}");
+    let again = server.control(&["zone", "remove", "chess"]);
+    assert!(again.stderr.contains("no zone"), "{again}");
+    let number = chess["number"].to_string();
+    let left = server.control(&["retained", "ls", "--zone", &number, "--json"]);
+    assert_eq!(left.success(), "");
+}

@@ -115,11 +115,14 @@ fn show_zones(name: Option<&str>, local: &Local) -> Result<(), Failure> {
             "SUBSCRIPTIONS",
             "ROOMS",
             "MEMBERS",
+            "ROOM BYTES",
             "IN",
+            "IN BYTES",
             "OUT",
+            "OUT BYTES",
             "DROPPED",
             "RETAINED",
-            "BYTES",
+            "RETAINED BYTES",
         ]);
         for zone in answer["zones"].as_array().into_iter().flatten() {
             let cells = [
@@ -131,8 +134,11 @@ fn show_zones(name: Option<&str>, local: &Local) -> Result<(), Failure> {
                 "subscriptions",
                 "rooms",
                 "members",
+                "room_bytes",
                 "messages_in",
+                "messages_in_bytes",
                 "messages_out",
+                "messages_out_bytes",
                 "messages_dropped",
                 "retained_messages",
                 "retained_bytes",

@@ -4,7 +4,6 @@
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use serde_json::{Value, json};
 use stentor_hub::{Kept, NotKept, home_shard};
 use stentor_topic::Zone;
 
@@ -30,18 +29,9 @@ pub(super) fn answer(backplane: &Backplane, line: &[u8]) -> Answer {
 /// # Errors
 /// When one cannot be cleared.
 pub(super) fn clear_zone(backplane: &Backplane, zone: Zone) -> Result<u64, Failure> {
-    let (mut cleared, mut cursor) = (0, Value::Null);
-    loop {
-        let request = json!({
-            "verb": "retained.clear", "zone": zone.get(), "filter": "#", "cursor": cursor,
-        });
-        let mut page = answer(backplane, request.to_string().as_bytes())?;
-        cleared += page["cleared"].as_u64().unwrap_or_default();
-        cursor = page["cursor"].take();
-        if cursor.is_null() {
-            return Ok(cleared);
-        }
-    }
+    crate::retained::clear_zone(zone, |request| {
+        answer(backplane, request.to_string().as_bytes())
+    })
 }
 
 /// Keeps messages and waits until the store's promise holds for them.

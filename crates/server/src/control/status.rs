@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use stentor_hub::Retained;
 
 use super::protocol::Request;
-use super::{Desk, ReloadNote, lock};
+use super::{Desk, ReloadNote, lock, zones};
 use crate::fdtable::Table;
 use crate::listener::Port;
 use crate::telemetry::ShardReport;
@@ -58,6 +58,7 @@ pub(super) fn status(desk: &Desk, request: &Request) -> Value {
             "messages": backplane.retained.count(),
             "bytes": backplane.retained.bytes(),
         },
+        "zones": zones::zones(backplane, std::iter::empty())["zones"].take(),
         "rates": rates,
         "rates_since_start": self::rates(&ShardReport::default(), &sum, uptime),
         "losses": losses(&sum),

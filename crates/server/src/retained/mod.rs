@@ -23,6 +23,27 @@ const VISITS: usize = 1_000;
 const PAGE_MESSAGES: usize = 1_000;
 const PAGE_BYTES: usize = 1 << 20;
 
+/// Clears all messages of a zone, page by page; returns how many there were.
+///
+/// # Errors
+/// When one cannot be cleared.
+pub(crate) fn clear_zone<E>(
+    zone: Zone,
+    ask: impl Fn(&Value) -> Result<Value, E>,
+) -> Result<u64, E> {
+    let (mut cleared, mut cursor) = (0, Value::Null);
+    loop {
+        let mut page = ask(&json!({
+            "verb": "retained.clear", "zone": zone.get(), "filter": "#", "cursor": cursor,
+        }))?;
+        cleared += page["cleared"].as_u64().unwrap_or_default();
+        cursor = page["cursor"].take();
+        if cursor.is_null() {
+            return Ok(cleared);
+        }
+    }
+}
+
 /// A request; each verb looks at what it needs.
 #[derive(Debug, Default, Deserialize)]
 struct Request {
