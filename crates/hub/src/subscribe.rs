@@ -256,7 +256,7 @@ impl Hub {
             if reason.is_error() && explains && wanting.denial.is_none() {
                 let filter = without_share(wanting.filter);
                 let room = filter.strip_prefix(ROOMS);
-                let room = room.or((filter == ROOM).then_some(""));
+                let room = room.or_else(|| (filter == ROOM).then_some(""));
                 // What the home of the zone says is told with the room that it was asked for.
                 let is_told = |room: &str| {
                     let of_room = |(of, _): &&RoomVerdict| room.split('/').next() == Some(of);
