@@ -52,8 +52,8 @@ const EXIT_SOUND: u8 = 0;
 const EXIT_FAILED: u8 = 1;
 /// The generator was the limit.
 const EXIT_GENERATOR: u8 = 2;
-/// Nothing could be measured.
-const EXIT_CANNOT_RUN: u8 = 3;
+/// Nothing could be measured: also the exit code of a command line that makes no sense.
+pub const EXIT_CANNOT_RUN: u8 = 3;
 
 /// Runs `stentor bench …`. Tables go to standard output, progress and errors to standard error.
 ///

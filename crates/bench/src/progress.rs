@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use crate::clock::{SECOND_NS, now_ns, sleep_until_ns};
+
 /// Where a run stands. Silent unless standard error is a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
@@ -40,6 +42,19 @@ impl Progress {
                 .collect();
             // Progress is a courtesy: a terminal that went away is no reason to stop.
             let _ = write!(io::stderr().lock(), "\r\x1b[K{line}");
+        }
+    }
+
+    /// Waits until the clock shows `until_ns`, and says second by second how long that is.
+    pub(crate) fn wait(&self, now: &str, until_ns: u64) {
+        loop {
+            let at_ns = now_ns();
+            if at_ns >= until_ns {
+                return;
+            }
+            let left = (until_ns - at_ns).div_ceil(SECOND_NS);
+            self.show(&format!("{now}, {left} s left"));
+            sleep_until_ns(until_ns.min(at_ns + SECOND_NS));
         }
     }
 

@@ -171,7 +171,11 @@ fn main() -> ExitCode {
         // waits for the server. Should this fail, the server says so when it tries again.
         let _ = stentor_server::block_signals();
     }
-    let command = Cli::parse_from(property::join(std::env::args_os())).command;
+    let arguments = property::join(std::env::args_os());
+    let command = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli.command,
+        Err(error) => return refuse(&error),
+    };
     let as_json = command.fails_as_json();
     let result = match command {
         Command::Serve(serve) => return serve.run(),
@@ -205,6 +209,21 @@ fn main() -> ExitCode {
         Command::Man(command) => command.run(),
     };
     result.map_or_else(|failure| failure.report(as_json), |()| ExitCode::SUCCESS)
+}
+
+/// Says what is wrong with a command line, or shows the help that was asked for. The exit codes of
+/// a benchmark are its own: there, 2 judges the generator.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // Nobody is left to be told if the terminal is gone.
+    let _ = error.print();
+    let is_bench = std::env::args_os()
+        .nth(1)
+        .is_some_and(|verb| verb == "bench");
+    match error.exit_code() {
+        0 => ExitCode::SUCCESS,
+        _ if is_bench => ExitCode::from(stentor_bench::EXIT_CANNOT_RUN),
+        code => ExitCode::from(u8::try_from(code).unwrap_or(2)),
+    }
 }
 
 #[cfg(test)]

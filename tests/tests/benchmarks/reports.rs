@@ -136,3 +136,17 @@ fn a_target_that_is_not_there_could_not_be_measured() {
     let finished = run(stentor().args(["bench", "idle", "--target", &target]));
     assert_eq!(finished.status.code(), Some(3), "{finished}");
 }
+
+/// 2 is the generator's: a mistake on the command line is a run that could not be.
+#[test]
+fn a_command_line_without_sense_could_not_run() {
+    for arguments in [
+        ["fanuot", "ice-1"],
+        ["fanout", "ice-3"],
+        ["idle", "--connections=x"],
+    ] {
+        let finished = run(stentor().arg("bench").args(arguments));
+        assert_eq!(finished.status.code(), Some(3), "{finished}");
+    }
+    run(stentor().args(["bench", "fanout", "--help"])).success();
+}

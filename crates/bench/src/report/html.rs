@@ -67,9 +67,10 @@ const FOOTER: &str = "Medians of interleaved pairs, with the lowest and the high
 
 fn overview(objects: &[Value]) -> String {
     format!(
-        "<section>\n<h2>At a glance</h2>\n{}{}</section>\n",
+        "<section>\n<h2>At a glance</h2>\n{}{}{}</section>\n",
         tables::overview(objects),
-        charts::floors(objects)
+        charts::floors(objects),
+        charts::against_rivals(objects)
     )
 }
 

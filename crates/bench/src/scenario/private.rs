@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{Scenario, check_payload, count, run_id};
 use crate::accounts::{Accounts, Home, Proof, StoreKind};
 use crate::args::{Common, seconds};
-use crate::clock::{as_ns, now_ns, sleep_until_ns};
+use crate::clock::{as_ns, now_ns};
 use crate::error::BenchError;
 use crate::floor::FloorKind;
 use crate::load::penfriend::Schedule;
@@ -356,11 +356,10 @@ impl Workload for Private {
             period_ns: as_ns(self.period),
             clients: self.clients,
         };
-        progress.show("writing");
         crew.begin(schedule);
-        sleep_until_ns(schedule.from_ns);
+        progress.wait("warming up", schedule.from_ns);
         let meter = CpuMeter::start(running.pid());
-        sleep_until_ns(schedule.end_ns);
+        progress.wait("writing", schedule.end_ns);
         let used_s = meter.used_s();
         let after = running.usage();
         let outcome = crew.dismiss()?;

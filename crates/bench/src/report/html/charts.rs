@@ -226,9 +226,33 @@ fn course(object: &Value, key: &str, caption: &str, words: &str, unit: Unit) -> 
     figure(caption, words, &seconds(end.max(1e-3)), &y, &curves)
 }
 
-/// All ratios to the floor with their spreads, one line each.
+/// A ratio: what it is of, its lowest value, its median, its highest value.
+type Ratio = (String, [f64; 3]);
+
+/// All ratios to the floor with their spreads.
 pub(super) fn floors(objects: &[Value]) -> String {
-    let rows: Vec<(String, [f64; 3])> = objects.iter().flat_map(ratios).collect();
+    let of = |object: &Value| ratios(object, &object["ratio"], &number::titled(object));
+    let rows: Vec<Ratio> = objects.iter().flat_map(of).collect();
+    let words = "median and spread of the ratio to a bare program that makes the same system calls";
+    forest("Against the floor", words, "1 × floor", &rows)
+}
+
+/// All ratios of the server to its rivals with their spreads.
+pub(super) fn against_rivals(objects: &[Value]) -> String {
+    let mut rows = Vec::new();
+    for object in objects {
+        for rival in rivals(object) {
+            let name = rival["name"].as_str().unwrap_or_default();
+            let name = format!("{} to {name}", number::titled(object));
+            rows.extend(ratios(object, &rival["server_to_rival"], &name));
+        }
+    }
+    let words = "median and spread of the ratio to another broker in the same run";
+    forest("Against others", words, "1 × the other", &rows)
+}
+
+/// One line per ratio; nothing without any.
+fn forest(caption: &str, words: &str, one: &str, rows: &[Ratio]) -> String {
     if rows.is_empty() {
         return String::new();
     }
@@ -243,10 +267,11 @@ pub(super) fn floors(objects: &[Value]) -> String {
     let px = |value: f64| NAMES + (value / axis_end).clamp(0.0, 1.0) * (WIDTH - NAMES - 90.0);
     let height = ROW * rows.len() as f64 + 26.0;
     let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"ratios to the floor\">\n\
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{caption}\">\n\
          <line class=\"one\" x1=\"{one:.1}\" x2=\"{one:.1}\" y1=\"4\" y2=\"{end:.1}\"/>\
-         <text x=\"{one:.1}\" y=\"{label:.1}\" text-anchor=\"middle\">1 × floor</text>\n",
+         <text x=\"{one:.1}\" y=\"{label:.1}\" text-anchor=\"middle\">{word}</text>\n",
         one = px(1.0),
+        word = escaped(one),
         end = height - 22.0,
         label = height - 7.0,
     );
@@ -270,18 +295,16 @@ pub(super) fn floors(objects: &[Value]) -> String {
     }
     svg.push_str("</svg>\n");
     format!(
-        "<figure class=\"wide\">\n<figcaption>Against the floor <span>median and spread of the \
-         ratio to a bare program that makes the same system calls; less is better, \
-         but more where ↑ stands</span></figcaption>\n{svg}</figure>\n"
+        "<figure class=\"wide\">\n<figcaption>{caption} <span>{words}; less is better, but more \
+         where ↑ stands</span></figcaption>\n{svg}</figure>\n"
     )
 }
 
-fn ratios(object: &Value) -> Vec<(String, [f64; 3])> {
-    let title = number::titled(object);
+fn ratios(object: &Value, ratios: &Value, title: &str) -> Vec<Ratio> {
     let metrics = object["metrics"].as_array().into_iter().flatten();
     metrics
         .filter_map(|metric| {
-            let spread = &object["ratio"][metric["key"].as_str()?];
+            let spread = &ratios[metric["key"].as_str()?];
             let value = |key: &str| spread[key].as_f64();
             let more = if metric["unit"] == "per_s" {
                 " ↑"
