@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::args::{Changed, Options, beside};
 use crate::fault::Fault;
 use crate::file::Message;
-use crate::platform;
+use crate::platform::{self, Deadline};
 
 /// The longest piece that is copied at once.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -29,15 +29,16 @@ pub(crate) fn deliver(
     message: Message,
     options: &Options,
     changes: &[Change],
+    deadline: &Deadline,
 ) -> Result<(), Fault> {
+    if let Some(first) = changes.first()
+        && first.offset < message.start(options.format)?
+    {
+        let reason = "the server changes what stands before the message";
+        return Err(Fault::Broken(reason.to_owned()));
+    }
     match (options.changed, &message.path) {
-        (Changed::Printed, _) => {
-            let mut out = io::stdout().lock();
-            copy(&message, changes, &mut out).and_then(|()| {
-                out.flush()
-                    .map_err(|error| cannot("print the message", &error))
-            })
-        }
+        (Changed::Printed, _) => copy(&message, changes, &mut platform::Output(deadline)),
         (Changed::InPlace, Some(path)) if !changes.is_empty() => replace(&message, path, changes),
         _ => Ok(()),
     }

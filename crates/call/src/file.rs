@@ -85,6 +85,27 @@ impl Message {
         Ok(piece)
     }
 
+    /// Where the message begins: in a spool file after the marker, which there has to be.
+    ///
+    /// # Errors
+    /// When it cannot be read, or has none.
+    pub(crate) fn start(&self, format: Format) -> Result<u64, Fault> {
+        if format == Format::Message {
+            return Ok(0);
+        }
+        let head = self.read(0, HEAD_BYTES_MAX)?;
+        let mut at = 0;
+        for line in head.split_inclusive(|byte| *byte == b'\n') {
+            at += line.len() as u64;
+            if line.trim_ascii_end() == XMAIL_MARKER {
+                return Ok(at);
+            }
+        }
+        Err(Fault::File(
+            "the spool file has no <<MAIL-DATA>>".to_owned(),
+        ))
+    }
+
     /// The file up to the end of the message's headers, as far as that is allowed in a call.
     ///
     /// # Errors

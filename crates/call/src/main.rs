@@ -21,25 +21,31 @@ mod start;
 mod talk;
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use args::{Changed, Command, Options};
 use fault::Fault;
 use outcome::Outcome;
+use platform::Deadline;
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu", not(test))))]
 fn main() {
     std::process::exit(run(std::env::args_os().skip(1)));
 }
 
+/// How long people may take to read the help.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
 /// Does everything; returns the exit code.
 fn run(arguments: impl Iterator<Item = OsString>) -> i32 {
     let clock = platform::Clock::start();
     let arguments: Vec<OsString> = arguments.collect();
     match args::parse(&arguments) {
-        Ok(Command::Help) => outcome::print(help::TEXT.as_bytes()),
-        Ok(Command::Version) => outcome::print(help::VERSION.as_bytes()),
+        Ok(Command::Help) => outcome::print(help::TEXT.as_bytes(), &clock.deadline(PATIENCE)),
+        Ok(Command::Version) => outcome::print(help::VERSION.as_bytes(), &clock.deadline(PATIENCE)),
         Ok(Command::Call(options)) => {
-            let outcome = call(&options, clock).unwrap_or_else(|fault| {
+            let deadline = clock.deadline(options.deadline);
+            let outcome = call(&options, &deadline).unwrap_or_else(|fault| {
                 outcome::complain(&fault.to_string());
                 // What should be on standard output is not, so "accept" would lose the message.
                 let on_error = options
@@ -47,7 +53,7 @@ fn run(arguments: impl Iterator<Item = OsString>) -> i32 {
                     .filter(|_| options.changed != Changed::Printed);
                 Outcome::of_fault(&fault, on_error)
             });
-            outcome.finish(&options)
+            outcome.finish(&options, &deadline)
         }
         Err(problem) => {
             outcome::complain(&problem.to_string());
@@ -58,16 +64,15 @@ fn run(arguments: impl Iterator<Item = OsString>) -> i32 {
 
 /// Calls, and passes the message on if that is what comes of it. A fault of the network or the
 /// server is an outcome as well; only a message that cannot be read or passed on is none.
-fn call(options: &Options, clock: platform::Clock) -> Result<Outcome, Fault> {
-    let deadline = clock.deadline(options.deadline);
-    let message = file::open(options, &deadline)?;
+fn call(options: &Options, deadline: &Deadline) -> Result<Outcome, Fault> {
+    let message = file::open(options, deadline)?;
     let (outcome, edits) =
-        talk::talk(options, message.as_ref(), &deadline).unwrap_or_else(|fault| {
+        talk::talk(options, message.as_ref(), deadline).unwrap_or_else(|fault| {
             outcome::complain(&fault.to_string());
             (Outcome::of_fault(&fault, options.on_error), Vec::new())
         });
     if let Some(message) = message.filter(|_| outcome.passes()) {
-        edit::deliver(message, options, &edits)?;
+        edit::deliver(message, options, &edits, deadline)?;
     }
     Ok(outcome)
 }

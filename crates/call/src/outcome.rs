@@ -1,12 +1,16 @@
 //! What comes of a call, and how the caller is told.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 
 use stentor_call_protocol::{Answer, Refusal, Status, Verdict};
 
 use crate::args::{Changed, Options, Source, beside};
 use crate::fault::Fault;
+use crate::platform::{self, Deadline};
 use crate::profile::{EX_TEMPFAIL, Profile};
+
+/// What a sender is told about a call that came to no verdict.
+const NOT_NOW: &str = "the message cannot be checked now";
 
 /// What comes of a call.
 #[derive(Debug)]
@@ -29,19 +33,23 @@ impl Outcome {
     pub(crate) fn of_answer(answer: &Answer<'_>, on_error: Option<Verdict>) -> Result<Self, Fault> {
         let verdict = match (answer.status, answer.verdict, on_error) {
             (Status::Done, Some(verdict), _) | (_, _, Some(verdict)) => verdict,
-            (_, Some(advice), None) => advice,
-            (status, None, None) => {
+            (_, Some(advice @ (Verdict::Accept | Verdict::Reject | Verdict::Tempfail)), None) => {
+                advice
+            }
+            (status, _, None) => {
                 return Err(Fault::Refused(status, answer.text.to_owned()));
             }
         };
-        if answer.status != Status::Done {
+        let is_done = answer.status == Status::Done;
+        if !is_done {
             complain(&format!("{}: {}", answer.status.name(), answer.text));
         }
         Ok(Self {
             verdict,
             reply_code: answer.reply_code,
             enhanced: answer.enhanced.to_owned(),
-            text: answer.text.to_owned(),
+            // Why a procedure failed is the operator's affair, not the sender's.
+            text: if is_done { answer.text } else { NOT_NOW }.to_owned(),
             result: answer.result.to_vec(),
         })
     }
@@ -49,7 +57,7 @@ impl Outcome {
     /// What a fault means.
     pub(crate) fn of_fault(fault: &Fault, on_error: Option<Verdict>) -> Self {
         let text = match fault {
-            Fault::Refused(..) | Fault::Timeout => "the message cannot be checked now",
+            Fault::Refused(..) | Fault::Timeout => NOT_NOW,
             Fault::File(_) => "the message cannot be read",
             _ => "the message cannot be checked: the server does not answer",
         };
@@ -68,7 +76,7 @@ impl Outcome {
     }
 
     /// Tells the caller; returns the exit code.
-    pub(crate) fn finish(&self, options: &Options) -> i32 {
+    pub(crate) fn finish(&self, options: &Options, deadline: &Deadline) -> i32 {
         let mut code = options.profile.exit_code(self.verdict);
         match options.profile {
             Profile::XmailSmtp if !self.passes() => {
@@ -84,7 +92,7 @@ impl Outcome {
                     complain(String::from_utf8_lossy(&shown).trim_end());
                     0
                 } else {
-                    print(&shown)
+                    print(&shown, deadline)
                 };
                 if written != 0 && code == 0 {
                     code = written;
@@ -132,9 +140,9 @@ impl Outcome {
     }
 }
 
-/// Writes to standard output; returns an exit code, which is 0 if that worked.
-pub(crate) fn print(bytes: &[u8]) -> i32 {
-    let mut out = io::stdout().lock();
+/// Writes to standard output; returns an exit code, which is 0 if that worked before the deadline.
+pub(crate) fn print(bytes: &[u8], deadline: &Deadline) -> i32 {
+    let mut out = platform::Output(deadline);
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => 0,
         Err(_) => EX_TEMPFAIL,
@@ -144,8 +152,7 @@ pub(crate) fn print(bytes: &[u8]) -> i32 {
 /// Writes a line to standard error, for the mail server's log.
 pub(crate) fn complain(text: &str) {
     if !text.is_empty() {
-        // Nobody may be reading, and the exit code says it as well.
-        let _ = io::stderr().write_all(format!("stentor-call: {text}\n").as_bytes());
+        platform::complain(format!("stentor-call: {text}\n").as_bytes());
     }
 }
 

@@ -3,7 +3,9 @@
 //! Nothing outside this module assumes Unix. Elsewhere there is TCP, and no in-place change keeps
 //! an owner.
 
-#[cfg(not(unix))]
+// Compiled by the tests on Unix too, so that it stays whole.
+#[cfg(any(not(unix), test))]
+#[cfg_attr(unix, expect(dead_code, reason = "this is for other systems"))]
 mod other;
 #[cfg(unix)]
 mod unix;
@@ -13,9 +15,13 @@ use std::time::{Duration, Instant};
 use crate::fault::Fault;
 
 #[cfg(not(unix))]
-pub(crate) use other::{Link, create_like, open, read_at, stdin_file, temporary_file};
+pub(crate) use other::{
+    Link, Output, complain, create_like, open, read_at, stdin_file, temporary_file,
+};
 #[cfg(unix)]
-pub(crate) use unix::{Link, create_like, open, read_at, stdin_file, temporary_file};
+pub(crate) use unix::{
+    Link, Output, complain, create_like, open, read_at, stdin_file, temporary_file,
+};
 
 /// When the program started.
 #[derive(Clone, Copy)]

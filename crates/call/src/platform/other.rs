@@ -152,3 +152,23 @@ pub(crate) fn temporary_file(max: u64, deadline: &Deadline) -> Result<(File, u64
 pub(crate) fn create_like(path: &Path, _model: &File) -> io::Result<File> {
     File::options().write(true).create_new(true).open(path)
 }
+
+/// Standard output.
+pub(crate) struct Output<'a>(pub(crate) &'a Deadline);
+
+impl Write for Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // There is no way to tell whether somebody reads.
+        let _ = self.0;
+        io::stdout().lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().lock().flush()
+    }
+}
+
+/// Writes to standard error. Nobody may be reading, and the exit code says it as well.
+pub(crate) fn complain(line: &[u8]) {
+    let _ = io::stderr().write_all(line);
+}

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -50,7 +50,9 @@ impl Link {
             Server::Tcp(..) => AddressFamily::INET6,
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(family, SocketType::STREAM, flags, None).map_err(fail)?;
+        let socket = socket_with(family, SocketType::STREAM, flags, None)
+            .and_then(beyond_standard)
+            .map_err(fail)?;
         let link = Self { socket, is_unix };
         loop {
             let connected = match server {
@@ -184,7 +186,62 @@ fn timespec(duration: Duration) -> Timespec {
 /// When it cannot be opened.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+    let file = rustix::fs::open(path, flags, Mode::empty()).and_then(beyond_standard)?;
+    Ok(file.into())
+}
+
+/// A descriptor that cannot be taken for a standard stream which the caller has closed.
+fn beyond_standard(fd: OwnedFd) -> Result<OwnedFd, Errno> {
+    if fd.as_raw_fd() > 2 {
+        return Ok(fd);
+    }
+    rustix::io::fcntl_dupfd_cloexec(&fd, 3)
+}
+
+/// The most that a pipe takes at once when there is room in it.
+const PIPE_BYTES: usize = 4096;
+
+/// Standard output, which nobody may be reading.
+pub(crate) struct Output<'a>(pub(crate) &'a Deadline);
+
+impl io::Write for Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let stdout = rustix::stdio::stdout();
+        loop {
+            // After the deadline, what can be said without waiting is said.
+            let left = timespec(self.0.left().unwrap_or_default());
+            let mut polled = [PollFd::from_borrowed_fd(stdout, PollFlags::OUT)];
+            match poll(&mut polled, Some(&left)) {
+                Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            }
+            match rustix::io::write(stdout, &bytes[..bytes.len().min(PIPE_BYTES)]) {
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                written => return Ok(written?),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// How long a complaint waits for somebody to read it.
+const COMPLAINT_TIME: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+/// Writes to standard error. Nobody may be reading, and the exit code says it as well.
+pub(crate) fn complain(line: &[u8]) {
+    let stderr = rustix::stdio::stderr();
+    let mut polled = [PollFd::from_borrowed_fd(stderr, PollFlags::OUT)];
+    if poll(&mut polled, Some(&COMPLAINT_TIME)) == Ok(1) {
+        let _ = rustix::io::write(stderr, &line[..line.len().min(PIPE_BYTES)]);
+    }
 }
 
 /// Reads from a place in a file, without moving its position.
@@ -251,7 +308,8 @@ pub(crate) fn temporary_file(max: u64, deadline: &Deadline) -> Result<(File, u64
 #[cfg(any(target_os = "linux", target_os = "freebsd"))]
 fn nameless() -> io::Result<File> {
     let flags = rustix::fs::MemfdFlags::CLOEXEC;
-    Ok(rustix::fs::memfd_create(c"message", flags)?.into())
+    let file = rustix::fs::memfd_create(c"message", flags).and_then(beyond_standard)?;
+    Ok(file.into())
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "freebsd")))]

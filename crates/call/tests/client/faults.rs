@@ -208,3 +208,109 @@ fn a_standard_input_that_does_not_end() {
     drop(writer);
     assert_eq!(output.status.code(), Some(75));
 }
+
+/// Whoever does not read what is printed does not keep the client.
+#[test]
+fn a_standard_output_that_nobody_reads() {
+    let result = vec![b'x'; 1 << 20];
+    let bytes = answer(&Answer {
+        verdict: Some(Verdict::Accept),
+        result: &result,
+        ..Answer::of(Status::Done, "")
+    });
+    for words in [&["/p"] as &[&str], &["--filter", "--stdin", "/p"]] {
+        let bytes = bytes.clone();
+        let fake = Fake::unix(move |mut peer| peer.send(&bytes));
+        let file = fake.file("m", &vec![b'x'; 1 << 20]);
+        let words = [&["--profile", "sysexits", "--deadline", "300ms"], words].concat();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut command = fake.command(&words);
+        command.stdin(std::fs::File::open(file).unwrap());
+        let status = command.stdout(writer).status().unwrap();
+        drop(reader);
+        assert_eq!(status.code(), Some(75), "{words:?}");
+    }
+}
+
+/// A descriptor that the client opens is not taken for a stream that its caller has closed.
+#[test]
+fn standard_streams_that_are_closed() {
+    let run = |close: &str, script: &str| {
+        let mut shell = std::process::Command::new("sh");
+        let program = client().get_program().to_owned();
+        let line = format!("\"$0\" --profile sysexits {script} {close}");
+        Finished::of(&shell.arg("-c").arg(line).arg(program).output().unwrap())
+    };
+    let finished = run("<&-", "--deadline 60s -s /nonexistent --stdin /p");
+    assert_eq!(finished.code, Some(75), "{}", finished.stderr);
+    let reason = "cannot read standard input";
+    assert!(finished.stderr.contains(reason), "{}", finished.stderr);
+    // Nothing but the call gets to the server, whatever number its connection could have had.
+    let fake = Fake::unix(|mut peer| {
+        peer.send(&verdict(Verdict::Reject, "no"));
+        let mut rest = Vec::new();
+        let _ = peer.stream.read_to_end(&mut rest);
+        assert_eq!(rest, b"");
+    });
+    let socket = fake.folder.path().join("call.sock");
+    let finished = run(">&-", &format!("-s {} /p", word(&socket)));
+    assert_eq!(finished.code, Some(69), "{}", finished.stderr);
+    let mut fake = fake;
+    fake.join();
+}
+
+/// A verdict that no advice can be, and changes of what the mail server needs.
+#[test]
+fn lies_of_servers_cost_no_mail() {
+    for advice in [Verdict::Discard, Verdict::Quarantine] {
+        let bytes = answer(&Answer {
+            verdict: Some(advice),
+            ..Answer::of(Status::Failed, "broke")
+        });
+        let fake = Fake::unix(move |mut peer| peer.send(&bytes));
+        let finished = fake.run(&["--profile", "xmail-queue", "/p"]);
+        assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    }
+    let mut bytes = Vec::new();
+    let edit = stentor_call_protocol::Edit {
+        offset: 0,
+        deleted: 5,
+        inserted: b"",
+    };
+    edit.encode(&mut bytes).unwrap();
+    bytes.extend(answer(&Answer {
+        verdict: Some(Verdict::Modified),
+        edits: 1,
+        ..Answer::of(Status::Done, "")
+    }));
+    let mut fake = Fake::unix(move |mut peer| peer.send(&bytes));
+    let spool = b"x.test\r\nS2\r\nMAIL FROM:<a@b>\r\n<<MAIL-DATA>>\r\n\r\nhi";
+    let file = fake.file("m", spool);
+    let words = ["--profile", "xmail-queue", "--file", word(&file), "/p"];
+    let output = fake.command(&words).output().unwrap();
+    fake.join();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(std::fs::read(&file).unwrap(), spool);
+}
+
+/// Why a procedure failed is told to the operator, not to whoever sent the message.
+#[test]
+fn reasons_stay_here() {
+    let bytes = answer(&Answer {
+        verdict: Some(Verdict::Reject),
+        ..Answer::of(Status::Failed, "p.luau:4: /etc/secret")
+    });
+    for profile in ["postfix-pipe", "exim", "plain"] {
+        let bytes = bytes.clone();
+        let fake = Fake::unix(move |mut peer| peer.send(&bytes));
+        let finished = fake.run(&["--profile", profile, "/p"]);
+        assert!(!finished.stdout.contains("secret"), "{}", finished.stdout);
+        let text = "the message cannot be checked now";
+        assert!(finished.stdout.contains(text), "{}", finished.stdout);
+        assert!(
+            finished.stderr.contains("/etc/secret"),
+            "{}",
+            finished.stderr
+        );
+    }
+}

@@ -4,4 +4,5 @@
 mod answers;
 mod changes;
 mod faults;
+mod promises;
 mod support;

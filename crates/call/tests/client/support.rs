@@ -63,6 +63,8 @@ pub(crate) struct Fake {
     pub(crate) folder: TempDir,
     server: Vec<String>,
     thread: Option<JoinHandle<()>>,
+    /// A socket that keeps its port from others.
+    _taken: Option<OwnedFd>,
 }
 
 impl Fake {
@@ -73,12 +75,15 @@ impl Fake {
         let thread = std::thread::spawn(move || {
             let (stream, _) = listener.accept().expect("a client comes");
             let (bytes, file) = first_bytes(&stream);
-            script(peer(Box::new(stream), bytes, file));
+            if let Some(peer) = peer(Box::new(stream), bytes, file) {
+                script(peer);
+            }
         });
         Self {
             server: vec!["-s".into(), format!("unix:{}", path.display())],
             folder,
             thread: Some(thread),
+            _taken: None,
         }
     }
 
@@ -87,7 +92,9 @@ impl Fake {
         let port = listener.local_addr().expect("an address").port();
         let thread = std::thread::spawn(move || {
             let (stream, _) = listener.accept().expect("a client comes");
-            script(peer(Box::new(stream), Vec::new(), None));
+            if let Some(peer) = peer(Box::new(stream), Vec::new(), None) {
+                script(peer);
+            }
         });
         Self {
             folder: tempfile::tempdir().expect("a temporary folder"),
@@ -95,6 +102,7 @@ impl Fake {
                 .map(str::to_owned)
                 .into(),
             thread: Some(thread),
+            _taken: None,
         }
     }
 
@@ -106,6 +114,25 @@ impl Fake {
             server: vec!["-s".into(), path.display().to_string()],
             folder,
             thread: None,
+            _taken: None,
+        }
+    }
+
+    /// A port at which nobody listens, and which nobody else gets.
+    pub(crate) fn dead_tcp() -> Self {
+        let family = rustix::net::AddressFamily::INET;
+        let kind = rustix::net::SocketType::STREAM;
+        let socket = rustix::net::socket(family, kind, None).expect("a socket");
+        let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+        rustix::net::bind(&socket, &any).expect("a port is free");
+        let address = rustix::net::getsockname(&socket).expect("it has an address");
+        let address = std::net::SocketAddr::try_from(address).expect("of the internet");
+        let port = address.port().to_string();
+        Self {
+            folder: tempfile::tempdir().expect("a temporary folder"),
+            server: ["-s", "127.0.0.1", "-p", &port].map(str::to_owned).into(),
+            thread: None,
+            _taken: Some(socket),
         }
     }
 
@@ -163,25 +190,28 @@ impl Finished {
     }
 }
 
-fn peer(mut stream: Box<dyn Stream>, mut input: Vec<u8>, file: Option<OwnedFd>) -> Peer {
+/// `None` for a client that gave up before it had said anything.
+fn peer(mut stream: Box<dyn Stream>, mut input: Vec<u8>, file: Option<OwnedFd>) -> Option<Peer> {
     let len = loop {
         match ToServer::decode(&input).expect("the client speaks the protocol") {
             Some((_, len)) => break len,
             None => {
                 let mut more = [0; 65_536];
                 let read = stream.read(&mut more).expect("the client goes on");
-                assert!(read > 0, "the client closed before its call was complete");
+                if read == 0 {
+                    return None;
+                }
                 input.extend_from_slice(&more[..read]);
             }
         }
     };
     let rest = input.split_off(len);
-    Peer {
+    Some(Peer {
         stream,
         call: input,
         input: rest,
         file: file.map(File::from),
-    }
+    })
 }
 
 /// The first bytes with the descriptor that came along.

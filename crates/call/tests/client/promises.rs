@@ -1,0 +1,147 @@
+//! What each profile promises, whatever the server does: an end by the deadline, the code of
+//! `--on-error`, and the message as it was.
+
+use std::fs;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stentor_call_protocol::{Answer, Status, Verdict};
+
+use crate::support::{Fake, Peer, answer, verdict, word};
+
+/// Exit codes of a message without a verdict: for accept, tempfail and reject.
+const CODES: [(&str, [i32; 3]); 8] = [
+    ("xmail-queue", [0, 0, 6]),
+    ("xmail-smtp", [0, 3, 3]),
+    ("xmail-2002", [96, 96, 99]),
+    ("sysexits", [0, 75, 69]),
+    ("postfix-pipe", [0, 75, 69]),
+    ("exim", [0, 75, 69]),
+    ("procmail", [0, 75, 77]),
+    ("plain", [0, 2, 1]),
+];
+
+const OPTIONS: [Option<&str>; 4] = [None, Some("accept"), Some("tempfail"), Some("reject")];
+
+const SPOOL: &[u8] = b"x.test\r\nS2\r\nMAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\n<<MAIL-DATA>>\r\n\r\nhi";
+
+/// Far more than the deadline of the calls here, for machines that are busy with other things.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks a server of that kind under each profile with each option. Without the option the server's
+/// advice holds, if there is some.
+fn check(make: impl Fn() -> Fake + Sync, advice: Verdict) {
+    thread::scope(|scope| {
+        for (profile, codes) in CODES {
+            let make = &make;
+            scope.spawn(move || {
+                for option in OPTIONS {
+                    let decided = match option {
+                        None => advice,
+                        Some(name) => Verdict::from_name(name).expect("it is a verdict"),
+                    };
+                    check_one(make(), profile, option, decided, codes);
+                }
+            });
+        }
+    });
+}
+
+fn check_one(
+    mut fake: Fake,
+    profile: &str,
+    option: Option<&str>,
+    decided: Verdict,
+    [accept, tempfail, reject]: [i32; 3],
+) {
+    let file = fake.file("m.xtmp", SPOOL);
+    let mut words = vec!["--profile", profile, "--deadline", "150ms"];
+    words.extend(["--file", word(&file)]);
+    if let Some(option) = option {
+        words.extend(["--on-error", option]);
+    }
+    words.push("/p");
+    let start = Instant::now();
+    let output = fake.command(&words).output().expect("the client runs");
+    assert!(start.elapsed() < PATIENCE, "{words:?}");
+    fake.join();
+    let (code, reply) = match decided {
+        Verdict::Accept => (accept, None),
+        Verdict::Tempfail => (tempfail, Some("451 4.")),
+        _ => (reject, Some("554 5.")),
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+    assert!(said.starts_with("stentor-call: "), "{words:?}: {said}");
+    assert_eq!(fs::read(&file).expect("it is there"), SPOOL, "{words:?}");
+    let written = fs::read_to_string(fake.folder.path().join("m.xtmp.rej")).ok();
+    let wanted = reply.filter(|_| profile == "xmail-smtp");
+    match (&written, wanted) {
+        (Some(written), Some(wanted)) => assert!(written.starts_with(wanted), "{written}"),
+        (written, wanted) => assert_eq!((written, wanted), (&None, None), "{words:?}"),
+    }
+}
+
+/// Over both kinds of connection, without advice.
+fn check_both(script: impl Fn(Peer) + Clone + Send + Sync + 'static) {
+    check(|| Fake::unix(script.clone()), Verdict::Tempfail);
+    check(|| Fake::tcp(script.clone()), Verdict::Tempfail);
+}
+
+#[test]
+fn a_server_that_is_down() {
+    check(Fake::dead, Verdict::Tempfail);
+    check(Fake::dead_tcp, Verdict::Tempfail);
+}
+
+#[test]
+fn a_server_that_hangs() {
+    check_both(|mut peer| peer.until_closed());
+}
+
+#[test]
+fn a_server_that_is_slow() {
+    check_both(|mut peer| {
+        let (_keep, never) = mpsc::channel::<()>();
+        let bytes = answer(&Answer {
+            verdict: Some(Verdict::Accept),
+            result: &[b'x'; 100_000],
+            ..Answer::of(Status::Done, "")
+        });
+        for byte in bytes {
+            let waited = never.recv_timeout(Duration::from_millis(5));
+            assert_eq!(waited, Err(mpsc::RecvTimeoutError::Timeout));
+            if peer.stream.write_all(&[byte]).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_server_that_is_killed() {
+    check_both(drop);
+    check_both(|mut peer| {
+        let bytes = verdict(Verdict::Accept, "almost");
+        peer.send(&bytes[..bytes.len() - 1]);
+    });
+}
+
+#[test]
+fn a_server_that_lies() {
+    check_both(|mut peer| peer.send(b"HTTP/1.1 200 OK\r\n\r\n"));
+    check_both(|mut peer| peer.send(b"\x83\xFF\xFF\xFF\xFF"));
+}
+
+#[test]
+fn a_server_that_refuses() {
+    for advice in [Verdict::Accept, Verdict::Tempfail, Verdict::Reject] {
+        let bytes = answer(&Answer {
+            verdict: Some(advice),
+            ..Answer::of(Status::Overloaded, "too many")
+        });
+        let script = move |mut peer: Peer| peer.send(&bytes);
+        check(|| Fake::unix(script.clone()), advice);
+    }
+}
