@@ -25,8 +25,11 @@ mod manifest;
 mod message;
 mod modules;
 mod net;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod noise;
 mod outside;
 mod pace;
+pub mod parts;
 mod program;
 mod queue;
 mod registry;

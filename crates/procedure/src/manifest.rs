@@ -202,15 +202,23 @@ impl Manifest {
     }
 
     /// Reads the manifest of a script, which stands in a comment at its beginning:
-    /// `--[[ procedure`, then TOML, then `]]`. Without one, everything has its default.
+    /// `--[[ procedure`, then TOML, then `]]`. Before it there may be lines that begin with `--!`.
+    /// Without one, everything has its default.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn of_script(text: &str) -> Result<Self, ManifestError> {
-        let trimmed = text.trim_start();
-        let keys = match trimmed.strip_prefix("--[[") {
-            Some(comment) if comment.trim_start().starts_with("procedure") => {
-                let inner = comment.trim_start().trim_start_matches("procedure");
+        let mut trimmed = text.trim_start();
+        while trimmed.starts_with("--!") {
+            trimmed = trimmed
+                .split_once('\n')
+                .map_or("", |(_, rest)| rest)
+                .trim_start();
+        }
+        let comment = trimmed.strip_prefix("--[[").map(str::trim_start);
+        let inner = comment.and_then(|comment| comment.strip_prefix("procedure"));
+        let keys = match inner {
+            Some(inner) if inner.starts_with(char::is_whitespace) => {
                 let Some((toml, _)) = inner.split_once("]]") else {
                     return Err(ManifestError(
                         "line 1: the manifest's comment has no end (`]]`)".to_owned(),
@@ -219,7 +227,10 @@ impl Manifest {
                 let line = 1 + text[..text.len() - trimmed.len()].matches('\n').count();
                 parse(toml, line)?
             }
-            _ => Keys::default(),
+            _ => {
+                check_misplaced(text)?;
+                Keys::default()
+            }
         };
         if keys.kind.as_deref().is_some_and(|kind| kind != "luau") {
             return Err(ManifestError(
@@ -282,6 +293,24 @@ impl Manifest {
             }
         };
         keys.check(kind)
+    }
+}
+
+/// A manifest that is none because of its place would be a script without its bounds.
+fn check_misplaced(text: &str) -> Result<(), ManifestError> {
+    let is_manifest = |line: &str| {
+        let comment = line.trim_start().strip_prefix("--[");
+        let inner = comment.and_then(|rest| rest.trim_start_matches('=').strip_prefix('['));
+        let name = inner.map(|inner| inner.trim_start().strip_prefix("procedure"));
+        name.flatten().is_some_and(|rest| rest.trim().is_empty())
+    };
+    match text.lines().position(is_manifest) {
+        Some(at) => Err(ManifestError(format!(
+            "line {}: a manifest begins with `--[[ procedure` and stands before everything but \
+             lines that begin with --!",
+            at + 1
+        ))),
+        None => Ok(()),
     }
 }
 
@@ -473,6 +502,24 @@ mod tests {
         assert_eq!((manifest.needs, manifest.mode), (Need::Body, Mode::Observe));
         assert_eq!(manifest.memory, 2 << 20);
         assert_eq!(manifest.grants, BTreeSet::from([Grant::Store, Grant::Log]));
+    }
+
+    #[test]
+    fn a_manifest_is_not_passed_over() {
+        let strict = "--!strict\n--!optimize 2\n--[[ procedure\nversion = \"2\"\nx\n]]\nreturn 1";
+        let error = Manifest::of_script(strict).unwrap_err().to_string();
+        assert!(error.contains("line 5"), "{error}");
+        let manifest = Manifest::of_script(&strict.replace("x\n", "")).unwrap();
+        assert_eq!(manifest.version, "2");
+        for text in [
+            "-- mine\n--[[ procedure\n]]",
+            "--[==[ procedure\nversion = \"2\"\n]==]",
+            "return 1 \n  --[[procedure  \n]]",
+        ] {
+            let error = Manifest::of_script(text).unwrap_err().to_string();
+            assert!(error.contains("stands before everything"), "{error}");
+        }
+        assert!(Manifest::of_script("--[[ procedures are fine ]]\nreturn 1").is_ok());
     }
 
     #[test]

@@ -29,9 +29,18 @@ pub enum Content {
 /// Why a spool file is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpoolError {
-    /// The line before the message is missing, or too far from the beginning.
+    /// The line before the message is too far from the beginning, or missing from a file that has
+    /// no envelope either.
     #[error("this is no XMail spool file: <<MAIL-DATA>> is not in its first 64 KiB")]
     NoMarker,
+}
+
+/// Where the message of a spool file begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    At(usize),
+    /// Nowhere: XMail's filters that run before DATA see the envelope alone.
+    NotYet,
 }
 
 /// The message that a call is about: a file of some size, in which the message begins somewhere.
@@ -55,7 +64,8 @@ impl Message {
         }
     }
 
-    /// A file that is laid out as `format` says; for a spool file also its envelope.
+    /// A file that is laid out as `format` says; for a spool file also its envelope. One that has
+    /// an envelope alone is no message.
     ///
     /// `size` is what is known of the file's size, since `content` may be only its beginning.
     ///
@@ -81,8 +91,13 @@ impl Message {
         let mut envelope = Envelope::default();
         if format == Format::XmailSpool && !matches!(message.content, Content::None) {
             let head = message.read_file(0, HEAD_BYTES_MAX)?;
-            let spool = spool(&head).map_err(io::Error::other)?;
-            (envelope, message.start) = (spool.0, spool.1 as u64);
+            let is_all = head.len() as u64 == file_size;
+            let start;
+            (envelope, start) = spool(&head, is_all).map_err(io::Error::other)?;
+            match start {
+                Start::At(start) => message.start = start as u64,
+                Start::NotYet => message = Self::none(),
+            }
         }
         Ok((message, envelope))
     }
@@ -176,15 +191,19 @@ impl Message {
     }
 }
 
-/// The envelope of a spool file, and where its message begins.
-fn spool(head: &[u8]) -> Result<(Envelope, usize), SpoolError> {
+/// The envelope of a spool file, and where its message begins; `is_all`: nothing follows the head.
+fn spool(head: &[u8], is_all: bool) -> Result<(Envelope, Start), SpoolError> {
     let mut envelope = Envelope::default();
     let mut at = 0;
     for (number, line) in head.split_inclusive(|byte| *byte == b'\n').enumerate() {
         at += line.len();
         let bytes = line.trim_ascii_end();
-        if bytes == XMAIL_MARKER && line.ends_with(b"\n") {
-            return Ok((envelope, at));
+        if bytes == XMAIL_MARKER {
+            // A file that ends in the middle of this line was cut.
+            let is_whole = line.ends_with(b"\n");
+            return is_whole
+                .then_some((envelope, Start::At(at)))
+                .ok_or(SpoolError::NoMarker);
         }
         let text = String::from_utf8_lossy(bytes);
         if number == 0 {
@@ -198,6 +217,9 @@ fn spool(head: &[u8]) -> Result<(Envelope, usize), SpoolError> {
         {
             envelope.recipients.push(address);
         }
+    }
+    if is_all && envelope.from.is_some() {
+        return Ok((envelope, Start::NotYet));
     }
     Err(SpoolError::NoMarker)
 }
@@ -253,9 +275,28 @@ mod tests {
         assert_eq!(envelope.from.as_deref(), Some(""));
     }
 
+    /// As filters that run at RCPT and before DATA see it.
+    #[test]
+    fn an_envelope_alone_is_no_message() {
+        let (envelope, _) = SPOOL.split_once("<<MAIL").unwrap();
+        let (message, envelope) = spooled(Content::Bytes(envelope.into()));
+        assert_eq!(envelope.from.as_deref(), Some("a@ext.test"));
+        assert_eq!(envelope.recipients.len(), 2);
+        assert!(!message.exists() && message.is_whole());
+        assert_eq!((message.size(), message.start()), (0, 0));
+        assert_eq!(message.headers().unwrap(), b"");
+    }
+
     #[test]
     fn what_is_no_spool_file_is_refused() {
-        for bytes in [&b"Subject: hi\r\n\r\n"[..], b"", b"<<MAIL-DATA>>"] {
+        let long = format!("MAIL FROM:<a@b>\r\n{}", "x".repeat(HEAD_BYTES_MAX));
+        for bytes in [
+            &b"Subject: hi\r\n\r\n"[..],
+            b"",
+            b"<<MAIL-DATA>>",
+            b"MAIL FROM:<a@b>\r\n<<MAIL-DATA>>",
+            long.as_bytes(),
+        ] {
             let content = Content::Bytes(bytes.to_vec());
             let error = Message::new(content, 0, Format::XmailSpool).unwrap_err();
             assert!(error.to_string().contains("MAIL-DATA"), "{error}");

@@ -1,15 +1,19 @@
 //! Procedures that are programs: started for each call, without a shell, with a bound on time,
 //! memory and output.
 
+use std::ffi::CString;
 use std::fs::File;
-use std::io::{Read, Seek, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, Stdio};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
+use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
 use stentor_call_protocol::{Status, Verdict};
 
 use crate::answer::{Answer, Outcome};
@@ -21,6 +25,8 @@ use crate::queue::Runner;
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 /// What a program gets to see of the recipients, in its environment.
 const RECIPIENTS_BYTES_MAX: usize = 64 * 1024;
+/// What is read by programs that see no message.
+const NULL: &str = "/dev/null";
 
 /// Runs a program.
 pub(crate) struct ProgramRunner {
@@ -60,35 +66,56 @@ enum Ended {
 }
 
 impl ProgramRunner {
-    fn execute(&self, call: &Call, end: Instant) -> std::io::Result<Ended> {
-        let mut command = Command::new(&self.command[0]);
-        command
-            .args(&self.command[1..])
-            .env_clear()
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-            .envs(environment(call))
-            .current_dir("/")
-            .stdin(self.input(call)?)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            // A group of its own, so that what it started ends with it.
-            .process_group(0);
-        let mut running = Running(command.spawn()?);
-        let pid = running.pid();
+    fn execute(&self, call: &Call, end: Instant) -> io::Result<Ended> {
+        let (pid, stdout) = self.spawn(call)?;
+        let running = Running(Some(pid));
         let limit = Rlimit {
             current: Some(self.manifest.memory),
             maximum: Some(self.manifest.memory),
         };
         // It may have ended already.
         let _ = rustix::process::prlimit(Some(pid), Resource::As, limit);
-        running.wait(end)
+        running.wait(pid, stdout.into(), end)
+    }
+
+    /// Starts it; what it prints can be read from the second value. Unlike a `Command` of the
+    /// standard library it inherits no blocked or ignored signals: the server blocks some.
+    fn spawn(&self, call: &Call) -> io::Result<(Pid, OwnedFd)> {
+        let stdin = self.input(call)?;
+        let stderr = OwnedFd::from(File::options().write(true).open(NULL)?);
+        let (read, stdout) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let mut files = PosixSpawnFileActions::init()?;
+        for (file, number) in [(&stdin, 0), (&stdout, 1), (&stderr, 2)] {
+            files.add_dup2(file.as_raw_fd(), number)?;
+        }
+        let mut how = PosixSpawnAttr::init()?;
+        // A group of its own, so that what it started ends with it.
+        how.set_pgroup(nix::unistd::Pid::from_raw(0))?;
+        how.set_sigmask(&SigSet::empty())?;
+        how.set_sigdefault(&SigSet::all())?;
+        let flags = PosixSpawnFlags::POSIX_SPAWN_SETPGROUP
+            | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK
+            | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF;
+        how.set_flags(flags)?;
+        let words = self.command.iter().map(|word| CString::new(word.as_str()));
+        let words = words.collect::<Result<Vec<_>, _>>()?;
+        let variables = environment(call).into_iter();
+        let variables = variables.map(|(name, value)| CString::new(format!("{name}={value}")));
+        let variables = variables.collect::<Result<Vec<_>, _>>()?;
+        let path = self.command[0].as_str();
+        let pid = posix_spawn(path, &files, &how, &words, &variables)?;
+        let pid = Pid::from_raw(pid.as_raw());
+        Ok((
+            pid.ok_or_else(|| io::Error::other("it has no number"))?,
+            read,
+        ))
     }
 
     /// The message, in a file without a name: the caller's file has a position that is shared.
-    fn input(&self, call: &Call) -> std::io::Result<Stdio> {
+    fn input(&self, call: &Call) -> io::Result<OwnedFd> {
         let bytes = match self.manifest.needs {
-            _ if !call.message.exists() => return Ok(Stdio::null()),
-            Need::Size | Need::Envelope => return Ok(Stdio::null()),
+            _ if !call.message.exists() => return Ok(File::open(NULL)?.into()),
+            Need::Size | Need::Envelope => return Ok(File::open(NULL)?.into()),
             Need::Headers => call.message.headers()?,
             Need::Body => call.message.read()?,
         };
@@ -112,6 +139,7 @@ fn environment(call: &Call) -> Vec<(String, String)> {
             .unwrap_or(0),
     );
     let mut variables = vec![
+        ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
         ("STENTOR_PROCEDURE".to_owned(), call.procedure.clone()),
         ("STENTOR_SIZE".to_owned(), call.message.size().to_string()),
         ("STENTOR_RCPT".to_owned(), recipients),
@@ -134,20 +162,13 @@ fn environment(call: &Call) -> Vec<(String, String)> {
     variables
 }
 
-/// A program that runs; dropping it ends it and all that it started.
-struct Running(Child);
+/// A program that runs, until it is waited for; dropping it ends it and its process group.
+struct Running(Option<Pid>);
 
 impl Running {
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.0)
-    }
-
     /// Waits for the end, taking what is printed.
-    fn wait(&mut self, end: Instant) -> std::io::Result<Ended> {
-        let pidfd = rustix::process::pidfd_open(self.pid(), PidfdFlags::empty())?;
-        let Some(mut stdout) = self.0.stdout.take() else {
-            return Err(std::io::Error::other("its output is not connected"));
-        };
+    fn wait(mut self, pid: Pid, mut stdout: File, end: Instant) -> io::Result<Ended> {
+        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
         let flags = rustix::fs::fcntl_getfl(&stdout)? | rustix::fs::OFlags::NONBLOCK;
         rustix::fs::fcntl_setfl(&stdout, flags)?;
         let mut output = Vec::new();
@@ -162,7 +183,7 @@ impl Running {
                 polled.push(PollFd::new(&stdout, PollFlags::IN));
             }
             match poll(&mut polled, Some(&timespec(left))) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
             let has_ended = !polled[0].revents().is_empty();
@@ -172,11 +193,26 @@ impl Running {
                 return Ok(Ended::TooMuch);
             }
             if has_ended {
-                let status = self.0.wait()?;
-                return Ok(match (status.code(), status.signal()) {
-                    (Some(code), _) => Ended::Exited(code, output),
-                    (None, signal) => Ended::Killed(signal.unwrap_or_default()),
+                let status = self.end();
+                let code = status.and_then(WaitStatus::exit_status);
+                let signal = status.and_then(WaitStatus::terminating_signal);
+                return Ok(match code {
+                    Some(code) => Ended::Exited(code, output),
+                    None => Ended::Killed(signal.unwrap_or_default()),
                 });
+            }
+        }
+    }
+
+    /// Ends the group, which has its number until the program is waited for; how it ended.
+    fn end(&mut self) -> Option<WaitStatus> {
+        let pid = self.0.take()?;
+        // There may be nobody left.
+        let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+        loop {
+            match rustix::process::waitpid(Some(pid), WaitOptions::empty()) {
+                Err(Errno::INTR) => {}
+                waited => return waited.ok().flatten().map(|(_, status)| status),
             }
         }
     }
@@ -184,21 +220,19 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The group is there as long as its first process is not waited for, or others live in it.
-        let _ = rustix::process::kill_process_group(self.pid(), Signal::KILL);
-        let _ = self.0.wait();
+        self.end();
     }
 }
 
 /// Takes what is there; whether there may be more.
-fn read(from: &mut impl Read, output: &mut Vec<u8>) -> std::io::Result<bool> {
+fn read(from: &mut impl Read, output: &mut Vec<u8>) -> io::Result<bool> {
     let mut piece = [0; 4096];
     while output.len() <= OUTPUT_BYTES_MAX {
         match from.read(&mut piece) {
             Ok(0) => return Ok(false),
             Ok(read) => output.extend_from_slice(&piece[..read]),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(true),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
@@ -215,7 +249,7 @@ fn timespec(duration: Duration) -> Timespec {
 
 /// Reads the exit code as `sysexits.h` has it; the first line of the output is the text, with a
 /// status code before it if there is one.
-fn outcome(code: i32, output: &[u8]) -> Answer {
+pub(crate) fn outcome(code: i32, output: &[u8]) -> Answer {
     let verdict = match code {
         0 => Verdict::Accept,
         65 | 67 | 68 | 69 | 77 => Verdict::Reject,
@@ -345,6 +379,23 @@ mod tests {
         let answer = missing.run(&empty_call("p"));
         assert_eq!(answer.status, Status::Failed);
         assert!(answer.reason.contains("/nonexistent/program"));
+    }
+
+    /// Whatever this process blocks and ignores, as the server does.
+    #[test]
+    fn it_is_reached_by_signals() {
+        let own = std::thread::spawn(|| {
+            SigSet::all().thread_block().unwrap();
+            // The C library ignores two signals of its own, the 32nd and the 33rd.
+            let (blocked, ignored) = ("SigBlk:.*[1-9a-f]", "SigIgn:.*[1-9a-f][0-9a-f]{0,6}$");
+            let script = format!(
+                "sh -c 'kill -TERM $$; exit 1'; test $? -gt 128 || exit 75\n\
+                 test \"$(grep -E '{blocked}|{ignored}' /proc/self/status)\" = ''"
+            );
+            run(&script, "60s")
+        });
+        let answer = own.join().unwrap();
+        assert_eq!(answer.verdict(), Some(Verdict::Accept), "{answer:?}");
     }
 
     /// Something that it left behind holds its output open; the call ends all the same.

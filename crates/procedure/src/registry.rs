@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwap;
+use rustix::fs::{Access, Mode as FileMode, OFlags};
 use stentor_call_protocol::limits::PROCEDURE_BYTES_MAX;
 use stentor_call_protocol::{Status, Verdict};
 
@@ -62,7 +64,9 @@ pub struct Registry {
     table: ArcSwap<BTreeMap<String, Arc<Procedure>>>,
     watchdog: Watchdog,
     store: Option<Store>,
-    /// One look at the folder at a time; what was refused stays refused until its file changes.
+    /// One look at the folder at a time; it takes long when tests of scripts do.
+    looking: Mutex<()>,
+    /// What was refused stays refused until its file changes. Never locked for long.
     refused: Mutex<BTreeMap<String, (Stamp, String)>>,
 }
 
@@ -118,6 +122,7 @@ impl Registry {
             table: ArcSwap::from_pointee(builtins.into()),
             watchdog,
             store,
+            looking: Mutex::default(),
             refused: Mutex::default(),
         };
         let loaded = registry.refresh()?;
@@ -130,7 +135,8 @@ impl Registry {
     /// # Errors
     /// When the folder cannot be read; nothing changes then.
     pub fn refresh(&self) -> Result<Loaded, String> {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = self.refused().clone();
         let mut result = Loaded::default();
         let Some(folder) = &self.settings.folder else {
             return Ok(result);
@@ -177,10 +183,16 @@ impl Registry {
                 }
             }
         }
+        *self.refused() = refused;
         if !result.loaded.is_empty() || !result.removed.is_empty() {
             self.table.store(Arc::new(table));
         }
         Ok(result)
+    }
+
+    /// The map is whole at any time.
+    fn refused(&self) -> MutexGuard<'_, BTreeMap<String, (Stamp, String)>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Loads one file: reads, compiles and tests it.
@@ -197,10 +209,7 @@ impl Registry {
             .to_string_lossy()
             .into_owned();
         let explain = |reason: &dyn std::fmt::Display| format!("{file}: {reason}");
-        if stamp.size > FILE_BYTES_MAX {
-            return Err(explain(&"the file has more than 1 MiB"));
-        }
-        let text = fs::read_to_string(&stamp.path).map_err(|error| explain(&error))?;
+        let text = read(&stamp.path).map_err(|error| explain(&error))?;
         let is_script = stamp
             .path
             .extension()
@@ -235,8 +244,8 @@ impl Registry {
             Kind::Luau(text) => self.script(name, (file, &text), manifest),
             Kind::Program(command) => {
                 let manifest = Arc::clone(manifest);
-                if !Path::new(&command[0]).is_file() {
-                    return Err(format!("{file}: there is no program {}", command[0]));
+                if let Err(reason) = check_program(Path::new(&command[0])) {
+                    return Err(format!("{file}: command: {}: {reason}", command[0]));
                 }
                 Ok(Box::new(move || {
                     Ok(Box::new(ProgramRunner {
@@ -388,7 +397,7 @@ impl Registry {
     /// The figures of all procedures, by name.
     #[must_use]
     pub fn figures(&self) -> Vec<Figures> {
-        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = self.refused();
         let table = self.table.load();
         let figures = table.iter().map(|(name, procedure)| Figures {
             procedure: name.clone(),
@@ -476,6 +485,35 @@ fn scan(folder: &Path) -> Result<BTreeMap<String, Result<Stamp, String>>, String
         }
     }
     Ok(found)
+}
+
+/// The text of a procedure's file. What is no regular file is not waited for.
+fn read(path: &Path) -> Result<String, String> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let fail = |error: std::io::Error| error.to_string();
+    let file =
+        rustix::fs::open(path, flags, FileMode::empty()).map_err(|error| fail(error.into()))?;
+    let file = fs::File::from(file);
+    if !file.metadata().map_err(fail)?.is_file() {
+        return Err("it is no regular file".to_owned());
+    }
+    let mut text = String::new();
+    let mut file = file.take(FILE_BYTES_MAX + 1);
+    file.read_to_string(&mut text).map_err(fail)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err("the file has more than 1 MiB".to_owned());
+    }
+    Ok(text)
+}
+
+/// Whether there is a program that this server may start.
+fn check_program(path: &Path) -> Result<(), String> {
+    let metadata = fs::metadata(path).map_err(|error| error.to_string())?;
+    if !metadata.is_file() {
+        return Err("it is no file".to_owned());
+    }
+    let may = rustix::fs::access(path, Access::EXEC_OK);
+    may.map_err(|_| "this server may not run it (chmod a+x)".to_owned())
 }
 
 fn is_name(name: &str) -> bool {

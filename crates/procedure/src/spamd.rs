@@ -44,7 +44,7 @@ impl Runner for SpamdRunner {
 
 /// What spamd thinks.
 #[derive(Debug, PartialEq)]
-struct Report {
+pub(crate) struct Report {
     is_spam: bool,
     score_tenths: i64,
     threshold_tenths: i64,
@@ -104,7 +104,7 @@ fn tenths(value: i64) -> String {
 }
 
 /// Reads `SPAMD/1.1 0 EX_OK` and `Spam: True ; 15.3 / 5.0`.
-fn parse(answer: &str) -> Option<Report> {
+pub(crate) fn parse(answer: &str) -> Option<Report> {
     let mut lines = answer.lines();
     let mut first = lines.next()?.split_whitespace();
     if !first.next()?.starts_with("SPAMD/") || first.next()? != "0" {

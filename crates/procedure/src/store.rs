@@ -8,12 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
 /// How long a write may wait for the disk.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+/// How often what has expired is thrown away.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
+/// How soon after that it may happen again, for a procedure whose quota is used up.
+const SWEEP_PAUSE: Duration = Duration::from_secs(10);
 /// The longest key.
 const KEY_BYTES_MAX: usize = 512;
 /// The longest value.
@@ -71,6 +75,8 @@ struct Shared {
     /// Writers go one after the other; reading needs no lock.
     writing: Mutex<()>,
     is_dirty: AtomicBool,
+    /// A quota is used up, perhaps by what has expired.
+    is_full: AtomicBool,
 }
 
 impl Store {
@@ -85,15 +91,21 @@ impl Store {
             database,
             writing: Mutex::new(()),
             is_dirty: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
         });
-        shared.prepare().map_err(fail)?;
+        shared.sweep().map_err(fail)?;
         let (stop, stopped) = channel();
         let own = Arc::clone(&shared);
         let flusher = std::thread::Builder::new()
             .name("proc-store".into())
             .spawn(move || {
+                let mut swept = Instant::now();
                 while stopped.recv_timeout(FLUSH_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                     own.flush();
+                    if own.is_sweep_due(swept.elapsed()) {
+                        own.sweep_again();
+                        swept = Instant::now();
+                    }
                 }
                 own.flush();
             })
@@ -127,8 +139,21 @@ impl Drop for Store {
 }
 
 impl Shared {
-    /// Makes the tables and throws away what has expired.
-    fn prepare(&self) -> Result<(), StoreError> {
+    fn is_sweep_due(&self, since: Duration) -> bool {
+        let is_full = since >= SWEEP_PAUSE && self.is_full.load(Ordering::Acquire);
+        is_full || since >= SWEEP_INTERVAL
+    }
+
+    fn sweep_again(&self) {
+        self.is_full.store(false, Ordering::Release);
+        if let Err(error) = self.sweep() {
+            tracing::warn!("what expired in the store of the procedures stays there: {error}");
+        }
+    }
+
+    /// Makes the tables, throws away what has expired, and counts anew what is used.
+    fn sweep(&self) -> Result<(), StoreError> {
+        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let transaction = self.database.begin_write()?;
         {
             let mut entries = transaction.open_table(ENTRIES)?;
@@ -273,6 +298,7 @@ impl Shelf {
                 .map_or(0, |total| total.value());
             let total = total.saturating_sub(old_cost) + cost(key, &value);
             if total > self.quota {
+                self.shared.is_full.store(true, Ordering::Release);
                 return Err(StoreError::Quota(self.quota));
             }
             let expires = match (expiry, &live) {
@@ -414,6 +440,30 @@ mod tests {
             })
             .unwrap();
         assert_eq!(shelf.add(b"k", 1, Some(60)).unwrap(), 1);
+    }
+
+    /// A full shelf is swept soon, and what has expired uses no quota any more.
+    #[test]
+    fn what_has_expired_makes_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(&folder);
+        let shelf = store.shelf("p", 200);
+        shelf.set(b"a", &[b'x'; 100], Some(60)).unwrap();
+        let old = now_secs() - 1;
+        shelf
+            .write(|entries, _, _| {
+                entries.insert(("p", &b"a"[..]), (old, &[b'x'; 100][..]))?;
+                Ok(())
+            })
+            .unwrap();
+        assert!(!store.shared.is_sweep_due(SWEEP_PAUSE));
+        let full = shelf.set(b"b", &[b'x'; 100], None);
+        assert!(matches!(full, Err(StoreError::Quota(200))));
+        assert!(store.shared.is_sweep_due(SWEEP_PAUSE));
+        assert!(!store.shared.is_sweep_due(Duration::ZERO));
+        store.shared.sweep_again();
+        shelf.set(b"b", &[b'x'; 100], None).unwrap();
+        assert!(!store.shared.is_sweep_due(SWEEP_PAUSE));
     }
 
     #[test]

@@ -3,19 +3,19 @@
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
-use mail_parser::{MessageParser, MimeHeaders, PartType};
+use mail_parser::MessageParser;
 use mlua::{Error, Lua, Result, Table, UserData, UserDataFields, UserDataMethods};
+use stentor_call_protocol::limits::HEAD_BYTES_MAX;
 
 use crate::answer::Change;
 use crate::call::Call;
 use crate::manifest::{Manifest, Need};
+use crate::parts::{self, PartsError};
 
 /// Changes of one call.
 const CHANGES_MAX: usize = 1000;
 /// Bytes that all changes of one call insert.
 const INSERTED_BYTES_MAX: usize = 16 << 20;
-/// Parts of a message that are shown.
-const PARTS_MAX: usize = 1000;
 
 /// The changes that a script makes; the view and whoever finishes the call have it.
 #[derive(Clone, Default)]
@@ -96,6 +96,8 @@ impl<'a> View<'a> {
             return Ok(fields);
         }
         let message = self.message()?;
+        // As far as those see who need headers alone.
+        let message = &message[..message.len().min(HEAD_BYTES_MAX)];
         let parser = MessageParser::new().default_header_text();
         let fields = parser
             .parse_headers(message)
@@ -136,8 +138,9 @@ impl<'a> View<'a> {
         if changes.len() >= CHANGES_MAX || total + inserted.len() > INSERTED_BYTES_MAX {
             return Err(Error::runtime("too many changes of one message"));
         }
-        let (size, end) = (self.call.message.size(), (offset + deleted) as u64);
-        if end > size {
+        let size = self.call.message.size();
+        let end = offset.checked_add(deleted).map(|end| end as u64);
+        if end.is_none_or(|end| end > size) {
             return Err(Error::runtime(format!(
                 "a change at {offset} is outside of the message's {size} bytes"
             )));
@@ -188,31 +191,20 @@ impl<'a> View<'a> {
     fn parts(&self, lua: &Lua) -> Result<Table> {
         self.need(Need::Body, "parts")?;
         let list = lua.create_table()?;
-        let Some(parsed) = MessageParser::default().parse(self.message()?) else {
-            return Ok(list);
-        };
-        for part in parsed.parts.iter().take(PARTS_MAX) {
-            let content: &[u8] = match &part.body {
-                PartType::Text(text) | PartType::Html(text) => text.as_bytes(),
-                PartType::Binary(bytes) | PartType::InlineBinary(bytes) => bytes,
-                PartType::Message(message) => &message.raw_message,
-                PartType::Multipart(_) => continue,
-            };
-            let kind = part.content_type().map_or_else(
-                || "text/plain".to_owned(),
-                |kind| format!("{}/{}", kind.ctype(), kind.subtype().unwrap_or("*")),
-            );
+        parts::walk(self.message()?, &mut |part| {
             let entry = lua.create_table()?;
-            entry.set("type", kind.to_lowercase())?;
-            entry.set("name", part.attachment_name())?;
-            entry.set("size", content.len())?;
-            entry.set("content", lua.create_string(content)?)?;
-            entry.set("is_text", matches!(part.body, PartType::Text(_)))?;
-            entry.set("is_encoded", part.encoding != mail_parser::Encoding::None)?;
-            entry.set("from", part.raw_body_offset())?;
-            entry.set("to", part.raw_end_offset())?;
-            list.push(entry)?;
-        }
+            entry.set("type", part.kind.as_str())?;
+            entry.set("name", part.name.as_deref())?;
+            entry.set("size", part.content.len())?;
+            entry.set("content", lua.create_string(&part.content)?)?;
+            entry.set("is_text", part.is_text())?;
+            entry.set("is_encoded", part.is_encoded)?;
+            if let Some(place) = part.place {
+                entry.set("from", place.start)?;
+                entry.set("to", place.end)?;
+            }
+            list.push(entry)
+        })?;
         Ok(list)
     }
 
@@ -223,6 +215,12 @@ impl<'a> View<'a> {
             table.set(name.as_str(), value.as_str())?;
         }
         Ok(table)
+    }
+}
+
+impl From<PartsError> for Error {
+    fn from(error: PartsError) -> Self {
+        Self::runtime(error)
     }
 }
 

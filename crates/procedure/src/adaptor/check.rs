@@ -12,6 +12,7 @@ use super::machine::{Machine, Spent, end, label, read};
 use super::values::verdict;
 use super::{Counters, HOOKS, OnError, Options};
 use crate::luau::{Clock, Resident, Script, Trouble};
+use crate::net::Trust;
 
 /// Type definitions of the interface, for editors.
 pub const TYPES: &str = include_str!("adaptor.d.luau");
@@ -39,6 +40,7 @@ fn options(path: &Path) -> Options {
         time: Duration::from_secs(1),
         deadline: Duration::from_secs(5),
         hosts: Vec::new(),
+        trust: Trust::default(),
         rate: u32::MAX,
         payload_max: Arc::new(AtomicUsize::new(PAYLOAD_MAX)),
         trials: Arc::default(),

@@ -29,6 +29,8 @@ pub use check::{Outcome, TEMPLATE, TEMPLATE_TEST, TYPES, check, test};
 pub use trial::Trials;
 use worker::{Input, Worker};
 
+use crate::Trust;
+
 /// The names of the hooks, in the order of their bits in [`Adaptor::hooks`].
 pub const HOOKS: [&str; 11] = [
     "publish",
@@ -75,8 +77,10 @@ pub struct Options {
     pub time: Duration,
     /// How long a hook may take in all.
     pub deadline: Duration,
-    /// `HOST` or `HOST:PORT` that it may call by HTTP.
+    /// `HOST` or `HOST:PORT` that it may call by HTTP or HTTPS.
     pub hosts: Vec<String>,
+    /// Whose certificates are believed at `https://`; does not change while it runs.
+    pub trust: Trust,
     /// Messages, commands, calls and requests in one second, all its hooks together.
     pub rate: u32,
     /// The longest payload that a hook makes, in bytes; may change at any time.

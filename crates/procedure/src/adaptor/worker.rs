@@ -244,8 +244,11 @@ impl Worker {
     fn request(&mut self, number: u64, request: Request, end: Instant) {
         let (inputs, https) = (self.inputs.clone(), Arc::clone(&self.https));
         https.fetch_add(1, Ordering::Relaxed);
+        let trust = self.options.trust.clone();
         let run = move || {
-            let reply = request.send(end).map(|reply| (reply.status, reply.body));
+            let reply = request
+                .send(&trust, end)
+                .map(|reply| (reply.status, reply.body));
             https.fetch_sub(1, Ordering::Relaxed);
             // Nobody waits when the adaptor has ended.
             let _ = inputs.send(Input::Http(number, reply));

@@ -97,7 +97,7 @@ pub(crate) fn ask(
     }
 }
 
-fn question(id: u16, name: &str, kind: Kind) -> Result<Vec<u8>, String> {
+pub(crate) fn question(id: u16, name: &str, kind: Kind) -> Result<Vec<u8>, String> {
     let mut bytes = id.to_be_bytes().to_vec();
     // One question, and please look further.
     bytes.extend_from_slice(&[1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
@@ -120,7 +120,7 @@ fn question(id: u16, name: &str, kind: Kind) -> Result<Vec<u8>, String> {
 }
 
 /// The records of an answer; `None` if it is none to this question.
-fn records(
+pub(crate) fn records(
     answer: &[u8],
     question: &[u8],
     kind: Kind,

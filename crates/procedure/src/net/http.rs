@@ -14,6 +14,8 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 const HEADERS_MAX: usize = 100;
 /// The longest URL.
 const URL_BYTES_MAX: usize = 2048;
+/// The longest value of a header that is sent.
+const VALUE_BYTES_MAX: usize = 64 * 1024;
 
 /// Where a request goes: `http://HOST[:PORT]/PATH` or `https://…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,10 +50,15 @@ impl Url {
             _ => return fail("it begins with http:// or https://"),
         };
         let is_printable = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
-        if !rest.bytes().all(is_printable) || rest.contains(['@', '#']) {
+        if !rest.bytes().all(is_printable) || rest.contains('#') {
             return fail("it has characters that do not belong there");
         }
         let (host, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+        // Among others `@`, before which a user would stand.
+        let is_of_host = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+        if !host.chars().all(is_of_host) {
+            return fail("its host has characters that do not belong there");
+        }
         let plain = path.to_ascii_lowercase().replace("%2e", ".");
         if plain.split(['/', '?']).any(|part| part == "..") {
             return fail("its path goes up");
@@ -74,12 +81,29 @@ impl Url {
         })
     }
 
-    /// Whether this lies below another one: the same server, and a path that begins like it.
+    /// Whether this is another one or lies below it: the same server, and a path that goes on from
+    /// its path with another part or a query.
     #[must_use]
     pub fn is_below(&self, other: &Self) -> bool {
+        let rest = self.path.strip_prefix(&other.path);
+        let goes_on = |rest: &str| {
+            rest.is_empty() || other.path.ends_with('/') || rest.starts_with(['/', '?'])
+        };
         self.scheme == other.scheme
             && self.authority.eq_ignore_ascii_case(&other.authority)
-            && self.path.starts_with(&other.path)
+            && rest.is_some_and(goes_on)
+    }
+
+    /// Whether its server is meant by `HOST` or `HOST:PORT`.
+    pub(crate) fn is_at(&self, place: &str) -> bool {
+        [self.host(), self.place()]
+            .iter()
+            .any(|own| own.eq_ignore_ascii_case(place))
+    }
+
+    /// `HOST:PORT` of its server.
+    pub(crate) fn place(&self) -> &str {
+        &self.authority
     }
 
     /// Without the port.
@@ -98,14 +122,14 @@ pub(crate) struct Request<'a> {
 }
 
 /// What a server said.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
 
-/// Sends a request and reads the response until `end`. Headers that have line ends in them, or
-/// would change how long the request is, are refused.
+/// Sends a request and reads the response until `end`. A method that is no word is refused, and so
+/// are headers that have line ends in them, or would change how long the request is.
 ///
 /// # Errors
 /// When there is no response that makes sense, or not in time.
@@ -116,6 +140,9 @@ pub(crate) fn exchange(request: &Request<'_>, trust: &Trust, end: Instant) -> io
         headers,
         body,
     } = *request;
+    if !(1..=20).contains(&method.len()) || !method.bytes().all(|b| b.is_ascii_uppercase()) {
+        return Err(io::Error::other(format!("\"{method}\" is no method")));
+    }
     let mut head = format!(
         "{method} {} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n",
         url.path,
@@ -169,11 +196,14 @@ fn check_header(name: &str, value: &str) -> Result<(), String> {
     if value.chars().any(char::is_control) {
         return Err(format!("the header {name} has a control character in it"));
     }
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(format!("the header {name} is longer than 64 KiB"));
+    }
     Ok(())
 }
 
 /// The response, once it is complete: by its length, or at the end of the connection.
-fn parse(answer: &[u8], is_over: bool) -> io::Result<Option<Response>> {
+pub(crate) fn parse(answer: &[u8], is_over: bool) -> io::Result<Option<Response>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut parsed = httparse::Response::new(&mut headers);
     let wrong = |what: &str| io::Error::other(format!("its answer makes no sense: {what}"));
@@ -223,8 +253,13 @@ mod tests {
         assert_eq!(url("https://[::1]/").host(), "[::1]");
         assert_eq!(url("http://[::1]:8080/x?y").authority, "[::1]:8080");
         assert!(url("http://a:80/api/x").is_below(&url("http://A/api/")));
+        for text in ["http://a/api", "http://a/api/x", "http://a/api?x"] {
+            assert!(url(text).is_below(&url("http://a/api")), "{text}");
+        }
+        assert_eq!(url("http://a/?to=b@c").path, "/?to=b@c");
         for (text, base) in [
             ("http://a/ap", "http://a/api/"),
+            ("http://a/apis", "http://a/api"),
             ("http://a:81/api/", "http://a/api/"),
             ("http://a.evil/api/", "http://a/api/"),
             ("https://a:80/api/", "http://a/api/"),
@@ -241,6 +276,8 @@ mod tests {
             "http://:80/",
             "http://a:x/",
             "http://u@a/",
+            "http://a?x",
+            "http://a%00/",
             "http://a/b c",
             "http://a/\r\nX: y",
             "http://a/api/../b",

@@ -212,6 +212,39 @@ fn parts_are_shown() {
     );
 }
 
+/// What hides in a forwarded message is shown, and no part is left out in silence.
+#[test]
+fn parts_of_parts_are_shown() {
+    let place = good(&[(
+        "parts.luau",
+        "--[[ procedure\nneeds = \"body\"\n]]
+        return function(call)
+            local seen = {}
+            for _, part in call:parts() do
+                table.insert(seen, part.type .. ' ' .. tostring(part.name) .. ' '
+                    .. tostring(part.to ~= nil))
+            end
+            return accept(table.concat(seen, '|'))
+        end",
+    )]);
+    let inner = "Content-Type: multipart/mixed; boundary=i\r\n\r\n--i\r\n\r\nhello\r\n--i\r\n\
+                 Content-Type: application/x-msdownload; name=a.exe\r\n\r\nMZ\r\n--i--\r\n";
+    let text = format!(
+        "Content-Type: multipart/mixed; boundary=o\r\n\r\n--o\r\n\
+         Content-Type: message/rfc822\r\n\r\n{inner}\r\n--o--\r\n"
+    );
+    let outcome = place.outcome(with_message("parts", &text));
+    assert_eq!(
+        outcome.text,
+        "message/rfc822 nil true|text/plain nil false|application/x-msdownload a.exe false"
+    );
+    let many = "--o\r\n\r\nx\r\n".repeat(1001);
+    let text = format!("Content-Type: multipart/mixed; boundary=o\r\n\r\n{many}--o--\r\n");
+    let answer = place.call(with_message("parts", &text));
+    assert_eq!(answer.status, Status::Failed);
+    assert!(answer.reason.contains("more than 1000 parts"), "{answer:?}");
+}
+
 /// What the manifest does not ask for is not there.
 #[test]
 fn nothing_is_seen_that_is_not_needed() {
@@ -551,15 +584,25 @@ fn files_that_cannot_be_procedures_are_refused() {
             "gone.toml",
             "kind = \"program\"\ncommand = [\"/nonexistent/program\"]",
         ),
+        (
+            "data.toml",
+            "kind = \"program\"\ncommand = [\"/etc/passwd\"]",
+        ),
+        (
+            "late.luau",
+            "-- mine\n--[[ procedure\nanonymous = true\n]]\nreturn function() end",
+        ),
         ("notes.txt", "no procedure"),
         (".hidden.luau", "no"),
     ]);
     let refused: BTreeMap<_, _> = place.loaded.refused.iter().cloned().collect();
-    assert_eq!(refused.len(), 4, "{refused:?}");
+    assert_eq!(refused.len(), 6, "{refused:?}");
     assert!(refused["noop"].contains("built in"));
     assert!(refused["two"].contains("remove one"));
     assert!(refused["a b"].contains("letters"));
     assert!(refused["gone"].contains("/nonexistent/program"));
+    assert!(refused["data"].contains("may not run it"));
+    assert!(refused["late"].contains("late.luau: line 2: a manifest begins"));
     assert_eq!(place.outcome(empty_call("noop")).verdict, Verdict::Accept);
     let nowhere = Settings {
         folder: Some(place.folder.path().join("missing")),
@@ -665,4 +708,40 @@ fn who_has_given_up_takes_no_place_in_the_queue() {
     assert!(matches!(status, Status::TimedOut | Status::Overloaded));
     assert_eq!(running.recv().unwrap().status, Status::TimedOut);
     assert_eq!(place.outcome(empty_call("one")).text, "fine");
+}
+
+/// Opening a FIFO waits for somebody who writes.
+#[test]
+fn what_is_no_file_is_not_waited_for() {
+    let place = good(&[]);
+    let path = place.folder.path().join("procedures/pipe.luau");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let loaded = place.registry.refresh().unwrap();
+    assert_eq!(loaded.refused.len(), 1, "{loaded:?}");
+    assert!(
+        loaded.refused[0]
+            .1
+            .contains("pipe.luau: it is no regular file")
+    );
+}
+
+/// A script whose test takes long keeps nobody else waiting: not those who ask for figures.
+#[test]
+fn figures_are_there_while_a_script_is_tested() {
+    let place = good(&[]);
+    let path = place.folder.path().join("procedures/slow.luau");
+    let text = "return { call = function() end, test = function() while true do end end }";
+    fs::write(path, text).unwrap();
+    std::thread::scope(|scope| {
+        let look = scope.spawn(|| place.registry.refresh().unwrap());
+        let mut asked = 0;
+        while !look.is_finished() {
+            assert!(!place.registry.figures().is_empty());
+            asked += 1;
+        }
+        assert_eq!(look.join().unwrap().refused.len(), 1);
+        // The test ran for seconds.
+        assert!(asked > 10, "{asked}");
+    });
 }

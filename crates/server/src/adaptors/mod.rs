@@ -22,8 +22,8 @@ use stentor_hub::{
     Adaptors, ControlItem, Deed, Denial, Happening, Hooks, Judgement, Question, Rewrite,
 };
 use stentor_mqtt::ReasonCode;
-use stentor_procedure::Registry;
 use stentor_procedure::adaptor::{Answer, Event, Field, Start, Trials, Verdict};
+use stentor_procedure::{Registry, Trust};
 use stentor_topic::Zone;
 
 use crate::backplane::Backplane;
@@ -49,6 +49,8 @@ struct Shared {
     payload_max: Arc<AtomicUsize>,
     trials: Arc<Trials>,
     last_id: AtomicU16,
+    /// Whose certificates they believe at `https://`.
+    trust: Trust,
 }
 
 impl Plane {
@@ -67,6 +69,7 @@ impl Plane {
             payload_max: Arc::default(),
             trials: Arc::default(),
             last_id: AtomicU16::new(0),
+            trust: crate::call::trust(&config.procedures)?,
         });
         shared.hands.belong_to(&shared);
         let plane = Self(shared);

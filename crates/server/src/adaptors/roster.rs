@@ -229,6 +229,7 @@ fn options(plane: &Shared, one: &config::Adaptor, zone: &Scope) -> Options {
         time: one.time,
         deadline: one.deadline,
         hosts: one.http.clone(),
+        trust: plane.trust.clone(),
         rate: one.rate,
         payload_max: Arc::clone(&plane.payload_max),
         trials: Arc::clone(&plane.trials),

@@ -204,7 +204,7 @@ impl Connection {
             envelope,
             caller: claim.caller(),
             deadline: Instant::now() + (wait - margin),
-            can_edit: wire.can_edit,
+            can_edit: wire.can_edit && message.exists(),
             message,
         };
         self.until = call.deadline + TAKING_TIME;

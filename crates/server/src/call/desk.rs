@@ -155,6 +155,9 @@ struct Said<'a> {
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     verdict: Option<&'static str>,
+    /// What the operator wants where the call came to no verdict.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<&'static str>,
     #[serde(skip_serializing_if = "str::is_empty")]
     text: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -174,13 +177,14 @@ pub(crate) fn json(answer: &Answer) -> Vec<u8> {
     let result = outcome.map_or(&[][..], |outcome| &outcome.result);
     let text = str::from_utf8(result);
     // Nobody is there to change the message: as on the call listeners, it is accepted as it is.
-    let verdict = answer.verdict().map(|verdict| match verdict {
+    let verdict = outcome.map(|outcome| match outcome.verdict {
         Verdict::Modified => Verdict::Accept,
         verdict => verdict,
     });
     let said = Said {
         status: answer.status.name(),
         verdict: verdict.map(Verdict::name),
+        advice: answer.advice.map(Verdict::name),
         text: answer.text(),
         reply_code: outcome.map(|o| o.reply_code).filter(|code| *code != 0),
         enhanced: outcome.map_or("", |outcome| &outcome.enhanced),
@@ -214,6 +218,12 @@ mod tests {
         let missing = Answer::failed(Status::NotFound, "there is no procedure /x");
         let expected = r#"{"status":"not-found","text":"there is no procedure /x"}"#;
         assert_eq!(text(&missing), expected);
+        let failed = Answer {
+            advice: Some(Verdict::Tempfail),
+            ..Answer::failed(Status::Failed, "broken")
+        };
+        let expected = r#"{"status":"failed","advice":"tempfail","text":"broken"}"#;
+        assert_eq!(text(&failed), expected);
         let modified = Answer::done(Outcome::of(Verdict::Modified, ""));
         assert_eq!(text(&modified), r#"{"status":"done","verdict":"accept"}"#);
     }

@@ -235,12 +235,20 @@ fn outside(config: &Procedures) -> Result<Outside, ServerError> {
             ))
         })
     });
-    let trust = config.ca_file.as_deref().map(Trust::of_file).transpose();
     Ok(Outside {
         relay: config.relay.clone(),
         resolver: resolver.transpose()?,
-        trust: trust.map_err(ServerError::Procedures)?.unwrap_or_default(),
+        trust: trust(config)?,
     })
+}
+
+/// Whose certificates scripts and endpoints believe at `https://`.
+///
+/// # Errors
+/// When their file cannot be used.
+pub(crate) fn trust(config: &Procedures) -> Result<Trust, ServerError> {
+    let trust = config.ca_file.as_deref().map(Trust::of_file).transpose();
+    Ok(trust.map_err(ServerError::Procedures)?.unwrap_or_default())
 }
 
 /// Says in the log what a look at the folder changed.

@@ -316,8 +316,8 @@ section! {
     relay: Option<String> = Kind::Text, Unset("127.0.0.1:25"), Restart;
     /// The name server that scripts with the grant `dns` ask; not given, this machine's first one.
     resolver: Option<String> = Kind::Text, Unset("127.0.0.1:53"), Restart;
-    /// The authorities, in PEM format, whose certificates scripts and endpoints believe at
-    /// `https://`; not given, those that this machine trusts.
+    /// The authorities, in PEM format, whose certificates scripts, endpoints and adaptors believe
+    /// at `https://`; not given, those that this machine trusts.
     ca_file: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/authority.pem"), Restart;
 }
 

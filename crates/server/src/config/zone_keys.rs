@@ -96,7 +96,7 @@ section! {
     deadline: Duration = Kind::Duration {
         min: Duration::from_millis(100), max: Duration::from_secs(60), never: false,
     }, Default("5s"), Live;
-    /// The hosts that it may call by HTTP, each `HOST` or `HOST:PORT`.
+    /// The hosts that it may call by HTTP or HTTPS, each `HOST` or `HOST:PORT`.
     http: Vec<String> = Kind::Texts, Default(""), Live;
     /// What its hooks publish, send and ask for in one second, all together: messages, commands,
     /// calls and HTTP requests. More than that is an error in the script.

@@ -1,0 +1,387 @@
+//! The parts of a message.
+//!
+//! Messages come from strangers, and reading one cannot be interrupted: what is nested too deeply
+//! or has too many parts is an error, so that nothing hides there, and time grows with the size
+//! alone.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use mail_parser::decoders::base64::base64_decode;
+use mail_parser::decoders::charsets::map::charset_decoder;
+use mail_parser::decoders::quoted_printable::quoted_printable_decode;
+use mail_parser::{MessageParser, MimeHeaders};
+use stentor_call_protocol::limits::HEAD_BYTES_MAX;
+
+/// Parts of a message, those of messages in it included.
+const PARTS_MAX: usize = 1000;
+/// Containers in containers.
+const DEPTH_MAX: usize = 20;
+
+/// Why the parts of a message are not shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PartsError {
+    /// There are too many.
+    #[error("parts: the message has more than {PARTS_MAX} parts")]
+    Many,
+    /// They are nested too deeply.
+    #[error("parts: the message has parts in parts, more than {DEPTH_MAX} deep")]
+    Deep,
+}
+
+/// A part that is no container of others, or a message in the message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// As in `text/plain`, in small letters.
+    pub kind: String,
+    /// The name of the file that it is.
+    pub name: Option<String>,
+    /// Decoded; of text that says its character set, as UTF-8.
+    pub content: Cow<'a, [u8]>,
+    /// It stands in the message as quoted-printable or base64.
+    pub is_encoded: bool,
+    /// Where its body stands in the message, unless it is in a message in the message.
+    pub place: Option<Range<usize>>,
+}
+
+impl Part<'_> {
+    /// Whether people read it as it is.
+    #[must_use]
+    pub fn is_text(&self) -> bool {
+        self.kind.starts_with("text/") && self.kind != "text/html"
+    }
+}
+
+/// Shows all parts of a message in their order; those of a message in it follow it.
+///
+/// # Errors
+/// What `show` says, or when the message goes beyond what is read of one.
+pub fn walk<E: From<PartsError>>(
+    message: &[u8],
+    show: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut walk = Walk { show, shown: 0 };
+    walk.entity(message, Some(0), 0, "text/plain")
+}
+
+struct Walk<'a, F> {
+    show: &'a mut F,
+    shown: usize,
+}
+
+impl<F> Walk<'_, F> {
+    /// Headers and a body that begin at `place`; without a type of its own it has a default.
+    fn entity<E>(
+        &mut self,
+        bytes: &[u8],
+        place: Option<usize>,
+        depth: usize,
+        default: &str,
+    ) -> Result<(), E>
+    where
+        E: From<PartsError>,
+        F: FnMut(Part<'_>) -> Result<(), E>,
+    {
+        if depth > DEPTH_MAX {
+            return Err(PartsError::Deep.into());
+        }
+        let at = headers_end(bytes);
+        let (head, body) = bytes.split_at(at);
+        let head = Head::read(head, default);
+        if let Some((kind, boundary)) = &head.container {
+            let parts = split(body, boundary.as_bytes());
+            let default = match kind.as_str() {
+                "digest" => "message/rfc822",
+                _ => "text/plain",
+            };
+            for part in &parts {
+                let place = place.map(|place| place + at + part.start);
+                self.entity(&body[part.clone()], place, depth + 1, default)?;
+            }
+            if !parts.is_empty() {
+                return Ok(());
+            }
+        }
+        if self.shown >= PARTS_MAX {
+            return Err(PartsError::Many.into());
+        }
+        self.shown += 1;
+        let decoded = head.encoding.decode(body);
+        let is_message = matches!(&*head.kind, "message/rfc822" | "message/global");
+        let inner = is_message.then(|| decoded.clone());
+        (self.show)(Part {
+            content: head.text(decoded),
+            kind: head.kind,
+            name: head.name,
+            is_encoded: head.encoding != Encoding::None,
+            place: place.map(|place| place + at..place + bytes.len()),
+        })?;
+        match inner {
+            Some(inner) => self.entity(&inner, None, depth + 1, "text/plain"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    None,
+    Base64,
+    QuotedPrintable,
+}
+
+impl Encoding {
+    /// What cannot be decoded stays as it is.
+    fn decode(self, body: &[u8]) -> Cow<'_, [u8]> {
+        let decoded = match self {
+            Self::None => None,
+            Self::QuotedPrintable => quoted_printable_decode(body),
+            Self::Base64 => base64_decode(body).or_else(|| {
+                // Other characters are to be ignored, and mail programs do that.
+                let known = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
+                base64_decode(&body.iter().filter(known).copied().collect::<Vec<_>>())
+            }),
+        };
+        decoded.map_or(Cow::Borrowed(body), Cow::Owned)
+    }
+}
+
+/// What the headers of a part say about its body.
+struct Head {
+    kind: String,
+    name: Option<String>,
+    encoding: Encoding,
+    charset: Option<String>,
+    /// Its kind and its boundary.
+    container: Option<(String, String)>,
+}
+
+impl Head {
+    fn read(head: &[u8], default: &str) -> Self {
+        let head = &head[..head.len().min(HEAD_BYTES_MAX)];
+        // There is nothing where there are no headers.
+        let parsed = MessageParser::new().with_mime_headers().parse_headers(head);
+        let parsed = parsed.as_ref().filter(|parsed| !parsed.parts.is_empty());
+        let kind = parsed.and_then(MimeHeaders::content_type);
+        let container = kind.filter(|kind| kind.ctype().eq_ignore_ascii_case("multipart"));
+        let container = container.and_then(|kind| {
+            let boundary = kind.attribute("boundary").filter(|text| !text.is_empty());
+            let subtype = kind.subtype().unwrap_or_default();
+            boundary.map(|boundary| (subtype.to_lowercase(), boundary.to_owned()))
+        });
+        let encoding = parsed.and_then(MimeHeaders::content_transfer_encoding);
+        // Some put it into quotation marks, or a comment after it.
+        let encoding = encoding.and_then(|text| text.split_whitespace().next());
+        let encoding = encoding.unwrap_or_default().trim_matches('"');
+        Self {
+            kind: kind.map_or_else(
+                || default.to_owned(),
+                |kind| {
+                    let subtype = kind.subtype().unwrap_or("*");
+                    format!("{}/{subtype}", kind.ctype()).to_lowercase()
+                },
+            ),
+            name: parsed
+                .and_then(MimeHeaders::attachment_name)
+                .map(str::to_owned),
+            encoding: match encoding.to_ascii_lowercase().as_str() {
+                "base64" => Encoding::Base64,
+                "quoted-printable" => Encoding::QuotedPrintable,
+                _ => Encoding::None,
+            },
+            charset: kind
+                .and_then(|kind| kind.attribute("charset"))
+                .map(str::to_owned),
+            container,
+        }
+    }
+
+    /// The content, as UTF-8 if it is text.
+    fn text<'a>(&self, content: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
+        let charset = self
+            .charset
+            .as_deref()
+            .filter(|_| self.kind.starts_with("text/"));
+        match charset.and_then(|charset| charset_decoder(charset.as_bytes())) {
+            Some(decode) => Cow::Owned(decode(&content).into_bytes()),
+            None => content,
+        }
+    }
+}
+
+/// Where the headers end, their empty line included.
+fn headers_end(bytes: &[u8]) -> usize {
+    let mut end = 0;
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        end += line.len();
+        if line.trim_ascii_end().is_empty() {
+            break;
+        }
+    }
+    end
+}
+
+/// The parts between the lines that begin with a boundary, at most one more than may be shown.
+fn split(body: &[u8], boundary: &[u8]) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    let (mut at, mut start) = (0, None);
+    for line in body.split_inclusive(|byte| *byte == b'\n') {
+        let before = at;
+        at += line.len();
+        let rest = line.strip_prefix(b"--");
+        let Some(rest) = rest.and_then(|rest| rest.strip_prefix(boundary)) else {
+            continue;
+        };
+        let is_last = match rest.trim_ascii_end() {
+            b"" => false,
+            b"--" => true,
+            _ => continue,
+        };
+        if let Some(start) = start.replace(at) {
+            parts.push(start..line_end(body, start, before));
+        }
+        if is_last || parts.len() > PARTS_MAX {
+            return parts;
+        }
+    }
+    if let Some(start) = start {
+        parts.push(start..body.len());
+    }
+    parts
+}
+
+/// The line end before a boundary belongs to the boundary.
+fn line_end(body: &[u8], start: usize, end: usize) -> usize {
+    let piece = &body[start..end];
+    let piece = piece.strip_suffix(b"\n").unwrap_or(piece);
+    start + piece.strip_suffix(b"\r").unwrap_or(piece).len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Types, names and contents.
+    fn seen(message: &str) -> Result<Vec<String>, PartsError> {
+        let mut all = Vec::new();
+        walk(message.as_bytes(), &mut |part| {
+            let text = String::from_utf8_lossy(&part.content).into_owned();
+            if let Some(place) = &part.place
+                && !part.is_encoded
+            {
+                assert_eq!(message[place.clone()], text);
+            }
+            let name = part.name.as_deref().unwrap_or("-").to_owned();
+            all.push(format!("{} {name} {text}", part.kind));
+            Ok::<(), PartsError>(())
+        })?;
+        Ok(all)
+    }
+
+    fn mixed(boundary: &str, parts: &[&str]) -> String {
+        let parts: Vec<_> = parts
+            .iter()
+            .map(|part| format!("--{boundary}\r\n{part}\r\n"))
+            .collect();
+        format!(
+            "Content-Type: multipart/mixed; boundary=\"{boundary}\"\r\n\r\nbefore\r\n{}\
+             --{boundary}--\r\nafter\r\n",
+            parts.concat()
+        )
+    }
+
+    #[test]
+    fn a_message_without_parts_is_one() {
+        assert_eq!(seen("T: u\r\n\r\nhi\r\n").unwrap(), ["text/plain - hi\r\n"]);
+        assert_eq!(seen("\nhi").unwrap(), ["text/plain - hi"]);
+        assert_eq!(seen("").unwrap(), ["text/plain - "]);
+        assert_eq!(seen("T: u").unwrap(), ["text/plain - "]);
+    }
+
+    #[test]
+    fn parts_are_decoded_and_named() {
+        let message = mixed(
+            "b b",
+            &[
+                "\r\nplain",
+                "Content-Type: application/x-msdownload; name=a.exe\r\n\
+                 Content-Transfer-Encoding: \"BASE64\" (x)\r\n\r\nTV\u{1}o=",
+                "Content-Type: text/html; charset=iso-8859-1\r\n\
+                 Content-Transfer-Encoding: quoted-printable\r\n\r\n=E4",
+                "Content-Disposition: attachment; filename*0*=utf-8''x%2e; filename*1=scr\r\n\r\n",
+            ],
+        );
+        assert_eq!(
+            seen(&message).unwrap(),
+            [
+                "text/plain - plain",
+                "application/x-msdownload a.exe MZ",
+                "text/html - ä",
+                "text/plain x.scr ",
+            ]
+        );
+    }
+
+    #[test]
+    fn messages_in_messages_are_opened() {
+        let evil = mixed("i", &["Content-Type: a/b; name=x.exe\r\n\r\nMZ"]);
+        let attached = mixed(
+            "o",
+            &[&format!("Content-Type: message/rfc822\r\n\r\n{evil}")],
+        );
+        let digest = attached
+            .replace(
+                "multipart/mixed; boundary=\"o\"",
+                "multipart/digest; boundary=\"o\"",
+            )
+            .replace("Content-Type: message/rfc822\r\n", "");
+        for message in [attached, digest] {
+            let seen = seen(&message).unwrap();
+            assert_eq!(seen.len(), 2, "{seen:?}");
+            assert_eq!(seen[0], format!("message/rfc822 - {evil}"));
+            assert_eq!(seen[1], "a/b x.exe MZ");
+        }
+    }
+
+    #[test]
+    fn a_boundary_that_never_ends_or_comes_hides_nothing() {
+        let message = mixed("b", &["\r\none", "\r\ntwo"]);
+        let (open, _) = message.split_once("--b--").unwrap();
+        assert_eq!(seen(open).unwrap().len(), 2);
+        let never = "Content-Type: multipart/mixed; boundary=x\r\n\r\n--y\r\n\r\nz";
+        assert_eq!(seen(never).unwrap(), ["multipart/mixed - --y\r\n\r\nz"]);
+        let longer = mixed("b", &["\r\n--bb\r\n--b x\r\nz"]);
+        assert_eq!(seen(&longer).unwrap(), ["text/plain - --bb\r\n--b x\r\nz"]);
+    }
+
+    #[test]
+    fn what_goes_beyond_is_an_error() {
+        let many = vec!["\r\nx"; PARTS_MAX];
+        assert_eq!(seen(&mixed("b", &many)).unwrap().len(), PARTS_MAX);
+        let many = vec!["\r\nx"; 3 * PARTS_MAX];
+        assert_eq!(seen(&mixed("b", &many)), Err(PartsError::Many));
+        let levels = "Content-Type: message/rfc822\n\n".repeat(300_000);
+        assert_eq!(seen(&levels), Err(PartsError::Deep));
+        let nested = |depth: usize| {
+            (0..depth).fold("\r\nx".to_owned(), |inner, level| {
+                mixed(&format!("b{level}"), &[&inner])
+            })
+        };
+        assert!(seen(&nested(DEPTH_MAX)).is_ok());
+        assert_eq!(seen(&nested(DEPTH_MAX + 1)), Err(PartsError::Deep));
+    }
+
+    /// Each of these took other readers minutes.
+    #[test]
+    fn time_grows_with_the_size_alone() {
+        let parameters: String = (0..300_000).map(|n| format!(" x*{n}*=a;")).collect();
+        let message = format!("Content-Type: a/b;{parameters}\r\n\r\nx");
+        assert!(seen(&message).is_ok());
+        let part = "Content-Type: multipart/mixed; boundary=none\r\n\r\n\r\n--o\r\n";
+        let message = format!(
+            "Content-Type: multipart/mixed; boundary=o\r\n\r\n--o\r\n{}",
+            part.repeat(100_000)
+        );
+        assert_eq!(seen(&message), Err(PartsError::Many));
+    }
+}
