@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-use stentor_tests::{Certificates, Plan, tools};
+use stentor_tests::raw::publish;
+use stentor_tests::{Certificates, Plan, Version, tools};
 
 use crate::clients::Ends;
 use crate::{Calls, code, plan, word};
@@ -94,6 +95,39 @@ fn a_server_has_to_prove_who_it_is() {
     assert_eq!(code(&endpoint), Some(75), "{endpoint}");
     let text = "failed: the endpoint: its certificate is signed by no authority";
     assert!(endpoint.stderr.contains(text), "{endpoint}");
+}
+
+/// Adaptors ask web servers as scripts do, and believe the same authorities.
+#[test]
+fn adaptors_ask_by_https_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let certificates = Certificates::new(folder.path());
+    let (_web, port) = web(&certificates);
+    let adaptor = "return { publish = function(event)
+            local reply, trouble = http({ url = event.payload })
+            return deny(reply and reply.body or trouble)
+        end }";
+    let file = folder.path().join("ask.luau");
+    fs::write(&file, adaptor).expect("a file can be written");
+    let config = format!(
+        "[procedures]\nca_file = \"{}\"\n[[adaptor]]\nfile = \"{}\"\ndeadline = \"60s\"\n\
+         http = [\"localhost\", \"127.0.0.2:{port}\"]\n",
+        certificates.authority().display(),
+        file.display()
+    );
+    let server = Plan::new().tcp().anonymous().config(&config).start();
+    let mut client = server.client(Version::V5, "c");
+    for (host, said) in [
+        ("localhost", "/path"),
+        ("127.0.0.2", "its certificate is for another name"),
+        ("127.0.0.1", "is not among the adaptor's `http` hosts"),
+    ] {
+        let url = format!("https://{host}:{port}/path");
+        client.send(&publish(Version::V5, "t", url.as_bytes(), 1, false));
+        let refused = client.expect(4).body;
+        let text = String::from_utf8_lossy(&refused).into_owned();
+        assert!(text.contains(said), "{host}: {text}");
+    }
 }
 
 #[test]

@@ -4,7 +4,9 @@ mod clients;
 mod doors;
 mod https;
 mod identity;
+mod lines;
 mod many;
+mod store;
 mod trouble;
 mod xmail;
 

@@ -3,7 +3,7 @@
 //! XMail starts a filter by fork and exec without a shell, with SIGPIPE ignored and four signals
 //! blocked, and reads the raw exit code: in the queue 4 drops, 5 may freeze, 6 bounces, 7 says that
 //! the message was changed; while the SMTP client waits, 3 refuses with the line in `FILE.rej`.
-//! Everything else delivers.
+//! Everything else delivers. Before XMail 1.16, in 2002, 97 to 99 refused and 100 said "changed".
 
 use std::fs;
 use std::path::Path;
@@ -32,6 +32,18 @@ enum Fate {
     Frozen,
     Bounced,
     Refused(String),
+}
+
+/// The fate that XMail of 2002 had for a code: no flags, and files without a line about the
+/// connection.
+fn in_2002(code: i32) -> Fate {
+    match code {
+        97 => Fate::Dropped,
+        98 => Fate::Frozen,
+        99 => Fate::Bounced,
+        100 => Fate::DeliveredChanged,
+        _ => Fate::Delivered,
+    }
 }
 
 /// Runs a line of a filter file as XMail does: macros replaced, no shell, its signals.
@@ -144,6 +156,73 @@ fn each_verdict_has_its_fate() {
                 assert_eq!(smtp(code, &file), at_smtp, "{subject}: {code}");
             }
         }
+    }
+}
+
+#[test]
+fn filters_of_2002_have_their_own_codes() {
+    let calls = Calls::start(&[("policy.luau", POLICY)]);
+    let socket = calls.server.folder().join("call.sock");
+    let program = client().get_program().to_owned();
+    let program = program.to_str().unwrap();
+    for (subject, fate) in [
+        ("test", Fate::Delivered),
+        ("mark", Fate::DeliveredChanged),
+        ("refuse", Fate::Bounced),
+        ("later", Fate::Delivered),
+        ("drop", Fate::Dropped),
+        ("hold", Fate::Frozen),
+    ] {
+        let whole = spool(&MESSAGE.replace("test\r\nFrom", &format!("{subject}\r\nFrom")));
+        let (_, before) = whole.split_once("\r\n").unwrap();
+        let file = calls.file("S1", before.as_bytes());
+        let profile = ["--profile", "xmail-2002", "--file", "@@FILE", "/policy"];
+        let line = [&[program, "-s", word(&socket)][..], &profile].concat();
+        let code = filter(&line, &file);
+        assert_eq!(in_2002(code), fate, "{subject}: {code}");
+        let after = fs::read_to_string(&file).unwrap();
+        let preamble = before.split_once("<<MAIL-DATA>>").unwrap().0;
+        assert!(after.starts_with(preamble), "{after}");
+        assert_eq!(after.contains("X-Seen: yes\r\n"), subject == "mark");
+        assert!(!file.with_file_name("S1.rej").exists());
+    }
+}
+
+/// Filters that run at RCPT and before DATA see a file with an envelope and no message. At RCPT
+/// the recipient in question stands in its macro alone; the file has those that were taken.
+#[test]
+fn an_envelope_is_judged_before_the_message() {
+    let judge = "--[[ procedure\nneeds = \"envelope\"\nanonymous = true\n]]
+        return function(call)
+            local to = table.concat(call.rcpt, ' ')
+            if call.size ~= 0 or call.can_edit then return reject('a message') end
+            if call.from == 'b@ext.test' then return tempfail(to) end
+            return reject(to, { code = 550, status = '5.1.1' })
+        end";
+    let calls = Calls::start(&[("judge.luau", judge)]);
+    let socket = calls.server.folder().join("call.sock");
+    let program = client().get_program().to_owned();
+    let program = program.to_str().unwrap();
+    let info = "[127.0.0.1]:19526;[127.0.0.1]:2525;[192.0.2.1]:25;x;y;Sat, 21 Nov 2026";
+    let envelope = format!(
+        "{info}\r\nxmailserver.test\r\nS2\r\nMAIL FROM:<a@ext.test> size=86\r\n\
+         RCPT TO:<alias@xmailserver.test> {{ra=x@xmailserver.test}}\r\nRCPT TO:<y@z>\r\n"
+    );
+    for (from, rcpt, reply) in [
+        ("a@ext.test", None, "550 5.1.1 alias@xmailserver.test y@z"),
+        ("b@ext.test", None, "451 4.7.1 alias@xmailserver.test y@z"),
+        ("a@ext.test", Some("q@z"), "550 5.1.1 q@z"),
+    ] {
+        let file = calls.file("9c.xtmp", envelope.replace("a@ext.test", from).as_bytes());
+        let mut line = vec![program, "-s", word(&socket), "--profile", "xmail-smtp"];
+        line.extend(["--file", "@@FILE", "/judge"]);
+        if let Some(rcpt) = rcpt {
+            line.extend(["-rcpt", rcpt]);
+        }
+        let code = filter(&line, &file);
+        assert_eq!(smtp(code, &file), Fate::Refused(reply.to_owned()), "{code}");
+        let after = fs::read_to_string(&file).unwrap();
+        assert_eq!(after, envelope.replace("a@ext.test", from));
     }
 }
 

@@ -7,6 +7,7 @@ mod pipe;
 mod policy;
 mod reach;
 mod sendmail;
+mod served;
 mod spam;
 mod strangers;
 
@@ -87,6 +88,7 @@ impl Site {
         );
         let config = replaced(&config, "/var/spool/postfix", &format!("{shown}/queue"));
         let config = replaced(&config, "/run/stentor", &shown);
+        let config = format!("{config}\n[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n");
         let server = Plan::new().config(&config).start();
         Self {
             postfix,
