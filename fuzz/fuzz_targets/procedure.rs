@@ -1,5 +1,5 @@
-//! What procedures read of what others wrote: manifests, messages and their parts, verdicts as JSON,
-//! the output of programs, the answers of other servers.
+//! What procedures read of what others wrote: manifests, messages and their parts, verdicts as
+//! JSON, the output of programs, the answers of other servers.
 
 #![no_main]
 
