@@ -55,6 +55,7 @@ sanitize: ## Run the store's tests, unsafe code included, under the address sani
 
 soak: fuzz sanitize suites ## Long fuzzing (SOAK_SECONDS per target) and kill tests
 	STENTOR_SOAK=1 $(CARGO) test --workspace
+	$(CARGO) test --release --workspace --lib
 
 # cargo-fuzz needs a nightly toolchain, which not every machine has.
 fuzz:

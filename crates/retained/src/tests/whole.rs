@@ -8,7 +8,7 @@ use stentor_hub::{Kept, NotKept, Purpose, Retained};
 use stentor_session::{Tick, Ticket};
 use stentor_topic::Zone;
 
-use super::support::{expiring, get, message, options, put, walk};
+use super::support::{Random, expiring, get, message, options, put, walk};
 use crate::disk::MappedDisk;
 use crate::disk::simulated::{Operation, SimulatedDisk};
 use crate::{Quota, Store, StoreEvent, Sync, Watcher};
@@ -333,6 +333,41 @@ fn a_look_shows_what_is_copied() {
             let copied = store.get(Zone(1), topic, mark, now);
             let copied = copied.map(|message| format!("{message:?}"));
             assert_eq!(shown, copied, "{topic}");
+        }
+    }
+}
+
+/// The lengths of messages may change after a restart as before it: nothing is lost, and the files
+/// stay in proportion. Optimised builds once lost count of the slots that a restart found in use;
+/// `make soak` therefore runs these tests optimised, too.
+#[test]
+fn lengths_change_after_a_restart() {
+    for sync in [Sync::Never, Sync::Interval(Duration::from_secs(1))] {
+        let disk = SimulatedDisk::new(1);
+        let mut random = Random(7);
+        let mut kept = vec![Vec::new(); 60];
+        for start in 0..4 {
+            let store = Store::open(disk.clone(), &options(sync)).unwrap();
+            for (number, kept) in kept.iter().enumerate().filter(|(_, kept)| !kept.is_empty()) {
+                let found = get(&store, &format!("k/{number}"));
+                assert_eq!(found.as_ref(), Some(kept), "start {start}, topic {number}");
+            }
+            for _ in 0..300 {
+                let number = random.below(kept.len());
+                let len = [4, 12_000][random.below(2)];
+                kept[number] = vec![random.below(256) as u8; len];
+                put(&store, &format!("k/{number}"), &kept[number]).unwrap();
+                match random.below(40) {
+                    0 => drop(store.commit()),
+                    1 => drop(store.compact()),
+                    2 => store.clean_up(),
+                    _ => {}
+                }
+            }
+            store.commit();
+            store.close();
+            let bytes = store.status().files.allocated;
+            assert!(bytes < 64 << 20, "start {start}: {bytes} bytes of files");
         }
     }
 }
