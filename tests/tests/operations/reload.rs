@@ -62,6 +62,25 @@ fn the_reload_command_reports_what_changed() {
     assert!(log.contains("limits.queue_messages"), "{log}");
 }
 
+/// Whoever edits the file and asks for a reload reads of that, not of the watch behind it.
+#[test]
+fn the_watch_hides_no_reload_that_was_asked_for() {
+    let server = server();
+    for messages in 70..90 {
+        let from = server.log().len();
+        server.reconfigure(&format!("{BASE}[limits]\nqueue_messages = {messages}\n"));
+        let asked = server.json(&["reload"]);
+        server.wait_log(from, "(the file changed)");
+        if asked["changed"] == serde_json::json!(["limits.queue_messages"]) {
+            let reload = server.json(&["status"])["reload"].to_string();
+            assert!(reload.contains("stentor reload"), "{reload}");
+            assert!(reload.contains("limits.queue_messages"), "{reload}");
+            return;
+        }
+    }
+    panic!("the watch was always quicker");
+}
+
 /// What waits is told against what the process runs with, not against what was read last.
 #[test]
 fn a_key_that_is_set_back_waits_for_nothing() {

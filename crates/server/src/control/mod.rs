@@ -139,6 +139,13 @@ impl Control {
         lock(&self.notes).password_hash = function;
     }
 
+    /// Whether the last reload that was noted has failed.
+    pub(crate) fn last_reload_failed(&self) -> bool {
+        let notes = lock(&self.notes);
+        let last = notes.last_reload.as_ref();
+        last.is_some_and(|note| note.result.is_err())
+    }
+
     /// Remembers what a reload came to, for `status`.
     pub(crate) fn note_reload(&self, cause: &'static str, result: &ReloadResult) {
         let note = ReloadNote {

@@ -35,16 +35,15 @@ use crate::log::Logger;
 use crate::shard::Letter;
 use crate::telemetry::sys;
 pub use check::check;
-pub(crate) use reload::ReloadResult;
-#[cfg(test)]
-pub(crate) use reload::Reloaded;
 use reload::Reloader;
+pub(crate) use reload::{ReloadResult, Reloaded};
 pub(crate) use retained::{boot, folder as retained_dir, quotas};
 use signals::Signals;
 pub use signals::block_signals;
 use start::Shards;
 pub(crate) use start::random;
 use systemd::Systemd;
+use watch::FILE_CHANGED;
 
 /// What the main thread is asked to do.
 pub(crate) enum Command {
@@ -258,7 +257,12 @@ impl Supervisor {
         self.control.note_ports(self.reloader.doors.ports());
         let function = self.reloader.config.auth.password_hash;
         self.control.note_password_hash(function);
-        self.control.note_reload(who, &result);
+        // Who edits the file and asks for a reload is told of that, not of the watch that found
+        // nothing left to do; unless this is how a mistake was mended.
+        let found_nothing = result.as_ref().is_ok_and(Reloaded::is_nothing);
+        if who != FILE_CHANGED || !found_nothing || self.control.last_reload_failed() {
+            self.control.note_reload(who, &result);
+        }
         if let Some(answer) = answer {
             // Whoever asked may have gone.
             let _ = answer.send(result);

@@ -38,9 +38,14 @@ pub(crate) struct Reloaded {
 }
 
 impl Reloaded {
+    /// Whether everything was as it is.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.changed.is_empty() && self.renewed.is_empty() && self.waiting.is_empty()
+    }
+
     /// Says in the log what was done.
     pub(super) fn log(&self, who: &str) {
-        if self.changed.is_empty() && self.renewed.is_empty() && self.waiting.is_empty() {
+        if self.is_nothing() {
             info!("configuration reloaded ({who}): nothing has changed");
         }
         if !self.changed.is_empty() {

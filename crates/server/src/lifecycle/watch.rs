@@ -13,6 +13,9 @@ use super::{Command, spawn};
 /// Editors write in several steps: wait until a file has been quiet for this long.
 const QUIET: Duration = Duration::from_millis(300);
 
+/// What a reload is said to come from that nobody has asked for.
+pub(crate) const FILE_CHANGED: &str = "the file changed";
+
 /// Keeps the watch going; dropping it ends the watch.
 pub(super) struct Watch {
     _watcher: RecommendedWatcher,
@@ -62,10 +65,7 @@ fn concerns(event: &Event, name: &OsString) -> bool {
 fn report(changed: &Receiver<()>, commands: &Sender<Command>) {
     while changed.recv().is_ok() {
         while changed.recv_timeout(QUIET).is_ok() {}
-        if commands
-            .send(Command::Reload("the file changed", None))
-            .is_err()
-        {
+        if commands.send(Command::Reload(FILE_CHANGED, None)).is_err() {
             return;
         }
     }
