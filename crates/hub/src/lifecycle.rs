@@ -160,9 +160,18 @@ impl Hub {
                 && let Link::Live(live) = &mut session.link
             {
                 if let Some(output) = &mut live.output {
-                    let queued = output.abandon() as u64;
-                    self.stats.publishes_dropped += queued;
-                    self.losses.record_many(LossCause::Disconnect, queued);
+                    let client_id = &*session.client_id;
+                    output.abandon(|topic, messages| {
+                        self.stats.publishes_dropped += messages;
+                        let cause = LossCause::Disconnect;
+                        match topic {
+                            Some(topic) => {
+                                self.losses
+                                    .record_several(cause, client_id, topic, messages);
+                            }
+                            None => self.losses.record_many(cause, messages),
+                        }
+                    });
                 }
                 self.close(now, key, CloseReason::Limit(limit));
             }

@@ -158,20 +158,32 @@ const PAIRS_MAX: usize = 1_000;
 impl Losses {
     /// Counts one. Returns whether it is the first of this client and topic that is named.
     pub fn record(&mut self, cause: LossCause, client_id: &str, topic: &str) -> bool {
+        self.record_several(cause, client_id, topic, 1)
+    }
+
+    /// Counts several of one topic. Returns whether they are the first of this client and topic
+    /// that are named.
+    pub(crate) fn record_several(
+        &mut self,
+        cause: LossCause,
+        client_id: &str,
+        topic: &str,
+        messages: u64,
+    ) -> bool {
         /// Longer names are cut: clients choose them.
         const NAME_BYTES_MAX: usize = 256;
-        self.by_cause[cause as usize] += 1;
+        self.by_cause[cause as usize] += messages;
         let client_id = &client_id[..client_id.floor_char_boundary(NAME_BYTES_MAX)];
         let topic = &topic[..topic.floor_char_boundary(NAME_BYTES_MAX)];
         if let Some(count) = self.by_client_topic.get_mut(&Pair(client_id, topic)) {
-            *count += 1;
+            *count += messages;
             return false;
         }
         if self.by_client_topic.len() >= PAIRS_MAX {
             return false;
         }
         self.by_client_topic
-            .insert((client_id.into(), topic.into()), 1);
+            .insert((client_id.into(), topic.into()), messages);
         true
     }
 

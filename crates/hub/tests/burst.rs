@@ -4,7 +4,7 @@
 
 mod world;
 
-use stentor_hub::{Settings, SlowPolicy, TopicPolicy};
+use stentor_hub::{LossCause, Settings, SlowPolicy, TopicPolicy};
 use stentor_mqtt::{Packet, PacketId, Properties, Publish, QoS, SubscribeOptions, Version, encode};
 use world::{ConnectOptions, World, clean};
 
@@ -159,6 +159,34 @@ fn the_queue_of_a_slow_reader_holds_as_many_as_fit() {
             _ => assert_eq!(got, payloads[..got.len()]),
         }
     }
+}
+
+/// The queue of a client that is disconnected for it names what it lost.
+#[test]
+fn what_a_slow_reader_loses_by_its_end_is_named() {
+    let settings = Settings {
+        queue_bytes_max: 360,
+        policies: vec![TopicPolicy {
+            filter: "#".into(),
+            qos0: SlowPolicy::Disconnect,
+            ..TopicPolicy::default()
+        }],
+        ..Settings::default()
+    };
+    let mut w = World::with_settings(1, settings);
+    let s = w.connect(Version::V311, "s", &clean());
+    w.subscribe(s, "t", QoS::AtMostOnce);
+    let p = w.connect(Version::V311, "p", &clean());
+    w.clients[s].socket_room = 0;
+    for payload in 100..160 {
+        let payload = payload.to_string();
+        w.send_bytes(p, &burst(Version::V311, &[plain(&payload)]));
+    }
+    let losses = w.hubs[0].losses();
+    let lost = losses.by_cause(LossCause::Disconnect);
+    assert!(lost > 40, "{lost}");
+    assert_eq!(losses.worst(9), [("s", "t", lost)]);
+    assert_eq!(w.hubs[0].stats().publishes_dropped, lost);
 }
 
 /// What a client published before its connection broke comes before its will.

@@ -149,7 +149,11 @@ fn what_an_abandoned_queue_loses_is_counted() {
     pair.publish(b"lost", None);
     pair.stored(&[vec![4; 10], vec![5; 10]]);
     assert_eq!(pair.write(1), Flush::Blocked);
-    assert_eq!(pair.output.abandon(), 5);
+    let mut lost = Vec::new();
+    pair.output
+        .abandon(|topic, messages| lost.push((topic.map(str::to_owned), messages)));
+    let topic = || Some("a/topic".to_owned());
+    assert_eq!(lost, [(topic(), 2), (topic(), 1), (None, 2)]);
     assert_eq!(pair.write(usize::MAX), Flush::Done);
     let each = wire(&[1; 10], false).encoded.wire_len();
     assert_eq!(pair.written, pair.expected[..each]);

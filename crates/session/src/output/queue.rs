@@ -293,20 +293,25 @@ impl Output {
     }
 
     /// Drops everything that was not begun, control packets too: what follows is a farewell. The
-    /// rest of a packet that was begun stays, so that the stream stays whole. Returns how many
-    /// messages are lost by that: those without a packet id.
-    pub fn abandon(&mut self) -> usize {
-        let lost = |entry: &Entry| match entry {
-            Entry::Publish { packet_id, .. } => usize::from(packet_id.is_none()),
-            Entry::Run { run, next } => run.len() - *next as usize,
-            Entry::Copied(run) => run.messages as usize,
-        };
-        let lost = self.entries.iter().map(lost).sum();
-        self.entries.clear();
+    /// rest of a packet that was begun stays, so that the stream stays whole. Tells `lost` of the
+    /// messages that are lost by that, which are those without a packet id: their topic, where it
+    /// is still known, and how many they are.
+    pub fn abandon(&mut self, mut lost: impl FnMut(Option<&str>, u64)) {
+        for entry in self.entries.drain(..) {
+            match entry {
+                Entry::Publish {
+                    packet_id: Some(_), ..
+                } => {}
+                Entry::Publish { wire, .. } => lost(Some(wire.encoded.topic()), 1),
+                Entry::Run { run, next } => {
+                    lost(Some(run.topic()), (run.len() - next as usize) as u64);
+                }
+                Entry::Copied(run) => lost(None, u64::from(run.messages)),
+            }
+        }
         self.copied.clear();
         self.stored_bytes = 0;
         self.publish_bytes = 0;
-        lost
     }
 
     fn forget(&mut self, entries: usize) {
