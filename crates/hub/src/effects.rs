@@ -205,6 +205,14 @@ pub enum Event {
         /// The topic.
         topic: Box<str>,
     },
+    /// A message that its publisher waits for is refused, since the retained store has no room or
+    /// cannot write.
+    NotTaken {
+        /// Whose; empty for those of clients of other shards.
+        client_id: Box<str>,
+        /// The topic.
+        topic: Box<str>,
+    },
     /// A client begins to lose messages because it reads too slowly.
     Losing {
         /// Which one.

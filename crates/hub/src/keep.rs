@@ -6,6 +6,7 @@
 //! it keeps and routes them one after the other, so that all subscribers see one order and the
 //! last one kept is the last one that each of them sees.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -54,6 +55,13 @@ impl Hub {
         }
     }
 
+    /// A message whose publisher waits is refused: he is told, and so is the operator.
+    pub(crate) fn tell_not_taken(&mut self, client_id: Box<str>, topic: &str) {
+        let topic = topic.into();
+        let event = Event::NotTaken { client_id, topic };
+        self.effects.events.push(event);
+    }
+
     fn keep_and_route_as(
         &mut self,
         now: Tick,
@@ -86,7 +94,12 @@ impl Hub {
         let copy = Arc::clone(&message);
         let taken = self.put_and_route(now, message, (true, answer.is_some()), Routing::Soon);
         match answer {
-            Some((shard, ticket)) => self.tell_shard(shard, ticket, taken),
+            Some((shard, ticket)) => {
+                if is_refused(&taken) {
+                    self.tell_not_taken(Box::default(), copy.topic());
+                }
+                self.tell_shard(shard, ticket, taken);
+            }
             None if is_refused(&taken) => self.count_unkept("", copy.topic()),
             None => {}
         }

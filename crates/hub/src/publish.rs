@@ -232,13 +232,17 @@ impl Hub {
         let message = Arc::new(Message::new(session.zone(), session.publisher, now, &parts));
         let is_awaited = publish.packet_id.is_some();
         let taken = self.keep_and_route(now, message, is_awaited);
-        if !is_awaited && is_refused(&taken) {
-            let session = self.sessions.get(key);
-            let client_id = session.map_or_else(Box::default, |session| session.client_id.clone());
-            self.count_unkept(&client_id, topic);
-            return Taken::SUCCESS;
+        if !is_refused(&taken) {
+            return taken;
         }
-        taken
+        let session = self.sessions.get(key);
+        let client_id = session.map_or_else(Box::default, |session| session.client_id.clone());
+        if is_awaited {
+            self.tell_not_taken(client_id, topic);
+            return taken;
+        }
+        self.count_unkept(&client_id, topic);
+        Taken::SUCCESS
     }
 
     pub(crate) fn deny_publish(&mut self, key: SessionKey, topic: &str) {

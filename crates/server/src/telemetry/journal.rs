@@ -309,17 +309,12 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
             }
         }
         Event::NotKept { client_id, topic } => {
-            if let Some(held_back) = pace.admit("not-kept") {
-                let (client, topic) = (&*shown(client_id), &*shown(topic));
-                warn!(
-                    client,
-                    topic,
-                    held_back,
-                    "a message was delivered but is not kept for late subscribers: the retained \
-                     store is full or cannot write; raise `retained.messages` or \
-                     `retained.bytes`, or clear topics with `stentor retained clear`"
-                );
-            }
+            let what = "a message was delivered but is not kept for late subscribers";
+            write_no_room(what, (client_id, topic), pace.admit("not-kept"));
+        }
+        Event::NotTaken { client_id, topic } => {
+            let what = "a message was refused";
+            write_no_room(what, (client_id, topic), pace.admit("not-taken"));
         }
         Event::Losing {
             client_id,
@@ -331,6 +326,20 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
                 warn!(client, topic, cause, held_back, "loses messages");
             }
         }
+    }
+}
+
+/// What became of a message that the retained store does not take.
+fn write_no_room(what: &str, (client_id, topic): (&str, &str), admitted: Option<u64>) {
+    if let Some(held_back) = admitted {
+        let (client, topic) = (&*shown(client_id), &*shown(topic));
+        warn!(
+            client,
+            topic,
+            held_back,
+            "{what}: the retained store is full or cannot write; raise `retained.messages` or \
+             `retained.bytes`, or clear topics with `stentor retained clear`"
+        );
     }
 }
 
