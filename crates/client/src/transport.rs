@@ -225,6 +225,10 @@ fn broken(error: io::Error) -> ClientError {
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<rustls::Error>())
     {
+        Some(untrusted @ rustls::Error::InvalidCertificate(_)) => ClientError::Tls(format!(
+            "{untrusted}; a certificate that no authority of this system has signed is trusted if \
+             its own file, or that of its authority, is named"
+        )),
         Some(tls) => ClientError::Tls(tls.to_string()),
         None => ClientError::Io(error),
     }

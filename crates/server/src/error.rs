@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use nix::errno::Errno;
+
 use crate::config::ListenUrl;
 
 /// Why the server did not start: one sentence with its remedy, and an exit code.
@@ -143,13 +145,23 @@ pub enum ServerError {
     #[error("{0}; see [auth] in docs/configuration.md")]
     Store(#[from] stentor_auth::store::StoreError),
     /// The system gives no thread, descriptor or the like.
-    #[error("{what} failed: {error}")]
+    #[error("{what} failed: {error}{}", remedy(error))]
     System {
         /// What was tried.
         what: &'static str,
         /// What the system says.
         error: io::Error,
     },
+}
+
+/// What to do about an error of the system, where that is known.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EMFILE | Errno::ENFILE) => {
+            "; raise the limit of open files (`ulimit -n`, or LimitNOFILE= of the service)"
+        }
+        _ => "",
+    }
 }
 
 impl ServerError {

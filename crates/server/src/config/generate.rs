@@ -143,10 +143,11 @@ this machine can reach and that asks for a login.
   server was started.
 - **Environment variables**: `STENTOR_` and the key in capitals, with two underscores after the
   section: `STENTOR_LIMITS__PACKET_BYTES=1MiB`. In a list, the number of the entry stands between
-  them, counted from 0 in the order of the file: `STENTOR_LISTENER__0__ANONYMOUS=true`; the number
-  after the last adds an entry. Lists in a value are separated by commas. A variable `STENTOR_…`
-  that names no key is an error, too, but for those of other commands (`STENTOR_PASSWORD`) and
-  those that Kubernetes makes of a service's name.
+  them, counted from 0 in the order of the file, or of the `--listen` flags where there are any:
+  `STENTOR_LISTENER__0__ANONYMOUS=true`; the number after the last adds an entry. Lists
+  in a value are separated by commas. A variable `STENTOR_…` that names no key is an error, too, but
+  for those of other commands (`STENTOR_PASSWORD`) and those that Kubernetes makes of a service's
+  name.
 - **`--listen URL`** replaces the listeners of the file; one that the file configures under the same
   URL keeps its other keys.
 - **A reload** (SIGHUP, `stentor reload`, or a change of the file) reads everything again. *Live*

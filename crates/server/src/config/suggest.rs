@@ -1,16 +1,29 @@
 //! "Did you mean …": the nearest known word to a mistyped one.
 
-/// The candidate nearest to `word`, if one is near enough to be what was meant.
+/// The candidate nearest to `word`, if one is near enough to be what was meant. One that is the
+/// word and more, or less, by whole parts (`keep_alive` of `keep_alive_max`) is near.
 pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
     let reach = (word.chars().count() / 3).clamp(1, 4);
     candidates
-        .map(|candidate| (distance(word, candidate), candidate))
+        .map(|candidate| {
+            let is_part = extends(word, candidate) || extends(candidate, word);
+            let edits = distance(word, candidate);
+            (if is_part { edits.min(reach) } else { edits }, candidate)
+        })
         .filter(|(distance, _)| *distance <= reach)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
+}
+
+/// Whether `longer` is `word` with another part behind an underscore.
+fn extends(word: &str, longer: &str) -> bool {
+    !word.is_empty()
+        && longer
+            .strip_prefix(word)
+            .is_some_and(|rest| rest.starts_with('_'))
 }
 
 /// The number of insertions, deletions, substitutions and swaps of neighbours between two words.
@@ -50,6 +63,8 @@ mod tests {
         assert_eq!(check("in_flight"), Some("inflight"));
         assert_eq!(check("Level"), Some("level"));
         assert_eq!(check("lgo"), Some("log"));
+        assert_eq!(check("packet"), Some("packet_bytes"));
+        assert_eq!(check("log_to_the_console"), Some("log"));
         assert_eq!(check("zzz"), None);
         assert_eq!(check(""), None);
         assert_eq!(check(&"x".repeat(100_000)), None);
