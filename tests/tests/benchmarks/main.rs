@@ -13,7 +13,7 @@ mod verdicts;
 use std::path::Path;
 
 use serde_json::Value;
-use stentor_tests::process::run;
+use stentor_tests::process::{Finished, run};
 use stentor_tests::server::stentor;
 
 /// The exit code and the one JSON line of a measurement.
@@ -36,17 +36,23 @@ fn measure(arguments: &[&str]) -> (i32, Value) {
 
 /// The JSON lines of measurements that all succeed.
 fn measure_all(arguments: &[&str]) -> Vec<Value> {
+    let (finished, results) = measure_each(arguments);
+    finished.success();
+    results
+}
+
+/// The JSON lines of measurements, whatever the machine had to do beside them, and how they ended.
+fn measure_each(arguments: &[&str]) -> (Finished, Vec<Value>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("result.json");
-    run(stentor()
+    let finished = run(stentor()
         .arg("bench")
         .args(arguments)
         .arg("--json")
-        .arg(&file))
-    .success();
-    let text = std::fs::read_to_string(&file).unwrap();
+        .arg(&file));
+    let text = std::fs::read_to_string(&file).unwrap_or_else(|_| panic!("no result: {finished}"));
     let line = |line| serde_json::from_str(line).unwrap();
-    text.lines().map(line).collect()
+    (finished, text.lines().map(line).collect())
 }
 
 fn read(file: &Path) -> Option<Value> {

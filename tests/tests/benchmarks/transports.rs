@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use stentor_tests::process::run;
 use stentor_tests::server::stentor;
 
-use crate::measure_all;
+use crate::measure_each;
 
 const TRANSPORTS: [&str; 5] = ["mqtt", "mqtts", "ws", "wss", "unix"];
 
@@ -14,14 +14,15 @@ fn over_all(arguments: &[&str]) {
     for transport in TRANSPORTS {
         words.extend(["--transport", transport]);
     }
-    let results = measure_all(&words);
+    let (finished, results) = measure_each(&words);
     let carried = results
         .iter()
         .map(|r| r["parameters"]["transport"].as_str().unwrap());
-    assert_eq!(carried.collect::<Vec<_>>(), TRANSPORTS);
+    assert_eq!(carried.collect::<Vec<_>>(), TRANSPORTS, "{finished}");
+    // Not whether it kept the pace: a machine that does other things as well may not.
     for result in &results {
-        assert_eq!(result["verdict"]["result"], "sound", "{result}");
         assert_eq!(result["loss"]["lost"], 0, "{result}");
+        assert_eq!(result["loss"]["failed"], 0, "{result}");
     }
 }
 
