@@ -1,71 +1,73 @@
 //! The commands of rooms: built-in procedures `$call/room.…` with JSON in and out.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use core::time::Duration;
-
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use stentor_session::Tick;
 
 use crate::effect::Effect;
-use crate::room::{
-    Actor, Change, Condition, HistoryBounds, Refusal, Role, Room, RoomOptions, Summary,
-};
+use crate::room::{Actor, Bounds, Change, Condition, Refusal, Role, Room, RoomOptions, Summary};
 use crate::rooms::{Rooms, Wish};
 use crate::topic;
+use crate::words::{BadWord, Words, below};
 
 /// How the names of these procedures begin.
 pub const ROOM_COMMANDS: &str = "room.";
 
-/// What a command may say. Each command reads its own part.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Words {
-    room: Option<String>,
-    user: Option<String>,
-    name: Option<String>,
-    value: Value,
-    if_version: Option<u64>,
-    if_value: Option<Value>,
-    if_absent: bool,
-    capacity: Option<u32>,
-    locked: Option<bool>,
-    permanent: bool,
-    owner: Option<String>,
-    history: Option<Past>,
-    properties: Map<String, Value>,
-    places: Option<u32>,
-    create: Option<String>,
-}
-
-/// How much is kept of what is said.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Past {
-    count: usize,
-    bytes: Option<usize>,
-    age_secs: Option<u64>,
-}
-
-impl Past {
-    fn bounds(self) -> HistoryBounds {
-        HistoryBounds {
-            count: self.count,
-            bytes: self.bytes.unwrap_or(usize::MAX),
-            age: self.age_secs.map(Duration::from_secs),
-        }
-    }
+/// The fields that a command has; `None` if there is no such command.
+fn fields_of(procedure: &str) -> Option<&'static [&'static str]> {
+    Some(match procedure {
+        "room.create" => &[
+            "room",
+            "capacity",
+            "locked",
+            "history",
+            "properties",
+            "permanent",
+        ],
+        "room.match" => &[
+            "properties",
+            "places",
+            "create",
+            "capacity",
+            "locked",
+            "history",
+            "permanent",
+        ],
+        "room.set" => &[
+            "room",
+            "name",
+            "value",
+            "if_version",
+            "if_value",
+            "if_absent",
+        ],
+        "room.lock" | "room.unlock" => &["room", "name"],
+        "room.change" => &["room", "capacity", "locked", "history", "owner"],
+        "room.kick" => &["room", "user"],
+        "room.close" | "room.info" => &["room"],
+        "room.list" => &[],
+        _ => return None,
+    })
 }
 
 /// Why a command led to nothing.
 enum Failed {
     Refused(Refusal),
-    /// It makes no sense, and why.
-    Bad(&'static str),
+    /// Because of one of its fields, with an explanation.
+    Part(Refusal, BadWord),
+    /// It makes no sense.
+    Bad(BadWord),
     NoSuchCommand,
+}
+
+impl From<BadWord> for Failed {
+    fn from(word: BadWord) -> Self {
+        Self::Bad(word)
+    }
 }
 
 impl From<Refusal> for Failed {
@@ -113,41 +115,71 @@ pub fn run_command(
     (procedure, payload): (&str, &[u8]),
     out: &mut Vec<Effect>,
 ) -> (String, Vec<u8>) {
-    let words = if payload.is_empty() {
-        Ok(Words::default())
-    } else {
-        serde_json::from_slice(payload)
+    let mut room = String::new();
+    let answer = answer(run(
+        rooms,
+        (now, user),
+        rights,
+        (procedure, payload),
+        (&mut room, out),
+    ));
+    (room, answer.to_string().into_bytes())
+}
+
+fn run(
+    rooms: &mut Rooms,
+    (now, user): (Tick, &str),
+    rights: &impl RoomRights,
+    (procedure, payload): (&str, &[u8]),
+    (room, out): (&mut String, &mut Vec<Effect>),
+) -> Result<Value, Failed> {
+    let fields = fields_of(procedure).ok_or(Failed::NoSuchCommand)?;
+    let mut words = Words::read(payload, fields)?;
+    *room = words.text("room")?.unwrap_or_default();
+    let actor = Actor {
+        user,
+        role: rights.role(room),
     };
-    let Ok(words) = words else {
-        let text = "the payload is no JSON object with the fields of this command";
-        let answer = json!({ "status": "bad-call", "text": text });
-        return (String::new(), answer.to_string().into_bytes());
-    };
-    let room = words.room.clone().unwrap_or_default();
     let command = Command {
         rooms,
         now,
-        actor: Actor {
-            user,
-            role: rights.role(&room),
-        },
+        actor,
         rights,
+        room,
         words,
         out,
     };
-    let answer = match command.run(procedure) {
+    command.run(procedure)
+}
+
+fn answer(result: Result<Value, Failed>) -> Value {
+    let refused = |why: Refusal, text: &str| {
+        json!({
+            "status": "refused",
+            "error": why.word(),
+            "code": why.code(),
+            "text": text,
+        })
+    };
+    let with_part = |mut answer: Value, part: String| {
+        if !part.is_empty() {
+            answer["part"] = part.into();
+        }
+        answer
+    };
+    match result {
         Ok(result) => json!({ "status": "done", "result": result }),
-        Err(Failed::Refused(why)) => json!({
-            "status": "refused", "error": why.word(), "code": why.code(),
-            "text": why.text(),
-        }),
-        Err(Failed::Bad(text)) => json!({ "status": "bad-call", "text": text }),
+        Err(Failed::Refused(why)) => refused(why, why.text()),
+        Err(Failed::Part(why, word)) => with_part(refused(why, &word.text), word.part),
+        Err(Failed::Bad(word)) => {
+            let answer = json!({ "status": "bad-call", "text": word.text });
+            with_part(answer, word.part)
+        }
         Err(Failed::NoSuchCommand) => json!({
             "status": "not-found",
             "text": "there is create, match, set, lock, unlock, change, kick, close, info, list",
         }),
-    };
-    (room, answer.to_string().into_bytes())
+    }
 }
 
 struct Command<'a, R> {
@@ -155,16 +187,16 @@ struct Command<'a, R> {
     now: Tick,
     actor: Actor<'a>,
     rights: &'a R,
+    /// As it was named; empty if it was not.
+    room: &'a str,
     words: Words,
     out: &'a mut Vec<Effect>,
 }
 
-impl<R: RoomRights> Command<'_, R> {
+impl<'a, R: RoomRights> Command<'a, R> {
     fn run(mut self, procedure: &str) -> Result<Value, Failed> {
         // Neither does it learn whether there is such a room.
-        if let Some(room) = &self.words.room
-            && !self.may_see(room)
-        {
+        if !self.room.is_empty() && !self.may_see(self.room) {
             return Err(Refusal::NoRight.into());
         }
         match procedure {
@@ -174,15 +206,10 @@ impl<R: RoomRights> Command<'_, R> {
             "room.lock" => self.lock(true),
             "room.unlock" => self.lock(false),
             "room.change" => self.change(),
-            "room.kick" => {
-                let user = self.words.user.take();
-                let user = user.ok_or(Failed::Bad("it needs user"))?;
-                let actor = self.actor;
-                self.act(|room, out| room.kick(actor, &user, out))
-            }
+            "room.kick" => self.kick(),
             "room.close" => {
                 let room = self.room()?;
-                let stays = self.rooms.close(self.actor, &room, self.out)?;
+                let stays = self.rooms.close(self.actor, room, self.out)?;
                 Ok(json!({ "stays": stays }))
             }
             "room.info" => self.info(),
@@ -235,7 +262,7 @@ impl<R: RoomRights> Command<'_, R> {
 
     fn info(&self) -> Result<Value, Failed> {
         let room = self.room()?;
-        let room = self.rooms.get(&room).ok_or(Refusal::Unknown)?;
+        let room = self.rooms.get(room).ok_or(Refusal::Unknown)?;
         let mut told = json!({ "room": self.shown(room) });
         if let Some(members) = self.members(room) {
             told["members"] = json!(members);
@@ -254,45 +281,65 @@ impl<R: RoomRights> Command<'_, R> {
         json!({ "rooms": rooms, "total": seen().count() })
     }
 
-    fn room(&self) -> Result<String, Failed> {
-        let room = self.words.room.clone();
-        room.filter(|room| !room.is_empty())
-            .ok_or(Failed::Bad("it needs room"))
+    fn room(&self) -> Result<&'a str, Failed> {
+        match self.room {
+            "" => Err(BadWord::missing("room", "the name of a room").into()),
+            room => Ok(room),
+        }
+    }
+
+    fn name(&mut self) -> Result<String, Failed> {
+        let name = self.words.text("name")?;
+        Ok(name.ok_or_else(|| BadWord::missing("name", "the name of a property"))?)
     }
 
     /// Does something in the room.
-    fn act(
+    fn act<A>(
         &mut self,
-        f: impl FnOnce(&mut Room, &mut Vec<Effect>) -> Result<(), Refusal>,
-    ) -> Result<Value, Failed> {
-        let room = self.room()?;
-        self.rooms.act(&room, self.out, f)?;
+        f: impl FnOnce(&mut Room, &mut Vec<Effect>) -> Result<A, Refusal>,
+    ) -> Result<A, Failed> {
+        self.room()?;
+        Ok(self.rooms.act(self.room, self.out, f)?)
+    }
+
+    fn kick(&mut self) -> Result<Value, Failed> {
+        let user = self.words.text("user")?;
+        let user = user.ok_or_else(|| BadWord::missing("user", "the member to send out"))?;
+        let actor = self.actor;
+        let kicked = self.act(|room, out| room.kick(actor, &user, out));
+        kicked.map_err(|failed| self.blame_member(failed, "user", &user))?;
         Ok(json!({}))
     }
 
     /// What a new room is made with.
-    fn options(&self) -> RoomOptions {
+    fn options(&mut self) -> Result<(RoomOptions, Map<String, Value>), Failed> {
         let defaults = self.rooms.defaults().clone();
-        let history = self.words.history.map(Past::bounds);
-        RoomOptions {
-            permanent: self.words.permanent,
-            capacity: self.words.capacity.or(defaults.capacity),
-            locked: self.words.locked.unwrap_or(defaults.locked),
-            history: history.map_or(defaults.history, |h| defaults.bounds.limit_history(h)),
+        let words = &mut self.words;
+        let capacity = words.count("capacity")?;
+        let options = RoomOptions {
+            permanent: words.flag("permanent")?.unwrap_or_default(),
+            capacity: capacity.map_or(defaults.capacity, bound),
+            locked: words.flag("locked")?.unwrap_or(defaults.locked),
+            history: match words.history()? {
+                Some(history) => defaults.bounds.limit_history(history),
+                None => defaults.history,
+            },
             ..defaults
-        }
+        };
+        Ok((options, words.properties()?))
     }
 
     fn create(&mut self) -> Result<Value, Failed> {
-        let room = self.room()?;
-        self.make(&room)?;
-        Ok(self.with_history(&room, json!({ "room": room })))
+        let room = self.room()?.to_string();
+        let asks = self.words.has("history");
+        let made_with = self.options()?;
+        self.make("room", &room, made_with)?;
+        Ok(self.with_history(asks, &room, json!({ "room": room })))
     }
 
     /// The answer to somebody who asked for a history: with what was granted of it.
-    fn with_history(&self, room: &str, mut answer: Value) -> Value {
-        let room = self.rooms.get(room);
-        if let Some(room) = room.filter(|_| self.words.history.is_some()) {
+    fn with_history(&self, asks: bool, room: &str, mut answer: Value) -> Value {
+        if let Some(room) = self.rooms.get(room).filter(|_| asks) {
             let granted = room.history_bounds();
             answer["history"] = json!({
                 "count": granted.count,
@@ -303,29 +350,46 @@ impl<R: RoomRights> Command<'_, R> {
         answer
     }
 
-    fn make(&mut self, room: &str) -> Result<(), Failed> {
+    /// Makes a room, which a field has named.
+    fn make(
+        &mut self,
+        field: &str,
+        room: &str,
+        made_with: (RoomOptions, Map<String, Value>),
+    ) -> Result<(), Failed> {
         if !self.is_administrator(room) && !self.rights.may_enter(room) {
             return Err(Refusal::NoRight.into());
         }
-        let options = self.options();
         let (now, actor) = (self.now, self.actor);
-        self.rooms.create(now, actor, room, options, self.out)?;
-        let properties = core::mem::take(&mut self.words.properties);
-        for (name, value) in properties {
-            let (actor, always) = (self.actor, Condition::Always);
-            let set = |room: &mut Room, out: &mut Vec<Effect>| {
-                room.set(actor, &name, Some(value), &always, out)
-            };
-            self.rooms.act(room, self.out, set)?;
-        }
-        Ok(())
+        let values = made_with.1.clone();
+        let made = self
+            .rooms
+            .create_with(now, actor, room, made_with, self.out);
+        made.map_err(|unmade| match unmade.property {
+            None if matches!(unmade.why, Refusal::Name | Refusal::Exists) => {
+                let text = format!("{field} is {room:?}: {}", unmade.why.text());
+                Failed::Part(unmade.why, BadWord::other(field, text))
+            }
+            None => unmade.why.into(),
+            Some(property) => {
+                let part = below("properties", &property);
+                let bounds = &self.rooms.defaults().bounds;
+                let value = values.get(&property).unwrap_or(&Value::Null);
+                blame_property(unmade.why, part, (&property, value), bounds)
+            }
+        })
     }
 
     fn find(&mut self) -> Result<Value, Failed> {
-        let wish = Wish {
-            properties: self.words.properties.clone(),
-            places: self.words.places.unwrap_or(1),
-        };
+        let asks = self.words.has("history");
+        let places = self.words.count("places")?.unwrap_or(1);
+        let create = self.words.text("create")?;
+        let (options, properties) = self.options()?;
+        if let Some(capacity) = options.capacity.filter(|capacity| *capacity < places) {
+            let text = format!("capacity is {capacity}: places asks for {places}, which is more");
+            return Err(BadWord::other("capacity", text).into());
+        }
+        let wish = Wish { properties, places };
         // That a room matches tells its properties.
         let may_find = |room: &str| {
             let may_read = |property: &String| self.may_read_property(room, property);
@@ -334,73 +398,139 @@ impl<R: RoomRights> Command<'_, R> {
         if let Some(room) = self.rooms.find(&wish, may_find) {
             return Ok(json!({ "room": room, "created": false }));
         }
-        let room = self.words.create.take().ok_or(Refusal::Unknown)?;
-        self.make(&room)?;
-        Ok(self.with_history(&room, json!({ "room": room, "created": true })))
+        let room = create.ok_or(Refusal::Unknown)?;
+        self.actor.role = self.rights.role(&room);
+        self.make("create", &room, (options, wish.properties))?;
+        Ok(self.with_history(asks, &room, json!({ "room": room, "created": true })))
+    }
+
+    /// When a property is to be set.
+    fn condition(&mut self) -> Result<Condition, Failed> {
+        let words = &mut self.words;
+        let version = words.number("if_version")?.map(Condition::Version);
+        let value = words.any("if_value").map(|value| match value {
+            Value::Null => Condition::Absent,
+            value => Condition::Value(value),
+        });
+        let absent = words.flag("if_absent")?.filter(|absent| *absent);
+        let absent = absent.map(|_| Condition::Absent);
+        let mut given = [version, value, absent].into_iter().flatten();
+        let condition = given.next().unwrap_or(Condition::Always);
+        if given.next().is_some() {
+            let text = "there are several conditions: give one of if_version, if_value, if_absent";
+            return Err(BadWord::other("", text).into());
+        }
+        Ok(condition)
     }
 
     fn set(&mut self) -> Result<Value, Failed> {
-        let name = self.words.name.take();
-        let name = name.ok_or(Failed::Bad("it needs name"))?;
-        let value = Some(core::mem::take(&mut self.words.value));
-        let value = value.filter(|value| !value.is_null());
-        let words = &mut self.words;
-        let condition = match (words.if_version, words.if_value.take(), words.if_absent) {
-            (None, None, false) => Condition::Always,
-            (Some(version), None, false) => Condition::Version(version),
-            (None, Some(value), false) => Condition::Value(value),
-            (None, None, true) => Condition::Absent,
-            _ => {
-                return Err(Failed::Bad(
-                    "there is one condition: if_version, if_value, if_absent",
-                ));
-            }
-        };
+        let name = self.name()?;
+        let what = "the value of the property, or null to take it away";
+        let value = self.words.any("value");
+        let value = value.ok_or_else(|| BadWord::missing("value", what))?;
+        let condition = self.condition()?;
         let (room, actor) = (self.room()?, self.actor);
-        if matches!(condition, Condition::Value(_)) && !self.may_read_property(&room, &name) {
+        if matches!(condition, Condition::Value(_)) && !self.may_read_property(room, &name) {
             return Err(Refusal::NoRight.into());
         }
-        let set =
-            |room: &mut Room, out: &mut Vec<Effect>| room.set(actor, &name, value, &condition, out);
-        let version = self.rooms.act(&room, self.out, set)?;
+        let wanted = Some(value.clone()).filter(|value| !value.is_null());
+        let set = self.act(|room, out| room.set(actor, &name, wanted, &condition, out));
+        let version = set.map_err(|failed| self.blame_set(failed, &name, &value))?;
         Ok(json!({ "version": version }))
     }
 
     fn lock(&mut self, locks: bool) -> Result<Value, Failed> {
-        let name = self.words.name.take();
-        let name = name.ok_or(Failed::Bad("it needs name"))?;
+        let name = self.name()?;
         let actor = self.actor;
-        self.act(|room, out| {
+        let done = self.act(|room, out| {
             if locks {
                 room.lock(actor, &name, out)
             } else {
                 room.unlock(actor, &name, out)
             }
-        })
+        });
+        done.map_err(|failed| self.blame_set(failed, &name, &Value::Null))?;
+        Ok(json!({}))
     }
 
     fn change(&mut self) -> Result<Value, Failed> {
-        let words = core::mem::take(&mut self.words);
+        let capacity = self.words.count("capacity")?;
+        let locked = self.words.flag("locked")?;
+        let history = self.words.history()?;
+        let owner = self.words.text("owner")?;
+        let changes: Vec<Change<'_>> = [
+            capacity.map(|capacity| Change::Capacity(bound(capacity))),
+            locked.map(Change::Locked),
+            history.map(Change::History),
+            owner.as_deref().map(Change::Owner),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        if changes.is_empty() {
+            let text = "it changes nothing: give capacity, locked, history or owner";
+            return Err(BadWord::other("", text).into());
+        }
         let actor = self.actor;
-        self.words.room.clone_from(&words.room);
-        self.words.history = words.history;
-        let answer = self.act(|room, out| {
-            if let Some(capacity) = words.capacity {
-                // 0 takes the bound away.
-                let capacity = Some(capacity).filter(|capacity| *capacity > 0);
-                room.change(actor, Change::Capacity(capacity), out)?;
-            }
-            if let Some(locked) = words.locked {
-                room.change(actor, Change::Locked(locked), out)?;
-            }
-            if let Some(history) = words.history {
-                room.change(actor, Change::History(history.bounds()), out)?;
-            }
-            if let Some(owner) = &words.owner {
-                room.change(actor, Change::Owner(owner), out)?;
-            }
-            Ok(())
+        let changed = self.act(|room, out| room.change_all(actor, &changes, out));
+        changed.map_err(|failed| match &owner {
+            Some(owner) => self.blame_member(failed, "owner", owner),
+            None => failed,
         })?;
-        Ok(self.with_history(&words.room.unwrap_or_default(), answer))
+        Ok(self.with_history(history.is_some(), self.room, json!({})))
     }
+
+    /// A user who is unknown in a room that is there.
+    fn blame_member(&self, failed: Failed, part: &str, user: &str) -> Failed {
+        match failed {
+            Failed::Refused(why @ Refusal::Unknown) if self.rooms.get(self.room).is_some() => {
+                let text = format!("{part} is {user:?}: nobody of this name is in the room");
+                Failed::Part(why, BadWord::other(part, text))
+            }
+            failed => failed,
+        }
+    }
+
+    /// The property that is the reason of a refusal.
+    fn blame_set(&self, failed: Failed, name: &str, value: &Value) -> Failed {
+        match (failed, self.rooms.get(self.room)) {
+            (Failed::Refused(why), Some(room)) => {
+                let part = match why {
+                    Refusal::TooLarge => "value",
+                    Refusal::NotMember | Refusal::NotOwner => return why.into(),
+                    _ => "name",
+                };
+                blame_property(why, part.into(), (name, value), room.bounds())
+            }
+            (failed, _) => failed,
+        }
+    }
+}
+
+/// A capacity as it is asked for: 0 is none.
+fn bound(capacity: u32) -> Option<u32> {
+    Some(capacity).filter(|capacity| *capacity > 0)
+}
+
+/// What is against a property.
+fn blame_property(
+    why: Refusal,
+    part: String,
+    (name, value): (&str, &Value),
+    bounds: &Bounds,
+) -> Failed {
+    let text = match why {
+        Refusal::TooLarge => {
+            let (bytes, max) = (value.to_string().len(), bounds.property_bytes);
+            format!("{part} has {bytes} bytes as JSON: a property has at most {max}")
+        }
+        Refusal::TooMany => format!(
+            "{part}: there is no place for it: a room has at most {} properties, and the rooms of \
+             a zone share their memory",
+            bounds.properties
+        ),
+        Refusal::Unknown => format!("{part} is {name:?}: there is nothing to take away"),
+        why => format!("{part} is {name:?}: {}", why.text()),
+    };
+    Failed::Part(why, BadWord::other(&part, text))
 }

@@ -22,6 +22,7 @@ mod presence;
 mod private;
 mod room;
 mod rooms;
+mod words;
 
 pub use address::{Address, Interest, NotAddress, inbox, topic};
 pub use command::{AllRights, ROOM_COMMANDS, RoomRights, run_command};
@@ -35,4 +36,4 @@ pub use room::{
     Actor, Bounds, Change, Condition, Entry, HistoryBounds, Property, Refusal, Role, Room,
     RoomOptions, Summary,
 };
-pub use rooms::{Rooms, RoomsOptions, UNCLAIMED, Wish};
+pub use rooms::{Rooms, RoomsOptions, UNCLAIMED, Unmade, Wish};

@@ -44,6 +44,24 @@ impl Default for RoomsOptions {
     }
 }
 
+/// Why a room was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmade {
+    /// The property that cannot be, if it is one.
+    pub property: Option<String>,
+    /// What is against it.
+    pub why: Refusal,
+}
+
+impl From<Refusal> for Unmade {
+    fn from(why: Refusal) -> Self {
+        Self {
+            property: None,
+            why,
+        }
+    }
+}
+
 /// What a user who looks for a room wants.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wish {
@@ -144,6 +162,50 @@ impl Rooms {
         options: RoomOptions,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
+        self.create_with(now, actor, room, (options, Map::new()), out)
+            .map_err(|unmade| unmade.why)
+    }
+
+    /// Makes a room that has properties from the beginning, or nothing at all.
+    ///
+    /// # Errors
+    /// Those of [`create`](Self::create) and, with the name of the property, [`Room::set`].
+    pub fn create_with(
+        &mut self,
+        now: Tick,
+        actor: Actor<'_>,
+        room: &str,
+        (options, properties): (RoomOptions, Map<String, Value>),
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Unmade> {
+        self.may_create(actor, room, &options)?;
+        let owner = (actor.role == Role::User).then_some(actor.user);
+        let is_permanent = options.permanent;
+        // Nobody hears of a room that cannot be.
+        let mut effects = Vec::new();
+        let mut made = Room::new(room, owner, options, &mut effects);
+        made.spare(self.options.bytes_max.saturating_sub(self.bytes));
+        made.furnish(actor, properties, &mut effects)
+            .map_err(|(property, why)| Unmade {
+                property: Some(property),
+                why,
+            })?;
+        if !is_permanent {
+            made.wait_until(now.after(UNCLAIMED));
+        }
+        out.append(&mut effects);
+        self.bytes += made.bytes();
+        self.count_owner(None, made.counted_owner());
+        self.rooms.insert(Arc::clone(made.name()), made);
+        Ok(())
+    }
+
+    fn may_create(
+        &self,
+        actor: Actor<'_>,
+        room: &str,
+        options: &RoomOptions,
+    ) -> Result<(), Refusal> {
         let is_user = actor.role == Role::User;
         let may = self.options.user_rooms && !options.permanent && !actor.user.is_empty();
         if is_user && !may {
@@ -164,14 +226,6 @@ impl Rooms {
         {
             return Err(Refusal::TooMany);
         }
-        let owner = is_user.then_some(actor.user);
-        let is_permanent = options.permanent;
-        let mut made = Room::new(room, owner, options, out);
-        if !is_permanent {
-            made.wait_until(now.after(UNCLAIMED));
-        }
-        self.count_owner(None, made.counted_owner());
-        self.rooms.insert(Arc::clone(made.name()), made);
         Ok(())
     }
 

@@ -587,3 +587,244 @@ fn lost_connections_hear_of_being_sent_out() {
     assert_eq!(nowhere, Err(Refusal::Unknown));
     assert_eq!(out, []);
 }
+
+/// One command of a user; the answer, and what the zone was told.
+fn command(hall: &mut Hall, name: &str, procedure: &str, words: &str) -> (Value, Vec<Effect>) {
+    struct Own;
+
+    impl RoomRights for Own {
+        fn role(&self, _room: &str) -> Role {
+            Role::User
+        }
+
+        fn may_enter(&self, _room: &str) -> bool {
+            true
+        }
+
+        fn may_read(&self, _topic: &str) -> bool {
+            true
+        }
+    }
+    let mut out = Vec::new();
+    let call = (procedure, words.as_bytes());
+    let (_, answer) = run_command(&mut hall.rooms, (Tick::ZERO, name), &Own, call, &mut out);
+    (serde_json::from_slice(&answer).unwrap(), out)
+}
+
+/// Each changes nothing, and says which part is to blame.
+#[test]
+fn a_command_is_done_as_a_whole_or_not_at_all() {
+    let large = format!(
+        r#"{{"room":"new","properties":{{"good":1,"bad":"{}"}}}}"#,
+        "x".repeat(5_000)
+    );
+    let many: Map<String, Value> = (0..65).map(|n| (format!("p{n}"), json!(n))).collect();
+    let many = json!({"room": "new", "properties": many}).to_string();
+    let cases = [
+        ("create", large.as_str(), "properties.bad", "5002 bytes"),
+        ("create", &many, "properties.p9", "at most 64"),
+        (
+            "create",
+            r#"{"room":"new","properties":{"a/b":1,"c":2}}"#,
+            "properties.a/b",
+            "a/b",
+        ),
+        (
+            "create",
+            r#"{"room":"new","properties":{"a":null}}"#,
+            "properties.a",
+            "null",
+        ),
+        (
+            "create",
+            r#"{"room":"new","properties":[1]}"#,
+            "properties",
+            "[1]",
+        ),
+        (
+            "create",
+            r#"{"room":"new","capacity":-1}"#,
+            "capacity",
+            "from 0 to 4294967295",
+        ),
+        (
+            "create",
+            r#"{"room":"new","capacity":1.5}"#,
+            "capacity",
+            "1.5",
+        ),
+        (
+            "create",
+            r#"{"room":"new","capacity":4294967296}"#,
+            "capacity",
+            "4294967296",
+        ),
+        (
+            "create",
+            r#"{"room":"new","locked":"yes"}"#,
+            "locked",
+            "true or false",
+        ),
+        (
+            "create",
+            r#"{"room":"new","history":20}"#,
+            "history",
+            "an object",
+        ),
+        (
+            "create",
+            r#"{"room":"new","history":{"count":"20"}}"#,
+            "history.count",
+            "\"20\"",
+        ),
+        (
+            "create",
+            r#"{"room":"new","history":{"size":1}}"#,
+            "history.size",
+            "age_secs",
+        ),
+        (
+            "create",
+            r#"{"room":"new","colour":"red"}"#,
+            "colour",
+            "capacity, locked",
+        ),
+        ("create", r#"{"room":7}"#, "room", "a text"),
+        ("create", r#"{"room":"tea"}"#, "room", "already"),
+        ("create", r#"{"room":"a/b"}"#, "room", "a/b"),
+        ("create", r#"{"room":"new","room":"newer"}"#, "", "twice"),
+        (
+            "create",
+            r#"{"room":"new","properties":{"a":[1,,2]}}"#,
+            "",
+            "line 1 column",
+        ),
+        ("create", r#"["new"]"#, "", "JSON object"),
+        ("create", "{}", "room", "it needs room"),
+        (
+            "match",
+            r#"{"properties":{"k":1,"a#":2},"create":"new"}"#,
+            "properties.a#",
+            "a#",
+        ),
+        (
+            "match",
+            r#"{"properties":{"k":1},"create":"tea"}"#,
+            "create",
+            "already",
+        ),
+        (
+            "match",
+            r#"{"places":3,"capacity":2,"create":"new"}"#,
+            "capacity",
+            "which is more",
+        ),
+        ("match", r#"{"places":"3"}"#, "places", "whole number"),
+        (
+            "set",
+            r#"{"room":"tea","name":"a"}"#,
+            "value",
+            "null to take it away",
+        ),
+        (
+            "set",
+            r#"{"room":"tea","name":"a/b","value":1}"#,
+            "name",
+            "a/b",
+        ),
+        (
+            "set",
+            r#"{"room":"tea","value":1}"#,
+            "name",
+            "it needs name",
+        ),
+        (
+            "set",
+            r#"{"room":"tea","name":"a","value":1,"if_version":-1}"#,
+            "if_version",
+            "-1",
+        ),
+        (
+            "set",
+            r#"{"room":"tea","name":"a","value":1,"if_version":7}"#,
+            "name",
+            "changed",
+        ),
+        (
+            "set",
+            r#"{"room":"tea","name":"a","value":null}"#,
+            "name",
+            "nothing to take away",
+        ),
+        (
+            "set",
+            r#"{"room":"tea","name":"a","value":1,"if_version":0,"if_absent":true}"#,
+            "",
+            "give one of",
+        ),
+        (
+            "change",
+            r#"{"room":"tea","capacity":1,"owner":"dan"}"#,
+            "owner",
+            "dan",
+        ),
+        (
+            "change",
+            r#"{"room":"tea","locked":true,"capacity":"1"}"#,
+            "capacity",
+            "\"1\"",
+        ),
+        ("change", r#"{"room":"tea"}"#, "", "changes nothing"),
+        ("kick", r#"{"room":"tea","user":"dan"}"#, "user", "dan"),
+        ("kick", r#"{"room":"tea"}"#, "user", "it needs user"),
+        ("lock", r#"{"room":"tea","name":"$"}"#, "name", "contains"),
+        ("list", r#"{"room":"tea"}"#, "room", "nor any other"),
+    ];
+    let mut hall = Hall::default();
+    hall.join("ann", 1, "tea").unwrap();
+    let before = hall.listed("tea");
+    for (procedure, words, part, text) in cases {
+        let procedure = format!("room.{procedure}");
+        let (answer, effects) = command(&mut hall, "ann", &procedure, words);
+        assert_ne!(answer["status"], "done", "{procedure} {words}: {answer}");
+        let named = answer["part"].as_str().unwrap_or_default();
+        assert_eq!(named, part, "{procedure} {words}: {answer}");
+        let said = answer["text"].as_str().unwrap_or_default();
+        assert!(said.contains(text), "{procedure} {words}: {said}");
+        assert_eq!(effects, [], "{procedure} {words}");
+        assert_eq!(hall.rooms.len(), 1, "{procedure} {words}");
+        assert_eq!(hall.rooms.bytes(), 0, "{procedure} {words}");
+    }
+    let summary = hall.rooms.get("tea").unwrap().summary();
+    assert_eq!(serde_json::to_value(summary).unwrap(), before);
+}
+
+#[test]
+fn a_room_has_its_properties_from_the_beginning() {
+    let mut hall = Hall::default();
+    let words = r#"{"room":"new","capacity":0,"properties":{"a":1,"b":[2]}}"#;
+    let (answer, effects) = command(&mut hall, "ann", "room.create", words);
+    assert_eq!(answer["status"], "done", "{answer}");
+    hall.apply(effects);
+    assert_eq!(hall.listed("new")["properties"], json!({"a": 1, "b": [2]}));
+    assert_eq!(hall.listed("new")["capacity"], Value::Null);
+    assert_eq!(
+        hall.retained("$room/new/prop/b").unwrap()["value"],
+        json!([2])
+    );
+    assert_eq!(hall.rooms.bytes(), "a1b[2]".len());
+    let words = r#"{"room":"new","capacity":2,"locked":true}"#;
+    let (answer, effects) = command(&mut hall, "ann", "room.change", words);
+    assert_eq!(answer["status"], "done", "{answer}");
+    hall.events.clear();
+    hall.apply(effects);
+    assert_eq!(
+        hall.events("new"),
+        [json!({"event": "changed", "by": "ann"})]
+    );
+    for (value, done) in [("null", true), ("null", false), ("1", true)] {
+        let words = format!(r#"{{"room":"new","name":"c","value":1,"if_value":{value}}}"#);
+        let (answer, _) = command(&mut hall, "ann", "room.set", &words);
+        assert_eq!(answer["status"] == "done", done, "{value}: {answer}");
+    }
+}

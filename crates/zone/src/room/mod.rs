@@ -210,6 +210,34 @@ impl Room {
         room
     }
 
+    /// Gives a new room its properties. It is of no use any more if one cannot be.
+    pub(crate) fn furnish(
+        &mut self,
+        actor: Actor<'_>,
+        properties: Map<String, Value>,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), (String, Refusal)> {
+        if properties.is_empty() {
+            return Ok(());
+        }
+        for (name, value) in properties {
+            let bounds = (&self.options.bounds, self.spare - self.bytes());
+            let (value, always) = (Some(value), Condition::Always);
+            let set = self.properties.set(actor, &name, value, &always, bounds);
+            if let Err(why) = set {
+                return Err((name, why));
+            }
+            self.show_property(&name, out);
+        }
+        self.list(out);
+        Ok(())
+    }
+
+    /// What its users cannot change.
+    pub(crate) const fn bounds(&self) -> &Bounds {
+        &self.options.bounds
+    }
+
     /// The room's name.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
@@ -539,19 +567,34 @@ impl Room {
         change: Change<'_>,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
+        self.change_all(actor, &[change], out)
+    }
+
+    /// Does all of these changes, or none; the members hear of them once.
+    ///
+    /// # Errors
+    /// Those of [`change`](Self::change).
+    pub fn change_all(
+        &mut self,
+        actor: Actor<'_>,
+        changes: &[Change<'_>],
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
         self.must_own(actor)?;
-        match change {
-            Change::Capacity(capacity) => self.options.capacity = capacity,
-            Change::Locked(locked) => self.options.locked = locked,
-            Change::History(history) => {
-                self.options.history = self.options.bounds.limit_history(history);
-                self.history.shrink(&self.options.history);
-            }
-            Change::Owner(user) => {
-                if !self.members.is_member(user) {
-                    return Err(Refusal::Unknown);
+        let is_stranger =
+            |change: &Change<'_>| matches!(change, Change::Owner(user) if !self.is_member(user));
+        if changes.iter().any(is_stranger) {
+            return Err(Refusal::Unknown);
+        }
+        for change in changes {
+            match *change {
+                Change::Capacity(capacity) => self.options.capacity = capacity,
+                Change::Locked(locked) => self.options.locked = locked,
+                Change::History(history) => {
+                    self.options.history = self.options.bounds.limit_history(history);
+                    self.history.shrink(&self.options.history);
                 }
-                self.hand_over(user.into(), out);
+                Change::Owner(user) => self.hand_over(user.into(), out),
             }
         }
         self.tell(Notice::Changed { by: actor.user }, out);
