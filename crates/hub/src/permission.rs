@@ -46,8 +46,8 @@ impl Hub {
 
     /// Gives a session another identity. Subscriptions that the new rights do not permit stay, and
     /// deliver what is permitted; what waits for the client and is not permitted any more is
-    /// taken out, and of shared subscriptions given to another member. O(subscriptions), but
-    /// nothing if the rights are the same.
+    /// taken out, and of shared subscriptions given to another member. Rooms are left where nothing
+    /// is permitted any more. O(subscriptions), but nothing if the rights are the same.
     pub(crate) fn adopt(&mut self, now: Tick, key: SessionKey, identity: Arc<Identity>) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
@@ -70,10 +70,17 @@ impl Hub {
         session.filtered = filtered;
         session.apply_quotas();
         session.keep_seat();
-        let Some(outbound) = &mut session.outbound else {
+        self.withdraw(now, key, &identity);
+        self.review_rooms(now, key, &before);
+    }
+
+    /// Takes what waits for a client and is not permitted any more back.
+    fn withdraw(&mut self, now: Tick, key: SessionKey, identity: &Identity) {
+        let session = self.sessions.get_mut(key);
+        let Some(outbound) = session.and_then(|session| session.outbound.as_mut()) else {
             return;
         };
-        let withdrawn = outbound.withdraw(|message| rights.may_receive(message.topic()));
+        let withdrawn = outbound.withdraw(|message| identity.rights.may_receive(message.topic()));
         self.stats.publishes_withheld += withdrawn.len() as u64;
         self.deliver_again(now, withdrawn);
     }

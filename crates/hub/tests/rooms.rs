@@ -4,9 +4,12 @@
 
 mod world;
 
+use std::sync::Arc;
+
+use stentor_hub::{ControlItem, Identity, Renewal, Renewed};
 use stentor_mqtt::{Property, PropertyBuf, QoS, Version};
 use stentor_session::{CloseReason, Remote};
-use world::{ConnectOptions, World};
+use world::{ConnectOptions, TestRights, World};
 
 const Q1: QoS = QoS::AtLeastOnce;
 
@@ -601,5 +604,130 @@ fn a_room_without_a_name_is_told() {
         let told = received(&mut w, ann);
         assert_eq!(told.len(), 1, "{filter}: {told:?}");
         assert!(told[0].contains(r#""error":"no-room""#), "{told:?}");
+    }
+}
+
+/// What bob may do from now on; nothing at all if he may not be here.
+#[derive(Debug)]
+struct Bobs(Option<&'static [&'static str]>);
+
+impl Renewal for Bobs {
+    fn subject(&self) -> &str {
+        "bob"
+    }
+
+    fn renew(&self, identity: &Arc<Identity>, _client_id: &str) -> Renewed {
+        match self.0 {
+            _ if identity.user.as_deref() != Some("bob") => Renewed::Keep,
+            None => Renewed::Close { end_session: true },
+            Some(denied) => Renewed::Replace(Arc::new(Identity {
+                rights: TestRights::denying(denied),
+                ..(**identity).clone()
+            })),
+        }
+    }
+}
+
+fn renew_bob(w: &mut World, denied: Option<&'static [&'static str]>) {
+    w.control_all(&ControlItem::Renew(Arc::new(Bobs(denied))));
+}
+
+const REVOKED: &str = r#"{"event":"left","user":"bob","reason":"revoked","members":1}"#;
+
+/// Be he there, away for a moment, or put out of the server.
+#[test]
+fn who_loses_the_right_to_a_room_is_out_of_it() {
+    for (shards, ids) in places() {
+        for (stays, denied) in [
+            (true, Some(&["$room/tea", "$rooms/"][..])),
+            (false, Some(&["$room/tea", "$rooms/"][..])),
+            (true, None),
+        ] {
+            let mut w = World::new(shards);
+            let ann = w.connect(Version::V5, ids[0], &user("ann"));
+            let bob = w.connect(Version::V5, ids[1], &lasting("bob"));
+            w.subscribe(ann, "$room/tea/#", Q1);
+            w.subscribe(ann, "$reply/+", Q1);
+            command(&mut w, ann, "change", r#"{"room":"tea","capacity":2}"#);
+            w.subscribe(bob, "$reply/+", Q1);
+            w.subscribe(bob, "$room/tea/#", Q1);
+            command(&mut w, bob, "lock", r#"{"room":"tea","name":"cake"}"#);
+            if !stays {
+                w.drop_link(bob);
+            }
+            received(&mut w, ann);
+            renew_bob(&mut w, denied);
+            let told = received(&mut w, ann);
+            let context = format!("{shards} {ids:?} {stays} {denied:?}: {told:?}");
+            assert!(
+                told.contains(&format!("$room/tea/event {REVOKED}")),
+                "{context}"
+            );
+            assert!(told.contains(&"$room/tea/member/bob ".into()), "{context}");
+            assert!(told.contains(&"$room/tea/prop/cake ".into()), "{context}");
+            let cat = w.connect(Version::V5, ids[2], &user("cat"));
+            assert_eq!(
+                w.subscribe(cat, "$room/tea/event", Q1),
+                1,
+                "his place is free"
+            );
+            if denied.is_none() {
+                continue;
+            }
+            let bob = if stays {
+                bob
+            } else {
+                // He came with the rights that he has now.
+                let options = ConnectOptions {
+                    clean_start: false,
+                    denied: &["$room/tea", "$rooms/"],
+                    ..lasting("bob")
+                };
+                w.connect(Version::V5, ids[1], &options)
+            };
+            let told = received(&mut w, bob).join("\n");
+            assert!(
+                told.contains(r#""error":"not-allowed""#),
+                "{context} {told}"
+            );
+            w.publish(ann, "$room/tea/say", "secret", Q1, false);
+            assert!(received(&mut w, bob).is_empty(), "{context}");
+            assert_eq!(w.subscribe(bob, "$room/tea/#", Q1), 0x87);
+        }
+    }
+}
+
+/// He goes on as whoever may not speak from the beginning, and comes back to his place.
+#[test]
+fn who_loses_the_right_to_speak_observes() {
+    for (shards, ids) in places() {
+        let mut w = World::new(shards);
+        let ann = w.connect(Version::V5, ids[0], &user("ann"));
+        let bob = w.connect(Version::V5, ids[1], &user("bob"));
+        w.subscribe(ann, "$room/tea/event", Q1);
+        w.subscribe(bob, "$room/tea/event", Q1);
+        events(&mut w, ann);
+        renew_bob(&mut w, Some(&["$room/tea/say", "$rooms/"]));
+        assert_eq!(events(&mut w, ann), [REVOKED]);
+        w.publish(bob, "$room/tea/say", "hello", Q1, false);
+        assert_eq!(puback(&mut w, bob), 0x87);
+        events(&mut w, bob);
+        w.subscribe(ann, "$reply/+", Q1);
+        command(&mut w, ann, "change", r#"{"room":"tea","locked":true}"#);
+        assert_eq!(events(&mut w, bob), [r#"{"event":"changed","by":"ann"}"#]);
+        // Not into a locked room.
+        renew_bob(&mut w, Some(&["$rooms/"]));
+        w.publish(bob, "$room/tea/say", "hello", Q1, false);
+        assert_eq!(puback(&mut w, bob), 0x87);
+        renew_bob(&mut w, Some(&["$room/tea/say", "$rooms/"]));
+        command(&mut w, ann, "change", r#"{"room":"tea","locked":false}"#);
+        events(&mut w, ann);
+        renew_bob(&mut w, Some(&["$rooms/"]));
+        assert_eq!(
+            events(&mut w, ann),
+            [r#"{"event":"joined","user":"bob","members":2}"#]
+        );
+        w.publish(bob, "$room/tea/say", "hello", Q1, false);
+        assert_eq!(puback(&mut w, bob), 0);
     }
 }

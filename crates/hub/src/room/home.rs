@@ -170,6 +170,8 @@ impl Hub {
                 match parting {
                     Parting::Left => room.leave(who.user(), who.seat, out),
                     Parting::Lost => room.lost(now, who.user(), who.seat, out),
+                    Parting::Revoked => room.revoke(who.user(), who.seat, out),
+                    Parting::Muted => room.mute(who.user(), who.seat, out),
                 }
                 Ok(room.grace())
             });

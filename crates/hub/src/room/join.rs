@@ -2,19 +2,22 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use stentor_mqtt::{PacketId, RetainHandling, SubscribeOptions};
 use stentor_session::{CloseReason, Remote, Tick, Ticket};
 use stentor_topic::Subscription;
-use stentor_zone::{Entry, Expelled, Interest, Refusal, topic};
+use stentor_zone::{Entry, Expelled, Interest, Refusal};
 
 use super::{Parting, RoomItem, Who, all_below};
 use crate::adaptor::Denial;
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
+use crate::rights::Identity;
+use crate::sessions::Session;
 use crate::subscribe::Asked;
 
 /// One subscription of a SUBSCRIBE that outlives the packet's bytes.
@@ -182,8 +185,7 @@ impl Hub {
             // Live messages follow the answer only if they are sent here from now on.
             let (zone, all) = (who.identity.zone, all_below(room));
             self.interest.raise(zone, &all, None);
-            let rights = &who.identity.rights;
-            let may_speak = rights.may_publish(&topic::say(room)) && who.identity.user.is_some();
+            let may_speak = who.identity.may_speak(room);
             let item = RoomItem::Join {
                 room: room.clone(),
                 who: who.clone(),
@@ -232,6 +234,7 @@ impl Hub {
                 }
             }
             self.let_go(now, key);
+            self.catch_up_rights(now, key, &joining.who.identity);
         }
         for (room, refusal) in &joining.verdicts {
             let zone = joining.who.identity.zone;
@@ -243,6 +246,15 @@ impl Hub {
         }
     }
 
+    /// A session has come in by rights that may have changed meanwhile.
+    fn catch_up_rights(&mut self, now: Tick, key: SessionKey, before: &Identity) {
+        let session = self.sessions.get(key);
+        let is_new = |session: &Session| !Arc::ptr_eq(&session.identity.rights, &before.rights);
+        if session.is_some_and(is_new) {
+            self.review_rooms(now, key, before);
+        }
+    }
+
     /// Whether a session has the connection that it had then.
     pub(crate) fn is_still(&self, key: SessionKey, epoch: u32) -> bool {
         let session = self.sessions.get(key);
@@ -250,7 +262,7 @@ impl Hub {
     }
 
     /// A session is out of a room.
-    fn leave_room(&mut self, now: Tick, who: Who, room: &str, parting: Parting) {
+    pub(super) fn leave_room(&mut self, now: Tick, who: Who, room: &str, parting: Parting) {
         let home = self.home_of(who.identity.zone);
         let room = room.into();
         self.send_room(now, home, RoomItem::Leave { room, who, parting });

@@ -13,6 +13,7 @@ mod back;
 mod home;
 mod join;
 mod presence;
+mod review;
 mod talk;
 
 use alloc::boxed::Box;
@@ -137,6 +138,10 @@ pub enum Parting {
     Left,
     /// Its connection was lost.
     Lost,
+    /// It has no right to be there any more.
+    Revoked,
+    /// It has no right to speak there any more, and goes on as an observer.
+    Muted,
 }
 
 /// A session of a user, as the home of a zone knows it.

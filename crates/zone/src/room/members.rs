@@ -97,8 +97,21 @@ impl Members {
         self.observers.insert(seat)
     }
 
-    pub(super) fn stop_observing(&mut self, seat: Seat) {
-        self.observers.remove(&seat);
+    /// False if it is none.
+    pub(super) fn stop_observing(&mut self, seat: Seat) -> bool {
+        self.observers.remove(&seat)
+    }
+
+    /// A session whose connection was lost does not come back. Whether nobody is left who could
+    /// come back to the place of its user.
+    pub(super) fn give_up(&mut self, user: &str, seat: Seat) -> bool {
+        let Some(member) = self.by_user.get_mut(user) else {
+            return false;
+        };
+        let before = member.lost.len();
+        member.lost.retain(|other| *other != seat);
+        let is_last = before > 0 && member.lost.is_empty();
+        is_last && matches!(member.presence, Presence::Away(_))
     }
 
     pub(super) fn sit(&mut self, user: &str, seat: Seat) -> Seated {

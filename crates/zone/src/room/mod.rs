@@ -392,8 +392,9 @@ impl Room {
             members::Seated::Stranger if entry == Entry::Kept => return Err(Refusal::NotMember),
             members::Seated::Stranger => self.admit(actor, seat, out)?,
         }
-        self.members.stop_observing(seat);
-        self.history.recall(now, &self.options.history, seat, out);
+        if !self.members.stop_observing(seat) {
+            self.history.recall(now, &self.options.history, seat, out);
+        }
         Ok(())
     }
 
@@ -452,6 +453,26 @@ impl Room {
         self.members.away(user, now.after(self.options.grace));
         self.show_member(user, "away", out);
         self.tell(Notice::Away { user }, out);
+    }
+
+    /// A session has no right to be in the room any more, be it here or away.
+    pub fn revoke(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
+        let is_out = self.members.stand_up(user, seat) == Departure::LastSeat;
+        if is_out || self.members.give_up(user, seat) {
+            self.part(user, Reason::Revoked, out);
+        }
+    }
+
+    /// A session has no right to speak any more: it observes, and gives its place up.
+    pub fn mute(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
+        if !self.members.sits(user, seat) {
+            return;
+        }
+        let departure = self.members.stand_up(user, seat);
+        self.members.observe(seat);
+        if departure == Departure::LastSeat {
+            self.part(user, Reason::Revoked, out);
+        }
     }
 
     /// Lets go of those who did not come back in time, and of an owner who never came. O(members

@@ -38,6 +38,8 @@ pub(super) enum Reason {
     Lost,
     /// It was sent out.
     Kicked,
+    /// It has lost the right to be a member.
+    Revoked,
 }
 
 /// The payload of `$room/<room>/member/<user>`.
