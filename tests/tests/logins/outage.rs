@@ -176,6 +176,39 @@ fn a_database_that_is_taken_away_is_not_changed() {
     server.control(&["user", "show", "bob"]).refusal();
 }
 
+/// What a server left behind, however it ended, is one file, and so is a backup.
+#[test]
+fn a_backup_is_one_file_and_can_be_put_back() {
+    let config = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[auth]\nremember = \"0s\"\n";
+    let server = Plan::new().config(config).start();
+    let [path, backup] = ["auth.db", "backup"].map(|name| server.data_dir().join(name));
+    let is_alone = || {
+        let entries = std::fs::read_dir(path.parent().expect("a folder")).expect("a folder");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        let beside = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("auth.db-");
+        assert_eq!(names.filter(beside).count(), 0);
+    };
+    add(&server, "ann");
+    let plan = server.kill();
+    is_alone();
+    std::fs::copy(&path, &backup).expect("a file can be copied");
+    let server = plan.start();
+    add(&server, "bob");
+    server.control(&["user", "delete", "ann"]).success();
+    let plan = server.stop_for_restart();
+    is_alone();
+    // A log of an older version that is of what the backup replaces.
+    let log = path.with_extension("db-wal");
+    std::fs::write(&log, "not of this database").expect("a file can be written");
+    std::fs::copy(&backup, &path).expect("a file can be copied");
+    let server = plan.start();
+    assert_eq!(code(&server, "ann"), 0);
+    assert_eq!(code(&server, "bob"), WRONG);
+    let told = server.wait_log(0, "is not taken into the database");
+    assert!(told.contains("auth.db-wal.set-aside"), "{told}");
+    assert!(!log.exists());
+}
+
 /// A way to a Unix socket that may fall silent, as a network does: nothing is closed, and nothing
 /// comes any more over what was open then.
 struct Way {

@@ -55,11 +55,12 @@ impl Options {
         let options = if read_only {
             options.read_only(true)
         } else {
-            // A commit survives the end of the process; a power loss may cost the last ones.
+            // One file, without anything beside it that belongs to it, so that who copies or
+            // replaces it has all of it. A commit survives a power loss.
             options
                 .create_if_missing(true)
-                .journal_mode(SqliteJournalMode::Wal)
-                .synchronous(SqliteSynchronous::Full)
+                .journal_mode(SqliteJournalMode::Delete)
+                .synchronous(SqliteSynchronous::Extra)
         };
         let options = options.disable_statement_logging();
         Self::Sqlite(Box::new(options.row_buffer_size(ROWS_TOGETHER)))

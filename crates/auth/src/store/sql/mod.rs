@@ -3,6 +3,7 @@
 mod dialect;
 mod file;
 mod lane;
+mod leftover;
 mod link;
 mod rows;
 
@@ -138,6 +139,7 @@ impl SqlStore {
     async fn prepare(&self) -> Result<(), StoreError> {
         self.writes.check()?;
         if let Some(path) = &self.file {
+            leftover::set_aside(path)?;
             make_private(path)?;
         }
         self.writes.migrate().await?;
