@@ -33,7 +33,10 @@ mod time;
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+
+use failure::Failure;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -139,27 +142,21 @@ enum Command {
     Bench(Box<stentor_bench::Args>),
 }
 
-impl Command {
-    /// Whether a program reads what goes wrong: `--json` was given to a command about the server
-    /// and its accounts. Others have it as a word of a message, or as a form of messages.
-    fn fails_as_json(&self) -> bool {
-        let is_one = matches!(
-            self,
-            Self::Status(_)
-                | Self::Clients(_)
-                | Self::Topics(_)
-                | Self::Reload(_)
-                | Self::User(_)
-                | Self::Role(_)
-                | Self::Grant(_)
-                | Self::Revoke(_)
-                | Self::Token(_)
-                | Self::Zone(_)
-                | Self::Import(_)
-                | Self::Auth(_)
-        );
-        is_one && std::env::args_os().any(|argument| argument == "--json")
-    }
+/// Commands about the server and its accounts, to which `--json` says that a program reads what
+/// goes wrong. Others have it as a word of a message, or as a form of messages.
+const FAIL_AS_JSON: [&str; 12] = [
+    "status", "clients", "topics", "reload", "user", "role", "grant", "revoke", "token", "zone",
+    "import", "auth",
+];
+
+/// Whether a program reads what goes wrong.
+fn fails_as_json() -> bool {
+    let mut arguments = std::env::args_os().skip(1);
+    let is_one = arguments.next().is_some_and(|verb| {
+        let verb = verb.to_str().unwrap_or_default();
+        FAIL_AS_JSON.contains(&verb)
+    });
+    is_one && arguments.any(|argument| argument == "--json")
 }
 
 fn main() -> ExitCode {
@@ -176,7 +173,6 @@ fn main() -> ExitCode {
         Ok(cli) => cli.command,
         Err(error) => return refuse(&error),
     };
-    let as_json = command.fails_as_json();
     let result = match command {
         Command::Serve(serve) => return serve.run(),
         Command::Bench(bench) => return stentor_bench::run(*bench),
@@ -208,12 +204,22 @@ fn main() -> ExitCode {
         Command::Completions(command) => command.run(),
         Command::Man(command) => command.run(),
     };
-    result.map_or_else(|failure| failure.report(as_json), |()| ExitCode::SUCCESS)
+    result.map_or_else(
+        |failure| failure.report(fails_as_json()),
+        |()| ExitCode::SUCCESS,
+    )
 }
 
 /// Says what is wrong with a command line, or shows the help that was asked for. The exit codes of
 /// a benchmark are its own: there, 2 judges the generator.
 fn refuse(error: &clap::Error) -> ExitCode {
+    if error.exit_code() != 0 && fails_as_json() {
+        let what = match error.kind() {
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "a command is missing".into(),
+            _ => in_one_line(&error.to_string()),
+        };
+        return Failure::usage(what).report(true);
+    }
     // Nobody is left to be told if the terminal is gone.
     let _ = error.print();
     let is_bench = std::env::args_os()
@@ -226,10 +232,42 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
 }
 
+/// What a parser says is wrong, with its tips, but without how the command is used.
+fn in_one_line(text: &str) -> String {
+    let end = text
+        .find("\n\nUsage:")
+        .or_else(|| text.find("\n\nFor more"));
+    let text = &text[..end.unwrap_or(text.len())];
+    let text = text.strip_prefix("error:").unwrap_or(text);
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn what_a_parser_says_fits_into_one_line() {
+        let refused = |words: &[&str]| match Cli::try_parse_from(words) {
+            Ok(_) => panic!("{words:?} is understood"),
+            Err(error) => in_one_line(&error.to_string()),
+        };
+        for (words, expected) in [
+            (&["stentor", "user", "lst"][..], "'lst'"),
+            (&["stentor", "user", "add"], "not provided: <NAME>"),
+            (&["stentor", "user", "list", "--limt", "1"], "tip:"),
+            (
+                &["stentor", "zone", "add", "z", "--connections", "x"],
+                "'x'",
+            ),
+        ] {
+            let told = refused(words);
+            assert!(told.contains(expected), "{told}");
+            assert!(!told.contains("Usage") && !told.contains('\n'), "{told}");
+            assert!(!told.starts_with("error"), "{told}");
+        }
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

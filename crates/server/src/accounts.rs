@@ -53,6 +53,35 @@ impl Accounts {
         })
     }
 
+    /// Why a command that only looks or changes finds nothing: a user database that is a file, and
+    /// is not there. `None` if it is there, or elsewhere. A command that `adds` something makes it,
+    /// but not in the place of the one that a server had by default.
+    #[must_use]
+    pub fn missing(config: &Config, adds: bool) -> Option<String> {
+        let folder = &config.general.data_dir;
+        let Ok(Place::Sqlite(path) | Place::Text(path)) = own_place(config, folder) else {
+            return None;
+        };
+        // Whoever opens it says best why it cannot be seen.
+        let is_missing = matches!(path.try_exists(), Ok(false));
+        let was_used = was_used(folder);
+        if !is_missing || (adds && !(was_used && config.auth.database.is_none())) {
+            return None;
+        }
+        let path = path.display();
+        Some(match was_used {
+            true => format!(
+                "a server ran on {} before, and its user database {path} is not there; put it \
+                 back, or make a new one, with a new administrator, by starting the server",
+                folder.display()
+            ),
+            false => format!(
+                "there is no user database {path} yet; `stentor serve` makes it, and so does \
+                 `stentor user add`; name another data folder by --data-dir or --config"
+            ),
+        })
+    }
+
     /// Carries an order out. With a zone its retained messages are removed.
     ///
     /// # Errors
@@ -134,8 +163,7 @@ fn warn_of_loss(place: &Place, folder: &Path) {
     let (Place::Sqlite(path) | Place::Text(path)) = place else {
         return;
     };
-    let used_before = folder.join(logins::DECOY_KEY).exists();
-    if used_before && !path.exists() {
+    if was_used(folder) && !path.exists() {
         warn!(
             "a server ran on {} before, and its user database {} is not there: a new one is made, \
              without users but a new administrator; if that is not meant, stop the server and put \
@@ -144,6 +172,11 @@ fn warn_of_loss(place: &Place, folder: &Path) {
             path.display()
         );
     }
+}
+
+/// Whether a server ran on this data folder.
+fn was_used(folder: &Path) -> bool {
+    folder.join(logins::DECOY_KEY).exists()
 }
 
 /// Whether the books that a configuration names can be opened at all: looks at their places and

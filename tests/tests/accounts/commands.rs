@@ -294,6 +294,10 @@ fn programs_are_told_in_json_what_is_wrong() {
                 "no user nobody",
             ),
             (&["role", "add", "member"], 1, "--replace"),
+            (&["user", "lst"], 2, "'lst'"),
+            (&["user", "show"], 2, "<NAME>"),
+            (&["user", "list", "--limit", "many"], 2, "many"),
+            (&["zone", "add", "z", "--connections", "-1"], 2, "-1"),
         ] {
             let ended = place.run(&[args, &["--json"]].concat());
             assert_eq!(ended.status.code(), Some(code), "{ended}");
@@ -440,6 +444,55 @@ fn zones_hold_users_of_their_own() {
     });
 }
 
+/// A zone with a slip of the pen is not taken for one without users.
+#[test]
+fn users_of_a_zone_that_is_none_are_no_empty_list() {
+    check(|place| {
+        place.run(&["zone", "add", "game"]).success();
+        for args in [["user", "list"], ["user", "export"]] {
+            let refusal = place
+                .run(&[&args[..], &["--zone", "gmae"]].concat())
+                .refusal();
+            assert!(refusal.contains("no zone \"gmae\""), "{refusal}");
+        }
+        for zone in ["game", "default"] {
+            place.run(&["user", "list", "--zone", zone]).success();
+            let csv = place.run(&["user", "export", "--zone", zone]).success();
+            assert!(csv.starts_with("zone,name,"), "{csv}");
+        }
+    });
+}
+
+/// Some take it for nothing at all, others for no bound.
+#[test]
+fn a_quota_of_0_is_refused_with_what_helps() {
+    check(|place| {
+        place.run(&["role", "add", "r"]).success();
+        for quota in [
+            "connections",
+            "messages_per_sec",
+            "bytes_per_sec",
+            "subscriptions",
+            "queued_bytes",
+        ] {
+            let flag = format!("--{}", quota.replace('_', "-"));
+            for args in [["role", "add", "s"], ["role", "change", "r"]] {
+                let refusal = place.run(&[&args[..], &[&flag, "0"]].concat()).refusal();
+                let remedy = format!("--no-quota {quota}");
+                assert!(refusal.contains(&remedy), "{refusal}");
+            }
+            let change = ["role", "change", "r", &flag, "1"];
+            assert_eq!(place.json(&change)["quotas"][quota], 1);
+        }
+        place.run(&["role", "show", "s"]).refusal();
+        let zone = ["zone", "add", "game", "--connections", "0"];
+        let refusal = place.run(&zone).refusal();
+        assert!(refusal.contains("stentor user disable"), "{refusal}");
+        let zones = place.json(&["zone", "list"]);
+        assert_eq!(zones["zones"].as_array().map(Vec::len), Some(1));
+    });
+}
+
 #[test]
 fn the_first_start_makes_an_administrator() {
     let place = Place::running();
@@ -539,6 +592,46 @@ fn only_what_adds_something_makes_a_data_folder() {
     }
     place.run(&["zone", "add", "shop"]).success();
     assert!(place.data_dir().exists());
+}
+
+/// A database that was lost is not taken for one without users.
+#[test]
+fn only_what_adds_something_makes_a_database() {
+    let place = Place::stopped();
+    place.run(&["zone", "add", "shop"]).success();
+    let path = place.data_dir().join("auth.db");
+    fs::remove_file(&path).expect("the database is there");
+    let looks = [
+        &["user", "list"][..],
+        &["user", "delete", "ann"],
+        &["user", "export"],
+        &["role", "show", "member"],
+        &["role", "change", "member", "--add", "deny both x"],
+        &["grant", "ann", "member"],
+        &["zone", "list"],
+        &["auth", "refresh"],
+    ];
+    for args in looks {
+        let refusal = place.run(args).refusal();
+        assert!(refusal.contains("no user database"), "{refusal}");
+        assert!(refusal.contains("auth.db"), "{refusal}");
+        assert!(!path.exists(), "{args:?}");
+    }
+    place.run(&["zone", "add", "shop"]).success();
+    assert!(path.exists());
+    // Where a server had one, nothing but a server makes another.
+    let place = Place::running();
+    let plan = place.server.expect("it runs").stop_for_restart();
+    let path = plan.data_dir().join("auth.db");
+    fs::remove_file(&path).expect("the database is there");
+    for args in looks.iter().chain([&["zone", "add", "shop"][..]].iter()) {
+        let mut command = server::stentor();
+        command.args(*args).arg("--data-dir").arg(plan.data_dir());
+        let refusal = process::run(&mut command).refusal();
+        assert!(refusal.contains("put it back"), "{refusal}");
+        assert!(!path.exists(), "{args:?}");
+    }
+    plan.start();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! How much a user may take.
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// Bounds for the sessions of one user. What is `None` is not bounded by this role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +24,50 @@ pub struct Quotas {
     pub queued_bytes: Option<u64>,
 }
 
+/// A quota that is 0, which some take for nothing and others for no bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{name} is 0, which is no bound; leave it out for none, or take it away with --no-quota \
+     {name}; {instead}"
+)]
+pub struct ZeroQuota {
+    /// Its name.
+    pub name: &'static str,
+    /// What does what may have been meant.
+    pub instead: &'static str,
+}
+
 impl Quotas {
+    /// What keeps somebody from something altogether, in the order of [`Quotas::NAMES`].
+    const INSTEAD: [&'static str; 5] = [
+        "who is not to log in is disabled: stentor user disable",
+        "who is to publish nothing needs rules that say so",
+        "who is to publish nothing needs rules that say so",
+        "who is to subscribe to nothing needs rules that say so",
+        "who is to receive nothing needs rules that say so",
+    ];
+
+    /// Checks that no quota is 0.
+    ///
+    /// # Errors
+    /// The first one that is.
+    pub fn check(self) -> Result<(), ZeroQuota> {
+        let is_zero = [
+            self.connections == Some(0),
+            self.messages_per_sec == Some(0),
+            self.bytes_per_sec == Some(0),
+            self.subscriptions == Some(0),
+            self.queued_bytes == Some(0),
+        ];
+        match is_zero.iter().position(|is_zero| *is_zero) {
+            None => Ok(()),
+            Some(at) => Err(ZeroQuota {
+                name: Self::NAMES[at],
+                instead: Self::INSTEAD[at],
+            }),
+        }
+    }
+
     /// The names of the quotas, as commands and files write them.
     pub const NAMES: [&'static str; 5] = [
         "connections",
@@ -111,6 +155,20 @@ mod tests {
         assert_eq!(small.join(large), joined);
         assert_eq!(large.join(small), joined);
         assert!(Quotas::default().join(Quotas::default()).is_empty());
+    }
+
+    #[test]
+    fn a_quota_of_0_is_refused_with_what_may_have_been_meant() {
+        for name in Quotas::NAMES {
+            let quotas = |value: u32| -> Quotas {
+                serde_json::from_value(serde_json::json!({ name: value })).unwrap()
+            };
+            let error = quotas(0).check().unwrap_err();
+            assert_eq!(error.name, name);
+            assert!(error.to_string().contains("rules") || name == "connections");
+            assert_eq!(quotas(1).check(), Ok(()));
+        }
+        assert_eq!(Quotas::default().check(), Ok(()));
     }
 
     #[test]

@@ -123,8 +123,8 @@ pub(crate) fn is_stopped(kind: ErrorKind) -> bool {
 }
 
 impl Stopped {
-    /// The books. A folder that is not there is made by an order that adds something; any other
-    /// was meant for another folder.
+    /// The books. A folder or a database that is not there is made by an order that adds something;
+    /// any other was meant for what is elsewhere, or was there before.
     fn open_for(&mut self, order: &Order) -> Result<&Accounts, Failure> {
         let adds = matches!(
             order,
@@ -140,6 +140,11 @@ impl Stopped {
                 data_dir.display()
             )));
         }
+        if self.accounts.is_none()
+            && let Some(reason) = Accounts::missing(&self.config, adds)
+        {
+            return Err(Failure::new(reason));
+        }
         let accounts = match self.accounts.take() {
             Some(accounts) => accounts,
             None => Accounts::open(&self.config)
@@ -150,16 +155,11 @@ impl Stopped {
 }
 
 impl Desk {
-    /// Whether there may be books: a stopped server without a data folder, or with an empty one,
-    /// has none yet.
+    /// Whether there may be books: a stopped server without a user database has none yet.
     pub(super) fn has_books(&self) -> bool {
         match &self.way {
             Way::Running(_) => true,
-            Way::Stopped(stopped) => match std::fs::read_dir(&stopped.config.general.data_dir) {
-                Ok(mut entries) => entries.next().is_some(),
-                // Any other error is told by whoever opens them.
-                Err(error) => error.kind() != ErrorKind::NotFound,
-            },
+            Way::Stopped(stopped) => Accounts::missing(&stopped.config, false).is_none(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use clap::{Args, Subcommand, value_parser};
+use clap::{Args, Subcommand};
 use serde_json::Value;
 use stentor_auth::model::{Quotas, Rule};
 use stentor_auth::store::Order;
@@ -121,10 +121,10 @@ struct QuotaFlags {
     #[arg(long, value_name = "N")]
     connections: Option<u32>,
     /// Messages that one connection publishes per second
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N")]
     messages_per_sec: Option<u32>,
     /// Bytes that one connection publishes per second
-    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N")]
     bytes_per_sec: Option<u64>,
     /// Subscriptions of one session
     #[arg(long, value_name = "N")]

@@ -21,6 +21,7 @@ pub(super) async fn add(
     (zone, name, rules, quotas): Content,
     replace: bool,
 ) -> Outcome {
+    check_quotas(&name, quotas)?;
     let role = Role {
         zone,
         name,
@@ -44,6 +45,7 @@ pub(super) async fn change(
     (zone, name): (Option<Arc<str>>, Arc<str>),
     (add, remove, quotas, unbound): Edit,
 ) -> Outcome {
+    check_quotas(&name, quotas)?;
     let mut role = find(worker, zone.as_deref(), &name).await?;
     if let Some(rule) = remove.iter().find(|rule| !role.rules.contains(rule)) {
         let message = format!(
@@ -69,6 +71,13 @@ pub(super) async fn change(
     }
     role.quotas = quotas.or(role.quotas.without(&unbound));
     put(worker, who, "role.change", role).await
+}
+
+/// Only what an order names is checked: a role that was written by hand can still be changed.
+fn check_quotas(role: &str, quotas: Quotas) -> Result<(), OrderError> {
+    quotas
+        .check()
+        .map_err(|error| OrderError::bad(format!("role {role:?}: {error}")))
 }
 
 async fn put(worker: &Worker, who: &Who, what: &str, role: Role) -> Outcome {

@@ -93,7 +93,22 @@ fn check_roles(worker: &Worker, zone: &Arc<str>, names: &[Arc<str>]) -> Result<(
     }
 }
 
+/// Refuses a zone that is none, whose users would be an empty list. One that is no more in the
+/// configuration may still have some.
+async fn check_zone(worker: &Worker, page: &Page) -> Result<(), OrderError> {
+    let Some(zone) = &page.zone else {
+        return Ok(());
+    };
+    if worker.has_zone(zone) || worker.books.store.count(Some(zone)).await? > 0 {
+        return Ok(());
+    }
+    let message =
+        format!("there is no zone {zone:?}; `stentor zone list` shows those that there are");
+    Err(OrderError::new("not-found", message))
+}
+
 pub(super) async fn list(worker: &Worker, page: Page, containing: &str) -> Outcome {
+    check_zone(worker, &page).await?;
     let wanted = |user: &User| containing.is_empty() || user.name.contains(containing);
     let mut users: Vec<Value> = Vec::new();
     let mut after = page.after;
@@ -257,6 +272,7 @@ pub(super) async fn import(
 }
 
 pub(super) async fn export(worker: &Worker, who: &Who, page: Page) -> Outcome {
+    check_zone(worker, &page).await?;
     let store = &worker.books.store;
     let users = store
         .list(page.zone.as_deref(), page.after.as_ref(), page.limit)

@@ -14,6 +14,14 @@ pub(super) async fn add(
     name: Arc<str>,
     connections: Option<u32>,
 ) -> Outcome {
+    if connections == Some(0) {
+        let message = format!(
+            "zone {:?}: no connections at all is no bound; leave it out for none, or keep users \
+             out one by one: stentor user disable",
+            &*name
+        );
+        return Err(OrderError::bad(message));
+    }
     let zone = ZoneRecord { name, connections };
     zone.check().map_err(OrderError::bad)?;
     worker.books.store.put_zone(&zone).await?;
