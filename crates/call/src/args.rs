@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::iter::Peekable;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use std::time::Duration;
 use stentor_call_protocol::limits::TOKEN_BYTES_MAX;
 use stentor_call_protocol::{Format, Verdict};
 
-use crate::profile::{EX_TEMPFAIL, EX_USAGE, Profile};
+use crate::fault::Fault;
+use crate::profile::Profile;
 
 /// The socket of a server that was installed by its package.
 const DEFAULT_SOCKET: &str = "/run/stentor/call.sock";
@@ -85,22 +87,33 @@ pub(crate) struct Options {
 /// A command line that makes no sense.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    text: String,
-    exit_code: i32,
+    pub(crate) fault: Fault,
+    /// As far as they could be read: whose exit codes to use, and for which verdict.
+    pub(crate) options: Box<Options>,
 }
 
-impl Problem {
-    /// The code to exit with: one that the caller takes for "later", if it is known who calls.
-    pub(crate) const fn exit_code(&self) -> i32 {
-        self.exit_code
-    }
+/// The options that take a value; `--server` and `--port` have a short form as well.
+const VALUED: [&str; 8] = [
+    "--server",
+    "--port",
+    "--token-file",
+    "--file",
+    "--format",
+    "--profile",
+    "--on-error",
+    "--deadline",
+];
+/// The options that take none.
+const FLAGS: [&str; 5] = ["--help", "--version", "--stdin", "--in-place", "--filter"];
+
+/// Whether a word is the name of an option, and so never the value of another one.
+fn is_option(word: &OsStr) -> bool {
+    let names = || VALUED.iter().chain(&FLAGS);
+    names().any(|name| word == OsStr::new(name))
 }
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (--help shows what there is)", self.text)
-    }
-}
+/// The words that are left.
+type Rest<'a> = Peekable<std::slice::Iter<'a, OsString>>;
 
 /// What was read so far.
 #[derive(Default)]
@@ -123,33 +136,17 @@ struct Given {
 /// Reads the command line, the token's variable and its file.
 ///
 /// # Errors
-/// What is wrong with them, and the exit code that says so to the caller.
+/// What is wrong with them. All that could be read besides comes along: a mail server that calls
+/// with a mistake gets what its profile has for `--on-error`, as with any other failure.
 pub(crate) fn parse(arguments: &[OsString]) -> Result<Command, Problem> {
     let mut given = Given::default();
-    let result = given
-        .read(arguments)
-        .and_then(|()| given.command(arguments));
+    let read = given.read(arguments);
+    let known = given.known();
+    let result = read.and_then(|()| given.command(arguments));
     result.map_err(|text| Problem {
-        text,
-        exit_code: exit_code(arguments),
+        fault: Fault::Usage(text),
+        options: Box::new(known),
     })
-}
-
-/// The exit code for a command line with a mistake. A mail server that calls with one must not
-/// bounce its mail: it gets what the profile has for "later", or what `--on-error` says.
-fn exit_code(arguments: &[OsString]) -> i32 {
-    let value_of = |name: &str| {
-        let at = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(at + 1)?.to_str()
-    };
-    let on_error = value_of("--on-error").and_then(verdict_on_error);
-    match value_of("--profile").map(Profile::from_name) {
-        None => EX_USAGE,
-        Some(None) => EX_TEMPFAIL,
-        // Without a reply file beside it, this would be a permanent refusal.
-        Some(Some(Profile::XmailSmtp)) if on_error != Some(Verdict::Reject) => 0,
-        Some(Some(profile)) => profile.exit_code(on_error.unwrap_or(Verdict::Tempfail)),
-    }
 }
 
 fn verdict_on_error(name: &str) -> Option<Verdict> {
@@ -181,36 +178,66 @@ fn with_envelope(
 }
 
 impl Given {
+    /// Reads all words, whatever is wrong with some of them; the first mistake counts.
     fn read(&mut self, arguments: &[OsString]) -> Result<(), String> {
-        let mut rest = arguments.iter();
-        while let Some(argument) = rest.next() {
-            let Some(name) = argument.to_str() else {
-                return Err(format!("{} is no option", argument.display()));
-            };
-            let value = |value: Option<&OsString>| {
-                value
-                    .cloned()
-                    .ok_or_else(|| format!("{name} needs a value after it"))
-            };
-            match name {
-                "-h" | "--help" if self.procedure.is_none() => self.help = true,
-                "-V" | "--version" if self.procedure.is_none() => self.version = true,
-                "--stdin" => self.file = Some(OsString::from("-")),
-                "--in-place" => self.change(Changed::InPlace)?,
-                "--filter" => self.change(Changed::Printed)?,
-                _ if name.starts_with("--") => self.option(name, value(rest.next())?)?,
-                _ if self.procedure.is_some() => {
-                    self.argument(name, value(rest.next())?)?;
-                }
-                "-s" => self.option("--server", value(rest.next())?)?,
-                "-p" => self.option("--port", value(rest.next())?)?,
-                _ if name.starts_with('/') => {
-                    self.procedure = Some(name.trim_start_matches('/').to_owned());
-                }
-                _ => return Err(format!("{name} is no option and no /PROCEDURE")),
+        let mut rest = arguments.iter().peekable();
+        let mut result = Ok(());
+        while let Some(word) = rest.next() {
+            let read = self.word(word, &mut rest);
+            result = result.and(read);
+        }
+        result
+    }
+
+    fn word(&mut self, word: &OsStr, rest: &mut Rest<'_>) -> Result<(), String> {
+        let Some(name) = word.to_str() else {
+            return Err(format!("{} is no option", word.display()));
+        };
+        match name {
+            "-h" | "--help" if self.procedure.is_none() => self.help = true,
+            "-V" | "--version" if self.procedure.is_none() => self.version = true,
+            "--stdin" => self.file = Some(OsString::from("-")),
+            "--in-place" => self.change(Changed::InPlace)?,
+            "--filter" => self.change(Changed::Printed)?,
+            _ if VALUED.contains(&name) => self.option(name, rest)?,
+            _ if name.starts_with("--") => {
+                // It may have had a value.
+                rest.next_if(|word| !matches!(word.as_encoded_bytes().first(), Some(b'-' | b'/')));
+                return Err(format!("{name} is no option"));
             }
+            _ if self.procedure.is_some() => {
+                // Whatever it is: it may come from a stranger.
+                let value = rest.next().cloned().ok_or_else(|| missing(name))?;
+                self.argument(name, value)?;
+            }
+            "-s" => self.option("--server", rest)?,
+            "-p" => self.option("--port", rest)?,
+            _ if name.starts_with('/') => {
+                self.procedure = Some(name.trim_start_matches('/').to_owned());
+            }
+            _ => return Err(format!("{name} is no option and no /PROCEDURE")),
         }
         Ok(())
+    }
+
+    /// What is known of the caller's wishes on a command line with a mistake.
+    fn known(&self) -> Options {
+        Options {
+            server: Server::Unix(DEFAULT_SOCKET.into()),
+            token: Vec::new(),
+            procedure: String::new(),
+            arguments: Vec::new(),
+            source: match &self.file {
+                None => Source::None,
+                Some(file) if file == "-" => Source::Stdin,
+                Some(file) => Source::File(file.into()),
+            },
+            format: Format::Message,
+            profile: self.profile.unwrap_or(Profile::Plain),
+            on_error: self.on_error,
+            deadline: self.deadline.unwrap_or(DEFAULT_DEADLINE),
+            changed: self.changed.unwrap_or(Changed::Refused),
+        }
     }
 
     fn change(&mut self, changed: Changed) -> Result<(), String> {
@@ -234,7 +261,13 @@ impl Given {
         Ok(())
     }
 
-    fn option(&mut self, name: &str, value: OsString) -> Result<(), String> {
+    fn option(&mut self, name: &str, rest: &mut Rest<'_>) -> Result<(), String> {
+        let value = rest.next_if(|word| !is_option(word)).cloned();
+        if name == "--profile" {
+            // Until a good one is read: a caller without a name understands these codes best.
+            self.profile = self.profile.or(Some(Profile::Sysexits));
+        }
+        let value = value.ok_or_else(|| missing(name))?;
         let text = || {
             let text = value.to_str();
             text.ok_or_else(|| format!("{name} {}: this is no text", value.display()))
@@ -369,6 +402,10 @@ impl Given {
             )),
         }
     }
+}
+
+fn missing(name: &str) -> String {
+    format!("{name} needs a value after it")
 }
 
 /// The token for a server over the network. On a Unix socket one is sent only if it was named.

@@ -7,6 +7,8 @@ use stentor_call_protocol::{Status, Violation};
 /// Why a call came to no verdict. Each of them leads to what `--on-error` says.
 #[derive(Debug)]
 pub(crate) enum Fault {
+    /// The command line makes no sense, or a file that it names cannot be used.
+    Usage(String),
     /// The file cannot be read or written: what was tried, and the reason.
     File(String),
     /// The server cannot be reached: where, and the reason.
@@ -28,6 +30,7 @@ pub(crate) enum Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Usage(text) => write!(f, "{text} (--help shows what there is)"),
             Self::File(reason) | Self::Unreachable(reason) => f.write_str(reason),
             Self::Timeout => f.write_str(
                 "there was no answer before the deadline; --deadline gives the server more time",

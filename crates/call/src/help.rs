@@ -38,8 +38,10 @@ what the exit code means
     procmail             0         0      77        75       99          98
     plain                0         0       1         2        3           4
 
-  --on-error WHAT     accept, tempfail or reject, if the server is down, slow or refuses
-                      [default: what the server says about the procedure, else tempfail]
+  --on-error WHAT     accept, tempfail or reject, if the server is down, slow or refuses, the
+                      message cannot be read, or this command line has a mistake
+                      [default: what the server says about the procedure, else tempfail];
+                      xmail-smtp says tempfail by 3 only with FILE.rej beside --file, else 0
   --deadline TIME     always end before this time has passed, 10ms to 1h [default: 5s]
 
 what happens to a changed message (xmail profiles change the file without being asked)

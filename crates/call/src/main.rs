@@ -23,7 +23,7 @@ mod talk;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use args::{Changed, Command, Options};
+use args::{Changed, Command, Options, Problem};
 use fault::Fault;
 use outcome::Outcome;
 use platform::Deadline;
@@ -45,21 +45,25 @@ fn run(arguments: impl Iterator<Item = OsString>) -> i32 {
         Ok(Command::Version) => outcome::print(help::VERSION.as_bytes(), &clock.deadline(PATIENCE)),
         Ok(Command::Call(options)) => {
             let deadline = clock.deadline(options.deadline);
-            let outcome = call(&options, &deadline).unwrap_or_else(|fault| {
-                outcome::complain(&fault.to_string());
-                // What should be on standard output is not, so "accept" would lose the message.
-                let on_error = options
-                    .on_error
-                    .filter(|_| options.changed != Changed::Printed);
-                Outcome::of_fault(&fault, on_error)
-            });
+            let outcome =
+                call(&options, &deadline).unwrap_or_else(|fault| without(&fault, &options));
             outcome.finish(&options, &deadline)
         }
-        Err(problem) => {
-            outcome::complain(&problem.to_string());
-            problem.exit_code()
+        Err(Problem { fault, options }) => {
+            let deadline = clock.deadline(options.deadline);
+            without(&fault, &options).finish(&options, &deadline)
         }
     }
+}
+
+/// What comes of a message that was not passed on.
+fn without(fault: &Fault, options: &Options) -> Outcome {
+    outcome::complain(&fault.to_string());
+    // What should be on standard output is not, so "accept" would lose the message.
+    let on_error = options
+        .on_error
+        .filter(|_| options.changed != Changed::Printed);
+    Outcome::of_fault(fault, on_error)
 }
 
 /// Calls, and passes the message on if that is what comes of it. A fault of the network or the

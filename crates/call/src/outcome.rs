@@ -57,7 +57,7 @@ impl Outcome {
     /// What a fault means.
     pub(crate) fn of_fault(fault: &Fault, on_error: Option<Verdict>) -> Self {
         let text = match fault {
-            Fault::Refused(..) | Fault::Timeout => NOT_NOW,
+            Fault::Refused(..) | Fault::Timeout | Fault::Usage(_) => NOT_NOW,
             Fault::File(_) => "the message cannot be read",
             _ => "the message cannot be checked: the server does not answer",
         };

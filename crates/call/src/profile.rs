@@ -106,8 +106,6 @@ impl Profile {
     }
 }
 
-/// `EX_USAGE` of `sysexits.h`.
-pub(crate) const EX_USAGE: i32 = 64;
 const EX_UNAVAILABLE: i32 = 69;
 /// `EX_TEMPFAIL` of `sysexits.h`: the one code after which no caller loses mail.
 pub(crate) const EX_TEMPFAIL: i32 = 75;

@@ -278,7 +278,7 @@ fn help_and_version_are_printed_and_mistakes_explained() {
     assert_eq!(run(&[]).stdout, help.stdout);
     assert!(run(&["-V"]).stdout.starts_with("stentor-call "));
     let mistake = run(&["--profil", "plain", "/p"]);
-    assert_eq!(mistake.code, Some(64));
+    assert_eq!(mistake.code, Some(2));
     assert!(
         mistake.stderr.contains("--profil is no option"),
         "{}",

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use stentor_call_protocol::{Answer, Status, Verdict};
 
-use crate::support::{Fake, Peer, answer, verdict, word};
+use crate::support::{Fake, Finished, Peer, answer, client, verdict, word};
 
 /// Exit codes of a message without a verdict: for accept, tempfail and reject.
 const CODES: [(&str, [i32; 3]); 8] = [
@@ -143,5 +143,88 @@ fn a_server_that_refuses() {
         });
         let script = move |mut peer: Peer| peer.send(&bytes);
         check(|| Fake::unix(script.clone()), advice);
+    }
+}
+
+/// Mistakes of the command line, and files that are not there: words for the client, and what it
+/// says about them.
+fn mistakes(folder: &str) -> Vec<(Vec<String>, &'static str)> {
+    let words = |text: &str| {
+        text.split(' ')
+            .map(|word| word.replace('@', folder))
+            .collect()
+    };
+    vec![
+        (
+            words("--file @/m.xtmp --nonsense /p"),
+            "--nonsense is no option",
+        ),
+        (words("--file @/m.xtmp -x /p"), "-x is no option"),
+        (
+            words("--file @/m.xtmp --token-file @/none /p"),
+            "--token-file",
+        ),
+        (words("--file @/m.xtmp"), "procedure is missing"),
+        (words("--file @/m.xtmp -p 0 /p"), "1 to 65535"),
+        (words("--file @/m.xtmp -s mail.example /p"), "not looked up"),
+        (words("--file @/m.xtmp --deadline soon /p"), "10ms to 1h"),
+        (words("--file @/m.xtmp /p -key"), "needs a value"),
+        (words("--file @/none.xtmp /p"), "none.xtmp"),
+        (words("--file @ /p"), "no regular file"),
+    ]
+}
+
+/// Whoever calls with a mistake gets the code of `--on-error`, wherever these options stand.
+#[test]
+fn mistakes_of_the_caller() {
+    for (profile, codes) in CODES {
+        for option in OPTIONS {
+            for is_first in [true, false] {
+                check_mistakes(profile, option, codes, is_first);
+            }
+        }
+    }
+}
+
+fn check_mistakes(profile: &str, option: Option<&str>, codes: [i32; 3], is_first: bool) {
+    let mut wishes = vec!["--profile", profile];
+    if let Some(option) = option {
+        wishes.extend(["--on-error", option]);
+    }
+    let (code, reply) = match option {
+        Some("accept") => (codes[0], None),
+        Some("reject") => (codes[2], Some("554 5.")),
+        _ => (codes[1], Some("451 4.")),
+    };
+    let fake = Fake::dead();
+    let folder = word(fake.folder.path()).to_owned();
+    for (words, says) in mistakes(&folder) {
+        fake.file("m.xtmp", SPOOL);
+        let mut command = client();
+        let wishes = || wishes.iter().copied();
+        if is_first {
+            command.args(wishes());
+        }
+        command.args(&words);
+        if !is_first {
+            command.args(wishes());
+        }
+        let finished = Finished::of(&command.output().expect("the client runs"));
+        let about = format!("{profile} {option:?} {words:?}: {finished:?}");
+        if words.last().is_some_and(|last| last == "-key") && !is_first {
+            // The next word is the key's value, whatever it is.
+            continue;
+        }
+        assert_eq!(finished.code, Some(code), "{about}");
+        assert!(finished.stderr.contains(says), "{about}");
+        let place = words[1].clone() + ".rej";
+        let written = fs::read_to_string(&place).ok();
+        if let Some(wanted) = reply.filter(|_| profile == "xmail-smtp") {
+            let written = written.expect("XMail finds a reply");
+            assert!(written.starts_with(wanted), "{written}");
+            fs::remove_file(place).expect("it can be removed");
+        } else {
+            assert_eq!(written, None, "{about}");
+        }
     }
 }
