@@ -45,7 +45,8 @@ pub(crate) fn deliver(
 }
 
 /// Writes a new file beside the old one and gives it the old one's name. Whoever looks sees the
-/// old message or the new one, never half of it.
+/// old message or the new one, never half of it. A file that others change as well, or that has
+/// other names, stays as it is.
 fn replace(message: &Message, path: &Path, changes: &[Change]) -> Result<(), Fault> {
     let new = beside(
         path.as_os_str(),
@@ -56,6 +57,8 @@ fn replace(message: &Message, path: &Path, changes: &[Change]) -> Result<(), Fau
         platform::create_like(&new, &message.file).map_err(|error| cannot(&what, &error))?;
     let written = copy(message, changes, &mut file).and_then(|()| {
         drop(file);
+        check(message, path)
+            .map_err(|reason| Fault::File(format!("cannot {what}: {reason}; it stays as it is")))?;
         fs::rename(&new, path).map_err(|error| cannot(&what, &error))
     });
     if written.is_err() {
@@ -63,6 +66,24 @@ fn replace(message: &Message, path: &Path, changes: &[Change]) -> Result<(), Fau
         let _ = fs::remove_file(&new);
     }
     written
+}
+
+/// Whether a new file may take the place of the one that was read.
+fn check(message: &Message, path: &Path) -> Result<(), String> {
+    let now = fs::symlink_metadata(path).map_err(|error| error.to_string())?;
+    if now.is_symlink() {
+        return Err("it is a symbolic link; name the file that it leads to".to_owned());
+    }
+    let names = platform::names(&now);
+    if names > 1 {
+        return Err(format!(
+            "it has {names} names (hard links), and the others would keep the old message"
+        ));
+    }
+    if message.mark.as_ref() != Some(&platform::Mark::of(&now)) {
+        return Err("it was changed during the call".to_owned());
+    }
+    Ok(())
 }
 
 fn copy(message: &Message, changes: &[Change], out: &mut impl Write) -> Result<(), Fault> {

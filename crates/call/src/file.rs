@@ -9,7 +9,7 @@ use stentor_call_protocol::limits::HEAD_BYTES_MAX;
 
 use crate::args::{Options, Source};
 use crate::fault::Fault;
-use crate::platform::{self, Deadline};
+use crate::platform::{self, Deadline, Mark};
 
 /// The most that is taken from a pipe: it is kept in memory.
 const STDIN_BYTES_MAX: u64 = 256 << 20;
@@ -23,6 +23,8 @@ pub(crate) struct Message {
     pub(crate) size: u64,
     /// Its name, if it has one.
     pub(crate) path: Option<PathBuf>,
+    /// With a name: what tells whether it has changed since.
+    pub(crate) mark: Option<Mark>,
 }
 
 /// Opens what the options name.
@@ -44,6 +46,7 @@ pub(crate) fn open(options: &Options, deadline: &Deadline) -> Result<Option<Mess
                 file,
                 size: metadata.len(),
                 path: Some(path.clone()),
+                mark: Some(Mark::of(&metadata)),
             }))
         }
         Source::Stdin => {
@@ -60,6 +63,7 @@ pub(crate) fn open(options: &Options, deadline: &Deadline) -> Result<Option<Mess
                 file,
                 size,
                 path: None,
+                mark: None,
             }))
         }
     }

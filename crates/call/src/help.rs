@@ -45,7 +45,9 @@ what the exit code means
   --deadline TIME     always end before this time has passed, 10ms to 1h [default: 5s]
 
 what happens to a changed message (xmail profiles change the file without being asked)
-  --in-place          put it in the file's place
+  --in-place          put it in the file's place: a new file with its owner and mode gets its
+                      name. A file that is a symbolic link, has several names or was changed
+                      during the call stays as it is, and --on-error says how this ends
   --filter            print the message, changed or not, to standard output
 
   -h, --help          this text

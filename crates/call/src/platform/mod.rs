@@ -16,11 +16,11 @@ use crate::fault::Fault;
 
 #[cfg(not(unix))]
 pub(crate) use other::{
-    Link, Output, complain, create_like, open, read_at, stdin_file, temporary_file,
+    Link, Mark, Output, complain, create_like, names, open, read_at, stdin_file, temporary_file,
 };
 #[cfg(unix)]
 pub(crate) use unix::{
-    Link, Output, complain, create_like, open, read_at, stdin_file, temporary_file,
+    Link, Mark, Output, complain, create_like, names, open, read_at, stdin_file, temporary_file,
 };
 
 /// When the program started.

@@ -1,9 +1,10 @@
 //! Systems other than Unix: TCP by the standard library, no passing of files.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::time::SystemTime;
 
 use super::Deadline;
 use crate::args::Server;
@@ -107,6 +108,27 @@ fn broken(error: io::Error) -> Fault {
 /// When it cannot be opened.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     File::open(path)
+}
+
+/// What tells one state of a file from another.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Mark {
+    size: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Mark {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self {
+            size: metadata.len(),
+            modified: metadata.modified().ok(),
+        }
+    }
+}
+
+/// How many names a file has: not known here.
+pub(crate) const fn names(_metadata: &Metadata) -> u64 {
+    1
 }
 
 /// Reads from a place in a file.

@@ -1,6 +1,6 @@
 //! Unix.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -188,6 +188,30 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::empty()).and_then(beyond_standard)?;
     Ok(file.into())
+}
+
+/// What tells one state of a file from another.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Mark {
+    file: (u64, u64),
+    size: u64,
+    /// Of the last change, be it of the content or of anything else about the file.
+    changed: (i64, i64),
+}
+
+impl Mark {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self {
+            file: (metadata.dev(), metadata.ino()),
+            size: metadata.len(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+/// How many names a file has.
+pub(crate) fn names(metadata: &Metadata) -> u64 {
+    metadata.nlink()
 }
 
 /// A descriptor that cannot be taken for a standard stream which the caller has closed.

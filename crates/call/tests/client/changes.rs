@@ -1,11 +1,13 @@
 //! The message, changed: in its place, or printed.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use stentor_call_protocol::{Answer, Edit, Status, Verdict};
 
-use crate::support::{Fake, answer, verdict, word};
+use crate::support::{Fake, Finished, answer, verdict, word};
 
 /// Edits and the answer that goes with them.
 fn modified(edits: &[(u64, u64, &[u8])]) -> Vec<u8> {
@@ -153,4 +155,73 @@ fn who_did_not_ask_for_changes_gets_none() {
     fake.join();
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(fs::read(&file).unwrap(), b"old");
+}
+
+/// A file that somebody else has changed, or knows by another name, is not replaced.
+#[test]
+fn a_file_that_is_not_ours_alone_stays_as_it_is() {
+    type Prepare = fn(&Path);
+    let nothing: Prepare = |_| {};
+    let append: Prepare = |file| {
+        let mut file = fs::File::options().append(true).open(file).unwrap();
+        file.write_all(b"more").unwrap();
+    };
+    let link: Prepare = |file| {
+        let real = file.with_file_name("real");
+        fs::rename(file, &real).unwrap();
+        std::os::unix::fs::symlink(real, file).unwrap();
+    };
+    let second: Prepare = |file| fs::hard_link(file, file.with_file_name("second")).unwrap();
+    let other: Prepare = |file| {
+        fs::remove_file(file).unwrap();
+        fs::write(file, b"old").unwrap();
+    };
+    let gone: Prepare = |file| fs::remove_file(file).unwrap();
+    for (before, during, reason) in [
+        (nothing, append, "changed during the call"),
+        (nothing, other, "changed during the call"),
+        (nothing, gone, "No such file"),
+        (nothing, second, "2 names"),
+        (second, nothing, "2 names"),
+        (link, nothing, "symbolic link"),
+        (nothing, link, "symbolic link"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("m");
+        fs::write(&file, b"old").unwrap();
+        before(&file);
+        let path = file.clone();
+        let mut fake = Fake::unix(move |mut peer| {
+            during(&path);
+            peer.send(&modified(&[(0, 1, b"X")]));
+        });
+        let words = [
+            "--profile",
+            "sysexits",
+            "--in-place",
+            "--file",
+            word(&file),
+            "/p",
+        ];
+        let finished = Finished::of(&fake.command(&words).output().unwrap());
+        fake.join();
+        assert_eq!(finished.code, Some(75), "{finished:?}");
+        assert!(finished.stderr.contains(reason), "{reason}: {finished:?}");
+        let left = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        for path in left {
+            let content = fs::read(&path).unwrap();
+            assert!(
+                content == b"old" || content == b"oldmore",
+                "{}",
+                path.display()
+            );
+            assert!(
+                !path.to_string_lossy().contains(".stentor-"),
+                "{}",
+                path.display()
+            );
+        }
+    }
 }
