@@ -608,7 +608,10 @@ fn command(hall: &mut Hall, name: &str, procedure: &str, words: &str) -> (Value,
     let mut out = Vec::new();
     let call = (procedure, words.as_bytes());
     let (_, answer) = run_command(&mut hall.rooms, (Tick::ZERO, name), &Own, call, &mut out);
-    (serde_json::from_slice(&answer).unwrap(), out)
+    (
+        serde_json::from_slice(&answer).expect("the answer is JSON"),
+        out,
+    )
 }
 
 /// Each changes nothing, and says which part is to blame.
