@@ -35,6 +35,10 @@ const QUEUED_SHARE: usize = 4;
 /// Rates that one session may ask for: each costs a comparison for every message it gets.
 const RATES_MAX: usize = 64;
 
+/// Topics of which one session has had a message so recently that the next one has to wait. More
+/// are not remembered: their messages go at once.
+const PACED_TOPICS_MAX: usize = 100_000;
+
 /// What one session holds back, and how often it wants to be sent what.
 #[derive(Debug)]
 pub(crate) struct Conflating {
@@ -177,38 +181,66 @@ pub(crate) fn hold_back(
     // A message that finds no room in the queue replaces an older one instead.
     let queued = session.live().map_or(0, Live::queued_bytes);
     let has_room = queued == 0 || queued + message.cost() <= till.queue_bytes_max;
-    let keeps_up = has_room && keeps_up(session, terms.qos, till.queue_bytes_max);
+    let keeps_up = if terms.stored && !is_away {
+        // A snapshot takes as much of the socket's room as it needs, and waits for more by itself:
+        // what is held back would only fill the queue.
+        terms.qos == QoS::AtMostOnce || (has_room && session.has_window())
+    } else {
+        has_room && keeps_up(session, terms.qos, till.queue_bytes_max)
+    };
     if shape.conflates(terms.qos) || !keeps_up {
         bound_backlog(till.outbox, key, session, keeps_up);
     }
     if passes && keeps_up {
         if !interval.is_zero() {
             let held = session.conflating_mut().get_or_insert_default();
-            held.queue.passed(till.now, topic, interval);
-            held.arm(till.outbox, key);
+            if held.queue.topics_len() < PACED_TOPICS_MAX {
+                held.queue.passed(till.now, topic, interval);
+                held.arm(till.outbox, key);
+            }
         }
         return None;
     }
+    Some(wait(
+        till,
+        key,
+        session,
+        &terms.delivery(message),
+        (interval, terms.stored),
+    ))
+}
+
+/// Has a message wait in the place of an older one of its topic, if there is room. A step of a
+/// snapshot (`is_stored`) is bounded, and has to be complete.
+fn wait(
+    till: &mut Till<'_>,
+    key: SessionKey,
+    session: &mut Session,
+    delivery: &Delivery,
+    (interval, is_stored): (Duration, bool),
+) -> Verdict {
+    let is_away = session.live().is_none();
+    let queued = session.live().map_or(0, Live::queued_bytes);
     let outbound = session.outbound.as_ref();
     let elsewhere = queued + outbound.map_or(0, |outbound| outbound.waiting_bytes());
+    let topic = delivery.message.topic();
     let held = session.conflating_mut().get_or_insert_default();
-    let delivery = terms.delivery(message);
-    let bytes = elsewhere + held.queue.bytes_with(&delivery);
+    let bytes = elsewhere + held.queue.bytes_with(delivery);
     let is_full = held.len() >= till.settings.queue_messages_max && !held.queue.holds(topic);
-    if bytes > till.queue_bytes_max || is_full {
+    if (bytes > till.queue_bytes_max || is_full) && !is_stored {
         // Newer than all that this client was sent of its topic: it may not just be lost.
-        return Some(if is_away {
+        return if is_away {
             Verdict::Lost(LossCause::DropNewest)
         } else {
             Verdict::Overrun
-        });
+        };
     }
-    let offered = held.queue.offer(till.now, delivery, interval);
+    let offered = held.queue.offer(till.now, delivery.clone(), interval);
     held.arm(till.outbox, key);
     if offered == Offered::Replaced {
         till.count_conflated(&session.client_id, topic);
     }
-    Some(Verdict::Taken)
+    Verdict::Taken
 }
 
 /// A session gets messages that newer ones may replace: what lies in its socket cannot be, so it
@@ -232,7 +264,6 @@ fn keeps_up(session: &Session, qos: QoS, queue_bytes_max: usize) -> bool {
     let Link::Live(live) = &session.link else {
         return false;
     };
-    let outbound = session.outbound.as_ref();
     let backlog = live.extras.as_ref().map_or(Backlog::Usual, |e| e.backlog);
     let low = match backlog {
         Backlog::Usual | Backlog::Bounded => QUEUED_BYTES_LOW.min(queue_bytes_max / QUEUED_SHARE),
@@ -240,7 +271,7 @@ fn keeps_up(session: &Session, qos: QoS, queue_bytes_max: usize) -> bool {
     };
     live.flushing != Flushing::Blocked
         && live.queued_bytes() < low
-        && (qos == QoS::AtMostOnce || outbound.is_none_or(|o| o.may_send(live.window)))
+        && (qos == QoS::AtMostOnce || session.has_window())
 }
 
 impl Session {
@@ -256,6 +287,24 @@ impl Session {
             Link::Live(live) => &mut live.extras().conflating,
             Link::Away(away) => &mut away.conflating,
         }
+    }
+
+    /// Whether a packet id is free for another message above QoS 0.
+    fn has_window(&self) -> bool {
+        let window = self.live().map_or(0, |live| live.window);
+        let outbound = self.outbound.as_ref();
+        outbound.is_none_or(|outbound| outbound.may_send(window))
+    }
+
+    /// Whether messages above QoS 0 are held back that may go when the client acknowledges others.
+    pub(crate) fn has_held_windowed(&self) -> bool {
+        self.conflating()
+            .is_some_and(|known| known.queue.is_ready(Lane::Windowed))
+    }
+
+    /// The same, and no packet id is free.
+    pub(crate) fn is_out_of_window(&self) -> bool {
+        self.has_held_windowed() && !self.has_window()
     }
 
     /// Whether another subscription of it may have a rate.

@@ -100,6 +100,17 @@ impl Snapshots {
         }
     }
 
+    /// The next one. While messages of the session are held back (`holds_some`), not one whose end
+    /// alone is left, which comes after them: what lets them go asks again.
+    fn pop_ready(&mut self, holds_some: bool) -> Option<Snapshot> {
+        let next = self.pop()?;
+        if holds_some && matches!(next.progress, Progress::Walked) {
+            self.push(next);
+            return None;
+        }
+        Some(next)
+    }
+
     /// The subscription is gone: what is left of its snapshot is not wanted any more.
     pub(crate) fn cancel(&mut self, id: FilterId) {
         self.by_filter.remove(&id);
@@ -123,7 +134,7 @@ pub(crate) struct Wanted<'a> {
 /// Whether a session takes more of a snapshot now, of which part of its queue's bound may wait.
 fn is_ready(session: &Session, settings: &Settings) -> bool {
     let most = session.queue_bytes_max(settings) / 4;
-    has_less(session, QUEUED_BYTES_LOW.min(most))
+    has_less(session, QUEUED_BYTES_LOW.min(most)) && !session.is_out_of_window()
 }
 
 /// Topics visited in one step for a session: few where its queue may hold little.
@@ -219,11 +230,12 @@ impl Hub {
             return VISITS;
         };
         let (zone, at_most) = (session.zone(), visits(session, &self.settings));
+        let holds_some = session.has_held_windowed();
         let Some(mut snapshot) = session
             .live_mut()
             .and_then(|live| live.snapshots())
             .filter(|snapshots| snapshots.idle_until <= now)
-            .and_then(Snapshots::pop)
+            .and_then(|snapshots| snapshots.pop_ready(holds_some))
         else {
             return VISITS;
         };

@@ -400,6 +400,71 @@ fn the_end_of_a_snapshot_is_told_to_those_who_ask() {
     }
 }
 
+/// However many topics are stored, however little may wait for the client, and whatever its
+/// policy: it gets all of them, and then the end.
+#[test]
+fn a_snapshot_of_conflated_topics_is_paced() {
+    const TOPICS: usize = 3_000;
+    for (prefix, qos, receive_maximum, step) in [
+        ("t", 0, 65_535, usize::MAX),
+        ("t", 0, 65_535, 3_000),
+        ("t", 1, 65_535, usize::MAX),
+        ("t", 1, 5, 3_000),
+        ("t", 2, 70, 3_000),
+        ("r", 0, 65_535, 3_000),
+        ("r", 1, 5, usize::MAX),
+    ] {
+        let settings = Settings {
+            queue_bytes_max: 128 * 1024,
+            ..settings()
+        };
+        let mut w = World::with_settings(2, settings);
+        let p = w.connect(Version::V5, "p", &clean());
+        for i in 0..TOPICS {
+            let payload = format!("{i}{}", "x".repeat(100));
+            w.publish(
+                p,
+                &format!("{prefix}/{i}"),
+                &payload,
+                QoS::ExactlyOnce,
+                true,
+            );
+        }
+        let options = ConnectOptions {
+            receive_maximum,
+            ..clean()
+        };
+        let s = w.connect(Version::V5, "s", &options);
+        w.clients[s].socket_room = 1_000;
+        let filter = format!("{prefix}/#");
+        subscribe(&mut w, s, &filter, LEVELS[qos], &[("snapshot-end", "")]);
+        let mut got = Vec::new();
+        let mut idle = 0;
+        while idle < 3 {
+            w.open_socket(s, step);
+            idle += 1;
+            for message in w.take_messages(s) {
+                idle = 0;
+                if let Some(id) = message.packet_id {
+                    w.send_ack(s, if qos == 1 { 0x40 } else { 0x50 }, id);
+                    w.send_ack(s, 0x70, id);
+                }
+                got.push(message.topic);
+            }
+        }
+        let case = format!("{prefix}, QoS {qos}, {receive_maximum}, {step}");
+        assert_eq!(w.clients[s].closed, None, "{case}");
+        assert_eq!(
+            got.last().unwrap(),
+            &format!("{prefix}/snapshot-end"),
+            "{case}"
+        );
+        got.sort_unstable();
+        got.dedup();
+        assert_eq!(got.len(), TOPICS + 1, "{case}");
+    }
+}
+
 /// The end answers the subscription, which was accepted: no rights keep it back.
 #[test]
 fn the_end_of_a_snapshot_comes_where_rights_cover_a_part() {

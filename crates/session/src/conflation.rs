@@ -88,7 +88,13 @@ impl Conflation {
         self.topics.is_empty()
     }
 
-    /// What all of it costs, in bytes.
+    /// Of how many topics something is known: one waits, or went so recently that the next has to.
+    #[must_use]
+    pub fn topics_len(&self) -> usize {
+        self.topics.len()
+    }
+
+    /// What the messages that wait cost with their places, in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
@@ -98,11 +104,10 @@ impl Conflation {
     #[must_use]
     pub fn bytes_with(&self, delivery: &Delivery) -> usize {
         let message = &delivery.message;
-        let freed = match self.topics.get(message.topic()) {
-            None => return self.bytes + topic_cost(message.topic()) + message.cost(),
-            Some(held) => held.waiting.as_ref().map_or(0, Waiting::cost),
-        };
-        self.bytes + message.cost() - freed
+        let held = self.topics.get(message.topic());
+        let waiting = held.and_then(|held| held.waiting.as_ref());
+        let freed = waiting.map_or(0, Waiting::cost);
+        self.bytes + message.cost() + topic_cost(message.topic()) - freed
     }
 
     /// Whether a message of this topic waits.
@@ -138,7 +143,6 @@ impl Conflation {
             QoS::AtMostOnce => Lane::Free,
             QoS::AtLeastOnce | QoS::ExactlyOnce => Lane::Windowed,
         };
-        self.bytes += delivery.message.cost();
         let old = held.waiting.take();
         if let Some(old) = &old {
             self.bytes -= old.cost();
@@ -147,11 +151,13 @@ impl Conflation {
                 lane = Lane::Windowed;
             }
         }
-        held.waiting = Some(Waiting {
+        let waiting = Waiting {
             delivery,
             interval,
             lane,
-        });
+        };
+        self.bytes += waiting.cost();
+        held.waiting = Some(waiting);
         if held.next <= now {
             list(&mut self.ready, held, &topic, lane);
         }
@@ -253,7 +259,6 @@ impl Conflation {
             return Rc::clone(key);
         }
         let key: Rc<str> = topic.into();
-        self.bytes += topic_cost(topic);
         self.topics.insert(Rc::clone(&key), Held::default());
         key
     }
@@ -265,7 +270,6 @@ impl Conflation {
             .is_some_and(|held| held.waiting.is_none() && held.listed == [false; 2] && !held.timed)
         {
             self.topics.remove(topic);
-            self.bytes -= topic_cost(topic);
         }
     }
 
@@ -293,6 +297,7 @@ const fn topic_cost(topic: &str) -> usize {
 
 impl Waiting {
     fn cost(&self) -> usize {
-        self.delivery.message.cost()
+        let message = &self.delivery.message;
+        message.cost() + topic_cost(message.topic())
     }
 }
