@@ -10,7 +10,8 @@ use stentor_auth::credential::{
 };
 use stentor_auth::model::{Credential, DEFAULT_ZONE, MEMBER, User};
 use stentor_auth::store::{
-    Books, Directory, DirectoryOptions, IMPORT_USERS_MAX, Order, Place, SqlStore, TextStore, Who,
+    Books, Directory, DirectoryOptions, IMPORT_USERS_MAX, Imported, Order, Place, SqlStore,
+    TextStore, Who,
 };
 
 use crate::error::BenchError;
@@ -269,7 +270,7 @@ impl Accounts {
             Directory::start(books, DirectoryOptions::default()).map_err(|error| failed(&error))?;
         for users in self.users.chunks(IMPORT_USERS_MAX) {
             let order = Order::UserImport {
-                users: users.to_vec(),
+                users: users.iter().cloned().map(Imported::from).collect(),
                 // A database that lasts has those of an earlier run.
                 replace: true,
             };

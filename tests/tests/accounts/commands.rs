@@ -449,11 +449,16 @@ fn zones_hold_users_of_their_own() {
 fn users_of_a_zone_that_is_none_are_no_empty_list() {
     check(|place| {
         place.run(&["zone", "add", "game"]).success();
-        for args in [["user", "list"], ["user", "export"]] {
-            let refusal = place
-                .run(&[&args[..], &["--zone", "gmae"]].concat())
-                .refusal();
+        let out = place.folder.path().join("out.csv");
+        let file = out.to_str().expect("plain names");
+        for args in [
+            &["user", "list"][..],
+            &["user", "export"],
+            &["user", "export", file],
+        ] {
+            let refusal = place.run(&[args, &["--zone", "gmae"]].concat()).refusal();
             assert!(refusal.contains("no zone \"gmae\""), "{refusal}");
+            assert!(!out.exists());
         }
         for zone in ["game", "default"] {
             place.run(&["user", "list", "--zone", zone]).success();
@@ -463,7 +468,8 @@ fn users_of_a_zone_that_is_none_are_no_empty_list() {
     });
 }
 
-/// Some take it for nothing at all, others for no bound.
+/// Some take it for nothing at all, others for no bound; a rate of 0 would let a first message
+/// through.
 #[test]
 fn a_quota_of_0_is_refused_with_what_helps() {
     check(|place| {

@@ -3,6 +3,7 @@
 
 mod changes;
 mod commands;
+mod imports;
 mod mosquitto;
 mod place;
 mod quotas;

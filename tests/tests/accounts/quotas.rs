@@ -212,16 +212,6 @@ fn quotas_are_shown() {
     );
 }
 
-/// Who may publish nothing needs a rule: a rate of 0 would let a first message through.
-#[test]
-fn a_rate_of_nothing_is_refused() {
-    let place = Place::stopped();
-    for quota in ["--messages-per-sec", "--bytes-per-sec"] {
-        let refusal = place.run(&["role", "add", "few", quota, "0"]).refusal();
-        assert!(refusal.contains(quota), "{refusal}");
-    }
-}
-
 /// What a change does not name stays as it was: nothing is lifted by the way.
 #[test]
 fn a_change_of_one_quota_leaves_the_others() {

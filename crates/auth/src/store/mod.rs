@@ -34,7 +34,7 @@ pub use directory::{
 pub use error::StoreError;
 pub use foreign::{Columns, QuerySource};
 pub use mosquitto::MosquittoFile;
-pub use order::{IMPORT_USERS_MAX, Order, OrderError, Who};
+pub use order::{IMPORT_USERS_MAX, Imported, Order, OrderError, Who};
 pub use place::{Place, PlaceError};
 pub use sql::SqlStore;
 pub use text::TextStore;

@@ -163,6 +163,33 @@ impl Desk {
         }
     }
 
+    /// The login names of users who exist, of those that are asked about.
+    pub(super) fn users_among(
+        &mut self,
+        is_asked: impl Fn(&str) -> bool,
+    ) -> Result<Vec<String>, Failure> {
+        let mut known = Vec::new();
+        if !self.has_books() {
+            return Ok(known);
+        }
+        let mut after = None;
+        loop {
+            let page = self.order(&Order::UserList {
+                zone: None,
+                containing: String::new(),
+                after,
+                limit: None,
+            })?;
+            let users = page["users"].as_array().into_iter().flatten();
+            let logins = users.filter_map(|user| user["login"].as_str());
+            known.extend(logins.filter(|login| is_asked(login)).map(str::to_owned));
+            after = page["next"].as_str().map(str::to_owned);
+            if after.is_none() {
+                return Ok(known);
+            }
+        }
+    }
+
     /// Carries an order out, wherever.
     pub(super) fn order(&mut self, order: &Order) -> Result<Value, Failure> {
         match &mut self.way {

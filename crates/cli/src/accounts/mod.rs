@@ -2,6 +2,7 @@
 //! none runs.
 
 mod desk;
+mod export;
 mod import;
 mod mosquitto;
 mod role;

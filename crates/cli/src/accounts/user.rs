@@ -10,7 +10,8 @@ use stentor_auth::model::Action;
 use stentor_auth::store::Order;
 
 use super::desk::Which;
-use super::import::{self, Import};
+use super::export::export;
+use super::import::Import;
 use super::secret::Password;
 use super::{WHERE, show};
 use crate::admin::table::{Table, paragraphs, plain};
@@ -263,7 +264,7 @@ impl Export {
         };
         let format = self.format.or(ending).unwrap_or(otherwise);
         let mut desk = self.which.open()?;
-        import::export(&mut desk, format, self.zone.as_deref(), file.as_deref())
+        export(&mut desk, format, self.zone.as_deref(), file.as_deref())
     }
 }
 

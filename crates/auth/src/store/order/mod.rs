@@ -3,6 +3,7 @@
 //! One order is one JSON object with a `verb`, as the control socket carries it. What is ordered of
 //! a running server and what a command does by itself to the books of a stopped one is the same.
 
+mod import;
 mod roles;
 mod test;
 mod tokens;
@@ -18,7 +19,9 @@ use thiserror::Error;
 
 use super::StoreError;
 use super::directory::Worker;
-use crate::model::{Action, Credential, Quotas, Rule, User, UserKey};
+use crate::model::{Action, Credential, Quotas, Rule, UserKey};
+
+pub use import::Imported;
 
 /// Users that one `user.import` carries.
 pub const IMPORT_USERS_MAX: usize = 1_000;
@@ -133,9 +136,9 @@ pub enum Order {
     /// Adds users, all or none: at most [`IMPORT_USERS_MAX`].
     #[serde(rename = "user.import")]
     UserImport {
-        /// The users; who has no role gets `member`.
-        users: Vec<User>,
-        /// Whether users who exist are replaced.
+        /// The users.
+        users: Vec<Imported>,
+        /// Whether users who exist are replaced, in what is given of them.
         #[serde(default)]
         replace: bool,
     },
@@ -382,7 +385,7 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
             topic,
             client_id,
         } => test::test(worker, &name, (action, &topic), client_id).await,
-        O::UserImport { users, replace } => users::import(worker, who, users, replace).await,
+        O::UserImport { users, replace } => import::import(worker, who, users, replace).await,
         O::UserExport { zone, after, limit } => {
             let page = users::Page::new(zone.as_deref(), after.as_deref(), limit);
             users::export(worker, who, page).await

@@ -1,10 +1,11 @@
 //! Orders about users.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{IMPORT_USERS_MAX, OrderError, Outcome, PAGE, Who};
+use super::{OrderError, Outcome, PAGE, Who};
 use crate::calendar::Utc;
 use crate::model::{Credential, Login, MEMBER, User, UserKey};
 use crate::store::directory::Worker;
@@ -44,7 +45,7 @@ pub(super) async fn add(
         zone: login.zone.into(),
         name: login.name.into(),
         credentials,
-        roles: roles.unwrap_or_else(|| vec![MEMBER.into()]),
+        roles: once_each(roles.unwrap_or_else(|| vec![MEMBER.into()])),
         disabled,
     };
     check(worker, &user)?;
@@ -62,8 +63,15 @@ pub(super) async fn add(
     Ok(shown(&user))
 }
 
+/// Roles in their order, without those that stand there already.
+pub(super) fn once_each(mut roles: Vec<Arc<str>>) -> Vec<Arc<str>> {
+    let mut known = HashSet::new();
+    roles.retain(|role| known.insert(Arc::clone(role)));
+    roles
+}
+
 /// Checks a user, and that its zone and its roles exist.
-fn check(worker: &Worker, user: &User) -> Result<(), OrderError> {
+pub(super) fn check(worker: &Worker, user: &User) -> Result<(), OrderError> {
     let key = user.key();
     user.check()
         .map_err(|error| OrderError::bad(format!("user {key}: {error}")))?;
@@ -235,42 +243,6 @@ pub(super) async fn delete(worker: &Worker, who: &Who, name: &str) -> Outcome {
     }
 }
 
-pub(super) async fn import(
-    worker: &Worker,
-    who: &Who,
-    mut users: Vec<User>,
-    replace: bool,
-) -> Outcome {
-    if users.len() > IMPORT_USERS_MAX {
-        let message = format!("an import has at most {IMPORT_USERS_MAX} users at a time");
-        return Err(OrderError::bad(message));
-    }
-    for user in &mut users {
-        if user.roles.is_empty() {
-            user.roles.push(MEMBER.into());
-        }
-        check(worker, user)?;
-    }
-    let mut keys: Vec<UserKey> = users.iter().map(User::key).collect();
-    let store = &worker.books.store;
-    if replace {
-        store.put(&users).await?;
-    } else if !store.insert(&users).await? {
-        let there = store.find(&keys).await?;
-        let there = there.first().map(|record| record.user.key());
-        return Err(match there {
-            Some(key) => exists(&key),
-            None => OrderError::new("exists", "a user stands there twice"),
-        });
-    }
-    worker.reread(&keys).await?;
-    keys.truncate(20);
-    let some: Vec<String> = keys.iter().map(UserKey::to_string).collect();
-    let detail = json!({ "users": users.len(), "replace": replace, "first": some });
-    worker.note(who, "user.import", "users", detail);
-    Ok(json!({ "imported": users.len() }))
-}
-
 pub(super) async fn export(worker: &Worker, who: &Who, page: Page) -> Outcome {
     check_zone(worker, &page).await?;
     let store = &worker.books.store;
@@ -405,7 +377,7 @@ fn missing(key: &UserKey) -> OrderError {
     OrderError::new("not-found", message)
 }
 
-fn exists(key: &UserKey) -> OrderError {
+pub(super) fn exists(key: &UserKey) -> OrderError {
     let message = format!(
         "user {key}: there is one already; `stentor user set-password` changes its password, and an \
          import with --replace replaces it"

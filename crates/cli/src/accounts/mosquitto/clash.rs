@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
-use stentor_auth::model::{ADMIN, ANONYMOUS};
+use stentor_auth::model::{ADMIN, ANONYMOUS, MEMBER};
 use stentor_auth::store::Order;
 
 use super::{Desk, Plan, Trouble, of_user};
@@ -34,20 +34,9 @@ pub(super) fn check(desk: &mut Desk, plan: &Plan) -> Result<(), Failure> {
         .iter()
         .map(|user| user.key().to_string())
         .collect();
-    let (mut after, mut is_first) = (None, true);
-    while !users.is_empty() && (is_first || after.is_some()) {
-        is_first = false;
-        let order = Order::UserList {
-            zone: None,
-            containing: String::new(),
-            after,
-            limit: None,
-        };
-        let page = desk.order(&order)?;
-        let known = list(&page["users"]).filter_map(|user| user["login"].as_str());
-        let clashing = known.filter(|name| users.contains(*name));
-        clashes.extend(clashing.map(|name| format!("user {name:?}")));
-        after = page["next"].as_str().map(str::to_owned);
+    if !users.is_empty() {
+        let known = desk.users_among(|login| users.contains(login))?;
+        clashes.extend(known.iter().map(|name| format!("user {name:?}")));
     }
     if clashes.is_empty() {
         return Ok(());
@@ -101,7 +90,8 @@ impl Plan {
         let is_free = !known.iter().any(|key| *key.name == *other);
         self.users.retain_mut(|user| {
             // What is no role of mosquitto gave nobody a right there.
-            user.roles.retain(|role| names.contains(role));
+            user.roles
+                .retain(|role| names.contains(role) || **role == *MEMBER);
             let text = format!("user {}", user.name);
             if let Err(error) = user.check() {
                 let remedy = "give the user another name: stentor user add";

@@ -17,8 +17,10 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::json;
 use stentor_auth::credential::Stored;
-use stentor_auth::model::{ANONYMOUS, Credential, DEFAULT_ZONE, PLACEHOLDERS, Quotas, Role, User};
-use stentor_auth::store::Order;
+use stentor_auth::model::{
+    ANONYMOUS, Credential, DEFAULT_ZONE, MEMBER, PLACEHOLDERS, Quotas, Role, User,
+};
+use stentor_auth::store::{Imported, Order};
 
 use super::desk::{Desk, Which};
 use super::{import, show};
@@ -235,7 +237,8 @@ impl Mosquitto {
                 })?;
             }
         }
-        import::send(desk, plan.users.clone(), self.replace).map(|_| ())
+        let users = plan.users.iter().cloned().map(Imported::from).collect();
+        import::send(desk, users, self.replace).map(|_| ())
     }
 }
 
@@ -385,7 +388,7 @@ impl Plan {
 
     fn roles_of(&self, name: &str, acl: Option<&acl::Acl>) -> Vec<Arc<str>> {
         let Some(acl) = acl else {
-            return Vec::new();
+            return vec![MEMBER.into()];
         };
         let own = acl.users.contains_key(name).then(|| of_user(name).into());
         std::iter::once(PATTERNS.into()).chain(own).collect()

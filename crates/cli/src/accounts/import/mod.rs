@@ -1,0 +1,266 @@
+//! `stentor user import`: many users from one file.
+
+mod csv;
+mod json;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use clap::Args;
+use indicatif::ProgressBar;
+use serde_json::json;
+use stentor_auth::model::Credential;
+use stentor_auth::store::{Imported, Order};
+
+use super::desk::{Desk, Which};
+use super::secret::{Maker, check as check_password};
+use super::show;
+use super::user::Format;
+use crate::failure::Failure;
+use crate::file;
+
+pub(super) use csv::{in_words, quoted};
+
+/// The largest file that is read, in bytes.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes of users that one order carries; a request has to fit into 64 KiB.
+const ORDER_BYTES: usize = 40 << 10;
+
+/// Users that one order carries.
+const ORDER_USERS: usize = 500;
+
+/// Adds many users. A CSV file begins with the names of its columns: name (or zone/name) and
+/// password or credential (hashes that exist already, separated by spaces); zone, roles (separated
+/// by spaces, those with spaces in quotes; - for none at all) and disabled may be there too. A JSON
+/// file is a list of objects with name and password, or what `stentor user export --format json`
+/// writes. What the file does not say of a user is as for an added one; with --replace it stays as
+/// it is.
+#[derive(Debug, Args)]
+pub(super) struct Import {
+    /// The file; its name ends in .csv or .json, unless --format says what it is
+    file: PathBuf,
+    /// The form of the file
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Replace users who exist, and finish an import that was cut short; otherwise nothing is
+    /// imported if one of them exists
+    #[arg(long)]
+    replace: bool,
+    /// A role for users of whom the file says none; may be given several times. Not given, member
+    #[arg(long = "role", value_name = "ROLE")]
+    roles: Vec<String>,
+    /// Store what SCRAM-SHA-256 and SCRAM-SHA-512 need of passwords as well
+    #[arg(long)]
+    scram: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// A user as the file has it, perhaps with a password that is not hashed yet.
+struct Row {
+    place: Place,
+    user: Imported,
+    password: Option<String>,
+}
+
+/// Where a user stands in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In a line of CSV.
+    Line(usize),
+    /// In an entry of a list, from 1 on.
+    Entry(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(number) => write!(f, "line {number}"),
+            Self::Entry(number) => write!(f, "entry {number}"),
+        }
+    }
+}
+
+/// Checks names and bounds, and that nobody stands there twice: where everybody stands.
+fn check(rows: &[Row]) -> Result<HashMap<String, Place>, String> {
+    let mut places = HashMap::with_capacity(rows.len());
+    for row in rows {
+        let (place, key) = (row.place, row.user.key().to_string());
+        let wrong = |reason: &dyn fmt::Display| format!("{place}, user {key:?}: {reason}");
+        row.user
+            .clone()
+            .over(None)
+            .check()
+            .map_err(|error| wrong(&error))?;
+        if let Some(password) = &row.password {
+            check_password(password.as_bytes()).map_err(|reason| wrong(&reason.message()))?;
+        }
+        if let Some(first) = places.insert(key.clone(), place) {
+            return Err(wrong(&format!("it stands in {first} already")));
+        }
+    }
+    Ok(places)
+}
+
+/// Where the user stands whom a refusal is about.
+fn place_of(places: &HashMap<String, Place>, message: &str) -> Option<Place> {
+    let rest = message.strip_prefix("user ")?;
+    // A name may contain what follows it.
+    let ends = rest.match_indices(": ").map(|(at, _)| &rest[..at]);
+    ends.filter_map(|login| places.get(login)).last().copied()
+}
+
+impl Import {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let shown = self.file.display();
+        let failed = |reason: &dyn fmt::Display| Failure::new(format!("{shown}: {reason}"));
+        let text = file::read_text(&self.file, FILE_BYTES_MAX);
+        let text = text.map_err(|error| failed(&format!("cannot read it: {error}")))?;
+        let rows = match self.form()? {
+            Format::Csv => csv::parse(&text),
+            Format::Json => json::parse(&text),
+        };
+        let mut rows = rows.map_err(|reason| failed(&reason))?;
+        if !self.roles.is_empty() {
+            let roles: Vec<_> = self.roles.iter().map(|role| role.as_str().into()).collect();
+            for row in &mut rows {
+                row.user.roles.get_or_insert_with(|| roles.clone());
+            }
+        }
+        // Everything that can be refused is, before the long work begins.
+        let places = check(&rows).map_err(|reason| failed(&reason))?;
+        let mut desk = self.which.open()?;
+        if !self.replace {
+            self.refuse_known(&mut desk, &places)?;
+        }
+        let maker = desk.maker(self.scram)?;
+        let users = hash_all(rows, &maker).map_err(|reason| failed(&reason))?;
+        let sent = send(&mut desk, users, self.replace);
+        let imported = sent.map_err(|failure| match place_of(&places, failure.message()) {
+            Some(place) => failure.with_note(&format!("it stands in {shown}, {place}")),
+            None => failure,
+        })?;
+        let answer = json!({ "imported": imported });
+        show(self.which.json, &answer, || {
+            format!("{imported} users are imported\n")
+        })
+    }
+
+    /// Refuses users who exist, before the long work begins.
+    fn refuse_known(
+        &self,
+        desk: &mut Desk,
+        places: &HashMap<String, Place>,
+    ) -> Result<(), Failure> {
+        let known = desk.users_among(|login| places.contains_key(login))?;
+        let Some(first) = known.first() else {
+            return Ok(());
+        };
+        let place = places.get(first).map(Place::to_string).unwrap_or_default();
+        Err(Failure::new(format!(
+            "{}: {place}, user {first:?}: there is one already, as there are of {} of the {} users \
+             here; nothing is imported. --replace replaces them, which also finishes an import \
+             that was cut short",
+            self.file.display(),
+            known.len(),
+            places.len()
+        )))
+    }
+
+    fn form(&self) -> Result<Format, Failure> {
+        let form = self.format.or_else(|| Format::of(&self.file));
+        form.ok_or_else(|| Failure::usage("say what the file is: --format csv or json"))
+    }
+}
+
+/// Adds users in orders of bounded size; how many.
+pub(super) fn send(desk: &mut Desk, users: Vec<Imported>, replace: bool) -> Result<usize, Failure> {
+    let count = users.len();
+    let mut users = users.into_iter().peekable();
+    let mut imported = 0;
+    while users.peek().is_some() {
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        while batch.len() < ORDER_USERS
+            && let Some(user) = users.next_if(|user| bytes == 0 || bytes + size(user) < ORDER_BYTES)
+        {
+            bytes += size(&user);
+            batch.push(user);
+        }
+        let len = batch.len();
+        let order = Order::UserImport {
+            users: batch,
+            replace,
+        };
+        let note = format!(
+            "{imported} of {count} users were imported before; the same import with --replace \
+             takes the others too"
+        );
+        desk.order(&order).map_err(|failure| match imported {
+            0 => failure,
+            _ => failure.with_note(&note),
+        })?;
+        imported += len;
+    }
+    Ok(imported)
+}
+
+/// About the bytes that a user takes in an order.
+fn size(user: &Imported) -> usize {
+    let credentials = user.credentials.iter().flatten();
+    let credentials = credentials.map(|one| one.text.len() + 100);
+    let roles = user.roles.iter().flatten().map(|role| 2 * role.len() + 4);
+    let names = 2 * (user.name.len() + user.zone.len());
+    names + credentials.sum::<usize>() + roles.sum::<usize>() + 120
+}
+
+/// Hashes all passwords, on all processors; that takes a while for thousands.
+fn hash_all(rows: Vec<Row>, maker: &Maker) -> Result<Vec<Imported>, String> {
+    let count = rows.iter().filter(|row| row.password.is_some()).count();
+    let progress = ProgressBar::new(count as u64).with_message("hashing passwords");
+    let next = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let work = || -> Result<Vec<(usize, Vec<Credential>)>, String> {
+        let mut made = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(row) = rows.get(at) else {
+                return Ok(made);
+            };
+            let Some(password) = &row.password else {
+                continue;
+            };
+            let credentials = maker.make(password.as_bytes());
+            let told = |failure: Failure| {
+                let login = row.user.key().to_string();
+                format!("{}, user {login:?}: {}", row.place, failure.message())
+            };
+            made.push((at, credentials.map_err(told)?));
+            progress.inc(1);
+        }
+    };
+    let made = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let results = threads.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err("a thread that hashes has failed".to_owned()))
+        });
+        results.collect::<Result<Vec<_>, _>>()
+    })?;
+    progress.finish_and_clear();
+    let mut users: Vec<Imported> = rows.into_iter().map(|row| row.user).collect();
+    for (at, credentials) in made.into_iter().flatten() {
+        users[at]
+            .credentials
+            .get_or_insert_default()
+            .extend(credentials);
+    }
+    Ok(users)
+}

@@ -1,0 +1,146 @@
+//! Many users at once: what a file says and what it leaves open, there and back again.
+
+use serde_json::{Value, json};
+use stentor_tests::server;
+
+use crate::place::Place;
+
+/// The same for both.
+fn check(test: fn(&Place)) {
+    test(&Place::running());
+    test(&Place::stopped());
+}
+
+/// What there is to see of a user.
+#[track_caller]
+fn shown(place: &Place, name: &str) -> (Value, Value, Vec<String>) {
+    let user = place.json(&["user", "show", name]);
+    let credentials = user["credentials"].as_array().expect("a list");
+    let kinds = credentials
+        .iter()
+        .filter_map(|one| one["kind"].as_str())
+        .map(str::to_owned);
+    let mut kinds: Vec<String> = kinds.collect();
+    kinds.sort();
+    (user["roles"].clone(), user["disabled"].clone(), kinds)
+}
+
+#[test]
+fn what_a_file_does_not_say_is_kept() {
+    check(|place| {
+        place.run(&["role", "add", "op"]).success();
+        place.add("ann", &["op"]);
+        place.run(&["token", "create", "ann"]).success();
+        place.run(&["user", "disable", "ann"]).success();
+        let import = |name: &str, text: &str| {
+            let file = place.file(name, text);
+            place.run(&["user", "import", &file, "--replace"]).success();
+            shown(place, "ann")
+        };
+        let hash = server::hash_password("new");
+        let (op, member, none) = (json!(["op"]), json!(["member"]), json!([]));
+        let both = ["argon2id", "token"].map(str::to_owned).to_vec();
+        for (name, text, roles, disabled) in [
+            ("a.csv", "name\nann\n", &op, true),
+            ("a.csv", "name,password\nann,x\n", &op, true),
+            ("a.csv", "name,password,roles,disabled\nann,,,\n", &op, true),
+            (
+                "a.csv",
+                &format!("name,credential\nann,\"{hash}\"\n"),
+                &op,
+                true,
+            ),
+            ("a.csv", "name,roles\nann,-\n", &none, true),
+            ("a.csv", "name,disabled\nann,false\n", &none, false),
+            ("a.csv", "name,roles\nann,member\n", &member, false),
+            ("a.json", r#"[{"name":"ann","roles":["op"]}]"#, &op, false),
+            ("a.json", r#"[{"name":"ann","password":"y"}]"#, &op, false),
+            (
+                "a.json",
+                r#"[{"name":"ann","roles":null,"disabled":true}]"#,
+                &op,
+                true,
+            ),
+            ("a.json", r#"[{"name":"ann","roles":[]}]"#, &none, true),
+        ] {
+            let now = import(name, text);
+            assert_eq!(
+                now,
+                (roles.clone(), json!(disabled), both.clone()),
+                "{text}"
+            );
+        }
+        let (.., kinds) = import("a.json", r#"[{"name":"ann","credentials":[]}]"#);
+        assert!(kinds.is_empty());
+        // Nobody has anything yet who is new.
+        place.run(&["user", "delete", "ann"]).success();
+        assert_eq!(
+            import("a.csv", "name\nann\n"),
+            (member, json!(false), Vec::new())
+        );
+    });
+}
+
+#[test]
+fn what_is_exported_comes_back_as_it_was() {
+    check(|place| {
+        for role in ["op", "two words", "-"] {
+            place.run(&["role", "add", role]).success();
+        }
+        place.run(&["zone", "add", "game"]).success();
+        place.add("ann", &["op", "two words"]);
+        place.add("game/bob", &["-"]);
+        place.add("cid, \"the\"", &[]);
+        place.run(&["user", "disable", "game/bob"]).success();
+        place.run(&["revoke", "cid, \"the\"", "member"]).success();
+        let users = ["ann", "game/bob", "cid, \"the\""];
+        for form in ["csv", "json"] {
+            let export = || place.run(&["user", "export", "--format", form]).success();
+            let before = export();
+            let file = place.file(&format!("users.{form}"), &before);
+            for user in users {
+                place.run(&["user", "delete", user]).success();
+            }
+            // Once where they are gone, and once in their own place.
+            if place.server.is_none() {
+                place.run(&["user", "import", &file]).success();
+                assert_eq!(export(), before);
+            }
+            place.run(&["user", "import", &file, "--replace"]).success();
+            assert_eq!(export(), before);
+        }
+    });
+}
+
+/// More users than one order carries.
+#[test]
+fn an_import_that_was_cut_short_is_finished_by_the_same_one() {
+    check(|place| {
+        let hash = server::hash_password("x");
+        let lines = |range: std::ops::Range<u32>| {
+            let lines = range.map(|n| format!("u{n:04},\"{hash}\"\n"));
+            format!("name,credential\n{}", lines.collect::<String>())
+        };
+        let total = || place.json(&["user", "list", "--limit", "1"])["total"].clone();
+        let none = match place.server.as_ref() {
+            Some(_) => 1,
+            None => 0,
+        };
+        let part = place.file("part.csv", &lines(900..1_000));
+        let all = place.file("all.csv", &lines(0..1_200));
+        assert_eq!(place.json(&["user", "import", &part])["imported"], 100);
+        let refusal = place.run(&["user", "import", &all]).refusal();
+        for told in ["line 902, user \"u0900\"", "100 of the 1200", "--replace"] {
+            assert!(refusal.contains(told), "{refusal}");
+        }
+        assert_eq!(total(), 100 + none, "nothing is imported");
+        let done = place.json(&["user", "import", &all, "--replace"]);
+        assert_eq!(done["imported"], 1_200);
+        assert_eq!(total(), 1_200 + none);
+        // A mistake at the end is found before anybody is imported.
+        let bad = place.file("bad.csv", &(lines(2_000..3_000) + "last,hush\n"));
+        let refusal = place.run(&["user", "import", &bad]).refusal();
+        assert!(refusal.contains("line 1002"), "{refusal}");
+        assert_eq!(total(), 1_200 + none);
+    });
+}
