@@ -7,6 +7,7 @@ guests in and has a room `hall` but lets users make none. PORT is of a listener 
 """
 
 import json
+import queue
 import sys
 import threading
 
@@ -72,6 +73,73 @@ def of_racing_logins_one_stays():
     assert last.subscribe("a") == [1]
 
 
+def at_once(zone, number):
+    """Two log-ins of alice at the same moment."""
+    users, ready = [], threading.Barrier(2)
+
+    def login(client_id):
+        ready.wait()
+        users.append(User(f"{zone}/alice", client_id=client_id, wants=None))
+
+    threads = [threading.Thread(target=login, args=(f"{c}{number}",)) for c in "xy"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return users
+
+
+def of_two_at_once_one_wins():
+    """Whatever shards they meet, and though the other one is refused at the same time."""
+    watcher = User("one/bob")
+    assert watcher.subscribe("$presence/alice") == [1]
+    for number in range(40):
+        users = at_once("one", number)
+        codes = sorted(user.code for user in users)
+        assert codes == [0, refused(0x97)], f"round {number}: {codes}"
+        for user in users:
+            user.client.disconnect()
+        # Its place is free when it is seen to be gone.
+        while watcher.messages.get(timeout=PATIENCE).payload:
+            pass
+
+
+def of_two_at_once_one_stays():
+    for number in range(40):
+        users = at_once("newest", number)
+        assert [user.code for user in users] == [0, 0], f"round {number}"
+        stays = users[1 - first_gone(users)]
+        assert stays.subscribe("a") == [1], f"round {number}"
+        assert stays.ended.empty(), f"round {number}: both ended"
+
+
+def first_gone(users):
+    """Which connection ends."""
+    for _ in range(PATIENCE * 100):
+        for at, user in enumerate(users):
+            try:
+                user.ended.get(timeout=0.005)
+                return at
+            except queue.Empty:
+                pass
+    raise AssertionError("both stay")
+
+
+def refusals_say_why():
+    """A sentence for MQTT 5; the reason code says as much as the version has."""
+    first = User("one/alice", client_id="a")
+    User("one/alice", client_id="b", wants=refused(0x97), says="connected already")
+    for zone in ("one", "nowhere"):
+        User(f"{zone}/guest", password=None, wants=refused(0x87), says="no guests")
+    only = User("full/alice")
+    User("full/bob", wants=refused(0x97), says="the zone has as many")
+    # Whether there is such a zone or such a user is nobody's business.
+    for name in ("one/alice", "one/nobody", "nowhere/alice"):
+        wrong = "the user name, its zone or the password is wrong"
+        User(name, client_id="w", password="wrong", wants=refused(0x86), says=wrong)
+    assert [user.subscribe("a") for user in (first, only)] == [[1], [1]]
+
+
 def guests_get_a_name():
     guest = User("open/guest", client_id="g1", password=None)
     other = User("open/guest", client_id="g2", password=None)
@@ -91,7 +159,7 @@ def guests_get_a_name():
     assert guest.send("a", "x")[0] == (0x87 if V5 else 0)
     alice.expect_nothing_before("no spam")
     # Where a zone has none, and with a password, it is a name like any other.
-    User("guest", password=None, wants=refused(0x86))
+    User("guest", password=None, wants=refused(0x87))
     User("open/guest", password="x", wants=refused(0x86))
 
 
@@ -187,7 +255,7 @@ def a_listener_belongs_to_a_zone():
     there = User("one/bob", client_id="y")
     assert there.send("t", "same zone")[0] == 0
     here.expect("t", "same zone")
-    User("open/alice", client_id="z", wants=refused(0x86))
+    User("open/alice", client_id="z", wants=refused(0x87), says="another zone")
     nobody = User("", client_id="w", login=False)
     assert nobody.send("t", "nobody's")[0] == 0
     here.expect("t", "nobody's")

@@ -30,9 +30,10 @@ class User:
         wants=0,
         lasting=False,
         address="",
+        says="",
     ):
         """`lasting`: goes on with its session, which outlives the connection. `address`: where it
-        comes from."""
+        comes from. `wants`: the answer; `None` for any. `says`: a part of its reason string."""
         arguments = {"client_id": client_id or name.replace("/", "-"), "protocol": VERSION}
         start = {}
         if lasting and V5:
@@ -58,7 +59,10 @@ class User:
         self.client.connect(HOST, PORT, **start)
         self.client.loop_start()
         code, self.properties = self.connected.get(timeout=PATIENCE)
-        assert code.value == wants, f"the login of {name} was answered: {code}"
+        self.code = code.value
+        assert wants in (None, self.code), f"the login of {name} was answered: {code}"
+        text = getattr(self.properties, "ReasonString", "") if V5 else says
+        assert says in text, f"the login of {name} was answered: {code}, {text!r}"
 
     def lose(self):
         """The connection breaks without a word."""

@@ -257,6 +257,12 @@ pub enum Refusal {
     Slowed,
     /// The database of users does not answer.
     Unavailable,
+    /// There is no zone of the name that it says.
+    NoZone,
+    /// The listener belongs to another zone than the name.
+    OtherZone,
+    /// It asks for the name of a guest where the zone gives none.
+    NoGuests,
 }
 
 #[cfg(test)]

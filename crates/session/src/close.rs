@@ -81,6 +81,12 @@ pub enum Denied {
     Expired,
     /// An adaptor, which is the operator's own code, does not let it in.
     Adaptor,
+    /// There is no zone of the name that it says.
+    NoZone,
+    /// The listener belongs to another zone than the name.
+    OtherZone,
+    /// It asks for a guest's name where there are none.
+    NoGuests,
 }
 
 /// Which limit was reached.
@@ -200,6 +206,24 @@ impl CloseReason {
         }
     }
 
+    /// A sentence for who is refused, where there is more to say than the reason code does; empty
+    /// otherwise. It helps nobody to guess names or passwords.
+    #[must_use]
+    pub const fn told(self) -> &'static str {
+        match self {
+            Self::Denied(denied) => denied.told(),
+            Self::Limit(limit) => limit.told(),
+            Self::Local(Local::Unavailable) => "users cannot be looked up now: try again later",
+            Self::Local(Local::ShuttingDown) => "the server is about to stop",
+            Self::Local(Local::TakenOver | Local::Replaced | Local::Kicked | Local::Revoked)
+            | Self::Malformed(_)
+            | Self::Violation(_)
+            | Self::Timeout(_)
+            | Self::Remote(_)
+            | Self::Bug(_) => "",
+        }
+    }
+
     /// Whether the will is dropped: only a DISCONNECT with reason 0 does that [MQTT-3.14.4-3].
     #[must_use]
     pub const fn drops_will(self) -> bool {
@@ -248,10 +272,13 @@ impl Violation {
 impl Denied {
     const fn reason_code(self) -> ReasonCode {
         match self {
-            Self::Credentials => ReasonCode::BadUserNameOrPassword,
-            Self::Anonymous | Self::Right | Self::Origin | Self::Adaptor => {
-                ReasonCode::NotAuthorized
-            }
+            Self::Credentials | Self::NoZone => ReasonCode::BadUserNameOrPassword,
+            Self::Anonymous
+            | Self::Right
+            | Self::Origin
+            | Self::Adaptor
+            | Self::OtherZone
+            | Self::NoGuests => ReasonCode::NotAuthorized,
             Self::Banned => ReasonCode::Banned,
             Self::AuthMethod => ReasonCode::BadAuthenticationMethod,
             // 3.x has no code of its own for the keep alive; this is what mosquitto answers.
@@ -274,11 +301,55 @@ impl Denied {
             Self::Origin => "origin",
             Self::Expired => "login-expired",
             Self::Adaptor => "denied-by-adaptor",
+            Self::NoZone => "no-such-zone",
+            Self::OtherZone => "other-zone",
+            Self::NoGuests => "no-guests",
+        }
+    }
+}
+
+impl Denied {
+    const fn told(self) -> &'static str {
+        match self {
+            Self::Anonymous => "a user name is needed here",
+            Self::Right => "the right to publish the will is missing",
+            Self::KeepAlive => "the keep alive is longer than this server allows",
+            Self::AuthMethod => "there is no such authentication method here",
+            // One sentence, so that nobody learns which of them it is.
+            Self::Credentials | Self::NoZone => "the user name, its zone or the password is wrong",
+            Self::OtherZone => "this address belongs to another zone than the user name says",
+            Self::NoGuests => "this zone lets no guests in",
+            Self::Banned
+            | Self::ClientId
+            | Self::Version
+            | Self::Origin
+            | Self::Expired
+            | Self::Adaptor => "",
         }
     }
 }
 
 impl Limit {
+    const fn told(self) -> &'static str {
+        match self {
+            Self::ConnectionsPerUser => "this user is connected already, as often as it may be",
+            Self::ConnectionsPerZone => "the zone has as many connections as it may have",
+            Self::ConnectionsPerAddress => "this address has as many connections as it may have",
+            Self::Connections => "the server has as many connections as it may have",
+            Self::Sessions => "the server keeps as many sessions as it may",
+            Self::ConnectionRate => "connections come faster than they are let in: try again later",
+            Self::LoginRate => {
+                "logins have failed too often, or guests come too fast: try again later"
+            }
+            Self::LoginQueue => "too many logins wait: try again later",
+            Self::PacketBytes
+            | Self::ReceiveMaximum
+            | Self::QueueBytes
+            | Self::RequestBytes
+            | Self::Retained => "",
+        }
+    }
+
     const fn reason_code(self) -> ReasonCode {
         match self {
             Self::PacketBytes | Self::RequestBytes => ReasonCode::PacketTooLarge,

@@ -16,6 +16,8 @@ fn config() -> String {
         ("bob", "one"),
         ("alice", "newest"),
         ("bob", "newest"),
+        ("alice", "full"),
+        ("bob", "full"),
         ("alice", "open"),
         ("bob", "open"),
         ("eve", "open"),
@@ -34,6 +36,9 @@ name = "newest"
 second_login = "replace"
 rooms_per_user = 2
 rooms = 4
+[[zone]]
+name = "full"
+connections = 1
 [[zone]]
 name = "open"
 guests = true
@@ -71,6 +76,9 @@ stentor_tests::cases! {
         the_second_login_is_refused,
         the_newest_login_stays,
         of_racing_logins_one_stays,
+        of_two_at_once_one_wins,
+        of_two_at_once_one_stays,
+        refusals_say_why,
         guests_get_a_name,
         guests_keep_their_place,
         rooms_of_the_configuration_are_there,
@@ -81,6 +89,9 @@ stentor_tests::cases! {
         the_second_login_is_refused,
         the_newest_login_stays,
         of_racing_logins_one_stays,
+        of_two_at_once_one_wins,
+        of_two_at_once_one_stays,
+        refusals_say_why,
         guests_get_a_name,
         guests_keep_their_place,
         rooms_of_the_configuration_are_there,

@@ -91,6 +91,12 @@ pub trait Grants: Send + Sync {
     /// When the number of a new zone cannot be written down.
     fn zone_number(&self, zone: &str) -> io::Result<Zone>;
 
+    /// Whether there is a zone of this name.
+    fn has_zone(&self, zone: &str) -> bool {
+        let _ = zone;
+        true
+    }
+
     /// Whether a zone has a role of this name, its own or one for all zones.
     fn has_role(&self, zone: &str, role: &str) -> bool {
         let _ = (zone, role);
@@ -309,6 +315,7 @@ impl Authenticator for Center {
     fn begin(&self, request: LoginRequest, answer: Answer) -> Begun {
         match classify(request, &self.0.settings.load()) {
             Ok((visitor, shown)) => {
+                let answer = self.0.explaining(&visitor, &shown, answer);
                 self.0.begin(visitor, shown, answer);
                 Begun::Pending
             }
@@ -422,6 +429,20 @@ fn names(said: &str, certified: &str) -> bool {
 }
 
 impl Shared {
+    /// An answer that says more than that credentials are wrong, where it is no secret.
+    fn explaining(self: &Arc<Self>, visitor: &Visitor, shown: &Shown, answer: Answer) -> Answer {
+        let is_bare = matches!(shown, Shown::Password(password) if password.reveal().is_empty());
+        let (shared, key) = (Arc::clone(self), visitor.key.clone());
+        Answer::new(move |decision| {
+            answer.give(match decision {
+                Decision::Refused(Refusal::Credentials) => {
+                    Decision::Refused(zones::explain(&*shared.grants, &key, is_bare))
+                }
+                decision => decision,
+            });
+        })
+    }
+
     /// Decides about somebody who shows something; the answer is always given.
     fn begin(self: &Arc<Self>, visitor: Visitor, shown: Shown, answer: Answer) {
         let is_too_long = match &shown {

@@ -291,6 +291,10 @@ impl Grants for RoleGrants {
         self.zones.known(zone)
     }
 
+    fn has_zone(&self, zone: &str) -> bool {
+        self.directory.has_zone(zone)
+    }
+
     fn has_role(&self, zone: &str, role: &str) -> bool {
         self.book.load().role(zone, role).is_some()
     }

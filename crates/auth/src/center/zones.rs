@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use stentor_hub::{GuestMark, Identity};
 
-use super::{Center, Proof, Shared, Visitor};
+use super::{Center, Grants, Proof, Shared, Visitor};
 use crate::credential::random;
 use crate::model::{GUEST, NAME_BYTES_MAX, SERVER, UserKey};
 use crate::{Decision, LoginRequest, Refusal};
@@ -76,7 +76,19 @@ pub(super) fn key(login: &str, pinned: Option<&Arc<str>>) -> Result<UserKey, Ref
     match login.split_once('/') {
         None => Ok(UserKey::new(Arc::clone(zone), login)),
         Some((said, name)) if *said == **zone => Ok(UserKey::new(Arc::clone(zone), name)),
-        Some(_) => Err(Refusal::Credentials),
+        Some(_) => Err(Refusal::OtherZone),
+    }
+}
+
+/// What is against who has no credentials that hold, for the log. What the client is told tells
+/// neither whether there is such a user nor whether there is such a zone.
+pub(super) fn explain(grants: &dyn Grants, key: &UserKey, is_bare: bool) -> Refusal {
+    if is_bare && &*key.name == GUEST {
+        Refusal::NoGuests
+    } else if !grants.has_zone(&key.zone) {
+        Refusal::NoZone
+    } else {
+        Refusal::Credentials
     }
 }
 
@@ -194,7 +206,7 @@ mod tests {
         let named = |login: &str| key(login, Some(&game)).map(|key| key.name.to_string());
         assert_eq!(named("ann").as_deref(), Ok("ann"));
         assert_eq!(named("game/ann").as_deref(), Ok("ann"));
-        assert_eq!(named("default/ann"), Err(Refusal::Credentials));
+        assert_eq!(named("default/ann"), Err(Refusal::OtherZone));
         assert_eq!(named("").as_deref(), Ok(""));
         assert_eq!(key("chat/ann", None).map(|key| key.zone), Ok("chat".into()));
     }

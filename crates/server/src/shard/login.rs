@@ -182,13 +182,7 @@ impl Shard {
         self.note_refusal_for(index, who, reason, Some(said));
         let code = code.and_then(ReasonCode::from_u8);
         let code = code.unwrap_or(ReasonCode::NotAuthorized);
-        let text = Some(text).filter(|text| !text.is_empty());
-        let mut answer = refusal(request.version, code, text);
-        // Without the text if that makes the packet too large [MQTT-3.2.2-19].
-        if answer.is_empty() || answer.len() > request.packet_bytes_max as usize {
-            answer = refusal(request.version, code, None);
-        }
-        self.part(index, Some(farewell(&answer)));
+        self.part(index, Some(refused(request, code, text)));
     }
 
     /// The authenticator has answered.
@@ -288,7 +282,7 @@ impl Shard {
             reason => reason.reason_code(),
         };
         let redirection = self.redirection(index, request.version, reason);
-        let refusal = || code.map(|code| farewell(&refusal(request.version, code, None)));
+        let refusal = || code.map(|code| refused(request, code, reason.told()));
         self.part(index, redirection.or_else(refusal));
     }
 
@@ -347,6 +341,17 @@ fn malformed_answer(input: &[u8], reason: CloseReason) -> Option<Box<Output>> {
     (version.is_v5() || fits).then(|| farewell(&refusal(version, code, None)))
 }
 
+/// A CONNACK that refuses, with a text for people that may be empty.
+fn refused(request: &ConnectRequest, code: ReasonCode, text: &str) -> Box<Output> {
+    let text = Some(text).filter(|text| !text.is_empty());
+    let mut answer = refusal(request.version, code, text);
+    // Without the text if that makes the packet too large [MQTT-3.2.2-19].
+    if answer.is_empty() || answer.len() > request.packet_bytes_max as usize {
+        answer = refusal(request.version, code, None);
+    }
+    farewell(&answer)
+}
+
 /// Bytes to be written before a connection is closed.
 pub(super) fn farewell(bytes: &[u8]) -> Box<Output> {
     let mut output = Box::<Output>::default();
@@ -363,5 +368,8 @@ pub(super) const fn reason_of(refusal: Refusal) -> CloseReason {
         Refusal::Busy => CloseReason::Limit(Limit::LoginQueue),
         Refusal::Slowed => CloseReason::Limit(Limit::LoginRate),
         Refusal::Unavailable => CloseReason::Local(Local::Unavailable),
+        Refusal::NoZone => CloseReason::Denied(Denied::NoZone),
+        Refusal::OtherZone => CloseReason::Denied(Denied::OtherZone),
+        Refusal::NoGuests => CloseReason::Denied(Denied::NoGuests),
     }
 }

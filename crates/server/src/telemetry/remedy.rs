@@ -92,6 +92,26 @@ fn denial(denied: Denied, scene: &Scene<'_>) -> Cow<'static, str> {
         Denied::Right => "it has no right to publish its will".into(),
         Denied::Banned => "its user is disabled or was deleted".into(),
         Denied::Expired => "its token has expired; it needs a new one".into(),
+        Denied::NoZone => match scene.claim {
+            Claim::Named(name) | Claim::Certified(name) => {
+                let zone = shown(name.split('/').next().unwrap_or_default());
+                format!(
+                    "there is no zone {zone:?}; `stentor zone list` shows those that there are, \
+                     `stentor zone add` adds one"
+                )
+                .into()
+            }
+            Claim::Nobody => "there is no such zone".into(),
+        },
+        Denied::OtherZone => format!(
+            "everybody who connects to {url} is of the zone {:?}; `zone` of that [[listener]] says \
+             so",
+            scene.rules.zone.as_deref().unwrap_or_default()
+        )
+        .into(),
+        Denied::NoGuests => "who says the name `guest` without a password becomes a guest where \
+                             the [[zone]] has `guests = true`, and this one has not"
+            .into(),
         Denied::Adaptor => match scene.fault {
             Some(Fault::Said(text)) if !text.is_empty() => {
                 format!("an adaptor's `login` denied it: {}", shown(text)).into()

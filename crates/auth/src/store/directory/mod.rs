@@ -117,6 +117,13 @@ struct Shared {
 }
 
 impl Shared {
+    fn has_zone(&self, name: &str) -> bool {
+        let is_it = |zone: &Arc<str>| **zone == *name;
+        name == crate::model::DEFAULT_ZONE
+            || self.zones.load().iter().any(|zone| is_it(&zone.name))
+            || self.named_zones.load().iter().any(is_it)
+    }
+
     fn tell(&self, change: Change) {
         if let Some(hook) = self.hook.get() {
             hook(change);
@@ -232,6 +239,12 @@ impl Directory {
     #[must_use]
     pub fn zones(&self) -> Arc<Vec<ZoneRecord>> {
         self.shared.zones.load_full()
+    }
+
+    /// Whether a zone may have users: one that was added, or that the configuration names.
+    #[must_use]
+    pub fn has_zone(&self, name: &str) -> bool {
+        self.shared.has_zone(name)
     }
 
     /// Has something done whenever a user, a role or a zone has changed, on the directory's thread.

@@ -393,11 +393,7 @@ impl Worker {
 
     /// Whether a zone may have users.
     pub(in crate::store) fn has_zone(&self, name: &str) -> bool {
-        let shared = &self.shared;
-        let is_it = |zone: &Arc<str>| **zone == *name;
-        name == crate::model::DEFAULT_ZONE
-            || shared.zones.load().iter().any(|zone| is_it(&zone.name))
-            || shared.named_zones.load().iter().any(is_it)
+        self.shared.has_zone(name)
     }
 
     /// Writes down what was done.
