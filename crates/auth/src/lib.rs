@@ -22,3 +22,10 @@ pub use login::{
     Answer, Authenticator, Begun, Decision, Exchange, LoginRequest, Method, Refusal, Secret,
 };
 pub use pool::{Helper, Job, Pool, PoolOptions};
+
+/// So many of something, in words: `1 user`, `2 users`.
+#[must_use]
+pub fn counted(count: u64, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
+}

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use stentor_auth::counted;
 use stentor_procedure::adaptor::{TEMPLATE, TEMPLATE_TEST, TYPES, check, test};
 
 use crate::admin::table::{Table, plain};
@@ -220,8 +221,8 @@ fn run_tests(file: &Path, tests: Option<PathBuf>, as_json: bool) -> Result<(), F
     }
     if failed > 0 {
         return Err(Failure::new(format!(
-            "{failed} of {} tests failed",
-            outcomes.len()
+            "{failed} of {} failed",
+            counted(outcomes.len() as u64, "test")
         )));
     }
     Ok(())

@@ -287,6 +287,7 @@ impl Clients {
 fn clients_text(answer: &Value) -> String {
     let heads = [
         "CLIENT",
+        "ZONE",
         "USER",
         "PEER",
         "VERSION",
@@ -303,6 +304,7 @@ fn clients_text(answer: &Value) -> String {
         };
         table.row([
             plain(&client["client_id"]),
+            plain(&client["zone_name"]),
             plain(&client["user"]),
             plain(&connection["peer"]),
             plain(&connection["version"]),

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use stentor_auth::counted;
 use stentor_client::{Client, ClientError, Publication, QoS, ReasonCode, SubscribeOptions};
 use stentor_zone::{check_name, topic};
 
@@ -272,9 +273,10 @@ fn list(result: &Value) -> String {
         .map(Vec::as_slice)
         .unwrap_or_default();
     let line = |room: &Value| {
-        let capacity = match &room["capacity"] {
-            Value::Null => String::new(),
-            capacity => format!(" of {capacity}"),
+        let members = room["members"].as_u64().unwrap_or_default();
+        let members = match room["capacity"].as_u64() {
+            None => counted(members, "member"),
+            Some(capacity) => format!("{members} of {}", counted(capacity, "member")),
         };
         let locked = if room["locked"] == true {
             ", locked"
@@ -282,7 +284,7 @@ fn list(result: &Value) -> String {
             ""
         };
         let name = room["room"].as_str().unwrap_or_default();
-        format!("{name}: {}{capacity} members{locked}\n", room["members"])
+        format!("{name}: {members}{locked}\n")
     };
     rooms.iter().map(line).collect()
 }

@@ -435,7 +435,7 @@ fn zones_hold_users_of_their_own() {
             place
                 .run(&["zone", "remove", "game"])
                 .refusal()
-                .contains("1 users")
+                .contains("1 user;")
         );
         place.run(&["user", "delete", "game/ann"]).success();
         place.run(&["zone", "remove", "game"]).success();

@@ -115,7 +115,7 @@ fn a_removed_zone_leaves_nothing_behind() {
         assert!(zone[name].as_u64() >= Some(value), "{name}: {shown}");
     }
     let refused = server.control(&["zone", "remove", "chess"]);
-    assert!(refused.stderr.contains("1 users"), "{refused}");
+    assert!(refused.stderr.contains("1 user;"), "{refused}");
     server.control(&["user", "delete", "chess/ann"]).success();
     let removed: Value = server.json(&["zone", "remove", "chess"]);
     assert_eq!(removed["retained_messages"], 1, "{removed}");

@@ -203,6 +203,13 @@ fn figures_of_zones_are_shown() {
     // The message, and what the room and the list of rooms have told.
     let out = open["messages_out"].as_u64().expect("a number");
     assert!(out >= 2, "{shown}");
+    let clients = server.json(&["clients", "ls"]);
+    assert_eq!(clients["clients"][0]["zone_name"], "open", "{clients}");
+    let clients = server.control(&["clients", "ls"]).success();
+    assert!(
+        clients.contains("ZONE") && clients.contains("open"),
+        "{clients}"
+    );
     let other = &server.json(&["zone", "show", "one"])["zones"][0];
     assert_eq!(other["messages_out"], 0, "{other}");
     let all = server.control(&["zone", "show"]).success();

@@ -40,6 +40,7 @@ enum Command {
     /// Let a user log in again
     Enable(One),
     /// Delete a user, and end its connections
+    #[command(visible_aliases = ["remove", "rm"])]
     Delete(One),
     /// Answer whether a user may publish or subscribe to a topic, with the rule that decides
     #[command(after_help = TEST)]

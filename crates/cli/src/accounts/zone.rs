@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use stentor_auth::counted;
 use stentor_auth::store::Order;
 
 use super::desk::Which;
@@ -171,10 +172,8 @@ impl Auth {
         let AuthCommand::Refresh { which } = self.command;
         let answer = which.open()?.order(&Order::AuthRefresh {})?;
         show(which.json, &answer, || {
-            format!(
-                "read again; {} users have changed\n",
-                plain(&answer["changed"])
-            )
+            let changed = answer["changed"].as_u64().unwrap_or_default();
+            format!("read again; changed: {}\n", counted(changed, "user"))
         })
     }
 }

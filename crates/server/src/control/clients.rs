@@ -27,7 +27,7 @@ pub(super) fn list(backplane: &Backplane, request: &Request) -> Value {
         .iter()
         .take(to)
         .skip(from)
-        .map(|entry| describe(entry, now))
+        .map(|entry| describe(backplane, entry, now))
         .collect();
     json!({ "clients": clients, "total": total, "truncated": total > to })
 }
@@ -44,7 +44,7 @@ pub(super) fn show(backplane: &Backplane, request: &Request) -> Answer {
     });
     match found {
         Some(Some((entry, subscriptions))) => {
-            let mut client = describe(&entry, backplane.clock.now());
+            let mut client = describe(backplane, &entry, backplane.clock.now());
             let filters: Vec<&str> = subscriptions.iter().map(|filter| &**filter).collect();
             if let Value::Object(client) = &mut client {
                 client.insert("filters".into(), json!(filters));
@@ -104,7 +104,7 @@ fn silent() -> Failure {
     )
 }
 
-fn describe(entry: &ClientEntry, now: Tick) -> Value {
+fn describe(backplane: &Backplane, entry: &ClientEntry, now: Tick) -> Value {
     let info = &entry.info;
     let connection = info.connection.map(|connection| {
         json!({
@@ -122,6 +122,7 @@ fn describe(entry: &ClientEntry, now: Tick) -> Value {
         "client_id": info.client_id,
         "user": info.user.as_deref(),
         "zone": info.zone.get(),
+        "zone_name": backplane.zone_name(info.zone),
         "connection": connection,
         "session_expiry_secs": (info.expiry_secs != u32::MAX).then_some(info.expiry_secs),
         "subscriptions": info.subscriptions,

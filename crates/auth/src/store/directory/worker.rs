@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use super::queue::Queue;
 use super::{Change, DirectoryOptions, Found, OrderAnswer, Roles, Shared, Unavailable, first};
+use crate::counted;
 use crate::model::{User, UserKey};
 use crate::store::{Books, Order, StoreError, Who, order};
 
@@ -327,7 +328,8 @@ impl Worker {
             changed += self.reread(keys).await?;
         }
         if changed > 0 {
-            info!("{changed} users were changed in {}", self.shown);
+            let users = counted(changed as u64, "user");
+            info!("changed in {}: {users}", self.shown);
         }
         Ok(changed)
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{OrderError, Outcome, Who};
+use crate::counted;
 use crate::model::{DEFAULT_ZONE, ZoneRecord};
 use crate::store::directory::Worker;
 
@@ -78,8 +79,9 @@ pub(super) async fn remove(worker: &Worker, who: &Who, name: &str) -> Outcome {
     let users = store.count(Some(name)).await?;
     if users > 0 {
         let message = format!(
-            "the zone {name:?} has {users} users; delete them first: `stentor user list --zone \
-             {name}` shows them"
+            "the zone {name:?} has {}; delete them first: `stentor user list --zone {name}` shows \
+             them",
+            counted(users, "user")
         );
         return Err(OrderError::new("conflict", message));
     }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
+use stentor_auth::counted;
 use stentor_auth::model::Credential;
 use stentor_auth::store::{Imported, Order};
 
@@ -148,7 +149,7 @@ impl Import {
         })?;
         let answer = json!({ "imported": imported });
         show(self.which.json, &answer, || {
-            format!("{imported} users are imported\n")
+            format!("imported: {}\n", counted(imported as u64, "user"))
         })
     }
 
