@@ -180,9 +180,9 @@ fn ask(dial: &dyn Fn() -> Raw) -> BTreeSet<String> {
 }
 
 /// Takes over from a running mosquitto, and asks both the same. `lost` are the lines that are told
-/// not to be carried.
+/// not to be carried, `remedies` the changes of roles that the report proposes.
 #[track_caller]
-fn check(folder: &Path, lines: &str, lost: &[&str]) {
+fn check(folder: &Path, lines: &str, lost: &[&str], remedies: &[&[&str]]) {
     assert!(topics().len() * (USERS + 1) * 2 >= 1_000);
     let plan = Plan::new();
     let mosquitto = Mosquitto::start(folder, lines);
@@ -210,6 +210,11 @@ fn check(folder: &Path, lines: &str, lost: &[&str]) {
         .filter_map(|one| one["text"].as_str())
         .collect();
     assert_eq!(told, lost, "{done}");
+    for remedy in remedies {
+        let mut command = server::stentor();
+        command.args(["role", "change"]).args(*remedy);
+        process::run(command.arg("--data-dir").arg(plan.data_dir())).success();
+    }
     let config = fs::read_to_string(&output).expect("it was written");
     assert!(config.contains("m.sock"), "{config}");
     let stentor = plan
@@ -235,7 +240,7 @@ fn both_servers_answer_the_same_thousand_questions() {
         passwords.display(),
         acl.display()
     );
-    check(folder.path(), &lines, &["user root"]);
+    check(folder.path(), &lines, &["user root"], &[]);
 }
 
 /// A rule as the plugin for dynamic security keeps it. Those that deny come first.
@@ -334,7 +339,45 @@ fn dynamic_security_answers_the_same_thousand_questions() {
         plugin.display(),
         json.display()
     );
-    check(folder.path(), &lines, &["user root"]);
+    check(folder.path(), &lines, &["user root"], &[]);
+}
+
+/// Some users are of the plugin and of the files, the others of the files alone.
+#[test]
+fn dynamic_security_beside_files_answers_the_same_thousand_questions() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let passwords = passwords(folder.path());
+    let text = fs::read_to_string(&passwords).expect("the file is there");
+    let is_of_plugin = |line: &&str| !matches!(&line[..2], "u6" | "u7" | "u8");
+    let of_plugin: Vec<&str> = text.lines().filter(is_of_plugin).collect();
+    let json = dynamic_security(&of_plugin.join("\n")).to_string();
+    let json = file(folder.path(), "dynamic-security.json", &json);
+    // There the plugin is asked before a line that denies.
+    let acl = acl();
+    let acl = acl.lines().filter(|line| !line.contains(" deny "));
+    let acl = acl.map(|line| format!("{line}\n")).collect::<String>();
+    let acl = file(folder.path(), "acl", &acl);
+    let plugin = tools::mosquitto_plugin("mosquitto_dynamic_security.so");
+    let lines = format!(
+        "plugin {}\nplugin_opt_config_file {}\npassword_file {}\nacl_file {}\n",
+        plugin.display(),
+        json.display(),
+        passwords.display(),
+        acl.display()
+    );
+    let known = of_plugin.iter().map(|line| {
+        let (name, _) = line.split_once(':').expect("a name and a hash");
+        format!("{name}:…")
+    });
+    let known: Vec<String> = known.collect();
+    let lost = ["user root"]
+        .into_iter()
+        .chain(known.iter().map(String::as_str));
+    let lost: Vec<&str> = lost.chain(["beside dynamic security"]).collect();
+    let everything = ["--add", "allow subscribe #"];
+    let remedies =
+        ["mosquitto-default", "anonymous"].map(|role| [&[role], &everything[..]].concat());
+    check(folder.path(), &lines, &lost, &[&remedies[0], &remedies[1]]);
 }
 
 /// What fails leaves no configuration behind that looks like the work of one that did not.

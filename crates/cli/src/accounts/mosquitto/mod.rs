@@ -4,8 +4,8 @@ mod acl;
 mod clash;
 mod conf;
 mod dynsec;
+mod files;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -16,15 +16,13 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::json;
-use stentor_auth::credential::Stored;
-use stentor_auth::model::{
-    ANONYMOUS, Credential, DEFAULT_ZONE, MEMBER, PLACEHOLDERS, Quotas, Role, User,
-};
+use stentor_auth::model::{ANONYMOUS, PLACEHOLDERS, Quotas, Role, User};
 use stentor_auth::store::{Imported, Order};
 
 use super::desk::{Desk, Which};
 use super::{import, show};
 use crate::failure::Failure;
+use files::Files;
 
 /// Takes over users, rights and settings of another server.
 #[derive(Debug, Args)]
@@ -263,9 +261,6 @@ impl Drop for Draft {
 /// Rules that one order carries: each has about a kibibyte at most.
 const RULES_AT_ONCE: usize = 40;
 
-/// The role of everybody whom mosquitto's patterns are about.
-const PATTERNS: &str = "mosquitto-patterns";
-
 impl Plan {
     /// Reads everything that a configuration names.
     fn read(file: &Path) -> Result<Self, String> {
@@ -283,115 +278,24 @@ impl Plan {
                 Some(acl::parse(&lines, &mut plan.troubles))
             }
         };
-        if let Some(acl) = &acl {
-            plan.take_roles(acl);
-        }
+        let mut files = Files::new(&mut plan, acl, elsewhere.dynsec.is_some());
         if let Some(path) = &elsewhere.passwords {
-            let bytes = conf::read_bytes(path)?;
-            plan.take_users(&path.to_string_lossy(), &bytes, acl.as_ref());
-        } else if let Some(acl) = &acl {
-            plan.add_nameless(acl, &BTreeSet::new());
+            files.take_passwords(&path.to_string_lossy(), &conf::read_bytes(path)?);
         }
+        files.add_nameless();
         plan.settle(&file.to_string_lossy());
         Ok(plan)
     }
 
-    fn take_roles(&mut self, acl: &acl::Acl) {
-        let role = |name: &str, rules: Vec<_>| Role {
-            zone: None,
-            name: name.into(),
-            rules,
-            quotas: Default::default(),
-        };
-        let everybody = acl.anonymous.iter().chain(&acl.patterns).cloned();
-        self.roles.push(role(ANONYMOUS, everybody.collect()));
-        self.roles.push(role(PATTERNS, acl.patterns.clone()));
-        for (user, rules) in &acl.users {
-            let role = role(&of_user(user), rules.clone());
-            if let Err(error) = role.check() {
-                self.troubles.push(Trouble {
-                    file: "the ACL file".to_owned(),
-                    number: 0,
-                    text: format!("user {user}"),
-                    reason: error.to_string(),
-                    remedy: "give the user another name, and its rules by stentor role add".into(),
-                });
-                continue;
-            }
-            self.roles.push(role);
-        }
-    }
-
-    fn take_users(&mut self, file: &str, bytes: &[u8], acl: Option<&acl::Acl>) {
-        let mut known = BTreeSet::new();
-        for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-            let (name, hash) = match password_line(line) {
-                Ok(None) => continue,
-                Ok(Some(parts)) => parts,
-                // Nobody knows what it is, so it is not shown.
-                Err(reason) => {
-                    self.troubles.push(Trouble {
-                        file: file.to_owned(),
-                        number: at + 1,
-                        text: "…".to_owned(),
-                        reason: reason.to_owned(),
-                        remedy: "add the user, if it is one: stentor user add".to_owned(),
-                    });
-                    continue;
-                }
-            };
-            let taken = user(name, Some(hash), self.roles_of(name, acl));
-            match taken {
-                // As mosquitto: the first of two lines for one name counts.
-                Ok(user) if known.insert(name.to_owned()) => self.users.push(user),
-                Ok(_) => self.troubles.push(Trouble {
-                    file: file.to_owned(),
-                    number: at + 1,
-                    text: format!("{name}:…"),
-                    reason: "the name stands there twice; the first line counts".to_owned(),
-                    remedy: "nothing has to be done".to_owned(),
-                }),
-                Err(reason) => self.troubles.push(Trouble {
-                    file: file.to_owned(),
-                    number: at + 1,
-                    text: format!("{name}:…"),
-                    reason,
-                    remedy: "add the user with a password that fits: stentor user add".to_owned(),
-                }),
-            }
-        }
-        if let Some(acl) = acl {
-            self.add_nameless(acl, &known);
-        }
-    }
-
-    /// Users who have rules and no password: they log in by certificate, or not at all.
-    fn add_nameless(&mut self, acl: &acl::Acl, known: &BTreeSet<String>) {
-        for name in acl.users.keys().filter(|name| !known.contains(*name)) {
-            match user(name, None, self.roles_of(name, Some(acl))) {
-                Ok(user) => self.users.push(user),
-                // Told with its role.
-                Err(_) => continue,
-            }
-            if !self.has_certificate_names {
-                self.troubles.push(Trouble {
-                    file: "the ACL file".to_owned(),
-                    number: 0,
-                    text: format!("user {name}"),
-                    reason: "there is no password of that name; the user is added without one"
-                        .to_owned(),
-                    remedy: format!("give it one: stentor user set-password {name}"),
-                });
-            }
-        }
-    }
-
-    fn roles_of(&self, name: &str, acl: Option<&acl::Acl>) -> Vec<Arc<str>> {
-        let Some(acl) = acl else {
-            return vec![MEMBER.into()];
-        };
-        let own = acl.users.contains_key(name).then(|| of_user(name).into());
-        std::iter::once(PATTERNS.into()).chain(own).collect()
+    /// That something could not be carried which stands in no line.
+    fn tell(&mut self, file: &str, text: String, reason: &str, remedy: &str) {
+        self.troubles.push(Trouble {
+            file: file.to_owned(),
+            number: 0,
+            text,
+            reason: reason.to_owned(),
+            remedy: remedy.to_owned(),
+        });
     }
 
     fn text(&self, dry_run: bool, output: &Path) -> String {
@@ -423,41 +327,9 @@ impl Plan {
     }
 }
 
-/// The name and the hash in a line of a password file; `None` if it says nothing.
-fn password_line(line: &[u8]) -> Result<Option<(&str, &str)>, &'static str> {
-    let line = std::str::from_utf8(line).map_err(|_| "it is no UTF-8, as names have to be")?;
-    let line = line.trim_end();
-    if line.is_empty() || line.starts_with('#') {
-        return Ok(None);
-    }
-    let parts = line.split_once(':');
-    parts
-        .map(Some)
-        .ok_or("it has no colon after the name; mosquitto passes over it")
-}
-
 /// The role with the rules of one user.
 fn of_user(name: &str) -> String {
     format!("mosquitto-{name}")
-}
-
-fn user(name: &str, hash: Option<&str>, roles: Vec<Arc<str>>) -> Result<User, String> {
-    let credentials = match hash {
-        None => Vec::new(),
-        Some(hash) => {
-            Stored::parse(hash).map_err(|error| error.to_string())?;
-            vec![Credential::new(hash)]
-        }
-    };
-    let user = User {
-        zone: DEFAULT_ZONE.into(),
-        name: name.into(),
-        credentials,
-        roles,
-        disabled: false,
-    };
-    user.check().map_err(|error| error.to_string())?;
-    Ok(user)
 }
 
 #[cfg(test)]
@@ -475,7 +347,7 @@ mod tests {
         bytes.extend(b"b\xff:x\n");
         bytes.extend(format!("cid:{hash}\n").as_bytes());
         let mut plan = Plan::default();
-        plan.take_users("passwords", &bytes, None);
+        Files::new(&mut plan, None, false).take_passwords("passwords", &bytes);
         let names: Vec<&str> = plan.users.iter().map(|user| &*user.name).collect();
         assert_eq!(names, ["ann", "cid"], "{:?}", plan.troubles);
         let told = plan.troubles.remove(0);
@@ -544,7 +416,7 @@ mod tests {
             conf::take(&lines, &mut plan);
             prop_assert!(plan.listeners > 0);
             let acl = acl::parse(&lines, &mut plan.troubles);
-            plan.take_roles(&acl);
+            Files::new(&mut plan, Some(acl), false).add_nameless();
             for role in &plan.roles {
                 prop_assert!(role.check().is_ok(), "{role:?}");
             }
