@@ -118,6 +118,8 @@ impl Rights for NoRights {
 impl Hub {
     /// Begins to apply a change of rights.
     pub(crate) fn begin_renewal(&mut self, now: Tick, renewal: Arc<dyn Renewal>) {
+        self.settle(now);
+        self.review_absent(now, &*renewal);
         self.renewals.push(now, renewal);
         self.continue_renewals(now);
     }

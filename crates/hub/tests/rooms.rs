@@ -638,14 +638,20 @@ const REVOKED: &str = r#"{"event":"left","user":"bob","reason":"revoked","member
 #[test]
 fn who_loses_the_right_to_a_room_is_out_of_it() {
     for (shards, ids) in places() {
-        for (stays, denied) in [
-            (true, Some(&["$room/tea", "$rooms/"][..])),
-            (false, Some(&["$room/tea", "$rooms/"][..])),
-            (true, None),
+        for (stays, denied, expiry_secs) in [
+            (true, Some(&["$room/tea", "$rooms/"][..]), u32::MAX),
+            (false, Some(&["$room/tea", "$rooms/"][..]), u32::MAX),
+            (false, Some(&["$room/tea", "$rooms/"][..]), 0),
+            (true, None, u32::MAX),
+            (false, None, 0),
         ] {
             let mut w = World::new(shards);
             let ann = w.connect(Version::V5, ids[0], &user("ann"));
-            let bob = w.connect(Version::V5, ids[1], &lasting("bob"));
+            let options = ConnectOptions {
+                expiry_secs,
+                ..lasting("bob")
+            };
+            let bob = w.connect(Version::V5, ids[1], &options);
             w.subscribe(ann, "$room/tea/#", Q1);
             w.subscribe(ann, "$reply/+", Q1);
             command(&mut w, ann, "change", r#"{"room":"tea","capacity":2}"#);
@@ -671,7 +677,7 @@ fn who_loses_the_right_to_a_room_is_out_of_it() {
                 1,
                 "his place is free"
             );
-            if denied.is_none() {
+            if denied.is_none() || expiry_secs == 0 {
                 continue;
             }
             let bob = if stays {

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use hashbrown::HashMap;
 use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
@@ -13,6 +14,7 @@ use stentor_zone::{
     run_command, topic,
 };
 
+use super::review::Absent;
 use super::{Parting, RoomItem, Who, shard_of};
 use crate::call::{Answer, ReturnAddress};
 use crate::effects::ControlItem;
@@ -31,6 +33,8 @@ pub(crate) struct Zones {
     plan: Plan,
     /// The rooms that the settings had when they were applied last.
     fixed: Vec<(Zone, Box<str>)>,
+    /// Whose places are kept; some of them may have come back.
+    pub(super) absent: Vec<Absent>,
 }
 
 /// Whether the zones are as the settings have them.
@@ -50,6 +54,7 @@ impl Default for Zones {
             deadline: Tick::NEVER,
             plan: Plan::Done,
             fixed: Vec::new(),
+            absent: Vec::new(),
         }
     }
 }
@@ -171,6 +176,7 @@ impl Hub {
                     Parting::Left => room.leave(who.user(), who.seat, out),
                     Parting::Lost => room.lost(now, who.user(), who.seat, out),
                     Parting::Revoked => room.revoke(who.user(), who.seat, out),
+                    Parting::Barred => room.bar(who.user(), who.seat, out),
                     Parting::Muted => room.mute(who.user(), who.seat, out),
                 }
                 Ok(room.grace())
@@ -182,6 +188,11 @@ impl Hub {
             self.zones.deadline = self.zones.deadline.min(now.after(grace));
         }
         self.perform(now, zone, room, effects);
+    }
+
+    /// How long the place of a lost connection is kept in a room.
+    pub(super) fn grace_of(&self, zone: Zone, room: &str) -> Option<Duration> {
+        Some(self.zones.by_zone.get(&zone)?.get(room)?.grace())
     }
 
     pub(super) fn home_say(
@@ -272,6 +283,7 @@ impl Hub {
             self.perform(now, zone, "", effects);
         }
         self.zones.deadline = next;
+        self.zones.absent.retain(|absent| absent.until > now);
     }
 
     /// Makes the zones whose home is here as the settings have them: their options, and the rooms

@@ -11,7 +11,7 @@ use stentor_session::{CloseReason, Remote, Tick, Ticket};
 use stentor_topic::Subscription;
 use stentor_zone::{Entry, Expelled, Interest, Refusal};
 
-use super::{Parting, RoomItem, Who, all_below};
+use super::{Parting, RoomItem, Who, all_below, session_of};
 use crate::adaptor::Denial;
 use crate::hub::Hub;
 use crate::key::SessionKey;
@@ -264,8 +264,15 @@ impl Hub {
     /// A session is out of a room.
     pub(super) fn leave_room(&mut self, now: Tick, who: Who, room: &str, parting: Parting) {
         let home = self.home_of(who.identity.zone);
-        let room = room.into();
-        self.send_room(now, home, RoomItem::Leave { room, who, parting });
+        let session = self.sessions.get(session_of(who.seat));
+        let client_id = session.map(|session| session.client_id.clone());
+        let item = RoomItem::Leave {
+            room: room.into(),
+            who,
+            parting,
+            client_id: client_id.unwrap_or_default(),
+        };
+        self.send_room(now, home, item);
     }
 
     /// Subscriptions to these filters have ended: the session is out of the rooms that it has no

@@ -59,6 +59,8 @@ pub enum RoomItem {
         who: Who,
         /// On purpose or not.
         parting: Parting,
+        /// The session's client id, by which its rights are renewed while it is away.
+        client_id: Box<str>,
     },
     /// To the home: somebody speaks.
     Say {
@@ -142,6 +144,8 @@ pub enum Parting {
     Revoked,
     /// It has no right to speak there any more, and goes on as an observer.
     Muted,
+    /// It is away, and has no right to come back.
+    Barred,
 }
 
 /// A session of a user, as the home of a zone knows it.
@@ -240,7 +244,17 @@ impl Hub {
                 entry,
                 answer,
             } => self.home_join(now, room, &who, entry, answer),
-            RoomItem::Leave { room, who, parting } => self.home_leave(now, &room, &who, parting),
+            RoomItem::Leave {
+                room,
+                who,
+                parting,
+                client_id,
+            } => {
+                if parting == Parting::Lost {
+                    self.note_absent(now, &room, &who, client_id);
+                }
+                self.home_leave(now, &room, &who, parting);
+            }
             RoomItem::Say {
                 room,
                 who,

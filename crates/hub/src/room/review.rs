@@ -7,9 +7,10 @@ use alloc::vec::Vec;
 use stentor_session::Tick;
 use stentor_zone::{Entry, Refusal, join_refused, topic};
 
-use super::{Parting, RoomItem, below, room_of};
+use super::{Parting, RoomItem, Who, all_below, below, room_of};
 use crate::hub::Hub;
 use crate::key::SessionKey;
+use crate::renewal::{Renewal, Renewed};
 use crate::rights::{Access, Identity};
 use crate::sessions::Link;
 
@@ -18,6 +19,32 @@ struct Standing {
     room: Box<str>,
     before: Option<Entry>,
     now: Option<Entry>,
+}
+
+/// A session whose connection was lost, while a room keeps its place. There may be no session any
+/// more whose rights could be renewed.
+#[derive(Debug)]
+pub(crate) struct Absent {
+    /// Until when the place is kept.
+    pub(super) until: Tick,
+    room: Box<str>,
+    who: Who,
+    client_id: Box<str>,
+}
+
+impl Absent {
+    /// Whether a change of rights leaves it the right to come back.
+    fn may_come_back(&mut self, renewal: &dyn Renewal) -> bool {
+        match renewal.renew(&self.who.identity, &self.client_id) {
+            Renewed::Keep => true,
+            Renewed::Replace(identity) => {
+                self.who.identity = identity;
+                let all = all_below(&self.room);
+                entry(&self.who.identity, &self.room, &all) == Some(Entry::Member)
+            }
+            Renewed::Close { .. } => false,
+        }
+    }
 }
 
 /// As what somebody is in a room by one of its subscriptions.
@@ -40,6 +67,31 @@ impl Identity {
 }
 
 impl Hub {
+    /// At the home: a room may keep the place of a lost connection.
+    pub(super) fn note_absent(&mut self, now: Tick, room: &str, who: &Who, client_id: Box<str>) {
+        let grace = self.grace_of(who.identity.zone, room);
+        if let Some(grace) = grace.filter(|grace| !grace.is_zero()) {
+            self.zones.absent.push(Absent {
+                until: now.after(grace),
+                room: room.into(),
+                who: who.clone(),
+                client_id,
+            });
+        }
+    }
+
+    /// At the home: rights have changed, those of absent members too.
+    pub(crate) fn review_absent(&mut self, now: Tick, renewal: &dyn Renewal) {
+        let (stay, gone): (Vec<_>, Vec<_>) = core::mem::take(&mut self.zones.absent)
+            .into_iter()
+            .map(|mut absent| (absent.may_come_back(renewal), absent))
+            .partition(|(may, _)| *may);
+        self.zones.absent = stay.into_iter().map(|(_, absent)| absent).collect();
+        for (_, absent) in gone {
+            self.home_leave(now, &absent.room, &absent.who, Parting::Barred);
+        }
+    }
+
     /// The rights of a session are not those that it had before.
     pub(crate) fn review_rooms(&mut self, now: Tick, key: SessionKey, before: &Identity) {
         let Some(session) = self.sessions.get(key) else {

@@ -463,6 +463,13 @@ impl Room {
         }
     }
 
+    /// A session whose connection was lost has no right to come back to the room.
+    pub fn bar(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
+        if self.members.give_up(user, seat) {
+            self.part(user, Reason::Revoked, out);
+        }
+    }
+
     /// A session has no right to speak any more: it observes, and gives its place up.
     pub fn mute(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
         if !self.members.sits(user, seat) {
