@@ -12,7 +12,7 @@ use crate::effect::Effect;
 use crate::room::{Actor, Bounds, Change, Condition, Refusal, Role, Room, RoomOptions, Summary};
 use crate::rooms::{Rooms, Wish};
 use crate::topic;
-use crate::words::{BadWord, Words, below};
+use crate::words::{BadWord, Words, below, quoted};
 
 /// How the names of these procedures begin.
 pub const ROOM_COMMANDS: &str = "room.";
@@ -367,7 +367,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
             .create_with(now, actor, room, made_with, self.out);
         made.map_err(|unmade| match unmade.property {
             None if matches!(unmade.why, Refusal::Name | Refusal::Exists) => {
-                let text = format!("{field} is {room:?}: {}", unmade.why.text());
+                let text = format!("{field} is {}: {}", quoted(room), unmade.why.text());
                 Failed::Part(unmade.why, BadWord::other(field, text))
             }
             None => unmade.why.into(),
@@ -484,7 +484,10 @@ impl<'a, R: RoomRights> Command<'a, R> {
     fn blame_member(&self, failed: Failed, part: &str, user: &str) -> Failed {
         match failed {
             Failed::Refused(why @ Refusal::Unknown) if self.rooms.get(self.room).is_some() => {
-                let text = format!("{part} is {user:?}: nobody of this name is in the room");
+                let text = format!(
+                    "{part} is {}: nobody of this name is in the room",
+                    quoted(user)
+                );
                 Failed::Part(why, BadWord::other(part, text))
             }
             failed => failed,
@@ -529,8 +532,8 @@ fn blame_property(
              a zone share their memory",
             bounds.properties
         ),
-        Refusal::Unknown => format!("{part} is {name:?}: there is nothing to take away"),
-        why => format!("{part} is {name:?}: {}", why.text()),
+        Refusal::Unknown => format!("{part} is {}: there is nothing to take away", quoted(name)),
+        why => format!("{part} is {}: {}", quoted(name), why.text()),
     };
     Failed::Part(why, BadWord::other(&part, text))
 }

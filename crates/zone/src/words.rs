@@ -59,6 +59,11 @@ fn shown(value: &Value) -> String {
     }
 }
 
+/// A text as it is told to whoever sent it.
+pub(crate) fn quoted(text: &str) -> String {
+    shown(&text.into())
+}
+
 /// A JSON object that names no field twice.
 struct Fields(Map<String, Value>);
 
