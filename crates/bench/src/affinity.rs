@@ -7,6 +7,7 @@ use std::fs;
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
+use serde_json::{Value, json};
 
 use crate::error::{BenchError, Doing};
 use crate::process;
@@ -52,43 +53,29 @@ impl Placement {
         sheet
     }
 
-    /// Puts the server (all threads, and its children) and this thread, with all that it starts
-    /// from now on, where they belong. They stay until the guard is dropped.
+    /// What becomes of this placement on this machine: a single processor is shared.
     ///
     /// # Errors
-    /// When the server's process is unknown, or the system does not let us.
-    pub(crate) fn place(self, server: Option<u32>) -> Result<Placed, BenchError> {
-        let before = sched_getaffinity(Pid::from_raw(0)).doing("read the processors in use")?;
-        let Some((server_cpus, own_cpus)) = self.split(&before) else {
-            return Ok(Placed(before));
-        };
-        let Some(server) = server else {
-            return Err(BenchError::usage(
-                "cannot place a server whose process is unknown: use --placement free, or --pid",
-            ));
-        };
-        let tasks = process::family(server).into_iter().flat_map(|pid| {
-            fs::read_dir(format!("/proc/{pid}/task"))
-                .into_iter()
-                .flatten()
-                .flatten()
-        });
-        for task in tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()) {
-            match sched_setaffinity(Pid::from_raw(task), &server_cpus) {
-                // A thread that has ended meanwhile.
-                Ok(()) | Err(Errno::ESRCH) => {}
-                result => result.doing("place the server on a processor")?,
-            }
-        }
-        sched_setaffinity(Pid::from_raw(0), &own_cpus).doing("place the clients on a processor")?;
-        Ok(Placed(before))
+    /// When the system does not tell.
+    pub(crate) fn here(self) -> Result<Self, BenchError> {
+        let lonely = usable(&current()?).len() < 2;
+        Ok(match self {
+            Self::Apart if lonely => Self::Together,
+            placement => placement,
+        })
+    }
+
+    /// Divides the processors that this thread may use.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub(crate) fn allot(self) -> Result<Allotment, BenchError> {
+        Ok(Allotment(self.split(&current()?)))
     }
 
     /// The processors of the server and of the generator; `None` if it is all the same.
     fn split(self, allowed: &CpuSet) -> Option<(CpuSet, CpuSet)> {
-        let usable: Vec<usize> = (0..CpuSet::count())
-            .filter(|&cpu| allowed.is_set(cpu) == Ok(true))
-            .collect();
+        let usable = usable(allowed);
         let last = usable.get(usable.len().checked_sub(1)?..)?;
         match self {
             Self::Together => Some((set_of(last), set_of(last))),
@@ -103,15 +90,108 @@ impl Placement {
     }
 }
 
-/// Puts this thread back where it was when dropped.
+/// The processors of a server and of the generator; none if it is all the same.
 #[derive(Debug)]
-pub(crate) struct Placed(CpuSet);
+pub(crate) struct Allotment(Option<(CpuSet, CpuSet)>);
 
-impl Drop for Placed {
+impl Allotment {
+    /// Does something that starts a server, on the server's processors: it inherits them before
+    /// its first instruction, so that it makes as many threads as fit what it gets.
+    ///
+    /// # Errors
+    /// When the system does not let us.
+    pub(crate) fn start<T>(&self, start: impl FnOnce() -> T) -> Result<T, BenchError> {
+        let stay = match &self.0 {
+            Some((server, _)) => Some(Stay::on(server)?),
+            None => None,
+        };
+        let started = start();
+        drop(stay);
+        Ok(started)
+    }
+
+    /// Puts this thread, with all that it starts from now on, on the generator's processors, until
+    /// the guard is dropped.
+    ///
+    /// # Errors
+    /// When the system does not let us.
+    pub(crate) fn generate(&self) -> Result<Option<Stay>, BenchError> {
+        let own = self.0.as_ref().map(|(_, own)| Stay::on(own));
+        own.transpose()
+    }
+
+    /// Moves a server that ran before (all threads, and its children) to its processors.
+    ///
+    /// # Errors
+    /// When its process is unknown, or the system does not let us.
+    pub(crate) fn move_server(&self, server: Option<u32>) -> Result<(), BenchError> {
+        let Some((cpus, _)) = &self.0 else {
+            return Ok(());
+        };
+        let Some(server) = server else {
+            return Err(BenchError::usage(
+                "cannot place a server whose process is unknown: use --placement free, or --pid",
+            ));
+        };
+        let tasks = process::family(server).into_iter().flat_map(|pid| {
+            fs::read_dir(format!("/proc/{pid}/task"))
+                .into_iter()
+                .flatten()
+                .flatten()
+        });
+        for task in tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()) {
+            match sched_setaffinity(Pid::from_raw(task), cpus) {
+                // A thread that has ended meanwhile.
+                Ok(()) | Err(Errno::ESRCH) => {}
+                result => result.doing("place the server on a processor")?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers of the processors, for the JSON; null where the scheduler chooses.
+    pub(crate) fn describe(&self) -> Value {
+        self.0.as_ref().map_or(
+            Value::Null,
+            |(server, own)| json!({ "server": usable(server), "generator": usable(own) }),
+        )
+    }
+}
+
+/// Keeps this thread on some processors; it goes back where it was when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Stay(CpuSet);
+
+impl Stay {
+    /// Goes there.
+    ///
+    /// # Errors
+    /// When the system does not let us.
+    pub(crate) fn on(cpus: &CpuSet) -> Result<Self, BenchError> {
+        let before = current()?;
+        sched_setaffinity(Pid::from_raw(0), cpus).doing("place a thread on a processor")?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Stay {
     fn drop(&mut self) {
         // What was allowed before still is.
         let _ = sched_setaffinity(Pid::from_raw(0), &self.0);
     }
+}
+
+/// The processors that this thread may use.
+///
+/// # Errors
+/// When the system does not tell.
+pub(crate) fn current() -> Result<CpuSet, BenchError> {
+    sched_getaffinity(Pid::from_raw(0)).doing("read the processors in use")
+}
+
+fn usable(cpus: &CpuSet) -> Vec<usize> {
+    let all = 0..CpuSet::count();
+    all.filter(|&cpu| cpus.is_set(cpu) == Ok(true)).collect()
 }
 
 fn set_of(cpus: &[usize]) -> CpuSet {
@@ -131,10 +211,7 @@ mod tests {
     fn apart_shares_no_processor() {
         let split = |placement: Placement, cpus: &[usize]| {
             let (server, own) = placement.split(&set_of(cpus))?;
-            let list = |set: CpuSet| -> Vec<usize> {
-                (0..8).filter(|&cpu| set.is_set(cpu) == Ok(true)).collect()
-            };
-            Some((list(server), list(own)))
+            Some((usable(&server), usable(&own)))
         };
         assert_eq!(split(Placement::Apart, &[0, 1]), Some((vec![0], vec![1])));
         assert_eq!(
@@ -147,5 +224,24 @@ mod tests {
             Some((vec![3], vec![3]))
         );
         assert_eq!(split(Placement::Free, &[0, 1]), None);
+    }
+
+    #[test]
+    fn what_is_started_has_the_servers_processors_from_the_beginning() {
+        let before = current().unwrap();
+        let allotment = Placement::Apart.allot().unwrap();
+        let Some((server, own)) = allotment.0 else {
+            return;
+        };
+        // What a child process inherits, and counts its processors by.
+        let started = allotment.start(|| (current(), std::thread::available_parallelism()));
+        let (cpus, count) = started.unwrap();
+        assert_eq!(cpus.unwrap(), server);
+        assert_eq!(count.unwrap().get(), usable(&server).len());
+        assert_eq!(current().unwrap(), before);
+        let stay = allotment.generate().unwrap();
+        assert_eq!(current().unwrap(), own);
+        drop(stay);
+        assert_eq!(current().unwrap(), before);
     }
 }

@@ -191,9 +191,6 @@ impl Common {
         if let Some(shards) = self.shards {
             push("--shards", shards.to_string());
         }
-        if let Some(placement) = self.placement {
-            push("--placement", placement.as_str().into());
-        }
         for transport in &self.transport {
             push("--transport", transport.as_str().into());
         }
@@ -218,6 +215,9 @@ impl Common {
         let mut words = Vec::new();
         if let Some(server) = &self.server {
             words.extend(["--server".into(), server.display().to_string()]);
+        }
+        if let Some(placement) = self.placement {
+            words.extend(["--placement".into(), placement.as_str().into()]);
         }
         words.extend(self.explain.then(|| "--explain".into()));
         words
@@ -289,6 +289,7 @@ fanout      a few publishers, thousands of subscribers
               ice-1  5 publishers × 10 msg/s × 1,000 B, 3,000 subscribers: 30,000 deliveries/s
               ice-2  5 publishers × 35 msg/s ×   100 B, 3,000 subscribers: 105,000 deliveries/s
               --rate max  the most that is delivered without loss
+              --ramp 10   10 messages a second more, again and again, to the breaking point
 subscribe   100 users fire 1,000 subscriptions each at once
               ice-subscribe  as published (A2); --topics distinct|shared|both
 recover     100 users subscribe to 1,000 topics each that hold a message; warm, then after
@@ -306,6 +307,7 @@ private     clients write private messages to themselves: each in makes two out 
               appwarp-medium  every 2 s, 5,000 to 30,000 clients
               appwarp-heavy   every second, 5,000 to 20,000 clients
               --own-topic  the same work by topics, for servers without private messages
+              --ramp 10000  10,000 more clients, again and again, to the breaking point
 pingpong    round trips of two clients through the server
 call        stentor-call asks /sizecheck about a file, beside static C programs that make one
             bare round trip and do nothing, and beside spamc (B)

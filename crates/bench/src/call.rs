@@ -17,11 +17,12 @@ use std::time::Instant;
 use clap::Args as ClapArgs;
 use nix::sys::resource::{UsageWho, getrusage};
 
+use crate::affinity::Placement;
 use crate::args::Files;
 use crate::error::{BenchError, Doing};
 use crate::measure::Verdict;
 use crate::output::{Output, print};
-use crate::process::{raise_descriptor_limit, usage};
+use crate::process::{cpu_s, raise_descriptor_limit};
 use crate::progress::Progress;
 use crate::report::json::Context;
 use crate::report::machine;
@@ -70,6 +71,9 @@ pub(crate) struct CallArgs {
     /// Program to start as the server [default: this one]
     #[arg(long, value_name = "FILE")]
     server: Option<PathBuf>,
+    /// Where the servers and their callers run
+    #[arg(long, value_enum, default_value = "apart")]
+    placement: Placement,
     #[command(flatten)]
     pub(crate) files: Files,
     /// Say what would run, and send nothing
@@ -152,16 +156,21 @@ pub(crate) fn run(
     if args.explain {
         return print(&args.explain()).map(|()| Verdict::Sound);
     }
-    let stage = Stage::set(args)?;
-    let mut text = format!("{}\n{PUBLISHED}\n", machine::line());
-    for note in &stage.notes {
-        text.push_str(&format!("note: {note}\n"));
-    }
-    print(&text)?;
     let context = Context {
         machine: machine::describe(raise_descriptor_limit()),
         command,
     };
+    let line = machine::line();
+    let placement = args.placement.here()?;
+    let allotment = placement.allot()?;
+    let stage = allotment.start(|| Stage::set(args))??;
+    let _stay = allotment.generate()?;
+    let mut text = format!("{line}\n{PUBLISHED}\n");
+    for note in &stage.notes {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    text.push_str(&format!("{}\n", placement.describe()));
+    print(&text)?;
     let mut failed = 0;
     for callers in args.callers() {
         for calls in args.calls() {
@@ -176,8 +185,11 @@ pub(crate) fn run(
                 calls,
                 callers,
                 message: args.message,
+                placement,
             };
-            output.take(object::of(&stage.programs, &turns, &load, &context))?;
+            let mut object = object::of(&stage.programs, &turns, &load, &context);
+            object["processors"] = allotment.describe();
+            output.take(object)?;
         }
     }
     if failed > 0 {
@@ -210,12 +222,7 @@ fn measure(
 }
 
 fn turn(program: &Program, calls: u64, callers: u64) -> Result<Figures, BenchError> {
-    let server_cpu = || {
-        program
-            .server
-            .and_then(usage)
-            .map_or(0.0, |usage| usage.cpu_s)
-    };
+    let server_cpu = || program.server.and_then(cpu_s).unwrap_or(0.0);
     let (server_before, client_before) = (server_cpu(), children_cpu_s()?);
     let (left, failed) = (AtomicU64::new(calls), AtomicU64::new(0));
     let start = Instant::now();

@@ -163,7 +163,8 @@ fn changes(old: &Value, new: &Value) -> Vec<(Change, Vec<String>)> {
     let mut lines = Vec::new();
     let verdict = |object: &Value| object["verdict"]["result"].as_str().map(str::to_owned);
     if let (Some(before), Some(now)) = (verdict(old), verdict(new)) {
-        let change = match (before == "failed", now == "failed") {
+        let is_bad = |word: &str| word == "failed" || word == "not-run";
+        let change = match (is_bad(&before), is_bad(&now)) {
             (false, true) => Change::Worse,
             (true, false) => Change::Better,
             _ => Change::None,

@@ -23,6 +23,7 @@ mod measure;
 mod output;
 mod process;
 mod progress;
+mod ramp;
 mod report;
 mod runner;
 mod sampler;
@@ -61,18 +62,17 @@ pub const EXIT_CANNOT_RUN: u8 = 3;
 /// generator was the limit, 3 could not run.
 #[must_use]
 pub fn run(args: Args) -> ExitCode {
-    match dispatch(args) {
-        Ok(verdict) => ExitCode::from(match verdict {
-            Verdict::Sound => EXIT_SOUND,
-            Verdict::Failed(_) => EXIT_FAILED,
-            Verdict::GeneratorLimited(_) => EXIT_GENERATOR,
-        }),
-        Err(error) => {
-            // Nobody is left to be told if standard error is gone.
-            let _ = writeln!(io::stderr().lock(), "stentor bench: {error}");
-            ExitCode::from(EXIT_CANNOT_RUN)
-        }
+    let verdict = dispatch(args).unwrap_or_else(|error| Verdict::NotRun(error.to_string()));
+    if let Verdict::NotRun(why) = &verdict {
+        // Nobody is left to be told if standard error is gone.
+        let _ = writeln!(io::stderr().lock(), "stentor bench: {why}");
     }
+    ExitCode::from(match verdict {
+        Verdict::Sound => EXIT_SOUND,
+        Verdict::Failed(_) => EXIT_FAILED,
+        Verdict::GeneratorLimited(_) => EXIT_GENERATOR,
+        Verdict::NotRun(_) => EXIT_CANNOT_RUN,
+    })
 }
 
 fn dispatch(args: Args) -> Result<Verdict, BenchError> {

@@ -1,7 +1,9 @@
 //! What one measurement yields, the same for all workloads.
 
 use hdrhistogram::Histogram;
+use serde_json::{Value, json};
 
+use crate::ramp::Climb;
 use crate::sampler::Sample;
 use crate::sequence::Faults;
 
@@ -80,8 +82,31 @@ pub(crate) enum Verdict {
     Sound,
     /// The generator could not do more: the server's figure is a lower bound.
     GeneratorLimited(String),
+    /// Nothing was measured.
+    NotRun(String),
     /// Loss, duplicates, wrong order, lost connections, or too slow for the offered load.
     Failed(String),
+}
+
+impl Verdict {
+    /// As in JSON and tables.
+    pub(crate) const fn word(&self) -> &'static str {
+        match self {
+            Self::Sound => "sound",
+            Self::GeneratorLimited(_) => "generator-limited",
+            Self::NotRun(_) => "not-run",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    /// For the JSON.
+    pub(crate) fn object(&self) -> Value {
+        let why = match self {
+            Self::Sound => None,
+            Self::GeneratorLimited(why) | Self::NotRun(why) | Self::Failed(why) => Some(why),
+        };
+        json!({ "result": self.word(), "why": why })
+    }
 }
 
 /// Counts over equal steps of time.
@@ -106,6 +131,8 @@ pub(crate) struct Leg {
     pub(crate) series: Series,
     /// In nanoseconds.
     pub(crate) latency: Option<Histogram<u64>>,
+    /// The steps of a load that grew; then it is they that decide the verdict.
+    pub(crate) climb: Option<Climb>,
     /// CPU and memory over time, from the opening of the connections on.
     pub(crate) samples: Vec<Sample>,
 }
@@ -123,6 +150,9 @@ impl Leg {
     }
 
     pub(crate) fn verdict(&self) -> Verdict {
+        if let Some(climb) = &self.climb {
+            return climb.verdict();
+        }
         let faults = self.faults;
         let counts = [
             (faults.lost, "lost"),
@@ -179,6 +209,7 @@ mod tests {
     fn a_failure_outranks_a_limited_generator() {
         let failed = Verdict::Failed(String::new());
         let limited = Verdict::GeneratorLimited(String::new());
-        assert!(failed > limited && limited > Verdict::Sound);
+        let not_run = Verdict::NotRun(String::new());
+        assert!(failed > not_run && not_run > limited && limited > Verdict::Sound);
     }
 }

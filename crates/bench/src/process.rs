@@ -55,6 +55,16 @@ fn glance_at(members: &[u32]) -> Option<(f64, u64)> {
     Some((cpu_s, pages.sum::<u64>() * page.cast_unsigned()))
 }
 
+/// Whether there is such a process, and it has not ended yet.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.trim().chars().next());
+    // A zombie waits only for somebody to ask how it ended.
+    state.is_some_and(|state| state != 'Z' && state != 'X')
+}
+
 /// Measures the CPU time of a server from its making on.
 #[derive(Debug)]
 pub(crate) struct CpuMeter {
@@ -224,6 +234,7 @@ mod tests {
         let usage = usage(std::process::id()).unwrap();
         assert!(usage.rss > 100_000, "{usage:?}");
         assert_eq!(super::usage(u32::MAX), None);
+        assert!(is_alive(std::process::id()) && !is_alive(u32::MAX));
     }
 
     #[test]

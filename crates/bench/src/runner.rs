@@ -4,13 +4,17 @@
 use serde_json::Value;
 
 use crate::affinity::Placement;
+use crate::clock::{SECOND_NS, now_ns, sleep_until_ns};
 use crate::error::BenchError;
 use crate::measure::{Leg, Verdict};
 use crate::progress::Progress;
 use crate::sampler::Sampler;
 use crate::stats::Spread;
-use crate::target::Subject;
+use crate::target::{Running, Subject};
 use crate::workload::{Sheet, Workload};
+
+/// How long a process may take to end whose sockets are closed.
+const DYING_NS: u64 = SECOND_NS;
 
 /// All measurements of one server.
 #[derive(Debug)]
@@ -18,8 +22,8 @@ pub(crate) struct Outcome {
     pub(crate) name: String,
     /// Its version and whole configuration.
     pub(crate) identity: Value,
-    /// One per pair; a server that could not be measured has its reason instead.
-    pub(crate) legs: Vec<Result<Leg, String>>,
+    /// One per pair; a server that could not be measured, or died, has its reason instead.
+    pub(crate) legs: Vec<Result<Leg, Verdict>>,
 }
 
 /// All measurements of one workload.
@@ -43,7 +47,7 @@ impl Outcome {
 
     /// Median and spread of the ratio to `floor`, pair by pair.
     pub(crate) fn ratio(&self, floor: &Self, key: &str) -> Option<Spread> {
-        let figure = |leg: &Result<Leg, String>| leg.as_ref().ok().and_then(|leg| leg.figure(key));
+        let figure = |leg: &Result<Leg, Verdict>| leg.as_ref().ok().and_then(|leg| leg.figure(key));
         Spread::of_ratios(
             self.legs
                 .iter()
@@ -58,7 +62,7 @@ impl Outcome {
             .iter()
             .map(|leg| match leg {
                 Ok(leg) => leg.verdict(),
-                Err(reason) => Verdict::Failed(reason.clone()),
+                Err(reason) => reason.clone(),
             })
             .max()
             .unwrap_or(Verdict::Sound)
@@ -98,6 +102,14 @@ pub(crate) fn run(
     for pair in 1..=plan.pairs {
         for (index, subject) in floors.iter().chain(plan.subjects).enumerate() {
             let name = subject.name();
+            let outcomes = match index.checked_sub(floors.len()) {
+                None => &mut results.floors[index],
+                Some(server) => &mut results.servers[server],
+            };
+            if let Some(Err(Verdict::NotRun(_))) = outcomes.legs.last() {
+                // What could not be started once is not tried again.
+                continue;
+            }
             progress.stage(format!("{} {pair}/{} {name}:", sheet.name, plan.pairs));
             progress.show("starting");
             let leg = measure(workload, index, subject, sheet, plan.placement, progress);
@@ -107,12 +119,8 @@ pub(crate) fn run(
                     progress.clear();
                     return Err(e);
                 }
-                Err(e) => Err(e.to_string()),
+                Err(e) => Err(Verdict::NotRun(e.to_string())),
                 Ok(leg) => leg,
-            };
-            let outcomes = match index.checked_sub(floors.len()) {
-                None => &mut results.floors[index],
-                Some(server) => &mut results.servers[server],
             };
             outcomes.legs.push(leg);
         }
@@ -128,16 +136,34 @@ fn measure(
     sheet: &Sheet,
     placement: Placement,
     progress: &Progress,
-) -> Result<Result<Leg, String>, BenchError> {
-    let mut running = subject.start(&sheet.needs)?;
-    let placed = placement.place(running.pid())?;
+) -> Result<Result<Leg, Verdict>, BenchError> {
+    let allotment = placement.allot()?;
+    let mut running = allotment.start(|| subject.start(&sheet.needs))??;
+    if !running.was_started_here() {
+        allotment.move_server(running.pid())?;
+    }
+    let stay = allotment.generate()?;
     let sampler = Sampler::start(running.pid());
     let leg = workload.leg(index, &mut running, progress);
     let samples = sampler.finish();
-    drop(placed);
+    drop(stay);
     // A dead server explains whatever else went wrong, and is a result of its own.
-    if let Err(death) = running.check_alive() {
-        return Ok(Err(death.to_string()));
+    let is_sound = matches!(&leg, Ok(leg) if leg.verdict() == Verdict::Sound);
+    if let Err(death) = look_after(&mut running, is_sound) {
+        return Ok(Err(Verdict::Failed(death.to_string())));
     }
     leg.map(|leg| Ok(Leg { samples, ..leg }))
+}
+
+/// Says so if the server has died. Its sockets are closed before the process is gone: after a
+/// failure it gets a moment to be so.
+fn look_after(running: &mut Running, is_sound: bool) -> Result<(), BenchError> {
+    let until_ns = now_ns() + if is_sound { 0 } else { DYING_NS };
+    loop {
+        running.check_alive()?;
+        if now_ns() >= until_ns {
+            return Ok(());
+        }
+        sleep_until_ns(now_ns() + SECOND_NS / 100);
+    }
 }

@@ -9,7 +9,7 @@ use crate::process;
 use crate::progress::Progress;
 use crate::report;
 use crate::report::json::Context;
-use crate::runner;
+use crate::runner::{self, Outcome, Results};
 use crate::scenario::Scenario;
 use crate::target::{Subject, Transport};
 use crate::workload::Sheet;
@@ -17,7 +17,8 @@ use crate::workload::Sheet;
 /// Measures (or explains) one workload after the other; the worst verdict of the measured server.
 ///
 /// # Errors
-/// When nothing can be measured: the floor or the measured server does not run.
+/// When the options make no sense together, or the output cannot be written. A workload that cannot
+/// be run is a verdict.
 pub(crate) fn run(
     scenario: &dyn Scenario,
     command: String,
@@ -32,6 +33,8 @@ pub(crate) fn run(
         ));
     }
     let placements = common.placements(scenario.placements());
+    let placements = placements.into_iter().map(Placement::here);
+    let placements = placements.collect::<Result<Vec<_>, _>>()?;
     if common.explain {
         let workloads = scenario.workloads()?;
         let text: String = workloads
@@ -60,16 +63,35 @@ pub(crate) fn run(
                 pairs: common.pairs(sheet.pairs),
                 floor: !common.no_floor,
             };
-            let results = runner::run(workload.as_mut(), &sheet, &plan, progress)?;
-            print(&report::table::render(&sheet, &results, plan.pairs))?;
-            print(&format!("  again: {}\n", context.command))?;
-            output.take(report::json::object(&sheet, &results, plan.pairs, &context))?;
-            if let Some(judged) = results.servers.first().or_else(|| results.floors.first()) {
-                worst = worst.max(judged.verdict());
-            }
+            let results = runner::run(workload.as_mut(), &sheet, &plan, progress);
+            let (text, mut object, verdict) = match &results {
+                Ok(results) => (
+                    report::table::render(&sheet, results, plan.pairs),
+                    report::json::object(&sheet, results, plan.pairs, &context),
+                    judged(results),
+                ),
+                Err(error) => {
+                    let why = error.to_string();
+                    (
+                        report::table::not_run(&sheet.title, &why),
+                        report::json::not_run(&sheet, plan.pairs, &context, &why),
+                        Verdict::NotRun(why),
+                    )
+                }
+            };
+            print(&format!("{text}  again: {}\n", context.command))?;
+            object["processors"] = placement.allot()?.describe();
+            output.take(object)?;
+            worst = worst.max(verdict);
         }
     }
     Ok(worst)
+}
+
+/// The verdict of the measured server; of the floor, if nothing else was measured.
+fn judged(results: &Results) -> Verdict {
+    let judged = results.servers.first().or_else(|| results.floors.first());
+    judged.map_or(Verdict::Sound, Outcome::verdict)
 }
 
 /// Every transport in every place.
@@ -104,8 +126,12 @@ fn explain(
     let floors = floors.map(|floor| Subject::Floor(*floor));
     let places: Vec<&str> = placements.iter().map(|place| place.describe()).collect();
     let pairs = common.pairs(sheet.pairs);
+    let times = match pairs {
+        1 => "once".to_owned(),
+        pairs => format!("{pairs} times"),
+    };
     text.push_str(&format!(
-        "  {pairs} times in turn, {}, against\n",
+        "  {times} in turn, {}, against\n",
         places.join("; then ")
     ));
     for subject in floors.chain(subjects.iter().cloned()) {

@@ -3,14 +3,20 @@
 mod summary;
 
 use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser};
+use serde_json::{Map, Value};
 
 use crate::args::{Args, Common};
 use crate::error::BenchError;
 use crate::measure;
 use crate::measure::Verdict;
 use crate::output::{Output, print};
+use crate::process;
 use crate::progress::Progress;
-use crate::report::command;
+use crate::report::json::Context;
+use crate::report::{self, command};
+use crate::target::Needs;
+use crate::wire::Version;
+use crate::workload::Sheet;
 
 /// Which workloads, and against whom.
 #[derive(Debug, ClapArgs)]
@@ -108,8 +114,8 @@ struct Line {
 /// Runs (or explains) the suite. The verdict is that of the worst workload.
 ///
 /// # Errors
-/// When the outputs cannot be written, when `--only` fits nothing, and in the end when a workload
-/// could not run: the others have run then, and their results are written.
+/// When the outputs cannot be written, or `--only` fits nothing. A workload that cannot run is a
+/// verdict, and the others run.
 pub(crate) fn run(args: &SuiteArgs) -> Result<Verdict, BenchError> {
     let common = &args.common;
     let lines = args.lines()?;
@@ -121,40 +127,75 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<Verdict, BenchError> {
     )?;
     let mut progress = Progress::new();
     let mut worst = Verdict::Sound;
-    let mut failures = Vec::new();
     for (number, words) in lines.iter().enumerate() {
         let again = command::line(words);
         progress.part(format!("[{}/{}] ", number + 1, lines.len()));
-        match parse(words).and_then(|line| {
-            measure(
-                &line.args.command,
-                again.clone(),
-                &mut output,
-                &mut progress,
-            )
-        }) {
-            Ok(verdict) => worst = worst.max(verdict),
+        let measured = parse(words).and_then(|line| {
+            let command = &line.args.command;
+            measure(command, again.clone(), &mut output, &mut progress)
+        });
+        let verdict = match measured {
+            Ok(verdict) => verdict,
             Err(error) => {
-                print(&format!("\n{again}\n  could not run: {error}\n"))?;
-                failures.push(again);
+                let why = error.to_string();
+                print(&report::table::not_run(&again, &why))?;
+                if !explain {
+                    output.take(not_run(words, again, &why))?;
+                }
+                Verdict::NotRun(why)
             }
-        }
+        };
+        worst = worst.max(verdict);
     }
     if explain {
-        return Ok(Verdict::Sound);
+        return Ok(worst);
     }
     print(&summary::table(output.objects()))?;
     output.finish()?;
-    match (&worst, failures.as_slice()) {
-        // What was measured and found wanting outranks what was not measured.
-        (Verdict::Failed(_), _) | (_, []) => Ok(worst),
-        (_, failures) => Err(BenchError::server(format!(
-            "{} of {} workloads could not run: {}",
-            failures.len(),
-            lines.len(),
-            failures.join("; ")
-        ))),
-    }
+    Ok(match (worst, missing(output.objects())) {
+        (Verdict::NotRun(_), missing) => Verdict::NotRun(missing),
+        (worst, _) => worst,
+    })
+}
+
+/// How many workloads could not be run, and which.
+fn missing(objects: &[Value]) -> String {
+    let is_missing = |object: &&Value| object["verdict"]["result"] == "not-run";
+    let missing: Vec<&str> = objects
+        .iter()
+        .filter(is_missing)
+        .filter_map(|object| object["command"].as_str())
+        .collect();
+    format!(
+        "{} of {} workloads could not run: {}",
+        missing.len(),
+        objects.len(),
+        missing.join("; ")
+    )
+}
+
+/// The object of a command that came to no workload.
+fn not_run(words: &[String], again: String, why: &str) -> Value {
+    let descriptors = process::raise_descriptor_limit();
+    let context = Context {
+        machine: report::machine::describe(descriptors),
+        command: again.clone(),
+    };
+    let name = ENTRIES.iter().find_map(|entry| {
+        let name = entry.words.split_whitespace().next()?;
+        (words.get(1).map(String::as_str) == Some(name)).then_some(name)
+    });
+    let sheet = Sheet {
+        name: name.unwrap_or("suite"),
+        title: again,
+        parameters: Map::new(),
+        floors: Vec::new(),
+        needs: Needs::new(0, 0, Version::V311),
+        pairs: 1,
+        plan: Vec::new(),
+        published: None,
+    };
+    report::json::not_run(&sheet, 0, &context, why)
 }
 
 impl SuiteArgs {

@@ -229,6 +229,11 @@ impl Running {
         self.child.as_ref().map(Child::file_bytes)
     }
 
+    /// Whether this program started it; otherwise it ran before.
+    pub(crate) fn was_started_here(&self) -> bool {
+        self.child.is_some()
+    }
+
     /// Whether this is a bare program with canned answers.
     pub(crate) fn is_floor(&self) -> bool {
         self.child.as_ref().is_some_and(Child::is_floor)
@@ -260,11 +265,14 @@ impl Running {
         Some(answer["ok"].take())
     }
 
-    /// Says so if the server that was started here has died.
+    /// Says so if the server has died, as far as its process is known.
     pub(crate) fn check_alive(&mut self) -> Result<(), BenchError> {
-        match &mut self.child {
-            Some(child) => child.check_alive(),
-            None => Ok(()),
+        match (&mut self.child, self.pid) {
+            (Some(child), _) => child.check_alive(),
+            (None, Some(pid)) if !process::is_alive(pid) => Err(BenchError::server(format!(
+                "the server, process {pid}, has ended"
+            ))),
+            (None, _) => Ok(()),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! `stentor bench private`.
 
-use stentor_tests::process::run;
+use stentor_tests::process::{finish, run, start};
+use stentor_tests::raw::eventually;
 use stentor_tests::server::stentor;
+use stentor_tests::{DEADLINE, Plan};
 
 use crate::{measure, measure_all};
 
@@ -71,6 +73,87 @@ fn an_adaptor_is_measured_beside_none() {
         assert_eq!(result["parameters"]["scene"], scene);
         assert_eq!(result["verdict"]["result"], "sound", "{result}");
     }
+}
+
+/// As docs/benchmarks.md has it, but smaller.
+const RAMP: [&str; 10] = [
+    "private",
+    "appwarp-light",
+    "--ramp",
+    "20",
+    "--every",
+    "1",
+    "--seconds",
+    "1",
+    "--warmup",
+    "0",
+];
+
+#[test]
+fn a_ramp_that_does_not_break_says_so() {
+    let (_, result) = measure(&[&RAMP[..], &["--clients", "40"]].concat());
+    let ramp = &result["ramp"];
+    let steps = ramp["steps"].as_array().unwrap();
+    // A machine that is busy with other things may carry less.
+    if ramp["broke_at"].is_null() {
+        assert_eq!((steps.len(), &ramp["sound_up_to"]), (2, &40.into()));
+        assert_eq!(result["verdict"]["result"], "sound", "{result}");
+    }
+    assert_eq!(steps[0]["size"], 20, "{ramp}");
+    assert!(ramp["harm"].as_array().unwrap().is_empty(), "{ramp}");
+}
+
+/// The server has room for 50: of the third step's 20 clients ten get in, ten are told no, and
+/// those who are there do not notice.
+#[test]
+fn a_ramp_finds_where_connections_are_refused() {
+    let server = Plan::new()
+        .tcp()
+        .anonymous()
+        .config("[limits]\nconnections = 50\n")
+        .start();
+    let target = format!("mqtt://{}", server.address("mqtt"));
+    let more = ["--own-topic", "--target", &target, "--bound", "60000"];
+    let (_, result) = measure(&[&RAMP[..], &more].concat());
+    let ramp = &result["ramp"];
+    assert_eq!(ramp["broke_at"], 60, "{ramp}");
+    let last = ramp["steps"].as_array().unwrap().last().unwrap();
+    let why = last["verdict"]["why"].as_str().unwrap();
+    assert!(why.contains("10 of 20 new connections failed"), "{why}");
+    let aftermath = ramp["aftermath"].to_string();
+    assert!(aftermath.contains("10 of 10"), "{ramp}");
+    assert!(ramp["harm"].as_array().unwrap().is_empty(), "{ramp}");
+}
+
+/// A server that dies under the load has harmed those who were there.
+#[test]
+fn a_ramp_on_a_server_that_dies_has_failed() {
+    let server = Plan::new().tcp().anonymous().start();
+    let target = format!("mqtt://{}", server.address("mqtt"));
+    let pid = server.pid().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("result.json");
+    let mut command = stentor();
+    command
+        .arg("bench")
+        .args(RAMP)
+        .args(["--own-topic", "--json"]);
+    command
+        .arg(&file)
+        .args(["--target", &target, "--pid", &pid]);
+    let bench = start(&mut command);
+    eventually("the second step", || {
+        server.json(&["status"])["connections"]
+            .as_u64()
+            .is_some_and(|connections| connections >= 40)
+    });
+    let _plan = server.kill();
+    let finished = finish(bench, DEADLINE);
+    assert_eq!(finished.status.code(), Some(1), "{finished}");
+    let result = crate::read(&file).unwrap_or_else(|| panic!("no result: {finished}"));
+    assert_eq!(result["verdict"]["result"], "failed", "{result}");
+    let why = result["verdict"]["why"].as_str().unwrap();
+    assert!(why.contains(&format!("process {pid}, has ended")), "{why}");
 }
 
 #[test]

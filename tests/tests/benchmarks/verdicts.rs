@@ -1,11 +1,16 @@
 //! What a benchmark says about servers that do not do their work.
 
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use stentor_tests::process::{finish, pid_of, start};
-use stentor_tests::server::stentor;
+use stentor_tests::raw::eventually;
+use stentor_tests::server::{descriptors, stentor};
 use stentor_tests::{DEADLINE, Plan};
 
 use crate::faulty::{Fault, Faulty};
@@ -149,6 +154,135 @@ fn the_process_of_a_target_is_measured() {
         course
             .iter()
             .any(|bytes| bytes.as_f64().is_some_and(|b| b > 1e6)),
+        "{result}"
+    );
+}
+
+/// Floor, server and rivals start on processors that the generator does not use.
+#[test]
+fn server_and_generator_share_no_processor() {
+    let load = ["fanout", "ice-2", "--publishers", "1", "--subscribers", "2"];
+    let time = ["--seconds", "1", "--warmup", "0", "--pairs", "1"];
+    let (_, result) = measure(&[&load[..], &time].concat());
+    let list = |part: &str| -> Vec<u64> {
+        let list = result["processors"][part].as_array();
+        let list = list.unwrap_or_else(|| panic!("{part}: {result}"));
+        list.iter().map(|cpu| cpu.as_u64().unwrap()).collect()
+    };
+    let (server, generator) = (list("server"), list("generator"));
+    let placement = &result["parameters"]["placement"];
+    if std::thread::available_parallelism().unwrap().get() == 1 {
+        assert_eq!((placement, server), (&"together".into(), generator));
+        return;
+    }
+    assert_eq!(placement, "apart", "{result}");
+    assert!(!server.is_empty() && !generator.is_empty(), "{result}");
+    assert!(
+        server.iter().all(|cpu| !generator.contains(cpu)),
+        "{result}"
+    );
+}
+
+/// More than the descriptors that a server has anyway.
+const SUBSCRIBERS: usize = 200;
+
+/// The server that the bench has started is killed in the middle: the failed run says how it ended.
+#[test]
+fn a_server_that_is_killed_explains_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, noted) = (folder.path().join("r.json"), folder.path().join("pid"));
+    let script = folder.path().join("server");
+    let text = format!(
+        "#!/bin/sh\n[ \"$1\" = serve ] && echo $$ > {}\nexec {} \"$@\"\n",
+        noted.display(),
+        stentor_tests::server::binary().display()
+    );
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = stentor();
+    command.args(["bench", "fanout", "ice-2", "--no-floor", "--subscribers"]);
+    command.arg(SUBSCRIBERS.to_string());
+    command.args(["--seconds", "10", "--warmup", "0", "--pairs", "1"]);
+    command
+        .arg("--server")
+        .arg(&script)
+        .arg("--json")
+        .arg(&file);
+    let bench = start(&mut command);
+    let read = || fs::read_to_string(&noted).ok()?.trim().parse::<i32>().ok();
+    // It is under load once the subscribers are there.
+    eventually("a server with subscribers", || {
+        let is_there = |pid: &i32| fs::read_dir(format!("/proc/{pid}/task")).is_ok();
+        // Each thread has descriptors of its own.
+        let seen = read().filter(is_there).map(descriptors);
+        let seen = seen.unwrap_or_default();
+        seen.iter().any(|(_, count)| *count > SUBSCRIBERS)
+    });
+    kill(Pid::from_raw(read().unwrap()), Signal::SIGKILL).unwrap();
+    let finished = finish(bench, DEADLINE);
+    assert_eq!(finished.status.code(), Some(1), "{finished}");
+    let result = crate::read(&file).unwrap_or_else(|| panic!("no result: {finished}"));
+    let why = result["verdict"]["why"].as_str().unwrap();
+    assert!(why.contains("ended with signal: 9"), "{why}");
+    assert!(
+        finished.stdout.contains("NOT SOUND: stentor ended"),
+        "{finished}"
+    );
+}
+
+/// The other workloads of a command run, and the objects say which did not, and why.
+#[test]
+fn what_could_not_be_run_stands_in_the_results() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("mqtt://{}", nobody.local_addr().unwrap());
+    drop(nobody);
+    let (finished, results) = crate::measure_each(&[
+        "subscribe",
+        "--topics",
+        "both",
+        "--no-floor",
+        "--target",
+        &target,
+    ]);
+    assert_eq!(finished.status.code(), Some(3), "{finished}");
+    assert_eq!(results.len(), 2, "{finished}");
+    for result in &results {
+        assert_eq!(result["verdict"]["result"], "not-run", "{result}");
+        let why = result["verdict"]["why"].as_str().unwrap();
+        assert!(why.contains("refused"), "{why}");
+        assert!(result["measured"].is_null(), "{result}");
+    }
+    assert_eq!(finished.stdout.matches("NOT RUN").count(), 2, "{finished}");
+}
+
+/// A rival that is not installed is no reason to measure nothing.
+#[test]
+fn a_rival_that_is_not_there_is_not_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("r.json");
+    let mut command = stentor();
+    command.args([
+        "bench",
+        "fanout",
+        "ice-2",
+        "--subscribers",
+        "5",
+        "--no-floor",
+    ]);
+    command.args(["--seconds", "1", "--warmup", "0", "--pairs", "2"]);
+    command.args(["--against", "rumqttd", "--json"]).arg(&file);
+    // Nothing is installed here.
+    command
+        .env("PATH", folder.path())
+        .env("HOME", folder.path());
+    let finished = finish(start(&mut command), DEADLINE);
+    let result = crate::read(&file).unwrap_or_else(|| panic!("no result: {finished}"));
+    let rival = &result["rivals"][0];
+    assert_eq!(rival["verdict"]["result"], "not-run", "{result}");
+    let why = rival["verdict"]["why"].as_str().unwrap();
+    assert!(why.contains("rumqttd is not installed"), "{why}");
+    assert!(
+        result["measured"]["deliveries_per_s"]["median"].is_number(),
         "{result}"
     );
 }

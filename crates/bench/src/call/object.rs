@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Figures, Program, TURNS, floor_of, ratio};
+use crate::affinity::Placement;
 use crate::measure::{Leg, Metric, Unit};
 use crate::report::json::{self, Context};
 use crate::runner::{Outcome, Results};
@@ -22,6 +23,7 @@ pub(super) struct Load {
     pub(super) callers: u64,
     /// Bytes of the spool file.
     pub(super) message: u32,
+    pub(super) placement: Placement,
 }
 
 /// One object: `stentor-call` by Unix socket is what is measured, its bare round trip the floor.
@@ -97,7 +99,7 @@ fn sheet(load: &Load) -> Sheet {
     };
     let published_s = published_s.filter(|_| load.callers == 1);
     let calls = load.calls as f64;
-    Sheet {
+    let sheet = Sheet {
         name: "call",
         title: format!(
             "scope-2002: {} calls of /sizecheck, {} at once, each a process",
@@ -122,5 +124,6 @@ fn sheet(load: &Load) -> Sheet {
             ],
             notes: vec!["published: 10,000 calls in 167.39 s on the fastest machine, loopback"],
         }),
-    }
+    };
+    load.placement.mark(sheet)
 }

@@ -65,6 +65,8 @@ pub(crate) struct Crowd {
     pub(crate) clients: Vec<Option<Client>>,
     /// How many did not.
     pub(crate) failed: usize,
+    /// How many of those were told so, by a CONNACK.
+    pub(crate) refused: usize,
     /// Why the first of them did not.
     pub(crate) first_failure: Option<String>,
 }
@@ -95,7 +97,18 @@ enum Stage {
     /// With the server's own proof, if it makes one.
     ExpectConnAck(Option<Box<AwaitingFinal>>),
     ExpectSubAck,
+    /// CONNACK said no.
+    Refused,
     Ready,
+}
+
+/// What one look at a socket brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Received {
+    Nothing,
+    Bytes,
+    /// After whatever came with it.
+    TheEnd,
 }
 
 struct Entrant {
@@ -113,6 +126,7 @@ pub(crate) fn open(poll: &mut Poll, plan: &Plan<'_>) -> Result<Crowd, BenchError
         entrants: Vec::with_capacity(plan.count),
         waiting: 0,
         begun_ns: now_ns(),
+        refused: 0,
         failures: VecDeque::new(),
     };
     let mut events = Events::with_capacity(1_024);
@@ -140,7 +154,7 @@ pub(crate) fn open(poll: &mut Poll, plan: &Plan<'_>) -> Result<Crowd, BenchError
             door.give_up();
         }
     }
-    let failed = door.failures.len();
+    let (failed, refused) = (door.failures.len(), door.refused);
     let clients = door
         .entrants
         .into_iter()
@@ -149,6 +163,7 @@ pub(crate) fn open(poll: &mut Poll, plan: &Plan<'_>) -> Result<Crowd, BenchError
     Ok(Crowd {
         clients,
         failed,
+        refused,
         first_failure: door.failures.pop_front(),
     })
 }
@@ -160,6 +175,8 @@ struct Door<'a> {
     waiting: usize,
     /// When the first began.
     begun_ns: u64,
+    /// Told so by a CONNACK.
+    refused: usize,
     failures: VecDeque<String>,
 }
 
@@ -218,6 +235,7 @@ impl Door<'_> {
                 if !matches!(entrant.stage, Stage::Ready) {
                     self.waiting -= 1;
                 }
+                self.refused += usize::from(matches!(entrant.stage, Stage::Refused));
                 self.entrants[index] = None;
                 self.failures.push_back(reason);
             }
@@ -244,7 +262,7 @@ impl Door<'_> {
                     ..
                 }) => "no SUBACK",
                 Some(Entrant {
-                    stage: Stage::Ready,
+                    stage: Stage::Refused | Stage::Ready,
                     ..
                 })
                 | None => continue,
@@ -278,13 +296,16 @@ impl Entrant {
             return Ok(false);
         }
         let received = self.receive()?;
-        // What a handshake below was in the way of.
-        self.send()?;
-        if !received {
+        if received == Received::Nothing {
+            // What a handshake below was in the way of.
+            self.send()?;
             return Ok(false);
         }
         let was_ready = matches!(self.stage, Stage::Ready);
         self.apply(plan, index)?;
+        if received == Received::TheEnd {
+            return Err("the server closed the connection".into());
+        }
         self.send()?;
         Ok(!was_ready && matches!(self.stage, Stage::Ready))
     }
@@ -318,18 +339,20 @@ impl Entrant {
         sent.map_err(|e| format!("cannot send: {e}"))
     }
 
-    /// Reads what there is into the carry; `false` if there was nothing.
-    fn receive(&mut self) -> Result<bool, String> {
+    /// Reads what there is into the carry.
+    fn receive(&mut self) -> Result<Received, String> {
         let mut chunk = [0; 4_096];
-        let mut any = false;
+        let mut received = Received::Nothing;
         loop {
             match self.client.link.read(&mut chunk) {
-                Ok(0) => return Err("the server closed the connection".into()),
+                Ok(0) => return Ok(Received::TheEnd),
                 Ok(read) => self.client.carry.extend_from_slice(&chunk[..read]),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(any),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(received),
+                // What came before a reset may say why.
+                Err(_) if received == Received::Bytes => return Ok(Received::TheEnd),
                 Err(e) => return Err(format!("cannot receive: {e}")),
             }
-            any = true;
+            received = Received::Bytes;
         }
     }
 
@@ -350,6 +373,7 @@ impl Entrant {
                     self.stage = Stage::ExpectConnAck(Some(Box::new(client)));
                 }
                 (Stage::ExpectConnAck(client), wire::CONNACK) => {
+                    self.stage = Stage::Refused;
                     self.client.receive_maximum = wire::connack(body, plan.version)?;
                     // The floor knows no secret, so it proves nothing.
                     if let (Some(client), Some(last)) = (client, wire::connack_data(body)) {

@@ -7,6 +7,7 @@ use std::ops::AddAssign;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -51,6 +52,8 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// When the client with this number, counted over all threads, writes for the nth time.
     fn due_ns(&self, client: usize, round: u64) -> u64 {
+        // Those of a later wave are numbered on.
+        let client = client % self.clients.max(1);
         let within = self.period_ns as f64 * client as f64 / self.clients as f64;
         self.start_ns + round * self.period_ns + within as u64
     }
@@ -91,6 +94,9 @@ impl Audience {
         is_over.then(|| self.written.load(Ordering::SeqCst))
     }
 }
+
+/// Who asks what has happened since.
+pub(crate) type Questions = mpsc::Receiver<mpsc::Sender<Tally>>;
 
 /// What came of it.
 pub(crate) struct Tally {
@@ -164,6 +170,7 @@ pub(crate) struct Circle {
     version: Version,
     schedule: Schedule,
     audience: Option<Arc<Audience>>,
+    questions: Option<Questions>,
     tally: Tally,
     scratch: Vec<u8>,
 }
@@ -197,6 +204,7 @@ impl Circle {
             version,
             schedule,
             audience: None,
+            questions: None,
             tally: Tally::default(),
             scratch: vec![0; READ_BYTES],
         }
@@ -206,6 +214,32 @@ impl Circle {
     pub(crate) fn before(mut self, audience: Option<Arc<Audience>>) -> Self {
         self.audience = audience;
         self
+    }
+
+    /// It tells what has happened since it was last asked, and writes on until nobody can ask any
+    /// more.
+    pub(crate) fn asked_by(mut self, questions: Option<Questions>) -> Self {
+        self.questions = questions;
+        self
+    }
+
+    /// Answers who has asked.
+    fn answer(&mut self) {
+        let Some(questions) = &self.questions else {
+            return;
+        };
+        loop {
+            match questions.try_recv() {
+                Ok(asker) => {
+                    // Who does not listen any more does not want to know.
+                    let _ = asker.send(std::mem::take(&mut self.tally));
+                }
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => break,
+            }
+        }
+        self.questions = None;
+        self.schedule.end_ns = self.schedule.end_ns.min(now_ns());
     }
 
     /// Writes by the clock (open loop: a late message keeps its intended time), and reads what
@@ -218,9 +252,11 @@ impl Circle {
             .register(&mut SourceFd(&fd), ALARM, Interest::READABLE)
             .doing("watch a timer")?;
         let mut events = Events::with_capacity(1_024);
-        let deadline_ns = self.schedule.end_ns + GRACE_NS;
         let mut turn = (!self.friends.is_empty()).then(Turn::default);
-        while now_ns() < deadline_ns && !(turn.is_none() && self.is_answered()) {
+        while now_ns() < self.schedule.end_ns.saturating_add(GRACE_NS)
+            && !(turn.is_none() && self.is_answered())
+        {
+            self.answer();
             if let Some(due) = turn {
                 turn = self.write_due(due);
                 if let (None, Some(audience)) = (turn, &self.audience) {

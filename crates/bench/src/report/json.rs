@@ -58,10 +58,11 @@ pub(crate) fn object(sheet: &Sheet, results: &Results, pairs: u32, context: &Con
             each.collect::<Map<String, Value>>()
         }),
         "loss": own.map(loss),
-        "verdict": own.map(|own| verdict(&own.verdict())),
+        "verdict": own.map(|own| own.verdict().object()),
         "series": own.and_then(|own| own.sound_legs().last()).map(|leg| {
             json!({ "step_seconds": leg.series.step_s, "counts": leg.series.counts })
         }),
+        "ramp": own.and_then(climb),
         "course": own.map(course),
         "percentiles_us": latency.as_ref().map(percentiles),
         "histogram": latency.as_ref().map(buckets),
@@ -93,7 +94,8 @@ fn rival(
         "ratio": floor.map(|floor| ratio(rival, floor, metrics)),
         "server_to_rival": own.map(|own| ratio(own, rival, metrics)),
         "loss": loss(rival),
-        "verdict": verdict(&rival.verdict()),
+        "verdict": rival.verdict().object(),
+        "ramp": climb(rival),
         "course": course(rival),
         "percentiles_us": latency.as_ref().map(percentiles),
         "histogram": latency.as_ref().map(buckets),
@@ -145,20 +147,26 @@ fn loss(outcome: &Outcome) -> Value {
     })
 }
 
-fn verdict(verdict: &Verdict) -> Value {
-    let (word, why) = match verdict {
-        Verdict::Sound => ("sound", None),
-        Verdict::GeneratorLimited(why) => ("generator-limited", Some(why)),
-        Verdict::Failed(why) => ("failed", Some(why)),
-    };
-    json!({ "result": word, "why": why })
+/// The steps of the last pair.
+fn climb(outcome: &Outcome) -> Option<Value> {
+    let climb = outcome.sound_legs().last()?.climb.as_ref()?;
+    Some(climb.object())
 }
 
-fn errors(outcome: &Outcome) -> Vec<&str> {
-    outcome
-        .legs
-        .iter()
-        .filter_map(|leg| leg.as_ref().err())
-        .map(String::as_str)
-        .collect()
+fn errors(outcome: &Outcome) -> Vec<Value> {
+    let legs = outcome.legs.iter();
+    let errors = legs.filter_map(|leg| leg.as_ref().err());
+    errors.map(|error| error.object()["why"].take()).collect()
+}
+
+/// The object of a workload that could not be run, and why: everything that was to be measured is
+/// null.
+pub(crate) fn not_run(sheet: &Sheet, pairs: u32, context: &Context, why: &str) -> Value {
+    let results = Results {
+        floors: Vec::new(),
+        servers: Vec::new(),
+    };
+    let mut object = object(sheet, &results, pairs, context);
+    object["verdict"] = Verdict::NotRun(why.to_owned()).object();
+    object
 }

@@ -13,7 +13,10 @@ pub(crate) fn render(sheet: &Sheet, results: &Results, pairs: u32) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "\n{}", sheet.title);
-    let _ = writeln!(text, "medians of {pairs} interleaved pairs\n");
+    let _ = match pairs {
+        1 => writeln!(text, "measured once\n"),
+        pairs => writeln!(text, "medians of {pairs} interleaved pairs\n"),
+    };
     text.push_str(&align(&rows(sheet, results)));
     text.push_str(&ratios(results));
     if let Some(published) = &sheet.published {
@@ -28,6 +31,16 @@ pub(crate) fn render(sheet: &Sheet, results: &Results, pairs: u32) -> String {
     {
         text.push_str(&series(&leg.series));
     }
+    for server in &results.servers {
+        let climb = server
+            .sound_legs()
+            .last()
+            .and_then(|leg| leg.climb.as_ref());
+        if let Some(climb) = climb {
+            let _ = writeln!(text, "\n  {}, step by step", server.name);
+            text.push_str(&climb.table());
+        }
+    }
     for outcome in results.floors.iter().chain(&results.servers) {
         match outcome.verdict() {
             Verdict::Sound => {}
@@ -38,12 +51,20 @@ pub(crate) fn render(sheet: &Sheet, results: &Results, pairs: u32) -> String {
                     outcome.name
                 );
             }
+            Verdict::NotRun(why) => {
+                let _ = writeln!(text, "  {}: NOT RUN: {why}", outcome.name);
+            }
             Verdict::Failed(why) => {
                 let _ = writeln!(text, "  {}: NOT SOUND: {why}", outcome.name);
             }
         }
     }
     text
+}
+
+/// What stands in the place of the table of a workload that could not be run.
+pub(crate) fn not_run(title: &str, why: &str) -> String {
+    format!("\n{title}\n  NOT RUN: {why}\n")
 }
 
 /// The figures that any server has, in the order of the first that has some.

@@ -14,8 +14,9 @@ use super::{Scenario, check_payload, count};
 use crate::args::{Common, seconds};
 use crate::error::BenchError;
 use crate::floor::FloorKind;
-use crate::measure::{Leg, Metric, Unit, push_latency};
+use crate::measure::{Leg, Metric, Unit, Verdict, push_latency};
 use crate::progress::Progress;
+use crate::ramp::{Climb, Plan, RampArgs, Step};
 use crate::report::number::grouped;
 use crate::target::{Needs, Running};
 use crate::wire::Version;
@@ -116,6 +117,8 @@ pub(crate) struct FanoutArgs {
     #[arg(long)]
     workers: Option<usize>,
     #[command(flatten)]
+    ramp: RampArgs,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -168,7 +171,8 @@ impl FanoutArgs {
                 .unwrap_or_else(|| subscribers.div_ceil(CONNECTIONS_PER_WORKER))
                 .max(1),
             window: self.window,
-            published: unchanged.then(|| published_ice(scenario)),
+            ramp: self.ramp.plan(),
+            published: (unchanged && self.ramp.plan().is_none()).then(|| published_ice(scenario)),
             windows: HashMap::new(),
         }
     }
@@ -195,6 +199,7 @@ impl Beside {
             grace: Duration::from_secs(5),
             workers: 1,
             window: None,
+            ramp: None,
             published: None,
             windows: HashMap::new(),
         })
@@ -239,6 +244,8 @@ struct Fanout {
     workers: usize,
     /// Messages outstanding per publisher at rate max; found by ramping if `None`.
     window: Option<u64>,
+    /// Then the rate grows to the breaking point.
+    ramp: Option<Plan>,
     published: Option<Published>,
     /// Best windows found so far, by subject.
     windows: HashMap<usize, u64>,
@@ -248,6 +255,9 @@ impl Fanout {
     /// Refuses what makes no sense.
     fn check(&self) -> Result<(), BenchError> {
         check_payload(self.payload)?;
+        if self.ramp.is_some() && self.rate == Rate::Max {
+            return Err(BenchError::usage("--ramp does not go with --rate max"));
+        }
         if self.publishers == 0 || self.subscribers < self.publishers {
             return Err(BenchError::usage(
                 "each publisher needs at least one subscriber",
@@ -341,9 +351,12 @@ impl Fanout {
 
 impl Fanout {
     fn title(&self) -> String {
-        let rate = match self.rate {
-            Rate::Paced(rate) => format!("{rate} msg/s"),
-            Rate::Max => "as fast as lossless".into(),
+        let rate = match (self.rate, self.ramp) {
+            (Rate::Paced(rate), None) => format!("{rate} msg/s"),
+            (Rate::Paced(rate), Some(plan)) => {
+                format!("{rate} msg/s and {} more again and again", plan.step)
+            }
+            (Rate::Max, _) => "as fast as lossless".into(),
         };
         format!(
             "{}: {} publishers × {rate} × {} B to {} subscribers ({:.0} per topic), QoS {}{}, MQTT {}",
@@ -364,6 +377,10 @@ impl Fanout {
 
     fn plan(&self) -> Vec<String> {
         let publish = match self.rate {
+            Rate::Paced(rate) if self.ramp.is_some() => format!(
+                "publish {rate} messages/s per publisher by the clock, then more, step by step, \
+                 until the server does not carry it or p99 is beyond the bound"
+            ),
             Rate::Paced(rate) => format!(
                 "publish {rate} messages/s per publisher by the clock: {} deliveries/s",
                 grouped(rate * self.subscribers as f64)
@@ -402,6 +419,7 @@ impl Fanout {
 impl Workload for Fanout {
     fn sheet(&self) -> Sheet {
         let (rate, floor, pairs) = match self.rate {
+            Rate::Paced(rate) if self.ramp.is_some() => (json!(rate), FloorKind::Send, 1),
             Rate::Paced(rate) => (json!(rate), FloorKind::Send, 5),
             Rate::Max => (json!("max"), FloorKind::Batch, 3),
         };
@@ -421,6 +439,8 @@ impl Workload for Fanout {
                 "seconds": self.seconds.as_secs_f64(),
                 "workers": self.workers,
                 "window": self.window,
+                "ramp_step": self.ramp.map(|plan| plan.step),
+                "bound_ms": self.ramp.map(|plan| plan.bound.as_millis() as u64),
             })),
             floors: vec![floor],
             needs: Needs::new(
@@ -440,6 +460,9 @@ impl Workload for Fanout {
         running: &mut Running,
         progress: &Progress,
     ) -> Result<Leg, BenchError> {
+        if let (Rate::Paced(rate), Some(plan)) = (self.rate, self.ramp) {
+            return self.climb(rate, plan, running, progress);
+        }
         if self.rate == Rate::Max && !self.windows.contains_key(&subject) {
             let window = match self.window {
                 Some(window) => window.min(self.window_max()),
@@ -450,6 +473,45 @@ impl Workload for Fanout {
         let window = self.windows.get(&subject).copied().unwrap_or(0);
         let outcome = self.load().run(running, window, progress)?;
         Ok(self.evaluate(outcome))
+    }
+}
+
+impl Fanout {
+    /// Grows the rate to the breaking point, each step with subscribers of its own.
+    fn climb(
+        &self,
+        first: f64,
+        plan: Plan,
+        running: &mut Running,
+        progress: &Progress,
+    ) -> Result<Leg, BenchError> {
+        let mut climb = Climb::new("msg/s per publisher");
+        let mut leg = Leg::default();
+        for number in 0.. {
+            let rate = first + f64::from(number) * plan.step as f64;
+            let load = Self {
+                rate: Rate::Paced(rate),
+                ..self.clone()
+            };
+            let step = load.evaluate(load.load().run(running, 0, progress)?);
+            let p99_us = step.figure(P99.key);
+            let verdict = match (step.verdict(), plan.too_late(p99_us)) {
+                (Verdict::Sound, Some(why)) => Verdict::Failed(why),
+                (verdict, _) => verdict,
+            };
+            let goes_on = climb.take(Step {
+                size: rate as usize,
+                figures: step.figures.clone(),
+                verdict,
+            });
+            if !goes_on {
+                break;
+            }
+            // What is shown is the last step that was carried.
+            leg = step;
+        }
+        leg.climb = Some(climb);
+        Ok(leg)
     }
 }
 

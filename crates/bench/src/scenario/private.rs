@@ -4,12 +4,14 @@
 
 mod crew;
 mod published;
+mod ramp;
 mod scene;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use hdrhistogram::Histogram;
 use serde_json::json;
 
 use super::{Scenario, check_payload, count, run_id};
@@ -22,6 +24,7 @@ use crate::load::penfriend::Schedule;
 use crate::measure::{Leg, Metric, Unit, push_latency};
 use crate::process::CpuMeter;
 use crate::progress::Progress;
+use crate::ramp::{Plan, RampArgs};
 use crate::report::number::grouped;
 use crate::target::{Needs, Running};
 use crate::wire::Version;
@@ -99,6 +102,9 @@ pub(crate) struct PrivateArgs {
     /// ordinary topic [default: 3000 clients, every 100 s]
     #[arg(long, conflicts_with_all = ["own_topic", "adaptor", "preset"])]
     room: bool,
+    /// With --clients: no further than this many [default: twice the last published row]
+    #[command(flatten)]
+    ramp: RampArgs,
     #[command(flatten)]
     common: Common,
 }
@@ -110,6 +116,9 @@ impl Scenario for PrivateArgs {
 
     fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
         check_payload(self.payload)?;
+        if self.room && self.ramp.plan().is_some() {
+            return Err(BenchError::usage("--ramp does not go with --room"));
+        }
         if self.room {
             return self.rooms();
         }
@@ -117,6 +126,9 @@ impl Scenario for PrivateArgs {
             Some(preset) => vec![preset],
             None => Preset::value_variants().to_vec(),
         };
+        if let Some(plan) = self.ramp.plan() {
+            return self.ramps(&presets, plan);
+        }
         let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
         for preset in presets {
             let rows = if self.clients.is_empty() {
@@ -194,8 +206,34 @@ impl PrivateArgs {
             connect_rate: self.connect_rate,
             version: self.common.version,
             is_published: period == usual && !scene.is_shared(),
+            ramp: None,
             accounts,
         })
+    }
+
+    /// The load that grows to the breaking point, for each preset.
+    fn ramps(&self, presets: &[Preset], plan: Plan) -> Result<Vec<Box<dyn Workload>>, BenchError> {
+        let scene = match (self.own_topic, self.adaptor) {
+            (true, _) => Scene::OwnTopic,
+            (false, true) => Scene::Adaptor,
+            (false, false) => Scene::Private,
+        };
+        let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
+        for preset in presets {
+            let last = published::clients(*preset).into_iter().max().unwrap_or(0);
+            let ends = match self.clients.as_slice() {
+                [] => &[2 * last],
+                ends => ends,
+            };
+            for end in ends {
+                let load = self.workload(*preset, *end as usize, scene)?;
+                workloads.push(Box::new(Private {
+                    ramp: Some(plan),
+                    ..load
+                }));
+            }
+        }
+        Ok(workloads)
     }
 }
 
@@ -213,6 +251,8 @@ struct Private {
     version: Version,
     /// Whether the period is that of the preset.
     is_published: bool,
+    /// Then it begins with one step, and `clients` is where it ends.
+    ramp: Option<Plan>,
     /// None where each writes to a topic of its own.
     accounts: Option<Arc<Accounts>>,
 }
@@ -226,14 +266,27 @@ impl Private {
             true => String::new(),
             false => format!("{like}{name}: "),
         };
+        let grows = self.ramp.map_or_else(String::new, |plan| {
+            format!("{} more again and again, up to ", count(plan.step))
+        });
         format!(
-            "{name}{} clients, each with {} every {} s, {} B, QoS 1 in, 0 out, MQTT {}",
+            "{name}{grows}{} clients, each with {} every {} s, {} B, QoS 1 in, 0 out, MQTT {}",
             count(self.clients),
             self.scene.what(),
             self.period.as_secs(),
             self.payload,
             self.version.as_str(),
         )
+    }
+
+    /// What the server is made for: of a load that grows, what was published, so that there is
+    /// something beyond.
+    fn connections(&self) -> usize {
+        let last = published::clients(self.preset).into_iter().max();
+        match self.ramp {
+            Some(_) => self.clients.min(last.unwrap_or(0) as usize),
+            None => self.clients,
+        }
     }
 
     /// Messages in per second.
@@ -272,6 +325,9 @@ impl Private {
         let pace = self.connect_rate.map_or_else(String::new, |rate| {
             format!(", {} new ones a second", count(rate))
         });
+        if let Some(plan) = self.ramp {
+            return ramp::explain(self, plan);
+        }
         vec![
             format!(
                 "open {} connections{pace}, from as many loopback addresses as ports demand; each \
@@ -314,8 +370,13 @@ impl Workload for Private {
                 "version": self.version.as_str(),
                 "warmup_seconds": self.warmup.as_secs_f64(),
                 "seconds": self.seconds.as_secs_f64(),
+                "ramp_step": self.ramp.map(|plan| plan.step),
+                "bound_ms": self.ramp.map(|plan| plan.bound.as_millis() as u64),
             })),
-            floors: match self.clients <= FLOOR_CLIENTS_MAX && !self.scene.is_shared() {
+            floors: match self.clients <= FLOOR_CLIENTS_MAX
+                && !self.scene.is_shared()
+                && self.ramp.is_none()
+            {
                 true => vec![FloorKind::Echo],
                 false => Vec::new(),
             },
@@ -323,11 +384,12 @@ impl Workload for Private {
                 accounts: self.accounts.clone(),
                 config: self.scene.config(),
                 files: self.scene.files(),
-                ..Needs::new(self.clients, self.payload, self.version)
+                ..Needs::new(self.connections(), self.payload, self.version)
             },
             pairs: 1,
             plan: self.plan(),
-            published: published::row(self.preset, self.clients).filter(|_| published),
+            published: published::row(self.preset, self.clients)
+                .filter(|_| published && self.ramp.is_none()),
         }
     }
 
@@ -338,13 +400,16 @@ impl Workload for Private {
         progress: &Progress,
     ) -> Result<Leg, BenchError> {
         let way = self.way(running)?;
+        if let Some(plan) = self.ramp {
+            return ramp::climb(self, plan, &way, running, progress);
+        }
         // Until the server has ended what it does at its start.
         std::thread::sleep(Duration::from_millis(200));
         let before = running.usage();
         progress.show("connecting");
         let begun_ns = now_ns();
         let coming = CpuMeter::start(running.pid());
-        let crew = Crew::gather(self, &way, running)?;
+        let crew = Crew::gather(self, &way, running, 0)?;
         let used_coming_s = coming.used_s();
         let opened_s = (now_ns() - begun_ns) as f64 / 1e9;
         let start_ns = now_ns() + as_ns(Duration::from_millis(100));
@@ -362,14 +427,14 @@ impl Workload for Private {
         progress.wait("writing", schedule.end_ns);
         let used_s = meter.used_s();
         let after = running.usage();
-        let outcome = crew.dismiss()?;
-        let tally = outcome.tally;
+        let missing = crew.missing.clone();
+        let tally = crew.dismiss()?;
         let seconds = self.seconds.as_secs_f64();
         let sent = tally.sent.max(1) as f64;
         let mut leg = Leg {
             faults: tally.faults,
-            failed: outcome.refused + tally.broken + tally.unanswered,
-            behind: outcome.first_failure,
+            failed: missing.count + tally.broken + tally.unanswered,
+            behind: missing.first_failure,
             ..Leg::default()
         };
         leg.push(IN, tally.sent as f64 / seconds);
@@ -383,7 +448,7 @@ impl Workload for Private {
         push_latency(&mut leg, tally.latency, &quantiles);
         leg.push(CPU, used_s.map(|used| used * 1e6 / sent));
         leg.push(SERVER_CPU, used_s.map(|used| used / seconds * 100.0));
-        let opened = (self.clients as u64).saturating_sub(outcome.refused).max(1) as f64;
+        let opened = (self.clients as u64).saturating_sub(missing.count).max(1) as f64;
         let rss = before.zip(after);
         let grown = rss.map(|(before, after)| after.rss.saturating_sub(before.rss) as f64);
         leg.push(RSS_EACH, grown.map(|grown| grown / opened));
@@ -393,10 +458,13 @@ impl Workload for Private {
             leg.push(CPU_OUT, used_s.map(|used| used * 1e6 / received));
             leg.push(CPU_JOIN, used_coming_s.map(|used| used * 1e6 / opened));
         }
-        let late_ms = tally.lateness.value_at_quantile(0.99) as f64 / 1e6;
-        if late_ms > LATE_MS_MAX {
-            leg.limited = Some(format!("1 % of messages left {late_ms:.0} ms late or more"));
-        }
+        leg.limited = left_late(&tally.lateness);
         Ok(leg)
     }
+}
+
+/// That the generator was the limit, if its messages left too late.
+fn left_late(lateness: &Histogram<u64>) -> Option<String> {
+    let late_ms = lateness.value_at_quantile(0.99) as f64 / 1e6;
+    (late_ms > LATE_MS_MAX).then(|| format!("1 % of messages left {late_ms:.0} ms late or more"))
 }

@@ -19,6 +19,14 @@ pub(super) fn table(objects: &[Value]) -> String {
         });
         let before = rows.len();
         rows.extend(shown.filter_map(|metric| row(object, metric)));
+        if object["verdict"]["result"] == "not-run" {
+            let why = object["verdict"]["why"].as_str().unwrap_or_default();
+            rows.push(vec![format!(
+                "  NOT RUN: {}",
+                why.lines().next().unwrap_or(why)
+            )]);
+            continue;
+        }
         if rows.len() == before {
             // Nothing to compare with: then the figure that stands first.
             let first = object["metrics"].get(0);

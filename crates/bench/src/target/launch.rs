@@ -10,6 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sched::CpuSet;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -17,6 +18,7 @@ use stentor_client::Url;
 use tempfile::TempDir;
 
 use super::{Needs, Running, transport};
+use crate::affinity::{self, Stay};
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
 
@@ -57,6 +59,8 @@ pub(crate) struct Child {
     kind: Kind,
     process: std::process::Child,
     folder: TempDir,
+    /// Where it was started, and is again after its end.
+    processors: CpuSet,
 }
 
 impl Child {
@@ -73,6 +77,7 @@ impl Child {
             kind: Kind::Forgetful,
             process,
             folder,
+            processors: affinity::current()?,
         })
     }
 
@@ -98,7 +103,9 @@ impl Child {
             .doing(format!("end {}", self.name))?;
         let ending = begun.elapsed();
         let begun = Instant::now();
+        let stay = Stay::on(&self.processors)?;
         self.process = spawn(&self.name, &mut self.command, &self.folder)?;
+        drop(stay);
         let url = match self.kind {
             Kind::Rival { port } => {
                 self.wait_for_port(port)?;

@@ -68,14 +68,18 @@ pub(super) fn verdict(verdict: &Value) -> String {
     let (class, word) = match verdict["result"].as_str() {
         Some("sound") => ("sound", "sound"),
         Some("failed") => ("failed", "not sound"),
+        Some("not-run") => ("limited", "not run"),
         Some(_) => ("limited", "generator was the limit"),
         None => return String::new(),
     };
     format!("<span class=\"chip {class}\">{word}</span>")
 }
 
-/// Published, floors, server and rivals, a row each.
+/// Published, floors, server and rivals, a row each; nothing where nothing was measured.
 pub(super) fn figures(object: &Value) -> String {
+    if object["verdict"]["result"] == "not-run" {
+        return String::new();
+    }
     let metrics = object["metrics"].as_array().map_or(&[][..], Vec::as_slice);
     let heads: String = metrics
         .iter()

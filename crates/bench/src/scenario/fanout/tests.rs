@@ -151,6 +151,7 @@ fn plan(mischief: Mischief, rate: Rate) -> Fanout {
         grace: Duration::from_secs(patience),
         workers: 2,
         window: Some(4),
+        ramp: None,
         published: None,
         windows: HashMap::new(),
     }

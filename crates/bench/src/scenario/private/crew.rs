@@ -1,5 +1,6 @@
 //! The threads that hold the clients.
 
+use std::ops::AddAssign;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,11 +11,12 @@ use super::super::idle::CONNECTIONS_PER_WORKER;
 use super::Private;
 use crate::accounts::Accounts;
 use crate::error::{BenchError, Doing};
+use crate::link::Endpoint;
 use crate::load::crowd::{self, Entry, Plan};
-use crate::load::penfriend::{Audience, Circle, Schedule, Tally};
+use crate::load::penfriend::{Audience, Circle, Questions, Schedule, Tally};
 use crate::load::{join, spawn};
 use crate::target::Running;
-use crate::wire::PublishTemplate;
+use crate::wire::{Login, PublishTemplate};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Connections on their way at once.
@@ -61,108 +63,218 @@ impl Way {
     }
 }
 
-/// What came of some clients.
-#[derive(Default)]
-pub(super) struct Outcome {
-    pub(super) tally: Tally,
-    /// Connections that could not be opened, and why the first could not.
+/// Connections that could not be opened.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Missing {
+    pub(super) count: u64,
+    /// How many of them were told so, by a CONNACK.
     pub(super) refused: u64,
+    /// Why the first could not.
     pub(super) first_failure: Option<String>,
 }
 
 struct Worker {
-    begin: mpsc::Sender<Schedule>,
-    handle: JoinHandle<Result<Outcome, BenchError>>,
+    begin: mpsc::Sender<Start>,
+    /// Asks how it goes, once it has begun; dropping it ends a load that has no end of its own.
+    asker: Option<mpsc::Sender<mpsc::Sender<Tally>>>,
+    handle: JoinHandle<Result<Tally, BenchError>>,
+}
+
+/// When to write, and who may ask how it goes.
+struct Start {
+    schedule: Schedule,
+    questions: Option<Questions>,
 }
 
 /// All clients, connected, on their threads.
-pub(super) struct Crew(Vec<Worker>);
+pub(super) struct Crew {
+    workers: Vec<Worker>,
+    pub(super) missing: Missing,
+}
 
 impl Crew {
-    /// Opens all connections, one thread after the other so that [`AT_ONCE`] holds for all.
-    pub(super) fn gather(load: &Private, way: &Way, running: &Running) -> Result<Self, BenchError> {
+    /// Opens all connections, one thread after the other so that [`AT_ONCE`] holds for all. The
+    /// clients are numbered from `base` on.
+    pub(super) fn gather(
+        load: &Private,
+        way: &Way,
+        running: &Running,
+        base: usize,
+    ) -> Result<Self, BenchError> {
         let threads = load.clients.div_ceil(CONNECTIONS_PER_WORKER);
-        let mut workers = Vec::new();
-        let mut first = 0;
+        let mut crew = Self {
+            workers: Vec::new(),
+            missing: Missing::default(),
+        };
+        let mut first = base;
         let audience = way.is_shared().then(|| Arc::new(Audience::new(threads)));
         for thread in 0..threads {
             let count = (load.clients - thread).div_ceil(threads);
-            // Clients of all threads take turns.
-            let number = move |index: usize| thread + index * threads;
             let (begin, begun) = mpsc::channel();
             let (ready, is_ready) = mpsc::channel();
-            let (load, way) = (load.clone(), way.clone());
-            let audience = audience.clone();
-            let (login, endpoint) = (running.login.clone(), running.endpoint.clone());
-            let handle = spawn("clients", move || {
-                let mut poll = Poll::new().doing("open a poll")?;
-                let entry = |index| Entry {
-                    login: match &way {
-                        Way::Private(accounts) | Way::Room(accounts) | Way::Topic(accounts) => {
-                            accounts.login(number(index))
-                        }
-                        Way::OwnTopic(_) => login.clone(),
-                    },
-                    scram: None,
-                };
-                let plan = Plan {
-                    endpoint: &endpoint,
-                    login: &login,
-                    version: load.version,
-                    count,
-                    first,
-                    at_once: AT_ONCE,
-                    pace: load.connect_rate,
-                    patience: PATIENCE,
-                    client_id: &|index| format!("c-{}", number(index)),
-                    entry: Some(&entry),
-                    filter: &|index| Some((way.filter(number(index)), 0)),
-                };
-                let crowd = crowd::open(&mut poll, &plan);
-                let _ = ready.send(());
-                let crowd = crowd?;
-                let identity = |index| {
-                    let number = number(index);
-                    let topic = way.topic(number);
-                    let (version, len) = (load.version, load.payload);
-                    (number, PublishTemplate::new(version, &topic, 1, false, len))
-                };
-                let schedule = begun
-                    .recv()
-                    .map_err(|_| BenchError::server("the measurement did not begin"))?;
-                let circle = Circle::new(crowd.clients, load.version, identity, schedule);
-                let circle = circle.before(audience);
-                Ok(Outcome {
-                    tally: circle.run(&mut poll)?,
-                    refused: crowd.failed as u64,
-                    first_failure: crowd.first_failure,
-                })
-            })?;
+            let post = Post {
+                load: load.clone(),
+                way: way.clone(),
+                login: running.login.clone(),
+                endpoint: running.endpoint.clone(),
+                count,
+                first,
+                // Clients of all threads take turns.
+                number: (base + thread, threads),
+                audience: audience.clone(),
+            };
+            let handle = spawn("clients", move || post.serve(&ready, &begun))?;
             // Without an answer it has failed, which joining it tells.
-            let _ = is_ready.recv();
-            workers.push(Worker { begin, handle });
+            if let Ok(missing) = is_ready.recv() {
+                crew.missing += missing;
+            }
+            crew.workers.push(Worker {
+                begin,
+                asker: None,
+                handle,
+            });
             first += count;
         }
-        Ok(Self(workers))
+        Ok(crew)
     }
 
-    /// Lets them write.
+    /// Lets them write until the schedule ends.
     pub(super) fn begin(&self, schedule: Schedule) {
-        for worker in &self.0 {
+        for worker in &self.workers {
+            let questions = None;
             // A thread that has failed says so when it is joined.
-            let _ = worker.begin.send(schedule);
+            let _ = worker.begin.send(Start {
+                schedule,
+                questions,
+            });
         }
+    }
+
+    /// Lets them write until they are dismissed.
+    pub(super) fn begin_endless(&mut self, schedule: Schedule) {
+        for worker in &mut self.workers {
+            let (asker, questions) = mpsc::channel();
+            worker.asker = Some(asker);
+            let questions = Some(questions);
+            let _ = worker.begin.send(Start {
+                schedule,
+                questions,
+            });
+        }
+    }
+
+    /// What has happened since they were last asked.
+    ///
+    /// # Errors
+    /// When a thread has failed, or takes too long.
+    pub(super) fn ask(&self) -> Result<Tally, BenchError> {
+        let (answer, answers) = mpsc::channel();
+        let askers = self.workers.iter().filter_map(|w| w.asker.as_ref());
+        let asked = askers.filter(|asker| asker.send(answer.clone()).is_ok());
+        let mut total = Tally::default();
+        for _ in 0..asked.count() {
+            let part = answers.recv_timeout(PATIENCE);
+            total += part.map_err(|_| BenchError::server("a load thread does not answer"))?;
+        }
+        Ok(total)
+    }
+
+    /// They write no more.
+    pub(super) fn let_end(mut self) -> Self {
+        for worker in &mut self.workers {
+            worker.asker = None;
+        }
+        self
     }
 
     /// Waits for the last answers.
-    pub(super) fn dismiss(self) -> Result<Outcome, BenchError> {
-        let mut total = Outcome::default();
-        for worker in self.0 {
-            let part = join(worker.handle)??;
-            total.tally += part.tally;
-            total.refused += part.refused;
-            total.first_failure = total.first_failure.or(part.first_failure);
+    pub(super) fn dismiss(self) -> Result<Tally, BenchError> {
+        // All of them end at the same time.
+        let workers = self.workers.into_iter();
+        let handles: Vec<_> = workers.map(|worker| worker.handle).collect();
+        let mut total = Tally::default();
+        for handle in handles {
+            total += join(handle)??;
         }
         Ok(total)
+    }
+}
+
+impl AddAssign for Missing {
+    fn add_assign(&mut self, other: Self) {
+        self.count += other.count;
+        self.refused += other.refused;
+        let first = self.first_failure.take();
+        self.first_failure = first.or(other.first_failure);
+    }
+}
+
+/// The clients of one thread, to be opened.
+struct Post {
+    load: Private,
+    way: Way,
+    login: Login,
+    endpoint: Endpoint,
+    count: usize,
+    /// Index of the first among all threads' clients: source addresses follow from it.
+    first: usize,
+    /// The number of the first, and the step to the next.
+    number: (usize, usize),
+    audience: Option<Arc<Audience>>,
+}
+
+impl Post {
+    fn number(&self, index: usize) -> usize {
+        self.number.0 + index * self.number.1
+    }
+
+    fn entry(&self, index: usize) -> Entry {
+        let login = match &self.way {
+            Way::Private(accounts) | Way::Room(accounts) | Way::Topic(accounts) => {
+                accounts.login(self.number(index))
+            }
+            Way::OwnTopic(_) => self.login.clone(),
+        };
+        Entry { login, scram: None }
+    }
+
+    /// Opens the clients, waits for the start, and writes.
+    fn serve(
+        self,
+        ready: &mpsc::Sender<Missing>,
+        begun: &mpsc::Receiver<Start>,
+    ) -> Result<Tally, BenchError> {
+        let mut poll = Poll::new().doing("open a poll")?;
+        let plan = Plan {
+            endpoint: &self.endpoint,
+            login: &self.login,
+            version: self.load.version,
+            count: self.count,
+            first: self.first,
+            at_once: AT_ONCE,
+            pace: self.load.connect_rate,
+            patience: PATIENCE,
+            client_id: &|index| format!("c-{}", self.number(index)),
+            entry: Some(&|index| self.entry(index)),
+            filter: &|index| Some((self.way.filter(self.number(index)), 0)),
+        };
+        let crowd = crowd::open(&mut poll, &plan)?;
+        let _ = ready.send(Missing {
+            count: crowd.failed as u64,
+            refused: crowd.refused as u64,
+            first_failure: crowd.first_failure,
+        });
+        let identity = |index| {
+            let number = self.number(index);
+            let topic = self.way.topic(number);
+            let (version, len) = (self.load.version, self.load.payload);
+            (number, PublishTemplate::new(version, &topic, 1, false, len))
+        };
+        let start = begun
+            .recv()
+            .map_err(|_| BenchError::server("the measurement did not begin"))?;
+        let circle = Circle::new(crowd.clients, self.load.version, identity, start.schedule);
+        let circle = circle.before(self.audience).asked_by(start.questions);
+        circle.run(&mut poll)
     }
 }
