@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stentor_auth::model::{Action, Effect, Rule};
 
-use super::{Line, Trouble};
+use super::{Line, NO_TEXT, Trouble};
 
 /// What the file says, in our rules.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -17,24 +17,46 @@ pub(super) struct Acl {
     pub(super) patterns: Vec<Rule>,
 }
 
+/// Whom the lines are about.
+enum Whose {
+    /// Clients without a name.
+    Anonymous,
+    User(String),
+    /// Somebody whose name is not known; nobody else gets what was meant for them.
+    Nobody,
+}
+
 /// Reads the lines of an ACL file.
 pub(super) fn parse(lines: &[Line], troubles: &mut Vec<Trouble>) -> Acl {
     let mut acl = Acl::default();
-    let mut user: Option<String> = None;
+    let mut whose = Whose::Anonymous;
     for line in lines {
+        if !line.is_text {
+            troubles.push(line.trouble(NO_TEXT.0, NO_TEXT.1));
+            if line.key == "user" {
+                whose = Whose::Nobody;
+            }
+            continue;
+        }
         let rules = match line.key.as_str() {
             "user" if line.value.is_empty() => {
                 troubles.push(line.trouble("the name is missing", "name the user, or delete it"));
+                whose = Whose::Nobody;
                 continue;
             }
             "user" => {
                 acl.users.entry(line.value.clone()).or_default();
-                user = Some(line.value.clone());
+                whose = Whose::User(line.value.clone());
                 continue;
             }
-            "topic" => match &user {
-                None => &mut acl.anonymous,
-                Some(name) => acl.users.entry(name.clone()).or_default(),
+            "topic" => match &whose {
+                Whose::Anonymous => &mut acl.anonymous,
+                Whose::User(name) => acl.users.entry(name.clone()).or_default(),
+                Whose::Nobody => {
+                    let reason = "the user whom it is about is not carried";
+                    troubles.push(line.trouble(reason, "mend the line with the user's name"));
+                    continue;
+                }
             },
             "pattern" => &mut acl.patterns,
             _ => {
@@ -133,10 +155,25 @@ mod tests {
         assert_eq!(words(&acl.patterns), patterns);
     }
 
+    /// A name that cannot be read must not give its rights to the one before.
+    #[test]
+    fn the_lines_of_a_name_that_is_none_are_nobodys() {
+        let text = b"user ann\ntopic a\nuser b\xe9\ntopic b\ntopic deny a\nuser cid\n\
+                     topic c/\xe9\ntopic c\nuser\ntopic d\npattern p\n";
+        let mut troubles = Vec::new();
+        let acl = parse(&super::super::conf::lines("acl", text), &mut troubles);
+        assert_eq!(words(&acl.users["ann"]), ["allow both a"]);
+        assert_eq!(words(&acl.users["cid"]), ["allow both c"]);
+        assert_eq!((acl.users.len(), acl.anonymous.len()), (2, 0));
+        assert_eq!(words(&acl.patterns), ["allow both p"]);
+        let numbers: Vec<usize> = troubles.iter().map(|one| one.number).collect();
+        assert_eq!(numbers, [3, 4, 5, 7, 9, 10]);
+    }
+
     #[test]
     fn what_cannot_be_carried_is_listed_with_its_line() {
         let (acl, troubles) = parsed(
-            "topic read a/#/b\nuser\nwhat ever\ntopic {user}/x\ntopic\ntopic frobnicate x\n\
+            "topic read a/#/b\nwhat\nwhat ever\ntopic {user}/x\ntopic\ntopic frobnicate x\n\
              topic a b\npattern Read %u\ntopic deny {user\n",
         );
         assert_eq!(acl, Acl::default());

@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Line, Plan};
+use super::{Line, NO_TEXT, Plan};
 use crate::file;
+use stentor_server::config::ListenUrl;
 
 /// Files that one configuration may include.
 const FILES_MAX: usize = 1_000;
@@ -51,8 +52,9 @@ struct Draft {
 }
 
 /// The lines of a text that say something.
-pub(super) fn lines(file: &str, text: &str) -> Vec<Line> {
-    let line = |(at, text): (usize, &str)| {
+pub(super) fn lines(file: &str, text: impl AsRef<[u8]>) -> Vec<Line> {
+    let line = |(at, bytes): (usize, &[u8])| {
+        let text = String::from_utf8_lossy(bytes);
         let text = text.trim();
         if text.is_empty() || text.starts_with('#') {
             return None;
@@ -63,9 +65,11 @@ pub(super) fn lines(file: &str, text: &str) -> Vec<Line> {
             number: at + 1,
             key: key.to_owned(),
             value: value.trim().to_owned(),
+            is_text: std::str::from_utf8(bytes).is_ok(),
         })
     };
-    text.lines().enumerate().filter_map(line).collect()
+    let lines = text.as_ref().split(|byte| *byte == b'\n');
+    lines.enumerate().filter_map(line).collect()
 }
 
 /// Reads a file of bounded size, whatever is in it.
@@ -91,9 +95,9 @@ fn gather_into(path: &Path, files: &mut usize) -> Result<Vec<Line>, String> {
     if *files > FILES_MAX {
         return Err(format!("more than {FILES_MAX} files are included"));
     }
-    let text = read(path)?;
+    let text = read_bytes(path)?;
     let mut all = Vec::new();
-    for line in lines(&path.to_string_lossy(), &text) {
+    for line in lines(&path.to_string_lossy(), text) {
         if line.key != "include_dir" {
             all.push(line);
             continue;
@@ -121,6 +125,10 @@ pub(super) fn take(lines: &[Line], plan: &mut Plan) -> Elsewhere {
     let mut draft = Draft::default();
     let mut elsewhere = Elsewhere::default();
     for line in lines {
+        if !line.is_text && !begins_listener(line) {
+            plan.troubles.push(line.trouble(NO_TEXT.0, NO_TEXT.1));
+            continue;
+        }
         let is_known = bridge(line, plan)
             || listener(&mut draft, line, plan)
             || general(&mut draft, line, plan)
@@ -182,23 +190,49 @@ fn bridge(line: &Line, plan: &mut Plan) -> bool {
     is_of_bridge
 }
 
+fn begins_listener(line: &Line) -> bool {
+    matches!(line.key.as_str(), "listener" | "port")
+}
+
+/// Why nobody can listen there; `None` if somebody can.
+fn unusable(listener: &Listener) -> Option<String> {
+    let bind = listener.bind.as_deref().unwrap_or_default();
+    match listener.port {
+        None => Some("a port is a number from 0 to 65535".to_owned()),
+        Some(0) if !bind.starts_with('/') => Some("a port of 0 needs the path of a socket".into()),
+        Some(_) => match listener.url().parse::<ListenUrl>() {
+            Ok(_) => None,
+            Err(_) => Some(format!("{bind:?} is no address to listen on")),
+        },
+    }
+}
+
+/// Takes a listener that nobody could connect to out of the count, with its options.
+fn check_listener(listener: &mut Listener, line: &Line, plan: &mut Plan) {
+    let reason = match line.is_text {
+        true => unusable(listener),
+        false => Some(NO_TEXT.0.to_owned()),
+    };
+    if let Some(reason) = reason {
+        let reason = format!("{reason}; the listener and its options are left out");
+        let remedy = "add it to the new file: [[listener]] with a url";
+        plan.troubles.push(line.trouble(&reason, remedy));
+        listener.port = None;
+    }
+}
+
 /// Options of the listener that was named last, or of the first one.
 fn listener(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
     let value = line.value.as_str();
-    if line.key == "listener" || line.key == "port" {
+    if begins_listener(line) {
         let (port, bind) = value.split_once([' ', '\t']).unwrap_or((value, ""));
-        let port = port.parse().ok();
-        if port.is_none() {
-            plan.troubles.push(line.trouble(
-                "a port is a number from 0 to 65535; the listener and its options are left out",
-                "add it to the new file: [[listener]] with a url",
-            ));
-        }
-        draft.listeners.push(Listener {
-            port,
+        let mut listener = Listener {
+            port: port.parse().ok(),
             bind: (!bind.is_empty()).then(|| bind.trim().to_owned()),
             ..Listener::default()
-        });
+        };
+        check_listener(&mut listener, line, plan);
+        draft.listeners.push(listener);
         return true;
     }
     let is_listeners = matches!(
@@ -225,7 +259,17 @@ fn listener(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
         return false;
     };
     match (line.key.as_str(), value) {
-        ("bind_address", _) => current.bind = Some(value.to_owned()),
+        (_, "") => {
+            let reason = "the value is missing";
+            plan.troubles
+                .push(line.trouble(reason, "add it, or delete the line"));
+        }
+        ("bind_address", _) => {
+            current.bind = Some(value.to_owned());
+            if current.port.is_some() {
+                check_listener(current, line, plan);
+            }
+        }
         ("protocol", "websockets") => current.is_websocket = true,
         ("protocol", "mqtt") => {}
         ("certfile", _) => current.certificate = Some(absolute(value)),
@@ -235,7 +279,8 @@ fn listener(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
         ("use_identity_as_username", _) => current.names_by_certificate = value == "true",
         ("max_connections", "-1") => {}
         ("max_connections", _) if value.parse::<u32>().is_ok() => {
-            current.connections = value.parse().ok();
+            let count: Option<u32> = value.parse().ok();
+            current.connections = count.map(|count| count.min(CONNECTIONS_MAX));
         }
         _ => {
             let reason = "the value means nothing here";
@@ -309,6 +354,9 @@ fn general(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
     }
     true
 }
+
+/// The upper bound of `listener.max_connections`.
+const CONNECTIONS_MAX: u32 = 10_000_000;
 
 /// The bounds of `limits.packet_bytes`.
 const PACKET_BYTES: (u64, u64) = (1 << 10, 256 << 20);
@@ -424,22 +472,29 @@ impl Draft {
 }
 
 impl Listener {
-    fn toml(&self, anonymous: bool) -> String {
-        let is_tls = self.certificate.is_some() && self.key.is_some();
-        let scheme = match (self.is_websocket, is_tls) {
+    const fn is_tls(&self) -> bool {
+        self.certificate.is_some() && self.key.is_some()
+    }
+
+    fn url(&self) -> String {
+        let scheme = match (self.is_websocket, self.is_tls()) {
             (false, false) => "mqtt",
             (false, true) => "mqtts",
             (true, false) => "ws",
             (true, true) => "wss",
         };
         let bind = self.bind.as_deref().unwrap_or("0.0.0.0");
-        let url = match (self.port.unwrap_or_default(), bind) {
+        match (self.port.unwrap_or_default(), bind) {
             (0, path) if path.starts_with('/') => format!("unix:{path}"),
             (port, "localhost") => format!("{scheme}://127.0.0.1:{port}"),
             (port, host) if host.contains(':') => format!("{scheme}://[{host}]:{port}"),
             (port, host) => format!("{scheme}://{host}:{port}"),
-        };
-        let mut out = format!("\n[[listener]]\nurl = {}\n", quoted(&url));
+        }
+    }
+
+    fn toml(&self, anonymous: bool) -> String {
+        let is_tls = self.is_tls();
+        let mut out = format!("\n[[listener]]\nurl = {}\n", quoted(&self.url()));
         if anonymous {
             out += "anonymous = true\n";
         }
@@ -566,7 +621,16 @@ mod tests {
 
     #[test]
     fn a_listener_without_a_port_is_listed_and_its_options_go_with_it() {
-        for line in ["listener", "port", "listener 99999", "listener x 127.0.0.1"] {
+        for line in [
+            "listener",
+            "port",
+            "listener 99999",
+            "listener x 127.0.0.1",
+            "listener 0",
+            "listener 0 sock",
+            "listener 1885 foo bar",
+            "listener 1885 fe80::1%eth0",
+        ] {
             let text = format!(
                 "per_listener_settings true\nlistener 1884\n{line}\nallow_anonymous true\n\
                  protocol websockets\n"
@@ -589,6 +653,24 @@ mod tests {
             );
             assert!(!plan.config.contains("anonymous"), "{}", plan.config);
         }
+    }
+
+    #[test]
+    fn a_line_that_is_no_utf8_costs_nothing_but_itself() {
+        let text = b"listener 1884\nlog_type \xe9\nlistener 1885 \xe9\nprotocol websockets\n\
+                     listener 1886\nbind_address a b\ncertfile\nmax_connections 4294967295\n\
+                     listener 1887\n";
+        let mut plan = Plan::default();
+        take(&lines("m.conf", text), &mut plan);
+        let numbers: Vec<usize> = plan.troubles.iter().map(|one| one.number).collect();
+        assert_eq!(numbers, [2, 3, 6, 7], "{:?}", plan.troubles);
+        let urls = plan.config.lines().filter(|line| line.starts_with("url"));
+        let urls: Vec<&str> = urls.collect();
+        let expected = [
+            "url = \"mqtt://0.0.0.0:1884\"",
+            "url = \"mqtt://0.0.0.0:1887\"",
+        ];
+        assert_eq!(urls, expected);
     }
 
     #[test]

@@ -72,7 +72,15 @@ struct Line {
     number: usize,
     key: String,
     value: String,
+    /// Whether it is UTF-8. What is not stands as U+FFFD in the value.
+    is_text: bool,
 }
+
+/// Why a line that is no UTF-8 is not carried, and what to do.
+const NO_TEXT: (&str, &str) = (
+    "it is no UTF-8, as names and topics have to be",
+    "save the file as UTF-8, and import it again",
+);
 
 /// What could not be carried.
 #[derive(Debug, Serialize)]
@@ -274,7 +282,7 @@ impl Plan {
         let acl = match &elsewhere.acl {
             None => None,
             Some(path) => {
-                let lines = conf::lines(&path.to_string_lossy(), &conf::read(path)?);
+                let lines = conf::lines(&path.to_string_lossy(), conf::read_bytes(path)?);
                 Some(acl::parse(&lines, &mut plan.troubles))
             }
         };
