@@ -42,8 +42,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
     /// Where to listen: mqtt://HOST:PORT, mqtts://, ws://, wss:// or unix:PATH; for stentor-call
-    /// call+unix:PATH or call://HOST:PORT (for mail servers see `milter` and `policy` in
-    /// docs/procedures.md). Port 0 picks a free one. May be given several times.
+    /// call+unix:PATH or call://HOST:PORT (for mail servers, milter and policy, see
+    /// docs/mail-servers.md). Port 0 picks a free one. May be given several times.
     #[arg(long, value_name = "URL")]
     listen: Vec<String>,
     /// The folder with one file for each procedure.

@@ -2,6 +2,8 @@
 
 mod clients;
 mod doors;
+mod ends;
+mod held;
 mod https;
 mod identity;
 mod lines;

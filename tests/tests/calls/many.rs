@@ -9,6 +9,7 @@ use serde_json::Value;
 use stentor_tests::raw::{connect_as, eventually, packet, publish, string};
 use stentor_tests::{DEADLINE, Raw, Version};
 
+use crate::held::Held;
 use crate::{Calls, code, plan, word};
 
 /// Calls in flight by each way in.
@@ -184,24 +185,100 @@ fn each_of_thousands_gets_its_own_answer() {
     });
 }
 
-/// Callers beyond `procedures.connections` are told so, and find their server later.
+/// Callers beyond `procedures.connections` of their listener are told so, and find their server
+/// later; other listeners have places of their own.
 #[test]
 fn too_many_callers_are_told_so() {
+    let plan = plan(&[]);
+    let held = Held::new(plan.folder(), 4);
+    let config = "[procedures]\nconnections = 4\n";
+    let calls = Calls {
+        server: plan.config(config).start(),
+    };
+    let socket = calls.server.folder().join("call.sock");
+    let lines: Vec<_> = (0..4)
+        .map(|_| {
+            let mut line = Line::Unix(UnixStream::connect(&socket).expect("it is taken"));
+            line.send(&call("one"));
+            held.wait();
+            line
+        })
+        .collect();
+    let finished = calls.by_unix(&["--profile", "sysexits", "/noop"]);
+    assert_eq!(code(&finished), Some(75), "{finished}");
+    let text = "overloaded: too many callers are connected";
+    assert!(finished.stderr.contains(text), "{finished}");
+    assert_eq!(code(&calls.by_tcp(&["/noop"])), Some(0));
+    lines.iter().for_each(|_| held.release());
+    for line in lines {
+        assert_eq!(line.answer().1, 2, "they are rejected");
+    }
+    eventually("there is room again", || {
+        code(&calls.by_unix(&["/noop"])) == Some(0)
+    });
+}
+
+/// Those who say nothing keep nobody out, neither here nor on another listener.
+#[test]
+fn the_silent_make_room() {
     let config = "[procedures]\nconnections = 4\n";
     let calls = Calls {
         server: plan(&[]).config(config).start(),
     };
-    let silent: Vec<_> = (0..4)
-        .map(|_| TcpStream::connect(calls.server.address("call")).expect("it is taken"))
+    let socket = calls.server.folder().join("call.sock");
+    let address = calls.server.address("call");
+    let silent: Vec<_> = (0..300)
+        .map(|_| {
+            let unix = UnixStream::connect(&socket).expect("it is taken");
+            (unix, TcpStream::connect(&address).expect("it is taken"))
+        })
         .collect();
     for run in [Calls::by_unix, Calls::by_tcp] {
-        let finished = run(&calls, &["--profile", "sysexits", "/noop"]);
-        assert_eq!(code(&finished), Some(75), "{finished}");
-        let text = "overloaded: too many callers are connected";
-        assert!(finished.stderr.contains(text), "{finished}");
+        for _ in 0..10 {
+            let finished = run(&calls, &["--profile", "sysexits", "/noop"]);
+            assert_eq!(code(&finished), Some(0), "{finished}");
+        }
     }
-    drop(silent);
-    eventually("there is room again", || {
-        code(&calls.by_tcp(&["/noop"])) == Some(0)
-    });
+    // The first ones were told why they had to go.
+    let mut lines = silent.into_iter();
+    let (unix, tcp) = lines.next().expect("there are some");
+    for (line, reason) in [
+        (Line::Unix(unix), "too many callers are connected"),
+        (Line::Tcp(tcp), "too many callers without a token"),
+    ] {
+        let (status, _, text) = line.answer();
+        assert_eq!(status, 3, "overloaded");
+        assert!(text.contains(reason), "{text}");
+    }
+}
+
+/// Who announces a message and never sends it is told that its time is over, by its deadline.
+#[test]
+fn a_message_that_never_comes_times_out() {
+    let script = "--[[ procedure\nneeds = \"body\"\nanonymous = true\n]]
+        return function() return accept() end";
+    let calls = Calls::start(&[("held.luau", script)]);
+    let stream = TcpStream::connect(calls.server.address("call")).expect("it is taken");
+    let mut line = Line::Tcp(stream);
+    let mut frame = call("head");
+    // 300 ms, and more bytes than come.
+    frame[13..17].copy_from_slice(&300_u32.to_be_bytes());
+    frame[17..25].copy_from_slice(&100_u64.to_be_bytes());
+    line.send(&frame);
+    let Line::Tcp(mut stream) = line else {
+        unreachable!("it is this kind");
+    };
+    let mut ask = [0; 5];
+    stream
+        .read_exact(&mut ask)
+        .expect("the message is asked for");
+    assert_eq!(ask, *b"\x81\0\0\0\0");
+    let (status, _, text) = Line::Tcp(stream).answer();
+    assert_eq!(status, 4, "timed out");
+    assert!(text.contains("did not come"), "{text}");
+    let status = calls.by_unix(&["/status", "-format", "json"]).success();
+    let status: Value = serde_json::from_str(&status).expect("JSON");
+    let mut figures = status.as_array().expect("a list").iter();
+    let held = figures.find(|one| one["procedure"] == "held");
+    assert_eq!(held.expect("its figures")["calls"], 1);
 }

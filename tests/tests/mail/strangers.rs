@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
+use nix::sys::signal::Signal;
 use stentor_tests::{DEADLINE, Plan, Server, process, tools};
 
 use crate::script;
@@ -184,4 +185,58 @@ fn mistakes_are_refused_at_the_start() {
     let config = "[[listener]]\nurl = \"milter://127.0.0.1:0\"\nprocedure = \"/later\"\n";
     let server = Plan::new().config(config).start();
     server.wait_log(0, "there is no such procedure");
+}
+
+/// A frame of the milter protocol.
+fn frame(bytes: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(bytes.len()).expect("it is short");
+    [&len.to_be_bytes()[..], bytes].concat()
+}
+
+/// A stopping server ends a connection when the message on it is decided, and others at once.
+#[test]
+fn a_message_on_its_way_is_decided_at_the_end() {
+    let mut server = server("needs = \"envelope\"", "return reject('no ' .. call.from)");
+    let dial = |scheme: &str| {
+        let stream = TcpStream::connect(server.address(scheme)).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream
+    };
+    let milter = || {
+        let mut stream = dial("milter");
+        // Everything is to be answered.
+        let greeting = frame(b"O\0\0\0\x06\0\0\0\xff\0\0\0\0");
+        stream.write_all(&greeting).unwrap();
+        stream.read_exact(&mut [0; 17]).unwrap();
+        stream
+    };
+    let policy = |rest: &str| {
+        let mut stream = dial("policy");
+        write!(stream, "sender=x\n\n{rest}").unwrap();
+        let mut answer = [0; 256];
+        let read = stream.read(&mut answer).unwrap();
+        assert!(answer[..read].ends_with(b" no x\n\n"));
+        stream
+    };
+    let idle = [milter(), policy("")];
+    let (mut envelope, request) = (milter(), policy("sender=a@b\n"));
+    for command in [&b"M<a@b>\0"[..], b"R<c@d>\0"] {
+        envelope.write_all(&frame(command)).unwrap();
+        envelope.read_exact(&mut [0; 5]).unwrap();
+    }
+    server.signal(Signal::SIGTERM);
+    for mut stream in idle {
+        assert_eq!(stream.read(&mut [0; 16]).unwrap(), 0, "it is closed");
+    }
+    for (mut stream, rest, says) in [
+        (request, b"\n".to_vec(), "action=554 5.7.1 no a@b"),
+        (envelope, frame(b"T"), "554 5.7.1 no a@b"),
+    ] {
+        stream.write_all(&rest).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.contains(says), "{answer}");
+    }
+    assert!(server.ended().success());
 }

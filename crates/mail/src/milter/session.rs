@@ -147,6 +147,12 @@ impl Session {
         self.steps & steps::LEADING_SPACE != 0
     }
 
+    /// Whether there is a message on its way.
+    #[must_use]
+    pub fn in_message(&self) -> bool {
+        self.stage >= Stage::Envelope
+    }
+
     /// The message was decided on before its end: what still comes of it is passed over.
     pub fn settle(&mut self) {
         self.stage = Stage::Idle;
@@ -219,11 +225,6 @@ impl Session {
             Command::Quit => Ok(Event::Over),
         }
     }
-
-    fn in_message(&self) -> bool {
-        self.stage >= Stage::Envelope
-    }
-
     fn reply_unless(&self, silent: u32) -> Event<'static> {
         if self.steps & silent == 0 {
             Event::Answer(Reply::Continue)

@@ -21,8 +21,6 @@ use crate::fdtable::passing;
 
 /// What is read at once.
 const READ_BYTES: usize = 64 * 1024;
-/// Time from the connection to the complete call.
-const ARRIVAL_TIME: Duration = Duration::from_secs(10);
 /// Time for the caller to take the answer.
 const TAKING_TIME: Duration = Duration::from_secs(10);
 
@@ -99,7 +97,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(stream: Stream) -> Self {
+    /// A connection whose call has to come within that time.
+    pub(super) fn new(stream: Stream, arrival_time: Duration) -> Self {
         Self {
             stream,
             phase: Phase::Arriving,
@@ -107,7 +106,36 @@ impl Connection {
             input: Vec::new(),
             file: None,
             can_edit: false,
-            until: Instant::now() + ARRIVAL_TIME,
+            until: Instant::now() + arrival_time,
+        }
+    }
+
+    /// Whether it has not made its call.
+    pub(super) const fn is_silent(&self) -> bool {
+        matches!(self.phase, Phase::Arriving)
+    }
+
+    /// Whether its answer is on its way.
+    pub(super) const fn is_answering(&self) -> bool {
+        matches!(self.phase, Phase::Answering { .. })
+    }
+
+    /// While its message is on its way: when the call is over.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Receiving { called, .. } => Some(called.call.deadline),
+            _ => None,
+        }
+    }
+
+    /// Waits no longer for a message that is on its way.
+    pub(super) fn give_up(&mut self) -> Option<Box<Called>> {
+        match std::mem::replace(&mut self.phase, Phase::Running) {
+            Phase::Receiving { called, .. } => Some(called),
+            other => {
+                self.phase = other;
+                None
+            }
         }
     }
 

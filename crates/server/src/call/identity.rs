@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use nix::unistd::{Gid, Group, Uid, User};
+use nix::unistd::{Group, Uid, User};
 use stentor_auth::Secret;
 use stentor_auth::credential::{TokenHash, is_token};
 use stentor_auth::model::{DEFAULT_ZONE, UserKey, check_name};
@@ -93,8 +93,9 @@ impl Identities {
         })
     }
 
-    /// Who a program of this machine is, by what the system says about it.
-    pub(super) fn claim(&self, uid: Uid, gid: Gid) -> Claim {
+    /// Who a program of this machine is, by what the system says about it: its user, and its groups
+    /// if they matter.
+    pub(super) fn claim(&self, uid: Uid, groups: impl FnOnce() -> Vec<u32>) -> Claim {
         let find = |list: &[(u32, UserKey)], id: u32| {
             let found = list.iter().find(|(known, _)| *known == id);
             found.map(|(_, key)| key.clone())
@@ -105,7 +106,17 @@ impl Identities {
         if self.has_owner && uid == Uid::effective() {
             return Claim::Owner("server");
         }
-        let key = find(&self.users, uid.as_raw()).or_else(|| find(&self.groups, gid.as_raw()));
+        let by_group = || {
+            // Whose entry stands first counts, whatever the order of the groups.
+            let has = if self.groups.is_empty() {
+                Vec::new()
+            } else {
+                groups()
+            };
+            let entry = self.groups.iter().find(|(known, _)| has.contains(known));
+            entry.map(|(_, key)| key.clone())
+        };
+        let key = find(&self.users, uid.as_raw()).or_else(by_group);
         match key {
             Some(key) => Claim::Vouched(key),
             None => Claim::Nobody(format!("uid {uid}")),
@@ -219,7 +230,8 @@ mod tests {
     }
 
     fn name(identities: &Identities, uid: u32, gid: u32) -> String {
-        let claim = identities.claim(Uid::from_raw(uid), Gid::from_raw(gid));
+        // A supplementary group comes after the first.
+        let claim = identities.claim(Uid::from_raw(uid), || vec![54_321, gid]);
         claim.caller().name().into_owned()
     }
 
@@ -232,10 +244,10 @@ mod tests {
         assert_eq!(name(&listed, 1002, 12), "game/filter");
         assert_eq!(name(&listed, 1001, 12), "post");
         assert_eq!(name(&listed, 1001, 1000), "");
-        let root = listed.claim(Uid::from_raw(0), Gid::from_raw(0));
+        let root = listed.claim(Uid::from_raw(0), || vec![0]);
         assert!(matches!(root, Claim::Vouched(_)), "who is listed is a user");
         let default = Identities::of(&listener(None, None)).unwrap();
-        let root = default.claim(Uid::from_raw(0), Gid::from_raw(0));
+        let root = default.claim(Uid::from_raw(0), || vec![0]);
         assert!(matches!(root, Claim::Owner("root")));
         assert_eq!(name(&default, 54_321, 54_321), "");
         // Whoever names a group names all who may.

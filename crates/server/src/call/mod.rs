@@ -11,16 +11,18 @@ mod body;
 mod callers;
 mod clients;
 mod connection;
+mod crowd;
 mod desk;
+mod groups;
 mod identity;
 mod mail;
 mod serve;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stentor_auth::center::Center;
 use stentor_procedure::{Loaded, Outside, Registry, Settings, Trust};
@@ -108,17 +110,24 @@ impl CallServer {
         server.serving = Some(spawn("call", serve).map_err(system)?);
         if config.folder.is_some() {
             let (stop, stopped) = channel();
-            let look = move || {
-                while stopped.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                    match registry.refresh() {
-                        Ok(loaded) => report(&loaded),
-                        Err(reason) => warn!("{reason}"),
-                    }
-                }
-            };
+            let look = move || look(&registry, &stopped);
             server.looking = Some((stop, spawn("proc-look", look).map_err(system)?));
         }
         Ok(server)
+    }
+
+    /// Closes the listeners, and waits for the calls and messages in flight there, until then.
+    pub(crate) fn drain(&mut self, end: Instant) {
+        if let Some(stopper) = &self.stopper {
+            stopper.stop(end);
+        }
+        if let Some(mail) = &self.mail {
+            mail.drain(end);
+        }
+        if let Some(thread) = self.serving.take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
     }
 
     /// Where procedures are called, with the real ports.
@@ -134,16 +143,32 @@ impl Drop for CallServer {
             // A panic was reported when it happened.
             let _ = thread.join();
         }
+        self.drain(Instant::now());
         drop(self.mail.take());
-        if let Some(stopper) = self.stopper.take() {
-            stopper.stop();
-        }
-        if let Some(thread) = self.serving.take() {
-            let _ = thread.join();
-        }
         self.desk.close();
         if let Some(thread) = self.handing.take() {
             let _ = thread.join();
+        }
+    }
+}
+
+/// Takes over what changes in the folder of procedures, until it is told to stop.
+fn look(registry: &Registry, stopped: &Receiver<()>) {
+    let mut trouble = None;
+    while stopped.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        match registry.refresh() {
+            Ok(loaded) => {
+                if trouble.take().is_some() {
+                    info!("the folder of procedures can be read again");
+                }
+                report(&loaded);
+            }
+            // Said once, and not at each look.
+            Err(reason) if trouble.as_ref() == Some(&reason) => {}
+            Err(reason) => {
+                warn!("{reason}; the procedures stay as they are");
+                trouble = Some(reason);
+            }
         }
     }
 }
@@ -175,13 +200,12 @@ fn open(
 /// The open places of listeners for `stentor-call`, with who may call there.
 fn entrances(listeners: Vec<(Listener, Vec<Bound>)>) -> Result<Vec<Entrance>, ServerError> {
     let mut entrances = Vec::new();
-    for (listener, places) in listeners {
+    for (number, (listener, places)) in listeners.into_iter().enumerate() {
         let identities = Identities::of(&listener).map_err(ServerError::Procedures)?;
         let identities = Arc::new(identities);
         for Bound { url, sockets } in places {
             for socket in sockets {
-                let identities = Arc::clone(&identities);
-                entrances.push(Entrance::new(&url, socket, identities));
+                entrances.push(Entrance::new((number, &url), socket, &identities));
             }
         }
     }

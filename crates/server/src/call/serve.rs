@@ -1,11 +1,11 @@
 //! The thread that owns the call listeners and their connections.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, TcpListener as StdTcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -24,6 +24,8 @@ use tracing::warn;
 
 use super::callers::Callers;
 use super::connection::{Around, Called, Connection, Next, Stream};
+use super::crowd::{Crowd, Name};
+use super::groups;
 use super::identity::{Claim, Identities, Tokens};
 use crate::config::ListenUrl;
 
@@ -31,8 +33,12 @@ use crate::config::ListenUrl;
 const WAKER: Token = Token(0);
 /// How often connections whose time is up are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// Connections beyond those that are served, which are told so; what is beyond them is closed.
-const TURNED_AWAY_MAX: usize = 256;
+/// What callers are told who find no place.
+const FULL: &str = "too many callers are connected (procedures.connections)";
+/// What callers are told who show no token, when others from their address have half of the places.
+const BESIEGED: &str = "too many callers without a token are connected from this address";
+/// What callers are told at the end.
+const STOPPING: &str = "the server is stopping";
 /// How long nothing is accepted after the system had no descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -40,6 +46,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Entrance {
     socket: Listening,
     identities: Arc<Identities>,
+    /// The number of its listener, which may have several sockets.
+    listener: usize,
 }
 
 enum Listening {
@@ -49,7 +57,11 @@ enum Listening {
 
 impl Entrance {
     /// A bound socket that does not block.
-    pub(super) fn new(url: &ListenUrl, socket: OwnedFd, identities: Arc<Identities>) -> Self {
+    pub(super) fn new(
+        (listener, url): (usize, &ListenUrl),
+        socket: OwnedFd,
+        identities: &Arc<Identities>,
+    ) -> Self {
         let socket = match url {
             ListenUrl::Net { .. } => {
                 Listening::Tcp(TcpListener::from_std(StdTcpListener::from(socket)))
@@ -58,7 +70,11 @@ impl Entrance {
                 Listening::Unix(UnixListener::from_std(StdUnixListener::from(socket)))
             }
         };
-        Self { socket, identities }
+        Self {
+            socket,
+            identities: Arc::clone(identities),
+            listener,
+        }
     }
 
     fn source(&mut self) -> &mut dyn mio::event::Source {
@@ -75,8 +91,11 @@ impl Entrance {
                 let (stream, _) = socket.accept()?;
                 let peer = getsockopt(&stream.as_fd(), PeerCredentials)?;
                 let uid = nix::unistd::Uid::from_raw(peer.uid());
-                let gid = nix::unistd::Gid::from_raw(peer.gid());
-                let claim = self.identities.claim(uid, gid);
+                let groups = || {
+                    let others = groups::supplementary(stream.as_fd());
+                    [vec![peer.gid()], others].concat()
+                };
+                let claim = self.identities.claim(uid, groups);
                 Ok((Stream::Unix(stream), Peer::Local(claim)))
             }
             Listening::Tcp(socket) => {
@@ -97,6 +116,22 @@ enum Peer {
 }
 
 impl Peer {
+    /// Where it is, in the network.
+    const fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Local(_) => None,
+            Self::Remote(address) => Some(*address),
+        }
+    }
+
+    /// How long it may take to make its call, which is one write.
+    const fn arrival_time(&self) -> Duration {
+        match self {
+            Self::Local(_) => Duration::from_secs(10),
+            Self::Remote(_) => Duration::from_secs(3),
+        }
+    }
+
     /// Who it is with this token; `None` if nobody has it.
     fn claim(&self, tokens: &Tokens, token: &[u8]) -> Option<Claim> {
         match self {
@@ -122,7 +157,8 @@ enum News {
 struct Outbox {
     posted: Mutex<Vec<Posted>>,
     waker: Waker,
-    is_over: AtomicBool,
+    /// Nothing new is taken; calls in flight may take until then.
+    end: Mutex<Option<Instant>>,
 }
 
 impl Outbox {
@@ -150,22 +186,42 @@ impl Outbox {
 pub(super) struct Stopper(Arc<Outbox>);
 
 impl Stopper {
-    pub(super) fn stop(self) {
-        self.0.is_over.store(true, Ordering::Release);
+    /// Closes the listeners, and ends the thread once the calls in flight are answered, or then.
+    pub(super) fn stop(&self, end: Instant) {
+        *self.0.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
         self.0.wake();
     }
 }
 
+/// A connection and what is known about it.
+struct Held {
+    number: u64,
+    connection: Connection,
+    peer: Peer,
+    /// The number of its listener.
+    listener: usize,
+    /// From the network, as long as it has not shown who it is.
+    stranger: Option<IpAddr>,
+    /// While its message is on its way: when the call is over without it.
+    alarm: Option<Instant>,
+}
+
 struct Server {
     poll: Poll,
+    /// None once the server ends.
     entrances: Vec<Entrance>,
+    /// The token of the first connection.
+    first: usize,
     tokens: Tokens,
     callers: Callers,
     registry: Arc<Registry>,
     folder: PathBuf,
     outbox: Arc<Outbox>,
-    connections: Slab<(u64, Connection, Peer)>,
-    connections_max: usize,
+    connections: Slab<Held>,
+    /// By the numbers of the listeners.
+    crowds: Vec<Crowd>,
+    /// When calls are over whose message is on its way, by their numbers.
+    alarms: BTreeMap<(Instant, u64), usize>,
     /// Of the next connection: a key may be taken again before an answer for its last one comes.
     number: u64,
     /// Nothing is accepted before.
@@ -187,15 +243,19 @@ pub(super) fn prepare(
     let outbox = Arc::new(Outbox {
         posted: Mutex::default(),
         waker: Waker::new(poll.registry(), WAKER)?,
-        is_over: AtomicBool::new(false),
+        end: Mutex::default(),
     });
     for (index, entrance) in entrances.iter_mut().enumerate() {
         let token = Token(1 + index);
         poll.registry()
             .register(entrance.source(), token, Interest::READABLE)?;
     }
+    let listeners = entrances.iter().map(|entrance| entrance.listener + 1);
+    let crowds = (0..listeners.max().unwrap_or(0)).map(|_| Crowd::new(connections_max));
     let mut server = Server {
         poll,
+        crowds: crowds.collect(),
+        first: 1 + entrances.len(),
         entrances,
         tokens,
         callers: Callers::new(center),
@@ -203,7 +263,7 @@ pub(super) fn prepare(
         folder,
         outbox: Arc::clone(&outbox),
         connections: Slab::new(),
-        connections_max,
+        alarms: BTreeMap::new(),
         number: 0,
         paused_until: None,
     };
@@ -214,12 +274,9 @@ impl Server {
     fn run(&mut self) {
         let mut events = Events::with_capacity(256);
         let mut swept = Instant::now();
-        while !self.outbox.is_over.load(Ordering::Acquire) {
-            let wait = match (self.paused_until, self.connections.is_empty()) {
-                (Some(_), _) => Some(PAUSE),
-                (None, false) => Some(SWEEP_INTERVAL),
-                (None, true) => None,
-            };
+        let mut end = None;
+        loop {
+            let wait = self.wait(end);
             if let Err(error) = self.poll.poll(&mut events, wait)
                 && error.kind() != io::ErrorKind::Interrupted
             {
@@ -227,13 +284,10 @@ impl Server {
                 return;
             }
             for event in &events {
-                let token = event.token().0;
-                if token == WAKER.0 {
-                    continue;
-                }
-                match token - 1 {
-                    index if index < self.entrances.len() => self.accept(index),
-                    index => self.ready(index - self.entrances.len(), event.is_writable()),
+                match event.token().0 {
+                    token if token == WAKER.0 => {}
+                    token if token < self.first => self.accept(token - 1),
+                    token => self.ready(token - self.first, event.is_writable()),
                 }
             }
             self.hand_out();
@@ -243,20 +297,128 @@ impl Server {
                 (0..self.entrances.len()).for_each(|index| self.accept(index));
                 self.hand_out();
             }
+            self.ring(now);
             if now.duration_since(swept) >= SWEEP_INTERVAL {
                 swept = now;
-                self.connections
-                    .retain(|_, (_, connection, _)| connection.until > now);
+                self.sweep(now);
+            }
+            if end.is_none() {
+                end = *self
+                    .outbox
+                    .end
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                if end.is_some() {
+                    self.close_doors();
+                }
+            }
+            if end.is_some_and(|end| end <= now || self.connections.is_empty()) {
+                return self.farewell();
             }
         }
     }
 
+    /// How long to wait for something to happen.
+    fn wait(&self, end: Option<Instant>) -> Option<Duration> {
+        let now = Instant::now();
+        let alarm = self.alarms.keys().next().map(|(at, _)| *at);
+        let times = [self.paused_until, alarm, end].into_iter().flatten();
+        let until = times.min().map(|at| at.saturating_duration_since(now));
+        if self.connections.is_empty() {
+            return until;
+        }
+        Some(until.map_or(SWEEP_INTERVAL, |until| until.min(SWEEP_INTERVAL)))
+    }
+
+    /// Ends calls whose message did not come in time.
+    fn ring(&mut self, now: Instant) {
+        while let Some(((at, number), key)) = self.alarms.first_key_value().map(|(k, v)| (*k, *v))
+            && at <= now
+        {
+            self.alarms.remove(&(at, number));
+            let Some(held) = self.connections.get_mut(key) else {
+                continue;
+            };
+            if held.number == number
+                && let Some(called) = held.connection.give_up()
+            {
+                let reason = "the message did not come before the deadline";
+                self.refuse(key, number, &called.call, (Status::TimedOut, reason));
+                self.hand_out();
+            }
+        }
+    }
+
+    /// Closes what has had its time.
+    fn sweep(&mut self, now: Instant) {
+        let late = self.connections.iter();
+        let late = late.filter(|(_, held)| held.connection.until <= now);
+        for key in late.map(|(key, _)| key).collect::<Vec<_>>() {
+            self.dismiss(key, (Status::TimedOut, "it took too long"));
+        }
+        let connections = &self.connections;
+        for crowd in &mut self.crowds {
+            crowd.tidy(|name| is_silent(connections, *name));
+        }
+    }
+
+    /// The server ends: nobody is let in any more, and who has not made a call goes.
+    fn close_doors(&mut self) {
+        // Closing them tells the poll.
+        self.entrances.clear();
+        self.paused_until = None;
+        let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            // The call may just have come.
+            self.ready(key, false);
+            self.hand_out();
+            let held = self.connections.get(key);
+            if held.is_some_and(|held| held.connection.is_silent()) {
+                self.dismiss(key, (Status::Failed, STOPPING));
+            }
+        }
+    }
+
+    /// Nothing is waited for any more.
+    fn farewell(&mut self) {
+        let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();
+        if !keys.is_empty() {
+            warn!("{} calls were cut off by the end of the server", keys.len());
+        }
+        for key in keys {
+            self.dismiss(key, (Status::Failed, STOPPING));
+        }
+    }
+
+    /// Closes a connection; says why if it has not been answered.
+    fn dismiss(&mut self, key: usize, (status, reason): (Status, &str)) {
+        if let Some(held) = self.connections.get_mut(key)
+            && !held.connection.is_answering()
+        {
+            // What the socket does not take at once is not waited for.
+            held.connection.answer(&Answer::failed(status, reason));
+        }
+        self.close(key);
+    }
+
+    fn close(&mut self, key: usize) {
+        let Some(held) = self.connections.try_remove(key) else {
+            return;
+        };
+        if let Some(at) = held.alarm {
+            self.alarms.remove(&(at, held.number));
+        }
+        self.crowds[held.listener].leave(held.stranger);
+    }
+
     fn accept(&mut self, index: usize) {
         while self.paused_until.is_none() {
-            match self.entrances[index].accept() {
-                // Closing it at once is the answer: the caller does what it does without one.
-                Ok(_) if self.connections.len() >= self.connections_max + TURNED_AWAY_MAX => {}
-                Ok((stream, peer)) => self.open(stream, peer),
+            let Some(entrance) = self.entrances.get(index) else {
+                return;
+            };
+            let listener = entrance.listener;
+            match entrance.accept() {
+                Ok((stream, peer)) => self.open(stream, peer, listener),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error)
                     if matches!(
@@ -273,10 +435,10 @@ impl Server {
         }
     }
 
-    fn open(&mut self, stream: Stream, peer: Peer) {
-        let mut connection = Connection::new(stream);
+    fn open(&mut self, stream: Stream, peer: Peer, listener: usize) {
+        let mut connection = Connection::new(stream, peer.arrival_time());
         let key = self.connections.vacant_key();
-        let token = Token(1 + self.entrances.len() + key);
+        let token = Token(self.first + key);
         let interest = Interest::READABLE | Interest::WRITABLE;
         let source = connection.stream.source();
         if self
@@ -288,22 +450,55 @@ impl Server {
             return;
         }
         self.number += 1;
-        self.connections.insert((self.number, connection, peer));
+        let (name, stranger) = ((key, self.number), peer.address());
+        self.crowds[listener].enter(stranger);
+        self.connections.insert(Held {
+            number: self.number,
+            connection,
+            peer,
+            listener,
+            stranger,
+            alarm: None,
+        });
         // The call is most often there already.
         self.ready(key, false);
+        if !is_silent(&self.connections, name) {
+            return;
+        }
+        self.crowds[listener].wait(name);
+        if self.crowds[listener].is_besieged(stranger) {
+            self.make_room(listener, stranger);
+        } else if self.crowds[listener].is_packed() {
+            self.make_room(listener, None);
+        }
+    }
+
+    /// Sends away who has been silent for longest, of that address if one is given; whether there
+    /// was somebody.
+    fn make_room(&mut self, listener: usize, from: Option<IpAddr>) -> bool {
+        let connections = &self.connections;
+        let is_from = |key: usize| from.is_none() || connections[key].stranger == from;
+        let is_meant = |name: &Name| is_silent(connections, *name) && is_from(name.0);
+        let found = self.crowds[listener].most_silent(is_meant);
+        if let Some((key, _)) = found {
+            let reason = if from.is_some() { BESIEGED } else { FULL };
+            self.dismiss(key, (Status::Overloaded, reason));
+        }
+        found.is_some()
     }
 
     fn ready(&mut self, key: usize, is_writable: bool) {
-        let Some((number, connection, peer)) = self.connections.get_mut(key) else {
+        let Some(held) = self.connections.get_mut(key) else {
             return;
         };
+        let (number, connection) = (held.number, &mut held.connection);
         let mut next = if is_writable {
             connection.writable()
         } else {
             Next::Wait
         };
         if matches!(next, Next::Wait) {
-            let (tokens, peer) = (&self.tokens, &*peer);
+            let (tokens, peer) = (&self.tokens, &held.peer);
             let claim = |token: &[u8]| peer.claim(tokens, token);
             let around = Around {
                 registry: &self.registry,
@@ -312,27 +507,35 @@ impl Server {
             };
             next = connection.readable(&around);
         }
-        let number = *number;
+        if let (None, Some(at)) = (held.alarm, connection.deadline()) {
+            held.alarm = Some(at);
+            self.alarms.insert((at, number), key);
+        }
         self.follow(key, number, next);
     }
 
     fn follow(&mut self, key: usize, number: u64, next: Next) {
         match next {
             Next::Wait => {}
-            Next::Close => {
-                self.connections.try_remove(key);
-            }
+            Next::Close => self.close(key),
             Next::Run(called) => self.identify(key, number, called),
         }
     }
 
     /// Finds out who calls. Most are known from before.
     fn identify(&mut self, key: usize, number: u64, called: Box<Called>) {
-        if self.connections.len() > self.connections_max {
-            let reason = "too many callers are connected (procedures.connections)";
-            return self.refuse(key, number, &called.call, (Status::Overloaded, reason));
+        let Some(held) = self.connections.get(key) else {
+            return;
+        };
+        let (listener, stranger) = (held.listener, held.stranger);
+        // This one says something.
+        if self.crowds[listener].is_full() && !self.make_room(listener, None) {
+            return self.refuse(key, number, &called.call, (Status::Overloaded, FULL));
         }
         if matches!(called.claim, Claim::Nobody(_) | Claim::Owner(_)) {
+            if self.crowds[listener].is_besieged(stranger) && !self.make_room(listener, stranger) {
+                return self.refuse(key, number, &called.call, (Status::Overloaded, BESIEGED));
+            }
             return self.call(key, number, called.call);
         }
         if let Some(identity) = self.callers.find(&called.claim) {
@@ -368,7 +571,10 @@ impl Server {
     }
 
     /// Runs a call if its caller has the right to make it.
-    fn admit(&self, key: usize, number: u64, call: Call, identity: &Identity) {
+    fn admit(&mut self, key: usize, number: u64, call: Call, identity: &Identity) {
+        if let Some(held) = self.connections.get_mut(key) {
+            self.crowds[held.listener].known(held.stranger.take());
+        }
         if identity.rights.may_publish(&topic::call(&call.procedure)) {
             self.call(key, number, call);
         } else {
@@ -414,15 +620,15 @@ impl Server {
                 return;
             }
             for (key, number, news) in posted {
-                let Some((current, connection, _)) = self.connections.get_mut(key) else {
+                let Some(held) = self.connections.get_mut(key) else {
                     continue;
                 };
-                if *current != number {
+                if held.number != number {
                     continue;
                 }
                 match news {
                     News::Answer(answer) => {
-                        let next = connection.answer(&answer);
+                        let next = held.connection.answer(&answer);
                         self.follow(key, number, next);
                     }
                     News::Identified(called, decision) => {
@@ -432,4 +638,10 @@ impl Server {
             }
         }
     }
+}
+
+/// Whether a connection of that name is there and has not made its call.
+fn is_silent(connections: &Slab<Held>, (key, number): Name) -> bool {
+    let held = connections.get(key);
+    held.is_some_and(|held| held.number == number && held.connection.is_silent())
 }

@@ -192,7 +192,8 @@ section! {
     coalesce: Duration = Kind::Duration {
         min: Duration::ZERO, max: Duration::from_millis(100), never: false,
     }, Default("0us"), Live;
-    /// How long a stopping server waits for clients to take what is queued for them.
+    /// How long a stopping server waits for the calls of procedures in flight on its call and mail
+    /// listeners, and then for clients to take what is queued for them.
     shutdown_timeout: Duration = seconds(0, 300), Default("5s"), Live;
     /// What an MQTT 5 client that asks for it is told as the base of its response topics.
     response_information: Option<String> = Kind::Text, Unset("response"), NewConnections;
@@ -310,7 +311,9 @@ section! {
     /// A file with a line `NAME token:HASH` for each user who may call over TCP, where HASH is the
     /// SHA-256 of the token. Tokens of `stentor token create` need no line here.
     tokens: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/call.tokens"), Restart;
-    /// Callers that are connected at a time, and as many mail servers.
+    /// Callers, or mail servers, that are connected at a time to each listener for them. Those who
+    /// make no call go first when it is full; of those who show no token over TCP one address has
+    /// at most half of the places.
     connections: u32 = count(1, 100_000), Default("4096"), Restart;
     /// The mail server, `HOST:PORT`, that scripts with the grant `mail` hand their messages to.
     relay: Option<String> = Kind::Text, Unset("127.0.0.1:25"), Restart;
@@ -381,7 +384,8 @@ section! {
     /// everything. Others may call what is open to everybody.
     allow_uid: Option<String> = Kind::Text, Unset("mail, 1000=filter"), Restart;
     /// The groups whose members may call procedures on a `call+unix` listener, as in `allow_uid`;
-    /// what counts is the group that the calling program runs with.
+    /// what counts are the groups that the calling program runs with, the supplementary ones
+    /// included.
     allow_gid: Option<String> = Kind::Text, Unset("mail"), Restart;
     /// What mail servers ask on a `milter` or `policy` listener: a procedure with its arguments, as
     /// one would give them to `stentor-call`.

@@ -274,6 +274,8 @@ impl Supervisor {
     fn end(mut self, shards: Shards, end: End) -> ExitCode {
         self.systemd.stopping();
         let time = self.reloader.config.general.shutdown_timeout;
+        // Clients may serve the calls in flight, so their shards go on until these are answered.
+        self.calls.drain(Instant::now() + time);
         let deadline: Tick = self.backplane.clock.now().after(time);
         for shard in 0..self.backplane.shards.len() {
             self.backplane.post(shard, Letter::Stop(deadline));

@@ -31,6 +31,7 @@ pub(super) fn serve(visit: &Visit, link: Link) -> Result<(), String> {
         message: Arriving::default(),
     };
     let mut input = Vec::new();
+    let mut was_busy = false;
     loop {
         let mut taken = 0;
         let show = |violation: stentor_mail::Violation| violation.to_string();
@@ -45,6 +46,11 @@ pub(super) fn serve(visit: &Visit, link: Link) -> Result<(), String> {
                 .map_err(|error| error.to_string())?;
         }
         input.drain(..taken);
+        let is_busy = conversation.session.in_message() || !input.is_empty();
+        if is_busy != was_busy && !visit.set_busy(is_busy) {
+            return Ok(());
+        }
+        was_busy = is_busy;
         match conversation.link.read_more(&mut input) {
             // Postfix ends connections by closing them as well.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && input.is_empty() => {

@@ -12,7 +12,7 @@ mod policy;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -50,11 +50,19 @@ struct Shared {
     registry: Arc<Registry>,
     /// Where large messages are kept while they are needed.
     folder: PathBuf,
-    links: Mutex<Slab<Link>>,
+    links: Mutex<Slab<Held>>,
+    /// Of each listener.
     links_max: usize,
     /// A connection has ended.
     ended: Condvar,
     is_over: AtomicBool,
+}
+
+/// A connection, for those who end it.
+struct Held {
+    link: Link,
+    /// In the middle of a message.
+    is_busy: bool,
 }
 
 /// A listener for mail servers.
@@ -68,6 +76,8 @@ struct Door {
     url: ListenUrl,
     asker: Asker,
     question: Question,
+    /// The connections of its listener.
+    open: Arc<AtomicUsize>,
 }
 
 impl MailServer {
@@ -87,6 +97,7 @@ impl MailServer {
             let text = listener.procedure.unwrap_or_default();
             let question = Question::parse(&text).map_err(io::Error::other)?;
             advise(registry, &listener.url, &question);
+            let open = Arc::default();
             for Bound { url, sockets } in places {
                 let asker = url.asker().unwrap_or(Asker::Milter);
                 let question = question.clone();
@@ -94,6 +105,7 @@ impl MailServer {
                     url,
                     asker,
                     question,
+                    open: Arc::clone(&open),
                 });
                 for socket in sockets {
                     entrances.push(Entrance::new(&door, socket));
@@ -127,26 +139,31 @@ impl MailServer {
     }
 }
 
+impl MailServer {
+    /// Lets nobody in any more, ends connections without a message, and waits until then for
+    /// those in the middle of one.
+    pub(super) fn drain(&self, end: Instant) {
+        self.shared.is_over.store(true, Ordering::Release);
+        // It fails only when the poll is gone, and then nobody waits.
+        let _ = self.waker.wake();
+        let links = self.shared.lock();
+        let idle = links.iter().filter(|(_, held)| !held.is_busy);
+        idle.for_each(|(_, held)| held.link.shut_down());
+        drop(self.shared.wait_for_all(links, end));
+    }
+}
+
 impl Drop for MailServer {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
-        // It fails only when the poll is gone, and then nobody waits.
         let _ = self.waker.wake();
         if let Some(thread) = self.accepting.take() {
             // A panic was reported when it happened.
             let _ = thread.join();
         }
-        let end = Instant::now() + FAREWELL;
-        let mut links = self.shared.lock();
-        links.iter().for_each(|(_, link)| link.shut_down());
-        while !links.is_empty() {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            let waited = self.shared.ended.wait_timeout(links, left);
-            links = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let links = self.shared.lock();
+        links.iter().for_each(|(_, held)| held.link.shut_down());
+        drop(self.shared.wait_for_all(links, Instant::now() + FAREWELL));
     }
 }
 
@@ -176,8 +193,25 @@ impl Entrance {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Slab<Link>> {
+    fn lock(&self) -> MutexGuard<'_, Slab<Held>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no connection is left, or until then.
+    fn wait_for_all<'a>(
+        &self,
+        mut links: MutexGuard<'a, Slab<Held>>,
+        end: Instant,
+    ) -> MutexGuard<'a, Slab<Held>> {
+        while !links.is_empty() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.ended.wait_timeout(links, left);
+            links = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        links
     }
 
     fn accept_all(self: &Arc<Self>, mut poll: Poll, entrances: &[Entrance]) {
@@ -228,7 +262,8 @@ impl Shared {
             Err(error) => return warn!("{}: no connection is served: {error}", door.url),
         };
         let mut links = self.lock();
-        if links.len() >= self.links_max {
+        if door.open.load(Ordering::Relaxed) >= self.links_max {
+            drop(links);
             warn!(
                 "{}: {} mail servers are connected, no more are let in \
                  (procedures.connections)",
@@ -236,7 +271,11 @@ impl Shared {
             );
             return;
         }
-        let key = links.insert(kept);
+        door.open.fetch_add(1, Ordering::Relaxed);
+        let key = links.insert(Held {
+            link: kept,
+            is_busy: false,
+        });
         drop(links);
         let visit = Visit {
             shared: Arc::clone(self),
@@ -292,6 +331,16 @@ impl Visit {
         &self.shared.registry
     }
 
+    /// Says whether the connection is in the middle of a message; whether it goes on: at the end
+    /// of the server, without one it does not.
+    fn set_busy(&self, is_busy: bool) -> bool {
+        let mut links = self.shared.lock();
+        if let Some(held) = links.get_mut(self.key) {
+            held.is_busy = is_busy;
+        }
+        is_busy || !self.shared.is_over.load(Ordering::Acquire)
+    }
+
     /// What the procedure has to see; nothing of a procedure that is not there.
     fn need(&self) -> Need {
         let need = self.registry().needs(&self.door.question.procedure);
@@ -331,7 +380,11 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.shared.lock().try_remove(self.key);
+        let mut links = self.shared.lock();
+        if links.try_remove(self.key).is_some() {
+            self.door.open.fetch_sub(1, Ordering::Relaxed);
+        }
+        drop(links);
         self.shared.ended.notify_all();
     }
 }

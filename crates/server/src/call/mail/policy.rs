@@ -29,9 +29,12 @@ pub(super) fn serve(visit: &Visit, mut link: Link) -> Result<(), String> {
                 let mut answer = Vec::new();
                 encode_action(&action(&asked(visit, request)), &mut answer);
                 link.write_all(&answer).map_err(show)?;
+                if input.is_empty() && !visit.set_busy(false) {
+                    return Ok(());
+                }
             }
             // At the end of a connection nothing is left.
-            None => match link.read_more(&mut input) {
+            None => match read(visit, &mut link, &mut input) {
                 Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                     return if input.is_empty() {
                         Ok(())
@@ -43,6 +46,16 @@ pub(super) fn serve(visit: &Visit, mut link: Link) -> Result<(), String> {
             },
         }
     }
+}
+
+/// Waits for more. From the first byte of a request to its answer the connection is busy.
+fn read(visit: &Visit, link: &mut Link, input: &mut Vec<u8>) -> std::io::Result<()> {
+    let is_first = input.is_empty();
+    link.read_more(input)?;
+    if is_first {
+        visit.set_busy(true);
+    }
+    Ok(())
 }
 
 fn asked(visit: &Visit, request: Request) -> Answer {

@@ -1,0 +1,135 @@
+//! Who is connected to a call listener, and who has to make room when it is full.
+//!
+//! Each listener has places of its own, so that no crowd on one keeps callers from another. Who
+//! has a place and says nothing has to go first.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+
+/// Connections beyond those that are served, which get to say their call and are told why it is
+/// not served.
+const TURNED_AWAY_MAX: usize = 256;
+
+/// A connection: its key, and its number, since a key may be taken again.
+pub(super) type Name = (usize, u64);
+
+/// The connections of one listener.
+pub(super) struct Crowd {
+    served_max: usize,
+    connected: usize,
+    /// Those who had not made their call right after they came, in the order of their arrival;
+    /// some of them may have gone or made it since.
+    silent: VecDeque<Name>,
+    /// Connections from the network by those who have not shown who they are.
+    strangers: HashMap<IpAddr, usize>,
+}
+
+impl Crowd {
+    pub(super) fn new(served_max: usize) -> Self {
+        Self {
+            served_max,
+            connected: 0,
+            silent: VecDeque::new(),
+            strangers: HashMap::new(),
+        }
+    }
+
+    /// A connection, with its address if it comes from the network.
+    pub(super) fn enter(&mut self, address: Option<IpAddr>) {
+        self.connected += 1;
+        if let Some(address) = address {
+            *self.strangers.entry(address).or_default() += 1;
+        }
+    }
+
+    /// One is closed; the address if nobody knows who it was.
+    pub(super) fn leave(&mut self, address: Option<IpAddr>) {
+        self.connected -= 1;
+        self.known(address);
+    }
+
+    /// Somebody from that address is no stranger any more, or has gone.
+    pub(super) fn known(&mut self, address: Option<IpAddr>) {
+        let Some(address) = address else { return };
+        if let Some(count) = self.strangers.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                self.strangers.remove(&address);
+            }
+        }
+    }
+
+    /// More are connected than are served.
+    pub(super) const fn is_full(&self) -> bool {
+        self.connected > self.served_max
+    }
+
+    /// There is no place even for those who are turned away.
+    pub(super) const fn is_packed(&self) -> bool {
+        self.connected > self.served_max + TURNED_AWAY_MAX
+    }
+
+    /// Strangers from one address have more than half of the places.
+    pub(super) fn is_besieged(&self, address: Option<IpAddr>) -> bool {
+        let count = address.and_then(|address| self.strangers.get(&address));
+        count.is_some_and(|count| *count > self.served_max.div_ceil(2))
+    }
+
+    /// Somebody has come and says nothing yet.
+    pub(super) fn wait(&mut self, name: Name) {
+        self.silent.push_back(name);
+    }
+
+    /// Who has been silent for longest, among those of whom this is true.
+    pub(super) fn most_silent(&mut self, is_meant: impl FnMut(&Name) -> bool) -> Option<Name> {
+        let at = self.silent.iter().position(is_meant)?;
+        self.silent.remove(at)
+    }
+
+    /// Forgets those who are silent no more.
+    pub(super) fn tidy(&mut self, is_silent: impl FnMut(&Name) -> bool) {
+        self.silent.retain(is_silent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_silent_one_goes_first() {
+        let mut crowd = Crowd::new(2);
+        for number in 0..3 {
+            assert!(!crowd.is_full());
+            crowd.enter(None);
+            crowd.wait((number, 7));
+        }
+        assert!(crowd.is_full() && !crowd.is_packed());
+        // The first one has made its call.
+        assert_eq!(crowd.most_silent(|(key, _)| *key != 0), Some((1, 7)));
+        crowd.leave(None);
+        assert!(!crowd.is_full());
+        crowd.tidy(|_| false);
+        assert_eq!(crowd.most_silent(|_| true), None);
+    }
+
+    #[test]
+    fn strangers_of_one_address_leave_room_for_others() {
+        let (here, there) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let mut crowd = Crowd::new(4);
+        for _ in 0..3 {
+            assert!(!crowd.is_besieged(Some(here)));
+            crowd.enter(Some(here));
+        }
+        crowd.enter(Some(there));
+        assert!(crowd.is_besieged(Some(here)));
+        assert!(!crowd.is_besieged(Some(there)) && !crowd.is_besieged(None));
+        // Who shows a token is no stranger.
+        crowd.known(Some(here));
+        assert!(!crowd.is_besieged(Some(here)));
+        for address in [None, Some(here), Some(here), Some(there)] {
+            crowd.leave(address);
+        }
+        assert_eq!((crowd.connected, crowd.strangers.len()), (0, 0));
+    }
+}
