@@ -14,6 +14,8 @@ use crate::net::http::Url;
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The zone that is meant where none is named.
 pub(crate) const DEFAULT_ZONE: &str = "default";
+/// Characters of a line that a message shows.
+const SHOWN_MAX: usize = 80;
 /// The longest name of a zone.
 const ZONE_BYTES_MAX: usize = 255;
 /// What no name of a zone has in it.
@@ -217,7 +219,7 @@ impl Manifest {
         }
         let comment = trimmed.strip_prefix("--[[").map(str::trim_start);
         let inner = comment.and_then(|comment| comment.strip_prefix("procedure"));
-        let keys = match inner {
+        let (keys, toml, line) = match inner {
             Some(inner) if inner.starts_with(char::is_whitespace) => {
                 let Some((toml, _)) = inner.split_once("]]") else {
                     return Err(ManifestError(
@@ -225,19 +227,20 @@ impl Manifest {
                     ));
                 };
                 let line = 1 + text[..text.len() - trimmed.len()].matches('\n').count();
-                parse(toml, line)?
+                (parse(toml, line)?, toml, line)
             }
             _ => {
                 check_misplaced(text)?;
-                Keys::default()
+                (Keys::default(), "", 1)
             }
         };
-        if keys.kind.as_deref().is_some_and(|kind| kind != "luau") {
-            return Err(ManifestError(
-                "a file that ends in .luau is of kind \"luau\"; remove `kind`".to_owned(),
-            ));
-        }
-        keys.check(Kind::Luau(text.to_owned()))
+        let checked = match keys.kind.as_deref() {
+            None | Some("luau") => keys.check(Kind::Luau(text.to_owned())),
+            Some(kind) => Err(ManifestError(format!(
+                "kind = \"{kind}\": a file that ends in .luau is of kind \"luau\"; remove `kind`"
+            ))),
+        };
+        checked.map_err(|error| with_line(error, toml, line))
     }
 
     /// Reads the manifest of a procedure that is no script: a TOML file.
@@ -245,10 +248,13 @@ impl Manifest {
     /// # Errors
     /// What is wrong with it.
     pub fn of_file(text: &str) -> Result<Self, ManifestError> {
-        let keys = parse(text, 1)?;
+        Self::of_keys(parse(text, 1)?).map_err(|error| with_line(error, text, 1))
+    }
+
+    fn of_keys(keys: Keys) -> Result<Self, ManifestError> {
         let missing = |key: &str| {
             let kind = keys.kind.as_deref().unwrap_or_default();
-            ManifestError(format!("kind \"{kind}\" needs the key `{key}`"))
+            ManifestError(format!("kind = \"{kind}\": it needs the key `{key}`"))
         };
         let kind = match keys.kind.as_deref() {
             Some("program") => {
@@ -256,11 +262,10 @@ impl Manifest {
                 match command.first() {
                     Some(program) if program.starts_with('/') => Kind::Program(command),
                     _ => {
-                        return Err(ManifestError(
-                            "command: the first word is the program's full path, as in \
-                             [\"/usr/bin/filter\", \"-x\"]; there is no shell"
-                                .to_owned(),
-                        ));
+                        return Err(ManifestError(format!(
+                            "command = {command:?}: the first word is the program's full path, as \
+                             in [\"/usr/bin/filter\", \"-x\"]; there is no shell"
+                        )));
                     }
                 }
             }
@@ -327,13 +332,41 @@ fn tenths(score: f64) -> Result<i64, ManifestError> {
 fn parse(text: &str, first_line: usize) -> Result<Keys, ManifestError> {
     toml::from_str(text).map_err(|error| {
         let before = error.span().map_or(0, |span| span.start.min(text.len()));
-        let line = first_line
-            + text.as_bytes()[..before]
-                .iter()
-                .filter(|b| **b == b'\n')
-                .count();
-        ManifestError(format!("line {line}: {}", error.message().trim()))
+        let before = text.get(..before).unwrap_or_default().matches('\n').count();
+        // A closing quotation mark that is missing is found at the end.
+        let written = text.lines().nth(before).unwrap_or_default().trim();
+        let shown = match written.char_indices().nth(SHOWN_MAX) {
+            _ if written.is_empty() => String::new(),
+            None => format!("{written}: "),
+            Some((end, _)) => format!("{}…: ", &written[..end]),
+        };
+        let reason = error.message().trim().replace('\n', ", ");
+        let remedy = if reason.ends_with("expected a string") {
+            "; put the value into quotation marks"
+        } else {
+            ""
+        };
+        let line = first_line + before;
+        ManifestError(format!("line {line}: {shown}{reason}{remedy}"))
     })
+}
+
+/// The line at which a mistake stands that was found by its meaning: such an error begins with its
+/// key.
+fn with_line(error: ManifestError, text: &str, first_line: usize) -> ManifestError {
+    let is_key = |c: char| c.is_ascii_lowercase() || c == '_';
+    let message = error.0.trim_start_matches('`');
+    let key = &message[..message.find(|c| !is_key(c)).unwrap_or(message.len())];
+    let stands = |line: &str| {
+        let rest = line.trim_start().strip_prefix(key);
+        rest.is_some_and(|rest| rest.trim_start().starts_with('='))
+    };
+    match text.lines().position(stands) {
+        Some(at) if !key.is_empty() => {
+            ManifestError(format!("line {}: {}", first_line + at, error.0))
+        }
+        _ => error,
+    }
 }
 
 impl Keys {
@@ -345,7 +378,7 @@ impl Keys {
         let version = self.version.unwrap_or_else(|| "0".to_owned());
         if version.len() > VERSION_BYTES_MAX || version.chars().any(char::is_control) {
             return Err(ManifestError(format!(
-                "version: at most {VERSION_BYTES_MAX} bytes in one line"
+                "version = {version:?}: it has at most {VERSION_BYTES_MAX} bytes in one line"
             )));
         }
         let allow_urls = self.allow_urls.iter().map(|text| Url::parse(text));
@@ -353,10 +386,15 @@ impl Keys {
             .collect::<Result<_, _>>()
             .map_err(|reason| ManifestError(format!("allow_urls: {reason}")))?;
         if self.grants.contains(&Grant::Http) == allow_urls.is_empty() {
-            return Err(ManifestError(
-                "the grant \"http\" and `allow_urls`, where it may turn to, belong together"
-                    .to_owned(),
-            ));
+            let key = if allow_urls.is_empty() {
+                "grants"
+            } else {
+                "allow_urls"
+            };
+            return Err(ManifestError(format!(
+                "{key}: the grant \"http\" and `allow_urls`, where it may turn to, belong together; \
+                 give both or none"
+            )));
         }
         Ok(Manifest {
             version,
@@ -530,16 +568,27 @@ mod tests {
             (script("version = \"1\"\nspeed = 3"), &["line 3", "speed"]),
             (
                 script("deadline = \"5m\""),
-                &["deadline", "5m", "10ms to 300s"],
+                &["line 2: deadline = \"5m\"", "10ms to 300s"],
             ),
             (script("deadline = \"9ms\""), &["deadline", "10ms to 300s"]),
+            (
+                script("\ndeadline = 5"),
+                &["line 3: deadline = 5: ", "integer", "quotation marks"],
+            ),
+            (
+                Manifest::of_file("kind = \"http\"\nurl = \"ftp://a/\""),
+                &["line 2: url", "ftp://a/"],
+            ),
             (script("memory = \"1KiB\""), &["memory", "1KiB"]),
             (script("memory = \"99999999999999999999GiB\""), &["memory"]),
             (script("concurrency = 0"), &["concurrency = 0", "1 to 64"]),
             (script("queue = 10001"), &["queue", "0 to 10000"]),
             (script("on_error = \"discard\""), &["on_error", "tempfail"]),
-            (script("grants = [\"files\"]"), &["line 2", "files"]),
-            (script("server = \"x\""), &["server", "spamd", "remove"]),
+            (script("grants = [\"files\"]"), &["line 2: grants", "files"]),
+            (
+                script("server = \"x\""),
+                &["line 2: `server`", "spamd", "remove"],
+            ),
             (script("grants = [\"http\"]"), &["allow_urls"]),
             (
                 script("allow_urls = [\"http://a/\"]"),
@@ -551,7 +600,10 @@ mod tests {
             ),
             (Manifest::of_file("kind = \"http\""), &["http", "url"]),
             (script("kind = \"program\""), &["kind"]),
-            (script("allow_addresses = [\"x\"]"), &["line 2"]),
+            (
+                script("allow_addresses = [\"x\"]"),
+                &["line 2: allow_addresses = [\"x\"]: "],
+            ),
             (Manifest::of_script("--[[ procedure\n"), &["line 1", "]]"]),
             (
                 Manifest::of_file("kind = \"program\""),

@@ -74,7 +74,7 @@ impl ScriptRunner {
             install(lua, globals, &own, &now)
         });
         let sandbox = Sandbox::new(memory, Arc::clone(&program.time) as _, install)
-            .map_err(|trouble| trouble.to_string())?;
+            .map_err(|trouble| trouble.told(program.script.name()))?;
         Ok(Self {
             program: Arc::clone(program),
             sandbox,
@@ -96,7 +96,7 @@ impl ScriptRunner {
         };
         self.sandbox
             .run(&self.program.script, until, run)
-            .map_err(|trouble| trouble.to_string())
+            .map_err(|trouble| trouble.told(self.program.script.name()))
     }
 }
 
@@ -123,8 +123,6 @@ fn wrong_entry() -> Error {
     Error::runtime("a script ends with `return function(call) … end`, or a table with `call`")
 }
 
-const OUT_OF_TIME: &str = "the script ran out of time";
-
 impl Runner for ScriptRunner {
     fn run(&mut self, call: &Call) -> Answer {
         let program = &self.program;
@@ -143,20 +141,26 @@ impl Runner for ScriptRunner {
             })?;
             outcome(&returned)
         };
+        let file = program.script.name();
         match self.sandbox.run(&program.script, until, run) {
-            Ok(outcome) => finish(outcome, &changes),
-            Err(Trouble::Time(_)) => Answer::failed(Status::TimedOut, OUT_OF_TIME),
+            Ok(outcome) => finish(outcome, &changes, file),
             // A module that waits until the end says so as a mistake.
-            Err(Trouble::Mistake(_)) if Instant::now() >= end => {
-                Answer::failed(Status::TimedOut, OUT_OF_TIME)
+            Err(Trouble::Mistake(text)) if Instant::now() >= end => {
+                let place = text.split(": ").next().unwrap_or_default();
+                let place = if place.starts_with(file) { place } else { "" };
+                let late = Trouble::Time(place.to_owned());
+                Answer::failed(Status::TimedOut, &late.told(file))
             }
-            Err(trouble) => Answer::failed(Status::Failed, &trouble.to_string()),
+            Err(trouble @ Trouble::Time(_)) => {
+                Answer::failed(Status::TimedOut, &trouble.told(file))
+            }
+            Err(trouble) => Answer::failed(Status::Failed, &trouble.told(file)),
         }
     }
 }
 
 /// Puts the changes into the outcome.
-fn finish(mut outcome: Outcome, changes: &Changes) -> Answer {
+fn finish(mut outcome: Outcome, changes: &Changes, file: &str) -> Answer {
     match changes.take() {
         // A message that does not pass needs no changes.
         Ok(changes) if outcome.verdict == Verdict::Accept && !changes.is_empty() => {
@@ -165,7 +169,7 @@ fn finish(mut outcome: Outcome, changes: &Changes) -> Answer {
             Answer::done(outcome)
         }
         Ok(_) => Answer::done(outcome),
-        Err(reason) => Answer::failed(Status::Failed, &reason),
+        Err(reason) => Answer::failed(Status::Failed, &format!("{file}: {reason}")),
     }
 }
 
@@ -184,27 +188,48 @@ fn outcome(value: &Value) -> mlua::Result<Outcome> {
     match value {
         Value::String(text) => Ok(Outcome::of(name(&text.to_string_lossy())?, "")),
         Value::Table(table) => {
-            let verdict: String = table.get("verdict").map_err(|_| wrong("no verdict"))?;
-            let text: Option<String> = table.get("text")?;
-            let mut outcome = Outcome::of(name(&verdict)?, text.as_deref().unwrap_or_default());
-            outcome.reply_code = match table.get::<Option<u16>>("code")? {
-                None => 0,
-                Some(code @ 400..=599) => code,
-                Some(code) => return Err(wrong(&format!("the code {code}, not 400 to 599"))),
+            let bytes = |key: &str| match table.get::<Value>(key)? {
+                Value::Nil => Ok(None),
+                Value::String(text) => Ok(Some(text.as_bytes().to_vec())),
+                Value::Integer(number) => Ok(Some(number.to_string().into_bytes())),
+                Value::Number(number) => Ok(Some(number.to_string().into_bytes())),
+                other => Err(wrong(&format!(
+                    "a {key} that is a {}, no text",
+                    other.type_name()
+                ))),
             };
-            if let Some(status) = table.get::<Option<String>>("status")? {
+            let text = |key: &str| {
+                let bytes = bytes(key)?;
+                Ok::<_, Error>(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+            };
+            let verdict = text("verdict")?.ok_or_else(|| wrong("a table without a verdict"))?;
+            let mut outcome = Outcome::of(name(&verdict)?, &text("text")?.unwrap_or_default());
+            outcome.reply_code = reply_code(&table.get("code")?).map_err(|what| wrong(&what))?;
+            if let Some(status) = text("status")? {
                 outcome.set_enhanced(&status);
             }
-            if let Some(result) = table.get::<Option<mlua::LuaString>>("result")? {
-                if result.as_bytes().len() > RESULT_BYTES_MAX {
-                    return Err(wrong("a result of more than 1 MiB"));
-                }
-                outcome.result = result.as_bytes().to_vec();
+            outcome.result = bytes("result")?.unwrap_or_default();
+            if outcome.result.len() > RESULT_BYTES_MAX {
+                return Err(wrong("a result of more than 1 MiB"));
             }
             Ok(outcome)
         }
         other => Err(wrong(other.type_name())),
     }
+}
+
+/// The SMTP reply code of a verdict; 0 if it has none.
+fn reply_code(value: &Value) -> Result<u16, String> {
+    let code = match value {
+        Value::Nil => return Ok(0),
+        Value::Integer(code) => *code as f64,
+        Value::Number(code) => *code,
+        other => return Err(format!("a code that is a {}, no number", other.type_name())),
+    };
+    if (400.0..600.0).contains(&code) && code.fract() == 0.0 {
+        return Ok(code as u16);
+    }
+    Err(format!("the code {code}, not 400 to 599"))
 }
 
 /// What scripts find: the verdicts, and the modules that the manifest grants.
@@ -218,10 +243,17 @@ fn install(
         if *verdict == Verdict::Modified {
             continue;
         }
-        let make = move |lua: &Lua, (text, more): (Option<String>, Option<Table>)| {
+        let make = move |lua: &Lua, (text, more): (Value, Value)| {
             let returned = match more {
-                Some(more) => more,
-                None => lua.create_table()?,
+                Value::Table(more) => more,
+                Value::Nil => lua.create_table()?,
+                other => {
+                    return Err(Error::runtime(format!(
+                        "{}(text, more): `more` is a table as in {{ code = 550 }}, no {}",
+                        verdict.name(),
+                        other.type_name()
+                    )));
+                }
             };
             returned.set("verdict", verdict.name())?;
             returned.set("text", text)?;

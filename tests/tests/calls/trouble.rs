@@ -21,8 +21,11 @@ const HOSTILE: &str = "--[[ procedure\nanonymous = true\ndeadline = \"200ms\"\nm
 fn a_script_ends_its_own_call_only() {
     let calls = Calls::start(&[("hostile.luau", HOSTILE)]);
     for (way, reason) in [
-        ("loop", "timed-out: "),
-        ("bomb", "failed: the script ran out of memory"),
+        (
+            "loop",
+            "timed-out: hostile.luau:6: the script ran out of time",
+        ),
+        ("bomb", "failed: hostile.luau: the script ran out of memory"),
         ("error", "failed: hostile.luau:10: oops"),
     ] {
         for run in [Calls::by_unix, Calls::by_tcp] {
@@ -94,6 +97,29 @@ fn a_killed_server_means_later() {
     assert_eq!(output.status.code(), Some(75));
     // It ended as the test wanted.
     calls.server.ended();
+}
+
+/// A folder that is gone is told once, and what was loaded stays.
+#[test]
+fn a_folder_that_is_gone_changes_nothing() {
+    let calls = Calls::start(&[("p.luau", "return function() return accept('one') end")]);
+    let folder = calls.server.folder().join("procedures");
+    let aside = calls.server.folder().join("aside");
+    let from = calls.server.log().len();
+    fs::rename(&folder, &aside).unwrap();
+    calls
+        .server
+        .wait_log(from, "the procedures stay as they are");
+    assert_eq!(calls.by_unix(&["/p"]).success(), "one\n");
+    fs::write(
+        aside.join("q.luau"),
+        "return function() return accept('two') end",
+    )
+    .unwrap();
+    fs::rename(&aside, &folder).unwrap();
+    let log = calls.server.wait_log(from, "procedure /q loaded");
+    assert!(log.contains("can be read again"), "{log}");
+    assert_eq!(log.matches("the procedures stay").count(), 1, "{log}");
 }
 
 #[test]

@@ -65,6 +65,14 @@ impl Script {
     }
 }
 
+impl Script {
+    /// The name that it was compiled with.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.trim_start_matches('=')
+    }
+}
+
 /// Why a run came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
@@ -318,20 +326,87 @@ pub(crate) fn message(error: &Error) -> String {
     let text = match error {
         Error::CallbackError { traceback, cause } => return placed(traceback, message(cause)),
         Error::WithContext { cause, .. } => return message(cause),
-        Error::RuntimeError(text) | Error::MemoryError(text) => text.clone(),
+        Error::RuntimeError(text) | Error::MemoryError(text) => return described(text),
         Error::SyntaxError { message, .. } => message.clone(),
+        Error::BadArgument { to, pos, cause, .. } => {
+            let to = to
+                .as_deref()
+                .map_or_else(String::new, |to| format!(" of {to}"));
+            format!("argument {pos}{to}: {}", message(cause))
+        }
+        Error::FromLuaConversionError { from, to, .. } => {
+            format!("a {from} is no {}", kind_of(to))
+        }
         other => other.to_string(),
     };
+    one_line(&text)
+}
+
+fn one_line(text: &str) -> String {
     crate::answer::line(text.lines().next().unwrap_or_default(), MESSAGE_BYTES_MAX)
+}
+
+/// What scripts call a type of this program.
+fn kind_of(to: &str) -> &str {
+    match to {
+        "i64" | "u64" | "u32" | "u16" | "usize" => "whole number",
+        "f64" => "number",
+        "String" | "LuaString" | "string" => "text",
+        "Table" => "table",
+        other => other,
+    }
+}
+
+/// What a script complained about: its first line, at the line that it names or that the traceback
+/// behind it does.
+fn described(text: &str) -> String {
+    let (said, traceback) = text.split_once("\nstack traceback:").unwrap_or((text, ""));
+    // Errors of installed functions that a script has made a text of.
+    let said = one_line(said).replace("runtime error: ", "");
+    let is_address = |kind: &&str| {
+        let rest = said.strip_prefix(kind);
+        rest.is_some_and(|rest| rest.starts_with(": 0x"))
+    };
+    let kinds = ["table", "function", "userdata", "thread", "buffer"];
+    let said = match kinds.iter().find(|kind| is_address(kind)) {
+        Some(kind) => format!("the script raised a {kind} as its error, not a text"),
+        None if said.is_empty() || said == "nil" => {
+            "the script raised an error without a text".into()
+        }
+        None => innermost(&said).to_owned(),
+    };
+    placed(traceback, said)
+}
+
+/// An error that passed through coroutines without the place of each of them: only the first place
+/// counts.
+fn innermost(text: &str) -> &str {
+    let mut text = text;
+    while let Some((file, rest)) = split_place(text)
+        && split_place(rest).is_some_and(|(inner, _)| inner == file)
+    {
+        text = rest;
+    }
+    text
+}
+
+/// `FILE:LINE: REST` as the file and the rest.
+fn split_place(text: &str) -> Option<(&str, &str)> {
+    let (file, rest) = text.split_once(':')?;
+    let (line, rest) = rest.split_once(": ")?;
+    is_number(line).then_some((file, rest))
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// What an installed function complains about, at the line that called it.
 fn placed(traceback: &str, text: String) -> String {
     let caller = traceback.lines().find_map(|frame| {
         let (file, rest) = frame.trim().split_once(':')?;
-        let (line, _) = rest.split_once(':')?;
-        let is_line = !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
-        (is_line && !OWN_NAMES.contains(&file)).then_some((file, line))
+        let line = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        (is_number(line) && !OWN_NAMES.contains(&file)).then_some((file, line))
     });
     match caller {
         Some((file, line)) if !text.starts_with(&format!("{file}:")) => {

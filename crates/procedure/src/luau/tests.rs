@@ -54,6 +54,66 @@ fn mistakes_have_a_file_and_a_line() {
     }
 }
 
+/// One line, whatever a script raises and wherever.
+#[test]
+fn errors_are_one_clean_line() {
+    let mut sandbox = sandbox();
+    for (text, expected) in [
+        ("error('no')", "test.luau:1: no"),
+        ("\nerror('no', 0)", "test.luau:2: no"),
+        ("error('no\\nmore')", "test.luau:1: no"),
+        (
+            "error({})",
+            "test.luau:1: the script raised a table as its error, not a text",
+        ),
+        (
+            "\nerror(print)",
+            "test.luau:2: the script raised an error without a text",
+        ),
+        (
+            "error(function() end)",
+            "test.luau:1: the script raised a function as its error",
+        ),
+        (
+            "error()",
+            "test.luau:1: the script raised an error without a text",
+        ),
+        ("error('')", "test.luau:1:"),
+        (
+            "local x = nil\nx.y()",
+            "test.luau:2: attempt to index nil with 'y'",
+        ),
+        (
+            "local wrap = coroutine.wrap\n\
+             wrap(function() wrap(function()\nerror('deep') end)() end)()",
+            "test.luau:3: deep",
+        ),
+        (
+            "local ok, problem = coroutine.resume(coroutine.create(function() error('in') end))\n\
+             error(problem, 0)",
+            "test.luau:1: in",
+        ),
+        (
+            "coroutine.wrap(function() error({}) end)()",
+            "test.luau:1: the script raised a table as its error, not a text",
+        ),
+        (
+            "local ok, problem = pcall(string.rep)\nerror(problem)",
+            "test.luau:2: ",
+        ),
+    ] {
+        let Err(trouble) = run(&mut sandbox, text) else {
+            panic!("{text} is no mistake");
+        };
+        let told = trouble.told("test.luau");
+        assert!(told.starts_with(expected), "{text}: {told}");
+        assert!(
+            !told.contains("0x") && !told.contains("traceback"),
+            "{text}: {told}"
+        );
+    }
+}
+
 /// Errors that are objects run code of the script when they are told; that is bounded as well.
 #[test]
 fn hostile_errors_are_told() {
