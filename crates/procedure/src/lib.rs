@@ -23,6 +23,7 @@ mod endpoint;
 pub mod luau;
 mod manifest;
 mod message;
+mod mime;
 mod modules;
 mod net;
 #[cfg(any(test, feature = "fuzz"))]

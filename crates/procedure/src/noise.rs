@@ -58,6 +58,9 @@ fn messages(bytes: &[u8]) {
         if let Some(place) = part.place {
             assert!(place.start <= place.end && place.end <= bytes.len());
         }
+        for name in &part.names {
+            assert!(!name.is_empty() && !name.contains(|c: char| c.is_control() || c == '/'));
+        }
         Ok::<(), PartsError>(())
     });
     assert!(shown <= 1000 && (shown > 0 || walked.is_err()));

@@ -10,13 +10,16 @@ use std::ops::Range;
 use mail_parser::decoders::base64::base64_decode;
 use mail_parser::decoders::charsets::map::charset_decoder;
 use mail_parser::decoders::quoted_printable::quoted_printable_decode;
-use mail_parser::{MessageParser, MimeHeaders};
 use stentor_call_protocol::limits::HEAD_BYTES_MAX;
+
+use crate::mime;
 
 /// Parts of a message, those of messages in it included.
 const PARTS_MAX: usize = 1000;
 /// Containers in containers.
 const DEPTH_MAX: usize = 20;
+/// Boundaries of one container that are tried.
+const CONTAINERS_MAX: usize = 4;
 
 /// Why the parts of a message are not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,8 +37,9 @@ pub enum PartsError {
 pub struct Part<'a> {
     /// As in `text/plain`, in small letters.
     pub kind: String,
-    /// The name of the file that it is.
-    pub name: Option<String>,
+    /// The names that mail programs may give the file that it is, the usual one first: without
+    /// folders, quotation marks and what nobody sees.
+    pub names: Vec<String>,
     /// Decoded; of text that says its character set, as UTF-8.
     pub content: Cow<'a, [u8]>,
     /// It stands in the message as quoted-printable or base64.
@@ -88,7 +92,7 @@ impl<F> Walk<'_, F> {
         let at = headers_end(bytes);
         let (head, body) = bytes.split_at(at);
         let head = Head::read(head, default);
-        if let Some((kind, boundary)) = &head.container {
+        for (kind, boundary) in &head.containers {
             let parts = split(body, boundary.as_bytes());
             let default = match kind.as_str() {
                 "digest" => "message/rfc822",
@@ -102,24 +106,52 @@ impl<F> Walk<'_, F> {
                 return Ok(());
             }
         }
-        if self.shown >= PARTS_MAX {
-            return Err(PartsError::Many.into());
-        }
-        self.shown += 1;
         let decoded = head.encoding.decode(body);
         let is_message = matches!(&*head.kind, "message/rfc822" | "message/global");
-        let inner = is_message.then(|| decoded.clone());
-        (self.show)(Part {
+        let is_text = head.kind.starts_with("text/");
+        let inner = (is_message || is_text).then(|| decoded.clone());
+        self.show(Part {
             content: head.text(decoded),
             kind: head.kind,
-            name: head.name,
+            names: head.names,
             is_encoded: head.encoding != Encoding::None,
             place: place.map(|place| place + at..place + bytes.len()),
         })?;
         match inner {
+            Some(text) if is_text => self.files(&text),
             Some(inner) => self.entity(&inner, None, depth + 1, "text/plain"),
             None => Ok(()),
         }
+    }
+
+    /// The files that stand in a text.
+    fn files<E>(&mut self, text: &[u8]) -> Result<(), E>
+    where
+        E: From<PartsError>,
+        F: FnMut(Part<'_>) -> Result<(), E>,
+    {
+        for file in mime::embedded(text) {
+            self.show(Part {
+                kind: "application/octet-stream".to_owned(),
+                names: mime::file_name(&file.name).into_iter().collect(),
+                content: Cow::Owned(file.content),
+                is_encoded: true,
+                place: None,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn show<E>(&mut self, part: Part<'_>) -> Result<(), E>
+    where
+        E: From<PartsError>,
+        F: FnMut(Part<'_>) -> Result<(), E>,
+    {
+        if self.shown >= PARTS_MAX {
+            return Err(PartsError::Many.into());
+        }
+        self.shown += 1;
+        (self.show)(part)
     }
 }
 
@@ -149,50 +181,28 @@ impl Encoding {
 /// What the headers of a part say about its body.
 struct Head {
     kind: String,
-    name: Option<String>,
+    names: Vec<String>,
     encoding: Encoding,
     charset: Option<String>,
-    /// Its kind and its boundary.
-    container: Option<(String, String)>,
+    /// Kinds and boundaries; where there are several, the first one that is in the body counts.
+    containers: Vec<(String, String)>,
 }
 
 impl Head {
     fn read(head: &[u8], default: &str) -> Self {
-        let head = &head[..head.len().min(HEAD_BYTES_MAX)];
-        // There is nothing where there are no headers.
-        let parsed = MessageParser::new().with_mime_headers().parse_headers(head);
-        let parsed = parsed.as_ref().filter(|parsed| !parsed.parts.is_empty());
-        let kind = parsed.and_then(MimeHeaders::content_type);
-        let container = kind.filter(|kind| kind.ctype().eq_ignore_ascii_case("multipart"));
-        let container = container.and_then(|kind| {
-            let boundary = kind.attribute("boundary").filter(|text| !text.is_empty());
-            let subtype = kind.subtype().unwrap_or_default();
-            boundary.map(|boundary| (subtype.to_lowercase(), boundary.to_owned()))
-        });
-        let encoding = parsed.and_then(MimeHeaders::content_transfer_encoding);
-        // Some put it into quotation marks, or a comment after it.
-        let encoding = encoding.and_then(|text| text.split_whitespace().next());
-        let encoding = encoding.unwrap_or_default().trim_matches('"');
+        let fields = mime::Fields::read(&head[..head.len().min(HEAD_BYTES_MAX)]);
+        let containers = fields.containers();
+        let containers = containers.map(|(kind, boundary)| (kind.to_owned(), boundary));
         Self {
-            kind: kind.map_or_else(
-                || default.to_owned(),
-                |kind| {
-                    let subtype = kind.subtype().unwrap_or("*");
-                    format!("{}/{subtype}", kind.ctype()).to_lowercase()
-                },
-            ),
-            name: parsed
-                .and_then(MimeHeaders::attachment_name)
-                .map(str::to_owned),
-            encoding: match encoding.to_ascii_lowercase().as_str() {
+            containers: containers.take(CONTAINERS_MAX).collect(),
+            kind: fields.kind().unwrap_or_else(|| default.to_owned()),
+            names: fields.names(),
+            encoding: match fields.encoding() {
                 "base64" => Encoding::Base64,
                 "quoted-printable" => Encoding::QuotedPrintable,
                 _ => Encoding::None,
             },
-            charset: kind
-                .and_then(|kind| kind.attribute("charset"))
-                .map(str::to_owned),
-            container,
+            charset: fields.charset(),
         }
     }
 
@@ -271,7 +281,7 @@ mod tests {
             {
                 assert_eq!(message[place.clone()], text);
             }
-            let name = part.name.as_deref().unwrap_or("-").to_owned();
+            let name = part.names.first().map_or("-", String::as_str).to_owned();
             all.push(format!("{} {name} {text}", part.kind));
             Ok::<(), PartsError>(())
         })?;
@@ -341,6 +351,26 @@ mod tests {
             assert_eq!(seen[0], format!("message/rfc822 - {evil}"));
             assert_eq!(seen[1], "a/b x.exe MZ");
         }
+    }
+
+    /// Mail programs open these as well.
+    #[test]
+    fn files_in_texts_and_second_types_are_shown() {
+        let text = "Content-Type: text/plain; charset=utf-8\r\n\r\nhi\r\nbegin 644 a.exe\r\n\
+                    #35H`\r\n`\r\nend\r\n";
+        assert_eq!(
+            seen(text).unwrap()[1],
+            "application/octet-stream a.exe MZ\0"
+        );
+        let encoded = "Content-Transfer-Encoding: base64;\r\n\r\n\
+                       YmVnaW4gNjQ0IGEuZXhlCiMzNUhgCmAKZW5kCg==";
+        assert_eq!(
+            seen(encoded).unwrap()[1],
+            "application/octet-stream a.exe MZ\0"
+        );
+        let two = mixed("b", &["Content-Type: x/y; name=a.exe\r\n\r\nMZ"]);
+        let two = format!("Content-Type: text/plain\r\n{two}");
+        assert_eq!(seen(&two).unwrap(), ["x/y a.exe MZ"]);
     }
 
     #[test]

@@ -194,7 +194,8 @@ impl<'a> View<'a> {
         parts::walk(self.message()?, &mut |part| {
             let entry = lua.create_table()?;
             entry.set("type", part.kind.as_str())?;
-            entry.set("name", part.name.as_deref())?;
+            entry.set("name", part.names.first().map(String::as_str))?;
+            entry.set("names", part.names.as_slice())?;
             entry.set("size", part.content.len())?;
             entry.set("content", lua.create_string(&part.content)?)?;
             entry.set("is_text", part.is_text())?;

@@ -20,9 +20,13 @@ fn shipped() -> PathBuf {
 }
 
 fn place() -> Place {
+    place_with(shipped())
+}
+
+fn place_with(procedures: PathBuf) -> Place {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let settings = Settings {
-        folder: Some(shipped()),
+        folder: Some(procedures),
         store: Some(folder.path().join("store.redb")),
         ..Settings::default()
     };
@@ -114,13 +118,84 @@ fn autoreply_answers_once() {
     );
     // Another user answers for themselves.
     let letter = LETTER.replace("bob", "eve");
-    let other = [AWAY[0], ("rcpt", "eve@here.test")];
+    let other = [AWAY[0], ("rcpt", "eve@here.test"), AWAY[2]];
     assert!(
         !place
             .outcome(call("autoreply", &letter, &other))
             .result
             .is_empty()
     );
+}
+
+/// A copy of the shipped script whose users have texts.
+fn autoreply_of(texts: &str) -> (tempfile::TempDir, Place) {
+    let script = std::fs::read_to_string(shipped().join("autoreply.luau")).expect("it is shipped");
+    let none = "local TEXTS = {";
+    assert!(script.contains(none), "{script}");
+    let script = script.replace(none, &format!("{none}\n{texts}"));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("autoreply.luau"), script).expect("it can be written");
+    let place = place_with(folder.path().to_owned());
+    (folder, place)
+}
+
+#[test]
+fn autoreply_has_a_text_for_each_user() {
+    let (_folder, place) = autoreply_of(
+        "['bob@here.test'] = 'Bob is away.',
+        ['eve@here.test'] = function(call) return 'Eve got ' .. call:header('subject') end,
+        ['ann@here.test'] = function() error('oops') end,",
+    );
+    let ask = |from: &str, to: &str, text: &[(&str, &str)]| {
+        let letter = LETTER.replace("Bob <bob@here.test>", to);
+        let arguments = [&[("from", from), ("rcpt", to)], text].concat();
+        place.answer(call("autoreply", &letter, &arguments))
+    };
+    let result = |answer: Answer| {
+        let shown = format!("{answer:?}");
+        String::from_utf8(answer.outcome.expect(&shown).result).expect("text")
+    };
+    assert!(result(ask("a@x", "bob@here.test", &[])).ends_with("\n\nBob is away.\n"));
+    assert!(result(ask("a@x", "Eve@here.test", &[])).ends_with("\n\nEve got hi\n"));
+    assert_eq!(result(ask("a@x", "tom@here.test", &[])), "");
+    assert!(result(ask("a@x", "tom@here.test", &[AWAY[2]])).ends_with("\n\nI am away.\n"));
+    let broken = ask("a@x", "ann@here.test", &[]);
+    let place = "autoreply.luau:";
+    assert!(
+        broken.reason.starts_with(place) && broken.reason.contains("oops"),
+        "{broken:?}"
+    );
+    assert_eq!(broken.advice, Some(Verdict::Accept));
+    // One person gets one answer from one person, by whatever addresses.
+    for (from, to) in [
+        ("a@x", "bob+1@here.test"),
+        ("a@x", "BOB+2@Here.test"),
+        ("a+3@x", "bob@here.test"),
+    ] {
+        assert_eq!(result(ask(from, to, &[])), "", "{from} to {to}");
+    }
+    assert_ne!(result(ask("b@x", "bob+1@here.test", &[])), "");
+}
+
+/// A message to several people is answered by each who is away, once; one text that is broken
+/// harms nobody else.
+#[test]
+fn autoreply_answers_for_each_recipient() {
+    let (_folder, place) = autoreply_of(
+        "['ann@here.test'] = function() error('oops') end,
+        ['bob@here.test'] = 'Bob is away.',",
+    );
+    let letter = LETTER.replace("Bob <bob@here.test>", "ann@here.test, Bob <bob@here.test>");
+    let ask = |recipients: &[&str]| {
+        let mut arguments = vec![("from", "a@ext.test"), ("send", "yes")];
+        arguments.extend(recipients.iter().map(|to| ("rcpt", *to)));
+        place.answer(call("autoreply", &letter, &arguments))
+    };
+    // There is no relay here; what it would be sent by says so, for each person once.
+    let answer = ask(&["bob+1@here.test", "bob+2@here.test"]);
+    assert!(answer.reason.contains("relay"), "{answer:?}");
+    let answer = ask(&["ann@here.test", "tom@here.test"]);
+    assert!(answer.reason.contains("oops"), "{answer:?}");
 }
 
 /// Two of them that write to each other say one thing each, and what machines send gets none.
@@ -133,6 +208,7 @@ fn autoreply_makes_no_loops() {
         header("Precedence: bulk"),
         header("List-Id: <l.ext.test>"),
         header("X-Loop: x"),
+        header("X-Auto-Response-Suppress: All"),
         LETTER.replace("Bob <bob@here.test>", "undisclosed-recipients:;"),
     ] {
         let outcome = place.outcome(call("autoreply", &letter, &AWAY));
@@ -143,6 +219,8 @@ fn autoreply_makes_no_loops() {
         "MAILER-DAEMON@x",
         "noreply@x",
         "owner-list@x",
+        "bounce+1-a=b@x",
+        "bob+x@here.test",
         "bob@here.test",
     ] {
         let arguments = [("from", from), AWAY[1]];
@@ -199,6 +277,14 @@ fn attachments_that_run_are_refused() {
         ("notes.txt", "aGVsbG8=", Verdict::Accept),
         ("invoice.pdf.EXE", "aGVsbG8=", Verdict::Reject),
         ("macro.vbs ", "aGVsbG8=", Verdict::Reject),
+        ("=?utf-8?B?YS5leGU=?=", "aGVsbG8=", Verdict::Reject),
+        ("a.exe::$DATA", "aGVsbG8=", Verdict::Reject),
+        ("a\u{ff0e}e\u{200b}xe", "aGVsbG8=", Verdict::Reject),
+        (
+            "a.txt\"; x=y filename=a.exe; y=\"",
+            "aGVsbG8=",
+            Verdict::Reject,
+        ),
         // A program under another name.
         ("photo.jpg", "TVqQAAM=", Verdict::Reject),
     ] {

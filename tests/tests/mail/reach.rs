@@ -16,6 +16,12 @@ fn autoreply_answers_once_and_never_itself() {
     let shipped = tools::project().join("deploy/procedures/autoreply.luau");
     let text = fs::read_to_string(shipped).unwrap();
     let text = replaced(&text, "call.args.send == \"yes\"", "true");
+    let none = "local TEXTS = {";
+    let text = replaced(
+        &text,
+        none,
+        &format!("{none} ['b@here.test'] = 'I am away.',"),
+    );
     let site = Site::start(&text, &open());
     let words = [
         "--from",
