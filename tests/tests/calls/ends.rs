@@ -5,19 +5,28 @@ use std::net::TcpStream;
 use std::process::Stdio;
 
 use nix::sys::signal::Signal;
+use stentor_tests::Version;
 use stentor_tests::raw::eventually;
 
 use crate::held::Held;
-use crate::{Calls, client, code, plan};
+use crate::many::login;
+use crate::{Calls, client, code, plan, word};
 
 /// A stopping server lets nobody in, and ends when the calls in flight are answered.
 #[test]
 fn calls_in_flight_are_answered() {
-    let plan = plan(&[]).config("shutdown_timeout = \"300s\"\n");
-    let held = Held::new(plan.folder(), 2);
+    let plan = plan(&[]).tcp().config("shutdown_timeout = \"300s\"\n");
+    let held = Held::new(plan.folder(), 3);
     let mut calls = Calls {
         server: plan.start(),
     };
+    let password = calls.file("password", b"secret\n");
+    let user = ["user", "add", "alice", "--password-file", word(&password)];
+    calls.server.control(&user).success();
+    let mut alice = login(&calls, Version::V4, "alice");
+    alice.subscribe("$reply/+", 0);
+    alice.publish("$call/held/7", b"");
+    held.wait();
     let socket = calls.server.folder().join("call.sock");
     let port = calls.server.port("call");
     let unix = ["-s".to_owned(), socket.display().to_string()];
@@ -47,7 +56,17 @@ fn calls_in_flight_are_answered() {
         .expect("the connection ends");
     let text = String::from_utf8_lossy(&answer);
     assert!(text.contains("the server is stopping"), "{text}");
-    begun.iter().for_each(|_| held.release());
+    // Over MQTT no more calls are taken either.
+    alice.publish("$call/noop/8", b"");
+    let (topic, refused) = alice.message();
+    let refused = String::from_utf8_lossy(&refused).into_owned();
+    assert_eq!(topic, "$reply/8");
+    assert!(refused.contains("overloaded"), "{refused}");
+    (0..3).for_each(|_| held.release());
+    let (topic, answer) = alice.message();
+    assert_eq!(topic, "$reply/7");
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    assert!(answer.contains("\"verdict\":\"reject\""), "{answer}");
     for mut child in begun {
         let status = child.wait().expect("the client ends");
         assert_eq!(status.code(), Some(69));

@@ -85,7 +85,7 @@ fn publish_call(number: usize, message: &str) -> Vec<u8> {
     packet(0x30, &body)
 }
 
-fn login(calls: &Calls, version: Version, user: &str) -> Raw {
+pub(crate) fn login(calls: &Calls, version: Version, user: &str) -> Raw {
     let mut client = calls.server.dial();
     client.send(&connect_as(version, user, true, Some((user, "secret"))));
     client.speaks(version);

@@ -35,20 +35,44 @@ pub(crate) struct Desk {
 #[derive(Debug, Default)]
 struct Waiting {
     calls: VecDeque<Call>,
+    /// Calls that were handed over and are not answered.
+    handed: usize,
     stage: Stage,
 }
 
 /// Whether calls are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     #[default]
     Open,
+    /// Those that came before are answered.
+    Ending,
     Closed,
 }
 
 impl Desk {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes no more calls, and waits until then for those that it has.
+    pub(super) fn drain(&self, end: Instant) {
+        let mut waiting = self.lock();
+        waiting.stage = waiting.stage.max(Stage::Ending);
+        while waiting.handed > 0 || !waiting.calls.is_empty() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.changed.wait_timeout(waiting, left);
+            waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// A call that was handed over is answered.
+    fn answered(&self) {
+        self.lock().handed -= 1;
+        self.changed.notify_all();
     }
 
     /// Takes no more calls; those that wait are forgotten.
@@ -68,6 +92,7 @@ impl Desk {
                 return None;
             }
             if let Some(call) = waiting.calls.pop_front() {
+                waiting.handed += 1;
                 return Some(call);
             }
             waiting = self
@@ -81,7 +106,7 @@ impl Desk {
 impl Callees for Desk {
     fn call(&self, call: Call) -> Result<(), Box<Call>> {
         let mut waiting = self.lock();
-        if waiting.stage == Stage::Closed || waiting.calls.len() >= WAITING_MAX {
+        if waiting.stage != Stage::Open || waiting.calls.len() >= WAITING_MAX {
             return Err(Box::new(call));
         }
         waiting.calls.push_back(call);
@@ -108,6 +133,8 @@ pub(super) fn run(backplane: &Arc<Backplane>, registry: &Registry) {
                 let answer = ControlItem::Answer(Arc::new(Answered { to, json }));
                 backplane.post(shard, Letter::Hub(answer));
             }
+            // After it was posted: what the shard gets next may be to stop.
+            backplane.desk.answered();
         };
         match asked {
             Ok(asked) => registry.call(asked, then),

@@ -116,13 +116,17 @@ impl CallServer {
         Ok(server)
     }
 
-    /// Closes the listeners, and waits for the calls and messages in flight there, until then.
+    /// Closes the listeners, and waits until then for the calls and messages in flight, those over
+    /// MQTT included.
     pub(crate) fn drain(&mut self, end: Instant) {
         if let Some(stopper) = &self.stopper {
             stopper.stop(end);
         }
         if let Some(mail) = &self.mail {
             mail.drain(end);
+        }
+        if self.handing.is_some() {
+            self.desk.drain(end);
         }
         if let Some(thread) = self.serving.take() {
             // A panic was reported when it happened.
