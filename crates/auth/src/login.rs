@@ -34,6 +34,15 @@ pub trait Authenticator: Send + Sync {
         None
     }
 
+    /// The number of a zone, which gets one if it has none.
+    ///
+    /// # Errors
+    /// When the number of a new zone cannot be written down.
+    fn zone_number(&self, zone: &str) -> std::io::Result<Zone> {
+        let _ = zone;
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
     /// How many log-ins wait for their answer.
     fn waiting(&self) -> usize;
 }

@@ -1,11 +1,13 @@
 //! What was found damaged: counted, and told by topic.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use stentor_topic::Zone;
 
 /// Reports that are kept; more are only counted.
-const REPORTS_MAX: usize = 1_000;
+const REPORTS_MAX: usize = 100_000;
 
 /// Something in a file that is not what was written there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,12 +25,12 @@ pub struct DamageReport {
 /// What damage did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The last update was cut short by a power loss, or was damaged since: the message before it
-    /// stands. (A killed process damages nothing.)
+    /// The last update was cut short by a power loss, or was damaged since: an older message of the
+    /// topic stands. (A killed process damages nothing.)
     Previous,
     /// What lay there is lost.
     Lost,
-    /// Nothing was lost.
+    /// Nothing was lost: of the topic a newer message is there, or all of it was found elsewhere.
     Mended,
 }
 
@@ -47,36 +49,42 @@ impl Outcome {
 /// The damage that was found since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct DamageList {
-    list: Mutex<(u64, Vec<DamageReport>)>,
+    found: Mutex<Found>,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    count: u64,
+    /// By file and offset: what is read again is the same damage.
+    reports: BTreeMap<(String, u64), DamageReport>,
 }
 
 impl DamageList {
-    fn lock(&self) -> MutexGuard<'_, (u64, Vec<DamageReport>)> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn push(&self, report: DamageReport) {
-        let mut list = self.lock();
-        // What is read again is the same damage.
-        if list
-            .1
-            .iter()
-            .any(|known| (&known.file, known.offset) == (&report.file, report.offset))
-        {
-            return;
+        let mut found = self.lock();
+        let is_full = found.reports.len() >= REPORTS_MAX;
+        match found.reports.entry((report.file.clone(), report.offset)) {
+            Entry::Occupied(_) => return,
+            Entry::Vacant(entry) if !is_full => {
+                entry.insert(report);
+            }
+            Entry::Vacant(_) => {}
         }
-        list.0 += 1;
-        if list.1.len() < REPORTS_MAX {
-            list.1.push(report);
-        }
+        found.count += 1;
     }
 
-    /// How many, and the first of them.
-    pub(crate) fn get(&self) -> (u64, Vec<DamageReport>) {
-        self.lock().clone()
+    /// How many, and those that are kept from one on, by file and offset; so many at most.
+    pub(crate) fn page(&self, from: usize, at_most: usize) -> (u64, Vec<DamageReport>) {
+        let found = self.lock();
+        let page = found.reports.values().skip(from).take(at_most).cloned();
+        (found.count, page.collect())
     }
 
     pub(crate) fn count(&self) -> u64 {
-        self.lock().0
+        self.lock().count
     }
 }

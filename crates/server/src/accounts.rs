@@ -16,7 +16,7 @@ use crate::config::{Config, Secret, Subscribing};
 use crate::data_dir::{self, DataDir};
 use crate::error::ServerError;
 use crate::logins::{self, ZONES};
-use crate::retained::{OfflineError, OfflineStore, clear_zone};
+use crate::retained::{Access, OfflineError, OfflineStore, clear_zone};
 
 /// The embedded database in the data folder.
 const DATABASE: &str = "auth.db";
@@ -118,7 +118,7 @@ impl Accounts {
         let Some(zone) = numbers.known(zone) else {
             return Ok(0);
         };
-        match OfflineStore::open(&self.config) {
+        match OfflineStore::open(&self.config, Access::Change) {
             Err(OfflineError::Missing { .. }) => Ok(0),
             Err(error) => Err(error.to_string()),
             Ok(store) => clear_zone(zone, |request| store.ask(request)),

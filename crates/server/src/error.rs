@@ -126,6 +126,16 @@ pub enum ServerError {
         /// The folder.
         path: PathBuf,
     },
+    /// Something else uses the folder of the retained messages.
+    #[error(
+        "another server, or a `stentor retained` command, uses the folder of retained messages {}; \
+         end that, or give this server a folder of its own with `retained.dir`",
+        path.display()
+    )]
+    RetainedDirInUse {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The retained messages cannot be read.
     #[error(
         "the retained messages in {} cannot be used: {reason}; mend that, choose another folder \
@@ -174,7 +184,7 @@ impl ServerError {
             Self::PortTaken { .. } | Self::SocketTaken { .. } => 69,
             Self::System { .. } => 71,
             Self::DataDir { .. } | Self::DataDirTooDeep { .. } | Self::RetainedDir { .. } => 73,
-            Self::DataDirInUse { .. } => 75,
+            Self::DataDirInUse { .. } | Self::RetainedDirInUse { .. } => 75,
             Self::PortForbidden { .. }
             | Self::SocketForbidden { .. }
             | Self::SocketOwner { .. } => 77,

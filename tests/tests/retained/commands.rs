@@ -1,8 +1,11 @@
 //! `stentor retained`, on a running server and on files.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
 
-use stentor_tests::{Finished, Plan, Server, Version, process, raw, server};
+use stentor_tests::raw::eventually;
+use stentor_tests::{Finished, Plan, Raw, Server, Version, process, raw, server, tools};
 
 use crate::support::{keep, number, snapshot};
 
@@ -104,9 +107,80 @@ fn an_export_is_imported_elsewhere_and_again_without_a_difference() {
         again.starts_with("0 new, 0 changed, 300 the same"),
         "{again}"
     );
-    fs::write(&file, "{\"topic\":\"a\",\"colour\":1}\n").expect("a file can be written");
-    let refused = retained(&other.data_dir(), &["import", path]).refusal();
-    assert!(refused.contains("colour"), "{refused}");
+}
+
+/// What is wrong is told by its line; the other lines are kept.
+#[test]
+fn a_line_that_is_refused_is_told_by_its_number() {
+    let server = Server::open();
+    let file = server.folder().join("kept.jsonl");
+    let path = file.to_str().expect("a temporary path is text");
+    let mut lines: Vec<String> = (1..=450)
+        .map(|number| format!("{{\"topic\":\"t/{number}\",\"payload\":\"x\"}}"))
+        .collect();
+    for (number, line) in [
+        (7, ""),
+        (333, r#"{"topic":"t/+","payload":"x"}"#),
+        (400, r#"{"topic":"a","payload":"x","colour":1}"#),
+        (410, r#"{"topic":"$room/r/prop/x","payload":"x"}"#),
+        (420, r#"{"topic":"a","payload":"x","zone":3}"#),
+    ] {
+        lines[number - 1] = line.to_owned();
+    }
+    fs::write(&file, lines.join("\n")).expect("a file can be written");
+    for args in [&["import", path, "--dry-run"][..], &["import", path]] {
+        let refused = retained(&server.data_dir(), args);
+        assert!(
+            refused.stdout.starts_with("445 ") && refused.stdout.contains(" 4 refused"),
+            "{refused}"
+        );
+        let told = refused.refusal();
+        for expected in [
+            "kept.jsonl, line 333: \"t/+\"",
+            "kept.jsonl, line 400: \"a\": nothing is called \"colour\"",
+            "kept.jsonl, line 410: \"$room/r/prop/x\": topics below $room/ are the server's own",
+            "kept.jsonl, line 420: \"a\": zone cannot be 3",
+        ] {
+            assert!(told.contains(expected), "{expected} in {told}");
+        }
+    }
+    assert_eq!(snapshot(&server, "#").len(), 445);
+}
+
+/// An export names the zone, whose number is another one elsewhere.
+#[test]
+fn an_export_of_a_zone_is_imported_into_the_zone_of_that_name() {
+    let server = Server::open();
+    let folder = server.data_dir();
+    let unknown = retained(&folder, &["ls", "--zone", "game"]).refusal();
+    assert!(unknown.contains("game"), "{unknown}");
+    for (zone, topic) in [("chat", "a"), ("game", "b"), ("default", "c")] {
+        retained(&folder, &["set", topic, zone, "--zone", zone]).success();
+    }
+    let exported = retained(&folder, &["export", "--zone", "game"]).success();
+    assert!(exported.contains("\"zone\":\"game\""), "{exported}");
+    assert_eq!(exported.lines().count(), 1);
+    let other = Server::open();
+    let file = other.folder().join("kept.jsonl");
+    fs::write(&file, &exported).expect("a file can be written");
+    let path = file.to_str().expect("a temporary path is text");
+    let folder = other.data_dir();
+    retained(&folder, &["import", path]).success();
+    let there = retained(&folder, &["get", "b", "--zone", "game"]).success();
+    assert_eq!(there, "game");
+    assert_eq!(retained(&folder, &["export"]).success(), "");
+    retained(&folder, &["set", "d", "x", "--zone", "a/b"]).refusal();
+    // The same while no server runs.
+    let plan = other.stop_for_restart();
+    let offline = retained(&folder, &["export", "--zone", "game"]).success();
+    assert_eq!(
+        offline.split("\"received_ms\"").next(),
+        exported.split("\"received_ms\"").next()
+    );
+    retained(&folder, &["set", "e", "x", "--zone", "new"]).success();
+    let there = retained(&folder, &["get", "e", "--zone", "new"]).success();
+    assert_eq!(there, "x");
+    drop(plan);
 }
 
 #[test]
@@ -135,6 +209,70 @@ fn another_broker_is_copied_paced_and_again() {
     let mut expected = snapshot(&old, "#");
     expected.insert("mine".into(), b"stays".to_vec());
     assert_eq!(snapshot(&new, "#"), expected);
+}
+
+/// The numbers that a Stentor tells its subscribers are not the publisher's.
+#[test]
+fn a_copy_of_a_stentor_has_none_of_its_numbers() {
+    let policy = "[[policy]]\nfilter = \"#\"\nsequence = true\n";
+    let old = Plan::new().tcp().anonymous().config(policy).start();
+    retained(&old.data_dir(), &["set", "t/a", "x", "--qos", "2"]).success();
+    let new = Server::open();
+    let url = old.url("mqtt").to_owned();
+    let args = ["import", "--from", &url, "--idle", "1"];
+    retained(&new.data_dir(), &args).success();
+    let line = retained(&new.data_dir(), &["export"]).success();
+    assert!(!line.contains("properties"), "{line}");
+    assert!(line.contains("\"qos\":2"), "{line}");
+    let again = retained(&new.data_dir(), &args).success();
+    assert!(again.starts_with("0 new, 0 changed, 1 the same"), "{again}");
+}
+
+/// mosquitto drops what its queue for one client has no room for, and tells nobody: what comes
+/// over a Unix socket, which takes little, is not all, and that is said.
+#[test]
+fn all_messages_of_a_mosquitto_are_copied_or_it_is_said() {
+    const COUNT: usize = 5_000;
+    let server = Server::open();
+    let socket = server.folder().join("mosquitto.sock");
+    let config = server.folder().join("mosquitto.conf");
+    let port = server::free_port();
+    let text = format!(
+        "listener {port} 127.0.0.1\nlistener 0 {}\nallow_anonymous true\nuser root\n\
+         sys_interval 1\n",
+        socket.display()
+    );
+    fs::write(&config, text).expect("a configuration can be written");
+    let mut command = tools::mosquitto("mosquitto");
+    command.arg("-c").arg(&config).stderr(Stdio::null());
+    let mut mosquitto = command.spawn().expect("mosquitto starts");
+    eventually("a listening mosquitto", || {
+        UnixStream::connect(&socket).is_ok()
+    });
+    let mut client = Raw::unix(&socket);
+    client.login(Version::V4, "p", true);
+    for i in 0..COUNT {
+        keep(&mut client, Version::V4, &format!("t/{i}"), &[b'x'; 300]);
+    }
+    let copy = |url: &str| {
+        let args = ["import", "--from", url, "--idle", "1"];
+        retained(&server.data_dir(), &args)
+    };
+    let all = copy(&format!("mqtt://127.0.0.1:{port}")).success();
+    assert!(
+        all.starts_with(&format!("{COUNT} new, 0 changed, 0 the same, 0 refused")),
+        "{all}"
+    );
+    let line = retained(&server.data_dir(), &["export", "t/7"]).success();
+    assert!(line.contains("\"qos\":1"), "{line}");
+    let part = copy(&format!("unix:{}", socket.display()));
+    if !part.stdout.contains(&format!("{COUNT} the same")) {
+        let told = part.refusal();
+        assert!(told.contains("max_queued_messages"), "{told}");
+    }
+    // An error means that it has ended already.
+    let _ = mosquitto.kill();
+    let _ = mosquitto.wait();
 }
 
 #[test]

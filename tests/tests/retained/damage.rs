@@ -1,10 +1,11 @@
 //! Damaged files: found, told by topic, and no reason not to start.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use stentor_tests::raw::eventually;
-use stentor_tests::{Plan, Server, Version};
+use stentor_tests::{Plan, Server, Version, process, server};
 
 use crate::support::{keep, snapshot};
 
@@ -56,6 +57,59 @@ fn a_damaged_message_is_told_by_its_topic_and_skipped() {
     keep(&mut client, Version::V4, "t/77", b"again");
     let plan = server.kill();
     assert_eq!(snapshot(&plan.start(), "#").len(), 200);
+}
+
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files = fs::read_dir(folder.join("retained")).expect("the folder is there");
+    let paths = files.map(|file| file.expect("a file").path());
+    paths
+        .map(|path| {
+            let bytes = fs::read(&path).expect("a file can be read");
+            (path, bytes)
+        })
+        .collect()
+}
+
+/// While no server runs, reading commands read: damage is told each time, and nothing is mended.
+#[test]
+fn verifying_files_changes_none_of_them() {
+    let plan = filled();
+    let folder = plan.data_dir();
+    let retained = |args: &[&str]| {
+        let mut command = server::stentor();
+        command.arg("retained").args(args).arg("--data-dir");
+        process::run(command.arg(&folder))
+    };
+    retained(&["verify"]).success();
+    for path in segments(&folder) {
+        let mut bytes = fs::read(&path).expect("a file can be read");
+        for number in 50..60 {
+            let needle = format!("payload {number}.");
+            let found = bytes
+                .windows(needle.len())
+                .position(|part| part == needle.as_bytes());
+            if let Some(at) = found {
+                bytes[at] ^= 1;
+            }
+        }
+        fs::write(&path, &bytes).expect("a file can be written");
+    }
+    let before = files(&folder);
+    for _ in 0..2 {
+        let verified = retained(&["verify", "--json"]);
+        assert_eq!(verified.status.code(), Some(1), "{verified}");
+        let told: serde_json::Value =
+            serde_json::from_str(&verified.stdout).expect("the answer is JSON");
+        assert_eq!(told["whole"], 190, "{told}");
+        let reports = told["reports"].as_array().expect("there is a list");
+        assert_eq!(reports.len(), 10);
+        assert!(reports.iter().all(|report| report["outcome"] == "lost"));
+    }
+    retained(&["ls"]).success();
+    retained(&["count"]).success();
+    retained(&["export"]).success();
+    assert!(files(&folder) == before, "nothing was written");
+    assert_eq!(snapshot(&plan.start(), "#").len(), 190);
 }
 
 #[test]

@@ -341,6 +341,10 @@ impl Authenticator for Center {
         self.0.grants.known_zone(zone)
     }
 
+    fn zone_number(&self, zone: &str) -> io::Result<Zone> {
+        self.0.grants.zone_number(zone)
+    }
+
     fn waiting(&self) -> usize {
         let shared = &self.0;
         let pools = shared.hashes.waiting() + shared.signatures.waiting();

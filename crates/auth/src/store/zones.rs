@@ -49,15 +49,27 @@ impl ZoneNumbers {
         file.read_to_string(&mut text)?;
         if !text.is_empty() && !text.ends_with('\n') {
             // The last line was cut off by a full disk or a power loss; nobody has used it.
-            text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+            text.truncate(whole_lines(&text));
             file.set_len(text.len() as u64)?;
         }
-        let numbers = (1..)
-            .zip(text.lines())
-            .map(|(number, name)| (name.to_owned(), number));
         Ok(Self(Mutex::new(State {
-            numbers: numbers.collect(),
+            numbers: numbered(&text),
             file: Some(file),
+        })))
+    }
+
+    /// The numbers in a file as it is now, which is not written: new ones are forgotten.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be read.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let text = match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            read => read?,
+        };
+        Ok(Self(Mutex::new(State {
+            numbers: numbered(&text[..whole_lines(&text)]),
+            file: None,
         })))
     }
 
@@ -115,6 +127,16 @@ impl ZoneNumbers {
     }
 }
 
+/// Where the last whole line ends.
+fn whole_lines(text: &str) -> usize {
+    text.rfind('\n').map_or(0, |end| end + 1)
+}
+
+fn numbered(text: &str) -> HashMap<String, u32> {
+    let names = text.lines().map(str::to_owned);
+    names.zip(1..).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +153,11 @@ mod tests {
         // A line that was not written to its end.
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"torn").unwrap();
+        let read = ZoneNumbers::read(&path).unwrap();
+        assert_eq!(read.known("chat"), Some(Zone(2)));
+        assert_eq!(read.known("torn"), None);
+        let missing = ZoneNumbers::read(&folder.path().join("none")).unwrap();
+        assert_eq!(missing.known("chat"), None);
         let numbers = ZoneNumbers::open(&path).unwrap();
         assert_eq!(numbers.known("torn"), None);
         assert_eq!(numbers.number("new").unwrap(), Zone(3));

@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use clap::Args;
-use serde_json::{Map, Value, json};
-use stentor_client::{Client, ClientError, Message, Options, Property, QoS, SubscribeOptions, Url};
+use serde_json::{Value, json};
+use stentor_client::{Options, Url};
+use stentor_server::Access;
 
+use super::copy::{Copied, copy};
 use super::payload_of;
 use super::store::{Store, Where};
+use crate::admin::table::plain;
 use crate::failure::Failure;
 use crate::password;
 
@@ -63,20 +64,26 @@ struct Tally {
 }
 
 /// Collects messages, paces them, and sends them to the store.
-struct Sink {
+pub(super) struct Sink {
     store: Store,
     is_dry: bool,
     pause: Duration,
+    /// The file that is read; `None` for another broker.
+    file: Option<String>,
     batch: Vec<Value>,
+    /// The line of the file that each message of the batch stands in.
+    lines: Vec<u64>,
     batch_bytes: usize,
     tally: Tally,
     sent_at: Instant,
 }
 
 impl Sink {
-    fn push(&mut self, message: Value) -> Result<(), Failure> {
+    /// Adds a message that stands in a line of the file.
+    pub(super) fn push(&mut self, message: Value, line: u64) -> Result<(), Failure> {
         self.batch_bytes += payload_of(&message).len();
         self.batch.push(message);
+        self.lines.push(line);
         if self.batch.len() >= BATCH || self.batch_bytes >= BATCH_BYTES {
             self.send()?;
         }
@@ -89,6 +96,7 @@ impl Sink {
         }
         let count = u32::try_from(self.batch.len()).unwrap_or(u32::MAX);
         let messages = std::mem::take(&mut self.batch);
+        let lines = std::mem::take(&mut self.lines);
         self.batch_bytes = 0;
         let answer = self.store.ask(json!({
             "verb": "retained.put",
@@ -101,7 +109,16 @@ impl Sink {
         self.tally.same += number("same");
         for refused in answer["refused"].as_array().into_iter().flatten() {
             self.tally.refused += 1;
-            eprintln!("refused: {}: {}", refused["topic"], refused["reason"]);
+            let at = refused["at"]
+                .as_u64()
+                .and_then(|at| usize::try_from(at).ok());
+            let line = at.and_then(|at| lines.get(at));
+            let place = match (&self.file, line) {
+                (Some(file), Some(line)) => format!("{file}, line {line}: "),
+                _ => String::new(),
+            };
+            let (topic, reason) = (&refused["topic"], plain(&refused["reason"]));
+            eprintln!("refused: {place}{topic}: {reason}");
         }
         // A sleep is the pace itself here; nothing else is waited for.
         let due = self.sent_at + self.pause.saturating_mul(count);
@@ -114,19 +131,29 @@ impl Sink {
 impl Import {
     pub(super) fn run(self) -> Result<(), Failure> {
         let per_second = self.rate.map_or(f64::INFINITY, f64::from);
+        let access = if self.dry_run {
+            Access::Read
+        } else {
+            Access::Change
+        };
         let mut sink = Sink {
-            store: self.place.open()?,
+            store: self.place.open(access)?,
             is_dry: self.dry_run,
             pause: Duration::from_secs_f64(1.0 / per_second),
+            file: self.from.is_none().then(|| self.file.display().to_string()),
             batch: Vec::new(),
+            lines: Vec::new(),
             batch_bytes: 0,
             tally: Tally::default(),
             sent_at: Instant::now(),
         };
-        match &self.from {
-            Some(url) => self.copy(url, &mut sink)?,
-            None => self.read(&mut sink)?,
-        }
+        let copied = match &self.from {
+            Some(url) => Some(self.copy(url, &mut sink)?),
+            None => {
+                self.read(&mut sink)?;
+                None
+            }
+        };
         sink.send()?;
         let tally = sink.tally;
         let answer = json!({
@@ -143,6 +170,9 @@ impl Import {
                 tally.new, tally.changed, tally.same, tally.refused
             )
         })?;
+        if let Some(reason) = copied.and_then(|copied| copied.missing()) {
+            return Err(Failure::new(reason));
+        }
         if tally.refused > 0 {
             return Err(Failure::new("not every message was kept"));
         }
@@ -178,12 +208,12 @@ impl Import {
             let message = serde_json::from_slice(&line).map_err(|error| {
                 Failure::new(format!("{name}, line {number} is no JSON object: {error}"))
             })?;
-            sink.push(message)?;
+            sink.push(message, number)?;
         }
         Ok(())
     }
 
-    fn copy(&self, url: &str, sink: &mut Sink) -> Result<(), Failure> {
+    fn copy(&self, url: &str, sink: &mut Sink) -> Result<Copied, Failure> {
         let url: Url = url
             .parse()
             .map_err(|error| Failure::usage(format!("--from {url}: {error}")))?;
@@ -191,69 +221,9 @@ impl Import {
         if let Some(file) = &self.password_file {
             options.password = Some(password::from_file(file)?);
         }
-        let failed = |error: ClientError| Failure::client(&error, options.version);
-        let mut client = Client::connect(&options).map_err(failed)?;
-        let subscription = SubscribeOptions {
-            qos: QoS::ExactlyOnce,
-            ..SubscribeOptions::default()
-        };
-        client
-            .subscribe(&[(&self.filter, subscription)])
-            .map_err(failed)?;
-        let idle = Duration::from_secs(self.idle);
-        let mut last_at = Instant::now();
-        while last_at.elapsed() < idle {
-            let patience = idle.saturating_sub(last_at.elapsed());
-            let Some(message) = client.receive(Some(patience)).map_err(failed)? else {
-                break;
-            };
-            // What is published meanwhile is no retained message.
-            if message.retain {
-                sink.push(line_of(&message))?;
-                last_at = Instant::now();
-            }
-        }
-        client.disconnect().map_err(failed)
+        copy(&options, &self.filter, Duration::from_secs(self.idle), sink)
+            .map_err(|error| error.told(&options))
     }
-}
-
-/// A received message as a line.
-fn line_of(message: &Message) -> Value {
-    let (mut properties, mut users) = (Map::new(), Vec::new());
-    let mut line = json!({
-        "topic": message.topic,
-        "payload_base64": STANDARD.encode(&message.payload),
-        "qos": message.qos as u8,
-    });
-    for property in message.properties.as_properties() {
-        let (name, value): (&str, Value) = match property {
-            Property::MessageExpiryInterval(secs) => {
-                line["expiry_secs"] = secs.into();
-                continue;
-            }
-            Property::UserProperty((name, value)) => {
-                users.push(json!([name, value]));
-                continue;
-            }
-            Property::PayloadFormatIndicator(is_text) => {
-                ("payload_format_indicator", is_text.into())
-            }
-            Property::ContentType(text) => ("content_type", text.into()),
-            Property::ResponseTopic(text) => ("response_topic", text.into()),
-            Property::CorrelationData(bytes) => {
-                ("correlation_data_base64", STANDARD.encode(bytes).into())
-            }
-            _ => continue,
-        };
-        properties.insert(name.into(), value);
-    }
-    if !users.is_empty() {
-        properties.insert("user_properties".into(), users.into());
-    }
-    if !properties.is_empty() {
-        line["properties"] = properties.into();
-    }
-    line
 }
 
 /// Fails if a message was refused.
@@ -265,7 +235,8 @@ pub(super) fn check_refused(answer: &Value) -> Result<(), Failure> {
         None => Ok(()),
         Some(refused) => Err(Failure::new(format!(
             "{} was refused: {}",
-            refused["topic"], refused["reason"]
+            refused["topic"],
+            plain(&refused["reason"])
         ))),
     }
 }

@@ -1,12 +1,15 @@
 //! `stentor retained`: the last messages of topics, of a running server or of a stopped one.
 
+mod copy;
 mod import;
 mod store;
 
+use std::fmt::Write as _;
 use std::io::{self, BufWriter, Read, Write};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use stentor_server::Access;
 
 use crate::admin::table::{Table, bytes, duration, paragraphs, plain};
 use crate::failure::Failure;
@@ -105,14 +108,18 @@ impl Retained {
             Command::Set(set) => set.run(),
             Command::Clear(command) => clear(&command),
             Command::Count(place) => {
-                let answer = place.open()?.ask(json!({ "verb": "retained.status" }))?;
+                let answer = place
+                    .open(Access::Read)?
+                    .ask(json!({ "verb": "retained.status" }))?;
                 show(&place, &answer, || paragraphs(&answer))
             }
             Command::Export(filtered) => export(&filtered),
             Command::Import(import) => import.run(),
             Command::Verify(place) => verify(&place),
             Command::Compact(place) => {
-                let answer = place.open()?.ask(json!({ "verb": "retained.compact" }))?;
+                let answer = place
+                    .open(Access::Change)?
+                    .ask(json!({ "verb": "retained.compact" }))?;
                 let text = format!("{} files removed\n", plain(&answer["files_removed"]));
                 show(&place, &answer, || text)
             }
@@ -132,7 +139,7 @@ pub(crate) fn payload_of(message: &Value) -> Vec<u8> {
 }
 
 fn list(filtered: &Filtered) -> Result<(), Failure> {
-    let store = filtered.place.open()?;
+    let store = filtered.place.open(Access::Read)?;
     let is_json = filtered.place.is_json();
     let mut out = BufWriter::new(io::stdout().lock());
     let now_ms = Time::now().unix_millis();
@@ -174,10 +181,12 @@ fn get(one: &One) -> Result<(), Failure> {
         return Err(Failure::usage(text));
     }
     let mut found = None;
-    one.place.open()?.messages(&one.topic, |message| {
-        found = Some(message);
-        Ok(())
-    })?;
+    one.place
+        .open(Access::Read)?
+        .messages(&one.topic, |message| {
+            found = Some(message);
+            Ok(())
+        })?;
     let Some(message) = found else {
         return Err(Failure::new(format!("{:?} holds no message", one.topic)));
     };
@@ -194,7 +203,7 @@ fn get(one: &One) -> Result<(), Failure> {
 fn clear(command: &Clear) -> Result<(), Failure> {
     let mut cleared = 0;
     let request = json!({ "verb": "retained.clear", "filter": command.filter });
-    let store = command.place.open()?;
+    let store = command.place.open(Access::Change)?;
     store.ask_pages(request, |answer| {
         cleared += answer["cleared"].as_u64().unwrap_or(0);
         Ok(())
@@ -205,7 +214,7 @@ fn clear(command: &Clear) -> Result<(), Failure> {
 
 fn export(filtered: &Filtered) -> Result<(), Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
-    let store = filtered.place.open()?;
+    let store = filtered.place.open(Access::Read)?;
     store.messages(&filtered.filter, |message| {
         writeln!(out, "{message}").map_err(|error| Failure::output(&error))
     })?;
@@ -213,47 +222,66 @@ fn export(filtered: &Filtered) -> Result<(), Failure> {
 }
 
 fn verify(place: &Where) -> Result<(), Failure> {
-    let store = place.open()?;
-    let (mut whole, mut damaged) = (0, 0);
+    let store = place.open(Access::Read)?;
+    let (mut whole, mut damaged, mut found) = (0, 0, 0);
+    let mut reports = Vec::new();
     let mut request = json!({ "verb": "retained.verify" });
-    let mut answer = loop {
-        let answer = store.ask(request.clone())?;
+    loop {
+        let mut answer = store.ask(request.clone())?;
         whole += answer["whole"].as_u64().unwrap_or(0);
         damaged += answer["damaged"].as_u64().unwrap_or(0);
-        if answer["next"].is_null() {
-            break answer;
+        found = answer["found"].as_u64().unwrap_or(found);
+        if let Some(page) = answer["reports"].as_array_mut() {
+            reports.append(page);
         }
-        request["stripe"] = answer["next"].clone();
-    };
-    let found = plain(&answer["found"]);
-    let reports = answer["reports"].take();
+        if !answer["next"].is_null() {
+            request["stripe"] = answer["next"].take();
+        } else if !answer["more"].is_null() {
+            // Behind the last part, only the list goes on.
+            request["stripe"] = json!(u16::MAX);
+            request["from"] = answer["more"].take();
+        } else {
+            break;
+        }
+    }
+    let unlisted = found.saturating_sub(reports.len() as u64);
     let answer = json!({
         "whole": whole,
         "damaged": damaged,
-        "found": answer["found"],
+        "found": found,
         "reports": reports,
+        "unlisted": unlisted,
     });
+    let since = if store.is_stopped() {
+        "in the files"
+    } else {
+        "since the start"
+    };
     show(place, &answer, || {
-        let mut text = format!(
-            "{whole} whole, {damaged} damaged; {found} places found damaged since the start\n"
-        );
-        let reports = answer["reports"].as_array().into_iter().flatten();
-        let mut table = Table::new(&["FILE", "OFFSET", "TOPIC", "OUTCOME"]);
-        let mut is_empty = true;
-        for report in reports {
-            is_empty = false;
-            table.row(["file", "offset", "topic", "outcome"].map(|name| plain(&report[name])));
-        }
-        if !is_empty {
+        let mut text =
+            format!("{whole} whole, {damaged} damaged; {found} places found damaged {since}\n");
+        if !reports.is_empty() {
+            let mut table = Table::new(&["FILE", "OFFSET", "TOPIC", "OUTCOME"]);
+            for report in &reports {
+                table.row(["file", "offset", "topic", "outcome"].map(|name| plain(&report[name])));
+            }
             text.push_str(&table.render());
+        }
+        if unlisted > 0 {
+            let _ = writeln!(text, "and {unlisted} more places that are not listed");
         }
         text
     })?;
-    if damaged == 0 {
-        Ok(())
-    } else {
-        Err(Failure::new("messages are damaged: publish them again"))
+    if damaged > 0 {
+        return Err(Failure::new("messages are damaged: publish them again"));
     }
+    if store.is_stopped() && found > 0 {
+        return Err(Failure::new(
+            "the files are damaged: the next start of the server goes round it; publish again what \
+             is lost",
+        ));
+    }
+    Ok(())
 }
 
 impl Set {
@@ -283,7 +311,7 @@ impl Set {
             message["expiry_secs"] = json!(secs);
         }
         let request = json!({ "verb": "retained.put", "messages": [message] });
-        let answer = self.place.open()?.ask(request)?;
+        let answer = self.place.open(Access::Change)?.ask(request)?;
         import::check_refused(&answer)?;
         show(&self.place, &answer, || {
             format!("{:?} is set\n", self.topic)

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use stentor_server::OfflineStore;
+use stentor_auth::model::DEFAULT_ZONE;
+use stentor_server::{Access, OfflineStore};
 
 use crate::accounts::{Which, is_stopped};
 use crate::control;
@@ -21,14 +22,14 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 pub(crate) struct Where {
     #[command(flatten)]
     which: Which,
-    /// Number of the zone, as `stentor zone show` tells it
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    zone: u32,
+    /// Name of the zone
+    #[arg(long, value_name = "ZONE", default_value = DEFAULT_ZONE)]
+    zone: String,
 }
 
 /// A store that answers.
 pub(crate) struct Store {
-    zone: u32,
+    zone: String,
     way: Way,
 }
 
@@ -43,8 +44,9 @@ impl Where {
         self.which.json
     }
 
-    /// The store of the running server, or the files if there is none.
-    pub(crate) fn open(&self) -> Result<Store, Failure> {
+    /// The store of the running server, or the files if there is none, for what the command is
+    /// about to do.
+    pub(crate) fn open(&self, access: Access) -> Result<Store, Failure> {
         let config = self.which.load()?;
         let data_dir = &config.general.data_dir;
         let way = match control::connect(data_dir) {
@@ -54,7 +56,7 @@ impl Where {
                 Way::Running(RefCell::new(BufReader::new(stream)))
             }
             Err(error) if is_stopped(error.kind()) => {
-                let store = OfflineStore::open(&config).map_err(|error| {
+                let store = OfflineStore::open(&config, access).map_err(|error| {
                     let folder = data_dir.display();
                     Failure::new(format!("no server runs on {folder}, and {error}"))
                 })?;
@@ -67,16 +69,23 @@ impl Where {
             }
         };
         Ok(Store {
-            zone: self.zone,
+            zone: self.zone.clone(),
             way,
         })
     }
 }
 
 impl Store {
+    /// Whether the files of a stopped server are read.
+    pub(crate) const fn is_stopped(&self) -> bool {
+        matches!(self.way, Way::Stopped(_))
+    }
+
     /// Asks, in the zone of the command.
     pub(crate) fn ask(&self, mut request: Value) -> Result<Value, Failure> {
-        request["zone"] = json!(self.zone);
+        if self.zone != DEFAULT_ZONE {
+            request["zone"] = json!(self.zone);
+        }
         let stream = match &self.way {
             Way::Stopped(store) => return store.ask(&request).map_err(Failure::new),
             Way::Running(stream) => stream,

@@ -14,7 +14,7 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use memmap2::{Advice, MmapRaw};
+use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, Flock, FlockArg, fallocate};
 use nix::libc;
@@ -31,7 +31,17 @@ const PAGE_BYTES: usize = 4096;
 #[derive(Debug)]
 pub struct MappedDisk {
     folder: PathBuf,
-    _lock: Flock<File>,
+    mode: Mode,
+    _lock: Option<Flock<File>>,
+}
+
+/// What becomes of what is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// It goes into the files.
+    Shared,
+    /// It is seen by this process alone, and the files stay as they are.
+    Private,
 }
 
 /// The file whose lock is held by who uses the folder.
@@ -56,9 +66,31 @@ impl MappedDisk {
             .open(folder.join(LOCK_FILE))?;
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
             .map_err(|(_, errno)| io::Error::from(errno))?;
-        let folder = folder.to_owned();
         Ok(Self {
-            folder,
+            folder: folder.to_owned(),
+            mode: Mode::Shared,
+            _lock: Some(lock),
+        })
+    }
+
+    /// Uses a folder for reading, and locks it until this is dropped. What is written is forgotten
+    /// with it: mapped files are copied as they are written, and nothing is renamed or removed.
+    ///
+    /// # Errors
+    /// When it cannot be read; [`ErrorKind::WouldBlock`] when somebody else uses it.
+    pub fn read_only(folder: &Path) -> io::Result<Self> {
+        let lock = match File::open(folder.join(LOCK_FILE)) {
+            // Nobody has used it yet, or it is a copy.
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            file => {
+                let lock = Flock::lock(file?, FlockArg::LockExclusiveNonblock)
+                    .map_err(|(_, errno)| io::Error::from(errno))?;
+                Some(lock)
+            }
+        };
+        Ok(Self {
+            folder: folder.to_owned(),
+            mode: Mode::Private,
             _lock: lock,
         })
     }
@@ -116,6 +148,10 @@ impl Disk for MappedDisk {
     }
 
     fn grow(&self, name: &str, len: usize) -> io::Result<MappedRegion> {
+        if self.mode == Mode::Private {
+            let map = Arc::new(MmapMut::map_anon(len)?.into());
+            return Ok(MappedRegion { map });
+        }
         let mut file = self.create(name)?;
         let region = allocate(&mut file, len).and_then(|()| MappedRegion::map(&file));
         region.inspect_err(|_| {
@@ -126,6 +162,9 @@ impl Disk for MappedDisk {
 
     fn open(&self, name: &str) -> io::Result<MappedRegion> {
         let path = self.path(name);
+        if self.mode == Mode::Private {
+            return MappedRegion::copy(&File::open(path)?);
+        }
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         MappedRegion::map(&file)
     }
@@ -139,17 +178,26 @@ impl Disk for MappedDisk {
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        if self.mode == Mode::Private {
+            return Ok(());
+        }
         let mut file = self.create(name)?;
         file.write_all(bytes)?;
         file.sync_all()
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.path(from), self.path(to))
+        match self.mode {
+            Mode::Shared => fs::rename(self.path(from), self.path(to)),
+            Mode::Private => Ok(()),
+        }
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.path(name))
+        match self.mode {
+            Mode::Shared => fs::remove_file(self.path(name)),
+            Mode::Private => Ok(()),
+        }
     }
 
     fn sync_names(&self) -> io::Result<()> {
@@ -167,6 +215,14 @@ pub struct MappedRegion {
 impl MappedRegion {
     fn map(file: &File) -> io::Result<Self> {
         let map = Arc::new(MmapRaw::map_raw(file)?);
+        Ok(Self { map })
+    }
+
+    /// A map whose pages are copied when they are written.
+    fn copy(file: &File) -> io::Result<Self> {
+        // SAFETY: only this process uses the file, whose folder it has locked, see `bytes`.
+        let map = unsafe { MmapOptions::new().map_copy(file)? };
+        let map = Arc::new(map.into());
         Ok(Self { map })
     }
 }
@@ -303,6 +359,33 @@ mod tests {
         assert_eq!(disk.read("a").unwrap(), None);
         disk.write("b", b"x").unwrap();
         assert_eq!(disk.read("b").unwrap().as_deref(), Some(&b"x"[..]));
+    }
+
+    #[test]
+    fn what_is_written_to_a_read_only_folder_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = MappedDisk::new(folder.path()).unwrap();
+        disk.grow("a", PAGE_BYTES).unwrap().write(7, b"hello");
+        assert_eq!(
+            MappedDisk::read_only(folder.path()).unwrap_err().kind(),
+            ErrorKind::WouldBlock
+        );
+        drop(disk);
+        let before = fs::read(folder.path().join("a")).unwrap();
+        let disk = MappedDisk::read_only(folder.path()).unwrap();
+        MappedDisk::new(folder.path()).unwrap_err();
+        let mut region = disk.open("a").unwrap();
+        region.write(7, b"J");
+        assert_eq!(&region.bytes()[7..12], b"Jello");
+        region.flusher().flush().unwrap();
+        disk.grow("b", PAGE_BYTES).unwrap().write(1, b"x");
+        disk.write("c", b"x").unwrap();
+        disk.rename("a", "d").unwrap();
+        disk.remove("a").unwrap();
+        let mut names = disk.names().unwrap();
+        names.sort();
+        assert_eq!(names, ["a", LOCK_FILE]);
+        assert_eq!(fs::read(folder.path().join("a")).unwrap(), before);
     }
 
     #[test]

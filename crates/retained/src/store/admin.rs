@@ -85,10 +85,16 @@ impl<D: Disk> Store<D> {
         self.env.accounts.total().1 + self.volatile.bytes()
     }
 
-    /// What was found damaged since the start: how many places, and the first of them.
+    /// What was found damaged since the start: how many places, and those that are kept of them.
     #[must_use]
     pub fn damage(&self) -> (u64, Vec<DamageReport>) {
-        self.env.damage.get()
+        self.env.damage.page(0, usize::MAX)
+    }
+
+    /// The same in parts: so many at most from one on, in the order of files and offsets.
+    #[must_use]
+    pub fn damage_page(&self, from: usize, at_most: usize) -> (u64, Vec<DamageReport>) {
+        self.env.damage.page(from, at_most)
     }
 
     /// Reads every message and checks it; what is damaged is reported and not read any more.

@@ -89,7 +89,7 @@ impl<D: Disk> Store<D> {
         // Versions of topics that were cleared since have left no trace.
         let last_version = newest.unwrap_or(0).max(meta.versions_below - 1);
         env.versions.store(last_version, Ordering::SeqCst);
-        let (_, reports) = env.damage.get();
+        let (_, reports) = env.damage.page(0, usize::MAX);
         // Numbers that were given are lost too.
         let is_lost = |report: &DamageReport| report.outcome != Outcome::Mended;
         if env.lost_power || reports.iter().any(is_lost) {

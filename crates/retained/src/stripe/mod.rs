@@ -509,6 +509,10 @@ impl<R: Region> Stripe<R> {
 
     /// Tells of a damaged place.
     fn report(&self, env: &Env, place: Place, outcome: Outcome) {
+        env.damage.push(self.describe(place, outcome));
+    }
+
+    fn describe(&self, place: Place, outcome: Outcome) -> DamageReport {
         let bytes = self.space.bytes(place);
         let topic = match (self.space.read(place.spare()), Head::read(bytes)) {
             (Ok(Some(record)), _) => Some((record.zone, record.topic.to_owned())),
@@ -521,12 +525,12 @@ impl<R: Region> Stripe<R> {
             .space
             .segment(place.slot.segment)
             .map_or(0, crate::space::Segment::number);
-        env.damage.push(DamageReport {
+        DamageReport {
             file: layout::file_name(self.number, number),
             offset: self.space.offset(place),
             topic,
             outcome,
-        });
+        }
     }
 }
 

@@ -38,6 +38,9 @@ pub(crate) fn recover<R: Region>(env: &Env, number: u16, files: Vec<(u32, R)>) -
             stripe.read_segment(env, position, &mut leftovers);
         }
     }
+    for damaged in std::mem::take(&mut leftovers.damaged) {
+        env.damage.push(stripe.judge(env, damaged));
+    }
     stripe.sort_out_cleared();
     stripe.restore_names(env);
     stripe.needed = stripe.newest;
@@ -54,6 +57,14 @@ pub(crate) fn recover<R: Region>(env: &Env, number: u16, files: Vec<(u32, R)>) -
 struct Leftovers {
     salvaged: Vec<Box<[u8]>>,
     has_scrubbed: bool,
+    damaged: Vec<Damage>,
+}
+
+/// A damaged place, and the numbers that its head names.
+struct Damage {
+    report: DamageReport,
+    version: u64,
+    sequence: u64,
 }
 
 /// Calls `found` with the place and the length of every whole record in blocks that nothing says
@@ -89,7 +100,7 @@ impl<R: Region> Stripe<R> {
                     1
                 }
                 layout::Entry::Run(id) if self.space.restore_run(position, at, id) => {
-                    self.read_run(env, (position, at), id)
+                    self.read_run(env, (position, at), id, leftovers)
                 }
                 layout::Entry::Run(_) | layout::Entry::Damaged => {
                     self.salvage(env, (position, at), leftovers)
@@ -99,25 +110,29 @@ impl<R: Region> Stripe<R> {
     }
 
     /// Reads the slots of a run; its blocks.
-    fn read_run(&mut self, env: &Env, (segment, block): (u16, u32), id: ClassId) -> usize {
+    fn read_run(
+        &mut self,
+        env: &Env,
+        (segment, block): (u16, u32),
+        id: ClassId,
+        leftovers: &mut Leftovers,
+    ) -> usize {
         let Some(class) = class::get(id) else {
             return 1;
         };
         self.index.reserve(class.run_slots);
         for index in (0..=u8::MAX).take(class.run_slots) {
-            self.read_slot(
-                env,
-                Slot {
-                    segment,
-                    block,
-                    index,
-                },
-            );
+            let slot = Slot {
+                segment,
+                block,
+                index,
+            };
+            self.read_slot(env, slot, leftovers);
         }
         class.run_blocks
     }
 
-    fn read_slot(&mut self, env: &Env, slot: Slot) {
+    fn read_slot(&mut self, env: &Env, slot: Slot, leftovers: &mut Leftovers) {
         let first = Place {
             slot,
             second: false,
@@ -136,12 +151,12 @@ impl<R: Region> Stripe<R> {
         };
         for (place, read) in places.into_iter().zip(read) {
             if read.is_err() {
-                let outcome = if newest.is_some() {
-                    Outcome::Previous
-                } else {
-                    Outcome::Lost
-                };
-                self.report(env, place, outcome);
+                let head = self.space.head(place).ok().flatten();
+                leftovers.damaged.push(Damage {
+                    report: self.describe(place, Outcome::Lost),
+                    version: head.map_or(u64::MAX, |head| head.version),
+                    sequence: head.map_or(u64::MAX, |head| head.sequence),
+                });
                 self.space.wipe(place);
             }
         }
@@ -175,6 +190,25 @@ impl<R: Region> Stripe<R> {
                 }
             }
         }
+    }
+
+    /// What came of a damaged place, once all segments are read. Where both numbers of its head are
+    /// older than those of what is there of the topic, nothing was lost.
+    fn judge(&self, env: &Env, damaged: Damage) -> DamageReport {
+        let mut report = damaged.report;
+        let Some((zone, topic)) = &report.topic else {
+            return report;
+        };
+        let found = self.find(env.hasher.hash(*zone, topic), *zone, topic);
+        let head = found.and_then(|entry| self.space.head(entry.place()).ok().flatten());
+        report.outcome = match head {
+            Some(head) if damaged.version < head.version && damaged.sequence < head.sequence => {
+                Outcome::Mended
+            }
+            Some(_) => Outcome::Previous,
+            None => Outcome::Lost,
+        };
+        report
     }
 
     fn version(&self, place: Place) -> u64 {

@@ -101,6 +101,10 @@ impl Authenticator for Doorkeeper {
         self.center.known_zone(zone)
     }
 
+    fn zone_number(&self, zone: &str) -> std::io::Result<Zone> {
+        self.center.zone_number(zone)
+    }
+
     fn waiting(&self) -> usize {
         self.center.waiting()
     }

@@ -9,7 +9,7 @@ use stentor_topic::Zone;
 
 use super::protocol::{Answer, Failure};
 use crate::backplane::Backplane;
-use crate::retained::{Desk, Entry};
+use crate::retained::{Desk, Entry, ZoneNames, check_zone, not_noted};
 use crate::shard::{Inquiry, Letter};
 use crate::telemetry::collect::ANSWER_TIME;
 
@@ -18,10 +18,27 @@ pub(super) fn answer(backplane: &Backplane, line: &[u8]) -> Answer {
     let desk = Desk {
         store: &backplane.retained,
         now: backplane.clock.now(),
+        zones: backplane,
         keep: &|entries| keep(backplane, entries),
     };
     desk.answer(line)
         .map_err(|refusal| Failure::new(refusal.code, refusal.message))
+}
+
+impl ZoneNames for Backplane {
+    fn name(&self, zone: Zone) -> String {
+        self.zone_name(zone)
+    }
+
+    fn known(&self, name: &str) -> Option<Zone> {
+        self.authenticator.known_zone(name)
+    }
+
+    fn number(&self, name: &str) -> Result<Zone, String> {
+        check_zone(name)?;
+        let number = self.authenticator.zone_number(name);
+        number.map_err(|error| not_noted(name, &error))
+    }
 }
 
 /// Clears all messages of a zone; returns how many there were.

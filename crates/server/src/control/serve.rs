@@ -154,6 +154,9 @@ impl Desk {
     fn handle(&self, line: &[u8], who: &Who) -> Next {
         let request = match head(line) {
             Ok(head) if Order::is_verb(&head.verb) => return Next::Answer(self.order(line, who)),
+            Ok(head) if head.verb.starts_with("retained.") => {
+                return Next::Answer(retained::answer(&self.backplane, line));
+            }
             Ok(_) => parse(line),
             Err(failure) => Err(failure),
         };
@@ -173,7 +176,6 @@ impl Desk {
             "stop" => self.stop(),
             "adaptor.ls" => Ok(json!({ "adaptors": self.backplane.adaptors.describe() })),
             "adaptor.reload" => self.reload_adaptors(&request),
-            verb if verb.starts_with("retained.") => retained::answer(&self.backplane, line),
             verb => Err(unknown(verb)),
         })
     }

@@ -72,7 +72,7 @@ pub(super) fn open(
         boot: boot(),
     };
     let disk = MappedDisk::new(&folder).map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock => ServerError::DataDirInUse {
+        ErrorKind::WouldBlock => ServerError::RetainedDirInUse {
             path: folder.clone(),
         },
         _ => fail(error.to_string()),
@@ -91,7 +91,8 @@ pub(super) fn open(
     if count > 0 {
         warn!(
             places = count,
-            "damage was found among the retained messages in {}: what could not be read is skipped",
+            "damage was found among the retained messages in {}: what could not be read is skipped; \
+             `stentor retained verify` lists all places",
             folder.display()
         );
     }

@@ -8,6 +8,9 @@ use stentor_retained::Store;
 use stentor_retained::disk::Disk;
 use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::{Zone, validate_name};
+use stentor_zone::{Address, NotAddress};
+
+use super::ZoneNames;
 
 /// What topic, properties and payload may come to: what a packet can carry beside its other
 /// fields.
@@ -20,7 +23,7 @@ const SERVERS_OWN: &str = "$SYS/";
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) topic: String,
-    pub(super) zone: u32,
+    pub(super) zone: Zone,
     /// When it was received; `None` for now.
     pub(super) received_ms: Option<u64>,
     payload: Vec<u8>,
@@ -35,7 +38,7 @@ impl Line {
     pub(super) fn of<D: Disk>(message: &Message, store: &Store<D>, now: Tick) -> Self {
         Self {
             topic: message.topic().to_owned(),
-            zone: message.zone.get(),
+            zone: message.zone,
             received_ms: store.received_ms(message.zone, message.topic()),
             payload: message.payload().to_vec(),
             qos: message.qos,
@@ -49,7 +52,7 @@ impl Line {
     pub(super) fn clearing(zone: Zone, topic: &str) -> Self {
         Self {
             topic: topic.to_owned(),
-            zone: zone.get(),
+            zone,
             received_ms: None,
             payload: Vec::new(),
             qos: QoS::AtMostOnce,
@@ -77,10 +80,11 @@ impl Line {
             retain: true,
             expiry_secs: self.expiry_secs,
         };
-        Message::new(Zone(self.zone), Publisher::SERVER, now, &parts)
+        Message::new(self.zone, Publisher::SERVER, now, &parts)
     }
 
-    pub(super) fn into_json(self) -> Value {
+    /// The line of an export, which names the zone: numbers mean nothing elsewhere.
+    pub(super) fn into_json(self, zones: &dyn ZoneNames) -> Value {
         let mut object = Map::new();
         object.insert("topic".into(), self.topic.into());
         match String::from_utf8(self.payload) {
@@ -91,8 +95,8 @@ impl Line {
             }
         };
         object.insert("qos".into(), (self.qos as u8).into());
-        if self.zone != 0 {
-            object.insert("zone".into(), self.zone.into());
+        if self.zone != Zone::DEFAULT {
+            object.insert("zone".into(), zones.name(self.zone).into());
         }
         object.insert("received_ms".into(), self.received_ms.into());
         if let Some(secs) = self.expiry_secs {
@@ -108,7 +112,11 @@ impl Line {
 
     /// Reads a line. What it does not name has its default, or is in `zone`; names that are not
     /// known are refused, so that nothing is lost without anybody knowing.
-    pub(super) fn from_json(value: &Value, zone: Zone) -> Result<Self, String> {
+    pub(super) fn from_json(
+        value: &Value,
+        zone: Zone,
+        zones: &dyn ZoneNames,
+    ) -> Result<Self, String> {
         let object = value.as_object().ok_or("it is not a JSON object")?;
         let mut line = Self::clearing(zone, "");
         for (name, value) in object {
@@ -121,10 +129,7 @@ impl Line {
                     let bits = value.as_u64().and_then(|qos| u8::try_from(qos).ok());
                     line.qos = bits.and_then(QoS::from_bits).ok_or_else(wrong)?;
                 }
-                "zone" => {
-                    let zone = value.as_u64().and_then(|zone| u32::try_from(zone).ok());
-                    line.zone = zone.ok_or_else(wrong)?;
-                }
+                "zone" => line.zone = zones.number(value.as_str().ok_or_else(wrong)?)?,
                 "received_ms" if value.is_null() => {}
                 "received_ms" => {
                     let ms = value.as_u64().filter(|ms| *ms < 1 << 48);
@@ -142,9 +147,7 @@ impl Line {
         }
         validate_name(&line.topic)
             .map_err(|error| format!("{:?} is not a topic: {error}", line.topic))?;
-        if line.topic.starts_with(SERVERS_OWN) {
-            return Err(format!("topics below {SERVERS_OWN} are the server's own"));
-        }
+        refuse_own(&line.topic)?;
         if line.payload.is_empty() {
             return Err("there is no payload, or an empty one; `clear` clears a topic".into());
         }
@@ -160,6 +163,16 @@ impl Line {
         }
         Ok(line)
     }
+}
+
+/// Refuses the topics that only the server writes: figures of its own, rooms, presence, calls.
+fn refuse_own(topic: &str) -> Result<(), String> {
+    let is_figure = topic.starts_with(SERVERS_OWN);
+    if is_figure || Address::parse(topic) != Err(NotAddress::Elsewhere) {
+        let (tree, _) = topic.split_once('/').unwrap_or((topic, ""));
+        return Err(format!("topics below {tree}/ are the server's own"));
+    }
+    Ok(())
 }
 
 fn base64(value: &Value) -> Option<Vec<u8>> {

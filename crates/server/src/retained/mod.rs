@@ -15,7 +15,8 @@ use stentor_session::{Message, Tick};
 use stentor_topic::{Zone, has_wildcard, validate_filter};
 
 use line::Line;
-pub use offline::{OfflineError, OfflineStore};
+pub use offline::{Access, OfflineError, OfflineStore};
+pub(crate) use offline::{check_zone, not_noted};
 
 /// Topics visited under one lock.
 const VISITS: usize = 1_000;
@@ -44,14 +45,37 @@ pub(crate) fn clear_zone<E>(
     }
 }
 
+/// The names and numbers of zones.
+pub(crate) trait ZoneNames {
+    /// The name of a zone, or its number in words where it has none any more.
+    fn name(&self, zone: Zone) -> String;
+
+    /// The number of a zone that has one.
+    fn known(&self, name: &str) -> Option<Zone>;
+
+    /// The number of a zone, which gets one if it has none.
+    ///
+    /// # Errors
+    /// When it is no name of a zone, or the new number cannot be written down.
+    fn number(&self, name: &str) -> Result<Zone, String>;
+}
+
+/// Which zone a request is about.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Which {
+    Name(String),
+    Number(u32),
+}
+
 /// A request; each verb looks at what it needs.
 #[derive(Debug, Default, Deserialize)]
 struct Request {
     #[serde(default)]
     verb: String,
-    /// The number of a zone.
+    /// The default zone if there is none.
     #[serde(default)]
-    zone: u32,
+    zone: Option<Which>,
     /// For `retained.page` and `retained.clear`.
     #[serde(default)]
     filter: String,
@@ -64,9 +88,13 @@ struct Request {
     /// For `retained.put`: only compare.
     #[serde(default)]
     dry_run: bool,
-    /// For `retained.verify`: which part of the store.
+    /// For `retained.verify`: which part of the store; beyond the last one, only the damage that
+    /// was found is listed.
     #[serde(default)]
     stripe: usize,
+    /// For `retained.verify`: from which damaged place on.
+    #[serde(default)]
+    from: usize,
 }
 
 /// How far a list has come.
@@ -103,6 +131,12 @@ struct Tally {
 }
 
 impl Tally {
+    /// Counts the message at a position of the request as refused.
+    fn refuse(&mut self, at: usize, topic: &Value, reason: &str) {
+        let refused = json!({ "at": at, "topic": topic, "reason": reason });
+        self.refused.push(refused);
+    }
+
     fn count(&mut self, is_known: bool) {
         if is_known {
             self.changed += 1;
@@ -116,20 +150,34 @@ impl Tally {
 #[derive(Default)]
 struct Pending {
     entries: Vec<Entry>,
-    /// Of each: its topic, and whether that holds a message now.
-    notes: Vec<(Zone, String, bool)>,
+    notes: Vec<Note>,
+}
+
+/// What is known of a message that is about to be kept.
+struct Note {
+    /// Where it stands in the request.
+    at: usize,
+    zone: Zone,
+    topic: String,
+    /// Whether its topic holds a message now.
+    is_known: bool,
 }
 
 impl Pending {
     fn has(&self, zone: Zone, topic: &str) -> bool {
-        let is_it = |(of, name, _): &(Zone, String, bool)| (*of, &**name) == (zone, topic);
+        let is_it = |note: &Note| (note.zone, &*note.topic) == (zone, topic);
         self.notes.iter().any(is_it)
     }
 
-    fn push(&mut self, line: Line, is_known: bool, now: Tick) {
+    fn push(&mut self, at: usize, line: Line, is_known: bool, now: Tick) {
         self.entries
             .push((Arc::new(line.message(now)), line.received_ms));
-        self.notes.push((Zone(line.zone), line.topic, is_known));
+        self.notes.push(Note {
+            at,
+            zone: line.zone,
+            topic: line.topic,
+            is_known,
+        });
     }
 }
 
@@ -160,6 +208,7 @@ impl Request {
 pub(crate) struct Desk<'a> {
     pub(crate) store: &'a Store<MappedDisk>,
     pub(crate) now: Tick,
+    pub(crate) zones: &'a dyn ZoneNames,
     /// Keeps messages, and sends them to those who are subscribed; an outcome for each.
     pub(crate) keep: &'a dyn Fn(Vec<Entry>) -> Vec<Result<(), NotKept>>,
 }
@@ -183,6 +232,20 @@ impl Desk<'_> {
                      verify and compact"
                 ),
             )),
+        }
+    }
+
+    /// The zone that a request is about.
+    fn zone(&self, request: &Request) -> Result<Zone, Refusal> {
+        match &request.zone {
+            None => Ok(Zone::DEFAULT),
+            Some(Which::Number(number)) => Ok(Zone(*number)),
+            Some(Which::Name(name)) => self.zones.known(name).ok_or_else(|| {
+                let text = format!(
+                    "there is nothing of a zone {name:?}; `stentor zone list` lists the zones"
+                );
+                refuse("not-found", text)
+            }),
         }
     }
 
@@ -226,38 +289,45 @@ impl Desk<'_> {
 
     fn page(&self, request: &Request) -> Result<Value, Refusal> {
         let mut cursor = request.cursor();
-        let (found, is_done) = self.find(Zone(request.zone), &request.filter, &mut cursor)?;
+        let (found, is_done) = self.find(self.zone(request)?, &request.filter, &mut cursor)?;
         let lines: Vec<Value> = found
             .iter()
-            .map(|message| Line::of(message, self.store, self.now).into_json())
+            .map(|message| Line::of(message, self.store, self.now).into_json(self.zones))
             .collect();
         Ok(json!({ "messages": lines, "cursor": next(is_done, &cursor) }))
     }
 
     /// Keeps messages; those that are there already, the same in every byte, are left alone.
     fn put(&self, request: &Request) -> Result<Value, Refusal> {
-        let lines = request.messages.iter().enumerate().map(|(at, value)| {
-            Line::from_json(value, Zone(request.zone))
-                .map_err(|reason| refuse("bad-request", format!("message {}: {reason}", at + 1)))
-        });
-        // All are looked at before the first is kept.
-        let lines = lines.collect::<Result<Vec<Line>, Refusal>>()?;
+        let zone = match &request.zone {
+            Some(Which::Name(name)) => self
+                .zones
+                .number(name)
+                .map_err(|reason| refuse("bad-request", reason))?,
+            None | Some(Which::Number(_)) => self.zone(request)?,
+        };
         let mut tally = Tally::default();
         let mut pending = Pending::default();
-        for line in lines {
-            let zone = Zone(line.zone);
-            if pending.has(zone, &line.topic) {
+        for (at, value) in request.messages.iter().enumerate() {
+            let line = match Line::from_json(value, zone, self.zones) {
+                Ok(line) => line,
+                Err(reason) => {
+                    tally.refuse(at, &value["topic"], &reason);
+                    continue;
+                }
+            };
+            if pending.has(line.zone, &line.topic) {
                 // It has to be compared with what that one leaves.
                 self.keep_all(&mut pending, &mut tally);
             }
             let mark = self.store.mark();
-            let known = self.store.get(zone, &line.topic, mark, self.now);
+            let known = self.store.get(line.zone, &line.topic, mark, self.now);
             if known.as_ref().is_some_and(|known| line.is(known)) {
                 tally.same += 1;
             } else if request.dry_run {
                 tally.count(known.is_some());
             } else {
-                pending.push(line, known.is_some(), self.now);
+                pending.push(at, line, known.is_some(), self.now);
             }
         }
         self.keep_all(&mut pending, &mut tally);
@@ -274,19 +344,17 @@ impl Desk<'_> {
         if entries.is_empty() {
             return;
         }
-        for ((_, topic, is_known), kept) in notes.into_iter().zip((self.keep)(entries)) {
+        for (note, kept) in notes.into_iter().zip((self.keep)(entries)) {
             match kept {
-                Ok(()) => tally.count(is_known),
-                Err(why) => tally
-                    .refused
-                    .push(json!({ "topic": topic, "reason": reason(why) })),
+                Ok(()) => tally.count(note.is_known),
+                Err(why) => tally.refuse(note.at, &note.topic.into(), reason(why)),
             }
         }
     }
 
     /// Clears the topics of one page.
     fn clear(&self, request: &Request) -> Result<Value, Refusal> {
-        let zone = Zone(request.zone);
+        let zone = self.zone(request)?;
         if request.filter.split('/').next() == Some("$SYS") {
             let text = "topics below $SYS/ are the server's own and cannot be cleared";
             return Err(refuse("bad-request", text));
@@ -315,7 +383,8 @@ impl Desk<'_> {
             .zones
             .iter()
             .map(|(zone, messages, bytes)| {
-                json!({ "zone": zone.get(), "messages": messages, "bytes": bytes })
+                let name = self.zones.name(*zone);
+                json!({ "zone": name, "messages": messages, "bytes": bytes })
             })
             .collect();
         json!({
@@ -332,16 +401,19 @@ impl Desk<'_> {
         })
     }
 
-    /// Checks one part of the store, of several.
+    /// Checks one part of the store, of several; after the last one, lists what was found damaged,
+    /// page by page.
     fn verify(&self, request: &Request) -> Value {
         let mut verified = Verified::default();
         let next = self.store.verify_stripe(request.stripe, &mut verified);
-        let (damaged, reports) = self.store.damage();
+        let at_most = if next.is_none() { PAGE_MESSAGES } else { 0 };
+        let (damaged, reports) = self.store.damage_page(request.from, at_most);
+        let more = (reports.len() == PAGE_MESSAGES).then_some(request.from + PAGE_MESSAGES);
         let reports: Vec<Value> = reports
             .iter()
             .map(|report| {
                 let (zone, topic) = report.topic.as_ref().map_or((None, None), |(zone, topic)| {
-                    (Some(zone.get()), Some(topic))
+                    (Some(self.zones.name(*zone)), Some(topic))
                 });
                 json!({
                     "file": report.file,
@@ -358,6 +430,7 @@ impl Desk<'_> {
             "next": next,
             "found": damaged,
             "reports": reports,
+            "more": more,
         })
     }
 }

@@ -5,19 +5,34 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use serde_json::Value;
+use stentor_auth::store::ZoneNumbers;
 use stentor_hub::NotKept;
 use stentor_retained::disk::MappedDisk;
 use stentor_retained::{OpenError, Store, StoreOptions, Sync};
 use stentor_session::{Message, Tick};
+use stentor_topic::Zone;
+use stentor_zone::check_name;
 
-use super::{Desk, Entry};
+use super::{Desk, Entry, ZoneNames};
 use crate::config::Config;
 use crate::lifecycle::{boot, quotas, random, retained_dir};
+use crate::logins::ZONES;
 
 /// The store of a stopped server, for this process alone.
 #[derive(Debug)]
 pub struct OfflineStore {
     store: Store<MappedDisk>,
+    zones: ZoneNumbers,
+    access: Access,
+}
+
+/// What the files of a stopped server are opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing is written: what would be mended is mended in memory.
+    Read,
+    /// Messages are changed, and damage is mended.
+    Change,
 }
 
 /// Why the store of a stopped server cannot be used.
@@ -62,17 +77,29 @@ impl OfflineStore {
     ///
     /// # Errors
     /// When there is none, or a server runs on it.
-    pub fn open(config: &Config) -> Result<Self, OfflineError> {
+    pub fn open(config: &Config, access: Access) -> Result<Self, OfflineError> {
         let path = retained_dir(config, &config.general.data_dir);
         if !path.is_dir() {
             return Err(OfflineError::Missing { path });
         }
-        let disk = MappedDisk::new(&path).map_err(|error| {
+        let disk = match access {
+            Access::Read => MappedDisk::read_only(&path),
+            Access::Change => MappedDisk::new(&path),
+        };
+        let disk = disk.map_err(|error| {
             let path = path.clone();
             match error.kind() {
                 io::ErrorKind::WouldBlock => OfflineError::InUse { path },
                 _ => OfflineError::Unusable { path, error },
             }
+        })?;
+        let zones = match access {
+            Access::Read => ZoneNumbers::read(&config.general.data_dir.join(ZONES)),
+            Access::Change => ZoneNumbers::open(&config.general.data_dir.join(ZONES)),
+        };
+        let zones = zones.map_err(|error| OfflineError::Unusable {
+            path: config.general.data_dir.join(ZONES),
+            error,
         })?;
         let (total, zone) = quotas(config);
         let options = StoreOptions {
@@ -87,7 +114,11 @@ impl OfflineStore {
         };
         let store =
             Store::open(disk, &options).map_err(|error| OfflineError::Open { path, error })?;
-        Ok(Self { store })
+        Ok(Self {
+            store,
+            zones,
+            access,
+        })
     }
 
     /// Answers a request of the control socket whose verb begins with `retained.`.
@@ -103,6 +134,7 @@ impl OfflineStore {
         let desk = Desk {
             store: &self.store,
             now: Tick::ZERO.after(since.unwrap_or_default()),
+            zones: &self.zones,
             keep: &|entries| {
                 let mut kept: Vec<_> = entries.into_iter().map(restore).collect();
                 if !self.store.commit() {
@@ -118,8 +150,33 @@ impl OfflineStore {
 
 impl Drop for OfflineStore {
     fn drop(&mut self) {
-        if self.store.commit() {
+        if self.access == Access::Change && self.store.commit() {
             self.store.close();
         }
     }
+}
+
+impl ZoneNames for ZoneNumbers {
+    fn name(&self, zone: Zone) -> String {
+        Self::name(self, zone).unwrap_or_else(|| zone.get().to_string())
+    }
+
+    fn known(&self, name: &str) -> Option<Zone> {
+        Self::known(self, name)
+    }
+
+    fn number(&self, name: &str) -> Result<Zone, String> {
+        check_zone(name)?;
+        Self::number(self, name).map_err(|error| not_noted(name, &error))
+    }
+}
+
+/// Refuses what no zone can be called.
+pub(crate) fn check_zone(name: &str) -> Result<(), String> {
+    check_name(name).map_err(|error| format!("{name:?} is no name of a zone: {error}"))
+}
+
+/// The number of a new zone could not be written down.
+pub(crate) fn not_noted(name: &str, error: &io::Error) -> String {
+    format!("the zone {name:?} cannot be written down: {error}")
 }
