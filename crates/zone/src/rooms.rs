@@ -11,7 +11,7 @@ use stentor_session::Tick;
 
 use crate::effect::{Effect, Seat};
 use crate::name::check_name;
-use crate::room::{Actor, Entry, Refusal, Role, Room, RoomOptions};
+use crate::room::{Actor, Entry, Refusal, Role, Room, RoomOptions, is_same};
 
 /// How long a room that was made by command waits for its owner to come in: then the oldest member
 /// owns it, and without members it ends.
@@ -76,7 +76,7 @@ impl Wish {
         let has = |(name, value): (&String, &Value)| {
             room.property(name)
                 .and_then(|property| property.value.as_ref())
-                == Some(value)
+                .is_some_and(|own| is_same(own, value))
         };
         room.takes(self.places) && self.properties.iter().all(has)
     }

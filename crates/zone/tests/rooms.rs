@@ -831,3 +831,30 @@ fn a_room_has_its_properties_from_the_beginning() {
         assert_eq!(answer["status"] == "done", done, "{value}: {answer}");
     }
 }
+
+/// What a client in Python sets as 1.0 is 1 to one in JavaScript.
+#[test]
+fn numbers_are_compared_by_what_they_mean() {
+    let mut hall = Hall::default();
+    let words = r#"{"room":"new","properties":{"a":{"x":[1.0,2]}}}"#;
+    let (answer, _) = command(&mut hall, "ann", "room.create", words);
+    assert_eq!(answer["status"], "done", "{answer}");
+    for (value, is_it) in [
+        (r#"{"x":[1,2]}"#, true),
+        (r#"{"x":[1.5,2]}"#, false),
+        (r#"{"x":[1,2,3]}"#, false),
+        (r#"{"x":[1,2],"y":1}"#, false),
+        (r#"{"x":["1",2]}"#, false),
+    ] {
+        let words = format!(r#"{{"properties":{{"a":{value}}}}}"#);
+        let (answer, _) = command(&mut hall, "ann", "room.match", &words);
+        assert_eq!(
+            answer["result"]["room"] == "new",
+            is_it,
+            "{value}: {answer}"
+        );
+        let words = format!(r#"{{"room":"new","name":"a","value":{value},"if_value":{value}}}"#);
+        let (answer, _) = command(&mut hall, "ann", "room.set", &words);
+        assert_eq!(answer["status"] == "done", is_it, "{value}: {answer}");
+    }
+}

@@ -7,6 +7,7 @@ mod options;
 mod properties;
 
 pub use options::{Bounds, Change, HistoryBounds, RoomOptions};
+pub(crate) use properties::is_same;
 pub use properties::{Condition, Property};
 
 use alloc::string::String;

@@ -47,8 +47,27 @@ impl Condition {
             Self::Always => true,
             Self::Absent => value.is_none(),
             Self::Version(version) => property.map_or(0, |p| p.version) == *version,
-            Self::Value(expected) => value == Some(expected),
+            Self::Value(expected) => value.is_some_and(|value| is_same(value, expected)),
         }
+    }
+}
+
+/// Whether two values are the same to their users: of numbers, some languages write 1 and some 1.0.
+pub(crate) fn is_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) if a.is_f64() != b.is_f64() => {
+            a.as_f64() == b.as_f64()
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            let has = |(name, value): (&String, &Value)| {
+                b.get(name).is_some_and(|other| is_same(value, other))
+            };
+            a.len() == b.len() && a.iter().all(has)
+        }
+        (a, b) => a == b,
     }
 }
 
