@@ -152,7 +152,7 @@ const NOT_ALLOWED: Refused = Refused {
 const NO_PLACE: Refused = Refused {
     reason: ReasonCode::NotAuthorized,
     status: "not-allowed",
-    text: "answers go below $reply/, or where the caller may publish",
+    text: "answers go below $reply/, or to a topic without $ where the caller may publish",
 };
 const NOT_FOUND: Refused = Refused {
     reason: ReasonCode::NoMatchingSubscribers,

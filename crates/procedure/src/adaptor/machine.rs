@@ -371,12 +371,14 @@ fn check_hooks(name: &str, hooks: &Table) -> Result<(), String> {
 
 fn interval(name: &str, hooks: &Table) -> Result<Option<Duration>, String> {
     let has_timer = matches!(hooks.raw_get("timer"), Ok(Value::Function(_)));
-    let wrong = || format!("{name}: `interval` is a number of seconds from 0.1 to 86400");
+    let wrong = |given: &str| {
+        format!("{name}: `interval` is {given}: it has to be a number of seconds from 0.1 to 86400")
+    };
     let secs = hooks
         .raw_get::<Option<f64>>("interval")
-        .map_err(|_| wrong())?;
+        .map_err(|_| wrong("no number"))?;
     match secs {
-        Some(secs) if !(0.1..=86_400.0).contains(&secs) => Err(wrong()),
+        Some(secs) if !(0.1..=86_400.0).contains(&secs) => Err(wrong(&secs.to_string())),
         Some(secs) => Ok(has_timer.then(|| Duration::from_secs_f64(secs))),
         None => Ok(has_timer.then_some(Duration::from_secs(1))),
     }
