@@ -7,7 +7,7 @@ use core::time::Duration;
 use serde_json::{Map, Value, json};
 use stentor_session::Tick;
 use stentor_zone::{
-    Bounds, Change, Condition, Effect, Entry, HistoryBounds, Refusal, Role, RoomOptions,
+    AllRights, Bounds, Change, Condition, Effect, Entry, HistoryBounds, Refusal, Role, RoomOptions,
     RoomRights, Rooms, RoomsOptions, Wish, run_command,
 };
 use support::{Hall, admin, seat, user};
@@ -830,6 +830,25 @@ fn a_room_has_its_properties_from_the_beginning() {
         let (answer, _) = command(&mut hall, "ann", "room.set", &words);
         assert_eq!(answer["status"] == "done", done, "{value}: {answer}");
     }
+}
+
+#[test]
+fn what_the_server_sets_is_by_nobody() {
+    let mut hall = Hall::default();
+    hall.join("ann", 1, "tea").unwrap();
+    let mut out = Vec::new();
+    let words = br#"{"room":"tea","name":"turn","value":1}"#;
+    let call = ("room.set", &words[..]);
+    run_command(
+        &mut hall.rooms,
+        (Tick::ZERO, ""),
+        &AllRights,
+        call,
+        &mut out,
+    );
+    hall.apply(out);
+    let told = hall.retained("$room/tea/prop/turn");
+    assert_eq!(told, Some(json!({"value": 1, "version": 1})));
 }
 
 /// What a client in Python sets as 1.0 is 1 to one in JavaScript.

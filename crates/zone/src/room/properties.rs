@@ -133,7 +133,8 @@ impl Properties {
         let property = self.entry(name, (bounds, spare))?;
         let old = value_bytes(&property.value);
         property.version = version;
-        property.by = Some(actor.user.into());
+        // The server itself has no name.
+        property.by = Some(actor.user.into()).filter(|by: &Arc<str>| !by.is_empty());
         property.value = value;
         self.bytes = self.bytes + bytes - old;
         self.last_version = version;
