@@ -496,7 +496,7 @@ fn uuencoded_line(line: &[u8]) -> Option<Vec<u8>> {
     let mut bytes: Vec<u8> = (0..groups)
         .flat_map(|group| {
             let [a, b, c, d] = [0, 1, 2, 3].map(|at| code(group * 4 + at));
-            [a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d]
+            [(a << 2) | (b >> 4), (b << 4) | (c >> 2), (c << 6) | d]
         })
         .collect();
     bytes.truncate(len);

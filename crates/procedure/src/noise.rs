@@ -118,7 +118,9 @@ mod tests {
         b"Message-ID: <1@a>\r\nSubject: =?utf-8?q?hi?=\r\nContent-Type: multipart/mixed;\r\n \
           boundary=\"b\"\r\n\r\n--b\r\n\r\nhi\r\n--b\r\nContent-Type: message/rfc822\r\n\r\nT: u\
           \r\n\r\nx\r\n--b\r\nContent-Transfer-Encoding: base64\r\n\
-          Content-Disposition: attachment;\r\n filename*=utf-8''a%2eexe\r\n\r\nTVo=\r\n--b--\r\n",
+          Content-Disposition: attachment;\r\n filename*=utf-8''a%2eexe; filename*0=\"b\"\r\n\
+          Content-Type: (x) a/b; name=\"=?utf-8?B?YS5leGU=?=\" filename=c d.e\r\n\r\nTVo=\r\n\
+          --b\r\n\r\nbegin 644 a.exe\n#35H`\n`\nend\n--b--\r\n",
         b"[127.0.0.1]:1;[127.0.0.1]:2;Sat\r\nx.test\r\nS2\r\nMAIL FROM:<a@b> size=9\r\n\
           RCPT TO:<c@d> {ra=e@f}\r\n<<MAIL-DATA>>\r\nT: u\r\n\r\nbody",
         br#"{"verdict":"reject","text":"no","code":550,"status":"5.7.1","result":"r"}"#,
@@ -174,7 +176,9 @@ mod tests {
         SAMPLES.into_iter().for_each(read);
         read(b"");
         let mut chance = Chance(0x9E37_79B9_7F4A_7C15);
-        for _ in 0..20_000 {
+        let is_soak = std::env::var_os("STENTOR_SOAK").is_some();
+        let rounds = if is_soak { 2_000_000 } else { 20_000 };
+        for _ in 0..rounds {
             let bytes = chance.damaged();
             read(&bytes);
         }

@@ -639,12 +639,18 @@ impl About {
 #[must_use]
 pub fn message_id(headers: &[u8]) -> Option<String> {
     let name = b"message-id:";
-    let line = headers.split(|byte| *byte == b'\n').find(|line| {
-        line.get(..name.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(name))
+    let mut lines = headers.split(|byte| *byte == b'\n');
+    let first = lines.find_map(|line| {
+        let (start, rest) = line.split_at_checked(name.len())?;
+        start.eq_ignore_ascii_case(name).then_some(rest)
     })?;
-    let value = String::from_utf8_lossy(&line[name.len()..]);
-    Some(crate::answer::line(&value, 250))
+    // A long one stands on a line of its own.
+    let folded = lines.take_while(|line| matches!(line.first(), Some(b' ' | b'\t')));
+    let pieces: Vec<_> = std::iter::once(first)
+        .chain(folded)
+        .map(|piece| String::from_utf8_lossy(piece.trim_ascii()))
+        .collect();
+    Some(crate::answer::line(&pieces.join(" "), 250))
 }
 
 #[cfg(test)]

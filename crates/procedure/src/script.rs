@@ -20,6 +20,8 @@ use crate::watchdog::Time;
 
 /// How long a script's own test may take.
 const TEST_TIME: Duration = Duration::from_secs(5);
+/// How much earlier than its call a script ends.
+const MARGIN: Duration = Duration::from_millis(20);
 /// The longest line that a script writes to the log.
 const LOG_BYTES_MAX: usize = 1000;
 
@@ -129,6 +131,9 @@ impl Runner for ScriptRunner {
         let end = call
             .deadline
             .min(Instant::now() + program.manifest.deadline);
+        // A little earlier than the watchdog, which cannot tell where the script was.
+        let left = end.saturating_duration_since(Instant::now());
+        let end = end.checked_sub(MARGIN.min(left / 10)).unwrap_or(end);
         self.moment.begin(end, program.is_echo(call));
         let until = program.time.at(end);
         let changes = Changes::default();

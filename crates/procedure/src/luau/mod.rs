@@ -329,10 +329,15 @@ pub(crate) fn message(error: &Error) -> String {
         Error::RuntimeError(text) | Error::MemoryError(text) => return described(text),
         Error::SyntaxError { message, .. } => message.clone(),
         Error::BadArgument { to, pos, cause, .. } => {
-            let to = to
-                .as_deref()
-                .map_or_else(String::new, |to| format!(" of {to}"));
-            format!("argument {pos}{to}: {}", message(cause))
+            let cause = message(cause);
+            match to.as_deref().map(|to| (to, to.split_once('.'))) {
+                // The object before the colon is the first.
+                Some((_, Some((_, method)))) => {
+                    format!("argument {} of :{method}(): {cause}", pos.saturating_sub(1))
+                }
+                Some((function, None)) => format!("argument {pos} of {function}(): {cause}"),
+                None => format!("argument {pos}: {cause}"),
+            }
         }
         Error::FromLuaConversionError { from, to, .. } => {
             format!("a {from} is no {}", kind_of(to))

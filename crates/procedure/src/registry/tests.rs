@@ -745,3 +745,16 @@ fn figures_are_there_while_a_script_is_tested() {
         assert!(asked > 10, "{asked}");
     });
 }
+
+#[test]
+fn message_ids_are_found_on_the_line_after_their_name() {
+    for (headers, id) in [
+        ("A: b\r\nMessage-ID: <1@a>\r\nC: d", Some("<1@a>")),
+        ("message-id:\r\n <1@a>\r\nC: d", Some("<1@a>")),
+        ("Message-Id:\n\t<1\n @a>\n", Some("<1 @a>")),
+        ("X-Message-ID: <1@a>\n", None),
+        ("Message", None),
+    ] {
+        assert_eq!(message_id(headers.as_bytes()).as_deref(), id, "{headers:?}");
+    }
+}
