@@ -354,7 +354,13 @@ impl Server {
         let late = self.connections.iter();
         let late = late.filter(|(_, held)| held.connection.until <= now);
         for key in late.map(|(key, _)| key).collect::<Vec<_>>() {
-            self.dismiss(key, (Status::TimedOut, "it took too long"));
+            let is_silent = self.connections[key].connection.is_silent();
+            let reason = if is_silent {
+                "the call did not come in time"
+            } else {
+                "it took too long"
+            };
+            self.dismiss(key, (Status::TimedOut, reason));
         }
         let connections = &self.connections;
         for crowd in &mut self.crowds {

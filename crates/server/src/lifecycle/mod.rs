@@ -55,6 +55,9 @@ pub(crate) enum Command {
     ShardFailed(usize),
 }
 
+/// What calls in flight leave of the time for clients.
+const CLIENTS_TIME: Duration = Duration::from_secs(1);
+
 /// How much longer than the clients' time the shards get to end.
 const END_TIME: Duration = Duration::from_secs(2);
 
@@ -274,8 +277,12 @@ impl Supervisor {
     fn end(mut self, shards: Shards, end: End) -> ExitCode {
         self.systemd.stopping();
         let time = self.reloader.config.general.shutdown_timeout;
+        let begin = Instant::now();
         // Clients may serve the calls in flight, so their shards go on until these are answered.
-        self.calls.drain(Instant::now() + time);
+        self.calls.drain(begin + time);
+        let time = time
+            .saturating_sub(begin.elapsed())
+            .max(time.min(CLIENTS_TIME));
         let deadline: Tick = self.backplane.clock.now().after(time);
         for shard in 0..self.backplane.shards.len() {
             self.backplane.post(shard, Letter::Stop(deadline));
