@@ -21,7 +21,7 @@ use crate::scenario::recover::RecoverArgs;
 use crate::scenario::slow::SlowArgs;
 use crate::scenario::subscribe::SubscribeArgs;
 use crate::suite::SuiteArgs;
-use crate::target::{Subject, Transport, address};
+use crate::target::{Against, Subject, Transport, address};
 use crate::wire::Version;
 
 /// Measure this server, or any other MQTT server, against the bare cost of its system calls.
@@ -135,9 +135,10 @@ pub(crate) struct Common {
     /// Process of the --target server, to measure its CPU time and memory
     #[arg(long, requires = "target")]
     pub(crate) pid: Option<u32>,
-    /// Measure this one as well: mosquitto, rumqttd or a URL (repeatable)
-    #[arg(long, value_name = "RIVAL", value_parser = Subject::parse_rival)]
-    pub(crate) against: Vec<Subject>,
+    /// Measure this one as well, in turn: mosquitto, rumqttd, mochi or nats, tuned and as it comes,
+    /// one of them alone with -tuned or -defaults behind its name, or a URL (repeatable)
+    #[arg(long, value_name = "RIVAL", value_parser = Against::parse)]
+    pub(crate) against: Vec<Against>,
     /// Measure only the floor and what --against names
     #[arg(long, conflicts_with = "target")]
     pub(crate) no_server: bool,
@@ -173,20 +174,21 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// The options for a suite's commands, as words; with `rivals`, those about other servers too.
-    pub(crate) fn words(&self, rivals: bool) -> Vec<String> {
+    /// The options for a suite's commands, as words: with `target`, those about a server that runs
+    /// already, with `rivals`, those about other servers too.
+    pub(crate) fn words(&self, target: bool, rivals: bool) -> Vec<String> {
         let mut words = self.call_words();
         let mut push = |option: &str, value: String| {
             words.extend([option.to_owned(), value]);
         };
-        if let Some(target) = self.target.as_ref().filter(|_| rivals) {
-            push("--target", address(target));
+        if let Some(url) = self.target.as_ref().filter(|_| target) {
+            push("--target", address(url));
         }
-        if let Some(pid) = self.pid.filter(|_| rivals) {
+        if let Some(pid) = self.pid.filter(|_| target) {
             push("--pid", pid.to_string());
         }
         for rival in self.against.iter().filter(|_| rivals) {
-            push("--against", rival.word());
+            push("--against", rival.word().to_owned());
         }
         if let Some(shards) = self.shards {
             push("--shards", shards.to_string());
@@ -264,7 +266,8 @@ impl Common {
                 shards,
             }),
         };
-        let rivals = self.against.iter().map(|rival| match rival {
+        let rivals = self.against.iter().flat_map(|against| &against.subjects);
+        let rivals = rivals.map(|rival| match rival {
             Subject::Own { .. } => Subject::Own {
                 binary: self.server.clone(),
                 shards,
@@ -296,7 +299,7 @@ recover     100 users subscribe to 1,000 topics each that hold a message; warm, 
             kill -9 and restart
               ice-last-tick  as described (A4); --stored 1000000 for more topics than subscriptions
 slow        the age of what a slow client reads while its topics change
-idle        resident memory of 15,000 connections with one subscription each
+idle        resident memory of 15,000 connections with one subscription each; --qos 1
 connect     5,000 connections at once: does the listen backlog hold?
 login       3,000 logins at once with 3,000 accounts that nobody has used before
               ice-login  as published (A1)
@@ -307,6 +310,8 @@ private     clients write private messages to themselves: each in makes two out 
               appwarp-medium  every 2 s, 5,000 to 30,000 clients
               appwarp-heavy   every second, 5,000 to 20,000 clients
               --own-topic  the same work by topics, for servers without private messages
+              --adaptor    once more with an adaptor that is asked about each message
+              --room       a room of 3,000, beside an ordinary topic
               --ramp 10000  10,000 more clients, again and again, to the breaking point
 pingpong    round trips of two clients through the server
 call        stentor-call asks /sizecheck about a file, beside static C programs that make one
@@ -326,8 +331,9 @@ Each runs against its floor, a bare program that makes the same system calls. Ex
   stentor bench suite --quick --json new.json --html report.html
   stentor bench compare old.json new.json
 
---transport mqtts (ws, wss, unix) has the server started with such a listener; --against takes
-mosquitto, mosquitto-defaults, rumqttd, rumqttd-defaults, mochi, or the URL of a running server.
+--transport mqtts (ws, wss, unix) has the servers started with such a listener; --against takes
+mosquitto, rumqttd, mochi and nats, each tuned and as it comes (or one of them: mosquitto-tuned,
+mosquitto-defaults), or the URL of a running server.
 
 Exit code: 0 sound, 1 loss, reordering or failure, 2 the generator was the limit, 3 could not run.
 ";

@@ -214,7 +214,7 @@ fn figure_change(old: &Value, new: &Value, metric: &Value) -> Option<(Change, Ve
 fn direction(key: &str, unit: Unit) -> Option<bool> {
     match unit {
         _ if key.starts_with("generator") => None,
-        Unit::PerSecond => Some(true),
+        Unit::PerSecond | Unit::BytesPerSecond => Some(true),
         Unit::Micros | Unit::Bytes => Some(false),
         Unit::Percent | Unit::Count => None,
     }

@@ -20,6 +20,7 @@ mod floor;
 mod link;
 mod load;
 mod measure;
+mod meter;
 mod output;
 mod process;
 mod progress;

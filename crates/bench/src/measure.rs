@@ -16,6 +16,8 @@ pub(crate) enum Unit {
     Micros,
     /// Bytes; shown as KiB and so on.
     Bytes,
+    /// Bytes per second; shown as KiB/s and so on.
+    BytesPerSecond,
     /// Hundredths.
     Percent,
     /// A plain number.
@@ -29,6 +31,7 @@ impl Unit {
             Self::PerSecond => "per_s",
             Self::Micros => "us",
             Self::Bytes => "bytes",
+            Self::BytesPerSecond => "bytes_per_s",
             Self::Percent => "percent",
             Self::Count => "count",
         }
@@ -40,6 +43,7 @@ impl Unit {
             Self::PerSecond,
             Self::Micros,
             Self::Bytes,
+            Self::BytesPerSecond,
             Self::Percent,
             Self::Count,
         ];

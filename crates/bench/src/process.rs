@@ -6,11 +6,9 @@ use std::fs;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::unistd::{SysconfVar, sysconf};
 
-/// CPU time and memory of a process and all of its children at one moment.
+/// Memory of a process and all of its children at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
-    /// User and system time of all threads so far, in seconds.
-    pub(crate) cpu_s: f64,
     /// Resident memory (VmRSS), in bytes.
     pub(crate) rss: u64,
     /// Proportional share of resident memory, in bytes; 0 where it may not be read.
@@ -19,15 +17,13 @@ pub(crate) struct Usage {
 
 /// What a process tree uses now; `None` if the process is gone or may not be looked at.
 pub(crate) fn usage(pid: u32) -> Option<Usage> {
-    let ticks_per_s = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100) as f64;
     let mut total = Usage::default();
     let mut found = false;
     for pid in family(pid) {
-        let Some(stat) = Stat::read(pid) else {
+        if Stat::read(pid).is_none() {
             continue;
-        };
+        }
         found = true;
-        total.cpu_s += stat.ticks as f64 / ticks_per_s;
         total.rss += proc_kib(pid, "status", "VmRSS:");
         total.pss += proc_kib(pid, "smaps_rollup", "Pss:");
     }
@@ -161,8 +157,6 @@ fn parse_listen_drops(text: &str) -> Option<u64> {
 #[derive(Debug, PartialEq)]
 struct Stat {
     parent: u32,
-    /// User plus system time of all threads, in clock ticks.
-    ticks: u64,
 }
 
 impl Stat {
@@ -174,10 +168,8 @@ impl Stat {
         // The name in parentheses may itself contain spaces and parentheses.
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
-        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
         Some(Self {
-            parent: u32::try_from(number(1)?).ok()?,
-            ticks: number(11)? + number(12)?,
+            parent: fields.get(1)?.parse().ok()?,
         })
     }
 }
@@ -218,15 +210,9 @@ mod tests {
     #[test]
     fn stat_is_read_past_strange_names() {
         let text = "7 (a) b (c)) S 3 7 7 0 -1 0 1 0 0 0 120 30 9 9 20 0 2 0";
-        assert_eq!(
-            Stat::parse(text),
-            Some(Stat {
-                parent: 3,
-                ticks: 150
-            })
-        );
+        assert_eq!(Stat::parse(text), Some(Stat { parent: 3 }));
         assert_eq!(Stat::parse("7 (x"), None);
-        assert_eq!(Stat::parse("7 (x) S 1"), None);
+        assert_eq!(Stat::parse("7 (x) S"), None);
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub(crate) struct SuiteArgs {
 enum Reach {
     /// Any MQTT server.
     Any,
+    /// Servers that are started for the purpose, rivals too.
+    Started,
     /// This project's server alone, in its own process: accounts, restarts, calls.
     Own,
 }
@@ -59,6 +61,15 @@ const fn any(words: &'static str, whole: &'static str, quick: &'static str) -> E
     }
 }
 
+const fn started(words: &'static str, whole: &'static str, quick: &'static str) -> Entry {
+    Entry {
+        words,
+        whole,
+        quick,
+        reach: Reach::Started,
+    }
+}
+
 const fn own(words: &'static str, whole: &'static str, quick: &'static str) -> Entry {
     Entry {
         words,
@@ -74,7 +85,7 @@ const LIGHT: &str = "--clients 10000 --seconds 3 --warmup 1";
 const CROWD: &str = "--clients 5000 --seconds 3 --warmup 1";
 
 /// In the order of the published documents.
-const ENTRIES: [Entry; 15] = [
+const ENTRIES: [Entry; 19] = [
     own("login ice-login", "--pairs 5", "--pairs 1"),
     any(
         "subscribe ice-subscribe --topics both",
@@ -85,18 +96,34 @@ const ENTRIES: [Entry; 15] = [
     any("fanout ice-2", PAIRS, SHORT),
     any("fanout ice-2 --rate max", PAIRS, SHORT),
     any("fanout ice-1 --qos 1", PAIRS, SHORT),
-    own(
+    started(
         "fanout ice-1 --transport mqtts --transport ws --transport wss",
         PAIRS,
         SHORT,
     ),
-    own("recover ice-last-tick", PAIRS, "--pairs 1"),
+    started("recover ice-last-tick", PAIRS, "--pairs 1"),
     own("call scope-2002", "", "--calls 100 --calls 1000"),
     own("private appwarp-light", "--clients 80000", LIGHT),
     own("private appwarp-medium", "--clients 30000", CROWD),
     own("private appwarp-heavy", "--clients 20000", CROWD),
-    any("idle", PAIRS, "--pairs 1 --connections 3000"),
     own(
+        "private appwarp-heavy --adaptor",
+        "--clients 10000 --pairs 3",
+        "--clients 1000 --seconds 2 --warmup 1",
+    ),
+    own(
+        "private --room",
+        PAIRS,
+        "--clients 1000 --seconds 2 --warmup 1",
+    ),
+    own(
+        "private appwarp-heavy --ramp 10000",
+        "",
+        "--ramp 1000 --clients 3000 --seconds 2 --warmup 1",
+    ),
+    any("idle", PAIRS, "--pairs 1 --connections 3000"),
+    any("idle --qos 1", PAIRS, "--pairs 1 --connections 3000"),
+    started(
         "idle --transport mqtts --transport ws --transport wss",
         PAIRS,
         "--pairs 1 --connections 1000",
@@ -205,7 +232,7 @@ impl SuiteArgs {
         let wanted = |entry: &&Entry| {
             let is_named = |only: &String| entry.words.starts_with(only.as_str());
             let is_wanted = self.only.is_empty() || self.only.iter().any(is_named);
-            is_wanted && !(foreign && entry.reach == Reach::Own)
+            is_wanted && !(foreign && entry.reach != Reach::Any)
         };
         let lines: Vec<Vec<String>> = ENTRIES
             .iter()
@@ -233,7 +260,8 @@ impl SuiteArgs {
         if entry.words.starts_with("call") {
             words.extend(self.common.call_words());
         } else {
-            words.extend(self.common.words(entry.reach == Reach::Any));
+            let (target, rivals) = (entry.reach == Reach::Any, entry.reach != Reach::Own);
+            words.extend(self.common.words(target, rivals));
         }
         words
     }

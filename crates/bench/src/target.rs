@@ -4,6 +4,7 @@
 mod launch;
 mod mochi;
 mod mosquitto;
+mod nats;
 mod rival;
 mod rumqttd;
 mod transport;
@@ -55,6 +56,47 @@ pub(crate) enum Subject {
     Rival(Rival),
 }
 
+/// What `--against` names: a server, or a broker in both of its configurations.
+#[derive(Clone, Debug)]
+pub(crate) struct Against {
+    pub(crate) subjects: Vec<Subject>,
+    /// As it was given, secrets included.
+    word: String,
+}
+
+impl Against {
+    /// Reads a rival's name or an address.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let own = || Subject::Own {
+            binary: None,
+            shards: None,
+        };
+        let subjects = match (text, Rival::parse(text)) {
+            ("stentor", _) => vec![own()],
+            (_, Some(rivals)) => rivals.into_iter().map(Subject::Rival).collect(),
+            (_, None) => match text.parse() {
+                Ok(url) => vec![Subject::Url { url, pid: None }],
+                Err(e) => {
+                    return Err(format!(
+                        "neither an address nor stentor nor one of {} (each also with -tuned or \
+                         -defaults): {e}",
+                        rival::NAMES
+                    ));
+                }
+            },
+        };
+        Ok(Self {
+            subjects,
+            word: text.to_owned(),
+        })
+    }
+
+    /// As on the command line.
+    pub(crate) fn word(&self) -> &str {
+        &self.word
+    }
+}
+
 /// What a measurement will ask of a server, for the limits in its configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Needs {
@@ -94,33 +136,6 @@ impl Needs {
 }
 
 impl Subject {
-    /// Reads `--against`: a rival's name or an address.
-    pub(crate) fn parse_rival(text: &str) -> Result<Self, String> {
-        match text {
-            "stentor" => Ok(Self::Own {
-                binary: None,
-                shards: None,
-            }),
-            _ => match (Rival::parse(text), text.parse()) {
-                (Some(rival), _) => Ok(Self::Rival(rival)),
-                (None, Ok(url)) => Ok(Self::Url { url, pid: None }),
-                (None, Err(e)) => Err(format!(
-                    "neither an address nor one of {}, stentor: {e}",
-                    rival::NAMES
-                )),
-            },
-        }
-    }
-
-    /// As [`Subject::parse_rival`] reads it, secrets included.
-    pub(crate) fn word(&self) -> String {
-        match self {
-            Self::Url { url, .. } => address(url),
-            Self::Own { .. } => "stentor".into(),
-            subject => subject.name(),
-        }
-    }
-
     /// As shown in tables.
     pub(crate) fn name(&self) -> String {
         match self {
@@ -249,7 +264,7 @@ impl Running {
         self.pid
     }
 
-    /// CPU and memory now; `None` if its process is unknown.
+    /// Memory now; `None` if its process is unknown.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.pid.and_then(process::usage)
     }
@@ -323,17 +338,13 @@ mod tests {
 
     #[test]
     fn rivals_are_names_or_addresses() {
-        for name in ["mosquitto", "mosquitto-defaults", "rumqttd"] {
-            let rival = Subject::parse_rival(name).unwrap();
-            assert!(matches!(rival, Subject::Rival(_)), "{rival:?}");
-            assert_eq!(rival.name(), name);
+        for (name, count) in [("mosquitto", 2), ("nats-defaults", 1), ("mqtt://h:9", 1)] {
+            let against = Against::parse(name).unwrap();
+            assert_eq!(against.subjects.len(), count, "{name}");
+            assert_eq!(against.word(), name);
         }
-        assert!(matches!(
-            Subject::parse_rival("mqtt://h:9"),
-            Ok(Subject::Url { .. })
-        ));
         assert!(
-            Subject::parse_rival("http://h")
+            Against::parse("http://h")
                 .unwrap_err()
                 .contains("mosquitto")
         );

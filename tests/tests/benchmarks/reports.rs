@@ -3,11 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use boon::{Compiler, Schemas};
 use serde_json::{Value, json};
-use stentor_tests::process::{Finished, run};
+use stentor_tests::process::{Finished, finish, run, start};
 use stentor_tests::server::stentor;
+use stentor_tests::{DEADLINE, tools};
 
 use crate::faulty::{Fault, Faulty};
+use crate::measure_each;
 
 /// A result with one figure of this spread, measured three times.
 fn result(low: f64, median: f64, high: f64) -> Value {
@@ -101,10 +104,11 @@ fn a_report_is_made_from_files() {
     assert!(refusal.contains("missing.json"), "{refusal}");
 }
 
+/// Whatever comes of the run: a machine that is busy with other things may not keep the pace.
 #[test]
 fn a_password_is_in_no_result() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("result.json");
+    let files = ["result.json", "result.html"].map(|name| folder.path().join(name));
     let server = Faulty::start(Fault::None);
     let target = server.url().replace("://", "://me:s3cret@");
     let mut command = stentor();
@@ -112,19 +116,54 @@ fn a_password_is_in_no_result() {
         "bench",
         "fanout",
         "ice-1",
+        "--no-floor",
         "--target",
         &target,
-        "--no-floor",
     ]);
     command.args(["--publishers", "1", "--subscribers", "1", "--seconds", "1"]);
     command
         .args(["--warmup", "0", "--pairs", "1", "--json"])
-        .arg(&file);
-    let shown = run(&mut command).success();
-    let written = fs::read_to_string(&file).unwrap();
-    for text in [&shown, &written] {
+        .arg(&files[0]);
+    command.arg("--html").arg(&files[1]);
+    let finished = finish(start(&mut command), DEADLINE);
+    let [json, html] = files.map(|file| fs::read_to_string(file).unwrap());
+    for text in [&finished.stdout, &finished.stderr, &json, &html] {
         assert!(!text.contains("s3cret"), "{text}");
+    }
+    for text in [&finished.stdout, &json, &html] {
         assert!(text.contains("me:PASSWORD@"), "{text}");
+    }
+}
+
+/// docs/benchmarks.schema.json holds for what is written: for a load that was measured, for one
+/// that grew, and for what could not be run.
+#[test]
+fn results_are_what_the_schema_says() {
+    let text = fs::read_to_string(tools::project().join("docs/benchmarks.schema.json")).unwrap();
+    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+    let schema: Value = serde_json::from_str(&text).unwrap();
+    compiler.add_resource("schema.json", schema).unwrap();
+    let schema = compiler.compile("schema.json", &mut schemas).unwrap();
+    let fanout = ["fanout", "ice-2", "--publishers", "1", "--subscribers", "3"];
+    let time = ["--seconds", "1", "--warmup", "0", "--pairs", "1"];
+    let nobody = ["--against", "mqtt://127.0.0.1:1", "--placement", "free"];
+    let ramp = ["private", "appwarp-heavy", "--ramp", "5", "--clients", "10"];
+    let brief = ["--seconds", "1", "--warmup", "0"];
+    let missing = ["idle", "--target", "mqtt://127.0.0.1:1"];
+    let call = ["call", "--calls", "10"];
+    for arguments in [
+        [&fanout[..], &time, &nobody].concat(),
+        [&ramp[..], &brief].concat(),
+        missing.to_vec(),
+        call.to_vec(),
+    ] {
+        let (finished, results) = measure_each(&arguments);
+        assert!(!results.is_empty(), "{finished}");
+        for result in results {
+            if let Err(error) = schemas.validate(&result, schema) {
+                panic!("{error:#}\n{result}");
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 
+use stentor_tests::Plan;
 use stentor_tests::process::run;
 use stentor_tests::server::stentor;
 
@@ -77,6 +78,67 @@ fn as_much_as_fits_goes_through_each() {
 #[test]
 fn idle_connections_have_a_row_for_each() {
     over_all(&["idle", "--connections", "30", "--pairs", "1", "--no-floor"]);
+}
+
+/// A server that runs already, reached by its Unix socket; more at once than its backlog holds.
+#[test]
+fn a_unix_socket_is_a_target() {
+    let plan = Plan::new().anonymous();
+    let socket = plan.folder().join("mqtt.sock");
+    let url = format!("unix:{}", socket.display());
+    let _server = plan.listen(&url).start();
+    for load in [
+        &["fanout", "ice-1", "--publishers", "1", "--subscribers", "9"][..],
+        &["connect", "--connections", "2000"],
+    ] {
+        let more: &[&str] = match load[0] {
+            "fanout" => &["--seconds", "1", "--warmup", "0"],
+            _ => &[],
+        };
+        let target = ["--no-floor", "--pairs", "1", "--target", &url];
+        let (finished, results) = measure_each(&[load, more, &target].concat());
+        assert_eq!(results.len(), 1, "{finished}");
+        let result = &results[0];
+        assert_eq!(result["loss"]["failed"], 0, "{result}");
+        assert_eq!(result["loss"]["lost"], 0, "{result}");
+        assert_eq!(result["server"], url, "{result}");
+    }
+}
+
+/// mosquitto, which the other tests use too, over TLS and by a Unix socket; twice, tuned and as it
+/// comes.
+#[test]
+fn a_rival_is_measured_in_both_of_its_configurations() {
+    for transport in ["mqtts", "unix"] {
+        let (finished, results) = measure_each(&[
+            "idle",
+            "--connections",
+            "20",
+            "--pairs",
+            "1",
+            "--no-floor",
+            "--against",
+            "mosquitto",
+            "--transport",
+            transport,
+        ]);
+        let rivals = results[0]["rivals"].as_array().unwrap();
+        let names: Vec<&str> = rivals.iter().map(|r| r["name"].as_str().unwrap()).collect();
+        assert_eq!(
+            names,
+            ["mosquitto-tuned", "mosquitto-defaults"],
+            "{finished}"
+        );
+        for rival in rivals {
+            assert_eq!(rival["loss"]["failed"], 0, "{transport}: {rival}");
+            assert_eq!(rival["verdict"]["result"], "sound", "{transport}: {rival}");
+            let system = &rival["system"];
+            let version = system["version"].as_str().unwrap();
+            assert!(version.contains("mosquitto version"), "{system}");
+            let configuration = system["configuration"].as_str().unwrap();
+            assert!(configuration.contains("allow_anonymous true"), "{system}");
+        }
+    }
 }
 
 /// Nothing but a handshake that never comes: the run ends, and says so.

@@ -133,13 +133,18 @@ pub(crate) fn open(poll: &mut Poll, plan: &Plan<'_>) -> Result<Crowd, BenchError
     let mut last_ns = now_ns();
     let mut settled = 0;
     loop {
-        while door.entrants.len() < door.allowed() && door.waiting < plan.at_once {
-            door.begin(poll);
+        let mut is_full = false;
+        while !is_full && door.entrants.len() < door.allowed() && door.waiting < plan.at_once {
+            is_full = !door.begin(poll);
         }
         if door.waiting == 0 && door.entrants.len() == plan.count {
             break;
         }
-        let pause = if plan.pace.is_some() { 5 } else { 100 };
+        let pause = if is_full || plan.pace.is_some() {
+            5
+        } else {
+            100
+        };
         match poll.poll(&mut events, Some(Duration::from_millis(pause))) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             result => result.doing("wait for connections")?,
@@ -151,7 +156,7 @@ pub(crate) fn open(poll: &mut Poll, plan: &Plan<'_>) -> Result<Crowd, BenchError
         if done > settled || !events.is_empty() {
             (settled, last_ns) = (done, now_ns());
         } else if now_ns() - last_ns > as_ns(plan.patience) {
-            door.give_up();
+            door.give_up(is_full);
         }
     }
     let (failed, refused) = (door.failures.len(), door.refused);
@@ -191,7 +196,9 @@ impl Door<'_> {
         (allowed as usize).min(self.plan.count)
     }
 
-    fn begin(&mut self, poll: &Poll) {
+    /// `false` if the backlog of a Unix socket is full, which says so instead of waiting as TCP
+    /// does.
+    fn begin(&mut self, poll: &Poll) -> bool {
         let index = self.entrants.len();
         let started_ns = now_ns();
         let source = self.plan.endpoint.source(self.plan.first + index);
@@ -216,11 +223,13 @@ impl Door<'_> {
                 }));
                 self.waiting += 1;
             }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
             Err(e) => {
                 self.entrants.push(None);
                 self.failures.push_back(format!("cannot connect: {e}"));
             }
         }
+        true
     }
 
     fn advance(&mut self, event: &Event) {
@@ -242,7 +251,13 @@ impl Door<'_> {
         }
     }
 
-    fn give_up(&mut self) {
+    fn give_up(&mut self, is_full: bool) {
+        let seconds = self.plan.patience.as_secs();
+        while is_full && self.entrants.len() < self.plan.count {
+            self.entrants.push(None);
+            self.failures
+                .push_back(format!("the listen backlog was full for {seconds} seconds"));
+        }
         for slot in &mut self.entrants {
             let stage = match slot {
                 Some(Entrant {
@@ -267,7 +282,6 @@ impl Door<'_> {
                 })
                 | None => continue,
             };
-            let seconds = self.plan.patience.as_secs();
             self.failures
                 .push_back(format!("{stage} for {seconds} seconds"));
             *slot = None;

@@ -8,7 +8,6 @@ use mio::{Events, Poll};
 use super::crowd::Client;
 use crate::clock::{as_ns, now_ns};
 use crate::error::{BenchError, Doing};
-use crate::process;
 use crate::wire::{self, Frame, Version};
 
 /// Gives up when nothing has come for this long.
@@ -48,7 +47,6 @@ pub(crate) struct Outcome {
     /// Messages that were not what their topics hold, or came before the acknowledgement.
     pub(crate) wrong: u64,
     pub(crate) duration_ns: u64,
-    pub(crate) generator_cpu_s: f64,
 }
 
 /// What a subscription waits for.
@@ -115,7 +113,6 @@ impl Storm {
     /// Fires, and waits until all is complete or nothing comes any more.
     pub(crate) fn run(&mut self, poll: &mut Poll) -> Result<Outcome, BenchError> {
         let mut events = Events::with_capacity(1_024);
-        let cpu_before = process::thread_cpu_s();
         let start_ns = now_ns();
         let mut last_ns = start_ns;
         for user in &mut self.users {
@@ -133,7 +130,7 @@ impl Storm {
                     self.users[index].send();
                 }
                 if event.is_readable() && !self.receive(index, start_ns, event.is_read_closed()) {
-                    return Ok(self.finish(last_ns - start_ns, cpu_before));
+                    return Ok(self.finish(last_ns - start_ns));
                 }
             }
             if self.completed_ns.len() > before {
@@ -142,16 +139,15 @@ impl Storm {
                 break;
             }
         }
-        Ok(self.finish(last_ns - start_ns, cpu_before))
+        Ok(self.finish(last_ns - start_ns))
     }
 
-    fn finish(&mut self, duration_ns: u64, cpu_before: f64) -> Outcome {
+    fn finish(&mut self, duration_ns: u64) -> Outcome {
         Outcome {
             completed: self.completed_ns.len() as u64,
             completed_ns: std::mem::take(&mut self.completed_ns),
             wrong: self.wrong,
             duration_ns: duration_ns.max(1),
-            generator_cpu_s: process::thread_cpu_s() - cpu_before,
         }
     }
 

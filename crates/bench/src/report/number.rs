@@ -22,6 +22,7 @@ pub(crate) fn figure(value: f64, unit: Unit) -> String {
         Unit::Percent => format!("{value:.0} %"),
         Unit::Micros => duration(value),
         Unit::Bytes => bytes(value),
+        Unit::BytesPerSecond => format!("{}/s", bytes(value)),
     }
 }
 
@@ -116,6 +117,7 @@ mod tests {
             (922.0, Unit::Bytes, "922 B"),
             (1_740.0, Unit::Bytes, "1.70 KiB"),
             (350_000_000.0, Unit::Bytes, "334 MiB"),
+            (30e6, Unit::BytesPerSecond, "28.6 MiB/s"),
             (45.3, Unit::Percent, "45 %"),
         ];
         for (value, unit, text) in cases {

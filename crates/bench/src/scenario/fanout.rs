@@ -15,6 +15,7 @@ use crate::args::{Common, seconds};
 use crate::error::BenchError;
 use crate::floor::FloorKind;
 use crate::measure::{Leg, Metric, Unit, Verdict, push_latency};
+use crate::meter::push_link;
 use crate::progress::Progress;
 use crate::ramp::{Climb, Plan, RampArgs, Step};
 use crate::report::number::grouped;
@@ -32,7 +33,6 @@ const P99: Metric = Metric::new("latency_p99_us", "p99", Unit::Micros).against_f
 const P999: Metric = Metric::new("latency_p999_us", "p99.9", Unit::Micros);
 const SERVER_CPU: Metric = Metric::new("server_cpu_percent", "CPU", Unit::Percent);
 const RSS: Metric = Metric::new("server_rss_bytes", "RSS", Unit::Bytes);
-const NETWORK: Metric = Metric::new("gigabit_share_percent", "of 1 Gbit/s", Unit::Percent);
 const GENERATOR: Metric = Metric::new(
     "generator_cpu_per_delivery_us",
     "generator/delivery",
@@ -44,8 +44,6 @@ const WINDOW: Metric = Metric::new("window_messages", "window", Unit::Count);
 const OUTSTANDING_BYTES_MAX: usize = 512 * 1_024 * 1_024;
 /// Bytes outstanding per subscriber at the largest window.
 const BACKLOG_BYTES_MAX: usize = 64 * 1_024;
-/// Ethernet, IP and TCP headers of a small segment, as a share of a link would count them.
-const FRAME_BYTES: f64 = 78.0;
 
 /// How fast publishers publish.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -327,11 +325,9 @@ impl Fanout {
                 .map(|cpu| cpu / outcome.seconds * 100.0),
         );
         leg.push(RSS, outcome.usage.map(|usage| usage.rss as f64));
-        leg.push(
-            NETWORK,
-            rate * (self.payload as f64 + FRAME_BYTES) * 8.0 / 1e9 * 100.0,
-        );
+        push_link(&mut leg, rate, self.payload);
         leg.push(GENERATOR, each(outcome.generator_cpu_s));
+        outcome.generator.push(&mut leg);
         if let Some(offered) = self.offered().filter(|offered| rate < offered * 0.98) {
             leg.behind = Some(format!(
                 "carried {:.0} % of the load",

@@ -14,17 +14,21 @@ use crate::floor::FloorKind;
 use crate::load::crowd::{self, Plan};
 use crate::load::{join, spawn};
 use crate::measure::{Leg, Metric, Unit};
+use crate::meter::GeneratorMeter;
+use crate::process::CpuMeter;
 use crate::progress::Progress;
 use crate::target::{Needs, Running};
 use crate::wire::Version;
 use crate::workload::{Sheet, Workload, members};
 
-const RSS_EACH: Metric = Metric::new("rss_per_connection_bytes", "RSS/connection", Unit::Bytes);
+const RSS_EACH: Metric =
+    Metric::new("rss_per_connection_bytes", "RSS/connection", Unit::Bytes).against_floor();
 const PSS_EACH: Metric = Metric::new("pss_per_connection_bytes", "PSS/connection", Unit::Bytes);
 const BEFORE: Metric = Metric::new("rss_before_bytes", "RSS before", Unit::Bytes);
 const AFTER: Metric = Metric::new("rss_after_bytes", "RSS after", Unit::Bytes);
 const CONNECTS: Metric = Metric::new("connections_per_s", "connections/s", Unit::PerSecond);
-const CPU: Metric = Metric::new("cpu_per_connection_us", "CPU/connection", Unit::Micros);
+const CPU: Metric =
+    Metric::new("cpu_per_connection_us", "CPU/connection", Unit::Micros).against_floor();
 
 /// Connections per generator thread: below the descriptor limit of 20,000 with room to spare.
 pub(crate) const CONNECTIONS_PER_WORKER: usize = 15_000;
@@ -43,6 +47,9 @@ pub(crate) struct IdleArgs {
     /// Connections on their way at once
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..))]
     at_once: u16,
+    /// Quality of service of the subscriptions
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    qos: u8,
     #[command(flatten)]
     common: Common,
 }
@@ -56,6 +63,7 @@ impl Scenario for IdleArgs {
         Ok(vec![Box::new(Idle {
             connections: self.connections,
             at_once: usize::from(self.at_once),
+            qos: self.qos,
             version: self.common.version,
         })])
     }
@@ -66,6 +74,7 @@ impl Scenario for IdleArgs {
 struct Idle {
     connections: usize,
     at_once: usize,
+    qos: u8,
     version: Version,
 }
 
@@ -75,12 +84,14 @@ impl Workload for Idle {
         Sheet {
             name: "idle",
             title: format!(
-                "idle: {connections} connections, each with a subscription of its own, MQTT \
-                 {version}"
+                "idle: {connections} connections, each with a subscription of its own, QoS {}, \
+                 MQTT {version}",
+                self.qos
             ),
             parameters: members(json!({
                 "connections": self.connections,
                 "at_once": self.at_once,
+                "qos": self.qos,
                 "version": version,
                 "settle_seconds": SETTLE.as_secs_f64(),
             })),
@@ -114,12 +125,15 @@ impl Workload for Idle {
         std::thread::sleep(Duration::from_millis(200));
         let before = running.usage();
         progress.show("connecting");
+        let meter = CpuMeter::start(running.pid());
+        let generator = GeneratorMeter::start();
         let begun_ns = now_ns();
         let crowds = self.open(running)?;
         let opened_s = (now_ns() - begun_ns) as f64 / 1e9;
         progress.show("settling");
         std::thread::sleep(SETTLE);
-        let after = running.usage();
+        let (after, used_s) = (running.usage(), meter.used_s());
+        let generator = generator.stop();
         let mut leg = Leg::default();
         let mut reasons = Vec::new();
         for crowd in crowds {
@@ -141,7 +155,8 @@ impl Workload for Idle {
         leg.push(BEFORE, before.map(|b| b.rss as f64));
         leg.push(AFTER, after.map(|a| a.rss as f64));
         leg.push(CONNECTS, opened / opened_s);
-        leg.push(CPU, both.map(|(b, a)| (a.cpu_s - b.cpu_s) * 1e6 / opened));
+        leg.push(CPU, used_s.map(|used| used * 1e6 / opened));
+        generator.push(&mut leg);
         Ok(leg)
     }
 }
@@ -180,7 +195,7 @@ impl Idle {
                         patience: PATIENCE,
                         client_id: &|index| format!("i-{run}-{}", first + index),
                         entry: None,
-                        filter: &|index| Some((format!("bench/{run}/{}", first + index), 0)),
+                        filter: &|index| Some((format!("bench/{run}/{}", first + index), plan.qos)),
                     },
                 );
                 let _ = ready.send(());

@@ -17,6 +17,7 @@ use crate::floor::FloorKind;
 use crate::load::crowd::{self, Client, Plan};
 use crate::load::{self, histogram};
 use crate::measure::{Leg, Metric, Unit, push_latency};
+use crate::meter::{GeneratorMeter, push_link};
 use crate::process::CpuMeter;
 use crate::progress::Progress;
 use crate::sequence::{Arrival, Checker, Faults};
@@ -152,6 +153,7 @@ impl Workload for PingPong {
         let (plan, run) = (self.clone(), run_id());
         let (login, endpoint) = (running.login.clone(), running.endpoint.clone());
         let meter = CpuMeter::start(running.pid());
+        let generator = GeneratorMeter::start();
         let match_ = load::run("players", move || {
             let mut poll = Poll::new().doing("open a poll")?;
             let crowd = crowd::open(
@@ -189,6 +191,9 @@ impl Workload for PingPong {
         leg.push(RATE, rounds / seconds);
         push_latency(&mut leg, match_.latency, &quantiles);
         leg.push(CPU, meter.used_s().map(|cpu| cpu * 1e6 / rounds));
+        // There and back.
+        push_link(&mut leg, 2.0 * rounds / seconds, self.payload);
+        generator.stop().push(&mut leg);
         Ok(leg)
     }
 }

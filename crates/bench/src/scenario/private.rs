@@ -22,7 +22,8 @@ use crate::error::BenchError;
 use crate::floor::FloorKind;
 use crate::load::penfriend::Schedule;
 use crate::measure::{Leg, Metric, Unit, push_latency};
-use crate::process::CpuMeter;
+use crate::meter::{GeneratorMeter, push_link};
+use crate::process::{CpuMeter, Usage};
 use crate::progress::Progress;
 use crate::ramp::{Plan, RampArgs};
 use crate::report::number::grouped;
@@ -424,7 +425,9 @@ impl Workload for Private {
         crew.begin(schedule);
         progress.wait("warming up", schedule.from_ns);
         let meter = CpuMeter::start(running.pid());
+        let generator = GeneratorMeter::start();
         progress.wait("writing", schedule.end_ns);
+        let generator = generator.stop();
         let used_s = meter.used_s();
         let after = running.usage();
         let missing = crew.missing.clone();
@@ -439,20 +442,19 @@ impl Workload for Private {
         };
         leg.push(IN, tally.sent as f64 / seconds);
         leg.push(OUT, tally.received as f64 / seconds);
-        push_latency(
-            &mut leg,
-            tally.response,
-            &[(RESPONSE, 0.5), (RESPONSE_P99, 0.99)],
-        );
+        let quantiles = [(RESPONSE, 0.5), (RESPONSE_P99, 0.99)];
+        push_latency(&mut leg, tally.response, &quantiles);
         let quantiles = [(LATENCY, 0.5), (LATENCY_P99, 0.99), (LATENCY_MAX, 1.0)];
         push_latency(&mut leg, tally.latency, &quantiles);
         leg.push(CPU, used_s.map(|used| used * 1e6 / sent));
         leg.push(SERVER_CPU, used_s.map(|used| used / seconds * 100.0));
         let opened = (self.clients as u64).saturating_sub(missing.count).max(1) as f64;
-        let rss = before.zip(after);
-        let grown = rss.map(|(before, after)| after.rss.saturating_sub(before.rss) as f64);
-        leg.push(RSS_EACH, grown.map(|grown| grown / opened));
+        leg.push(RSS_EACH, grown(before, after).map(|grown| grown / opened));
         leg.push(CONNECTS, opened / opened_s);
+        // All but the responses.
+        let heard = tally.received as f64 * (self.copies() - 1) as f64 / self.copies() as f64;
+        push_link(&mut leg, heard / seconds, self.payload);
+        generator.push(&mut leg);
         if self.scene.is_shared() {
             let received = tally.received.max(1) as f64;
             leg.push(CPU_OUT, used_s.map(|used| used * 1e6 / received));
@@ -461,6 +463,12 @@ impl Workload for Private {
         leg.limited = left_late(&tally.lateness);
         Ok(leg)
     }
+}
+
+/// Memory that has come since.
+fn grown(before: Option<Usage>, after: Option<Usage>) -> Option<f64> {
+    let (before, after) = before.zip(after)?;
+    Some(after.rss.saturating_sub(before.rss) as f64)
 }
 
 /// That the generator was the limit, if its messages left too late.

@@ -18,6 +18,7 @@ use crate::load::pulse::Pulse;
 use crate::load::storm::{Goal, Outcome, Storm};
 use crate::load::{self, histogram};
 use crate::measure::{Leg, Metric, Unit, push_latency};
+use crate::meter::{GeneratorMeter, push_link};
 use crate::progress::Progress;
 use crate::target::{Needs, Running};
 use crate::wire::{self, Version};
@@ -188,11 +189,15 @@ impl Workload for Recover {
             leg.failed += self.total() - plain.completed;
         }
         progress.show("recovering");
+        let generator = GeneratorMeter::start();
         let warm = self.storm(running, &run, self.goal())?;
+        let generator = generator.stop();
         self.judge(&warm, &mut leg);
         leg.push(WARM, warm.duration_ns as f64 / 1e3);
         let seconds = warm.duration_ns as f64 / SECOND_NS as f64;
         leg.push(RATE, warm.completed as f64 / seconds);
+        push_link(&mut leg, warm.completed as f64 / seconds, self.payload);
+        generator.push(&mut leg);
         if let Some(plain_us) = leg.figure(PLAIN.key) {
             leg.push(TIMES, warm.duration_ns as f64 / 1e3 / plain_us * 100.0);
         }

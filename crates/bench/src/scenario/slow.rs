@@ -18,6 +18,7 @@ use crate::link::{Endpoint, Link};
 use crate::load::crowd::{self, Client, Plan};
 use crate::load::{self, histogram};
 use crate::measure::{Leg, Metric, Unit, push_latency};
+use crate::meter::push_link;
 use crate::progress::Progress;
 use crate::stamp::Stamp;
 use crate::target::{Needs, Running};
@@ -239,6 +240,8 @@ impl Slow {
         leg.push(BACKLOG, seen.age_at_end_ns as f64 / 1e3);
         leg.push(LEAST, self.turn_us());
         leg.push(READ, seen.messages as f64);
+        let seconds = self.seconds.as_secs_f64();
+        push_link(&mut leg, seen.messages as f64 / seconds, self.payload);
         let sent: u64 = last.iter().flatten().count() as u64;
         leg.push(
             SENT,

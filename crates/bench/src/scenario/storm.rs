@@ -8,6 +8,7 @@ use crate::error::{BenchError, Doing};
 use crate::load::crowd::{self, Plan};
 use crate::load::histogram;
 use crate::measure::{Leg, Metric, Unit, push_latency};
+use crate::meter::{GeneratorMeter, GeneratorUse};
 use crate::process::{self, CpuMeter};
 
 pub(super) const DURATION: Metric =
@@ -28,6 +29,7 @@ pub(super) struct Outcome {
     first_failure: Option<String>,
     duration_ns: u64,
     server_cpu_s: Option<f64>,
+    generator: GeneratorUse,
     /// Connections that the kernel dropped, before.
     drops_before: Option<u64>,
 }
@@ -41,6 +43,7 @@ pub(super) fn run(pid: Option<u32>, plan: &Plan<'_>) -> Result<Outcome, BenchErr
     let mut poll = Poll::new().doing("open a poll")?;
     let drops_before = process::listen_drops();
     let meter = CpuMeter::start(pid);
+    let generator = GeneratorMeter::start();
     let begun_ns = now_ns();
     let crowd = crowd::open(&mut poll, plan)?;
     let duration_ns = now_ns() - begun_ns;
@@ -52,6 +55,7 @@ pub(super) fn run(pid: Option<u32>, plan: &Plan<'_>) -> Result<Outcome, BenchErr
         first_failure: crowd.first_failure,
         duration_ns,
         server_cpu_s,
+        generator: generator.stop(),
         drops_before,
     })
 }
@@ -79,6 +83,7 @@ impl Outcome {
         leg.push(DROPS, dropped.map(|count| count as f64));
         let per_login = |used: f64| used * 1e6 / count.max(1) as f64;
         leg.push(CPU, self.server_cpu_s.map(per_login));
+        self.generator.push(&mut leg);
         leg
     }
 }

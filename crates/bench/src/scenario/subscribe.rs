@@ -14,6 +14,7 @@ use crate::load::crowd::{self, Plan};
 use crate::load::storm::{Goal, Outcome, Storm};
 use crate::load::{self, histogram};
 use crate::measure::{Leg, Metric, Series, Unit, push_latency};
+use crate::meter::{GeneratorMeter, GeneratorUse};
 use crate::process::{self, CpuMeter, Usage};
 use crate::progress::Progress;
 use crate::target::{Needs, Running};
@@ -28,7 +29,6 @@ const P99: Metric = Metric::new("latency_p99_us", "p99", Unit::Micros);
 const CPU: Metric =
     Metric::new("cpu_per_subscription_us", "CPU/subscription", Unit::Micros).against_floor();
 const RSS: Metric = Metric::new("server_rss_bytes", "RSS", Unit::Bytes);
-const GENERATOR: Metric = Metric::new("generator_cpu_percent", "generator CPU", Unit::Percent);
 
 /// Waits this long for connections.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -153,7 +153,7 @@ impl Workload for Subscribe {
                 "qos": self.qos,
                 "version": version,
             })),
-            floors: vec![FloorKind::Acknowledge, FloorKind::Keep],
+            floors: vec![FloorKind::Keep, FloorKind::Acknowledge],
             needs: Needs::new(users, 0, self.version),
             pairs: 9,
             plan: vec![
@@ -189,7 +189,7 @@ impl Workload for Subscribe {
         );
         let run = run_id();
         let pid = running.pid();
-        let (storm, server_cpu_s, usage) = load::run("subscribers", move || {
+        let (storm, cost, generator) = load::run("subscribers", move || {
             let mut poll = Poll::new().doing("open a poll")?;
             let crowd = crowd::open(
                 &mut poll,
@@ -215,16 +215,24 @@ impl Workload for Subscribe {
                 Goal::Acknowledged,
             );
             let meter = CpuMeter::start(pid);
+            let generator = GeneratorMeter::start();
             let outcome = storm.run(&mut poll)?;
+            let generator = generator.stop();
             // While the connections are still open: the server clears up when they end.
-            Ok((outcome, meter.used_s(), pid.and_then(process::usage)))
+            let cost = (meter.used_s(), pid.and_then(process::usage));
+            Ok((outcome, cost, generator))
         })?;
-        Ok(self.evaluate(storm, server_cpu_s, usage))
+        Ok(self.evaluate(storm, cost, generator))
     }
 }
 
 impl Subscribe {
-    fn evaluate(&self, storm: Outcome, server_cpu_s: Option<f64>, usage: Option<Usage>) -> Leg {
+    fn evaluate(
+        &self,
+        storm: Outcome,
+        (server_cpu_s, usage): (Option<f64>, Option<Usage>),
+        generator: GeneratorUse,
+    ) -> Leg {
         let total = self.total();
         let seconds = storm.duration_ns as f64 / SECOND_NS as f64;
         let mut leg = Leg {
@@ -240,7 +248,7 @@ impl Subscribe {
         push_latency(&mut leg, latency, &[(P50, 0.5), (P99, 0.99)]);
         leg.push(CPU, server_cpu_s.map(|cpu| cpu * 1e6 / total as f64));
         leg.push(RSS, usage.map(|usage| usage.rss as f64));
-        leg.push(GENERATOR, storm.generator_cpu_s / seconds * 100.0);
+        generator.push(&mut leg);
         leg.series = series(&storm);
         leg
     }
@@ -281,7 +289,6 @@ mod tests {
             completed_ns: vec![1, 29_999_999, 30_000_000],
             wrong: 0,
             duration_ns: 30_000_000,
-            generator_cpu_s: 0.0,
         };
         let series = series(&storm);
         assert!((series.step_s - 0.005).abs() < 1e-9);

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -14,7 +15,7 @@ use nix::sched::CpuSet;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use stentor_client::Url;
+use stentor_client::{Scheme, Url};
 use tempfile::TempDir;
 
 use super::{Needs, Running, transport};
@@ -108,8 +109,9 @@ impl Child {
         drop(stay);
         let url = match self.kind {
             Kind::Rival { port } => {
-                self.wait_for_port(port)?;
-                Url::tcp("127.0.0.1", port)
+                let url = Url::tcp("127.0.0.1", port);
+                self.wait_for(&url)?;
+                url
             }
             Kind::Own | Kind::Forgetful | Kind::Floor => self.wait_for_url()?,
         };
@@ -176,10 +178,14 @@ impl Child {
         )))
     }
 
-    /// Waits until something accepts connections on `port`.
-    pub(super) fn wait_for_port(&mut self, port: u16) -> Result<(), BenchError> {
+    /// Waits until something accepts connections there.
+    pub(super) fn wait_for(&mut self, url: &Url) -> Result<(), BenchError> {
         let begun = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        let listens = || match url.scheme {
+            Scheme::Unix => UnixStream::connect(&url.path).is_ok(),
+            _ => TcpStream::connect((url.host.as_str(), url.port)).is_ok(),
+        };
+        while !listens() {
             self.check_alive()?;
             if begun.elapsed() > START {
                 return Err(BenchError::server(format!("{} does not listen", self.name)));
@@ -279,14 +285,15 @@ pub(super) fn folder() -> Result<TempDir, BenchError> {
     TempDir::with_prefix("stentor-bench-").doing("create a temporary folder")
 }
 
-/// Finds a program on the PATH or in Cargo's folder.
+/// Finds a program on the PATH, or in Cargo's or Go's folder.
 pub(super) fn find_program(name: &str) -> Result<PathBuf, BenchError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let cargo = std::env::home_dir().map(|home| home.join(".cargo/bin"));
+    let homes = [".cargo/bin", "go/bin"];
+    let homes = homes.map(|folder| std::env::home_dir().map(|home| home.join(folder)));
     // Debian keeps servers where users' PATHs do not look.
     let system = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
     std::env::split_paths(&path)
-        .chain(cargo)
+        .chain(homes.into_iter().flatten())
         .chain(system)
         .map(|folder| folder.join(name))
         .find(|file| file.is_file())
@@ -309,16 +316,49 @@ pub(super) fn floor(kind: FloorKind, needs: &Needs) -> Result<Running, BenchErro
     Running::started(child, &url)
 }
 
-/// The first line that names a version among what a program says about itself.
-pub(super) fn version(name: &str, flag: &str) -> Option<String> {
-    let program = find_program(name).ok()?;
-    let told = Command::new(program)
-        .arg(flag)
-        .stdin(Stdio::null())
-        .output()
-        .ok()?;
+/// The first line of what a program says about itself.
+pub(super) fn version(program: &Path, flag: &str) -> Option<String> {
+    told(Command::new(program).arg(flag))?
+        .lines()
+        .next()
+        .map(|line| line.trim().to_owned())
+}
+
+/// The module and its version that Go's tool reads from a program, where Go is installed.
+pub(super) fn go_module(program: &Path) -> Option<String> {
+    let text = told(Command::new("go").args(["version", "-m"]).arg(program))?;
+    let mut lines = text.lines().map(str::trim_start);
+    let module = lines.find(|line| line.starts_with("mod\t"))?;
+    let words: Vec<&str> = module.split_whitespace().skip(1).take(2).collect();
+    Some(words.join(" "))
+}
+
+/// How a program was built: the compiler and its settings as Go's tool reads them, or the package
+/// that it came in.
+pub(super) fn build(program: &Path) -> Option<String> {
+    if let Some(text) = told(Command::new("go").args(["version", "-m"]).arg(program)) {
+        let compiler = text.lines().next()?.split_whitespace().last()?.to_owned();
+        let settings = text.lines().map(str::trim_start);
+        let settings = settings.filter_map(|line| line.strip_prefix("build\t"));
+        return Some(
+            std::iter::once(&*compiler)
+                .chain(settings)
+                .collect::<Vec<_>>()
+                .join(" "),
+        );
+    }
+    let owner = told(Command::new("dpkg").arg("-S").arg(program))?;
+    let package = owner.split(':').next()?.to_owned();
+    let format = "${Package} ${Version} ${Architecture}";
+    told(Command::new("dpkg-query").args(["-W", "-f", format, &package]))
+}
+
+/// What a program prints, if it ends well and prints something.
+fn told(command: &mut Command) -> Option<String> {
+    let told = command.stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8(told.stdout).ok()?;
-    text.lines().next().map(|line| line.trim().to_owned())
+    // mosquitto shows its help with an exit code of its own.
+    (!text.trim().is_empty()).then_some(text)
 }
 
 /// What is known of our own server before it starts. FOLDER stands for its temporary folder.

@@ -1,64 +1,49 @@
 //! mosquitto, tuned for throughput or as it comes; with persistence where messages have to survive.
 
-use std::fs;
-use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Stdio};
-
-use stentor_client::Url;
-
-use super::launch::{self, Child};
-use super::rival::Tuning;
-use super::{Needs, Running, free_port};
-use crate::error::{BenchError, Doing};
+use super::rival::{Place, Recipe, Tuning};
+use super::{Needs, Transport};
 
 /// Tuned: no queue limits (its default drops messages beyond 1,000 per client), no logs, and a disk
-/// only where a folder is given: it saves at the end, and every `autosave` seconds.
-pub(super) fn config(tuning: Tuning, port: u16, persistence: Option<&Path>) -> String {
-    let persistence = match persistence {
-        None => "persistence false".into(),
-        Some(folder) => format!(
-            "persistence true\npersistence_location {}/\nautosave_interval 1800",
-            folder.display()
-        ),
+/// only where messages have to survive: it saves at the end, and every `autosave` seconds.
+pub(super) fn recipe(tuning: Tuning, needs: &Needs, place: &Place<'_>) -> Recipe {
+    let mut config = match place.transport {
+        Transport::Unix => format!("listener 0 {}\n", place.file("mqtt.sock")),
+        _ => format!("listener {} 127.0.0.1\n", place.port),
     };
-    if tuning == Tuning::Defaults {
-        return format!("listener {port} 127.0.0.1\nallow_anonymous true\n");
+    if matches!(place.transport, Transport::Ws | Transport::Wss) {
+        config.push_str("protocol websockets\n");
     }
-    format!(
-        "listener {port} 127.0.0.1\n\
-         allow_anonymous true\n\
-         max_queued_messages 0\n\
-         max_inflight_messages 0\n\
-         set_tcp_nodelay true\n\
-         {persistence}\n\
-         sys_interval 0\n\
-         log_type none\n\
-         connection_messages false\n"
-    )
-}
-
-pub(super) fn start(tuning: Tuning, needs: &Needs) -> Result<Running, BenchError> {
-    let program = launch::find_program("mosquitto")?;
-    let folder = launch::folder()?;
-    let port = free_port()?;
-    let file = folder.path().join("mosquitto.conf");
-    let keeps = (needs.stored > 0).then(|| folder.path());
-    fs::write(&file, config(tuning, port, keeps)).doing("write mosquitto's configuration")?;
-    let mut command = Command::new(program);
-    command.arg("-c").arg(&file).stdout(Stdio::null());
-    if needs.stored > 0 && nix::unistd::geteuid().is_root() {
-        // As root it becomes the user mosquitto, who could not write into the folder.
-        fs::OpenOptions::new()
-            .append(true)
-            .open(&file)
-            .and_then(|mut file| file.write_all(b"user root\n"))
-            .doing("write mosquitto's configuration")?;
+    if matches!(place.transport, Transport::Mqtts | Transport::Wss) {
+        let (certificate, key) = place.certificate();
+        config.push_str(&format!("certfile {certificate}\nkeyfile {key}\n"));
     }
-    let mut child = Child::spawn("mosquitto", command, folder)?;
+    config.push_str("allow_anonymous true\n");
+    if tuning == Tuning::Tuned {
+        config.push_str(
+            "max_queued_messages 0\n\
+             max_inflight_messages 0\n\
+             set_tcp_nodelay true\n\
+             sys_interval 0\n\
+             log_type none\n\
+             connection_messages false\n",
+        );
+    }
     if needs.stored > 0 {
-        child = child.keeps(port);
+        config.push_str(&format!(
+            "persistence true\npersistence_location {}/\nautosave_interval 1800\n",
+            place.folder.display()
+        ));
+    } else if tuning == Tuning::Tuned {
+        config.push_str("persistence false\n");
     }
-    child.wait_for_port(port)?;
-    Running::started(child, &Url::tcp("127.0.0.1", port))
+    let has_files = needs.stored > 0 || place.transport != Transport::Mqtt;
+    if has_files && nix::unistd::geteuid().is_root() {
+        // As root it becomes the user mosquitto, who could not use the folder.
+        config.push_str("user root\n");
+    }
+    Recipe {
+        program: "mosquitto",
+        config: Some(("mosquitto.conf", config)),
+        arguments: vec!["-c".into(), place.file("mosquitto.conf")],
+    }
 }

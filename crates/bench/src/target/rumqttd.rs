@@ -1,19 +1,20 @@
 //! rumqttd with its limits raised, or as its sample file has them.
 
-use std::fs;
-use std::process::{Command, Stdio};
-
-use stentor_client::Url;
-
-use super::launch::{self, Child};
-use super::rival::Tuning;
-use super::{Needs, Running, free_port};
-use crate::error::{BenchError, Doing};
+use super::rival::{Place, Recipe, Tuning};
+use super::{Needs, Transport};
 
 /// The sample file's values where it has any. Tuned are connections, payload and the delay between
 /// accepts, which its defaults would stumble over.
-pub(super) fn config(tuning: Tuning, port: u16, needs: &Needs) -> String {
-    let section = if needs.version.is_v5() { "v5" } else { "v4" };
+pub(super) fn recipe(tuning: Tuning, needs: &Needs, place: &Place<'_>) -> Result<Recipe, String> {
+    let section = match (place.transport, needs.version.is_v5()) {
+        (Transport::Unix, _) => return Err("it has no Unix sockets".into()),
+        (Transport::Ws | Transport::Wss, true) => {
+            return Err("over WebSocket it speaks MQTT 3.1.1 only".into());
+        }
+        (Transport::Ws | Transport::Wss, false) => "ws",
+        (Transport::Mqtt | Transport::Mqtts, true) => "v5",
+        (Transport::Mqtt | Transport::Mqtts, false) => "v4",
+    };
     let (connections, delay_ms, payload) = match tuning {
         Tuning::Tuned => (
             needs.connections + 100,
@@ -22,7 +23,15 @@ pub(super) fn config(tuning: Tuning, port: u16, needs: &Needs) -> String {
         ),
         Tuning::Defaults => (10_010, 1, 20_480),
     };
-    format!(
+    let port = place.port;
+    let tls = match place.transport {
+        Transport::Mqtts | Transport::Wss => {
+            let (certificate, key) = place.certificate();
+            format!("[{section}.1.tls]\ncertpath = \"{certificate}\"\nkeypath = \"{key}\"\n")
+        }
+        Transport::Mqtt | Transport::Ws | Transport::Unix => String::new(),
+    };
+    let config = format!(
         "id = 0\n\
          [router]\n\
          id = 0\n\
@@ -38,24 +47,12 @@ pub(super) fn config(tuning: Tuning, port: u16, needs: &Needs) -> String {
          connection_timeout_ms = 60000\n\
          max_payload_size = {payload}\n\
          max_inflight_count = 100\n\
-         dynamic_filters = true\n"
-    )
-}
-
-pub(super) fn start(tuning: Tuning, needs: &Needs) -> Result<Running, BenchError> {
-    let program = launch::find_program("rumqttd")?;
-    let folder = launch::folder()?;
-    let port = free_port()?;
-    let file = folder.path().join("rumqttd.toml");
-    fs::write(&file, config(tuning, port, needs)).doing("write rumqttd's configuration")?;
-    let mut command = Command::new(program);
-    command
-        .arg("-c")
-        .arg(&file)
-        .arg("-q")
-        .stdout(Stdio::null())
-        .current_dir(folder.path());
-    let mut child = Child::spawn("rumqttd", command, folder)?;
-    child.wait_for_port(port)?;
-    Running::started(child, &Url::tcp("127.0.0.1", port))
+         dynamic_filters = true\n\
+         {tls}"
+    );
+    Ok(Recipe {
+        program: "rumqttd",
+        config: Some(("rumqttd.toml", config)),
+        arguments: vec!["-c".into(), place.file("rumqttd.toml"), "-q".into()],
+    })
 }

@@ -3,9 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use stentor_client::Scheme;
+use stentor_client::{Scheme, Url};
 
 use crate::error::{BenchError, Doing};
+
+/// The certificate and its key, in a server's folder.
+pub(super) const CERTIFICATE_FILES: (&str, &str) = ("server.crt", "server.key");
 
 /// As `--transport` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -49,6 +52,32 @@ impl Transport {
         }
     }
 
+    /// Makes what a server needs for it: a certificate and its key, or nothing.
+    ///
+    /// # Errors
+    /// When they cannot be made.
+    pub(super) fn make_files(self, folder: &Path) -> Result<(), BenchError> {
+        if self.scheme().is_secure() {
+            make_certificate(folder)?;
+        }
+        Ok(())
+    }
+
+    /// Where a server listens that was told this port, or the socket in this folder.
+    pub(super) fn url(self, folder: &Path, port: u16) -> Url {
+        match self {
+            Self::Unix => Url::unix(folder.join("mqtt.sock").display().to_string()),
+            _ => Url {
+                scheme: self.scheme(),
+                path: match self {
+                    Self::Ws | Self::Wss => "/mqtt".into(),
+                    Self::Mqtt | Self::Mqtts | Self::Unix => String::new(),
+                },
+                ..Url::tcp("127.0.0.1", port)
+            },
+        }
+    }
+
     /// The options of our own server that open such a listener, with files in its folder.
     ///
     /// # Errors
@@ -59,10 +88,12 @@ impl Transport {
             _ => format!("{}://127.0.0.1:0", self.as_str()),
         };
         let mut options = vec!["--listen".into(), url];
+        self.make_files(folder)?;
         if self.scheme().is_secure() {
-            let (certificate, key) = make_certificate(folder)?;
+            let (certificate, key) = CERTIFICATE_FILES;
             for (option, file) in [("--tls-certificate", certificate), ("--tls-key", key)] {
-                options.extend([option.to_owned(), file.display().to_string()]);
+                let file = folder.join(file).display().to_string();
+                options.extend([option.to_owned(), file]);
             }
         }
         Ok(options)
@@ -71,17 +102,16 @@ impl Transport {
 
 /// The certificate of a server that was started in that folder, if it has one.
 pub(super) fn certificate(folder: &Path) -> Option<PathBuf> {
-    let file = folder.join("server.crt");
+    let file = folder.join(CERTIFICATE_FILES.0);
     file.is_file().then_some(file)
 }
 
 /// A certificate for this machine, for one run.
-fn make_certificate(folder: &Path) -> Result<(PathBuf, PathBuf), BenchError> {
+fn make_certificate(folder: &Path) -> Result<(), BenchError> {
     let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
     let made = rcgen::generate_simple_self_signed(names)
         .map_err(|e| BenchError::server(format!("cannot make a certificate: {e}")))?;
-    let (certificate, key) = (folder.join("server.crt"), folder.join("server.key"));
-    fs::write(&certificate, made.cert.pem()).doing("write a certificate")?;
-    fs::write(&key, made.signing_key.serialize_pem()).doing("write a key")?;
-    Ok((certificate, key))
+    let (certificate, key) = CERTIFICATE_FILES;
+    fs::write(folder.join(certificate), made.cert.pem()).doing("write a certificate")?;
+    fs::write(folder.join(key), made.signing_key.serialize_pem()).doing("write a key")
 }

@@ -35,6 +35,7 @@ fn short(value: f64, unit: Unit) -> String {
         Unit::Micros if value >= 1e3 => format!("{} ms", trimmed(value / 1e3)),
         Unit::Micros => format!("{} µs", trimmed(value)),
         Unit::Bytes => format!("{} MiB", trimmed(value / 1_048_576.0)),
+        Unit::BytesPerSecond => format!("{} MiB/s", trimmed(value / 1_048_576.0)),
         Unit::Percent => format!("{} %", trimmed(value)),
         Unit::Count | Unit::PerSecond => trimmed(value),
     }
@@ -306,7 +307,7 @@ fn ratios(object: &Value, ratios: &Value, title: &str) -> Vec<Ratio> {
         .filter_map(|metric| {
             let spread = &ratios[metric["key"].as_str()?];
             let value = |key: &str| spread[key].as_f64();
-            let more = if metric["unit"] == "per_s" {
+            let more = if metric["unit"] == "per_s" || metric["unit"] == "bytes_per_s" {
                 " ↑"
             } else {
                 ""

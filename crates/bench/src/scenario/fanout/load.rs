@@ -18,6 +18,7 @@ use crate::load::receiver::{self, Orders, Received};
 use crate::load::shared::Shared;
 use crate::load::{histogram, join, spawn};
 use crate::measure::Series;
+use crate::meter::{GeneratorMeter, GeneratorUse};
 use crate::process::{self, Usage};
 use crate::progress::Progress;
 use crate::scenario::run_id;
@@ -54,6 +55,7 @@ pub(super) struct Outcome {
     pub(super) unacknowledged: u64,
     pub(super) server_cpu_s: Option<f64>,
     pub(super) generator_cpu_s: f64,
+    pub(super) generator: GeneratorUse,
     /// Share of the interval that the busiest generator thread was running.
     pub(super) busiest_thread: f64,
     pub(super) usage: Option<Usage>,
@@ -90,8 +92,10 @@ impl Load<'_> {
         sleep_until_ns(from_ns);
         (self.at_start)();
         let before = Meters::read(running, &threads.shared);
+        let meter = GeneratorMeter::start();
         let counts = follow(&threads.shared, from_ns, to_ns, progress);
         let after = Meters::read(running, &threads.shared);
+        let generator = meter.stop();
         let usage = running.usage();
         progress.show("waiting for the last messages");
         let ended = threads.end()?;
@@ -109,6 +113,7 @@ impl Load<'_> {
                 .zip(before.server_cpu_s)
                 .map(|(a, b)| a - b),
             generator_cpu_s: after.own_cpu_s - before.own_cpu_s,
+            generator,
             busiest_thread: after.busiest_since(&before),
             usage,
             series: Series {

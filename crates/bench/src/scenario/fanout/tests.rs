@@ -12,6 +12,7 @@ use hdrhistogram::Histogram;
 use super::load::Outcome;
 use super::{Fanout, Rate};
 use crate::measure::{Leg, Series, Verdict};
+use crate::meter::GeneratorMeter;
 use crate::progress::Progress;
 use crate::sequence::Faults;
 use crate::target::{Needs, Subject};
@@ -192,6 +193,7 @@ fn a_verdict_follows_from_the_figures() {
             unacknowledged: 0,
             server_cpu_s: Some(0.1),
             generator_cpu_s: 0.1,
+            generator: GeneratorMeter::start().stop(),
             busiest_thread,
             usage: None,
             series: Series::default(),
