@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(found.object()["sound_up_to"], 2_000);
         found.harm.push("5 live connections broke".into());
         assert!(matches!(found.verdict(), Verdict::Failed(_)));
-        assert_eq!(climb(&[broken.clone()]).verdict(), broken);
+        assert_eq!(climb(std::slice::from_ref(&broken)).verdict(), broken);
         let limited = Verdict::GeneratorLimited("late".into());
         assert_eq!(climb(&[Verdict::Sound, limited.clone()]).verdict(), limited);
         let whole = climb(&[Verdict::Sound]);
