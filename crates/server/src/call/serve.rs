@@ -432,8 +432,11 @@ impl Server {
                         Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
                     ) =>
                 {
-                    warn!("no call can be taken for a moment: {error}");
-                    self.paused_until = Some(Instant::now() + PAUSE);
+                    // One connection less is one descriptor more.
+                    if !(0..self.crowds.len()).any(|listener| self.make_room(listener, None)) {
+                        warn!("no call can be taken for a moment: {error}");
+                        self.paused_until = Some(Instant::now() + PAUSE);
+                    }
                 }
                 // That caller is gone already.
                 Err(_) => {}
