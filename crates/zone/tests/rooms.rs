@@ -851,6 +851,32 @@ fn what_the_server_sets_is_by_nobody() {
     assert_eq!(told, Some(json!({"value": 1, "version": 1})));
 }
 
+/// Whoever goes by itself may come back to the permanent room that it owns.
+#[test]
+fn who_loses_the_right_to_a_room_owns_it_no_more() {
+    for (is_revoked, owner) in [(false, json!("ann")), (true, json!("bob"))] {
+        let mut hall = Hall::default();
+        let options = RoomOptions {
+            permanent: true,
+            ..RoomOptions::default()
+        };
+        hall.create(admin(), "tea", options).unwrap();
+        hall.join("ann", 1, "tea").unwrap();
+        hall.join("bob", 2, "tea").unwrap();
+        hall.act("tea", |room, out| {
+            room.change(admin(), Change::Owner("ann"), out)?;
+            if is_revoked {
+                room.revoke("ann", seat(1), out);
+            } else {
+                room.leave("ann", seat(1), out);
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(hall.listed("tea")["owner"], owner);
+    }
+}
+
 /// What a client in Python sets as 1.0 is 1 to one in JavaScript.
 #[test]
 fn numbers_are_compared_by_what_they_mean() {

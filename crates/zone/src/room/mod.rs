@@ -700,8 +700,9 @@ impl Room {
         if self.members.is_deserted() {
             self.claim_until = Tick::NEVER;
         }
-        // A permanent room keeps its owner, who may come back to it.
-        if self.owner.as_deref() == Some(user) && !self.options.permanent {
+        // A permanent room keeps its owner, who may come back to it unless it has lost the right.
+        let is_heritable = !self.options.permanent || reason == Reason::Revoked;
+        if self.owner.as_deref() == Some(user) && is_heritable {
             match self.members.oldest() {
                 Some(heir) => self.hand_over(heir, out),
                 None => self.owner = None,
