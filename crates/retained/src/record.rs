@@ -1,8 +1,10 @@
 //! One version of a message, as it lies in a slot.
 //!
 //! A record is a head of [`HEAD_BYTES`], what the flags ask for, then topic, properties and
-//! payload. The checksum covers everything behind it, and is keyed with the secret of the store:
-//! what a client publishes can never be mistaken for a record.
+//! payload. The checksum covers everything behind it, and is keyed with the secret of the store and
+//! the place: what a client publishes can never be mistaken for a record, nor can what was copied
+//! from elsewhere. An empty place says so with a mark that is keyed likewise, so that a page that
+//! was lost is told from one that held nothing.
 
 use stentor_mqtt::QoS;
 use stentor_topic::Zone;
@@ -11,8 +13,17 @@ use stentor_topic::Zone;
 pub(crate) const HEAD_BYTES: usize = 48;
 /// Head, zone and expiry interval.
 const HEAD_BYTES_MAX: usize = HEAD_BYTES + 8;
-/// The first bytes of an empty place are zero, as in a fresh file.
+/// The first bytes of a place: of a record, or the mark of an empty one.
 pub(crate) const EMPTY_BYTES: usize = 8;
+/// The last byte of the mark of an empty place, where a record has a zero.
+const EMPTY_TAG: u8 = 0xE0;
+
+/// What an empty place begins with; `key` is that of the place.
+pub(crate) const fn empty_mark(key: u32) -> [u8; EMPTY_BYTES] {
+    let word = key.wrapping_mul(0x9E37_79B1) ^ 0x5E17_0B5E;
+    let [a, b, c, d] = word.to_le_bytes();
+    [a, b, c, d, 0, 0, 0, EMPTY_TAG]
+}
 
 const QOS_BITS: u8 = 0b0000_0011;
 const CLEARED: u8 = 0b0000_0100;
@@ -159,13 +170,14 @@ impl Record<'_> {
 }
 
 impl Head {
-    /// Reads the head of what may be a record; `None` for an empty place.
+    /// Reads the head of what may be a record; `None` for an empty place. `key` is that of the
+    /// place.
     ///
     /// # Errors
     /// If it cannot be the head of a record that fits into `place`.
-    pub(crate) fn read(place: &[u8]) -> Result<Option<Self>, Damaged> {
+    pub(crate) fn read(place: &[u8], key: u32) -> Result<Option<Self>, Damaged> {
         let head = place.first_chunk::<HEAD_BYTES>().ok_or(Damaged)?;
-        if head[..EMPTY_BYTES] == [0; EMPTY_BYTES] {
+        if head[7] == EMPTY_TAG && head[..EMPTY_BYTES] == empty_mark(key) {
             return Ok(None);
         }
         let flags = head[6];
@@ -273,10 +285,18 @@ impl Head {
 /// # Errors
 /// If it is not a whole record.
 pub(crate) fn read(place: &[u8], key: u32) -> Result<Option<Record<'_>>, Damaged> {
-    match Head::read(place)? {
+    match Head::read(place, key)? {
         None => Ok(None),
         Some(head) => head.record(place, key).map(Some),
     }
+}
+
+/// The whole record at the beginning of some bytes under another key; `None` if there is none.
+pub(crate) fn rekeyed(bytes: &[u8], key: u32, other: impl FnOnce() -> u32) -> Option<Vec<u8>> {
+    let record = read(bytes, key).ok().flatten()?;
+    let mut buffer = vec![0; record.encoded_len()];
+    record.encode(other(), &mut buffer)?;
+    Some(buffer)
 }
 
 fn u32_of(bytes: &[u8]) -> u32 {
@@ -372,8 +392,12 @@ mod tests {
 
     #[test]
     fn an_empty_place_is_empty_and_a_short_one_is_damaged() {
-        assert_eq!(read(&[0; HEAD_BYTES], KEY), Ok(None));
-        assert_eq!(read(&[0; HEAD_BYTES - 1], KEY), Err(Damaged));
+        let mut place = [0; HEAD_BYTES];
+        assert_eq!(read(&place, KEY), Err(Damaged), "a lost page");
+        place[..EMPTY_BYTES].copy_from_slice(&empty_mark(KEY));
+        assert_eq!(read(&place, KEY), Ok(None));
+        assert_eq!(read(&place, KEY + 1), Err(Damaged), "of another place");
+        assert_eq!(read(&place[1..], KEY), Err(Damaged));
         let bytes = encoded(&sample(0, None));
         assert_eq!(read(&bytes[..bytes.len() - 1], KEY), Err(Damaged));
     }

@@ -6,7 +6,7 @@ mod segment;
 use crate::class::{self, BLOCK_BYTES, Class, ClassId};
 use crate::disk::Region;
 use crate::layout;
-use crate::record::{self, Damaged, EMPTY_BYTES, Head, Record};
+use crate::record::{self, Damaged, EMPTY_BYTES, Head, Record, empty_mark};
 
 pub(crate) use segment::Segment;
 
@@ -52,7 +52,6 @@ pub(crate) struct Space<R> {
     segments: Vec<Option<Segment<R>>>,
     /// Runs with a free slot, by class.
     partial: Vec<Vec<RunId>>,
-    key: u32,
     /// Blocks were taken since this was last asked.
     has_carved: bool,
 }
@@ -65,13 +64,12 @@ struct RunId {
 }
 
 impl<R: Region> Space<R> {
-    /// No segments. Records are keyed with `key`.
-    pub(crate) fn new(key: u32) -> Self {
+    /// No segments.
+    pub(crate) fn new() -> Self {
         let partial = vec![Vec::new(); class::count()];
         Self {
             segments: Vec::new(),
             partial,
-            key,
             has_carved: false,
         }
     }
@@ -183,7 +181,6 @@ impl<R: Region> Space<R> {
 
     /// Makes a new run of a class, empty in the file before the directory says that it is there.
     fn carve(&mut self, id: ClassId, class: &Class) -> Option<RunId> {
-        let key = self.key;
         let numbered = (0..=u16::MAX).zip(&mut self.segments);
         let mut usable = numbered.filter_map(|(position, segment)| {
             let segment = segment.as_mut().filter(|segment| !segment.is_retired())?;
@@ -191,10 +188,11 @@ impl<R: Region> Space<R> {
             Some((position, block, segment))
         });
         let (position, block, segment) = usable.next()?;
+        let key = segment.key();
         for index in 0..class.run_slots {
             for at in [0, class.place_bytes] {
                 let at = segment.block_at(block) + index * class.slot_bytes() + at;
-                segment.write(at, &[0; EMPTY_BYTES]);
+                segment.write(at, &empty_mark(layout::place_key(key, at)));
             }
         }
         let entry = layout::encode_entry(key, block as usize, id);
@@ -268,10 +266,9 @@ impl<R: Region> Space<R> {
             }
             return;
         }
-        segment.write(
-            layout::entry_at(slot.block as usize),
-            &[0; layout::ENTRY_BYTES],
-        );
+        let block = slot.block as usize;
+        let entry = layout::free_entry(segment.key(), block);
+        segment.write(layout::entry_at(block), &entry);
         segment.remove_run(slot.block);
         if !was_full && !is_retired {
             self.unlist(class, position);
@@ -342,9 +339,16 @@ impl<R: Region> Space<R> {
 
     /// The bytes of a place.
     pub(crate) fn bytes(&self, place: Place) -> &[u8] {
-        self.range(place)
-            .and_then(|(segment, from, to)| segment.bytes().get(from..to))
-            .unwrap_or_default()
+        self.keyed(place).0
+    }
+
+    /// The bytes of a place, and its key.
+    pub(crate) fn keyed(&self, place: Place) -> (&[u8], u32) {
+        let Some((segment, from, to)) = self.range(place) else {
+            return (&[], 0);
+        };
+        let bytes = segment.bytes().get(from..to).unwrap_or_default();
+        (bytes, layout::place_key(segment.key(), from))
     }
 
     /// Says that the record in a place will be read or written soon.
@@ -357,28 +361,25 @@ impl<R: Region> Space<R> {
         }
     }
 
-    /// The key of all records' checksums.
-    pub(crate) const fn key(&self) -> u32 {
-        self.key
-    }
-
     /// The head of the record in a place; `None` if it is empty.
     pub(crate) fn head(&self, place: Place) -> Result<Option<Head>, Damaged> {
-        Head::read(self.bytes(place))
+        let (bytes, key) = self.keyed(place);
+        Head::read(bytes, key)
     }
 
     /// The record in a place; `None` if it is empty.
     pub(crate) fn read(&self, place: Place) -> Result<Option<Record<'_>>, Damaged> {
-        record::read(self.bytes(place), self.key)
+        let (bytes, key) = self.keyed(place);
+        record::read(bytes, key)
     }
 
     /// Writes a record, which has to fit. Killed in between, it leaves an empty place.
     pub(crate) fn write(&mut self, place: Place, record: &Record<'_>) {
-        let key = self.key;
-        let Some((_, at, end)) = self.range(place) else {
+        let Some((segment, at, end)) = self.range(place) else {
             debug_assert!(false, "a place lies in a segment");
             return;
         };
+        let key = layout::place_key(segment.key(), at);
         debug_assert!(at + record.encoded_len() <= end, "the record fits");
         let Some(segment) = self.segment_mut(place.slot.segment) else {
             return;
@@ -395,7 +396,7 @@ impl<R: Region> Space<R> {
             let topic = record.topic.as_bytes();
             (first, [rest, topic, record.properties, record.payload])
         };
-        segment.write(at, &[0; EMPTY_BYTES]);
+        segment.write(at, &empty_mark(key));
         let mut behind = at + EMPTY_BYTES;
         for part in rest.into_iter().filter(|part| !part.is_empty()) {
             segment.write(behind, part);
@@ -404,31 +405,28 @@ impl<R: Region> Space<R> {
         segment.write(at, first);
     }
 
-    /// Copies the record of one place to an empty one.
-    pub(crate) fn copy(&mut self, from: Place, to: Place) {
-        let Ok(Some(head)) = self.head(from) else {
-            return;
+    /// Copies the whole record of one place to an empty one; whether there is one.
+    pub(crate) fn copy(&mut self, from: Place, to: Place) -> bool {
+        let (bytes, key) = self.keyed(from);
+        let bytes = bytes.to_vec();
+        let Ok(Some(record)) = record::read(&bytes, key) else {
+            return false;
         };
-        let bytes = self.bytes(from)[..head.encoded_len()].to_vec();
-        if let Some((_, at, _)) = self.range(to)
-            && let Some(segment) = self.segment_mut(to.slot.segment)
-        {
-            let (first, rest) = bytes.split_at(EMPTY_BYTES);
-            segment.write(at + EMPTY_BYTES, rest);
-            segment.write(at, first);
-        }
+        self.write(to, &record);
+        true
     }
 
     /// Empties a place.
     pub(crate) fn wipe(&mut self, place: Place) {
-        let is_empty = self.bytes(place).get(..EMPTY_BYTES) == Some(&[0; EMPTY_BYTES]);
-        if is_empty {
+        let (bytes, key) = self.keyed(place);
+        let mark = empty_mark(key);
+        if bytes.get(..EMPTY_BYTES) == Some(&mark) {
             return;
         }
         if let Some((_, at, _)) = self.range(place)
             && let Some(segment) = self.segment_mut(place.slot.segment)
         {
-            segment.write(at, &[0; EMPTY_BYTES]);
+            segment.write(at, &mark);
         }
     }
 

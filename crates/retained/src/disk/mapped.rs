@@ -162,6 +162,9 @@ impl Disk for MappedDisk {
 
     fn open(&self, name: &str) -> io::Result<MappedRegion> {
         let path = self.path(name);
+        if !fs::metadata(&path)?.is_file() {
+            return Err(ErrorKind::InvalidInput.into());
+        }
         if self.mode == Mode::Private {
             return MappedRegion::copy(&File::open(path)?);
         }

@@ -239,6 +239,14 @@ impl SimulatedDisk {
         }
     }
 
+    /// The bytes of a file; none if there is none.
+    #[must_use]
+    pub fn content(&self, name: &str) -> Vec<u8> {
+        let world = self.lock();
+        let file = world.names.get(name).copied();
+        file.map_or_else(Vec::new, |file| world.files[file].now.clone())
+    }
+
     /// Puts a file there, whatever it holds.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         let mut world = self.lock();

@@ -19,6 +19,8 @@ enum Block {
 #[derive(Debug)]
 pub(crate) struct Segment<R> {
     number: u32,
+    /// Of everything that lies in it.
+    key: u32,
     region: R,
     blocks: Vec<Block>,
     /// Bytes of a place of the run that begins at a block, for those where one does: beside the
@@ -34,12 +36,13 @@ pub(crate) struct Segment<R> {
 }
 
 impl<R: Region> Segment<R> {
-    /// A segment without runs, of as many blocks as its file has room for.
-    pub(crate) fn new(number: u32, region: R) -> Self {
+    /// A segment without runs, of as many blocks as its file has room for; `key` is the store's.
+    pub(crate) fn new((stripe, number): (u16, u32), key: u32, region: R) -> Self {
         let count = layout::blocks_of(region.bytes().len()).unwrap_or(0);
         let blocks = (0..count).map(|_| Block::Free).collect();
         Self {
             number,
+            key: layout::segment_key(key, stripe, number),
             region,
             blocks,
             place_bytes: vec![0; count],
@@ -52,6 +55,11 @@ impl<R: Region> Segment<R> {
 
     pub(crate) const fn number(&self) -> u32 {
         self.number
+    }
+
+    /// The key of everything that lies in it.
+    pub(crate) const fn key(&self) -> u32 {
+        self.key
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

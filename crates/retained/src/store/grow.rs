@@ -74,14 +74,18 @@ impl<D: Disk> Store<D> {
         let name = layout::file_name(head.stripe, file);
         let temporary = format!("{name}{NEW_SUFFIX}");
         let mut region = self.disk.grow(&temporary, layout::file_len(blocks))?;
-        region.write(0, &head.encode());
+        for (at, part) in head.fresh(self.env.key, self.meta().generation) {
+            region.write(at, &part);
+        }
         if let Err(error) = self.disk.rename(&temporary, &name) {
             // The first error is the one to tell.
             let _ = self.disk.remove(&temporary);
             return Err(error);
         }
         self.has_new_names.store(true, Ordering::SeqCst);
-        let segment = Segment::new(file, region);
+        self.meta().segments.insert((head.stripe, file));
+        self.has_new_segments.store(true, Ordering::SeqCst);
+        let segment = Segment::new((head.stripe, file), self.env.key, region);
         if self.lock(number).space_mut().attach(segment).is_err() {
             let _ = self.disk.remove(&name);
             return Err(io::Error::other(

@@ -174,8 +174,12 @@ impl<D: Disk> Store<D> {
                     Compaction::Emptied(segment) => {
                         // There are `STRIPES`.
                         let name = layout::file_name(stripe as u16, segment.number());
+                        let key = (stripe as u16, segment.number());
                         drop(segment);
-                        match self.disk.remove(&name) {
+                        self.meta().segments.remove(&key);
+                        // What is missing must not be in the list.
+                        let removed_from_list = self.save_meta(|_| {});
+                        match removed_from_list.and_then(|()| self.disk.remove(&name)) {
                             Ok(()) => {
                                 removed += 1;
                                 self.well(REMOVING);
@@ -193,28 +197,39 @@ impl<D: Disk> Store<D> {
         removed
     }
 
-    /// Sees to it that versions above all that are used are known to be free at the next start.
+    /// Sees to it that the next start knows that versions above all that are used are free, and
+    /// which segments there are.
     pub(crate) fn reserve_versions(&self) {
         let used = self.env.versions.load(Ordering::SeqCst);
-        let mut meta = self.meta.lock().unwrap_or_else(PoisonError::into_inner);
-        if used + VERSIONS_AT_ONCE / 2 < meta.versions_below {
+        let is_enough = used + VERSIONS_AT_ONCE / 2 < self.meta().versions_below;
+        if is_enough && !self.has_new_segments.swap(false, Ordering::SeqCst) {
             return;
         }
-        let next = Meta {
-            versions_below: used + VERSIONS_AT_ONCE,
-            ..*meta
-        };
-        match next.save(&self.disk) {
-            Ok(()) => {
-                *meta = next;
-                drop(meta);
-                self.well(RESERVING);
+        let saved = self.save_meta(|meta| {
+            if !is_enough {
+                meta.versions_below = used + VERSIONS_AT_ONCE;
             }
+        });
+        match saved {
+            Ok(()) => self.well(RESERVING),
             Err(error) => {
-                drop(meta);
+                self.has_new_segments.store(true, Ordering::SeqCst);
                 self.trouble(RESERVING, &error);
             }
         }
+    }
+
+    /// Changes the file `store`. Nobody who asks about it meanwhile waits for the disk.
+    fn save_meta(&self, change: impl FnOnce(&mut Meta)) -> io::Result<()> {
+        let _one_at_a_time = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.meta().clone();
+        change(&mut next);
+        next.save(&self.disk)?;
+        // Segments may have been added since, by whoever needed room.
+        let mut meta = self.meta();
+        next.segments.clone_from(&meta.segments);
+        *meta = next;
+        Ok(())
     }
 
     /// Commits when somebody waits, or when the interval has passed; once more at the end.
@@ -264,10 +279,8 @@ impl<D: Disk> Store<D> {
     /// Notes that the disk has everything, after a commit that has brought it there and with
     /// nothing put since.
     pub fn close(&self) {
-        let mut meta = self.meta.lock().unwrap_or_else(PoisonError::into_inner);
-        meta.is_closed = true;
         // Without the note the next start is more careful than it had to be.
-        let _ = meta.save(&self.disk);
+        let _ = self.save_meta(|meta| meta.is_closed = true);
     }
 
     /// Brings everything that was put until now to the disk, and says so to those who wait.

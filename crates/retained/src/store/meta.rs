@@ -1,20 +1,25 @@
 //! The file `store`: what all segments have in common.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use super::OpenError;
+use super::open::ASIDE_SUFFIX;
 use crate::disk::Disk;
-use crate::layout::FORMAT;
+use crate::layout::{FORMAT, FORMAT_1};
 
 /// The file's name.
 pub(crate) const FILE: &str = "store";
 /// What a file is called while it is not complete.
 pub(crate) const NEW_SUFFIX: &str = ".new";
 const MAGIC: &[u8; 8] = b"STENTORR";
-const LEN: usize = 64;
+/// Bytes before the list of segments.
+const HEAD_BYTES: usize = 64;
+/// Bytes of a segment in the list.
+const ENTRY_BYTES: usize = 8;
 
 /// What the file says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
     /// The secret number that decides stripes and keys checksums.
     pub(crate) seed: u64,
@@ -26,11 +31,15 @@ pub(crate) struct Meta {
     pub(crate) boot: u64,
     /// The disk has everything, and nobody uses the store.
     pub(crate) is_closed: bool,
+    /// Counts the starts: every segment's head says it too, so that an older copy shows.
+    pub(crate) generation: u32,
+    /// The segments that there are, by stripe and number, but for those that were made since.
+    pub(crate) segments: BTreeSet<(u16, u32)>,
 }
 
 impl Meta {
-    fn encode(&self) -> [u8; LEN] {
-        let mut bytes = [0; LEN];
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; HEAD_BYTES + self.segments.len() * ENTRY_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.seed.to_le_bytes());
@@ -38,6 +47,12 @@ impl Meta {
         bytes[32..40].copy_from_slice(&self.versions_below.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.boot.to_le_bytes());
         bytes[48] = u8::from(self.is_closed);
+        bytes[52..56].copy_from_slice(&self.generation.to_le_bytes());
+        let entries = bytes[HEAD_BYTES..].chunks_exact_mut(ENTRY_BYTES);
+        for (entry, (stripe, number)) in entries.zip(&self.segments) {
+            entry[..2].copy_from_slice(&stripe.to_le_bytes());
+            entry[4..].copy_from_slice(&number.to_le_bytes());
+        }
         let checksum = checksum(&bytes);
         bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -45,9 +60,9 @@ impl Meta {
 
     /// `None` for what is damaged; the format if it is newer.
     fn decode(bytes: &[u8]) -> Result<Option<Self>, u32> {
-        let Some(bytes) = bytes.first_chunk::<LEN>() else {
+        if bytes.len() < HEAD_BYTES {
             return Ok(None);
-        };
+        }
         let word = |at: usize| {
             let eight: [u8; 8] = std::array::from_fn(|i| bytes[at + i]);
             u64::from_le_bytes(eight)
@@ -60,21 +75,41 @@ impl Meta {
         if format > FORMAT {
             return Err(format);
         }
+        let entries = bytes[HEAD_BYTES..].chunks_exact(ENTRY_BYTES);
+        let segments = entries.map(|entry| {
+            let stripe = u16::from_le_bytes([entry[0], entry[1]]);
+            let number = [entry[4], entry[5], entry[6], entry[7]];
+            (stripe, u32::from_le_bytes(number))
+        });
         Ok(Some(Self {
             seed: word(16),
             epoch: word(24),
             versions_below: word(32),
             boot: word(40),
             is_closed: bytes[48] != 0,
+            // The first format has neither.
+            generation: if format == FORMAT_1 {
+                0
+            } else {
+                (word(48) >> 32) as u32
+            },
+            segments: segments.collect(),
         }))
     }
 
     /// Reads the file; `None` if it is missing or damaged.
     pub(crate) fn load<D: Disk>(disk: &D) -> Result<Option<Self>, OpenError> {
-        let bytes = disk.read(FILE).map_err(|error| OpenError::Read {
-            file: FILE.into(),
-            error,
-        })?;
+        let bytes = match disk.read(FILE) {
+            // Something else has its name.
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                let _ = disk.rename(FILE, &format!("{FILE}{ASIDE_SUFFIX}"));
+                None
+            }
+            read => read.map_err(|error| OpenError::Read {
+                file: FILE.into(),
+                error,
+            })?,
+        };
         let Some(bytes) = bytes else {
             return Ok(None);
         };
@@ -93,7 +128,7 @@ impl Meta {
     }
 }
 
-fn checksum(bytes: &[u8; LEN]) -> u32 {
+fn checksum(bytes: &[u8]) -> u32 {
     let mut checksum = crc32fast::Hasher::new();
     checksum.update(&bytes[..12]);
     checksum.update(&bytes[16..]);
@@ -112,19 +147,21 @@ mod tests {
             versions_below: 1 << 40,
             boot: 7,
             is_closed: true,
+            generation: 9,
+            segments: [(0, 3), (31, 70_000)].into(),
         };
         let bytes = meta.encode();
-        assert_eq!(Meta::decode(&bytes), Ok(Some(meta)));
+        assert_eq!(Meta::decode(&bytes), Ok(Some(meta.clone())));
         for bit in 0..bytes.len() * 8 {
-            let mut damaged = bytes;
+            let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Meta::decode(&damaged), Ok(None), "bit {bit}");
         }
         assert_eq!(Meta::decode(&bytes[1..]), Ok(None));
         let mut newer = bytes;
-        newer[8] = 2;
+        newer[8] = 3;
         let check = checksum(&newer);
         newer[12..16].copy_from_slice(&check.to_le_bytes());
-        assert_eq!(Meta::decode(&newer), Err(2));
+        assert_eq!(Meta::decode(&newer), Err(3));
     }
 }

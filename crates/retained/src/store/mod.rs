@@ -135,6 +135,10 @@ pub struct Store<D: Disk> {
     stripes: Vec<Mutex<Stripe<D::Region>>>,
     volatile: MemoryStore,
     meta: Mutex<Meta>,
+    /// Held while the file `store` is written.
+    saving: Mutex<()>,
+    /// The file does not know all segments yet.
+    has_new_segments: AtomicBool,
     /// Wall clock at [`Tick::ZERO`], in milliseconds since 1970.
     origin_ms: u64,
     troubles: Troubles,
@@ -179,6 +183,10 @@ impl<D: Disk> Store<D> {
         self.stripes[stripe]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn meta(&self) -> MutexGuard<'_, Meta> {
+        self.meta.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The hash of a topic, and the stripe that it falls to.
@@ -299,8 +307,7 @@ impl<D: Disk> Retained for Store<D> {
     }
 
     fn epoch(&self) -> u64 {
-        let meta = self.meta.lock().unwrap_or_else(PoisonError::into_inner);
-        meta.epoch
+        self.meta().epoch
     }
 
     fn mark(&self) -> Mark {

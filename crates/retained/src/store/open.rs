@@ -1,6 +1,6 @@
 //! Opening a store: every file is looked at, and what is damaged never prevents the start.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,16 +15,16 @@ use super::trouble::Troubles;
 use super::{OpenError, Rounds, STRIPES, Store, StoreOptions, Sync};
 use crate::damage::{DamageList, DamageReport, Outcome};
 use crate::disk::{Disk, Flusher, Region};
-use crate::layout::{self, BadHead, SegmentHead};
+use crate::layout::{self, BadHead, FORMAT, SegmentHead};
 use crate::memory::{Bounds, MemoryStore};
-use crate::stripe::{Env, Found, recover};
+use crate::stripe::{Env, Found, Salvaged, recover, salvage};
 use crate::usage::Accounts;
 
 /// How much of a file is brought into memory at once.
 const LOAD_BYTES: usize = 4 << 20;
 const PAGE_BYTES: usize = 4096;
 /// What a file is called that is not used any more, but may be of use to somebody.
-const ASIDE_SUFFIX: &str = ".damaged";
+pub(super) const ASIDE_SUFFIX: &str = ".damaged";
 
 /// The segments of one stripe, with their numbers.
 type Files<D> = Vec<(u32, <D as Disk>::Region)>;
@@ -45,6 +45,7 @@ impl<D: Disk> Store<D> {
         let has_segments = names
             .iter()
             .any(|name| layout::parse_file_name(name).is_some());
+        let is_unknown = known.is_none();
         let meta = match known {
             Some(meta) => meta,
             None => Meta {
@@ -57,9 +58,11 @@ impl<D: Disk> Store<D> {
                 versions_below: 1,
                 boot: options.boot,
                 is_closed: false,
+                generation: 0,
+                segments: BTreeSet::new(),
             },
         };
-        if known.is_none() && has_segments {
+        if is_unknown && has_segments {
             damage.push(report(FILE, Outcome::Mended));
         }
         let env = Env {
@@ -73,9 +76,16 @@ impl<D: Disk> Store<D> {
             // Who lost power lost what was not synced.
             lost_power: meta.boot != options.boot && !meta.is_closed,
         };
-        let files = open_files(&disk, &env, &names, meta.seed)?;
-        let found = recover_all(&env, files);
-        Ok(Self::assemble(disk, env, meta, found, options))
+        let opened = open_files(&disk, &env, &names, &meta)?;
+        let meta = Meta {
+            generation: opened.generation,
+            segments: opened.names(),
+            ..meta
+        };
+        let found = recover_all(&env, opened.files);
+        let store = Self::assemble(disk, env, meta, found, options);
+        store.readmit(&opened.salvaged, None);
+        Ok(store)
     }
 
     fn assemble(
@@ -119,6 +129,8 @@ impl<D: Disk> Store<D> {
                 is_closed: false,
                 ..meta
             }),
+            saving: Mutex::default(),
+            has_new_segments: AtomicBool::new(false),
             origin_ms: origin.map_or(0, |since| since.as_millis() as u64),
             troubles: Troubles::default(),
             has_new_names: AtomicBool::new(true),
@@ -141,16 +153,21 @@ impl<D: Disk> Store<D> {
             store.commit();
         }
         for (stripe, records) in salvaged.iter().enumerate() {
-            store.readmit(stripe, records);
+            store.readmit(records, Some(stripe));
         }
         store
     }
 
-    /// Puts what was salvaged into the stripe.
-    fn readmit(&self, number: usize, records: &[Box<[u8]>]) {
-        for record in records {
+    /// Puts what was salvaged where it belongs; from one stripe, or from files that are not used.
+    fn readmit(&self, salvaged: &[Salvaged], from: Option<usize>) {
+        for record in salvaged.iter().filter_map(Salvaged::record) {
+            let (hash, number) = self.place_of(record.zone, record.topic);
+            if from.is_some_and(|from| from != number) {
+                // Nothing put it there.
+                continue;
+            }
             loop {
-                let readmitted = self.lock(number).readmit(&self.env, record);
+                let readmitted = self.lock(number).readmit(&self.env, hash, &record);
                 let Err(blocks) = readmitted else {
                     break;
                 };
@@ -167,8 +184,7 @@ impl<D: Disk> Store<D> {
 
     /// The secret number of the store.
     pub(super) fn seed(&self) -> u64 {
-        let meta = self.meta.lock();
-        meta.unwrap_or_else(PoisonError::into_inner).seed
+        self.meta().seed
     }
 }
 
@@ -199,7 +215,7 @@ fn common_seed<D: Disk>(disk: &D, names: &[String]) -> Option<u64> {
             region.flusher().load(0..PAGE_BYTES, false).ok()?;
             SegmentHead::decode(region.bytes()).ok()
         });
-        if let Some(head) = head {
+        if let Some((head, _)) = head {
             *votes.entry(head.seed).or_default() += 1;
         }
     }
@@ -209,14 +225,39 @@ fn common_seed<D: Disk>(disk: &D, names: &[String]) -> Option<u64> {
         .map(|(seed, _)| seed)
 }
 
+/// The segments that can be used.
+struct Opened<D: Disk> {
+    /// By stripe.
+    files: Vec<Files<D>>,
+    /// Records of files that cannot be used.
+    salvaged: Vec<Salvaged>,
+    /// The number of this start.
+    generation: u32,
+}
+
+impl<D: Disk> Opened<D> {
+    /// The segments, by stripe and number.
+    fn names(&self) -> BTreeSet<(u16, u32)> {
+        let numbered = (0..=u16::MAX).zip(&self.files);
+        let named = numbered
+            .flat_map(|(stripe, files)| files.iter().map(move |(number, _)| (stripe, *number)));
+        named.collect()
+    }
+}
+
 /// Opens the segments of all stripes; what is not complete goes.
 fn open_files<D: Disk>(
     disk: &D,
     env: &Env,
     names: &[String],
-    seed: u64,
-) -> Result<Vec<Files<D>>, OpenError> {
-    let mut files: Vec<Files<D>> = (0..STRIPES).map(|_| Vec::new()).collect();
+    meta: &Meta,
+) -> Result<Opened<D>, OpenError> {
+    let mut opened: Opened<D> = Opened {
+        files: (0..STRIPES).map(|_| Vec::new()).collect(),
+        salvaged: Vec::new(),
+        generation: meta.generation + 1,
+    };
+    let mut missing = meta.segments.clone();
     for name in names {
         if name.ends_with(NEW_SUFFIX) {
             // If it stays, nothing uses it either.
@@ -226,32 +267,66 @@ fn open_files<D: Disk>(
         let Some((stripe, number)) = layout::parse_file_name(name) else {
             continue;
         };
-        let Some(of_stripe) = files.get_mut(usize::from(stripe)) else {
+        if usize::from(stripe) >= STRIPES {
             continue;
-        };
+        }
+        missing.remove(&(stripe, number));
         let head = SegmentHead {
-            seed,
+            seed: meta.seed,
             stripe,
             number,
             blocks: 0,
         };
-        if let Some(region) = open_segment(disk, env, name, head)? {
-            of_stripe.push((number, region));
+        match open_segment(disk, env, name, head)? {
+            Segment::Usable(region, generation) => {
+                let is_older = generation.is_some_and(|of| of < meta.generation);
+                if is_older && !env.lost_power {
+                    env.damage.push(report(name, Outcome::Previous));
+                }
+                // A start that was cut short may have counted already.
+                let next = generation.unwrap_or(0).saturating_add(1);
+                opened.generation = opened.generation.max(next);
+                opened.files[usize::from(stripe)].push((number, region));
+            }
+            Segment::Unusable(salvaged) => opened.salvaged.extend(salvaged),
         }
     }
-    for of_stripe in &mut files {
-        of_stripe.sort_unstable_by_key(|(number, _)| *number);
+    for (stripe, number) in missing {
+        let name = layout::file_name(stripe, number);
+        env.damage.push(report(&name, Outcome::Lost));
     }
-    Ok(files)
+    for (stripe, files) in (0..=u16::MAX).zip(&mut opened.files) {
+        let files: &mut Files<D> = files;
+        files.sort_unstable_by_key(|(number, _)| *number);
+        for (number, region) in files {
+            let head = SegmentHead {
+                seed: meta.seed,
+                stripe,
+                number: *number,
+                blocks: 0,
+            };
+            let (at, word) = head.generation_at(opened.generation);
+            region.write(at, &word);
+        }
+    }
+    Ok(opened)
 }
 
-/// Opens a segment that can be read as a whole; `None` for what cannot be used.
+/// What became of a segment's file.
+enum Segment<R> {
+    /// It can be read as a whole; the generation that its head says, if it does.
+    Usable(R, Option<u32>),
+    /// It cannot; these records were found in it.
+    Unusable(Vec<Salvaged>),
+}
+
+/// Opens a segment.
 fn open_segment<D: Disk>(
     disk: &D,
     env: &Env,
     name: &str,
     expected: SegmentHead,
-) -> Result<Option<D::Region>, OpenError> {
+) -> Result<Segment<D::Region>, OpenError> {
     let region = match disk.open(name) {
         Ok(region) => region,
         // A system that lacks memory or permissions does not mean that the file is bad.
@@ -259,43 +334,88 @@ fn open_segment<D: Disk>(
             let file = name.to_owned();
             return Err(OpenError::Read { file, error });
         }
-        Err(_) => return Ok(set_aside(disk, env, name)),
-    };
-    let blocks = layout::blocks_of(region.bytes().len());
-    let Some(blocks) = blocks.filter(|blocks| (1..=1 << 24).contains(blocks)) else {
-        return Ok(set_aside(disk, env, name));
+        Err(_) => {
+            set_aside(disk, env, name);
+            return Ok(Segment::Unusable(Vec::new()));
+        }
     };
     let Some(mut region) = readable(disk, env, name, region) else {
-        return Ok(None);
+        return Ok(Segment::Unusable(Vec::new()));
     };
-    let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-    let expected = SegmentHead { blocks, ..expected };
-    match SegmentHead::decode(region.bytes()) {
-        Ok(head) if head == expected => {}
-        // Another store's file, or a renamed one.
-        Ok(_) => {
-            drop(region);
-            return Ok(set_aside(disk, env, name));
-        }
+    let blocks = layout::blocks_of(region.bytes().len());
+    let blocks = blocks.filter(|blocks| (1..=1 << 24).contains(blocks));
+    let expected = SegmentHead {
+        blocks: blocks
+            .and_then(|blocks| u32::try_from(blocks).ok())
+            .unwrap_or(0),
+        ..expected
+    };
+    let found = match SegmentHead::decode(region.bytes()) {
         Err(BadHead::Newer(format)) => {
             let file = name.to_owned();
             return Err(OpenError::Newer { file, format });
         }
-        Err(BadHead::Damaged) => {
-            // The name and the length say all that the head said.
+        Err(BadHead::Damaged) => None,
+        Ok(found) => Some(found),
+    };
+    match found {
+        Some((head, FORMAT)) if head == expected => {
+            let generation = head.generation(region.bytes());
+            if generation.is_none() {
+                env.damage.push(report(name, Outcome::Mended));
+            }
+            return Ok(Segment::Usable(region, generation));
+        }
+        Some((head, _)) if head == expected => {
+            region = upgrade(disk, env, name, &region, head)?;
+        }
+        // The name and the length say all that the head said.
+        None if expected.blocks > 0 => {
             env.damage.push(report(name, Outcome::Mended));
-            region.write(0, &expected.encode());
+            region.write(0, &expected.encode(0));
+        }
+        // A file that was cut off, another store's, or a renamed one.
+        found => {
+            let identity = found.map_or(expected, |(head, _)| head);
+            let key = identity.key(env.key);
+            let end = region.bytes().len() / 8 * 8;
+            let salvaged = salvage(region.bytes(), 0..end, key);
+            drop(region);
+            set_aside(disk, env, name);
+            return Ok(Segment::Unusable(salvaged));
         }
     }
-    Ok(Some(region))
+    Ok(Segment::Usable(region, None))
+}
+
+/// Writes a segment of format 1 anew: a kill leaves the old file or the new one.
+fn upgrade<D: Disk>(
+    disk: &D,
+    env: &Env,
+    name: &str,
+    old: &D::Region,
+    head: SegmentHead,
+) -> Result<D::Region, OpenError> {
+    let temporary = format!("{name}{NEW_SUFFIX}");
+    let grown = disk.grow(&temporary, old.bytes().len());
+    let region = grown.and_then(|mut region| {
+        for (at, part) in layout::upgraded(old.bytes(), head, env.key) {
+            region.write(at, &part);
+        }
+        disk.rename(&temporary, name)?;
+        Ok(region)
+    });
+    region.map_err(|error| OpenError::Read {
+        file: format!("{name}, which has to be written anew in format {FORMAT}"),
+        error,
+    })
 }
 
 /// Gives a file another name, under which it is not used.
-fn set_aside<D: Disk, T>(disk: &D, env: &Env, name: &str) -> Option<T> {
+fn set_aside<D: Disk>(disk: &D, env: &Env, name: &str) {
     env.damage.push(report(name, Outcome::Lost));
     // If it keeps its name, the next start looks at it again.
     let _ = disk.rename(name, &format!("{name}{ASIDE_SUFFIX}"));
-    None
 }
 
 /// Brings a file into memory. If the disk cannot give all of it, the rest is copied to a new file;

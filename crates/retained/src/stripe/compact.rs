@@ -114,7 +114,9 @@ impl<R: Region> Stripe<R> {
             slot,
             second: false,
         };
-        self.space.copy(place, to);
+        // It was read just now.
+        let is_copied = self.space.copy(place, to);
+        debug_assert!(is_copied, "a whole record is copied");
         if let Some(entry) = self.index.entry_mut(hash, place) {
             entry.set_place(to);
         }

@@ -32,7 +32,7 @@ use crate::usage::{Accounts, Change, Usage};
 
 pub(crate) use commit::Batch;
 pub(crate) use compact::Compaction;
-pub(crate) use recover::{Found, recover};
+pub(crate) use recover::{Found, Salvaged, recover, salvage};
 pub(crate) use walk::{Budget, View};
 
 /// What all stripes share.
@@ -145,10 +145,10 @@ pub(crate) struct Stripe<R> {
 
 impl<R: Region> Stripe<R> {
     /// A stripe without topics or segments.
-    pub(crate) fn new(number: u16, key: u32) -> Self {
+    pub(crate) fn new(number: u16) -> Self {
         Self {
             number,
-            space: Space::new(key),
+            space: Space::new(),
             index: Index::default(),
             zones: BTreeMap::new(),
             deadlines: BinaryHeap::new(),
@@ -200,8 +200,8 @@ impl<R: Region> Stripe<R> {
             let place = entry.place();
             // A put looks at the newest record, and then writes beside it.
             self.space.expect(place.spare());
-            let bytes = self.space.bytes(place);
-            let head = Head::read(bytes).ok().flatten();
+            let (bytes, key) = self.space.keyed(place);
+            let head = Head::read(bytes, key).ok().flatten();
             let is_it = match head {
                 Some(head) if head.is_for(bytes, zone, topic) => true,
                 _ => !matches!(self.space.read(place), Ok(Some(_))),
@@ -513,8 +513,8 @@ impl<R: Region> Stripe<R> {
     }
 
     fn describe(&self, place: Place, outcome: Outcome) -> DamageReport {
-        let bytes = self.space.bytes(place);
-        let topic = match (self.space.read(place.spare()), Head::read(bytes)) {
+        let (bytes, key) = self.space.keyed(place);
+        let topic = match (self.space.read(place.spare()), Head::read(bytes, key)) {
             (Ok(Some(record)), _) => Some((record.zone, record.topic.to_owned())),
             (_, Ok(Some(head))) => head
                 .topic(bytes)

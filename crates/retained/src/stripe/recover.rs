@@ -4,6 +4,8 @@
 //! that a topic was cleared counts as a record, so that nothing older comes back.
 
 use std::cmp::Reverse;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use stentor_topic::Zone;
 
@@ -23,18 +25,48 @@ pub(crate) struct Found<R> {
     pub(crate) stripe: Stripe<R>,
     /// Whole records from blocks whose directory entry is damaged, to be put elsewhere by
     /// [`Stripe::readmit`].
-    pub(crate) salvaged: Vec<Box<[u8]>>,
+    pub(crate) salvaged: Vec<Salvaged>,
     /// Records were wiped from free blocks.
     pub(crate) has_scrubbed: bool,
 }
 
+/// A whole record that does not stay where it was found.
+pub(crate) struct Salvaged {
+    /// Of the place where it was found.
+    key: u32,
+    bytes: Box<[u8]>,
+}
+
+impl Salvaged {
+    /// The record.
+    pub(crate) fn record(&self) -> Option<Record<'_>> {
+        record::read(&self.bytes, self.key).ok().flatten()
+    }
+}
+
+/// The whole records that begin in a part of a segment's file of which nothing says how it is
+/// divided; `key` is the segment's.
+pub(crate) fn salvage(file: &[u8], part: Range<usize>, key: u32) -> Vec<Salvaged> {
+    let mut salvaged = Vec::new();
+    search(file, part, key, |at, len| {
+        salvaged.push(Salvaged {
+            key: layout::place_key(key, at),
+            bytes: file[at..at + len].into(),
+        });
+    });
+    salvaged
+}
+
 /// Reads all segments of a stripe. Each is readable as a whole and has a sound head.
 pub(crate) fn recover<R: Region>(env: &Env, number: u16, files: Vec<(u32, R)>) -> Found<R> {
-    let mut stripe = Stripe::new(number, env.key);
+    let mut stripe = Stripe::new(number);
     let mut leftovers = Leftovers::default();
     for (file, region) in files {
         stripe.next_segment = stripe.next_segment.max(file.saturating_add(1));
-        if let Ok(position) = stripe.space.attach(Segment::new(file, region)) {
+        if let Ok(position) = stripe
+            .space
+            .attach(Segment::new((number, file), env.key, region))
+        {
             stripe.read_segment(env, position, &mut leftovers);
         }
     }
@@ -55,7 +87,7 @@ pub(crate) fn recover<R: Region>(env: &Env, number: u16, files: Vec<(u32, R)>) -
 /// What was found outside of runs.
 #[derive(Default)]
 struct Leftovers {
-    salvaged: Vec<Box<[u8]>>,
+    salvaged: Vec<Salvaged>,
     has_scrubbed: bool,
     damaged: Vec<Damage>,
 }
@@ -67,12 +99,13 @@ struct Damage {
     sequence: u64,
 }
 
-/// Calls `found` with the place and the length of every whole record in blocks that nothing says
-/// how they are divided: that begins in the first `starts` bytes.
-fn search(bytes: &[u8], starts: usize, key: u32, mut found: impl FnMut(usize, usize)) {
-    let mut at = 0;
-    while at < starts {
-        at += match record::read(&bytes[at..], key) {
+/// Calls `found` with the place and the length of every whole record that begins in a part of a
+/// segment's file; `key` is the segment's.
+fn search(file: &[u8], part: Range<usize>, key: u32, mut found: impl FnMut(usize, usize)) {
+    let mut at = part.start;
+    while at < part.end {
+        let place_key = layout::place_key(key, at);
+        at += match record::read(&file[at..], place_key) {
             Ok(Some(record)) => {
                 let len = record.encoded_len();
                 found(at, len);
@@ -84,18 +117,34 @@ fn search(bytes: &[u8], starts: usize, key: u32, mut found: impl FnMut(usize, us
     }
 }
 
+/// Whether a place lies in a page that was never written.
+fn is_blank(place: &[u8]) -> bool {
+    place.iter().all(|byte| *byte == 0)
+}
+
 impl<R: Region> Stripe<R> {
     fn read_segment(&mut self, env: &Env, position: u16, leftovers: &mut Leftovers) {
-        let blocks = self.space.segment(position).map_or(0, Segment::blocks);
+        let segment = self.space.segment(position);
+        let (blocks, key) = segment.map_or((0, 0), |segment| (segment.blocks(), segment.key()));
         let mut block = 0;
         while block < blocks {
             let bytes = self.space.segment(position).map_or(&[][..], Segment::bytes);
             // A segment has at most 2^16 blocks.
             let at = block as u32;
-            block += match layout::decode_entry(bytes, env.key, block) {
+            let is_blank = env.lost_power && layout::is_blank_entry(bytes, block);
+            block += match layout::decode_entry(bytes, key, block) {
+                layout::Entry::Damaged if is_blank => {
+                    // The disk never got it: the block is free, as it was.
+                    leftovers.has_scrubbed |= self.scrub(position, at);
+                    if let Some(segment) = self.space.segment_mut(position) {
+                        let entry = layout::free_entry(key, block);
+                        segment.write(layout::entry_at(block), &entry);
+                    }
+                    1
+                }
                 layout::Entry::Free => {
                     if env.lost_power {
-                        leftovers.has_scrubbed |= self.scrub(env, position, at);
+                        leftovers.has_scrubbed |= self.scrub(position, at);
                     }
                     1
                 }
@@ -141,6 +190,11 @@ impl<R: Region> Stripe<R> {
         let read = places.map(|place| match self.space.read(place) {
             Ok(Some(record)) => Ok(Some(record.version)),
             Ok(None) => Ok(None),
+            // The disk never got the page: what it was to hold was promised to nobody.
+            Err(_) if env.lost_power && is_blank(self.space.bytes(place)) => {
+                self.space.wipe(place);
+                Ok(None)
+            }
             Err(damaged) => Err(damaged),
         });
         let newest = match (read[0], read[1]) {
@@ -274,14 +328,14 @@ impl<R: Region> Stripe<R> {
     /// Wipes the records that lie in a free block, because a power loss took the entry of their run
     /// or kept it from being emptied: they would come back when the block is used again. Whether
     /// there were any.
-    fn scrub(&mut self, env: &Env, position: u16, block: u32) -> bool {
+    fn scrub(&mut self, position: u16, block: u32) -> bool {
         let Some(segment) = self.space.segment_mut(position) else {
             return false;
         };
         let from = segment.block_at(block);
         let mut found = Vec::new();
-        let bytes = &segment.bytes()[from..];
-        search(bytes, BLOCK_BYTES, env.key, |at, _| found.push(from + at));
+        let part = from..from + BLOCK_BYTES;
+        search(segment.bytes(), part, segment.key(), |at, _| found.push(at));
         for at in &found {
             segment.write(*at, &[0; EMPTY_BYTES]);
         }
@@ -300,18 +354,22 @@ impl<R: Region> Stripe<R> {
             return 1;
         };
         let blocks = segment.blocks();
+        let key = segment.key();
         let is_run = |at: &usize| {
-            let entry = layout::decode_entry(segment.bytes(), env.key, *at);
+            let entry = layout::decode_entry(segment.bytes(), key, *at);
             matches!(entry, layout::Entry::Run(_))
         };
         let next = (block as usize + 1..blocks).find(is_run).unwrap_or(blocks);
         let count = next - block as usize;
         let from = segment.block_at(block);
-        let bytes = &segment.bytes()[from..from + count * BLOCK_BYTES];
-        search(bytes, bytes.len(), env.key, |at, len| {
-            leftovers.salvaged.push(bytes[at..at + len].into());
-        });
-        segment.write(layout::entry_at(block as usize), &[0; layout::ENTRY_BYTES]);
+        let part = from..from + count * BLOCK_BYTES;
+        leftovers
+            .salvaged
+            .extend(salvage(segment.bytes(), part, key));
+        for block in block as usize..next {
+            let entry = layout::free_entry(key, block);
+            segment.write(layout::entry_at(block), &entry);
+        }
         segment.set_aside(block, count);
         env.damage.push(DamageReport {
             file: layout::file_name(self.number, segment.number()),
@@ -324,17 +382,20 @@ impl<R: Region> Stripe<R> {
 
     /// Puts a salvaged record into a slot, unless there is a newer one of its topic. If there is
     /// no room, the stripe has to grow by so many blocks first.
-    pub(crate) fn readmit(&mut self, env: &Env, bytes: &[u8]) -> Result<(), usize> {
-        let Ok(Some(record)) = record::read(bytes, env.key) else {
-            return Ok(());
-        };
-        let hash = env.hasher.hash(record.zone, record.topic);
+    pub(crate) fn readmit(
+        &mut self,
+        env: &Env,
+        hash: u64,
+        record: &Record<'_>,
+    ) -> Result<(), usize> {
         let known = self.find(hash, record.zone, record.topic);
         if known.is_some_and(|entry| self.version(entry.place()) >= record.version) {
             return Ok(());
         }
         self.newest = self.newest.max(record.version);
         self.needed = self.needed.max(record.version);
+        // Readers see what was put up to now.
+        env.versions.fetch_max(record.version, Ordering::SeqCst);
         if let Some(entry) = known {
             let head = self.space.head(entry.place()).ok().flatten();
             self.release(env, Held::Moved(entry.place().slot));
@@ -343,7 +404,7 @@ impl<R: Region> Stripe<R> {
         if record.cleared {
             return Ok(());
         }
-        self.readmit_new(env, hash, &record)
+        self.readmit_new(env, hash, record)
     }
 
     fn readmit_new(&mut self, env: &Env, hash: u64, record: &Record<'_>) -> Result<(), usize> {

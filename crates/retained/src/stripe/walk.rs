@@ -71,14 +71,14 @@ impl<R: Region> Stripe<R> {
         found: impl FnOnce(&Record<'_>) -> T,
     ) -> Option<T> {
         let place = self.index.first(hash)?.place();
-        let bytes = self.space.bytes(place);
-        if let Ok(Some(head)) = Head::read(bytes)
+        let (bytes, key) = self.space.keyed(place);
+        if let Ok(Some(head)) = Head::read(bytes, key)
             && head.is_for(bytes, zone, topic)
         {
             if !view.shows(&head) {
                 return None;
             }
-            if let Ok(record) = head.record(bytes, self.space.key()) {
+            if let Ok(record) = head.record(bytes, key) {
                 return Some(found(&record));
             }
         }

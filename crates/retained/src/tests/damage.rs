@@ -175,3 +175,184 @@ fn a_later_format_is_refused_and_left_alone() {
     let error = Store::open(disk, &options(Sync::Never)).unwrap_err();
     assert!(error.to_string().contains("format 9"), "{error}");
 }
+
+/// Overwrites a page of a file with zeros: the disk has lost it.
+fn lose_page(disk: &SimulatedDisk, name: &str, page: usize) {
+    let mut bytes = disk.content(name);
+    bytes[page * 4096..][..4096].fill(0);
+    disk.put(name, &bytes);
+}
+
+/// What a store of several segments holds, and its disk.
+fn with_many_topics() -> (SimulatedDisk, BTreeMap<String, Vec<u8>>) {
+    let disk = SimulatedDisk::new(1);
+    let store = Store::open(disk.clone(), &options(Sync::Never)).unwrap();
+    let mut held = BTreeMap::new();
+    for number in 0..3_000_u32 {
+        let (topic, payload) = (format!("m/{number}"), vec![number as u8; 150]);
+        put(&store, &topic, &payload).unwrap();
+        held.insert(topic, payload);
+    }
+    store.clean_up();
+    (disk, held)
+}
+
+fn segments(disk: &SimulatedDisk) -> Vec<String> {
+    let mut names = disk.names().unwrap();
+    names.retain(|name| name.ends_with(".seg"));
+    names.sort();
+    names
+}
+
+/// The topics that a store does not hold as they were put, of which none may be another's.
+fn changed(store: &Store<SimulatedDisk>, held: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
+    let differs = |(topic, payload): &(&String, &Vec<u8>)| {
+        let found = get(store, topic);
+        assert!(
+            found.is_none() || found.as_ref() == Some(payload),
+            "{topic}"
+        );
+        found.is_none()
+    };
+    let lost = held.iter().filter(differs);
+    lost.map(|(topic, _)| topic.clone()).collect()
+}
+
+#[test]
+fn a_segment_that_is_missing_is_told() {
+    let (disk, held) = with_many_topics();
+    let names = segments(&disk);
+    disk.remove(&names[3]).unwrap();
+    let store = Store::open(disk.clone(), &options(Sync::Never)).unwrap();
+    assert!(!changed(&store, &held).is_empty());
+    let (count, reports) = store.damage();
+    assert_eq!((count, &reports[0].file), (1, &names[3]));
+    assert_eq!(reports[0].outcome, Outcome::Lost);
+    // Once: it is not expected any more.
+    drop(store);
+    let store = Store::open(disk, &options(Sync::Never)).unwrap();
+    assert_eq!(store.damage().0, 0);
+}
+
+/// A segment that compaction has removed is not missing.
+#[test]
+fn a_segment_that_was_removed_is_not_missed() {
+    let (disk, held) = with_many_topics();
+    let store = Store::open(disk.clone(), &options(Sync::Never)).unwrap();
+    let before = segments(&disk);
+    for payload in [&[b'x'; 2_000][..], b""] {
+        for topic in held.keys() {
+            put(&store, topic, payload).unwrap();
+        }
+        store.clean_up();
+    }
+    let after = segments(&disk);
+    assert!(
+        before.iter().any(|name| !after.contains(name)),
+        "some are gone"
+    );
+    drop(store);
+    let store = Store::open(disk, &options(Sync::Never)).unwrap();
+    assert_eq!(store.damage().0, 0);
+}
+
+/// A page of zeros is none that held nothing.
+#[test]
+fn a_page_that_was_lost_is_told() {
+    let (disk, held) = with_many_topics();
+    let name = &segments(&disk)[0];
+    for page in 1..32 {
+        let disk = disk.after_kill();
+        lose_page(&disk, name, page);
+        let store = Store::open(disk, &options(Sync::Never)).unwrap();
+        let lost = changed(&store, &held);
+        if !lost.is_empty() {
+            let (count, _) = store.damage();
+            assert!(count >= lost.len() as u64, "page {page}: {count} told");
+        }
+    }
+    // The page of the head and the directory: all records are found.
+    lose_page(&disk, name, 0);
+    let store = Store::open(disk, &options(Sync::Never)).unwrap();
+    assert_eq!(changed(&store, &held), [""; 0]);
+    assert!(store.damage().0 > 0);
+}
+
+#[test]
+fn an_older_copy_of_a_segment_is_told() {
+    let (disk, segment) = with_one_topic();
+    let old = disk.content(&segment);
+    let store = Store::open(disk.clone(), &options(Sync::Never)).unwrap();
+    put(&store, "a", b"third").unwrap();
+    drop(store);
+    let newer = disk.after_kill();
+    disk.put(&segment, &old);
+    let store = Store::open(disk, &options(Sync::Never)).unwrap();
+    assert_eq!(get(&store, "a").as_deref(), Some(&b"second"[..]));
+    let (count, reports) = store.damage();
+    assert_eq!((count, reports[0].outcome), (1, Outcome::Previous));
+    let store = Store::open(newer, &options(Sync::Never)).unwrap();
+    assert_eq!(get(&store, "a").as_deref(), Some(&b"third"[..]));
+    assert_eq!(store.damage().0, 0);
+}
+
+/// A file that cannot be used as it is gives what is whole in it.
+#[test]
+fn what_lies_in_a_file_that_cannot_be_used_is_found() {
+    let (disk, held) = with_many_topics();
+    let names = segments(&disk);
+    // Cut off behind its directory and some blocks, and under another's name.
+    let whole = disk.content(&names[0]);
+    let cut = disk.after_kill();
+    cut.put(&names[0], &whole[..whole.len() / 2 + 13]);
+    let store = Store::open(cut.clone(), &options(Sync::Never)).unwrap();
+    let lost = changed(&store, &held).len();
+    assert!(lost < held.len() / 32, "{lost} lost");
+    assert!(store.damage().0 > 0);
+    drop(store);
+    assert!(
+        cut.names()
+            .unwrap()
+            .contains(&format!("{}.damaged", names[0]))
+    );
+    let store = Store::open(cut, &options(Sync::Never)).unwrap();
+    assert_eq!(changed(&store, &held).len(), lost, "what was found stays");
+    let moved = disk.after_kill();
+    moved.rename(&names[0], "00-000777.seg").unwrap();
+    let store = Store::open(moved, &options(Sync::Never)).unwrap();
+    assert_eq!(changed(&store, &held), [""; 0]);
+    // What is copied to another place is none of that place's.
+    let twice = disk.after_kill();
+    let (head, rest) = whole.split_at(8192);
+    twice.put(&names[0], &[head, &rest[4096..], &rest[..4096]].concat());
+    let store = Store::open(twice, &options(Sync::Never)).unwrap();
+    changed(&store, &held);
+    assert!(store.damage().0 > 0);
+}
+
+/// The key of the store that [`options`] make: of the halves of its secret, which are the same.
+const KEY: u32 = 0;
+
+/// Stores of the first format are taken over.
+#[test]
+fn a_store_of_format_1_is_written_anew() {
+    let (disk, held) = with_many_topics();
+    for name in segments(&disk) {
+        let bytes = crate::layout::downgraded(&disk.content(&name), KEY);
+        disk.put(&name, &bytes);
+    }
+    let mut meta = disk.content("store");
+    meta.truncate(64);
+    meta[8] = 1;
+    meta[49..64].fill(0);
+    let mut checksum = crc32fast::Hasher::new();
+    checksum.update(&meta[..12]);
+    checksum.update(&meta[16..]);
+    meta[12..16].copy_from_slice(&checksum.finalize().to_le_bytes());
+    disk.put("store", &meta);
+    for _ in 0..2 {
+        let store = Store::open(disk.clone(), &options(Sync::Never)).unwrap();
+        assert_eq!(changed(&store, &held), [""; 0]);
+        assert_eq!(store.damage().0, 0);
+    }
+}
