@@ -4,7 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 use mail_parser::MessageParser;
-use mlua::{Error, Lua, Result, Table, UserData, UserDataFields, UserDataMethods};
+use mlua::{Error, Lua, MetaMethod, Result, Table, UserData, UserDataFields, UserDataMethods};
 use stentor_call_protocol::limits::HEAD_BYTES_MAX;
 
 use crate::answer::Change;
@@ -235,6 +235,8 @@ fn unfolded(message: &[u8], from: u32, to: u32) -> String {
 
 impl UserData for View<'_> {
     fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
+        // What errors call it.
+        fields.add_meta_field(MetaMethod::Type, "call");
         fields.add_field_method_get("procedure", |_, view| Ok(view.call.procedure.clone()));
         fields.add_field_method_get("args", |lua, view| view.arguments(lua));
         fields.add_field_method_get("size", |_, view| Ok(view.call.message.size()));

@@ -758,3 +758,73 @@ fn message_ids_are_found_on_the_line_after_their_name() {
         assert_eq!(message_id(headers.as_bytes()).as_deref(), id, "{headers:?}");
     }
 }
+
+/// What a script did wrong is one line with its file; where it was, if that is known.
+#[test]
+fn mistakes_of_scripts_are_told() {
+    for (body, expected) in [
+        (
+            "error({})",
+            "p.luau:2: the script raised a table as its error, not a text",
+        ),
+        (
+            "return reject('x', { code = 99999 })",
+            "p.luau: the script returned the code 99999, ",
+        ),
+        (
+            "return reject('x', { code = 450.5 })",
+            "p.luau: the script returned the code 450.5, ",
+        ),
+        (
+            "return reject('x', { code = 'y' })",
+            "p.luau: the script returned a code that is a ",
+        ),
+        (
+            "return reject({})",
+            "p.luau: the script returned a text that is a table, no text",
+        ),
+        (
+            "return reject('x', 5)",
+            "p.luau:2: reject(text, more): `more` is a table as in ",
+        ),
+        (
+            "return 'ok'",
+            "p.luau: the script returned \"ok\"; return accept()",
+        ),
+        (
+            "return nil",
+            "p.luau: the script returned nil; return accept()",
+        ),
+        (
+            "call:header({})",
+            "p.luau:2: argument 1 of :header(): a table is no text",
+        ),
+        (
+            "call:nonsense()",
+            "p.luau:2: attempt to call missing method 'nonsense' of call",
+        ),
+        (
+            "call:header('x')",
+            "p.luau:2: headers: the manifest has to say needs = \"headers\"",
+        ),
+        (
+            "local _, e = pcall(function() call:header('x') end) error(e, 0)",
+            "p.luau:2: headers: the manifest has to say",
+        ),
+        (
+            "local s = 'x' while true do s = s .. s end",
+            "p.luau: the script ran out of memory",
+        ),
+    ] {
+        let place = good(&[("p.luau", &format!("return function(call)\n{body}\nend"))]);
+        let answer = place.ask("p");
+        assert_eq!(answer.status, Status::Failed, "{body}: {answer:?}");
+        assert!(
+            answer.reason.starts_with(expected),
+            "{body}: {}",
+            answer.reason
+        );
+    }
+    let place = good(&[("p.luau", "return function() return 'discard' end")]);
+    assert_eq!(place.outcome(empty_call("p")).verdict, Verdict::Discard);
+}
