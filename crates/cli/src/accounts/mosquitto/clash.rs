@@ -111,7 +111,7 @@ impl Plan {
                 }
                 user.name = other.as_str().into();
                 let reason = format!("{reason}; the user is carried as {other}");
-                let remedy = format!("let its clients log in as {other}, with the same password");
+                let remedy = format!("let its clients log in as {other}, as they did there");
                 tell(text, &reason, &remedy);
             }
             true

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use stentor_auth::credential::Stored;
 use stentor_auth::model::{
-    ANONYMOUS, Credential, DEFAULT_ZONE, Effect, MEMBER, Role, Rule, User, UserKey,
+    ADMIN, ANONYMOUS, Credential, DEFAULT_ZONE, Effect, MEMBER, Role, Rule, User, UserKey,
 };
 
 use super::acl::Acl;
@@ -126,7 +126,12 @@ impl<'p> Files<'p> {
             self.add(user);
             if is_new && !self.plan.has_certificate_names {
                 let reason = "there is no password of that name; the user is added without one";
-                let remedy = format!("give it one: stentor user set-password {name}");
+                // Under that name there is somebody else here.
+                let login = match *name == *ADMIN {
+                    true => of_user(&name),
+                    false => name.clone(),
+                };
+                let remedy = format!("give it one: stentor user set-password {login}");
                 self.tell((ACL_FILE, 0), &format!("user {name}"), reason, &remedy);
             }
         }
@@ -391,6 +396,21 @@ mod tests {
             "{:?}",
             plan.troubles
         );
+    }
+
+    /// The administrator's password is nobody else's.
+    #[test]
+    fn a_user_admin_is_told_by_its_new_name() {
+        let plan = plan(&[], &[], "user admin\ntopic a\n", &[]);
+        let remedies: Vec<&str> = plan
+            .troubles
+            .iter()
+            .map(|one| one.remedy.as_str())
+            .collect();
+        let told = |text: &str| remedies.iter().any(|remedy| remedy.ends_with(text));
+        assert!(told("set-password mosquitto-admin"), "{remedies:?}");
+        assert!(!told("set-password admin"), "{remedies:?}");
+        assert_eq!(roles_of(&plan, "mosquitto-admin").len(), 2);
     }
 
     #[test]
