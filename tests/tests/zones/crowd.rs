@@ -39,7 +39,7 @@ grace = "0s"
 }
 
 /// A user who watches.
-fn watcher(server: &Server, name: &str) -> Raw {
+fn seeing(server: &Server, name: &str) -> Raw {
     let login = format!("crowd/{name}");
     let mut raw = server.dial();
     raw.speaks(Version::V4);
@@ -103,7 +103,7 @@ fn a_crowd_comes_listens_and_goes() {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("there is a limit");
     setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("it may be raised up to its end");
     let server = start();
-    let mut watcher = self::watcher(&server, WATCHERS[0]);
+    let mut watcher = seeing(&server, WATCHERS[0]);
     watcher.subscribe("$room/big/event", 0);
     let mut members: Vec<Raw> = Vec::new();
     for number in 1..=size {
@@ -113,11 +113,11 @@ fn a_crowd_comes_listens_and_goes() {
         let joined = event(&mut watcher);
         assert_eq!(joined, ("joined".to_owned(), number as u64 + 1));
     }
-    let mut late = self::watcher(&server, WATCHERS[1]);
+    let mut late = seeing(&server, WATCHERS[1]);
     // This subscription joins too.
     expect_retained(&mut late, "$room/big/member/+", size + 2);
     assert_eq!(event(&mut watcher).1, size as u64 + 2);
-    let mut visitor = self::watcher(&server, WATCHERS[2]);
+    let mut visitor = seeing(&server, WATCHERS[2]);
     expect_retained(&mut visitor, "$presence/+", size + 3);
     watcher.publish("$room/big/say", b"hear, hear");
     for member in &mut members {
