@@ -66,6 +66,8 @@ pub use retained::{Cursor, Kept, Mark, NotKept, Purpose, Retained, Stored, Walk}
 pub use rights::{Access, GuestMark, Identity, Rights};
 pub use room::{Parting, RoomItem, Who};
 pub use serve::{Ask, Served};
-pub use settings::{Keep, Settings, SlowPolicy, TopicPolicy, WideSubscription, ZoneSettings};
+pub use settings::{
+    Keep, PolicyFinder, Settings, SlowPolicy, TopicPolicy, WideSubscription, ZoneSettings,
+};
 pub use share::{Search, ShareName};
 pub use stats::{LossCause, Losses, Stats, ZoneTraffic};

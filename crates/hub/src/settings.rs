@@ -3,11 +3,13 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use core::time::Duration;
 
 use stentor_mqtt::QoS;
-use stentor_topic::{Zone, levels, matches};
+use stentor_topic::{Index, Subscriber, TopicHasher, Zone, levels, matches};
 use stentor_zone::{RoomOptions, RoomsOptions};
 
 /// What a message meets at a client that does not read fast enough.
@@ -163,6 +165,39 @@ pub struct Settings {
     pub zones: Vec<ZoneSettings>,
     /// Slow-client policies; the first match decides.
     pub policies: Vec<TopicPolicy>,
+    /// What [`Settings::indexed`] makes of the policies.
+    pub finder: PolicyFinder,
+}
+
+/// Finds the first of many policies that matches a topic.
+#[derive(Clone, Default)]
+pub struct PolicyFinder(Option<Arc<Index>>);
+
+/// Up to so many policies are compared with each topic: that is as quick.
+const COMPARED_MAX: usize = 16;
+
+impl PolicyFinder {
+    fn new(policies: &[TopicPolicy]) -> Self {
+        if policies.len() <= COMPARED_MAX {
+            return Self(None);
+        }
+        let mut index = Index::new(TopicHasher::new(0));
+        for (position, policy) in (0_u32..).zip(policies) {
+            let subscriber = Subscriber {
+                session: position,
+                options: 0,
+            };
+            index.insert(Zone::DEFAULT, &policy.filter, subscriber);
+        }
+        Self(Some(Arc::new(index)))
+    }
+}
+
+impl fmt::Debug for PolicyFinder {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let filters = self.0.as_ref().map(|index| index.filters());
+        out.debug_tuple("PolicyFinder").field(&filters).finish()
+    }
 }
 
 impl Default for Settings {
@@ -187,6 +222,7 @@ impl Default for Settings {
             rooms: RoomsOptions::default(),
             zones: Vec::new(),
             policies: Vec::new(),
+            finder: PolicyFinder::default(),
         }
     }
 }
@@ -232,9 +268,26 @@ impl Settings {
             .map_or(&self.rooms, |settings| &settings.rooms)
     }
 
-    /// The first policy that matches a topic. O(policies).
+    /// The same, with an index of the policies if there are many: without it each topic is
+    /// compared with all of them. The policies must not change after that.
+    #[must_use]
+    pub fn indexed(mut self) -> Self {
+        self.finder = PolicyFinder::new(&self.policies);
+        self
+    }
+
+    /// The first policy that matches a topic. O(policies that match), where there are many.
     pub(crate) fn policy(&self, topic: &str) -> Option<&TopicPolicy> {
-        self.policies.iter().find(|p| matches(&p.filter, topic))
+        let Some(index) = &self.finder.0 else {
+            return self.policies.iter().find(|p| matches(&p.filter, topic));
+        };
+        let hash = index.hasher().hash(Zone::DEFAULT, topic);
+        let mut first: Option<u32> = None;
+        index.for_each_match(Zone::DEFAULT, topic, hash, |_, positions| {
+            let least = positions.iter().map(|position| position.session).min();
+            first = first.into_iter().chain(least).min();
+        });
+        self.policies.get(first? as usize)
     }
 
     /// Which of the less common policies there are.
@@ -247,7 +300,7 @@ impl Settings {
         }
     }
 
-    /// What to do with a message that does not fit. O(policies).
+    /// What to do with a message that does not fit. As quick as finding its policy.
     #[must_use]
     pub fn slow_policy(&self, topic: &str, qos: QoS) -> SlowPolicy {
         match (self.policy(topic), qos) {
@@ -255,6 +308,53 @@ impl Settings {
             (Some(policy), _) => policy.qos1,
             (None, QoS::AtMostOnce) => SlowPolicy::DropNewest,
             (None, _) => SlowPolicy::Disconnect,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+
+    use super::*;
+
+    /// However many policies there are, the first that matches decides.
+    #[test]
+    fn the_first_policy_of_many_is_found() {
+        let mut settings = Settings::default();
+        let filters = (0..50).map(|number| match number % 7 {
+            0 => format!("a/{number}/#"),
+            1 => format!("+/{number}"),
+            2 => format!("a/+/{number}"),
+            3 => format!("$SYS/{number}"),
+            4 => format!("a/{}", number % 20),
+            5 => format!("b/+/{number}/#"),
+            _ => format!("b/{number}/+"),
+        });
+        settings.policies = filters
+            .chain(["+/+/+".into(), "#".into(), "a/#".into()])
+            .map(|filter| TopicPolicy {
+                filter,
+                ..TopicPolicy::default()
+            })
+            .collect();
+        let indexed = settings.clone().indexed();
+        assert!(indexed.finder.0.is_some());
+        for first in ["a", "b", "c", "$SYS"] {
+            for number in 0..60 {
+                for topic in [
+                    format!("{first}/{number}"),
+                    format!("{first}/{number}/{number}"),
+                    format!("{first}/x/{number}"),
+                    format!("{first}/x/{number}/y"),
+                ] {
+                    let filter = |settings: &Settings| {
+                        let policy = settings.policy(&topic);
+                        policy.map(|policy| policy.filter.clone())
+                    };
+                    assert_eq!(filter(&indexed), filter(&settings), "{topic}");
+                }
+            }
         }
     }
 }

@@ -107,4 +107,5 @@ fn hub_settings(config: &Config) -> Settings {
         policies: policies.collect(),
         ..Settings::default()
     }
+    .indexed()
 }
