@@ -91,12 +91,13 @@ fn section((index, object): (usize, &Value)) -> String {
     };
     format!(
         "<section id=\"w{index}\">\n<h2>{name} {verdict}</h2>\n<p class=\"what\">{rest}</p>\n\
-         {table}{plots}{notes}<p class=\"again\">Again: <code>{command}</code></p>\n\
+         {table}{ramp}{plots}{notes}<p class=\"again\">Again: <code>{command}</code></p>\n\
          {systems}</section>\n",
         name = escaped(name),
         verdict = tables::verdict(&object["verdict"]),
         rest = escaped(rest),
         table = tables::figures(object),
+        ramp = tables::ramp(object),
         notes = tables::notes(object),
         command = escaped(object["command"].as_str().unwrap_or_default()),
         systems = place::systems(object),
@@ -132,12 +133,22 @@ mod tests {
             "title": "ice-1: <b>5</b> publishers",
             "command": "stentor bench 'a&b'",
             "parameters": {},
-            "metrics": [],
+            "metrics": [{ "key": "in_per_s", "label": "in/s", "unit": "per_s" }],
             "machine": { "processor": "<script>" },
+            "ramp": {
+                "what": "clients",
+                "steps": [{
+                    "size": 1_000,
+                    "figures": { "in_per_s": 100.0 },
+                    "verdict": { "result": "failed", "why": "late" },
+                }],
+                "sentence": "it broke at 1,000 & stayed so",
+            },
         });
         let page = page(&[object]);
         assert!(page.contains("&lt;b&gt;5&lt;/b&gt; publishers"), "{page}");
         assert!(page.contains("stentor bench &#39;a&amp;b&#39;"), "{page}");
+        assert!(page.contains("it broke at 1,000 &amp; stayed so"), "{page}");
         for foreign in ["<script", "http://", "https://", "url(", "@import", "<link"] {
             assert!(!page.contains(foreign), "{foreign}");
         }

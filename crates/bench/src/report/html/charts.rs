@@ -227,6 +227,9 @@ fn course(object: &Value, key: &str, caption: &str, words: &str, unit: Unit) -> 
     figure(caption, words, &seconds(end.max(1e-3)), &y, &curves)
 }
 
+/// Larger ratios lie at the end of the axis; the number beside them is right.
+const RATIO_SHOWN_MAX: f64 = 12.0;
+
 /// A ratio: what it is of, its lowest value, its median, its highest value.
 type Ratio = (String, [f64; 3]);
 
@@ -257,47 +260,34 @@ fn forest(caption: &str, words: &str, one: &str, rows: &[Ratio]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    const WIDTH: f64 = 1_000.0;
-    const NAMES: f64 = 400.0;
-    const ROW: f64 = 26.0;
     let highest = rows
         .iter()
         .map(|(_, [_, _, high])| *high)
         .fold(1.0, f64::max);
-    let axis_end = highest.min(12.0) * 1.05;
-    let px = |value: f64| NAMES + (value / axis_end).clamp(0.0, 1.0) * (WIDTH - NAMES - 90.0);
-    let height = ROW * rows.len() as f64 + 26.0;
-    let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{caption}\">\n\
-         <line class=\"one\" x1=\"{one:.1}\" x2=\"{one:.1}\" y1=\"4\" y2=\"{end:.1}\"/>\
-         <text x=\"{one:.1}\" y=\"{label:.1}\" text-anchor=\"middle\">{word}</text>\n",
-        one = px(1.0),
-        word = escaped(one),
-        end = height - 22.0,
-        label = height - 7.0,
-    );
-    for (index, (name, [low, median, high])) in rows.iter().enumerate() {
-        let at = ROW * (index as f64 + 0.6);
+    let axis_end = highest.min(RATIO_SHOWN_MAX) * 1.05;
+    let percent = |value: f64| (value / axis_end).clamp(0.0, 1.0) * 100.0;
+    let mut lines = String::new();
+    for (name, [low, median, high]) in rows {
         // Writing to a string cannot fail.
         let _ = writeln!(
-            svg,
-            "<text class=\"name\" x=\"4\" y=\"{:.1}\">{}</text>\
-             <line class=\"spread own-c\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-             <circle class=\"point own-c\" cx=\"{:.1}\" cy=\"{at:.1}\" r=\"4.5\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{median:.2}</text>",
-            at + 4.0,
+            lines,
+            "<li><span class=\"name\">{}</span><span class=\"track\">\
+             <i class=\"one\" style=\"left:{:.1}%\"></i>\
+             <i class=\"spread\" style=\"left:{:.1}%;width:{:.1}%\"></i>\
+             <i class=\"point\" style=\"left:{:.1}%\"></i></span>\
+             <b>{median:.2}</b></li>",
             escaped(name),
-            px(*low),
-            px(*high),
-            px(*median),
-            WIDTH - 6.0,
-            at + 4.0,
+            percent(1.0),
+            percent(*low),
+            percent(*high) - percent(*low),
+            percent(*median),
         );
     }
-    svg.push_str("</svg>\n");
     format!(
-        "<figure class=\"wide\">\n<figcaption>{caption} <span>{words}; less is better, but more \
-         where ↑ stands</span></figcaption>\n{svg}</figure>\n"
+        "<figure class=\"wide\">\n<figcaption>{caption} <span>{words}; the dashed line is {one}; \
+         less is better, but more where ↑ stands</span></figcaption>\n\
+         <ul class=\"ratios\">\n{lines}</ul></figure>\n",
+        one = escaped(one)
     )
 }
 

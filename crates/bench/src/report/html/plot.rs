@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// Pixels of the drawing and of its margins.
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 230.0;
-const LEFT: f64 = 62.0;
+const LEFT: f64 = 72.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 34.0;
@@ -136,7 +136,7 @@ pub(super) fn figure(caption: &str, unit: &str, x: &Axis, y: &Axis, curves: &[Cu
         let _ = writeln!(
             svg,
             "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
-            HEIGHT - BOTTOM + 18.0,
+            HEIGHT - BOTTOM + 21.0,
             super::escaped(label)
         );
     }

@@ -13,14 +13,14 @@ pub(super) fn overview(objects: &[Value]) -> String {
     for (index, object) in objects.iter().enumerate() {
         let cells = headline(object);
         rows.push_str(&format!(
-            "<tr><td><a href=\"#w{index}\">{}</a></td>{cells}<td>{}</td></tr>\n",
+            "<tr><td><a href=\"#w{index}\">{}</a> {}</td>{cells}</tr>\n",
             escaped(&titled(object)),
-            verdict(&object["verdict"])
+            verdict(&object["verdict"]),
         ));
     }
     format!(
-        "<div class=\"scroll\"><table>\n<thead><tr><th>workload</th><th>figure</th>\
-         <th>measured</th><th>published</th><th>× floor</th><th>lost</th><th></th></tr></thead>\n\
+        "<div class=\"scroll\"><table class=\"overview\">\n<thead><tr><th>workload</th><th>figure</th>\
+         <th>measured</th><th>published</th><th>× floor</th><th>lost</th></tr></thead>\n\
          <tbody>\n{rows}</tbody></table></div>\n"
     )
 }
@@ -182,6 +182,51 @@ fn range(low: &str, high: &str) -> String {
         _ => low,
     };
     format!("<small>{low}–{high}</small>")
+}
+
+/// The steps of a load that grew, and what came of them; nothing where none did.
+pub(super) fn ramp(object: &Value) -> String {
+    let ramp = &object["ramp"];
+    let steps = ramp["steps"].as_array().map_or(&[][..], Vec::as_slice);
+    let Some(first) = steps.first() else {
+        return String::new();
+    };
+    let has = |metric: &&Value| {
+        let key = metric["key"].as_str().unwrap_or_default();
+        first["figures"].get(key).is_some()
+    };
+    let metrics: Vec<&Value> = object["metrics"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(has)
+        .collect();
+    let heads = metrics.iter().map(|metric| {
+        let label = metric["label"].as_str().unwrap_or_default();
+        format!("<th>{}</th>", escaped(label))
+    });
+    let rows = steps.iter().map(|step| {
+        let cells = metrics.iter().map(|metric| {
+            let key = metric["key"].as_str().unwrap_or_default();
+            let value = step["figures"][key].as_f64();
+            let shown = value.map_or_else(|| "–".into(), |value| figure(value, unit(metric)));
+            format!("<td>{shown}</td>")
+        });
+        let size = figure(step["size"].as_f64().unwrap_or(0.0), Unit::Count);
+        let cells: String = cells.collect();
+        format!(
+            "<tr><td>{size} {}</td>{cells}</tr>\n",
+            verdict(&step["verdict"])
+        )
+    });
+    format!(
+        "<div class=\"scroll\"><table>\n<thead><tr><th>{}</th>{}</tr></thead>\n<tbody>\n{}\
+         </tbody></table></div>\n<p class=\"what\">Breaking point: {}.</p>\n",
+        escaped(ramp["what"].as_str().unwrap_or_default()),
+        heads.collect::<String>(),
+        rows.collect::<String>(),
+        escaped(ramp["sentence"].as_str().unwrap_or_default()),
+    )
 }
 
 /// What was said with the published figures, and what was wrong.
