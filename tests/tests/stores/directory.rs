@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use stentor_auth::model::{DEFAULT_ZONE, User, UserKey};
 use stentor_auth::store::{
-    AuditLog, Books, Change, Directory, DirectoryOptions, Source, StoreError, Task, Unavailable,
+    AuditLog, Books, Change, Directory, DirectoryOptions, Order, Source, StoreError, Task,
+    Unavailable, Who,
 };
 use stentor_tests::DEADLINE;
 use tokio::sync::Semaphore;
@@ -231,6 +232,34 @@ fn changes_in_the_operators_tables_are_noticed() {
         directory.cached(&users[2].key()),
         Some(Arc::clone(&users[2]))
     );
+}
+
+/// Who is kept elsewhere is not deleted here, nor is what is said of them here.
+#[test]
+fn a_refused_deletion_changes_nothing() {
+    let source = Stubborn::new(1);
+    let (books, folder) = books(&source);
+    source.permits.add_permits(100_000);
+    let audit = folder.path().join("audit.log");
+    let options = DirectoryOptions {
+        audit: AuditLog::open(&audit).unwrap(),
+        ..DirectoryOptions::default()
+    };
+    let directory = Directory::start(books, options).unwrap();
+    let order = |order| directory.order(Who::new("the test"), order);
+    let name = || "u0".to_owned();
+    order(Order::UserDisable { name: name() }).unwrap();
+    let before = std::fs::read_to_string(&audit).unwrap();
+    let refusal = order(Order::UserDelete { name: name() }).unwrap_err();
+    assert_eq!(refusal.code, "refused", "{refusal}");
+    let user = order(Order::UserShow { name: name() }).unwrap();
+    assert_eq!(user["disabled"], true, "{user}");
+    assert_eq!(std::fs::read_to_string(&audit).unwrap(), before);
+    // When nobody keeps it elsewhere, what is said of it here goes.
+    source.change(Vec::clear);
+    order(Order::UserDelete { name: name() }).unwrap();
+    let refusal = order(Order::UserDelete { name: name() }).unwrap_err();
+    assert_eq!(refusal.code, "not-found", "{refusal}");
 }
 
 #[test]

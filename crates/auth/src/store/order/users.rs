@@ -222,11 +222,7 @@ pub(super) async fn disable(worker: &Worker, who: &Who, name: &str, disabled: bo
 
 pub(super) async fn delete(worker: &Worker, who: &Who, name: &str) -> Outcome {
     let key = UserKey::parse(name);
-    let deleted = worker.books.store.delete(&key).await?;
-    worker.reread(std::slice::from_ref(&key)).await?;
-    if deleted {
-        worker.note(who, "user.delete", &key.to_string(), Value::Null);
-    }
+    // Its own record may be what disables it, or what narrows its roles: it stays with the user.
     if let Some(source) = &worker.books.source
         && !source.find(std::slice::from_ref(&key)).await?.is_empty()
     {
@@ -237,10 +233,13 @@ pub(super) async fn delete(worker: &Worker, who: &Who, name: &str) -> Outcome {
         );
         return Err(OrderError::new("refused", message));
     }
-    match deleted {
-        true => Ok(json!({})),
-        false => Err(missing(&key)),
+    let deleted = worker.books.store.delete(&key).await?;
+    worker.reread(std::slice::from_ref(&key)).await?;
+    if !deleted {
+        return Err(missing(&key));
     }
+    worker.note(who, "user.delete", &key.to_string(), Value::Null);
+    Ok(json!({}))
 }
 
 pub(super) async fn export(worker: &Worker, who: &Who, page: Page) -> Outcome {
