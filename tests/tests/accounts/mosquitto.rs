@@ -435,6 +435,47 @@ fn an_import_that_fails_writes_no_configuration() {
     assert_eq!(left.count(), 3, "no draft is left");
 }
 
+/// What strangers may is as much somebody's work as any other role, unless it is as it was shipped.
+#[test]
+fn a_role_of_strangers_that_was_changed_is_not_overwritten() {
+    let plan = Plan::new();
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let acl = file(folder.path(), "acl", "topic read news/#\n");
+    let text = format!(
+        "listener 1883\nallow_anonymous true\nacl_file {}\n",
+        acl.display()
+    );
+    let config = file(folder.path(), "mosquitto.conf", &text);
+    let run = |args: &[&str]| {
+        let mut command = server::stentor();
+        command.args(args).arg("--data-dir").arg(plan.data_dir());
+        process::run(&mut command)
+    };
+    let import = |output: &str, more: &[&str]| {
+        let output = folder.path().join(output);
+        let words = [&config, &output].map(|path| path.to_str().expect("plain names"));
+        let [config, output] = words;
+        run(&[
+            &["import", "mosquitto", config, "--output", output][..],
+            more,
+        ]
+        .concat())
+    };
+    // A store of its own, with the roles that every one has.
+    run(&["user", "add", "ann", "--no-password"]).success();
+    import("first.toml", &[]).success();
+    let shown = || run(&["role", "show", "anonymous"]).success();
+    let taken = shown();
+    assert!(taken.contains("news/#"), "{taken}");
+    run(&["role", "change", "anonymous", "--add", "deny both secret/#"]).success();
+    let changed = shown();
+    let refusal = import("second.toml", &[]).refusal();
+    assert!(refusal.contains("role \"anonymous\""), "{refusal}");
+    assert_eq!(shown(), changed);
+    import("second.toml", &["--replace"]).success();
+    assert_eq!(shown(), taken);
+}
+
 /// What `mosquitto_ctrl dynsec init` makes has a role and a user `admin`, as Stentor has.
 #[test]
 fn the_administrator_of_dynamic_security_takes_nobodys_place() {

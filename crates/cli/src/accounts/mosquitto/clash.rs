@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
-use stentor_auth::model::{ADMIN, ANONYMOUS, MEMBER};
+use stentor_auth::model::{ADMIN, ANONYMOUS, MEMBER, initial_roles};
 use stentor_auth::store::Order;
 
 use super::{Desk, Plan, Trouble, of_user};
@@ -21,12 +21,13 @@ pub(super) fn check(desk: &mut Desk, plan: &Plan) -> Result<(), Failure> {
     let mut clashes = Vec::new();
     let roles = desk.order(&Order::RoleList {})?;
     let roles: HashSet<&str> = list(&roles["roles"])
-        .filter(|role| role["zone"].is_null())
+        .filter(|role| role["zone"].is_null() && !is_untouched_anonymous(role))
         .filter_map(|role| role["name"].as_str())
         .collect();
     for role in &plan.roles {
-        if roles.contains(&*role.name) && *role.name != *ANONYMOUS {
-            clashes.push(format!("role {:?}", &*role.name));
+        let clash = format!("role {:?}", &*role.name);
+        if roles.contains(&*role.name) && !clashes.contains(&clash) {
+            clashes.push(clash);
         }
     }
     let users: HashSet<String> = plan
@@ -52,7 +53,27 @@ pub(super) fn check(desk: &mut Desk, plan: &Plan) -> Result<(), Failure> {
     )))
 }
 
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
+/// Whether a role, as it is listed, is `anonymous` as every store has it from its first start: that
+/// holds no work of anybody's.
+fn is_untouched_anonymous(role: &Value) -> bool {
+    let Some(shipped) = initial_roles()
+        .into_iter()
+        .find(|role| *role.name == *ANONYMOUS)
+    else {
+        return false;
+    };
+    let rules: BTreeSet<String> = shipped.rules.iter().map(ToString::to_string).collect();
+    let listed: BTreeSet<String> = list(&role["rules"])
+        .filter_map(|rule| rule.as_str().map(str::to_owned))
+        .collect();
+    let has_quotas = role["quotas"]
+        .as_object()
+        .is_some_and(|all| !all.is_empty());
+    role["name"] == ANONYMOUS && rules == listed && !has_quotas
+}
+
+/// What an answer lists.
+pub(super) fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
