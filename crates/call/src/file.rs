@@ -129,11 +129,11 @@ fn headers_end(head: &[u8], format: Format) -> usize {
     let mut at = 0;
     for line in head.split_inclusive(|byte| *byte == b'\n') {
         at += line.len();
-        let text = line.trim_ascii_end();
-        if in_headers && text.is_empty() && line.ends_with(b"\n") {
+        // A line of spaces goes on with the header before it.
+        if in_headers && matches!(line, b"\n" | b"\r\n") {
             return at;
         }
-        in_headers |= text == XMAIL_MARKER;
+        in_headers |= line.trim_ascii_end() == XMAIL_MARKER;
     }
     head.len()
 }
@@ -148,6 +148,7 @@ mod tests {
             (&b"a: b\r\n\r\nbody"[..], Format::Message, 8),
             (b"a: b\n\nbody", Format::Message, 6),
             (b"\nbody", Format::Message, 1),
+            (b"a: b\r\n \r\nc: d\r\n\r\nbody", Format::Message, 17),
             (b"a: b\r\nbody", Format::Message, 10),
             (b"", Format::Message, 0),
             (

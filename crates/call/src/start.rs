@@ -6,7 +6,7 @@
 //! `std::env` finds them.
 #![expect(
     unsafe_code,
-    reason = "exporting `main` under its C name; ignoring SIGPIPE"
+    reason = "exporting `main` under its C name; ignoring SIGPIPE and SIGXFSZ"
 )]
 
 /// What the C library calls.
@@ -16,8 +16,11 @@
 extern "C" fn main() -> i32 {
     // The runtime would have done this: a caller that does not read what is printed must get the
     // exit code all the same.
-    // SAFETY: nothing runs beside this thread, and ignoring a signal runs no handler.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    // And a caller that bounds the size of files gets the code of a write that fails.
+    for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+        // SAFETY: nothing runs beside this thread, and ignoring a signal runs no handler.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
     let code = crate::run(std::env::args_os().skip(1));
     std::process::exit(code)
 }

@@ -8,6 +8,7 @@ use stentor_call_protocol::Format;
 use stentor_call_protocol::limits::HEAD_BYTES_MAX;
 
 use crate::call::Envelope;
+use crate::mime;
 
 /// The line of an XMail spool file after which the message begins.
 const XMAIL_MARKER: &[u8] = b"<<MAIL-DATA>>";
@@ -134,20 +135,18 @@ impl Message {
         self.content = content;
     }
 
-    /// The message's headers with the empty line that ends them, as far as 64 KiB go.
+    /// The message's headers with the empty line that ends them.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When it cannot be read, or has more than 64 KiB of headers: who judges by headers that are
+    /// not there would be deceived.
     pub fn headers(&self) -> io::Result<Vec<u8>> {
         let mut head = self.read_file(self.start, HEAD_BYTES_MAX)?;
-        let mut end = 0;
-        for line in head.split_inclusive(|byte| *byte == b'\n') {
-            end += line.len();
-            if line.trim_ascii_end().is_empty() {
-                break;
-            }
+        match mime::headers_end(&head) {
+            Some(end) => head.truncate(end),
+            None if self.size() > head.len() as u64 => return Err(too_long()),
+            None => {}
         }
-        head.truncate(end);
         Ok(head)
     }
 
@@ -189,6 +188,12 @@ impl Message {
             }
         }
     }
+}
+
+/// The refusal of headers that are longer than anybody reads.
+pub(crate) fn too_long() -> io::Error {
+    let reason = format!("it has more than {HEAD_BYTES_MAX} bytes of headers");
+    io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
 /// The envelope of a spool file, and where its message begins; `is_all`: nothing follows the head.

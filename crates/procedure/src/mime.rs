@@ -9,6 +9,19 @@ use mail_parser::decoders::base64::base64_decode;
 use mail_parser::decoders::charsets::map::charset_decoder;
 use mail_parser::decoders::quoted_printable::quoted_printable_decode;
 
+/// Where the headers end, their empty line included; `None` if they do not. A line of spaces is not
+/// empty: it goes on with the header before it (RFC 5322, obsolete folding).
+pub(crate) fn headers_end(bytes: &[u8]) -> Option<usize> {
+    let mut end = 0;
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        end += line.len();
+        if matches!(line, b"\n" | b"\r\n") {
+            return Some(end);
+        }
+    }
+    None
+}
+
 /// The headers of a part that say what it is; each may be there several times.
 #[derive(Default)]
 pub(crate) struct Fields {

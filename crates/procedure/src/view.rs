@@ -10,6 +10,8 @@ use stentor_call_protocol::limits::HEAD_BYTES_MAX;
 use crate::answer::Change;
 use crate::call::Call;
 use crate::manifest::{Manifest, Need};
+use crate::message;
+use crate::mime;
 use crate::parts::{self, PartsError};
 
 /// Changes of one call.
@@ -22,10 +24,10 @@ const INSERTED_BYTES_MAX: usize = 16 << 20;
 pub(crate) struct Changes(Rc<RefCell<Vec<Change>>>);
 
 impl Changes {
-    /// The changes in the order of their offsets.
+    /// The changes in the order of their offsets; what is added stands before what is deleted.
     pub(crate) fn take(&self) -> std::result::Result<Vec<Change>, String> {
         let mut changes = self.0.take();
-        changes.sort_by_key(|change| change.offset);
+        changes.sort_by_key(|change| (change.offset, change.deleted));
         let mut at = 0;
         for change in &changes {
             if change.offset < at {
@@ -44,6 +46,10 @@ pub(crate) struct View<'a> {
     headers: OnceCell<Vec<Field>>,
     message: OnceCell<Vec<u8>>,
     changes: Changes,
+}
+
+fn unreadable(error: &std::io::Error) -> Error {
+    Error::runtime(format!("read the message: {error}"))
 }
 
 /// One header of a message.
@@ -86,7 +92,7 @@ impl<'a> View<'a> {
         } else {
             self.call.message.headers()
         };
-        let message = read.map_err(|error| Error::runtime(format!("read the message: {error}")))?;
+        let message = read.map_err(|error| unreadable(&error))?;
         Ok(self.message.get_or_init(|| message))
     }
 
@@ -96,8 +102,11 @@ impl<'a> View<'a> {
             return Ok(fields);
         }
         let message = self.message()?;
-        // As far as those see who need headers alone.
-        let message = &message[..message.len().min(HEAD_BYTES_MAX)];
+        let end = mime::headers_end(message).unwrap_or(message.len());
+        if end > HEAD_BYTES_MAX {
+            return Err(unreadable(&message::too_long()));
+        }
+        let message = &message[..end];
         let parser = MessageParser::new().default_header_text();
         let fields = parser
             .parse_headers(message)

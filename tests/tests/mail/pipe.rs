@@ -53,6 +53,17 @@ fn exit_codes_are_what_postfix_does() {
 }
 
 #[test]
+fn each_recipient_of_a_message_is_delivered_to() {
+    let site = site("return accept()");
+    let both = ["one@archive.example", "two@archive.example"];
+    site.send(&["--to", &both.join(",")]).success();
+    for to in both {
+        let line = outcome(&site, to);
+        assert!(line.contains("dsn=2.0.0, status=sent"), "{line}");
+    }
+}
+
+#[test]
 fn a_killed_server_defers_mail() {
     let mut site = site("log('it runs') while true do end");
     let to = "box@archive.example";

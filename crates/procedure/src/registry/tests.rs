@@ -162,7 +162,8 @@ fn changes_become_edits_of_the_callers_file() {
             return 'accept'
         end",
     )]);
-    let text = "T: u\r\nX-Old: 1\r\n 2\r\nx-OLD: 3\r\nS: t\r\n\r\nbody\r\n";
+    // What is added at the top stands before the header that is taken away there.
+    let text = "x-old: 0\r\nT: u\r\nX-Old: 1\r\n \r\n 2\r\nx-OLD: 3\r\nS: t\r\n\r\nbody\r\n";
     let outcome = place.outcome(with_message("change", text));
     assert_eq!(outcome.verdict, Verdict::Modified);
     let mut changed = String::new();
