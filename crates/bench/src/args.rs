@@ -233,6 +233,11 @@ impl Common {
         }
     }
 
+    /// Whether the user says how many times to measure.
+    pub(crate) const fn has_pairs(&self) -> bool {
+        self.pairs.is_some()
+    }
+
     /// How many times to measure something that is measured `usual` times.
     pub(crate) fn pairs(&self, usual: u32) -> u32 {
         self.pairs.unwrap_or(usual)

@@ -117,8 +117,8 @@ const ENTRIES: [Entry; 19] = [
         "--clients 1000 --seconds 2 --warmup 1",
     ),
     own(
-        "private appwarp-heavy --ramp 10000",
-        "",
+        "private appwarp-heavy",
+        "--ramp 10000",
         "--ramp 1000 --clients 3000 --seconds 2 --warmup 1",
     ),
     any("idle", PAIRS, "--pairs 1 --connections 3000"),
@@ -260,6 +260,11 @@ impl SuiteArgs {
         if entry.words.starts_with("call") {
             words.extend(self.common.call_words());
         } else {
+            if self.common.has_pairs() {
+                // What the user says counts, and is said once.
+                let at = words.iter().position(|word| word == "--pairs");
+                at.map(|at| words.drain(at..at + 2));
+            }
             let (target, rivals) = (entry.reach == Reach::Any, entry.reach != Reach::Own);
             words.extend(self.common.words(target, rivals));
         }
@@ -324,6 +329,8 @@ mod tests {
         for line in lines(&only) {
             assert!(line.starts_with("bench fanout ice-2"), "{line}");
             assert!(line.contains("--against rumqttd --pairs 2"), "{line}");
+            // A shell takes it as it is.
+            assert_eq!(line.matches("--pairs").count(), 1, "{line}");
         }
         // A foreign server has not our accounts.
         let foreign = lines(&["--target", "mqtt://h"]);

@@ -33,6 +33,9 @@ pub(crate) use transport::Transport;
 /// How long a server may think about its status.
 const STATUS_TIME: Duration = Duration::from_secs(10);
 
+/// Until a server that has just started keeps no more memory than it needs.
+const SETTLE: Duration = Duration::from_secs(3);
+
 /// Something that can be measured.
 #[derive(Clone, Debug)]
 pub(crate) enum Subject {
@@ -242,6 +245,15 @@ impl Running {
     /// Bytes of the files in the server's folder: their lengths, and what the disk gives them.
     pub(crate) fn file_bytes(&self) -> Option<(u64, u64)> {
         self.child.as_ref().map(Child::file_bytes)
+    }
+
+    /// Waits until the server has ended what it does at its start, and has given back what it took
+    /// for that: else its memory would seem to shrink under load.
+    pub(crate) fn settle(&self) {
+        std::thread::sleep(match self.is_floor() {
+            true => Duration::from_millis(200),
+            false => SETTLE,
+        });
     }
 
     /// Whether this program started it; otherwise it ran before.

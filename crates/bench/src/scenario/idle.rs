@@ -122,7 +122,7 @@ impl Workload for Idle {
         running: &mut Running,
         progress: &Progress,
     ) -> Result<Leg, BenchError> {
-        std::thread::sleep(Duration::from_millis(200));
+        running.settle();
         let before = running.usage();
         progress.show("connecting");
         let meter = CpuMeter::start(running.pid());

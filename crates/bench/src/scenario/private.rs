@@ -264,7 +264,7 @@ impl Private {
         let name = name.as_ref().map_or("", |value| value.get_name());
         let like = if self.is_published { "" } else { "like " };
         let name = match self.scene.is_shared() {
-            true => String::new(),
+            true => format!("{}: ", self.scene.name()),
             false => format!("{like}{name}: "),
         };
         let grows = self.ramp.map_or_else(String::new, |plan| {
@@ -404,8 +404,7 @@ impl Workload for Private {
         if let Some(plan) = self.ramp {
             return ramp::climb(self, plan, &way, running, progress);
         }
-        // Until the server has ended what it does at its start.
-        std::thread::sleep(Duration::from_millis(200));
+        running.settle();
         let before = running.usage();
         progress.show("connecting");
         let begun_ns = now_ns();

@@ -56,6 +56,7 @@ pub(super) fn climb(
     running: &mut Running,
     progress: &Progress,
 ) -> Result<Leg, BenchError> {
+    running.settle();
     let mut ramp = Ramp {
         load,
         plan,
