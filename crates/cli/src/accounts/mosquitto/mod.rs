@@ -5,19 +5,19 @@ mod clash;
 mod conf;
 mod dynsec;
 mod files;
+mod fill;
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::json;
-use stentor_auth::model::{ANONYMOUS, PLACEHOLDERS, Quotas, Role, User};
-use stentor_auth::store::{Imported, Order};
+use stentor_auth::model::{ANONYMOUS, PLACEHOLDERS, Role, User};
+use stentor_auth::store::Imported;
 
 use super::desk::{Desk, Which};
 use super::{import, show};
@@ -222,26 +222,7 @@ impl Mosquitto {
 
     fn fill(&self, desk: &mut Desk, plan: &Plan) -> Result<(), Failure> {
         for role in &plan.roles {
-            // A request has to fit into 64 KiB.
-            let mut parts = role.rules.chunks(RULES_AT_ONCE);
-            let first = parts.next().unwrap_or_default();
-            desk.order(&Order::RoleAdd {
-                zone: None,
-                name: Arc::clone(&role.name),
-                rules: first.to_vec(),
-                quotas: role.quotas,
-                replace: self.replace || *role.name == *ANONYMOUS,
-            })?;
-            for part in parts {
-                desk.order(&Order::RoleChange {
-                    zone: None,
-                    name: Arc::clone(&role.name),
-                    add: part.to_vec(),
-                    remove: Vec::new(),
-                    quotas: Quotas::default(),
-                    unbound: Vec::new(),
-                })?;
-            }
+            fill::put(desk, role, self.replace || *role.name == *ANONYMOUS)?;
         }
         let users = plan.users.iter().cloned().map(Imported::from).collect();
         import::send(desk, users, self.replace).map(|_| ())
@@ -265,9 +246,6 @@ impl Drop for Draft {
         let _ = fs::remove_file(&self.0);
     }
 }
-
-/// Rules that one order carries: each has about a kibibyte at most.
-const RULES_AT_ONCE: usize = 40;
 
 impl Plan {
     /// Reads everything that a configuration names.

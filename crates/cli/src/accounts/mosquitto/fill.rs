@@ -1,0 +1,170 @@
+//! How a role comes into the books: with one order, or by steps none of which permits what neither
+//! the role that was there nor the one that is to be there permits.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use stentor_auth::model::{Effect, Quotas, Role, Rule};
+use stentor_auth::store::Order;
+
+use super::Desk;
+use super::clash::list;
+use crate::failure::Failure;
+
+/// Rules that one order carries: each has about a kibibyte at most, and a request has to fit into
+/// 64 KiB.
+const RULES_AT_ONCE: usize = 40;
+
+/// Puts a role into the books.
+pub(super) fn put(desk: &mut Desk, role: &Role, replace: bool) -> Result<(), Failure> {
+    let is_long = role.rules.len() > RULES_AT_ONCE;
+    let known = match is_long && replace && desk.has_books() {
+        true => known(desk, &role.name)?,
+        false => None,
+    };
+    for order in steps(role, known, replace) {
+        desk.order(&order)?;
+    }
+    Ok(())
+}
+
+/// The rules of the role of this name, if there is one.
+fn known(desk: &mut Desk, name: &str) -> Result<Option<BTreeSet<Rule>>, Failure> {
+    let roles = desk.order(&Order::RoleList {})?;
+    let role = list(&roles["roles"]).find(|role| role["zone"].is_null() && role["name"] == name);
+    let Some(role) = role else {
+        return Ok(None);
+    };
+    let rules = list(&role["rules"]).filter_map(|rule| rule.as_str());
+    let rules = rules.map(|rule| {
+        let rule = rule.parse::<Rule>();
+        rule.map_err(|error| Failure::new(error.to_string()))
+    });
+    rules.collect::<Result<_, _>>().map(Some)
+}
+
+/// The orders that make this role of the rules that are known. Denials are the first to come and
+/// the last to go, so that whoever asks meanwhile, or after the rest never came, is denied rather
+/// than permitted too much.
+fn steps(role: &Role, known: Option<BTreeSet<Rule>>, replace: bool) -> Vec<Order> {
+    let is_denial = |rule: &Rule| rule.effect == Effect::Deny;
+    let (denials, allowances): (Vec<Rule>, Vec<Rule>) =
+        role.rules.iter().cloned().partition(is_denial);
+    let Some(known) = known else {
+        let rules = [denials, allowances].concat();
+        let (first, rest) = rules.split_at(rules.len().min(RULES_AT_ONCE));
+        let mut orders = vec![Order::RoleAdd {
+            zone: None,
+            name: Arc::clone(&role.name),
+            rules: first.to_vec(),
+            quotas: role.quotas,
+            replace,
+        }];
+        orders.extend(changes(role, rest, true));
+        return orders;
+    };
+    let new: BTreeSet<&Rule> = role.rules.iter().collect();
+    let gone = known.iter().filter(|rule| !new.contains(rule)).cloned();
+    let (old_denials, old_allowances): (Vec<Rule>, Vec<Rule>) = gone.partition(is_denial);
+    let mut orders = vec![Order::RoleChange {
+        zone: None,
+        name: Arc::clone(&role.name),
+        add: Vec::new(),
+        remove: Vec::new(),
+        quotas: role.quotas,
+        unbound: Quotas::NAMES.map(str::to_owned).to_vec(),
+    }];
+    orders.extend(changes(role, &old_allowances, false));
+    orders.extend(changes(role, &denials, true));
+    orders.extend(changes(role, &old_denials, false));
+    orders.extend(changes(role, &allowances, true));
+    orders
+}
+
+/// Orders that add these rules, or take them away.
+fn changes(role: &Role, rules: &[Rule], adds: bool) -> impl Iterator<Item = Order> {
+    rules.chunks(RULES_AT_ONCE).map(move |part| {
+        let (add, remove) = match adds {
+            true => (part.to_vec(), Vec::new()),
+            false => (Vec::new(), part.to_vec()),
+        };
+        Order::RoleChange {
+            zone: None,
+            name: Arc::clone(&role.name),
+            add,
+            remove,
+            quotas: Quotas::default(),
+            unbound: Vec::new(),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(effect: &str, numbers: std::ops::Range<usize>) -> Vec<Rule> {
+        let rule = |number| {
+            format!("{effect} both t/{number}")
+                .parse::<Rule>()
+                .expect("a rule")
+        };
+        numbers.map(rule).collect()
+    }
+
+    /// Carries the orders out, and shows the rules after each.
+    fn after_each(known: Option<&BTreeSet<Rule>>, orders: Vec<Order>) -> Vec<BTreeSet<Rule>> {
+        let mut rules = known.cloned().unwrap_or_default();
+        let mut seen = Vec::new();
+        for order in orders {
+            match order {
+                Order::RoleAdd { rules: all, .. } => rules = all.into_iter().collect(),
+                Order::RoleChange { add, remove, .. } => {
+                    assert!(add.len() + remove.len() <= RULES_AT_ONCE);
+                    for rule in remove {
+                        assert!(rules.remove(&rule), "{rule} is there");
+                    }
+                    rules.extend(add);
+                }
+                other => panic!("{other:?}"),
+            }
+            seen.push(rules.clone());
+        }
+        seen
+    }
+
+    fn check(known: Option<BTreeSet<Rule>>, new: Vec<Rule>) {
+        let role = Role {
+            zone: None,
+            name: "a".into(),
+            rules: new,
+            quotas: Quotas::default(),
+        };
+        let new: BTreeSet<Rule> = role.rules.iter().cloned().collect();
+        let old = known.clone().unwrap_or_default();
+        let seen = after_each(known.as_ref(), steps(&role, known.clone(), true));
+        assert_eq!(seen.last(), Some(&new));
+        let part = |rules: &BTreeSet<Rule>, effect| -> BTreeSet<Rule> {
+            let of = rules.iter().filter(|rule| rule.effect == effect);
+            of.cloned().collect()
+        };
+        for now in &seen {
+            // Nothing but what one of the two permits as a whole.
+            let is_no_more_than = |whole: &BTreeSet<Rule>| {
+                part(now, Effect::Allow).is_subset(&part(whole, Effect::Allow))
+                    && part(now, Effect::Deny).is_superset(&part(whole, Effect::Deny))
+            };
+            assert!(is_no_more_than(&old) || is_no_more_than(&new), "{now:?}");
+        }
+    }
+
+    #[test]
+    fn no_step_permits_more_than_the_old_or_the_new_role() {
+        let new = [rules("allow", 0..90), rules("deny", 90..190)].concat();
+        check(None, new.clone());
+        check(Some(new.iter().cloned().collect()), new.clone());
+        let other = [rules("allow", 50..150), rules("deny", 0..130)].concat();
+        check(Some(other.into_iter().collect()), new.clone());
+        check(Some(BTreeSet::new()), new);
+    }
+}
