@@ -84,7 +84,7 @@ const RAMP: [&str; 10] = [
     "--every",
     "1",
     "--seconds",
-    "1",
+    "5",
     "--warmup",
     "0",
 ];
