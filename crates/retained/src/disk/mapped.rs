@@ -99,6 +99,15 @@ impl MappedDisk {
         self.folder.join(name)
     }
 
+    /// The path of what is a file: a pipe would be waited for, and a device may never end.
+    fn regular(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.path(name);
+        match fs::metadata(&path)?.is_file() {
+            true => Ok(path),
+            false => Err(ErrorKind::InvalidInput.into()),
+        }
+    }
+
     fn create(&self, name: &str) -> io::Result<File> {
         OpenOptions::new()
             .read(true)
@@ -161,10 +170,7 @@ impl Disk for MappedDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<MappedRegion> {
-        let path = self.path(name);
-        if !fs::metadata(&path)?.is_file() {
-            return Err(ErrorKind::InvalidInput.into());
-        }
+        let path = self.regular(name)?;
         if self.mode == Mode::Private {
             return MappedRegion::copy(&File::open(path)?);
         }
@@ -173,7 +179,7 @@ impl Disk for MappedDisk {
     }
 
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        match fs::read(self.path(name)) {
+        match self.regular(name).and_then(fs::read) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -337,7 +343,24 @@ impl Flusher for MappedFlusher {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::stat::Mode as Rights;
+
     use super::*;
+
+    #[test]
+    fn what_is_no_file_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = MappedDisk::new(folder.path()).unwrap();
+        nix::unistd::mkfifo(&folder.path().join("pipe"), Rights::S_IRWXU).unwrap();
+        fs::create_dir(folder.path().join("folder")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", folder.path().join("device")).unwrap();
+        for name in ["pipe", "folder", "device"] {
+            let error = disk.read(name).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name}");
+            assert!(disk.open(name).is_err(), "{name}");
+        }
+        assert_eq!(disk.read("nothing").unwrap(), None);
+    }
 
     #[test]
     fn what_is_written_is_in_the_file() {

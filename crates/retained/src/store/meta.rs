@@ -100,8 +100,8 @@ impl Meta {
     /// Reads the file; `None` if it is missing or damaged.
     pub(crate) fn load<D: Disk>(disk: &D) -> Result<Option<Self>, OpenError> {
         let bytes = match disk.read(FILE) {
-            // Something else has its name.
-            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+            // A folder, a pipe or a device has its name.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 let _ = disk.rename(FILE, &format!("{FILE}{ASIDE_SUFFIX}"));
                 None
             }
