@@ -70,6 +70,10 @@ impl Source for Shared {
                 .expect("nobody closes it")
                 .forget();
             self.open().await?;
+            // As a column does that holds fewer characters than there are.
+            if keys.iter().any(|key| key.name.contains('😀')) {
+                return Err(StoreError::Refused("illegal mix of collations".to_owned()));
+            }
             let users = self.0.users.lock().unwrap();
             Ok(users
                 .iter()
@@ -120,6 +124,41 @@ fn look_ups_that_wait_share_a_query() {
     }
     let queries = source.queries.load(Ordering::SeqCst);
     assert!(queries <= 40, "{queries} queries for {LOGINS} logins");
+}
+
+/// A name that the operator's table cannot hold is nobody's, and nobody else's trouble.
+#[test]
+fn an_odd_name_is_refused_alone() {
+    let source = Stubborn::new(20);
+    source.change(|users| users.push(user(DEFAULT_ZONE, "jürgen")));
+    let (books, _folder) = books(&source);
+    let directory = Directory::start(books, DirectoryOptions::default()).unwrap();
+    // The first query waits, and the others are joined behind it.
+    let mut names = vec!["u0".to_owned()];
+    for n in 0..20 {
+        names.extend([format!("u{n}"), format!("😀{}", n % 4)]);
+    }
+    names.push("jürgen".to_owned());
+    let answers: Vec<_> = names.iter().map(|name| look_up(&directory, name)).collect();
+    source.permits.add_permits(100_000);
+    for (name, answer) in names.iter().zip(&answers) {
+        let found = wait(answer).unwrap();
+        let is_odd = name.starts_with('😀');
+        let expected = (!is_odd).then(|| name.clone());
+        assert_eq!(found.map(|user| user.name.to_string()), expected);
+    }
+    // However many there are, the others are answered.
+    let odd: Vec<_> = (0..1_000)
+        .map(|n| look_up(&directory, &format!("😀{n}")))
+        .collect();
+    let found = wait(&look_up(&directory, "u1")).unwrap();
+    assert!(found.is_some());
+    for answer in &odd {
+        assert!(!matches!(wait(answer), Ok(Some(_))));
+    }
+    let queries = source.queries.load(Ordering::SeqCst);
+    assert!(queries < 1_000, "{queries} queries");
+    assert!(directory.is_available());
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod first;
 mod health;
 mod queue;
 mod roles;
+mod sift;
 mod worker;
 
 use std::collections::HashMap;

@@ -12,6 +12,7 @@ use tokio::time::{MissedTickBehavior, timeout};
 use tracing::{info, warn};
 
 use super::queue::Queue;
+use super::sift::Findings;
 use super::{Change, DirectoryOptions, Found, OrderAnswer, Roles, Shared, Unavailable, first};
 use crate::counted;
 use crate::model::{User, UserKey};
@@ -178,8 +179,8 @@ impl Worker {
                 true => self.find(&keys).await,
                 false => Err(Unavailable),
             };
-            let mut users = match users {
-                Ok(users) => users,
+            let Findings { mut users, unknown } = match users {
+                Ok(findings) => findings,
                 Err(Unavailable) => {
                     let founds = waiting.into_values().flatten();
                     founds.for_each(|found| found(Err(Unavailable)));
@@ -187,6 +188,10 @@ impl Worker {
                 }
             };
             for (key, founds) in waiting {
+                if unknown.contains(&key) {
+                    founds.into_iter().for_each(|found| found(Err(Unavailable)));
+                    continue;
+                }
                 let user = self.found(&key, users.remove(&key));
                 for found in founds {
                     found(Ok(user.clone()));
@@ -213,22 +218,39 @@ impl Worker {
         Some(user)
     }
 
-    /// One query.
-    async fn find(&self, keys: &[UserKey]) -> Result<HashMap<UserKey, User>, Unavailable> {
+    /// One query, within its time.
+    pub(super) async fn ask(&self, keys: &[UserKey]) -> Result<HashMap<UserKey, User>, StoreError> {
         self.shared.queries.fetch_add(1, Ordering::Relaxed);
+        self.in_time(self.books.find(keys)).await
+    }
+
+    /// One query, or a few more if it is refused for some of the names.
+    async fn look(&self, keys: &[UserKey]) -> Result<Findings, StoreError> {
+        match self.ask(keys).await {
+            Ok(users) => Ok(Findings {
+                users,
+                ..Findings::default()
+            }),
+            Err(error) if error.is_unavailable() => Err(error),
+            Err(error) => self.sift(keys, error).await,
+        }
+    }
+
+    /// Looks users up, and tells of what is wrong.
+    async fn find(&self, keys: &[UserKey]) -> Result<Findings, Unavailable> {
         let shown = &self.shown;
-        match timeout(self.options.timeout, self.books.find(keys)).await {
-            Ok(Ok(users)) => {
+        match self.look(keys).await {
+            Ok(findings) => {
                 if !std::mem::take(&mut *self.trouble.borrow_mut()).is_empty() {
                     info!("looking users up in {shown} works again");
                 }
-                Ok(users)
+                Ok(findings)
             }
-            Ok(Err(error)) if error.is_unavailable() => {
+            Err(error) if error.is_unavailable() => {
                 self.shared.health.lose(shown, &error.to_string());
                 Err(Unavailable)
             }
-            Ok(Err(error)) => {
+            Err(error) => {
                 // Something is wrong with the tables: nobody can log in, but it is no outage.
                 let error = error.to_string();
                 if *self.trouble.borrow() != error {
@@ -238,10 +260,6 @@ impl Worker {
                     );
                     self.trouble.replace(error);
                 }
-                Err(Unavailable)
-            }
-            Err(_) => {
-                self.shared.health.lose(shown, NO_ANSWER);
                 Err(Unavailable)
             }
         }
@@ -341,9 +359,12 @@ impl Worker {
         if keys.is_empty() {
             return Ok(0);
         }
-        let mut users = self.in_time(self.books.find(&keys)).await?;
+        let Findings { mut users, unknown } = self.look(&keys).await?;
         let mut changed = 0;
         for key in keys {
+            if unknown.contains(&key) {
+                continue;
+            }
             let found = users.remove(&key);
             if let Some(user) = self.shared.cache.refresh(&key, found) {
                 changed += 1;
