@@ -11,6 +11,7 @@ use stentor_call_protocol::limits::TOKEN_BYTES_MAX;
 use stentor_call_protocol::{Format, Verdict};
 
 use crate::fault::Fault;
+use crate::file::regular;
 use crate::profile::Profile;
 
 /// The socket of a server that was installed by its package.
@@ -425,7 +426,8 @@ fn token(file: Option<PathBuf>, server: &Server) -> Result<Vec<u8>, String> {
 }
 
 fn read_token(path: &std::path::Path) -> Result<Vec<u8>, String> {
-    let bytes = std::fs::File::open(path)
+    let bytes = regular(path)
+        .and_then(std::fs::File::open)
         .and_then(|file| {
             let mut bytes = Vec::new();
             let mut file = std::io::Read::take(file, TOKEN_FILE_BYTES_MAX);

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use stentor_call_protocol::Format;
 use stentor_call_protocol::limits::HEAD_BYTES_MAX;
@@ -25,6 +25,18 @@ pub(crate) struct Message {
     pub(crate) path: Option<PathBuf>,
     /// With a name: what tells whether it has changed since.
     pub(crate) mark: Option<Mark>,
+}
+
+/// A path that is not that of a pipe or a device, which may be waited for beyond any deadline. What is
+/// not there is told by who opens it.
+///
+/// # Errors
+/// When something else than a regular file is there.
+pub(crate) fn regular(path: &Path) -> io::Result<&Path> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => Err(io::Error::other("it is no regular file")),
+        _ => Ok(path),
+    }
 }
 
 /// Opens what the options name.

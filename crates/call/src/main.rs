@@ -27,6 +27,7 @@ use args::{Changed, Command, Options, Problem};
 use fault::Fault;
 use outcome::Outcome;
 use platform::Deadline;
+use stentor_call_protocol::Verdict;
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu", not(test))))]
 fn main() {
@@ -60,9 +61,8 @@ fn run(arguments: impl Iterator<Item = OsString>) -> i32 {
 fn without(fault: &Fault, options: &Options) -> Outcome {
     outcome::complain(&fault.to_string());
     // What should be on standard output is not, so "accept" would lose the message.
-    let on_error = options
-        .on_error
-        .filter(|_| options.changed != Changed::Printed);
+    let is_lost = |wish: &Verdict| *wish == Verdict::Accept && options.changed == Changed::Printed;
+    let on_error = options.on_error.filter(|wish| !is_lost(wish));
     Outcome::of_fault(fault, on_error)
 }
 

@@ -6,6 +6,7 @@ use stentor_call_protocol::{Answer, Refusal, Status, Verdict};
 
 use crate::args::{Changed, Options, Source, beside};
 use crate::fault::Fault;
+use crate::file::regular;
 use crate::platform::{self, Deadline};
 use crate::profile::{EX_TEMPFAIL, Profile};
 
@@ -130,7 +131,7 @@ impl Outcome {
         };
         let line = format!("{}\r\n", self.refusal());
         let reply = beside(path.as_os_str(), ".rej");
-        match std::fs::write(&reply, line) {
+        match regular(&reply).and_then(|reply| std::fs::write(reply, line)) {
             Ok(()) => true,
             Err(error) => {
                 complain(&format!("cannot write {}: {error}", reply.display()));

@@ -127,17 +127,18 @@ fn a_filter_without_a_server_loses_nothing() {
         (finished.code, finished.stdout.as_str()),
         (Some(0), "\nold")
     );
-    let fake = Fake::dead();
-    let gone = fake.folder.path().join("gone");
-    let finished = fake.run(&[
-        "--filter",
-        "--on-error",
-        "accept",
-        "--file",
-        word(&gone),
-        "/p",
-    ]);
-    assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""));
+    // What cannot be printed is not accepted; other wishes stand.
+    for (wish, code) in [("accept", 2), ("tempfail", 2), ("reject", 1)] {
+        let fake = Fake::dead();
+        let gone = fake.folder.path().join("gone");
+        let words = ["--filter", "--on-error", wish, "--file", word(&gone), "/p"];
+        let finished = fake.run(&words);
+        assert_eq!(
+            (finished.code, finished.stdout.as_str()),
+            (Some(code), ""),
+            "{wish}"
+        );
+    }
 }
 
 #[test]

@@ -164,6 +164,10 @@ fn mistakes(folder: &str) -> Vec<(Vec<String>, &'static str)> {
             words("--file @/m.xtmp --token-file @/none /p"),
             "--token-file",
         ),
+        (
+            words("--file @/m.xtmp --token-file @/pipe /p"),
+            "no regular file",
+        ),
         (words("--file @/m.xtmp"), "procedure is missing"),
         (words("--file @/m.xtmp -p 0 /p"), "1 to 65535"),
         (words("--file @/m.xtmp -s mail.example /p"), "not looked up"),
@@ -200,6 +204,7 @@ fn check_mistakes(profile: &str, option: Option<&str>, codes: [i32; 3], is_first
     let folder = word(fake.folder.path()).to_owned();
     for (words, says) in mistakes(&folder) {
         fake.file("m.xtmp", SPOOL);
+        fake.pipe("pipe");
         let mut command = client();
         let wishes = || wishes.iter().copied();
         if is_first {
@@ -226,5 +231,24 @@ fn check_mistakes(profile: &str, option: Option<&str>, codes: [i32; 3], is_first
         } else {
             assert_eq!(written, None, "{about}");
         }
+    }
+}
+
+/// A pipe in the place of XMail's reply has nobody who reads it.
+#[test]
+fn a_reply_that_nobody_reads() {
+    for (wish, code) in [("tempfail", 0), ("reject", 3)] {
+        let fake = Fake::dead();
+        let file = fake.file("m.xtmp", SPOOL);
+        fake.pipe("m.xtmp.rej");
+        let words = ["--profile", "xmail-smtp", "--on-error", wish, "--file"];
+        let finished = fake.run(&[&words[..], &[word(&file), "/p"]].concat());
+        assert_eq!(finished.code, Some(code), "{finished:?}");
+        assert!(
+            finished
+                .stderr
+                .contains("m.xtmp.rej: it is no regular file"),
+            "{finished:?}"
+        );
     }
 }

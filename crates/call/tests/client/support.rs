@@ -143,6 +143,15 @@ impl Fake {
         path
     }
 
+    /// A named pipe, unless it is there already.
+    pub(crate) fn pipe(&self, name: &str) {
+        let path = self.folder.path().join(name);
+        if !path.exists() {
+            let made = Command::new("mkfifo").arg(path).status();
+            assert!(made.expect("mkfifo is everywhere").success());
+        }
+    }
+
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = client();
         command.args(&self.server).args(words);
