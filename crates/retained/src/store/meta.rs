@@ -53,8 +53,10 @@ impl Meta {
             entry[..2].copy_from_slice(&stripe.to_le_bytes());
             entry[4..].copy_from_slice(&number.to_le_bytes());
         }
-        let checksum = checksum(&bytes);
-        bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+        let list = crc32fast::hash(&bytes[HEAD_BYTES..]);
+        bytes[56..60].copy_from_slice(&list.to_le_bytes());
+        let head = head_checksum(&bytes);
+        bytes[12..16].copy_from_slice(&head.to_le_bytes());
         bytes
     }
 
@@ -69,13 +71,20 @@ impl Meta {
         };
         // The low half is the format, the high half the checksum.
         let (format, stored) = (word(8) as u32, (word(8) >> 32) as u32);
-        if &bytes[..8] != MAGIC || stored != checksum(bytes) {
+        if &bytes[..8] != MAGIC || stored != head_checksum(bytes) {
             return Ok(None);
         }
         if format > FORMAT {
             return Err(format);
         }
-        let entries = bytes[HEAD_BYTES..].chunks_exact(ENTRY_BYTES);
+        if format != FORMAT_1 && word(56) as u32 != crc32fast::hash(&bytes[HEAD_BYTES..]) {
+            return Ok(None);
+        }
+        let list = match format {
+            FORMAT_1 => &[],
+            _ => &bytes[HEAD_BYTES..],
+        };
+        let entries = list.chunks_exact(ENTRY_BYTES);
         let segments = entries.map(|entry| {
             let stripe = u16::from_le_bytes([entry[0], entry[1]]);
             let number = [entry[4], entry[5], entry[6], entry[7]];
@@ -128,10 +137,12 @@ impl Meta {
     }
 }
 
-fn checksum(bytes: &[u8]) -> u32 {
+/// The checksum of the head, which stays what it was in every format: so that an older program sees a
+/// newer format where it would see damage, and mend it.
+fn head_checksum(bytes: &[u8]) -> u32 {
     let mut checksum = crc32fast::Hasher::new();
     checksum.update(&bytes[..12]);
-    checksum.update(&bytes[16..]);
+    checksum.update(&bytes[16..HEAD_BYTES]);
     checksum.finalize()
 }
 
@@ -158,9 +169,11 @@ mod tests {
             assert_eq!(Meta::decode(&damaged), Ok(None), "bit {bit}");
         }
         assert_eq!(Meta::decode(&bytes[1..]), Ok(None));
+        // Whatever a newer format has behind the head.
         let mut newer = bytes;
         newer[8] = 3;
-        let check = checksum(&newer);
+        newer.extend(*b"more");
+        let check = head_checksum(&newer);
         newer[12..16].copy_from_slice(&check.to_le_bytes());
         assert_eq!(Meta::decode(&newer), Err(3));
     }
