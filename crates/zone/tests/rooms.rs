@@ -621,11 +621,11 @@ fn a_command_is_done_as_a_whole_or_not_at_all() {
         r#"{{"room":"new","properties":{{"good":1,"bad":"{}"}}}}"#,
         "x".repeat(5_000)
     );
-    let many: Map<String, Value> = (0..65).map(|n| (format!("p{n}"), json!(n))).collect();
+    let many: Map<String, Value> = (0..65).map(|n| (format!("p{n:02}"), json!(n))).collect();
     let many = json!({"room": "new", "properties": many}).to_string();
     let cases = [
         ("create", large.as_str(), "properties.bad", "5002 bytes"),
-        ("create", &many, "properties.p9", "at most 64"),
+        ("create", &many, "properties.p64", "at most 64"),
         (
             "create",
             r#"{"room":"new","properties":{"a/b":1,"c":2}}"#,
