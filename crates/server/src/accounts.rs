@@ -2,6 +2,7 @@
 //! runs.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -62,10 +63,8 @@ impl Accounts {
         let Ok(Place::Sqlite(path) | Place::Text(path)) = own_place(config, folder) else {
             return None;
         };
-        // Whoever opens it says best why it cannot be seen.
-        let is_missing = matches!(path.try_exists(), Ok(false));
         let was_used = was_used(folder);
-        if !is_missing || (adds && !(was_used && config.auth.database.is_none())) {
+        if !is_missing(&path) || (adds && !(was_used && config.auth.database.is_none())) {
             return None;
         }
         let path = path.display();
@@ -163,7 +162,7 @@ fn warn_of_loss(place: &Place, folder: &Path) {
     let (Place::Sqlite(path) | Place::Text(path)) = place else {
         return;
     };
-    if was_used(folder) && !path.exists() {
+    if was_used(folder) && is_missing(path) {
         warn!(
             "a server ran on {} before, and its user database {} is not there: a new one is made, \
              without users but a new administrator; if that is not meant, stop the server and put \
@@ -171,6 +170,15 @@ fn warn_of_loss(place: &Place, folder: &Path) {
             folder.display(),
             path.display()
         );
+    }
+}
+
+/// Whether a user database is not there, or is an empty file, as a copy that failed leaves one. Who
+/// opens it says best why it cannot be seen.
+fn is_missing(path: &Path) -> bool {
+    match path.metadata() {
+        Ok(metadata) => metadata.len() == 0,
+        Err(error) => error.kind() == ErrorKind::NotFound,
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use stentor_auth::credential::Stored;
-use stentor_auth::model::Login;
+use stentor_auth::model::{DEFAULT_ZONE, Login};
 use stentor_auth::store::Imported;
 
 use super::{Place, Row};
@@ -73,6 +73,10 @@ fn row<'a>(line: usize, value: impl Fn(&str) -> Option<&'a str>) -> Result<Row, 
         let name = value("name").unwrap_or_default();
         format!("{place}, user {name:?}, column {column}: {reason}")
     };
+    let zone = value("zone").unwrap_or(login.zone);
+    if login.zone != DEFAULT_ZONE && login.zone != zone {
+        return Err(wrong("zone", &"the name begins with another zone"));
+    }
     let credentials = match value("credential") {
         None => None,
         Some(texts) => {
@@ -96,7 +100,7 @@ fn row<'a>(line: usize, value: impl Fn(&str) -> Option<&'a str>) -> Result<Row, 
         Some(text) => Some(words(text).ok_or_else(|| wrong("roles", &"a quote is not closed"))?),
     };
     let user = Imported {
-        zone: value("zone").unwrap_or(login.zone).into(),
+        zone: zone.into(),
         name: login.name.into(),
         credentials,
         // The column has no room for their labels and ends.

@@ -69,6 +69,10 @@ fn what_is_wrong_is_told_with_its_line() {
             "name,credential\nann,hush\n",
             "line 2, user \"ann\", column credential: ",
         ),
+        (
+            "name,zone\ngame/ann,chat\n",
+            "line 2, user \"game/ann\", column zone: the name begins with another zone",
+        ),
         ("hush,ann\n", "\"name\" is missing"),
     ] {
         let error = csv::parse(text).err().unwrap();
