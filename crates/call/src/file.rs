@@ -27,8 +27,8 @@ pub(crate) struct Message {
     pub(crate) mark: Option<Mark>,
 }
 
-/// A path that is not that of a pipe or a device, which may be waited for beyond any deadline. What is
-/// not there is told by who opens it.
+/// A path that is none of a pipe or a device, which may be waited for beyond a deadline. What
+/// is not there is told by who opens it.
 ///
 /// # Errors
 /// When something else than a regular file is there.

@@ -137,8 +137,8 @@ impl Meta {
     }
 }
 
-/// The checksum of the head, which stays what it was in every format: so that an older program sees a
-/// newer format where it would see damage, and mend it.
+/// The checksum of the head, which is the same in every format: so that an older program sees a
+/// newer format, and not damage that it would mend.
 fn head_checksum(bytes: &[u8]) -> u32 {
     let mut checksum = crc32fast::Hasher::new();
     checksum.update(&bytes[..12]);
