@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use stentor_hub::Identity;
 use stentor_topic::Zone;
+use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::credential::Sha;
+use crate::credential::jwt::JwtError;
 use crate::credential::scram::ClientFirst;
 use crate::credential::token::token_login;
 
@@ -215,6 +217,9 @@ pub enum Decision {
     Continue(Exchange, Vec<u8>),
     /// It is not.
     Refused(Refusal),
+    /// It is not, by its JSON web token. It is told what one with a wrong password is told; why is
+    /// for the log alone.
+    JwtRefused(JwtRefusal),
     /// The operator's own code does not let it in.
     Denied {
         /// The reason code of MQTT 5; none for the usual one.
@@ -272,6 +277,30 @@ pub enum Refusal {
     OtherZone,
     /// It asks for the name of a guest where the zone gives none.
     NoGuests,
+}
+
+/// Why the bearer of a JSON web token is not let in. It says nothing of what is in the token but
+/// the name of a claim.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum JwtRefusal {
+    /// The token does not hold.
+    #[error("its JSON web token does not hold: {0}")]
+    Token(JwtError),
+    /// The token is of another user.
+    #[error("its JSON web token is of another user than the name that it gave")]
+    OtherUser,
+    /// The token is of a user of another zone than the listener's.
+    #[error("its JSON web token is of a user of another zone than the listener")]
+    OtherZone,
+    /// Nobody may be called so.
+    #[error("its JSON web token is of a name that the server keeps for itself or for guests")]
+    Reserved,
+    /// The directory has the user, and it may not log in.
+    #[error("the user of its JSON web token is disabled")]
+    Disabled,
+    /// The directory does not have the user, and its issuer is trusted about known ones only.
+    #[error("nobody has added the user of its JSON web token")]
+    Unknown,
 }
 
 #[cfg(test)]

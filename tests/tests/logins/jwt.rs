@@ -97,6 +97,54 @@ fn a_token_that_does_not_hold_is_refused() {
     }
 }
 
+/// Why a token does not hold is the operator's to know: every bearer is told the same.
+#[test]
+fn only_the_log_tells_why_a_token_is_refused() {
+    let server = server(SECRET, "HS256");
+    let other = EncodingKey::from_secret(b"another secret of thirty-two bytes");
+    let forged = encode(&Header::new(Algorithm::HS256), &claims(json!({})), &other);
+    let expired = signed(json!({ "exp": now() - 5 }));
+    let is_told = |from: usize, token: &str, why: &str| {
+        let log = &server.wait_log(from, why)[from..];
+        let (_, signature) = token.rsplit_once('.').expect("three parts");
+        assert!(!log.contains(signature), "{log}");
+        assert!(!log.contains("wrong user name"), "{log}");
+    };
+    let mut answers = Vec::new();
+    for (token, why) in [
+        (&expired, "it has expired"),
+        (
+            &signed(json!({ "aud": "elsewhere" })),
+            "its audience is not this server",
+        ),
+        (
+            &forged.expect("a token is signed"),
+            "its signature is wrong",
+        ),
+        (
+            &signed(json!({ "sub": "bob" })),
+            "of another user than the name",
+        ),
+    ] {
+        let from = server.log().len();
+        let mut client = server.dial();
+        client.send(&connect_as(Version::V5, "c", true, Some(("ann", token))));
+        client.speaks(Version::V5);
+        answers.push(client.expect(2).body);
+        is_told(from, token, why);
+    }
+    answers.dedup();
+    assert_eq!(answers.len(), 1);
+    // By AUTH of a client that is connected, too.
+    let mut client = server.dial();
+    client.send(&connect("d", "JWT", signed(json!({})).as_bytes()));
+    assert_eq!(client.expect(2).body[1], 0);
+    let from = server.log().len();
+    client.send(&auth(AGAIN, "JWT", expired.as_bytes()));
+    assert_eq!(client.expect(14).body[0], 0x87);
+    is_told(from, &expired, "it has expired");
+}
+
 #[test]
 fn rights_in_a_token_are_those_of_its_bearer() {
     let server = server(SECRET, "HS256");

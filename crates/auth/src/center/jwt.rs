@@ -1,12 +1,13 @@
 //! JSON web tokens.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::zones::is_reserved;
 use super::{Proof, Shared, Visitor, now_secs};
 use crate::credential::jwt::{Claims, verify};
 use crate::model::{Login, MEMBER, User, UserKey};
-use crate::{Answer, Decision, Refusal, Secret};
+use crate::{Answer, Decision, JwtRefusal, Refusal, Secret};
 
 impl Shared {
     /// Checks the signature on a thread of its own, then asks whether the bearer is known.
@@ -20,7 +21,7 @@ impl Shared {
             let settings = shared.settings.load();
             match verify(&settings.issuers, token.reveal(), now_secs()) {
                 Ok(claims) => shared.find_bearer(visitor, claims, answer),
-                Err(_) => answer.give(shared.fail(&visitor)),
+                Err(error) => answer.give(shared.bar(&visitor, JwtRefusal::Token(error))),
             }
         };
         if let Err((_, _, answer)) = self.signatures.submit(luggage, job) {
@@ -39,9 +40,18 @@ impl Shared {
             .zone
             .as_ref()
             .is_some_and(|zone| *zone != bearer.zone);
-        let is_other = is_elsewhere || !said.name.is_empty() && visitor.key != bearer;
-        if is_other || is_reserved(&bearer) {
-            return answer.give(self.fail(&visitor));
+        let is_other = !said.name.is_empty() && visitor.key != bearer;
+        let refusal = if is_elsewhere {
+            Some(JwtRefusal::OtherZone)
+        } else if is_other {
+            Some(JwtRefusal::OtherUser)
+        } else if is_reserved(&bearer) {
+            Some(JwtRefusal::Reserved)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            return answer.give(self.bar(&visitor, refusal));
         }
         let visitor = Visitor {
             key: bearer.clone(),
@@ -66,12 +76,10 @@ impl Shared {
         user: Option<&Arc<User>>,
         claims: Claims,
     ) -> Decision {
-        let is_refused = match user {
-            Some(user) => user.disabled,
-            None => claims.known_users,
-        };
-        if is_refused {
-            return self.fail(visitor);
+        match user {
+            Some(user) if user.disabled => return self.bar(visitor, JwtRefusal::Disabled),
+            None if claims.known_users => return self.bar(visitor, JwtRefusal::Unknown),
+            Some(_) | None => {}
         }
         let roles = match (claims.roles, user) {
             (Some(roles), _) => Some(roles),
@@ -87,5 +95,11 @@ impl Shared {
             token: None,
         };
         self.accept(visitor, user, proof, None)
+    }
+
+    /// It is not let in by its token, which counts like a wrong password.
+    fn bar(&self, visitor: &Visitor, why: JwtRefusal) -> Decision {
+        self.throttle.failed(Instant::now(), visitor);
+        Decision::JwtRefused(why)
     }
 }

@@ -178,6 +178,8 @@ fn outcome(decision: &Decision) -> Outcome {
         Decision::Accepted(identity, _) => Outcome::In(identity.user.as_deref().map(Into::into)),
         Decision::Continue(..) => Outcome::Asked,
         Decision::Refused(refusal) => Outcome::Out(*refusal),
+        // Which the client is not told.
+        Decision::JwtRefused(_) => WRONG,
         Decision::Denied { text, .. } => panic!("nobody denies log-ins here: {text}"),
     }
 }

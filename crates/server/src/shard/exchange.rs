@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use stentor_auth::{Begun, Decision, Exchange, LoginRequest, Method, Secret};
+use stentor_auth::{Begun, Decision, Exchange, JwtRefusal, LoginRequest, Method, Secret};
 use stentor_hub::{Authenticated, Authentication, SessionKey, Step};
 use stentor_mqtt::ReasonCode;
 use stentor_session::{
@@ -14,6 +14,7 @@ use super::Shard;
 use super::flush::write_batch;
 use super::link::{Entrance, Exchanging, LinkKey, Phase};
 use super::login::{farewell, reason_of};
+use crate::transport::Fault;
 
 /// What one packet may gather at once: more than AUTH can be.
 const AUTH_BYTES_MAX: usize = 128 * 1024;
@@ -156,6 +157,19 @@ impl Shard {
         }
     }
 
+    /// Says in the log why a web token renews nothing: the session's end only says that it has no
+    /// right to go on.
+    fn tell_bearer(&self, key: LinkKey, session: SessionKey, why: JwtRefusal) {
+        let client_id = self.hub.client_id(session).unwrap_or_default();
+        let reason = CloseReason::Denied(Denied::Credentials);
+        self.tell_refusal(
+            key.index,
+            (None, client_id),
+            reason,
+            Some(Fault::Bearer(why)),
+        );
+    }
+
     /// The authenticator has answered a connected client.
     pub(super) fn decided_again(&mut self, key: LinkKey, session: SessionKey, decision: Decision) {
         let authenticated = match decision {
@@ -169,6 +183,10 @@ impl Shard {
                 CloseReason::Denied(Denied::Credentials) => CloseReason::Denied(Denied::Right),
                 reason => reason,
             }),
+            Decision::JwtRefused(why) => {
+                self.tell_bearer(key, session, why);
+                Authenticated::Refused(CloseReason::Denied(Denied::Right))
+            }
             Decision::Denied { .. } => Authenticated::Refused(CloseReason::Denied(Denied::Adaptor)),
         };
         let link = stentor_hub::LinkId(key.index);

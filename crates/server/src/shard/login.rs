@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stentor_auth::credential::certificate::user_name;
 use stentor_auth::rights::Unrestricted;
-use stentor_auth::{Answer, Begun, Decision, LoginRequest, Method, Refusal, Secret};
+use stentor_auth::{Answer, Begun, Decision, JwtRefusal, LoginRequest, Method, Refusal, Secret};
 use stentor_hub::{Identity, LinkId, home_shard};
 use stentor_mqtt::{ConnAck, Packet, Property, PropertyBuf, ReasonCode, Version, encode};
 use stentor_session::{
@@ -19,6 +19,9 @@ use super::link::{Entrance, Link, LinkKey, Phase};
 use super::{Shard, Stage};
 use crate::telemetry::Claim;
 use crate::transport::Fault;
+
+/// What a client is told whose proof does not hold, whatever is wrong with it.
+const WRONG_LOGIN: CloseReason = CloseReason::Denied(Denied::Credentials);
 
 impl Link {
     /// The user that the client's certificate names, where the listener takes names from those.
@@ -170,6 +173,7 @@ impl Shard {
             }
             Decision::Continue(exchange, data) => self.ask(index, request, exchange, &data),
             Decision::Refused(why) => self.refuse(index, &request, reason_of(why)),
+            Decision::JwtRefused(why) => self.refuse_bearer(index, &request, why),
             Decision::Denied { code, text } => self.deny(index, &request, code, &text),
         }
     }
@@ -183,6 +187,15 @@ impl Shard {
         let code = code.and_then(ReasonCode::from_u8);
         let code = code.unwrap_or(ReasonCode::NotAuthorized);
         self.part(index, Some(refused(request, code, text)));
+    }
+
+    /// Answers a web token that does not let its bearer in as a wrong password is answered.
+    fn refuse_bearer(&mut self, index: u32, request: &ConnectRequest, why: JwtRefusal) {
+        let who = (request.username.as_deref(), &*request.client_id);
+        self.note_refusal_for(index, who, WRONG_LOGIN, Some(Fault::Bearer(why)));
+        let code = WRONG_LOGIN.reason_code();
+        let answer = code.map(|code| refused(request, code, WRONG_LOGIN.told()));
+        self.part(index, answer);
     }
 
     /// The authenticator has answered.
@@ -361,7 +374,7 @@ pub(super) fn farewell(bytes: &[u8]) -> Box<Output> {
 
 pub(super) const fn reason_of(refusal: Refusal) -> CloseReason {
     match refusal {
-        Refusal::Credentials => CloseReason::Denied(Denied::Credentials),
+        Refusal::Credentials => WRONG_LOGIN,
         Refusal::LoginRequired => CloseReason::Denied(Denied::Anonymous),
         Refusal::Method => CloseReason::Denied(Denied::AuthMethod),
         Refusal::Protocol => CloseReason::Violation(Violation::UnexpectedAuth),

@@ -518,6 +518,17 @@ impl Shard {
         fault: Option<Fault>,
     ) {
         self.figures.refused += 1;
+        self.tell_refusal(index, who, reason, fault);
+    }
+
+    /// Says in the log that somebody was refused something.
+    fn tell_refusal(
+        &self,
+        index: u32,
+        who: (Option<&str>, &str),
+        reason: CloseReason,
+        fault: Option<Fault>,
+    ) {
         if let Some(link) = self.links.get(index as usize) {
             self.backplane.journal.note(Entry::Refused {
                 peer: link.peer,

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use stentor_auth::JwtRefusal;
+use stentor_auth::credential::jwt::JwtError;
 use stentor_session::{CloseReason, Denied, Limit, Local, Timer, Violation};
 
 use super::journal::{Claim, shown};
@@ -72,7 +74,10 @@ fn denial(denied: Denied, scene: &Scene<'_>) -> Cow<'static, str> {
             )
             .into()
         }
-        Denied::Credentials => wrong_login(scene),
+        Denied::Credentials => match scene.fault {
+            Some(Fault::Bearer(why)) => format!("{why}; {}", for_bearer(why)).into(),
+            Some(Fault::Said(_) | Fault::Origin(_)) | None => wrong_login(scene),
+        },
         Denied::Origin => refused_origin(scene),
         Denied::Version => "MQTT 3.1, 3.1.1 and 5.0 are spoken here".into(),
         Denied::ClientId => {
@@ -147,11 +152,50 @@ fn wrong_login(scene: &Scene<'_>) -> Cow<'static, str> {
     .into()
 }
 
+/// What helps somebody whose web token does not let it in.
+const fn for_bearer(why: &JwtRefusal) -> &'static str {
+    match why {
+        JwtRefusal::Token(error) => match error {
+            JwtError::Malformed | JwtError::Unsupported(_) => {
+                "whoever issues it has to make another one"
+            }
+            JwtError::UnknownKey => {
+                "`key_file` or `jwks_file` of its [[jwt]] has to hold the key, and `algorithms` to \
+                 allow it"
+            }
+            JwtError::Signature => {
+                "it was changed, or signed with another key than `key_file` or `jwks_file` of its \
+                 [[jwt]] holds"
+            }
+            JwtError::Claim(_) => {
+                "whoever issues it has to mend that; [[jwt]] says what claims there are"
+            }
+            JwtError::Audience => {
+                "`audience` of its [[jwt]] lists whom tokens may be for; without it, they must \
+                 name nobody"
+            }
+            JwtError::Issuer => "`issuer` of its [[jwt]] says whose tokens count",
+            JwtError::Expired => {
+                "the client needs a new one; for clocks that differ there is `leeway` of its \
+                 [[jwt]]"
+            }
+            JwtError::NotYet => "for clocks that differ there is `leeway` of its [[jwt]]",
+        },
+        JwtRefusal::OtherUser => "it has to give the name that the token has, or none",
+        JwtRefusal::OtherZone => "`zone` of that [[listener]] says which one it is",
+        JwtRefusal::Reserved => "whoever issues it has to give the user another name",
+        JwtRefusal::Disabled => "`stentor user enable` lets the user in again",
+        JwtRefusal::Unknown => {
+            "`stentor user add` adds the user; without `known_users` its [[jwt]] lets everybody in"
+        }
+    }
+}
+
 fn refused_origin(scene: &Scene<'_>) -> Cow<'static, str> {
     let url = scene.url;
     let origin = match scene.fault {
         Some(Fault::Origin(origin)) => &**origin,
-        Some(Fault::Said(_)) | None => "",
+        Some(Fault::Said(_) | Fault::Bearer(_)) | None => "",
     };
     match origin {
         "null" => "a page that has no origin of its own, since it was opened from a file or runs \
@@ -206,7 +250,7 @@ fn violated(violation: Violation, scene: &Scene<'_>) -> Cow<'static, str> {
     match violation {
         Violation::WebSocket | Violation::Tls => match scene.fault {
             Some(Fault::Said(said)) => said.clone(),
-            Some(Fault::Origin(_)) | None => Cow::Borrowed(""),
+            Some(Fault::Origin(_) | Fault::Bearer(_)) | None => Cow::Borrowed(""),
         },
         Violation::ExpectedConnect => {
             "what it sent is no CONNECT of MQTT; TLS has a listener mqtts://, WebSocket one of \
@@ -284,6 +328,43 @@ mod tests {
             "user add ann --data-dir",
         ];
         check(wrong, &certified, None, &says);
+    }
+
+    #[test]
+    fn a_refused_web_token_is_told_with_what_is_wrong_with_it() {
+        let wrong = CloseReason::Denied(Denied::Credentials);
+        for (why, says) in [
+            (
+                JwtRefusal::Token(JwtError::Expired),
+                ["has expired", "`leeway`"],
+            ),
+            (
+                JwtRefusal::Token(JwtError::Audience),
+                ["audience", "`audience`"],
+            ),
+            (
+                JwtRefusal::Token(JwtError::UnknownKey),
+                ["key id", "`jwks_file`"],
+            ),
+            (
+                JwtRefusal::Token(JwtError::Signature),
+                ["signature", "`key_file`"],
+            ),
+            (
+                JwtRefusal::Token(JwtError::Claim("sub".into())),
+                ["\"sub\"", "issues it"],
+            ),
+            (JwtRefusal::OtherUser, ["another user", "or none"]),
+            (JwtRefusal::Disabled, ["is disabled", "user enable"]),
+            (JwtRefusal::Unknown, ["nobody has added", "`known_users`"]),
+        ] {
+            check(
+                wrong,
+                &Claim::Named("ann".into()),
+                Some(Fault::Bearer(why)),
+                &says,
+            );
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub(crate) use certificate::{Certificate, Demand};
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use stentor_auth::JwtRefusal;
 use stentor_session::{Batch, CloseReason};
 
 use crate::listener::Port;
@@ -162,13 +163,15 @@ impl Transport {
     }
 }
 
-/// What was wrong below MQTT, for the log.
+/// What was wrong that the reason of a refusal does not say, for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A page of this origin may not connect; as much of it as the log shows.
     Origin(Box<str>),
     /// This, with a remedy where there is one.
     Said(Cow<'static, str>),
+    /// Its web token does not let it in.
+    Bearer(JwtRefusal),
 }
 
 /// Bytes on their way out, forgotten from the front as they are written. Holds no memory while it

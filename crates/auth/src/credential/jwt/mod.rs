@@ -60,7 +60,7 @@ pub enum JwtError {
     #[error("its header asks for {0}, which is not supported")]
     Unsupported(&'static str),
     /// No key fits its header.
-    #[error("no key fits its header")]
+    #[error("no key of a [[jwt]] is for the algorithm and the key id in its header")]
     UnknownKey,
     /// The signature is wrong.
     #[error("its signature is wrong")]
