@@ -112,6 +112,30 @@ fn what_is_exported_comes_back_as_it_was() {
     });
 }
 
+/// More users than one order carries, of whom the last one is wrong.
+#[test]
+fn zones_and_roles_that_are_none_are_told_before_anybody_is_imported() {
+    check(|place| {
+        let total = || place.json(&["user", "list", "--limit", "1"])["total"].clone();
+        let before = i32::from(place.server.is_some());
+        let many: String = (0..1_000).map(|n| format!("u{n:04},,\n")).collect();
+        for (last, told) in [
+            ("last,,nowhere", "there is no role \"nowhere\""),
+            ("last,nowhere,", "there is no zone \"nowhere\""),
+        ] {
+            let file = place.file("users.csv", &format!("name,zone,roles\n{many}{last}\n"));
+            for more in [&[][..], &["--replace"]] {
+                let refusal = place
+                    .run(&[&["user", "import", &file], more].concat())
+                    .refusal();
+                assert!(refusal.contains(told), "{refusal}");
+                assert!(refusal.contains("line 1002"), "{refusal}");
+                assert_eq!(total(), before, "nobody is imported");
+            }
+        }
+    });
+}
+
 /// More users than one order carries.
 #[test]
 fn an_import_that_was_cut_short_is_finished_by_the_same_one() {

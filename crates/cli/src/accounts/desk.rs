@@ -130,6 +130,7 @@ impl Stopped {
             order,
             Order::UserAdd { .. }
                 | Order::UserImport { .. }
+                | Order::UserImportCheck { .. }
                 | Order::RoleAdd { .. }
                 | Order::ZoneAdd { .. }
         );

@@ -85,21 +85,20 @@ impl Imported {
     }
 }
 
-pub(super) async fn import(
+/// The users that become of an import, each of whom is good.
+async fn checked(
     worker: &Worker,
-    who: &Who,
     users: Vec<Imported>,
     replace: bool,
-) -> Outcome {
+) -> Result<Vec<User>, OrderError> {
     if users.len() > IMPORT_USERS_MAX {
         let message = format!("an import has at most {IMPORT_USERS_MAX} users at a time");
         return Err(OrderError::bad(message));
     }
-    let mut keys: Vec<UserKey> = users.iter().map(Imported::key).collect();
-    let store = &worker.books.store;
     let mut known: HashMap<UserKey, User> = HashMap::new();
     if replace {
-        let records = store.find(&keys).await?.into_iter();
+        let keys: Vec<UserKey> = users.iter().map(Imported::key).collect();
+        let records = worker.books.store.find(&keys).await?.into_iter();
         known.extend(records.map(|record| (record.user.key(), record.user)));
     }
     let over = |one: Imported| {
@@ -110,6 +109,23 @@ pub(super) async fn import(
     for user in &users {
         check(worker, user)?;
     }
+    Ok(users)
+}
+
+pub(super) async fn check_only(worker: &Worker, users: Vec<Imported>, replace: bool) -> Outcome {
+    let users = checked(worker, users, replace).await?;
+    Ok(json!({ "checked": users.len() }))
+}
+
+pub(super) async fn import(
+    worker: &Worker,
+    who: &Who,
+    users: Vec<Imported>,
+    replace: bool,
+) -> Outcome {
+    let users = checked(worker, users, replace).await?;
+    let mut keys: Vec<UserKey> = users.iter().map(User::key).collect();
+    let store = &worker.books.store;
     if replace {
         store.put(&users).await?;
     } else if !store.insert(&users).await? {

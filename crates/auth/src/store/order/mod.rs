@@ -142,6 +142,16 @@ pub enum Order {
         #[serde(default)]
         replace: bool,
     },
+    /// Says whether an import of these users would be refused, and changes nothing: at most
+    /// [`IMPORT_USERS_MAX`].
+    #[serde(rename = "user.import-check")]
+    UserImportCheck {
+        /// The users; what they prove themselves with does not matter.
+        users: Vec<Imported>,
+        /// Whether users who exist are replaced, in what is given of them.
+        #[serde(default)]
+        replace: bool,
+    },
     /// Lists users with what they prove themselves with.
     #[serde(rename = "user.export")]
     UserExport {
@@ -386,6 +396,7 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
             client_id,
         } => test::test(worker, &name, (action, &topic), client_id).await,
         O::UserImport { users, replace } => import::import(worker, who, users, replace).await,
+        O::UserImportCheck { users, replace } => import::check_only(worker, users, replace).await,
         O::UserExport { zone, after, limit } => {
             let page = users::Page::new(zone.as_deref(), after.as_deref(), limit);
             users::export(worker, who, page).await

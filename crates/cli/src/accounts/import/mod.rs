@@ -140,13 +140,14 @@ impl Import {
         if !self.replace {
             self.refuse_known(&mut desk, &places)?;
         }
-        let maker = desk.maker(self.scram)?;
-        let users = hash_all(rows, &maker).map_err(|reason| failed(&reason))?;
-        let sent = send(&mut desk, users, self.replace);
-        let imported = sent.map_err(|failure| match place_of(&places, failure.message()) {
+        let placed = |failure: Failure| match place_of(&places, failure.message()) {
             Some(place) => failure.with_note(&format!("it stands in {shown}, {place}")),
             None => failure,
-        })?;
+        };
+        check_against(&mut desk, &rows, self.replace).map_err(placed)?;
+        let maker = desk.maker(self.scram)?;
+        let users = hash_all(rows, &maker).map_err(|reason| failed(&reason))?;
+        let imported = send(&mut desk, users, self.replace).map_err(placed)?;
         let answer = json!({ "imported": imported });
         show(self.which.json, &answer, || {
             format!("imported: {}\n", counted(imported as u64, "user"))
@@ -180,20 +181,40 @@ impl Import {
     }
 }
 
-/// Adds users in orders of bounded size; how many.
-pub(super) fn send(desk: &mut Desk, users: Vec<Imported>, replace: bool) -> Result<usize, Failure> {
-    let count = users.len();
-    let mut users = users.into_iter().peekable();
-    let mut imported = 0;
-    while users.peek().is_some() {
-        let mut batch = Vec::new();
+/// Users in groups, each of which fits into an order.
+fn groups(users: impl Iterator<Item = Imported>) -> impl Iterator<Item = Vec<Imported>> {
+    let mut users = users.peekable();
+    std::iter::from_fn(move || {
+        let mut group = Vec::new();
         let mut bytes = 0;
-        while batch.len() < ORDER_USERS
+        while group.len() < ORDER_USERS
             && let Some(user) = users.next_if(|user| bytes == 0 || bytes + size(user) < ORDER_BYTES)
         {
             bytes += size(&user);
-            batch.push(user);
+            group.push(user);
         }
+        (!group.is_empty()).then_some(group)
+    })
+}
+
+/// Has all users checked against the books, which know what zones and roles there are, so that
+/// nobody is imported before somebody is refused.
+fn check_against(desk: &mut Desk, rows: &[Row], replace: bool) -> Result<(), Failure> {
+    let bare = |row: &Row| Imported {
+        credentials: None,
+        ..row.user.clone()
+    };
+    for users in groups(rows.iter().map(bare)) {
+        desk.order(&Order::UserImportCheck { users, replace })?;
+    }
+    Ok(())
+}
+
+/// Adds users in orders of bounded size; how many.
+pub(super) fn send(desk: &mut Desk, users: Vec<Imported>, replace: bool) -> Result<usize, Failure> {
+    let count = users.len();
+    let mut imported = 0;
+    for batch in groups(users.into_iter()) {
         let len = batch.len();
         let order = Order::UserImport {
             users: batch,
