@@ -84,11 +84,11 @@ fn what_a_file_does_not_say_is_kept() {
 #[test]
 fn what_is_exported_comes_back_as_it_was() {
     check(|place| {
-        for role in ["op", "two words", "-"] {
+        for role in ["op", "two words", "no\u{a0}break", "-"] {
             place.run(&["role", "add", role]).success();
         }
         place.run(&["zone", "add", "game"]).success();
-        place.add("ann", &["op", "two words"]);
+        place.add("ann", &["op", "two words", "no\u{a0}break"]);
         place.add("game/bob", &["-"]);
         place.add("cid, \"the\"", &[]);
         place.run(&["user", "disable", "game/bob"]).success();

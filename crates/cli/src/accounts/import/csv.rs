@@ -94,7 +94,7 @@ fn row<'a>(line: usize, value: impl Fn(&str) -> Option<&'a str>) -> Result<Row, 
         Some("false" | "0" | "no") => Some(false),
         Some(_) => return Err(wrong("disabled", &"it is true or false")),
     };
-    let roles = match value("roles").map(str::trim) {
+    let roles = match value("roles").map(str::trim_ascii) {
         None | Some("") => None,
         Some(NO_ROLES) => Some(Vec::new()),
         Some(text) => Some(words(text).ok_or_else(|| wrong("roles", &"a quote is not closed"))?),
@@ -173,19 +173,23 @@ pub(in crate::accounts) fn in_words(roles: &[Arc<str>]) -> String {
     if roles.is_empty() {
         return NO_ROLES.to_owned();
     }
-    let word = |role: &Arc<str>| match role.contains([' ', '"']) || **role == *NO_ROLES {
+    // Other white space than what separates words is part of a name, and stands in quotes too: a
+    // program that the file goes through may take it for a space.
+    let needs_quotes = |role: &str| role.contains(|c: char| c.is_whitespace() || c == '"');
+    let word = |role: &Arc<str>| match needs_quotes(role) || **role == *NO_ROLES {
         true => format!("\"{}\"", role.replace('"', "\"\"")),
         false => role.to_string(),
     };
     roles.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Takes words apart that are separated by spaces. In quotes, spaces are part of the word, and two
-/// quotes are one. `None` if a quote is not closed.
+/// Takes words apart that are separated by the white space of ASCII; any other is part of a word,
+/// as names may have it. In quotes, all is part of the word, and two quotes are one. `None` if a
+/// quote is not closed.
 fn words(text: &str) -> Option<Vec<Arc<str>>> {
     let (mut words, mut chars) = (Vec::new(), text.chars().peekable());
     loop {
-        while chars.next_if(|char| char.is_whitespace()).is_some() {}
+        while chars.next_if(char::is_ascii_whitespace).is_some() {}
         if chars.peek().is_none() {
             return Some(words);
         }
@@ -198,7 +202,7 @@ fn words(text: &str) -> Option<Vec<Arc<str>>> {
                 }
             }
         }
-        while let Some(char) = chars.next_if(|char| !char.is_whitespace()) {
+        while let Some(char) = chars.next_if(|char| !char.is_ascii_whitespace()) {
             word.push(char);
         }
         words.push(word.into());

@@ -170,6 +170,12 @@ fn what_is_exported_can_be_imported() {
         &[],
         &["two words", "-", "say \"hi\"", "a,b"],
         &["-"],
+        &[
+            "no\u{a0}break",
+            "thin\u{2009}space",
+            "line\u{2028}end",
+            "a\u{3000}b",
+        ],
     ] {
         user.roles = roles.iter().copied().map(Arc::from).collect();
         let text = format!("{HEAD}{}", csv_line(&user));
@@ -187,6 +193,14 @@ fn what_is_exported_can_be_imported() {
         let row = json::parse(&text).unwrap().remove(0);
         assert_eq!(row.user.over(None), user);
     }
+}
+
+/// As an export of before had them, without quotes.
+#[test]
+fn white_space_that_is_no_space_is_part_of_a_role() {
+    let rows = csv::parse("name,roles\nann,no\u{a0}break two\tthree\n").unwrap();
+    let roles = rows[0].user.roles.as_deref().unwrap();
+    assert_eq!(roles, ["no\u{a0}break", "two", "three"].map(Arc::from));
 }
 
 /// What is not said is not made up: it is up to whether the user exists.
