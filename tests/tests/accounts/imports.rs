@@ -112,6 +112,32 @@ fn what_is_exported_comes_back_as_it_was() {
     });
 }
 
+/// What a query without a result writes is no mistake, but it is told.
+#[test]
+fn a_file_without_users_says_so() {
+    check(|place| {
+        for (name, text, told) in [
+            (
+                "none.csv",
+                "name,password\n",
+                "no rows below the names of its columns",
+            ),
+            (
+                "none.csv",
+                "name,password\n\n",
+                "no rows below the names of its columns",
+            ),
+            ("none.json", "[]", "its list is empty"),
+        ] {
+            let file = place.file(name, text);
+            let said = place.run(&["user", "import", &file]).success();
+            assert!(said.contains(told), "{said}");
+            assert!(said.contains("nobody is imported"), "{said}");
+            assert_eq!(place.json(&["user", "import", &file])["imported"], 0);
+        }
+    });
+}
+
 /// More users than one order carries, of whom the last one is wrong.
 #[test]
 fn zones_and_roles_that_are_none_are_told_before_anybody_is_imported() {

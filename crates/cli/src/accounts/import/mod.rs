@@ -123,9 +123,12 @@ impl Import {
         let failed = |reason: &dyn fmt::Display| Failure::new(format!("{shown}: {reason}"));
         let text = file::read_text(&self.file, FILE_BYTES_MAX);
         let text = text.map_err(|error| failed(&format!("cannot read it: {error}")))?;
-        let rows = match self.form()? {
-            Format::Csv => csv::parse(&text),
-            Format::Json => json::parse(&text),
+        let (rows, nobody) = match self.form()? {
+            Format::Csv => (
+                csv::parse(&text),
+                "there are no rows below the names of its columns",
+            ),
+            Format::Json => (json::parse(&text), "its list is empty"),
         };
         let mut rows = rows.map_err(|reason| failed(&reason))?;
         if !self.roles.is_empty() {
@@ -149,8 +152,9 @@ impl Import {
         let users = hash_all(rows, &maker).map_err(|reason| failed(&reason))?;
         let imported = send(&mut desk, users, self.replace).map_err(placed)?;
         let answer = json!({ "imported": imported });
-        show(self.which.json, &answer, || {
-            format!("imported: {}\n", counted(imported as u64, "user"))
+        show(self.which.json, &answer, || match imported {
+            0 => format!("{shown}: {nobody}; nobody is imported\n"),
+            _ => format!("imported: {}\n", counted(imported as u64, "user")),
         })
     }
 
