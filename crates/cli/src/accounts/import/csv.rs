@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use stentor_auth::credential::Stored;
 use stentor_auth::model::{DEFAULT_ZONE, Login};
-use stentor_auth::store::Imported;
 
 use super::{Place, Row};
 use crate::accounts::secret::dated;
@@ -77,7 +76,13 @@ fn row<'a>(line: usize, value: impl Fn(&str) -> Option<&'a str>) -> Result<Row, 
     if login.zone != DEFAULT_ZONE && login.zone != zone {
         return Err(wrong("zone", &"the name begins with another zone"));
     }
-    let credentials = match value("credential") {
+    // The columns have no room for the labels and ends of tokens, so those that there are stay.
+    let mut row = Row::new(
+        place,
+        (zone, login.name),
+        value("password").map(str::to_owned),
+    );
+    row.user.credentials = match value("credential") {
         None => None,
         Some(texts) => {
             let parsed = texts.split_whitespace().map(|text| {
@@ -87,32 +92,18 @@ fn row<'a>(line: usize, value: impl Fn(&str) -> Option<&'a str>) -> Result<Row, 
             Some(parsed.collect::<Result<_, String>>()?)
         }
     };
-    let password = value("password").map(str::to_owned);
-    let disabled = match value("disabled") {
+    row.user.disabled = match value("disabled") {
         None => None,
         Some("true" | "1" | "yes") => Some(true),
         Some("false" | "0" | "no") => Some(false),
         Some(_) => return Err(wrong("disabled", &"it is true or false")),
     };
-    let roles = match value("roles").map(str::trim_ascii) {
+    row.user.roles = match value("roles").map(str::trim_ascii) {
         None | Some("") => None,
         Some(NO_ROLES) => Some(Vec::new()),
         Some(text) => Some(words(text).ok_or_else(|| wrong("roles", &"a quote is not closed"))?),
     };
-    let user = Imported {
-        zone: zone.into(),
-        name: login.name.into(),
-        credentials,
-        // The column has no room for their labels and ends.
-        keeps_tokens: true,
-        roles,
-        disabled,
-    };
-    Ok(Row {
-        place,
-        user,
-        password,
-    })
+    Ok(row)
 }
 
 /// Takes CSV apart as RFC 4180 has it: fields in quotes may contain commas, line feeds and doubled

@@ -9,7 +9,6 @@ use serde_json::error::Category;
 use serde_json::{Map, Value};
 use stentor_auth::credential::Stored;
 use stentor_auth::model::{Credential, DEFAULT_ZONE, Login};
-use stentor_auth::store::Imported;
 
 use super::{Place, Row};
 
@@ -120,20 +119,13 @@ fn row(place: Place, entry: Entry) -> Result<Row, String> {
         }
         Some(zone) => (zone, &*name),
     };
-    let user = Imported {
-        zone: zone.into(),
-        name: name.into(),
-        // A list of credentials is all that the user has; a password says nothing of tokens.
-        keeps_tokens: credentials.is_none(),
-        credentials,
-        roles,
-        disabled,
-    };
-    Ok(Row {
-        place,
-        user,
-        password,
-    })
+    let mut row = Row::new(place, (zone, name), password);
+    // A list of credentials is all that the user has.
+    row.user.keeps_tokens = credentials.is_none();
+    row.user.credentials = credentials;
+    row.user.roles = roles;
+    row.user.disabled = disabled;
+    Ok(row)
 }
 
 /// A reason with its place; the name is empty where none is known.

@@ -70,6 +70,25 @@ struct Row {
     password: Option<String>,
 }
 
+impl Row {
+    /// A user of whom nothing more is said than perhaps a password, which says nothing of tokens.
+    fn new(place: Place, (zone, name): (&str, &str), password: Option<String>) -> Self {
+        let user = Imported {
+            zone: zone.into(),
+            name: name.into(),
+            credentials: None,
+            keeps_tokens: true,
+            roles: None,
+            disabled: None,
+        };
+        Self {
+            place,
+            user,
+            password,
+        }
+    }
+}
+
 /// Where a user stands in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
