@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use stentor_auth::credential::Stored;
 use stentor_auth::model::{
-    ADMIN, ANONYMOUS, Credential, DEFAULT_ZONE, Effect, MEMBER, Role, Rule, User, UserKey,
+    ADMIN, ANONYMOUS, Credential, DEFAULT_ZONE, Effect, MEMBER, Rule, User, UserKey,
 };
 
 use super::acl::Acl;
-use super::{Plan, Trouble, of_user};
+use super::{Plan, Trouble, of_user, role};
 
 /// The role of everybody whom mosquitto's patterns are about.
 const PATTERNS: &str = "mosquitto-patterns";
@@ -269,15 +269,6 @@ fn free_name(mut name: String, taken: &mut HashSet<Arc<str>>) -> Arc<str> {
     let name: Arc<str> = name.into();
     taken.insert(Arc::clone(&name));
     name
-}
-
-fn role(name: &str, rules: Vec<Rule>) -> Role {
-    Role {
-        zone: None,
-        name: name.into(),
-        rules,
-        quotas: Default::default(),
-    }
 }
 
 /// The name and the hash in a line of a password file; `None` if it says nothing.

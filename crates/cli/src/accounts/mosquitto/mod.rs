@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::json;
-use stentor_auth::model::{ANONYMOUS, PLACEHOLDERS, Role, User};
+use stentor_auth::model::{ANONYMOUS, PLACEHOLDERS, Role, Rule, User};
 use stentor_auth::store::Imported;
 
 use super::desk::{Desk, Which};
@@ -310,6 +310,16 @@ impl Plan {
             out += &format!("\nStart it: stentor serve --config {}\n", output.display());
         }
         out
+    }
+}
+
+/// A role of all zones with these rules.
+fn role(name: &str, rules: Vec<Rule>) -> Role {
+    Role {
+        zone: None,
+        name: name.into(),
+        rules,
+        quotas: Default::default(),
     }
 }
 

@@ -10,7 +10,7 @@ use stentor_auth::model::{
     ADMIN, ANONYMOUS, Action, Credential, Effect, GUEST, MEMBER, Role, Rule, User, UserKey,
 };
 
-use super::{Plan, Trouble, literal, of_user};
+use super::{Plan, Trouble, literal, of_user, role};
 
 /// The file. What is not mentioned here means nothing to us, and is no right.
 #[derive(Debug, Default, Deserialize)]
@@ -186,15 +186,6 @@ impl Told<'_> {
             reason: reason.to_owned(),
             remedy: remedy.to_owned(),
         });
-    }
-}
-
-fn role(name: &str, rules: Vec<Rule>) -> Role {
-    Role {
-        zone: None,
-        name: name.into(),
-        rules,
-        quotas: Default::default(),
     }
 }
 
