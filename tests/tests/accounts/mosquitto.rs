@@ -476,6 +476,42 @@ fn a_role_of_strangers_that_was_changed_is_not_overwritten() {
     assert_eq!(shown(), taken);
 }
 
+/// Two servers become one: what both imports make of it is made once.
+#[test]
+fn a_second_import_finds_what_both_have_as_it_is() {
+    for patterns in ["", "pattern p/%u\n"] {
+        let plan = Plan::new();
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let run = |args: &[&str]| {
+            let mut command = server::stentor();
+            command.args(args).arg("--data-dir").arg(plan.data_dir());
+            process::run(&mut command)
+        };
+        let import = |user: &str, patterns: &str| {
+            let rules = format!("topic read news\nuser {user}\ntopic a\n{patterns}");
+            let acl = file(folder.path(), &format!("{user}.acl"), &rules);
+            let text = format!("listener 1883\nacl_file {}\n", acl.display());
+            let config = file(folder.path(), &format!("{user}.conf"), &text);
+            let output = folder.path().join(format!("{user}.toml"));
+            let words = [&config, &output].map(|path| path.to_str().expect("plain names"));
+            run(&["import", "mosquitto", words[0], "--output", words[1]])
+        };
+        for user in ["ann", "bob"] {
+            import(user, patterns).success();
+            run(&["role", "show", &format!("mosquitto-{user}")]).success();
+        }
+        // Without patterns there is no role of them.
+        let shown = run(&["role", "show", "mosquitto-patterns"]);
+        assert_eq!(shown.status.success(), !patterns.is_empty(), "{shown}");
+        // What is not the same is told.
+        let refusal = import("cid", "pattern q/%u\n").refusal();
+        assert!(refusal.contains("role \"anonymous\""), "{refusal}");
+        let is_told = refusal.contains("role \"mosquitto-patterns\"");
+        assert_eq!(is_told, !patterns.is_empty(), "{refusal}");
+        run(&["user", "show", "cid"]).refusal();
+    }
+}
+
 /// What `mosquitto_ctrl dynsec init` makes has a role and a user `admin`, as Stentor has.
 #[test]
 fn the_administrator_of_dynamic_security_takes_nobodys_place() {

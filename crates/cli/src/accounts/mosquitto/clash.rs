@@ -1,10 +1,10 @@
 //! What an import would be refused for is found before anything is written.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
-use stentor_auth::model::{ADMIN, ANONYMOUS, MEMBER, initial_roles};
+use stentor_auth::model::{ADMIN, ANONYMOUS, MEMBER, Role, initial_roles};
 use stentor_auth::store::Order;
 
 use super::{Desk, Plan, Trouble, of_user};
@@ -13,21 +13,27 @@ use crate::failure::Failure;
 /// Users and roles that a refusal names.
 const TOLD_MAX: usize = 20;
 
-/// Refuses a plan with users or roles that exist.
-pub(super) fn check(desk: &mut Desk, plan: &Plan) -> Result<(), Failure> {
+/// Refuses a plan with users or roles that exist. The names of the roles that exist just as the
+/// plan has them are returned: an earlier import may have made them, and there is nothing to do.
+pub(super) fn check(desk: &mut Desk, plan: &Plan) -> Result<HashSet<Arc<str>>, Failure> {
+    let mut same = HashSet::new();
     if !desk.has_books() {
-        return Ok(());
+        return Ok(same);
     }
     let mut clashes = Vec::new();
     let roles = desk.order(&Order::RoleList {})?;
-    let roles: HashSet<&str> = list(&roles["roles"])
+    let roles: HashMap<&str, &Value> = list(&roles["roles"])
         .filter(|role| role["zone"].is_null() && !is_untouched_anonymous(role))
-        .filter_map(|role| role["name"].as_str())
+        .filter_map(|role| Some((role["name"].as_str()?, role)))
         .collect();
     for role in &plan.roles {
         let clash = format!("role {:?}", &*role.name);
-        if roles.contains(&*role.name) && !clashes.contains(&clash) {
-            clashes.push(clash);
+        match roles.get(&*role.name) {
+            Some(listed) if is_same(listed, role) => {
+                same.insert(Arc::clone(&role.name));
+            }
+            Some(_) if !clashes.contains(&clash) => clashes.push(clash),
+            Some(_) | None => {}
         }
     }
     let users: HashSet<String> = plan
@@ -40,7 +46,7 @@ pub(super) fn check(desk: &mut Desk, plan: &Plan) -> Result<(), Failure> {
         clashes.extend(known.iter().map(|name| format!("user {name:?}")));
     }
     if clashes.is_empty() {
-        return Ok(());
+        return Ok(same);
     }
     let count = clashes.len();
     let mut told = clashes[..count.min(TOLD_MAX)].join(", ");
@@ -56,20 +62,20 @@ pub(super) fn check(desk: &mut Desk, plan: &Plan) -> Result<(), Failure> {
 /// Whether a role, as it is listed, is `anonymous` as every store has it from its first start: that
 /// holds no work of anybody's.
 fn is_untouched_anonymous(role: &Value) -> bool {
-    let Some(shipped) = initial_roles()
-        .into_iter()
-        .find(|role| *role.name == *ANONYMOUS)
-    else {
-        return false;
-    };
-    let rules: BTreeSet<String> = shipped.rules.iter().map(ToString::to_string).collect();
-    let listed: BTreeSet<String> = list(&role["rules"])
+    let mut shipped = initial_roles().into_iter();
+    let shipped = shipped.find(|role| *role.name == *ANONYMOUS);
+    role["name"] == ANONYMOUS && shipped.is_some_and(|shipped| is_same(role, &shipped))
+}
+
+/// Whether a role, as it is listed, gives what this one gives: the rules, in whatever order, and no
+/// quotas, as no role of mosquitto has any.
+fn is_same(listed: &Value, role: &Role) -> bool {
+    let rules: BTreeSet<String> = role.rules.iter().map(ToString::to_string).collect();
+    let has: BTreeSet<String> = list(&listed["rules"])
         .filter_map(|rule| rule.as_str().map(str::to_owned))
         .collect();
-    let has_quotas = role["quotas"]
-        .as_object()
-        .is_some_and(|all| !all.is_empty());
-    role["name"] == ANONYMOUS && rules == listed && !has_quotas
+    let quotas = listed["quotas"].as_object();
+    rules == has && role.quotas.is_empty() && quotas.is_none_or(|all| all.is_empty())
 }
 
 /// What an answer lists.

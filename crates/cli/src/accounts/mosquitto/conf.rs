@@ -221,6 +221,23 @@ fn check_listener(listener: &mut Listener, line: &Line, plan: &mut Plan) {
     }
 }
 
+/// Takes a listener out of the count where clients speak something else than MQTT.
+fn leave_out(listener: &mut Listener, line: &Line, plan: &mut Plan) {
+    let (reason, remedy) = match line.value.as_str() {
+        "http_api" => (
+            "Stentor has no HTTP API",
+            "use the stentor command, whose --json is for programs, or the topics of $SYS",
+        ),
+        _ => (
+            "listeners speak MQTT, over TCP or WebSocket",
+            "if it does, add it to the new file: [[listener]] with a url",
+        ),
+    };
+    let reason = format!("{reason}; the listener and its options are left out");
+    plan.troubles.push(line.trouble(&reason, remedy));
+    listener.port = None;
+}
+
 /// Options of the listener that was named last, or of the first one.
 fn listener(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
     let value = line.value.as_str();
@@ -272,6 +289,7 @@ fn listener(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
         }
         ("protocol", "websockets") => current.is_websocket = true,
         ("protocol", "mqtt") => {}
+        ("protocol", _) => leave_out(current, line, plan),
         ("certfile", _) => current.certificate = Some(absolute(value)),
         ("keyfile", _) => current.key = Some(absolute(value)),
         ("cafile", _) => current.authority = Some(absolute(value)),
@@ -651,6 +669,28 @@ mod tests {
                 "{}",
                 plan.config
             );
+            assert!(!plan.config.contains("anonymous"), "{}", plan.config);
+        }
+    }
+
+    /// Nobody is to find MQTT, and perhaps no password, where there was something else.
+    #[test]
+    fn a_listener_of_another_protocol_is_listed_and_left_out() {
+        for (protocol, remedy) in [("http_api", "--json"), ("mqttsn", "[[listener]]")] {
+            let text = format!(
+                "per_listener_settings true\nlistener 1884\nlistener 8080\nprotocol {protocol}\n\
+                 bind_address 127.0.0.1\nallow_anonymous true\nlistener 1885\n"
+            );
+            let (plan, _) = taken(&text);
+            let told: Vec<_> = plan
+                .troubles
+                .iter()
+                .map(|one| (one.number, &one.remedy))
+                .collect();
+            assert_eq!((told.len(), told[0].0), (1, 4), "{told:?}");
+            assert!(told[0].1.contains(remedy), "{told:?}");
+            assert_eq!(plan.listeners, 2);
+            assert!(!plan.config.contains("8080"), "{}", plan.config);
             assert!(!plan.config.contains("anonymous"), "{}", plan.config);
         }
     }

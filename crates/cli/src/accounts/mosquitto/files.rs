@@ -35,7 +35,9 @@ pub(super) struct Files<'p> {
 /// The roles that are made of an ACL file.
 struct Rights {
     acl: Acl,
-    patterns: Arc<str>,
+    /// The role of the patterns, if there are any: an empty one would only be in the way of the
+    /// next import.
+    patterns: Option<Arc<str>>,
     of_users: BTreeMap<String, Arc<str>>,
 }
 
@@ -55,9 +57,9 @@ impl<'p> Files<'p> {
     /// Makes roles of the ACL file, under names that nothing else has.
     pub(super) fn new(plan: &'p mut Plan, acl: Option<Acl>, is_second: bool) -> Self {
         let rights = acl.map(|acl| Rights::take(acl, plan));
-        if let Some(rights) = &rights {
+        if let Some(patterns) = rights.as_ref().and_then(|rights| rights.patterns.as_ref()) {
             for user in &mut plan.users {
-                user.roles.push(Arc::clone(&rights.patterns));
+                user.roles.push(Arc::clone(patterns));
             }
         }
         Self {
@@ -173,9 +175,7 @@ impl<'p> Files<'p> {
             return everything.into_iter().collect();
         };
         let own = rights.of_users.get(name).cloned();
-        std::iter::once(Arc::clone(&rights.patterns))
-            .chain(own)
-            .collect()
+        rights.patterns.clone().into_iter().chain(own).collect()
     }
 
     /// Tells whose rules deny something that dynamic security, which is asked first, may allow.
@@ -218,8 +218,11 @@ impl Rights {
         let mut taken: HashSet<Arc<str>> = names.collect();
         let everybody = acl.anonymous.iter().chain(&acl.patterns);
         permit_anonymous(plan, everybody);
-        let patterns = free_name(PATTERNS.to_owned(), &mut taken);
-        plan.roles.push(role(&patterns, acl.patterns.clone()));
+        let patterns = (!acl.patterns.is_empty()).then(|| {
+            let name = free_name(PATTERNS.to_owned(), &mut taken);
+            plan.roles.push(role(&name, acl.patterns.clone()));
+            name
+        });
         let mut of_users = BTreeMap::new();
         for (user, rules) in &acl.users {
             let wanted = of_user(user);
@@ -401,7 +404,9 @@ mod tests {
         let told = |text: &str| remedies.iter().any(|remedy| remedy.ends_with(text));
         assert!(told("set-password mosquitto-admin"), "{remedies:?}");
         assert!(!told("set-password admin"), "{remedies:?}");
-        assert_eq!(roles_of(&plan, "mosquitto-admin").len(), 2);
+        // Without patterns there is no role of them.
+        assert_eq!(roles_of(&plan, "mosquitto-admin"), ["mosquitto-admin"]);
+        assert!(!plan.roles.iter().any(|role| *role.name == *PATTERNS));
     }
 
     #[test]

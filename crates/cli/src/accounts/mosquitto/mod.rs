@@ -7,11 +7,13 @@ mod dynsec;
 mod files;
 mod fill;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -133,6 +135,9 @@ struct Plan {
     troubles: Vec<Trouble>,
 }
 
+/// A plan, and the names of its roles that are there already.
+type Work<'a> = (&'a Plan, &'a HashSet<Arc<str>>);
+
 /// A topic of mosquitto as our pattern. Braces would be placeholders here.
 fn literal(topic: &str) -> Result<String, String> {
     match PLACEHOLDERS.iter().find(|name| topic.contains(**name)) {
@@ -153,11 +158,12 @@ impl Mosquitto {
         let plan = Plan::read(&self.file).map_err(Failure::new)?;
         let config = self.config(&plan);
         let mut desk = self.which.open_with(&self.output, &config)?;
-        if !self.replace {
-            clash::check(&mut desk, &plan)?;
-        }
+        let there = match self.replace {
+            true => HashSet::new(),
+            false => clash::check(&mut desk, &plan)?,
+        };
         if !self.dry_run {
-            self.carry_out(&mut desk, &config, &plan)?;
+            self.carry_out(&mut desk, &config, (&plan, &there))?;
         }
         let answer = json!({
             "config": plan.config,
@@ -173,13 +179,13 @@ impl Mosquitto {
     }
 
     /// Adds everything, and leaves a configuration only when that is done.
-    fn carry_out(&self, desk: &mut Desk, config: &str, plan: &Plan) -> Result<(), Failure> {
+    fn carry_out(&self, desk: &mut Desk, config: &str, work: Work<'_>) -> Result<(), Failure> {
         if self.output.symlink_metadata().is_ok() {
             return Err(self.exists());
         }
         let draft = Draft::of(&self.output);
         self.write(&draft.0, config)?;
-        self.fill(desk, plan).map_err(|failure| {
+        self.fill(desk, work).map_err(|failure| {
             failure.with_note(
                 "no configuration is written, and what was added stays; mend what is wrong, and \
                  start again with --replace",
@@ -220,8 +226,9 @@ impl Mosquitto {
             .map_err(|error| Failure::new(format!("cannot write {shown}: {error}")))
     }
 
-    fn fill(&self, desk: &mut Desk, plan: &Plan) -> Result<(), Failure> {
-        for role in &plan.roles {
+    fn fill(&self, desk: &mut Desk, (plan, there): Work<'_>) -> Result<(), Failure> {
+        let missing = |role: &&Role| !there.contains(&role.name);
+        for role in plan.roles.iter().filter(missing) {
             fill::put(desk, role, self.replace || *role.name == *ANONYMOUS)?;
         }
         let users = plan.users.iter().cloned().map(Imported::from).collect();
