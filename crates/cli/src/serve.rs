@@ -27,7 +27,7 @@ Exit codes:
   69  a port or socket is taken
   71  the system refuses something
   73  the data folder or the retained messages cannot be used
-  75  another server runs on the data folder
+  75  another server runs on the data folder, or a command has it open
   77  not permitted: a port below 1024, the owner of a socket
   78  the configuration is wrong";
 

@@ -39,9 +39,10 @@ impl Accounts {
     /// Opens the books that a configuration names.
     ///
     /// # Errors
-    /// When a server runs on the data folder, or the books cannot be opened.
+    /// When a server runs on the data folder, another command has it for long, or the books cannot
+    /// be opened.
     pub fn open(config: &Config) -> Result<Self, ServerError> {
-        let data_dir = DataDir::open(&config.general.data_dir)?;
+        let data_dir = DataDir::open_for_command(&config.general.data_dir)?;
         let directory = open(config, &data_dir, false)?;
         if !directory.is_available() {
             let reason = "it is not there now".to_owned();

@@ -1,9 +1,11 @@
 //! The data folder and the lock that tells a running server from a stopped one.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -17,6 +19,48 @@ const LOCK_FILE: &str = "lock";
 /// The control socket's name in the data folder.
 pub(crate) const CONTROL_SOCKET: &str = "control.sock";
 
+/// How long a command waits for others, which take milliseconds, but for large imports.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a server waits for commands.
+const SERVER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often it is tried meanwhile.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// Who has locked a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    Server,
+    Command,
+}
+
+impl Holder {
+    /// How the lock file says it.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Command => "command",
+        }
+    }
+
+    /// The process that the lock file of a folder names, and what it is. One that has not written
+    /// it yet passes for a command.
+    fn of(path: &Path) -> (String, Self) {
+        let mut text = String::new();
+        // What cannot be read says nothing.
+        let _ = File::open(path.join(LOCK_FILE))
+            .and_then(|file| file.take(64).read_to_string(&mut text));
+        let mut words = text.split_whitespace();
+        let process = words.next().unwrap_or("?").to_owned();
+        let is_command = process == "?" || words.next() == Some(Self::Command.word());
+        match is_command {
+            true => (process, Self::Command),
+            false => (process, Self::Server),
+        }
+    }
+}
+
 /// A data folder that this process alone serves, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct DataDir {
@@ -27,11 +71,23 @@ pub(crate) struct DataDir {
 }
 
 impl DataDir {
-    /// Makes the folder if it is missing, and locks it.
+    /// Makes the folder if it is missing, and locks it for a server.
     ///
     /// # Errors
-    /// When it cannot be written, or another server runs on it.
+    /// When it cannot be written, another server runs on it, or a command has it for long.
     pub(crate) fn open(path: &Path) -> Result<Self, ServerError> {
+        Self::open_as(Holder::Server, path, SERVER_PATIENCE)
+    }
+
+    /// Makes the folder if it is missing, and locks it for a command, which waits for others.
+    ///
+    /// # Errors
+    /// When it cannot be written, a server runs on it, or another command has it for long.
+    pub(crate) fn open_for_command(path: &Path) -> Result<Self, ServerError> {
+        Self::open_as(Holder::Command, path, COMMAND_PATIENCE)
+    }
+
+    fn open_as(holder: Holder, path: &Path, patience: Duration) -> Result<Self, ServerError> {
         let fail = |error| ServerError::DataDir {
             path: path.to_owned(),
             error,
@@ -45,30 +101,10 @@ impl DataDir {
                 bytes_max,
             });
         }
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(fail)?;
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path.join(LOCK_FILE))
-            .map_err(fail)?;
-        let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => lock,
-            Err((_, Errno::EWOULDBLOCK)) => {
-                return Err(ServerError::DataDirInUse {
-                    path: path.to_owned(),
-                });
-            }
-            Err((_, errno)) => return Err(fail(errno.into())),
-        };
-        // For people; nothing reads it.
+        let lock = wait_for_lock(path, patience)?;
+        // For people, and for whoever waits.
         lock.set_len(0)
-            .and_then(|()| writeln!(&*lock, "{}", std::process::id()))
+            .and_then(|()| writeln!(&*lock, "{} {}", std::process::id(), holder.word()))
             .map_err(fail)?;
         // Absolute, so that log lines make sense wherever the server was started.
         let path = fs::canonicalize(path).map_err(fail)?;
@@ -107,6 +143,52 @@ impl DataDir {
     /// Where the control socket is.
     pub(crate) fn control_socket(&self) -> PathBuf {
         self.path.join(CONTROL_SOCKET)
+    }
+}
+
+/// Locks a folder, which is made if it is missing; waits that long for commands.
+fn wait_for_lock(path: &Path, patience: Duration) -> Result<Flock<File>, ServerError> {
+    let give_up = Instant::now() + patience;
+    let mut seen = Holder::Command;
+    loop {
+        let fail = |error| ServerError::DataDir {
+            path: path.to_owned(),
+            error,
+        };
+        if let Some(lock) = try_lock(path).map_err(fail)? {
+            return Ok(lock);
+        }
+        let (process, holder) = Holder::of(path);
+        let is_late = Instant::now() >= give_up;
+        let path = || path.to_owned();
+        match holder {
+            // A command that has just come may not have put its own words there yet.
+            Holder::Server if is_late || seen == Holder::Server => {
+                return Err(ServerError::DataDirInUse { path: path() });
+            }
+            Holder::Command if is_late => {
+                return Err(ServerError::DataDirBusy {
+                    path: path(),
+                    process,
+                });
+            }
+            Holder::Server | Holder::Command => {}
+        }
+        seen = holder;
+        thread::sleep(RETRY);
+    }
+}
+
+/// The lock of a folder, which is made if it is missing; `None` if somebody else has it.
+fn try_lock(path: &Path) -> io::Result<Option<Flock<File>>> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(path.join(LOCK_FILE))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(Some(lock)),
+        Err((_, Errno::EWOULDBLOCK)) => Ok(None),
+        Err((_, errno)) => Err(errno.into()),
     }
 }
 
@@ -150,6 +232,29 @@ mod tests {
         ));
         drop(held);
         DataDir::open(&path).unwrap();
+    }
+
+    #[test]
+    fn whoever_has_the_folder_is_told_for_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        for (holder, is_server) in [(Holder::Server, true), (Holder::Command, false)] {
+            let held = DataDir::open_as(holder, path, Duration::ZERO).unwrap();
+            for other in [Holder::Server, Holder::Command] {
+                let error = DataDir::open_as(other, path, Duration::ZERO).unwrap_err();
+                let text = error.to_string();
+                assert_eq!(text.contains("a server is running"), is_server, "{text}");
+                let own = format!("stentor command (process {})", std::process::id());
+                assert_eq!(text.contains(&own), !is_server, "{text}");
+                assert_eq!(error.exit_code(), 75);
+            }
+            drop(held);
+        }
+        // As an older server has it, and as it is for a moment.
+        for (text, expected) in [("17\n", Holder::Server), ("", Holder::Command)] {
+            fs::write(path.join(LOCK_FILE), text).unwrap();
+            assert_eq!(Holder::of(path).1, expected);
+        }
     }
 
     #[test]

@@ -126,6 +126,18 @@ pub enum ServerError {
         /// The folder.
         path: PathBuf,
     },
+    /// A command works on the folder.
+    #[error(
+        "another stentor command (process {process}) has the data folder {} open; try again when \
+         it has ended",
+        path.display()
+    )]
+    DataDirBusy {
+        /// The folder.
+        path: PathBuf,
+        /// Its process, as the lock file names it.
+        process: String,
+    },
     /// Something else uses the folder of the retained messages.
     #[error(
         "another server, or a `stentor retained` command, uses the folder of retained messages {}; \
@@ -176,15 +188,17 @@ fn remedy(error: &io::Error) -> &'static str {
 
 impl ServerError {
     /// The exit code of the process, in the manner of `sysexits.h`: 69 a place is taken, 71 the
-    /// system refuses, 73 the data folder cannot be used, 75 another server runs on it, 77 not
-    /// permitted, 78 the configuration is wrong. Scripts may rely on them.
+    /// system refuses, 73 the data folder cannot be used, 75 another server runs on it or a command
+    /// has it, 77 not permitted, 78 the configuration is wrong. Scripts may rely on them.
     #[must_use]
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::PortTaken { .. } | Self::SocketTaken { .. } => 69,
             Self::System { .. } => 71,
             Self::DataDir { .. } | Self::DataDirTooDeep { .. } | Self::RetainedDir { .. } => 73,
-            Self::DataDirInUse { .. } | Self::RetainedDirInUse { .. } => 75,
+            Self::DataDirInUse { .. }
+            | Self::DataDirBusy { .. }
+            | Self::RetainedDirInUse { .. } => 75,
             Self::PortForbidden { .. }
             | Self::SocketForbidden { .. }
             | Self::SocketOwner { .. } => 77,

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use stentor_tests::raw::eventually;
-use stentor_tests::{process, server};
+use stentor_tests::{DEADLINE, process, server};
 
 use crate::place::Place;
 
@@ -77,6 +77,22 @@ fn names_and_passwords_that_do_not_fit_are_refused() {
             "{refusal}"
         );
     });
+}
+
+/// Scripts do not wait for each other.
+#[test]
+fn commands_wait_for_each_other_while_no_server_runs() {
+    let place = Place::stopped();
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let children = names.map(|name| {
+        let mut command = server::stentor();
+        command.args(["user", "add", name, "--no-password"]);
+        process::start(command.arg("--data-dir").arg(place.data_dir()))
+    });
+    for child in children {
+        process::finish(child, DEADLINE).success();
+    }
+    assert_eq!(place.json(&["user", "list"])["total"], names.len());
 }
 
 #[test]
