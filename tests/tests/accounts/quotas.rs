@@ -217,6 +217,15 @@ fn quotas_are_shown() {
 fn a_change_of_one_quota_leaves_the_others() {
     let place = Place::running();
     let quotas = ["--connections", "2", "--subscriptions", "7"];
+    let rates = [
+        "--messages-per-sec",
+        "3",
+        "--bytes-per-sec",
+        "4",
+        "--queued-bytes",
+        "5",
+    ];
+    let quotas = [&quotas[..], &rates].concat();
     place
         .run(&[&["role", "add", "few"], &quotas[..]].concat())
         .success();
@@ -225,6 +234,16 @@ fn a_change_of_one_quota_leaves_the_others() {
         change.success();
         place.json(&["role", "show", "few"])["quotas"].clone()
     };
+    // As the flags write them, and as files do.
+    let two = [
+        "--no-quota",
+        "messages-per-sec",
+        "--no-quota",
+        "bytes_per_sec",
+    ];
+    let left = json!({ "connections": 2, "subscriptions": 7, "queued_bytes": 5 });
+    assert_eq!(change(&two), left);
+    change(&["--no-quota", "queued-bytes"]);
     let changed = change(&["--connections", "5"]);
     assert_eq!(changed, json!({ "connections": 5, "subscriptions": 7 }));
     let less = change(&["--no-quota", "subscriptions"]);

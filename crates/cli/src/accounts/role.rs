@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use stentor_auth::model::{Quotas, Rule};
@@ -80,7 +81,7 @@ struct Change {
     #[command(flatten)]
     quotas: QuotaFlags,
     /// A quota to take away; may be given several times. Those that are not named stay
-    #[arg(long, value_name = "QUOTA", value_parser = Quotas::NAMES)]
+    #[arg(long, value_name = "QUOTA", value_parser = quota_names())]
     no_quota: Vec<String>,
     /// The role of this zone
     #[arg(long)]
@@ -132,6 +133,22 @@ struct QuotaFlags {
     /// Bytes that wait for one session
     #[arg(long, value_name = "N")]
     queued_bytes: Option<u64>,
+}
+
+/// How the flags write the names of the quotas, in the order of [`Quotas::NAMES`].
+const FLAGS: [&str; 5] = [
+    "connections",
+    "messages-per-sec",
+    "bytes-per-sec",
+    "subscriptions",
+    "queued-bytes",
+];
+
+/// Names of quotas, as files write them or as flags do.
+fn quota_names() -> impl TypedValueParser<Value = String> {
+    let names = Quotas::NAMES.into_iter().zip(FLAGS);
+    let names = names.map(|(name, flag)| PossibleValue::new(name).alias(flag));
+    PossibleValuesParser::new(names).map(|name| name.replace('-', "_"))
 }
 
 impl QuotaFlags {
