@@ -95,6 +95,21 @@ fn commands_wait_for_each_other_while_no_server_runs() {
     assert_eq!(place.json(&["user", "list"])["total"], names.len());
 }
 
+/// Nobody types a password twice to read then that it was for nothing.
+#[test]
+fn a_configuration_that_is_not_there_is_told_before_a_password_is_asked_for() {
+    let place = Place::stopped();
+    let none = place.folder.path().join("none.toml");
+    let none = none.to_str().expect("ASCII");
+    for verb in ["add", "set-password"] {
+        let told = place.run(&["user", verb, "ann", "--config", none]);
+        assert_eq!(told.status.code(), Some(78), "{told}");
+        let refusal = told.refusal();
+        assert!(refusal.contains("none.toml"), "{refusal}");
+        assert!(!refusal.contains("password"), "{refusal}");
+    }
+}
+
 #[test]
 fn users_are_imported_and_exported() {
     check(|place| {

@@ -74,7 +74,8 @@ impl Which {
         Self::open_config(load(&sources)?)
     }
 
-    fn open_config(config: Config) -> Result<Desk, Failure> {
+    /// The same of a configuration that was read.
+    pub(super) fn open_config(config: Config) -> Result<Desk, Failure> {
         let data_dir = &config.general.data_dir;
         match control::connect(data_dir) {
             Ok(stream) => {

@@ -228,11 +228,13 @@ pub(super) fn done(which: &Which, order: Order, name: &str, what: &str) -> Resul
 
 impl Add {
     fn run(self) -> Result<(), Failure> {
+        // Nobody types a password for a configuration that is wrong.
+        let config = self.which.load()?;
         let given = match self.no_password {
             true => None,
             false => Some(self.password.read()?),
         };
-        let mut desk = self.which.open()?;
+        let mut desk = Which::open_config(config)?;
         let credentials = match given {
             None => Vec::new(),
             Some(given) => desk.maker(self.password.scram)?.credentials(given)?,
@@ -298,8 +300,9 @@ impl Test {
 
 impl SetPassword {
     fn run(self) -> Result<(), Failure> {
+        let config = self.which.load()?;
         let given = self.password.read()?;
-        let mut desk = self.which.open()?;
+        let mut desk = Which::open_config(config)?;
         let mut maker = desk.maker(self.password.scram)?;
         let name = self.name.clone();
         let user = desk.order(&Order::UserShow { name: name.clone() })?;
