@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,6 +16,9 @@ use crate::model::{Role, User, UserKey, ZoneRecord, initial_roles};
 /// The largest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
+/// Links that a path may lead over, as in Linux.
+const LINKS_MAX: usize = 40;
+
 const HEAD: &str = "\
 # Users, roles and zones of a Stentor server. It may be edited; a running server notices within
 # `auth.refresh`, or at once by `stentor auth refresh`. Commands write the file anew and keep no
@@ -24,8 +27,9 @@ const HEAD: &str = "\
 ";
 
 /// Keeps records in a TOML file, and all of them in memory. The file is read again when it has
-/// changed, and replaced as a whole by a rename, so nobody ever sees half of it. A file that was
-/// read and is gone or empty later is an outage, not the end of all users.
+/// changed, and replaced as a whole by a rename, so nobody ever sees half of it; where its path is
+/// a link, what that leads to is replaced. A file that was read and is gone or empty later is an
+/// outage, not the end of all users.
 pub struct TextStore {
     path: PathBuf,
     state: Mutex<State>,
@@ -91,7 +95,7 @@ impl TextStore {
                 let modified = metadata.modified().map_err(|error| self.failed(error))?;
                 Some((modified, metadata.len()))
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => match state.seen {
+            Err(error) if error.kind() == ErrorKind::NotFound => match state.seen {
                 Some(_) => return Err(self.lost("is not there any more")),
                 None => None,
             },
@@ -185,7 +189,8 @@ impl TextStore {
             user: content.users.values().cloned().collect(),
         };
         let body = toml::to_string(&document).map_err(|error| self.failed(error))?;
-        let mut draft = self.path.clone().into_os_string();
+        let target = target(&self.path).map_err(|error| self.failed(error))?;
+        let mut draft = target.clone().into_os_string();
         draft.push(".new");
         let draft = PathBuf::from(draft);
         let write = || -> io::Result<()> {
@@ -200,14 +205,35 @@ impl TextStore {
             file.write_all(HEAD.as_bytes())?;
             file.write_all(body.as_bytes())?;
             file.sync_all()?;
-            fs::rename(&draft, &self.path)
+            fs::rename(&draft, &target)
         };
-        write().map_err(|error| self.failed(error))
+        write().map_err(|error| match target == self.path {
+            true => self.failed(error),
+            false => self.failed(format!("it is a link to {}: {error}", target.display())),
+        })
     }
 
     fn read_with<T>(&self, read: impl FnOnce(&Content) -> T) -> Result<T, StoreError> {
         Ok(read(&self.current()?.content))
     }
+}
+
+/// The file that a path leads to, over links, whether it is there yet or not: a rename would put a
+/// file in the place of a link.
+fn target(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::read_link(&path) {
+            // A relative one begins in the folder of the link.
+            Ok(next) => path = path.parent().unwrap_or_else(|| Path::new("")).join(next),
+            // It is no link, or nothing.
+            Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::NotFound) => {
+                return Ok(path);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other("it leads over too many links"))
 }
 
 fn role_key(role: &Role) -> (String, String) {
@@ -359,5 +385,63 @@ impl Store for TextStore {
 
     fn set_started(&self) -> Task<'_, ()> {
         ready(self.change(|content| content.started = true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn wait<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(future)
+    }
+
+    /// Opens the store at this path, and changes something in it.
+    fn change(path: &Path) -> Result<(), StoreError> {
+        let store = TextStore::new(path);
+        wait(store.open())?;
+        wait(store.set_started())
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_written_and_the_link_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let [etc, data] = ["etc", "data"].map(|name| folder.path().join(name));
+        for folder in [&etc, &data] {
+            fs::create_dir(folder).unwrap();
+        }
+        let path = data.join("users.toml");
+        // One link over another, to a file that is not there yet and to one that is.
+        symlink("../etc/link.toml", &path).unwrap();
+        symlink(etc.join("users.toml"), etc.join("link.toml")).unwrap();
+        for _ in 0..2 {
+            change(&path).unwrap();
+            for link in [&path, &etc.join("link.toml")] {
+                assert!(fs::symlink_metadata(link).unwrap().is_symlink());
+            }
+            let text = fs::read_to_string(etc.join("users.toml")).unwrap();
+            assert!(text.contains("started = true"), "{text}");
+        }
+        // Nothing is left beside either.
+        assert_eq!(fs::read_dir(&etc).unwrap().count(), 2);
+        assert_eq!(fs::read_dir(&data).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_that_cannot_be_written_through_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users.toml");
+        symlink("none/users.toml", &path).unwrap();
+        let told = change(&path).unwrap_err().to_string();
+        assert!(
+            told.contains("a link to") && told.contains("none/users.toml"),
+            "{told}"
+        );
+        assert!(fs::symlink_metadata(&path).unwrap().is_symlink());
+        symlink("loop", folder.path().join("loop")).unwrap();
+        change(&folder.path().join("loop")).unwrap_err();
     }
 }
