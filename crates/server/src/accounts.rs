@@ -16,6 +16,7 @@ use tracing::warn;
 use crate::config::{Config, Secret, Subscribing};
 use crate::data_dir::{self, DataDir};
 use crate::error::ServerError;
+use crate::log;
 use crate::logins::{self, ZONES};
 use crate::retained::{Access, OfflineError, OfflineStore, clear_zone};
 
@@ -42,6 +43,8 @@ impl Accounts {
     /// When a server runs on the data folder, another command has it for long, or the books cannot
     /// be opened.
     pub fn open(config: &Config) -> Result<Self, ServerError> {
+        // What a server would log is not lost on whoever runs the command.
+        log::warn_on_stderr();
         let data_dir = DataDir::open_for_command(&config.general.data_dir)?;
         let directory = open(config, &data_dir, false)?;
         if !directory.is_available() {

@@ -110,6 +110,25 @@ fn a_configuration_that_is_not_there_is_told_before_a_password_is_asked_for() {
     }
 }
 
+/// What a server would log is not lost on whoever runs a command.
+#[test]
+fn a_command_tells_what_a_server_would_log() {
+    let place = Place::stopped();
+    place
+        .run(&["user", "add", "ann", "--no-password"])
+        .success();
+    let log = place.data_dir().join("auth.db-wal");
+    fs::write(&log, "not of this database").expect("a file can be written");
+    let told = place.run(&["user", "list"]);
+    assert!(
+        told.stderr.contains("is not taken into the database"),
+        "{told}"
+    );
+    assert!(told.stderr.contains("auth.db-wal.set-aside"), "{told}");
+    assert!(told.success().contains("ann"));
+    assert_eq!(place.run(&["user", "list"]).stderr, "");
+}
+
 #[test]
 fn users_are_imported_and_exported() {
     check(|place| {

@@ -39,8 +39,7 @@ impl Logger {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let style = Style::choose(config.format, io::stderr().is_terminal(), no_color, journal);
         let (level, handle) = reload::Layer::new(filter(config.level));
-        // What a database says besides its answers is about statements that nobody here typed.
-        let ours = filter_fn(|line| !line.target().starts_with("sqlx::postgres::notice"));
+        let ours = filter_fn(is_ours);
         let lines = style.layer(&LINES).with_filter(level.and(ours));
         let installed = Registry::default().with(lines).try_init();
         installed.map_err(|error| error.to_string())?;
@@ -68,6 +67,24 @@ impl Logger {
         // This fails only when the log is gone, and then there is nobody to tell.
         let _ = self.level.reload(filter(level));
     }
+}
+
+/// Writes the warnings of a log to standard error, for a command that does what a server does
+/// otherwise. A process that has a log has them there.
+pub fn warn_on_stderr() {
+    let style = Style::Human {
+        color: false,
+        time: false,
+    };
+    let warnings = filter_fn(|line| *line.level() <= tracing::Level::WARN && is_ours(line));
+    let lines = style.layer(io::stderr).with_filter(warnings);
+    // There is a log already.
+    let _ = Registry::default().with(lines).try_init();
+}
+
+/// What a database says besides its answers is about statements that nobody here typed.
+fn is_ours(line: &tracing::Metadata<'_>) -> bool {
+    !line.target().starts_with("sqlx::postgres::notice")
 }
 
 const fn filter(level: Level) -> LevelFilter {
