@@ -124,22 +124,108 @@ fn what_is_no_file_is_not_waited_for() {
     );
 }
 
-/// A script whose test takes long keeps nobody else waiting: not those who ask for figures.
+/// A script whose test takes long keeps nobody else waiting: not those who ask for figures, and not
+/// other procedures that have changed.
 #[test]
-fn figures_are_there_while_a_script_is_tested() {
-    let place = good(&[]);
-    let path = place.folder.path().join("procedures/slow.luau");
-    let text = "return { call = function() end, test = function() while true do end end }";
-    fs::write(path, text).unwrap();
+fn nobody_waits_for_a_script_that_is_tested() {
+    let place = good(&[("other.luau", "return function() return accept('old') end")]);
+    let slow = "return { call = function() end, test = function() while true do end end }";
+    let quick = "return function() return accept('new') end";
+    for (name, text) in [("a.luau", slow), ("other.luau", quick), ("z.luau", quick)] {
+        fs::write(place.folder.path().join("procedures").join(name), text).unwrap();
+    }
     std::thread::scope(|scope| {
         let look = scope.spawn(|| place.registry.refresh().unwrap());
-        let mut asked = 0;
+        let mut is_new = false;
         while !look.is_finished() {
             assert!(!place.registry.figures().is_empty());
-            asked += 1;
+            is_new |= place.ask("other").text() == "new" && place.ask("z").text() == "new";
         }
-        assert_eq!(look.join().unwrap().refused.len(), 1);
-        // The test ran for seconds.
-        assert!(asked > 10, "{asked}");
+        let loaded = look.join().unwrap();
+        assert_eq!(loaded.loaded, ["other", "z"]);
+        assert_eq!(loaded.refused.len(), 1, "{loaded:?}");
+        assert!(
+            is_new,
+            "they are in use before the test of the other one has ended"
+        );
     });
+}
+
+/// More files than are loaded at a time.
+#[test]
+fn many_files_are_loaded_together() {
+    let place = good(&[]);
+    let folder = place.folder.path().join("procedures");
+    for number in 0..40 {
+        let text = match number % 2 {
+            0 => format!("return function() return accept('{number}') end"),
+            _ => "return nothing(".to_owned(),
+        };
+        fs::write(folder.join(format!("p{number}.luau")), text).unwrap();
+    }
+    let loaded = place.registry.refresh().unwrap();
+    assert_eq!((loaded.loaded.len(), loaded.refused.len()), (20, 20));
+    assert_eq!(place.ask("p38").text(), "38");
+    assert_eq!(place.registry.refresh().unwrap(), Loaded::default());
+}
+
+#[test]
+fn what_was_never_loaded_is_shown_with_its_reason() {
+    let place = place(&[
+        ("bad.luau", "return function("),
+        ("good.luau", "return function() end"),
+    ]);
+    let figures = place.registry.figures();
+    let names: Vec<_> = figures.iter().map(|one| one.procedure.as_str()).collect();
+    assert_eq!(
+        names,
+        ["bad", "echo", "good", "noop", "sizecheck", "status"]
+    );
+    let text = place.outcome(empty_call("status")).result;
+    let text = String::from_utf8(text).unwrap();
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("bad "));
+    let words: Vec<_> = lines.next().unwrap().split_whitespace().take(4).collect();
+    assert_eq!(words, ["bad", "-", "none", "0"]);
+    let reason = lines.next().unwrap();
+    assert!(reason.starts_with("  not loaded: bad.luau:1:"), "{reason}");
+    let json = place.outcome(with_arguments("status", &[("format", "json")]));
+    let all: serde_json::Value = serde_json::from_slice(&json.result).unwrap();
+    assert_eq!(
+        (&all[0]["procedure"], &all[0]["kind"]),
+        (&"bad".into(), &"none".into())
+    );
+    assert!(
+        all[0]["problem"].as_str().unwrap().contains("bad.luau:1:"),
+        "{all}"
+    );
+    assert_eq!(all[0]["calls"], 0);
+    // What is gone is shown no more.
+    fs::remove_file(place.folder.path().join("procedures/bad.luau")).unwrap();
+    place.registry.refresh().unwrap();
+    assert_eq!(place.registry.figures().len(), 5);
+}
+
+/// What a test keeps is its own.
+#[test]
+fn tests_have_a_store_of_their_own() {
+    let script = |version: u8| {
+        format!(
+            "--[[ procedure\nversion = \"{version}\"\ngrants = [\"store\"]\n]]
+            store.add('runs', 1)
+            return {{
+                call = function() return accept(store.get('key') or 'nothing') end,
+                test = function()
+                    assert(store.get('key') == nil and store.get('runs') == '1')
+                    store.set('key', 'of a test')
+                    assert(store.get('key') == 'of a test')
+                end,
+            }}"
+        )
+    };
+    let place = good(&[("p.luau", &script(1))]);
+    assert_eq!(place.ask("p").text(), "nothing");
+    let shelf = place.registry.store.as_ref().unwrap().shelf("p", 10_000);
+    shelf.set(b"key", b"of a call", None).unwrap();
+    assert_eq!(place.write("p.luau", &script(2)).loaded, ["p"]);
+    assert_eq!(place.ask("p").text(), "of a call");
 }
