@@ -206,6 +206,14 @@ fn autoreply_makes_no_loops() {
     for letter in [
         header("Auto-Submitted: auto-replied"),
         header("Precedence: bulk"),
+        // Another one of the same name stands before it.
+        header("Auto-Submitted: no\r\nAuto-Submitted: auto-generated"),
+        header("Precedence: first-class\r\nPrecedence: (x) List"),
+        header("Auto-Submitted: (x) auto-notified; y=no"),
+        header("Precedence: auto_reply"),
+        header("Return-Path: <>"),
+        header("Return-Path: <a@ext.test>\r\nReturn-Path: < >"),
+        header("Content-Type: multipart/report; report-type=delivery-status; boundary=b"),
         header("List-Id: <l.ext.test>"),
         header("X-Loop: x"),
         header("X-Auto-Response-Suppress: All"),
@@ -216,6 +224,7 @@ fn autoreply_makes_no_loops() {
     }
     for from in [
         "",
+        "<>",
         "MAILER-DAEMON@x",
         "noreply@x",
         "owner-list@x",
@@ -223,9 +232,18 @@ fn autoreply_makes_no_loops() {
         "bob+x@here.test",
         "bob@here.test",
     ] {
-        let arguments = [("from", from), AWAY[1]];
+        let arguments = [("from", from), AWAY[1], AWAY[2]];
         let outcome = place.outcome(call("autoreply", LETTER, &arguments));
         assert_eq!(outcome.result, b"", "{from}: {}", outcome.text);
+    }
+    // What says that a person has sent it is answered.
+    for (from, line) in [
+        ("ann@ext.test", "Auto-Submitted: No (by hand)"),
+        ("eve@ext.test", "Return-Path: <eve@ext.test>"),
+    ] {
+        let arguments = [("from", from), AWAY[1], AWAY[2]];
+        let outcome = place.outcome(call("autoreply", &header(line), &arguments));
+        assert_ne!(outcome.result, b"", "{line}: {}", outcome.text);
     }
     let own = place.outcome(call("autoreply", LETTER, &AWAY)).result;
     let own = String::from_utf8(own).unwrap();
