@@ -186,6 +186,30 @@ fn a_command_is_done_as_a_whole_or_not_at_all() {
         ("create", r#"{"room":"new","room":"newer"}"#, "", "twice"),
         (
             "create",
+            r#"{"room":"new","properties":{"a":1,"b":2,"a":3}}"#,
+            "",
+            "a is given twice",
+        ),
+        (
+            "create",
+            r#"{"room":"new","properties":{"a":[18446744073709551616]}}"#,
+            "",
+            "the number 18446744073709551616",
+        ),
+        (
+            "set",
+            r#"{"room":"tea","name":"a","value":{"b":1,"b":2}}"#,
+            "",
+            "b is given twice",
+        ),
+        (
+            "set",
+            r#"{"room":"tea","name":"a","value":-9223372036854775809}"#,
+            "",
+            "write a larger one as a text",
+        ),
+        (
+            "create",
             r#"{"room":"new","properties":{"a":[1,,2]}}"#,
             "",
             "line 1 column",
