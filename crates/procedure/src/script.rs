@@ -32,7 +32,6 @@ impl Clock for Time {
 }
 
 /// What all threads of a script share.
-#[derive(Clone)]
 pub(crate) struct Program {
     pub(crate) name: String,
     pub(crate) script: Script,
@@ -85,8 +84,7 @@ impl ScriptRunner {
         })
     }
 
-    /// Runs the script's text and its own test, as it is done before it replaces another version:
-    /// with a program whose shelf is no other's.
+    /// Runs the script's text and its own test, as it is done before it replaces another version.
     ///
     /// # Errors
     /// What is wrong, with file and line.

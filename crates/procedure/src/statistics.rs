@@ -27,9 +27,9 @@ struct Counters {
 pub struct Figures {
     /// Its name.
     pub procedure: String,
-    /// The version that is loaded; empty if there is none.
+    /// The version that is loaded.
     pub version: String,
-    /// How it is run; `none` if it is not.
+    /// How it is run.
     pub kind: &'static str,
     /// Whether its verdicts are only logged.
     pub observe: bool,
@@ -51,18 +51,6 @@ pub struct Figures {
     pub cpu_us: u64,
     /// Why the newest version of its file is not loaded; empty if it is.
     pub problem: String,
-}
-
-impl Figures {
-    /// Those of a procedure that was never loaded.
-    pub(crate) fn absent(name: &str, problem: &str) -> Self {
-        Self {
-            procedure: name.to_owned(),
-            kind: "none",
-            problem: problem.to_owned(),
-            ..Statistics::new().figures()
-        }
-    }
 }
 
 impl Statistics {
@@ -145,11 +133,7 @@ pub(crate) fn table(all: &[Figures]) -> String {
             text,
             "{:<20} {:<8} {:<8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>9}  {}{}",
             figures.procedure,
-            if figures.version.is_empty() {
-                "-"
-            } else {
-                &figures.version
-            },
+            figures.version,
             figures.kind,
             figures.waiting,
             figures.calls,

@@ -22,7 +22,6 @@ mod presence;
 mod private;
 mod room;
 mod rooms;
-mod strict;
 mod words;
 
 pub use address::{Address, Interest, NotAddress, inbox, topic};

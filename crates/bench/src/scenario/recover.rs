@@ -205,7 +205,6 @@ impl Workload for Recover {
             // The floor is the same before and after.
             leg.push(COLD, warm.duration_ns as f64 / 1e3);
         } else {
-            leg.push(FILES, running.file_bytes().map(|(length, _)| length as f64));
             leg.push(RSS, running.usage().map(|usage| usage.rss as f64));
         }
         let mut latency = histogram();
@@ -214,9 +213,13 @@ impl Workload for Recover {
         }
         push_latency(&mut leg, latency, &[(P50, 0.5), (P99, 0.99)]);
         leg.series = subscribe::series(&warm);
+        if !self.restarts {
+            push_files(&mut leg, running);
+        }
         if self.restarts && !is_floor {
             progress.show("saving");
             self.save(running, &run, &mut leg)?;
+            push_files(&mut leg, running);
             progress.show("restarting");
             if let Some(restarted) = running.restart()? {
                 leg.push(END, restarted.ending.as_secs_f64() * 1e6);
@@ -228,6 +231,12 @@ impl Workload for Recover {
         }
         Ok(leg)
     }
+}
+
+/// How long the files of a server that was started here are, once it has saved.
+fn push_files(leg: &mut Leg, running: &Running) {
+    let length = running.file_bytes().map(|(length, _)| length as f64);
+    leg.push(FILES, length.filter(|_| !running.is_floor()));
 }
 
 impl Recover {

@@ -19,6 +19,7 @@ use stentor_client::{Scheme, Url};
 use tempfile::TempDir;
 
 use super::{Needs, Running, transport};
+use crate::accounts::begin_books;
 use crate::affinity::{self, Stay};
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
@@ -394,7 +395,10 @@ pub(super) fn own(
         .arg(folder.path().join("data"));
     command.args(needs.transport.options(folder.path())?);
     match &needs.accounts {
-        None => drop(command.arg("--allow-anonymous")),
+        None => {
+            begin_books(&folder.path().join("data"))?;
+            command.arg("--allow-anonymous");
+        }
         Some(accounts) => {
             accounts.fill(&folder.path().join("data"))?;
             if let Some(database) = accounts.database() {

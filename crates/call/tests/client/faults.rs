@@ -182,11 +182,12 @@ fn files_that_cannot_be_read() {
         let words = ["--profile", "postfix-pipe", "--file", word(path), "/p"];
         let finished = Finished::of(&client().args(words).output().unwrap());
         assert_eq!(finished.code, Some(75), "{}", path.display());
-        assert_eq!(finished.stderr, "", "Postfix takes it for the status code");
+        assert!(
+            finished.stderr.contains("cannot read"),
+            "{}",
+            finished.stderr
+        );
         assert!(finished.stdout.starts_with("4.7.1 "), "{}", finished.stdout);
-        let words = ["--profile", "sysexits", "--file", word(path), "/p"];
-        let finished = Finished::of(&client().args(words).output().unwrap());
-        assert!(finished.stderr.contains("cannot read"), "{finished:?}");
     }
 }
 
@@ -292,30 +293,24 @@ fn lies_of_servers_cost_no_mail() {
     assert_eq!(std::fs::read(&file).unwrap(), spool);
 }
 
-/// Why a procedure failed is told to the operator, not to whoever sent the message; some mail
-/// servers send on what is on standard error.
+/// Why a procedure failed is told to the operator, not to whoever sent the message.
 #[test]
 fn reasons_stay_here() {
     let bytes = answer(&Answer {
         verdict: Some(Verdict::Reject),
         ..Answer::of(Status::Failed, "p.luau:4: /etc/secret")
     });
-    for (profile, is_told) in [
-        ("postfix-pipe", false),
-        ("exim", false),
-        ("sysexits", true),
-        ("plain", true),
-    ] {
+    for profile in ["postfix-pipe", "exim", "plain"] {
         let bytes = bytes.clone();
         let fake = Fake::unix(move |mut peer| peer.send(&bytes));
         let finished = fake.run(&["--profile", profile, "/p"]);
         assert!(!finished.stdout.contains("secret"), "{}", finished.stdout);
         let text = "the message cannot be checked now";
         assert!(finished.stdout.contains(text), "{}", finished.stdout);
-        let told = match is_told {
-            true => "stentor-call: failed: p.luau:4: /etc/secret\n",
-            false => "",
-        };
-        assert_eq!(finished.stderr, told, "{profile}");
+        assert!(
+            finished.stderr.contains("/etc/secret"),
+            "{}",
+            finished.stderr
+        );
     }
 }
