@@ -30,8 +30,11 @@ pub enum Outcome {
     Previous,
     /// What lay there is lost.
     Lost,
-    /// Nothing was lost: of the topic a newer message is there, or all of it was found elsewhere.
+    /// Nothing was lost: of the topic a newer message is there, all of it was found elsewhere, or
+    /// nothing lay there.
     Mended,
+    /// The message is whole, and was put elsewhere: nothing says any more how its file is divided.
+    Salvaged,
 }
 
 impl Outcome {
@@ -42,6 +45,16 @@ impl Outcome {
             Self::Previous => "previous",
             Self::Lost => "lost",
             Self::Mended => "mended",
+            Self::Salvaged => "salvaged",
+        }
+    }
+
+    /// Whether somebody has to publish something again.
+    #[must_use]
+    pub const fn is_loss(self) -> bool {
+        match self {
+            Self::Previous | Self::Lost => true,
+            Self::Mended | Self::Salvaged => false,
         }
     }
 }
@@ -55,6 +68,8 @@ pub(crate) struct DamageList {
 #[derive(Debug, Default)]
 struct Found {
     count: u64,
+    /// Those of them that are losses.
+    losses: u64,
     /// By file and offset: what is read again is the same damage.
     reports: BTreeMap<(String, u64), DamageReport>,
 }
@@ -66,6 +81,7 @@ impl DamageList {
 
     pub(crate) fn push(&self, report: DamageReport) {
         let mut found = self.lock();
+        let is_loss = report.outcome.is_loss();
         let is_full = found.reports.len() >= REPORTS_MAX;
         match found.reports.entry((report.file.clone(), report.offset)) {
             Entry::Occupied(_) => return,
@@ -75,6 +91,7 @@ impl DamageList {
             Entry::Vacant(_) => {}
         }
         found.count += 1;
+        found.losses += u64::from(is_loss);
     }
 
     /// How many, and those that are kept from one on, by file and offset; so many at most.
@@ -86,5 +103,10 @@ impl DamageList {
 
     pub(crate) fn count(&self) -> u64 {
         self.lock().count
+    }
+
+    /// How many of them are losses.
+    pub(crate) fn losses(&self) -> u64 {
+        self.lock().losses
     }
 }

@@ -25,6 +25,14 @@ pub(crate) const fn empty_mark(key: u32) -> [u8; EMPTY_BYTES] {
     [a, b, c, d, 0, 0, 0, EMPTY_TAG]
 }
 
+/// Whether a place is an empty one of whose mark a single byte was damaged since: no record begins
+/// so, but by the rarest chance.
+pub(crate) fn was_empty(place: &[u8], key: u32) -> bool {
+    let mark = empty_mark(key);
+    let differing = mark.iter().zip(place).filter(|(a, b)| a != b);
+    place.len() >= EMPTY_BYTES && differing.count() == 1
+}
+
 const QOS_BITS: u8 = 0b0000_0011;
 const CLEARED: u8 = 0b0000_0100;
 const EXPIRES: u8 = 0b0000_1000;

@@ -49,14 +49,51 @@ fn a_damaged_message_is_told_by_its_topic_and_skipped() {
     let found = snapshot(&server, "#");
     assert_eq!(found.len(), 199);
     assert!(!found.contains_key("t/77"));
-    let verified = server.control(&["retained", "verify"]).success();
-    assert!(verified.contains("199 whole, 0 damaged"), "{verified}");
-    assert!(verified.contains("t/77"), "{verified}");
-    // The topic works as before.
+    let verified = server.control(&["retained", "verify"]);
+    assert_eq!(verified.status.code(), Some(1), "{verified}");
+    let text = &verified.stdout;
+    assert!(text.contains("199 whole, 0 damaged"), "{text}");
+    assert!(text.contains("t/77"), "{text}");
+    assert!(verified.stderr.contains("publish them again"), "{verified}");
+    // The topic works as before, and nothing is lost any more.
     let mut client = server.client(Version::V4, "p");
     keep(&mut client, Version::V4, "t/77", b"again");
+    let verified = server.control(&["retained", "verify"]).success();
+    assert!(verified.contains("lost, published again"), "{verified}");
     let plan = server.kill();
     assert_eq!(snapshot(&plan.start(), "#").len(), 200);
+}
+
+/// A running server remembers what was lost when it started.
+#[test]
+fn a_lost_file_is_told_by_a_running_server() {
+    let zeros: fn(&Path) = |path| {
+        let len = fs::metadata(path).expect("a file is there").len();
+        let len = usize::try_from(len).expect("a file is small");
+        fs::write(path, vec![0; len]).expect("a file can be written");
+    };
+    let removed: fn(&Path) = |path| fs::remove_file(path).expect("a file can be removed");
+    for spoil in [zeros, removed] {
+        let plan = filled();
+        let path = &segments(&plan.data_dir())[0];
+        spoil(path);
+        let server = plan.start();
+        let verified = server.control(&["retained", "verify", "--json"]);
+        assert_eq!(verified.status.code(), Some(1), "{verified}");
+        let told: serde_json::Value =
+            serde_json::from_str(&verified.stdout).expect("the answer is JSON");
+        assert!(told["losses"].as_u64() > Some(0), "{told}");
+        assert_eq!(told["damaged"], 0, "{told}");
+        let name = path.file_name().and_then(|name| name.to_str());
+        let is_it = |report: &serde_json::Value| {
+            report["file"].as_str() == name && report["outcome"] == "lost"
+        };
+        let reports = told["reports"].as_array().expect("there is a list");
+        assert!(reports.iter().any(is_it), "{told}");
+        assert!(verified.stderr.contains("publish them again"), "{verified}");
+        let server = server.stop_for_restart().start();
+        server.control(&["retained", "verify"]).success();
+    }
 }
 
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {

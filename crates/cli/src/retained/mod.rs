@@ -221,9 +221,26 @@ fn export(filtered: &Filtered) -> Result<(), Failure> {
     out.flush().map_err(|error| Failure::output(&error))
 }
 
+/// What was found damaged, if anything was.
+fn damage_table(reports: &[Value]) -> String {
+    if reports.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["FILE", "OFFSET", "TOPIC", "OUTCOME"]);
+    for report in reports {
+        let [file, offset, topic, mut outcome] =
+            ["file", "offset", "topic", "outcome"].map(|name| plain(&report[name]));
+        if report["published_again"] == true {
+            outcome.push_str(", published again");
+        }
+        table.row([file, offset, topic, outcome]);
+    }
+    table.render()
+}
+
 fn verify(place: &Where) -> Result<(), Failure> {
     let store = place.open(Access::Read)?;
-    let (mut whole, mut damaged, mut found) = (0, 0, 0);
+    let (mut whole, mut damaged, mut found, mut losses) = (0, 0, 0, 0);
     let mut reports = Vec::new();
     let mut request = json!({ "verb": "retained.verify" });
     loop {
@@ -231,6 +248,7 @@ fn verify(place: &Where) -> Result<(), Failure> {
         whole += answer["whole"].as_u64().unwrap_or(0);
         damaged += answer["damaged"].as_u64().unwrap_or(0);
         found = answer["found"].as_u64().unwrap_or(found);
+        losses = answer["losses"].as_u64().unwrap_or(losses);
         if let Some(page) = answer["reports"].as_array_mut() {
             reports.append(page);
         }
@@ -245,10 +263,14 @@ fn verify(place: &Where) -> Result<(), Failure> {
         }
     }
     let unlisted = found.saturating_sub(reports.len() as u64);
+    let is_again = |report: &&Value| report["published_again"] == true;
+    let again = reports.iter().filter(is_again).count() as u64;
     let answer = json!({
         "whole": whole,
         "damaged": damaged,
         "found": found,
+        "losses": losses,
+        "published_again": again,
         "reports": reports,
         "unlisted": unlisted,
     });
@@ -260,13 +282,7 @@ fn verify(place: &Where) -> Result<(), Failure> {
     show(place, &answer, || {
         let mut text =
             format!("{whole} whole, {damaged} damaged; {found} places found damaged {since}\n");
-        if !reports.is_empty() {
-            let mut table = Table::new(&["FILE", "OFFSET", "TOPIC", "OUTCOME"]);
-            for report in &reports {
-                table.row(["file", "offset", "topic", "outcome"].map(|name| plain(&report[name])));
-            }
-            text.push_str(&table.render());
-        }
+        text.push_str(&damage_table(&reports));
         if unlisted > 0 {
             let _ = writeln!(text, "and {unlisted} more places that are not listed");
         }
@@ -281,7 +297,20 @@ fn verify(place: &Where) -> Result<(), Failure> {
              is lost",
         ));
     }
-    Ok(())
+    check_losses(losses.saturating_sub(again))
+}
+
+/// Fails if messages were lost since the start, and nobody has published them again.
+fn check_losses(losses: u64) -> Result<(), Failure> {
+    if losses == 0 {
+        return Ok(());
+    }
+    let text = format!(
+        "at {losses} of these places messages are `lost`, or an older one stands (`previous`): \
+         publish them again, or import them from an export; where no topic is named, nobody knows \
+         which they were, and this is told until the server starts again"
+    );
+    Err(Failure::new(text))
 }
 
 impl Set {

@@ -8,7 +8,7 @@ use stentor_session::Message;
 use stentor_topic::Zone;
 
 use super::{STRIPES, Store};
-use crate::damage::DamageReport;
+use crate::damage::{DamageReport, Outcome};
 use crate::disk::Disk;
 use crate::stripe::View;
 use crate::usage::Quota;
@@ -28,6 +28,8 @@ pub struct StoreStatus {
     pub index_bytes: u64,
     /// Damaged places that were found since the start.
     pub damaged: u64,
+    /// Those of them where a message was lost, or an older one stands.
+    pub losses: u64,
     /// What is wrong with the disk now, in sentences.
     pub troubles: Vec<String>,
 }
@@ -64,6 +66,7 @@ impl<D: Disk> Store<D> {
             bytes,
             zones: self.env.accounts.by_zone(),
             damaged: self.env.damage.count(),
+            losses: self.env.damage.losses(),
             troubles: self.troubles.texts(),
             ..StoreStatus::default()
         };
@@ -95,6 +98,29 @@ impl<D: Disk> Store<D> {
     #[must_use]
     pub fn damage_page(&self, from: usize, at_most: usize) -> (u64, Vec<DamageReport>) {
         self.env.damage.page(from, at_most)
+    }
+
+    /// At how many of these places a message was lost, or an older one stands.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.env.damage.losses()
+    }
+
+    /// Whether a loss is none any more: its topic holds a message, or one that came since the
+    /// start where an older one stood.
+    #[must_use]
+    pub fn is_published_again(&self, report: &DamageReport) -> bool {
+        let held_ms = || {
+            let (zone, topic) = report.topic.as_ref()?;
+            self.received_ms(*zone, topic)
+        };
+        match report.outcome {
+            Outcome::Lost => held_ms().is_some(),
+            // Without a start there is nothing since.
+            Outcome::Previous if self.origin_ms == 0 => false,
+            Outcome::Previous => held_ms().is_some_and(|at| at > self.origin_ms),
+            Outcome::Mended | Outcome::Salvaged => false,
+        }
     }
 
     /// Reads every message and checks it; what is damaged is reported and not read any more.

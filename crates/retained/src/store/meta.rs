@@ -1,4 +1,5 @@
-//! The file `store`: what all segments have in common.
+//! The file `store`: what all segments have in common. It is there twice, so that the loss of one
+//! file never hides the loss of others.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,6 +11,8 @@ use crate::layout::{FORMAT, FORMAT_1};
 
 /// The file's name.
 pub(crate) const FILE: &str = "store";
+/// The name of its copy.
+pub(crate) const COPY: &str = "store.copy";
 /// What a file is called while it is not complete.
 pub(crate) const NEW_SUFFIX: &str = ".new";
 const MAGIC: &[u8; 8] = b"STENTORR";
@@ -106,16 +109,16 @@ impl Meta {
         }))
     }
 
-    /// Reads the file; `None` if it is missing or damaged.
-    pub(crate) fn load<D: Disk>(disk: &D) -> Result<Option<Self>, OpenError> {
-        let bytes = match disk.read(FILE) {
+    /// Reads the file, or its copy; `None` if it is missing or damaged.
+    pub(crate) fn load<D: Disk>(disk: &D, name: &str) -> Result<Option<Self>, OpenError> {
+        let bytes = match disk.read(name) {
             // A folder, a pipe or a device has its name.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                let _ = disk.rename(FILE, &format!("{FILE}{ASIDE_SUFFIX}"));
+                let _ = disk.rename(name, &format!("{name}{ASIDE_SUFFIX}"));
                 None
             }
             read => read.map_err(|error| OpenError::Read {
-                file: FILE.into(),
+                file: name.into(),
                 error,
             })?,
         };
@@ -123,16 +126,19 @@ impl Meta {
             return Ok(None);
         };
         Self::decode(&bytes).map_err(|format| OpenError::Newer {
-            file: FILE.into(),
+            file: name.into(),
             format,
         })
     }
 
-    /// Writes the file anew: the old one stays until the new one is complete.
+    /// Writes the file and its copy anew: the old one stays until the new one is complete.
     pub(crate) fn save<D: Disk>(&self, disk: &D) -> io::Result<()> {
-        let temporary = format!("{FILE}{NEW_SUFFIX}");
-        disk.write(&temporary, &self.encode())?;
-        disk.rename(&temporary, FILE)?;
+        let bytes = self.encode();
+        for name in [FILE, COPY] {
+            let temporary = format!("{name}{NEW_SUFFIX}");
+            disk.write(&temporary, &bytes)?;
+            disk.rename(&temporary, name)?;
+        }
         disk.sync_names()
     }
 }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::SystemTime;
 
-use stentor_topic::TopicHasher;
+use stentor_topic::{TopicHasher, Zone};
 
-use super::meta::{FILE, Meta, NEW_SUFFIX};
+use super::meta::{COPY, FILE, Meta, NEW_SUFFIX};
 use super::reader::Reader;
 use super::trouble::Troubles;
 use super::{OpenError, Rounds, STRIPES, Store, StoreOptions, Sync};
@@ -17,6 +17,7 @@ use crate::damage::{DamageList, DamageReport, Outcome};
 use crate::disk::{Disk, Flusher, Region};
 use crate::layout::{self, BadHead, FORMAT, SegmentHead};
 use crate::memory::{Bounds, MemoryStore};
+use crate::record::Record;
 use crate::stripe::{Env, Found, Salvaged, recover, salvage};
 use crate::usage::Accounts;
 
@@ -41,30 +42,7 @@ impl<D: Disk> Store<D> {
             error,
         })?;
         let damage = DamageList::default();
-        let known = Meta::load(&disk)?;
-        let has_segments = names
-            .iter()
-            .any(|name| layout::parse_file_name(name).is_some());
-        let is_unknown = known.is_none();
-        let meta = match known {
-            Some(meta) => meta,
-            None => Meta {
-                seed: if has_segments {
-                    common_seed(&disk, &names).unwrap_or(options.random)
-                } else {
-                    options.random
-                },
-                epoch: now_ms(),
-                versions_below: 1,
-                boot: options.boot,
-                is_closed: false,
-                generation: 0,
-                segments: BTreeSet::new(),
-            },
-        };
-        if is_unknown && has_segments {
-            damage.push(report(FILE, Outcome::Mended));
-        }
+        let meta = load_meta(&disk, &names, options, &damage)?;
         let env = Env {
             hasher: TopicHasher::new(meta.seed),
             // Of the secret, and not the secret itself.
@@ -99,10 +77,8 @@ impl<D: Disk> Store<D> {
         // Versions of topics that were cleared since have left no trace.
         let last_version = newest.unwrap_or(0).max(meta.versions_below - 1);
         env.versions.store(last_version, Ordering::SeqCst);
-        let (_, reports) = env.damage.page(0, usize::MAX);
         // Numbers that were given are lost too.
-        let is_lost = |report: &DamageReport| report.outcome != Outcome::Mended;
-        if env.lost_power || reports.iter().any(is_lost) {
+        if env.lost_power || env.damage.losses() > 0 {
             meta.epoch = now_ms().max(meta.epoch + 1);
         }
         let unlimited = MemoryStore::counting_with(
@@ -160,24 +136,25 @@ impl<D: Disk> Store<D> {
 
     /// Puts what was salvaged where it belongs; from one stripe, or from files that are not used.
     fn readmit(&self, salvaged: &[Salvaged], from: Option<usize>) {
-        for record in salvaged.iter().filter_map(Salvaged::record) {
+        for (record, salvaged) in newest(salvaged) {
             let (hash, number) = self.place_of(record.zone, record.topic);
             if from.is_some_and(|from| from != number) {
                 // Nothing put it there.
                 continue;
             }
-            loop {
+            let outcome = loop {
+                // The lock is given back before the stripe grows.
                 let readmitted = self.lock(number).readmit(&self.env, hash, &record);
-                let Err(blocks) = readmitted else {
-                    break;
-                };
-                if self.grow(number, blocks).is_err() {
+                match readmitted {
+                    Ok(true) => break Some(Outcome::Salvaged),
+                    Ok(false) => break None,
+                    Err(blocks) if self.grow(number, blocks).is_ok() => {}
                     // The disk is full: it is lost, since its blocks are given up.
-                    self.env
-                        .damage
-                        .push(report(&format!("stripe {number}"), Outcome::Lost));
-                    return;
+                    Err(_) => break Some(Outcome::Lost),
                 }
+            };
+            if let Some(outcome) = outcome {
+                self.env.damage.push(salvaged.report(outcome));
             }
         }
     }
@@ -186,6 +163,59 @@ impl<D: Disk> Store<D> {
     pub(super) fn seed(&self) -> u64 {
         self.meta().seed
     }
+}
+
+/// What the segments have in common: from the file that says so, from its copy, or as far as the
+/// segments tell.
+fn load_meta<D: Disk>(
+    disk: &D,
+    names: &[String],
+    options: &StoreOptions,
+    damage: &DamageList,
+) -> Result<Meta, OpenError> {
+    if let Some(meta) = Meta::load(disk, FILE)? {
+        return Ok(meta);
+    }
+    if let Some(copy) = Meta::load(disk, COPY)? {
+        damage.push(report(FILE, Outcome::Mended));
+        // It may be older by one change.
+        let is_closed = false;
+        return Ok(Meta { is_closed, ..copy });
+    }
+    let mut seed = options.random;
+    if names
+        .iter()
+        .any(|name| layout::parse_file_name(name).is_some())
+    {
+        seed = common_seed(disk, names).unwrap_or(seed);
+        // Whether all segments are there is lost.
+        damage.push(report(FILE, Outcome::Lost));
+    }
+    Ok(Meta {
+        seed,
+        epoch: now_ms(),
+        versions_below: 1,
+        boot: options.boot,
+        is_closed: false,
+        generation: 0,
+        segments: BTreeSet::new(),
+    })
+}
+
+/// Of each topic the newest of the records that were salvaged.
+fn newest(salvaged: &[Salvaged]) -> Vec<(Record<'_>, &Salvaged)> {
+    let mut newest: HashMap<(Zone, &str), (Record<'_>, &Salvaged)> = HashMap::new();
+    for (record, salvaged) in salvaged.iter().filter_map(|it| Some((it.record()?, it))) {
+        let known = newest
+            .entry((record.zone, record.topic))
+            .or_insert((record, salvaged));
+        if known.0.version < record.version {
+            *known = (record, salvaged);
+        }
+    }
+    let mut newest: Vec<_> = newest.into_values().collect();
+    newest.sort_unstable_by_key(|(record, _)| record.version);
+    newest
 }
 
 /// A new epoch: time goes on even where everything else is lost.
@@ -243,6 +273,24 @@ impl<D: Disk> Opened<D> {
             .flat_map(|(stripe, files)| files.iter().map(move |(number, _)| (stripe, *number)));
         named.collect()
     }
+
+    /// Sorts the segments, and writes the number of this start into each.
+    fn sort_and_mark(&mut self, seed: u64) {
+        for (stripe, files) in (0..=u16::MAX).zip(&mut self.files) {
+            let files: &mut Files<D> = files;
+            files.sort_unstable_by_key(|(number, _)| *number);
+            for (number, region) in files {
+                let head = SegmentHead {
+                    seed,
+                    stripe,
+                    number: *number,
+                    blocks: 0,
+                };
+                let (at, word) = head.generation_at(self.generation);
+                region.write(at, &word);
+            }
+        }
+    }
 }
 
 /// Opens the segments of all stripes; what is not complete goes.
@@ -258,6 +306,7 @@ fn open_files<D: Disk>(
         generation: meta.generation + 1,
     };
     let mut missing = meta.segments.clone();
+    let mut renamed = Vec::new();
     for name in names {
         if name.ends_with(NEW_SUFFIX) {
             // If it stays, nothing uses it either.
@@ -270,14 +319,14 @@ fn open_files<D: Disk>(
         if usize::from(stripe) >= STRIPES {
             continue;
         }
-        missing.remove(&(stripe, number));
+        let is_listed = missing.remove(&(stripe, number));
         let head = SegmentHead {
             seed: meta.seed,
             stripe,
             number,
             blocks: 0,
         };
-        match open_segment(disk, env, name, head)? {
+        match open_segment(disk, env, (name, is_listed), head)? {
             Segment::Usable(region, generation) => {
                 let is_older = generation.is_some_and(|of| of < meta.generation);
                 if is_older && !env.lost_power {
@@ -289,26 +338,18 @@ fn open_files<D: Disk>(
                 opened.files[usize::from(stripe)].push((number, region));
             }
             Segment::Unusable(salvaged) => opened.salvaged.extend(salvaged),
+            Segment::Renamed(head, salvaged) => {
+                renamed.push((head.stripe, head.number));
+                opened.salvaged.extend(salvaged);
+            }
         }
     }
+    missing.retain(|missing| !renamed.contains(missing));
     for (stripe, number) in missing {
         let name = layout::file_name(stripe, number);
         env.damage.push(report(&name, Outcome::Lost));
     }
-    for (stripe, files) in (0..=u16::MAX).zip(&mut opened.files) {
-        let files: &mut Files<D> = files;
-        files.sort_unstable_by_key(|(number, _)| *number);
-        for (number, region) in files {
-            let head = SegmentHead {
-                seed: meta.seed,
-                stripe,
-                number: *number,
-                blocks: 0,
-            };
-            let (at, word) = head.generation_at(opened.generation);
-            region.write(at, &word);
-        }
-    }
+    opened.sort_and_mark(meta.seed);
     Ok(opened)
 }
 
@@ -318,13 +359,15 @@ enum Segment<R> {
     Usable(R, Option<u32>),
     /// It cannot; these records were found in it.
     Unusable(Vec<Salvaged>),
+    /// It is another one, whole, whose name it has lost; these records were found in it.
+    Renamed(SegmentHead, Vec<Salvaged>),
 }
 
-/// Opens a segment.
+/// Opens a segment; `is_listed` if the store knows that there is one of this name.
 fn open_segment<D: Disk>(
     disk: &D,
     env: &Env,
-    name: &str,
+    (name, is_listed): (&str, bool),
     expected: SegmentHead,
 ) -> Result<Segment<D::Region>, OpenError> {
     let region = match disk.open(name) {
@@ -335,7 +378,7 @@ fn open_segment<D: Disk>(
             return Err(OpenError::Read { file, error });
         }
         Err(_) => {
-            set_aside(disk, env, name);
+            set_aside(disk, env, name, Outcome::Lost);
             return Ok(Segment::Unusable(Vec::new()));
         }
     };
@@ -371,21 +414,52 @@ fn open_segment<D: Disk>(
         }
         // The name and the length say all that the head said.
         None if expected.blocks > 0 => {
-            env.damage.push(report(name, Outcome::Mended));
+            // A power loss may take a whole segment that held nothing yet.
+            let is_blank = || region.bytes().iter().all(|byte| *byte == 0);
+            let is_lost = !env.lost_power && is_blank();
+            let outcome = if is_lost {
+                Outcome::Lost
+            } else {
+                Outcome::Mended
+            };
+            env.damage.push(report(name, outcome));
             region.write(0, &expected.encode(0));
         }
-        // A file that was cut off, another store's, or a renamed one.
         found => {
-            let identity = found.map_or(expected, |(head, _)| head);
-            let key = identity.key(env.key);
-            let end = region.bytes().len() / 8 * 8;
-            let salvaged = salvage(region.bytes(), 0..end, key);
-            drop(region);
-            set_aside(disk, env, name);
-            return Ok(Segment::Unusable(salvaged));
+            let found = found.map(|(head, _)| head);
+            return Ok(leave(disk, env, (name, is_listed), expected, found, region));
         }
     }
     Ok(Segment::Usable(region, None))
+}
+
+/// Takes what can be found from a file that was cut off, another store's, or a renamed one, and
+/// sets it aside.
+fn leave<D: Disk>(
+    disk: &D,
+    env: &Env,
+    (name, is_listed): (&str, bool),
+    expected: SegmentHead,
+    found: Option<SegmentHead>,
+    region: D::Region,
+) -> Segment<D::Region> {
+    let key = found.unwrap_or(expected).key(env.key);
+    let end = region.bytes().len() / 8 * 8;
+    let salvaged = salvage((name, region.bytes()), 0..end, key).salvaged;
+    drop(region);
+    let is_whole = found.is_some_and(|head| head.blocks == expected.blocks);
+    let is_other = found.is_some_and(|head| head.seed != expected.seed);
+    // What belongs there is lost, unless nothing does.
+    let outcome = if is_listed || !(is_whole || is_other) {
+        Outcome::Lost
+    } else {
+        Outcome::Mended
+    };
+    set_aside(disk, env, name, outcome);
+    match found {
+        Some(head) if is_whole && !is_other => Segment::Renamed(head, salvaged),
+        _ => Segment::Unusable(salvaged),
+    }
 }
 
 /// Writes a segment of format 1 anew: a kill leaves the old file or the new one.
@@ -412,8 +486,8 @@ fn upgrade<D: Disk>(
 }
 
 /// Gives a file another name, under which it is not used.
-fn set_aside<D: Disk>(disk: &D, env: &Env, name: &str) {
-    env.damage.push(report(name, Outcome::Lost));
+fn set_aside<D: Disk>(disk: &D, env: &Env, name: &str, outcome: Outcome) {
+    env.damage.push(report(name, outcome));
     // If it keeps its name, the next start looks at it again.
     let _ = disk.rename(name, &format!("{name}{ASIDE_SUFFIX}"));
 }

@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use stentor_topic::Zone;
@@ -32,7 +33,10 @@ pub(crate) struct Found<R> {
 
 /// A whole record that does not stay where it was found.
 pub(crate) struct Salvaged {
-    /// Of the place where it was found.
+    /// Where it was found: the file's name, and the place in it.
+    file: Arc<str>,
+    at: usize,
+    /// Of that place.
     key: u32,
     bytes: Box<[u8]>,
 }
@@ -42,19 +46,45 @@ impl Salvaged {
     pub(crate) fn record(&self) -> Option<Record<'_>> {
         record::read(&self.bytes, self.key).ok().flatten()
     }
+
+    /// Tells what became of it.
+    pub(crate) fn report(&self, outcome: Outcome) -> DamageReport {
+        let record = self.record();
+        DamageReport {
+            file: self.file.to_string(),
+            offset: self.at as u64,
+            topic: record.map(|record| (record.zone, record.topic.to_owned())),
+            outcome,
+        }
+    }
 }
 
-/// The whole records that begin in a part of a segment's file of which nothing says how it is
-/// divided; `key` is the segment's.
-pub(crate) fn salvage(file: &[u8], part: Range<usize>, key: u32) -> Vec<Salvaged> {
-    let mut salvaged = Vec::new();
+/// What was found in a part of a file of which nothing says how it is divided.
+#[derive(Default)]
+pub(crate) struct Search {
+    pub(crate) salvaged: Vec<Salvaged>,
+    /// The part begins with a whole record, or with an empty place.
+    begins_whole: bool,
+}
+
+/// The whole records that begin in a part of the bytes of a segment's file; `key` is the
+/// segment's.
+pub(crate) fn salvage((name, file): (&str, &[u8]), part: Range<usize>, key: u32) -> Search {
+    let name: Arc<str> = name.into();
+    let mut found = Search::default();
+    let start = part.start;
     search(file, part, key, |at, len| {
-        salvaged.push(Salvaged {
-            key: layout::place_key(key, at),
-            bytes: file[at..at + len].into(),
-        });
+        found.begins_whole |= at == start;
+        if len > 0 {
+            found.salvaged.push(Salvaged {
+                file: Arc::clone(&name),
+                at,
+                key: layout::place_key(key, at),
+                bytes: file[at..at + len].into(),
+            });
+        }
     });
-    salvaged
+    found
 }
 
 /// Reads all segments of a stripe. Each is readable as a whole and has a sound head.
@@ -100,20 +130,35 @@ struct Damage {
 }
 
 /// Calls `found` with the place and the length of every whole record that begins in a part of a
-/// segment's file; `key` is the segment's.
+/// segment's file, and with the place and 0 for every empty place; `key` is the segment's.
 fn search(file: &[u8], part: Range<usize>, key: u32, mut found: impl FnMut(usize, usize)) {
     let mut at = part.start;
     while at < part.end {
         let place_key = layout::place_key(key, at);
+        // Every place begins at a multiple of eight.
         at += match record::read(&file[at..], place_key) {
             Ok(Some(record)) => {
                 let len = record.encoded_len();
                 found(at, len);
                 len.next_multiple_of(8)
             }
-            // Every place begins at a multiple of eight.
-            Ok(None) | Err(_) => 8,
+            Ok(None) => {
+                found(at, 0);
+                8
+            }
+            Err(_) => 8,
         };
+    }
+}
+
+/// Whether something was lost in a block with a damaged entry, behind a run or at the beginning; of
+/// what was `found` from there on. A block that was ever used begins with a record or an empty
+/// place. One that never was has zeros, and an entry of something else: where both are zeros, the
+/// disk has lost them, since blocks are used from the first one on.
+fn is_lost(file: &[u8], (block, at): (usize, usize), found: &Search) -> bool {
+    match file.get(at..at + BLOCK_BYTES).is_some_and(is_blank) {
+        true => layout::is_blank_entry(file, block),
+        false => !found.begins_whole,
     }
 }
 
@@ -203,20 +248,46 @@ impl<R: Region> Stripe<R> {
             (_, Ok(Some(_))) => Some(places[1]),
             _ => None,
         };
+        let mut was_told = None;
         for (place, read) in places.into_iter().zip(read) {
             if read.is_err() {
-                let head = self.space.head(place).ok().flatten();
-                leftovers.damaged.push(Damage {
-                    report: self.describe(place, Outcome::Lost),
-                    version: head.map_or(u64::MAX, |head| head.version),
-                    sequence: head.map_or(u64::MAX, |head| head.sequence),
-                });
+                let damage = self.damage_at(place);
+                // Of a slot of which nothing can be read, one place says it all.
+                let told = damage
+                    .report
+                    .topic
+                    .is_none()
+                    .then_some(damage.report.outcome);
+                if told.is_none() || told != was_told {
+                    leftovers.damaged.push(damage);
+                }
+                was_told = told;
                 self.space.wipe(place);
             }
         }
         if let Some(place) = newest {
             self.space.restore_slot(slot);
             self.admit(env, place);
+        }
+    }
+
+    /// What is to be told of a damaged place, for now.
+    fn damage_at(&self, place: Place) -> Damage {
+        let (bytes, key) = self.space.keyed(place);
+        if record::was_empty(bytes, key) {
+            let mut report = self.describe(place, Outcome::Mended);
+            report.topic = None;
+            return Damage {
+                report,
+                version: 0,
+                sequence: 0,
+            };
+        }
+        let head = self.space.head(place).ok().flatten();
+        Damage {
+            report: self.describe(place, Outcome::Lost),
+            version: head.map_or(u64::MAX, |head| head.version),
+            sequence: head.map_or(u64::MAX, |head| head.sequence),
         }
     }
 
@@ -335,7 +406,11 @@ impl<R: Region> Stripe<R> {
         let from = segment.block_at(block);
         let mut found = Vec::new();
         let part = from..from + BLOCK_BYTES;
-        search(segment.bytes(), part, segment.key(), |at, _| found.push(at));
+        search(segment.bytes(), part, segment.key(), |at, len| {
+            if len > 0 {
+                found.push(at);
+            }
+        });
         for at in &found {
             segment.write(*at, &[0; EMPTY_BYTES]);
         }
@@ -363,34 +438,40 @@ impl<R: Region> Stripe<R> {
         let count = next - block as usize;
         let from = segment.block_at(block);
         let part = from..from + count * BLOCK_BYTES;
-        leftovers
-            .salvaged
-            .extend(salvage(segment.bytes(), part, key));
+        let name = layout::file_name(self.number, segment.number());
+        let mut found = salvage((&name, segment.bytes()), part, key);
+        let is_lost = is_lost(segment.bytes(), (block as usize, from), &found);
+        leftovers.salvaged.append(&mut found.salvaged);
         for block in block as usize..next {
             let entry = layout::free_entry(key, block);
             segment.write(layout::entry_at(block), &entry);
         }
         segment.set_aside(block, count);
         env.damage.push(DamageReport {
-            file: layout::file_name(self.number, segment.number()),
+            file: name,
             offset: layout::entry_at(block as usize) as u64,
             topic: None,
-            outcome: Outcome::Mended,
+            outcome: if is_lost {
+                Outcome::Lost
+            } else {
+                Outcome::Mended
+            },
         });
         count
     }
 
-    /// Puts a salvaged record into a slot, unless there is a newer one of its topic. If there is
-    /// no room, the stripe has to grow by so many blocks first.
+    /// Puts a salvaged record into a slot, unless there is a newer one of its topic, or it says
+    /// that there is none; whether it was put. If there is no room, the stripe has to grow by so
+    /// many blocks first.
     pub(crate) fn readmit(
         &mut self,
         env: &Env,
         hash: u64,
         record: &Record<'_>,
-    ) -> Result<(), usize> {
+    ) -> Result<bool, usize> {
         let known = self.find(hash, record.zone, record.topic);
         if known.is_some_and(|entry| self.version(entry.place()) >= record.version) {
-            return Ok(());
+            return Ok(false);
         }
         self.newest = self.newest.max(record.version);
         self.needed = self.needed.max(record.version);
@@ -402,14 +483,14 @@ impl<R: Region> Stripe<R> {
             self.forget(env, entry, record.zone, record.topic, head);
         }
         if record.cleared {
-            return Ok(());
+            return Ok(false);
         }
         self.readmit_new(env, hash, record)
     }
 
-    fn readmit_new(&mut self, env: &Env, hash: u64, record: &Record<'_>) -> Result<(), usize> {
+    fn readmit_new(&mut self, env: &Env, hash: u64, record: &Record<'_>) -> Result<bool, usize> {
         let Some((id, class)) = class::for_record(record.encoded_len()) else {
-            return Ok(());
+            return Ok(false);
         };
         let slot = self.space.take(id, class).ok_or(class.run_blocks)?;
         let place = Place {
@@ -426,6 +507,6 @@ impl<R: Region> Stripe<R> {
         env.accounts
             .apply(&usage, Change::between(None, Some(len as u64)));
         self.keep_deadline(hash, place);
-        Ok(())
+        Ok(true)
     }
 }

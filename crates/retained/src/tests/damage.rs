@@ -2,17 +2,20 @@
 //!
 //! A failure prints its seed; `STENTOR_SEED=n` runs that one alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use stentor_topic::Zone;
 
 use super::support::{Random, get, options, put, walk};
 use crate::disk::Disk;
 use crate::disk::simulated::SimulatedDisk;
-use crate::{Outcome, Store, Sync};
+use crate::{DamageReport, Outcome, Store, Sync};
 
 /// Every message that a topic ever held; the last one is what it holds.
-type Held = BTreeMap<String, Vec<Vec<u8>>>;
+pub(super) type Held = BTreeMap<String, Vec<Vec<u8>>>;
 
-fn filled(seed: u64, random: &mut Random) -> (SimulatedDisk, Held) {
+pub(super) fn filled(seed: u64, random: &mut Random) -> (SimulatedDisk, Held) {
     let disk = SimulatedDisk::new(seed);
     let store = Store::open(disk.clone(), &options(Sync::Never)).unwrap();
     let mut held = Held::new();
@@ -23,6 +26,8 @@ fn filled(seed: u64, random: &mut Random) -> (SimulatedDisk, Held) {
         put(&store, &topic, &payload).unwrap();
         held.entry(topic).or_default().push(payload);
     }
+    // So that the list of segments is complete.
+    store.reserve_versions();
     drop(store);
     (disk.after_kill(), held)
 }
@@ -128,8 +133,55 @@ fn a_damaged_directory_loses_no_record() {
     disk.damage(&segment, crate::layout::entry_at(0), 0xFF);
     let store = Store::open(disk, &options(Sync::Never)).unwrap();
     assert_eq!(get(&store, "a").as_deref(), Some(&b"second"[..]));
-    assert_eq!(store.damage().1[0].outcome, Outcome::Mended);
+    let (_, reports) = store.damage();
+    assert_eq!(reports[0].outcome, Outcome::Mended);
+    // The newer of the two places.
+    assert_eq!(reports[1].outcome, Outcome::Salvaged);
+    assert_eq!(reports[1].topic, Some((Zone(0), "a".to_owned())));
+    assert_eq!((reports.len(), store.losses()), (2, 0));
     assert_eq!(walk(&store, "#", 10).len(), 1);
+}
+
+#[test]
+fn a_damaged_place_that_was_empty_is_no_loss() {
+    let (disk, segment) = with_one_topic();
+    // The first place of the second slot, in its mark.
+    disk.damage(&segment, FIRST_BLOCK + 128 + 2, 0x55);
+    let store = Store::open(disk.clone(), &options(Sync::Never)).unwrap();
+    let (count, reports) = store.damage();
+    assert_eq!((count, store.losses()), (1, 0), "{reports:?}");
+    assert_eq!(
+        (reports[0].outcome, &reports[0].topic),
+        (Outcome::Mended, &None)
+    );
+    drop(store);
+    let store = Store::open(disk, &options(Sync::Never)).unwrap();
+    assert_eq!(store.damage().0, 0, "it is empty again");
+}
+
+/// Who publishes again what was lost has mended it.
+#[test]
+fn a_loss_is_none_after_the_topic_was_published_again() {
+    for (flips, outcome) in [(1, Outcome::Previous), (2, Outcome::Lost)] {
+        let (disk, segment) = with_one_topic();
+        for place in 2 - flips..2 {
+            disk.damage(&segment, FIRST_BLOCK + 64 * place + 50, 1);
+        }
+        let mut later = options(Sync::Never);
+        later.started_at += Duration::from_secs(10);
+        let store = Store::open(disk, &later).unwrap();
+        let (_, reports) = store.damage();
+        assert_eq!(store.losses(), flips as u64);
+        let is_settled = || {
+            assert!(reports.iter().all(|report| report.outcome == outcome));
+            reports
+                .iter()
+                .all(|report| store.is_published_again(report))
+        };
+        assert!(!is_settled(), "{reports:?}");
+        put(&store, "a", b"again").unwrap();
+        assert!(is_settled(), "{reports:?}");
+    }
 }
 
 #[test]
@@ -143,8 +195,77 @@ fn a_damaged_head_and_a_lost_store_file_lose_nothing() {
     disk.remove("store").unwrap();
     let mut other = options(Sync::Never);
     other.random = 77;
+    let store = Store::open(disk.clone(), &other).unwrap();
+    assert_eq!(get(&store, "a").as_deref(), Some(&b"second"[..]));
+    assert_eq!(
+        (store.damage().0, store.losses()),
+        (1, 0),
+        "there is a copy"
+    );
+    drop(store);
+    for name in ["store", "store.copy"] {
+        disk.remove(name).unwrap();
+    }
+    other.random = 78;
     let store = Store::open(disk, &other).unwrap();
     assert_eq!(get(&store, "a").as_deref(), Some(&b"second"[..]));
+    assert_eq!(
+        store.losses(),
+        1,
+        "nobody knows whether all files are there"
+    );
+}
+
+/// Whatever else is lost with it, a missing segment is told.
+#[test]
+fn a_segment_that_is_missing_is_told_without_the_store_file() {
+    let (disk, held) = with_many_topics();
+    let names = segments(&disk);
+    for lost in [&["store"][..], &["store.copy"], &["store", "store.copy"]] {
+        let disk = disk.after_kill();
+        for name in lost.iter().copied().chain([&*names[3]]) {
+            disk.remove(name).unwrap();
+        }
+        let store = Store::open(disk, &options(Sync::Never)).unwrap();
+        assert!(!changed(&store, &held).is_empty());
+        let (_, reports) = store.damage();
+        assert_eq!(store.losses(), 1, "{lost:?}: {reports:?}");
+        let told = |name: &str| {
+            let is_it = |report: &&DamageReport| report.file == name;
+            reports.iter().find(is_it).map(|report| report.outcome)
+        };
+        let expected = match lost {
+            ["store"] => (Some(Outcome::Mended), Some(Outcome::Lost)),
+            ["store.copy"] => (None, Some(Outcome::Lost)),
+            // The list is gone with both.
+            _ => (Some(Outcome::Lost), None),
+        };
+        assert_eq!((told("store"), told(&names[3])), expected, "{lost:?}");
+    }
+}
+
+/// The disk has lost all of a file, or its first half: not mended, however whole its name is.
+#[test]
+fn a_segment_of_zeros_is_a_loss() {
+    let (disk, held) = with_many_topics();
+    let name = &segments(&disk)[0];
+    let whole = disk.content(name);
+    for zeros in [whole.len(), whole.len() / 2] {
+        let disk = disk.after_kill();
+        let mut bytes = whole.clone();
+        bytes[..zeros].fill(0);
+        disk.put(name, &bytes);
+        let store = Store::open(disk.clone(), &options(Sync::Never)).unwrap();
+        assert!(!changed(&store, &held).is_empty());
+        let (_, reports) = store.damage();
+        let is_lost = |report: &DamageReport| {
+            report.file == *name && report.outcome == Outcome::Lost && report.topic.is_none()
+        };
+        assert!(reports.iter().any(is_lost), "{zeros}: {reports:?}");
+        drop(store);
+        let store = Store::open(disk, &options(Sync::Never)).unwrap();
+        assert_eq!(store.damage().0, 0, "it is told once");
+    }
 }
 
 #[test]
@@ -276,6 +397,7 @@ fn a_page_that_was_lost_is_told() {
     let store = Store::open(disk, &options(Sync::Never)).unwrap();
     assert_eq!(changed(&store, &held), [""; 0]);
     assert!(store.damage().0 > 0);
+    assert_eq!(store.losses(), 0);
 }
 
 #[test]
@@ -296,6 +418,17 @@ fn an_older_copy_of_a_segment_is_told() {
     assert_eq!(store.damage().0, 0);
 }
 
+/// The topics that a store found elsewhere than they belong.
+fn salvaged(store: &Store<SimulatedDisk>) -> BTreeSet<String> {
+    let (_, reports) = store.damage();
+    let salvaged = reports
+        .into_iter()
+        .filter(|report| report.outcome == Outcome::Salvaged);
+    salvaged
+        .map(|report| report.topic.expect("a salvaged message has a topic").1)
+        .collect()
+}
+
 /// A file that cannot be used as it is gives what is whole in it.
 #[test]
 fn what_lies_in_a_file_that_cannot_be_used_is_found() {
@@ -308,7 +441,8 @@ fn what_lies_in_a_file_that_cannot_be_used_is_found() {
     let store = Store::open(cut.clone(), &options(Sync::Never)).unwrap();
     let lost = changed(&store, &held).len();
     assert!(lost < held.len() / 32, "{lost} lost");
-    assert!(store.damage().0 > 0);
+    assert_eq!(store.losses(), 1, "the file, of which a part is gone");
+    assert!(!salvaged(&store).is_empty());
     drop(store);
     assert!(
         cut.names()
@@ -321,6 +455,13 @@ fn what_lies_in_a_file_that_cannot_be_used_is_found() {
     moved.rename(&names[0], "00-000777.seg").unwrap();
     let store = Store::open(moved, &options(Sync::Never)).unwrap();
     assert_eq!(changed(&store, &held), [""; 0]);
+    assert_eq!(
+        store.losses(),
+        0,
+        "all of it was found: {:?}",
+        store.damage()
+    );
+    assert!(salvaged(&store).len() > lost, "each topic is told");
     // What is copied to another place is none of that place's.
     let twice = disk.after_kill();
     let (head, rest) = whole.split_at(8192);

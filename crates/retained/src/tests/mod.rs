@@ -3,5 +3,6 @@
 mod cold;
 mod damage;
 mod model;
+mod recover;
 mod support;
 mod whole;

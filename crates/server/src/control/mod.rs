@@ -18,7 +18,7 @@
 //! | `retained.page` | `filter`, `zone`, `cursor` | `messages`, and a `cursor` if there are more |
 //! | `retained.put` | `messages`, `dry_run` | `new`, `changed`, the `same`, `refused` |
 //! | `retained.clear` | `filter`, `zone`, `cursor` | how many were `cleared`; perhaps a `cursor` |
-//! | `retained.verify` | `stripe` | `whole` and `damaged`, the `next` stripe, reports |
+//! | `retained.verify` | `stripe` | `whole`, `damaged`, `losses`, the `next` stripe, reports |
 //! | `retained.status`, `retained.compact` | | figures; files removed |
 //! | `reload` | | keys `changed`, `renewed` certificates, keys `waiting` for a restart |
 //! | `stop` | | nothing; the socket's file is gone when the server has stopped |

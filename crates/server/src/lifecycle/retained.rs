@@ -78,7 +78,14 @@ pub(super) fn open(
         _ => fail(error.to_string()),
     })?;
     let store = Store::open(disk, &options).map_err(|error| fail(error.to_string()))?;
-    let (count, reports) = store.damage();
+    tell_damage(&store, &folder);
+    Ok(Arc::new(store))
+}
+
+/// Tells what was found damaged, losses first.
+fn tell_damage(store: &Store<MappedDisk>, folder: &Path) {
+    let (count, mut reports) = store.damage();
+    reports.sort_by_key(|report| !report.outcome.is_loss());
     for report in reports.iter().take(REPORTS_MAX) {
         warn!(
             file = report.file,
@@ -91,12 +98,12 @@ pub(super) fn open(
     if count > 0 {
         warn!(
             places = count,
+            losses = store.losses(),
             "damage was found among the retained messages in {}: what could not be read is skipped; \
              `stentor retained verify` lists all places",
             folder.display()
         );
     }
-    Ok(Arc::new(store))
 }
 
 /// Starts the threads of the store.

@@ -397,6 +397,7 @@ impl Desk<'_> {
             "live_bytes": status.files.live,
             "index_bytes": status.index_bytes,
             "damaged": status.damaged,
+            "losses": status.losses,
             "troubles": status.troubles,
         })
     }
@@ -421,6 +422,7 @@ impl Desk<'_> {
                     "zone": zone,
                     "topic": topic,
                     "outcome": report.outcome.as_str(),
+                    "published_again": self.store.is_published_again(report),
                 })
             })
             .collect();
@@ -429,6 +431,7 @@ impl Desk<'_> {
             "damaged": verified.damaged,
             "next": next,
             "found": damaged,
+            "losses": self.store.losses(),
             "reports": reports,
             "more": more,
         })

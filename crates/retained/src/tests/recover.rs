@@ -1,0 +1,143 @@
+//! Recovery from whatever lies in the files: cut off, zeroed, overwritten, renamed, gone, or
+//! nobody's. The store opens, holds nothing that was not put, tells what it has lost, and works.
+//!
+//! A failure prints its seed; `STENTOR_SEED=n` runs that one alone. `STENTOR_SOAK=1` runs many; the
+//! fuzz target `recover` goes on where these end.
+
+use super::damage::{Held, filled};
+use super::support::{Random, get, options, put, walk};
+use crate::disk::Disk;
+use crate::disk::simulated::SimulatedDisk;
+use crate::{Store, Sync};
+
+const PAGE_BYTES: usize = 4096;
+
+/// So many bytes that nobody wrote.
+fn noise(random: &mut Random, len: usize) -> Vec<u8> {
+    (0..len).map(|_| random.below(256) as u8).collect()
+}
+
+/// A part of a file of so many bytes.
+fn part(random: &mut Random, len: usize) -> std::ops::Range<usize> {
+    let from = random.below(len);
+    // Short ones, and whole pages.
+    let most = [16, PAGE_BYTES, len][random.below(3)];
+    from..len.min(from + 1 + random.below(most))
+}
+
+/// Spoils a file in one of the ways in which files are spoilt; says how.
+fn spoil(random: &mut Random, disk: &SimulatedDisk) -> String {
+    let names = disk.names().unwrap();
+    let name = &names[random.below(names.len())];
+    let mut bytes = disk.content(name);
+    let part = part(random, bytes.len().max(1));
+    let part = part.start..part.end.min(bytes.len());
+    let what = match random.below(10) {
+        0 => {
+            bytes.truncate(part.start);
+            "cut off"
+        }
+        1 => {
+            bytes.fill(0);
+            "zeroed"
+        }
+        2 | 3 => {
+            bytes[part.clone()].fill(0);
+            "zeroed in part"
+        }
+        4 | 5 => {
+            let noise = noise(random, part.len());
+            bytes[part.clone()].copy_from_slice(&noise);
+            "overwritten"
+        }
+        6 if bytes.len() >= 2 * PAGE_BYTES => {
+            let mut page = || random.below(bytes.len() / PAGE_BYTES) * PAGE_BYTES;
+            let (from, to) = (page(), page());
+            bytes.copy_within(from..from + PAGE_BYTES, to);
+            "overwritten with another of its pages"
+        }
+        7 => {
+            disk.remove(name).unwrap();
+            return format!("{name}: removed");
+        }
+        8 => {
+            let other = format!("{:02}-{:06}.seg", random.below(33), random.below(3));
+            disk.rename(name, &other).unwrap();
+            return format!("{name}: renamed to {other}");
+        }
+        _ => {
+            let other = format!("{:02}-{:06}.seg", random.below(33), random.below(3));
+            // As long as a real one, or as it comes.
+            let len = [random.below(10_000), crate::layout::file_len(8)][random.below(2)];
+            disk.put(&other, &noise(random, len));
+            return format!("{other}: {len} bytes of noise");
+        }
+    };
+    disk.put(name, &bytes);
+    format!("{name}, {} bytes: {what} at {part:?}", bytes.len())
+}
+
+/// Opens the store and looks at all topics; how many do not hold what was put last.
+fn check(disk: &SimulatedDisk, held: &Held, boot: u64) -> (Store<SimulatedDisk>, usize) {
+    let options = crate::StoreOptions {
+        boot,
+        ..options(Sync::Never)
+    };
+    let store = Store::open(disk.clone(), &options).unwrap();
+    let mut changed = 0;
+    let mut expected = 0;
+    for (topic, messages) in held {
+        let message = get(&store, topic);
+        changed += usize::from(message.as_ref() != messages.last());
+        expected += usize::from(message.is_some());
+        if let Some(message) = message {
+            assert!(messages.contains(&message), "{topic} holds what nobody put");
+        }
+    }
+    assert_eq!(walk(&store, "#", 7).len(), expected);
+    assert_eq!(store.verify().damaged, 0, "what is damaged is gone");
+    (store, changed)
+}
+
+fn recover(seed: u64) {
+    let mut random = Random(seed);
+    let (disk, mut held) = filled(seed, &mut random);
+    let is_single = random.one_in(2);
+    let count = if is_single { 1 } else { 2 + random.below(8) };
+    let spoilt: Vec<String> = (0..count).map(|_| spoil(&mut random, &disk)).collect();
+    // The machine has been started anew now and then.
+    let boot = 1 + u64::from(random.one_in(3));
+    let (store, changed) = check(&disk, &held, boot);
+    let (told, reports) = store.damage();
+    assert_eq!(reports.len() as u64, told);
+    if changed > 0 && boot == 1 {
+        assert!(told > 0, "{changed} topics changed silently: {spoilt:?}");
+        let is_told = store.losses() > 0 || !is_single;
+        assert!(is_told, "{changed} topics changed: {spoilt:?}: {reports:?}");
+    }
+    for (topic, messages) in &mut held {
+        put(&store, topic, b"new").unwrap();
+        messages.push(b"new".to_vec());
+    }
+    drop(store);
+    let (store, changed) = check(&disk.after_kill(), &held, boot);
+    assert_eq!(changed, 0, "{spoilt:?}");
+    assert_eq!(store.damage().1, [], "it is told once: {spoilt:?}");
+}
+
+#[test]
+fn whatever_lies_in_the_files_the_store_works_and_tells_its_losses() {
+    if let Ok(seed) = std::env::var("STENTOR_SEED") {
+        return recover(seed.parse().expect("STENTOR_SEED is a number"));
+    }
+    let runs = if std::env::var_os("STENTOR_SOAK").is_some() {
+        20_000
+    } else {
+        200
+    };
+    for seed in 0..runs {
+        if std::panic::catch_unwind(|| recover(seed)).is_err() {
+            panic!("seed {seed} fails: STENTOR_SEED={seed} runs it alone");
+        }
+    }
+}
