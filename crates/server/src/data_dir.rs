@@ -12,6 +12,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::error::ServerError;
 use crate::listener::PATH_BYTES_MAX;
+use crate::logins::{DECOY_KEY, ZONES};
 
 /// The file in the data folder whose lock a running server holds.
 const LOCK_FILE: &str = "lock";
@@ -190,6 +191,31 @@ fn try_lock(path: &Path) -> io::Result<Option<Flock<File>>> {
         Err((_, Errno::EWOULDBLOCK)) => Ok(None),
         Err((_, errno)) => Err(errno.into()),
     }
+}
+
+/// Whether a folder can become a data folder without anybody's files being in it: it is not there,
+/// is empty, or has been one before.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn is_free(path: &Path) -> io::Result<bool> {
+    /// What every data folder has in it.
+    const OURS: [&str; 3] = [LOCK_FILE, ZONES, DECOY_KEY];
+    /// What a new file system has in it.
+    const NOBODYS: &str = "lost+found";
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        entries => entries?,
+    };
+    let mut is_empty = true;
+    for entry in entries {
+        let name = entry?.file_name();
+        if OURS.iter().any(|ours| name == *ours) {
+            return Ok(true);
+        }
+        is_empty &= name == NOBODYS;
+    }
+    Ok(is_empty)
 }
 
 /// The absolute path that a folder has or will have, without links in what exists of it; and the

@@ -109,6 +109,50 @@ fn an_export_is_imported_elsewhere_and_again_without_a_difference() {
     );
 }
 
+/// A backup is brought to a machine where no server has run yet; but no folder of somebody else's
+/// becomes a data folder because its name was mistyped.
+#[test]
+fn an_import_makes_the_store_that_is_not_there() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let file = folder.path().join("kept.jsonl");
+    fs::write(
+        &file,
+        "{\"topic\":\"a\",\"payload\":\"x\",\"zone\":\"plant\"}\n",
+    )
+    .expect("a file can be written");
+    let path = file.to_str().expect("a temporary path is text");
+    let other = folder.path();
+    let refused = retained(other, &["import", path]).refusal();
+    assert!(
+        refused.contains("nothing of a server") && refused.contains("--data-dir"),
+        "{refused}"
+    );
+    assert!(!other.join("retained").exists());
+    for exists in [false, true] {
+        let plan = Plan::new().tcp().anonymous();
+        let new = plan.data_dir();
+        if exists {
+            fs::create_dir_all(new.join("lost+found")).expect("a folder can be made");
+        }
+        let refused = retained(&new, &["import", "no-such-file"]).refusal();
+        assert!(refused.contains("cannot read no-such-file"), "{refused}");
+        retained(&new, &["import", path, "--dry-run"]).refusal();
+        assert_eq!(new.exists(), exists, "nothing is made for nothing");
+        let imported = retained(&new, &["import", path]);
+        assert!(imported.stdout.starts_with("1 new"), "{imported}");
+        assert!(imported.stderr.contains("a new one is in"), "{imported}");
+        imported.success();
+        let again = retained(&new, &["import", path]);
+        assert!(again.stdout.contains("1 the same"), "{again}");
+        assert_eq!(again.stderr, "");
+        // A server that starts on it takes it for its own.
+        let server = plan.start();
+        let got = retained(&new, &["get", "a", "--zone", "plant"]);
+        assert_eq!(got.success(), "x");
+        assert!(!server.log().contains("damage"), "{}", server.log());
+    }
+}
+
 /// What is wrong is told by its line; the other lines are kept.
 #[test]
 fn a_line_that_is_refused_is_told_by_its_number() {

@@ -134,7 +134,12 @@ impl Import {
         let access = if self.dry_run {
             Access::Read
         } else {
-            Access::Change
+            Access::Make
+        };
+        // First of all, so that nothing is made for a file that is not there.
+        let source = match &self.from {
+            Some(_) => None,
+            None => Some(self.source()?),
         };
         let mut sink = Sink {
             store: self.place.open(access)?,
@@ -149,11 +154,11 @@ impl Import {
         };
         let copied = match &self.from {
             Some(url) => Some(self.copy(url, &mut sink)?),
-            None => {
-                self.read(&mut sink)?;
-                None
-            }
+            None => None,
         };
+        if let Some(source) = source {
+            self.read(source, &mut sink)?;
+        }
         sink.send()?;
         let tally = sink.tally;
         let answer = json!({
@@ -179,14 +184,22 @@ impl Import {
         Ok(())
     }
 
-    fn read(&self, sink: &mut Sink) -> Result<(), Failure> {
+    /// The file, or standard input.
+    fn source(&self) -> Result<Box<dyn io::Read>, Failure> {
+        if self.file.as_os_str() == "-" {
+            return Ok(Box::new(io::stdin().lock()));
+        }
+        let file = File::open(&self.file).map_err(|error| self.cannot_read(&error))?;
+        Ok(Box::new(file))
+    }
+
+    fn cannot_read(&self, error: &io::Error) -> Failure {
+        Failure::new(format!("cannot read {}: {error}", self.file.display()))
+    }
+
+    fn read(&self, source: Box<dyn io::Read>, sink: &mut Sink) -> Result<(), Failure> {
         let name = self.file.display().to_string();
-        let cannot = |error: io::Error| Failure::new(format!("cannot read {name}: {error}"));
-        let source: Box<dyn io::Read> = if name == "-" {
-            Box::new(io::stdin().lock())
-        } else {
-            Box::new(File::open(&self.file).map_err(cannot)?)
-        };
+        let cannot = |error: io::Error| self.cannot_read(&error);
         let mut source = BufReader::new(source);
         for number in 1_u64.. {
             let mut line = Vec::new();

@@ -60,6 +60,9 @@ impl Where {
                     let folder = data_dir.display();
                     Failure::new(format!("no server runs on {folder}, and {error}"))
                 })?;
+                if let Some(made) = store.made() {
+                    eprintln!("there was no store, and a new one is in {}", made.display());
+                }
                 Way::Stopped(Box::new(store))
             }
             Err(error) => {

@@ -1,7 +1,9 @@
 //! The retained messages of a stopped server.
 
+use std::fs::DirBuilder;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde_json::Value;
@@ -15,6 +17,7 @@ use stentor_zone::check_name;
 
 use super::{Desk, Entry, ZoneNames};
 use crate::config::Config;
+use crate::data_dir::is_free;
 use crate::lifecycle::{boot, quotas, random, retained_dir};
 use crate::logins::ZONES;
 
@@ -24,6 +27,8 @@ pub struct OfflineStore {
     store: Store<MappedDisk>,
     zones: ZoneNumbers,
     access: Access,
+    /// Where there was no store before.
+    made: Option<PathBuf>,
 }
 
 /// What the files of a stopped server are opened for.
@@ -33,6 +38,8 @@ pub enum Access {
     Read,
     /// Messages are changed, and damage is mended.
     Change,
+    /// The same; a store that is not there is made, as a server would.
+    Make,
 }
 
 /// Why the store of a stopped server cannot be used.
@@ -46,6 +53,16 @@ pub enum OfflineError {
     )]
     Missing {
         /// The folder.
+        path: PathBuf,
+    },
+    /// There is none, and the data folder has something else in it.
+    #[error(
+        "{} has files in it and nothing of a server, so no store is made there: name the server's \
+         data folder or a new one with --data-dir; if this is meant, start a server on it first",
+        path.display()
+    )]
+    Elsewhere {
+        /// The data folder.
         path: PathBuf,
     },
     /// A server has it.
@@ -78,13 +95,19 @@ impl OfflineStore {
     /// # Errors
     /// When there is none, or a server runs on it.
     pub fn open(config: &Config, access: Access) -> Result<Self, OfflineError> {
-        let path = retained_dir(config, &config.general.data_dir);
-        if !path.is_dir() {
-            return Err(OfflineError::Missing { path });
+        let data_dir = &config.general.data_dir;
+        let path = retained_dir(config, data_dir);
+        let made = (!path.is_dir()).then(|| path.clone());
+        match access {
+            Access::Read | Access::Change if made.is_some() => {
+                return Err(OfflineError::Missing { path });
+            }
+            Access::Make if made.is_some() => make(data_dir)?,
+            Access::Read | Access::Change | Access::Make => {}
         }
         let disk = match access {
             Access::Read => MappedDisk::read_only(&path),
-            Access::Change => MappedDisk::new(&path),
+            Access::Change | Access::Make => MappedDisk::new(&path),
         };
         let disk = disk.map_err(|error| {
             let path = path.clone();
@@ -94,11 +117,11 @@ impl OfflineStore {
             }
         })?;
         let zones = match access {
-            Access::Read => ZoneNumbers::read(&config.general.data_dir.join(ZONES)),
-            Access::Change => ZoneNumbers::open(&config.general.data_dir.join(ZONES)),
+            Access::Read => ZoneNumbers::read(&data_dir.join(ZONES)),
+            Access::Change | Access::Make => ZoneNumbers::open(&data_dir.join(ZONES)),
         };
         let zones = zones.map_err(|error| OfflineError::Unusable {
-            path: config.general.data_dir.join(ZONES),
+            path: data_dir.join(ZONES),
             error,
         })?;
         let (total, zone) = quotas(config);
@@ -118,7 +141,14 @@ impl OfflineStore {
             store,
             zones,
             access,
+            made,
         })
+    }
+
+    /// The folder of the store, if there was none before.
+    #[must_use]
+    pub fn made(&self) -> Option<&Path> {
+        self.made.as_deref()
     }
 
     /// Answers a request of the control socket whose verb begins with `retained.`.
@@ -150,7 +180,7 @@ impl OfflineStore {
 
 impl Drop for OfflineStore {
     fn drop(&mut self) {
-        if self.access == Access::Change && self.store.commit() {
+        if self.access != Access::Read && self.store.commit() {
             self.store.close();
         }
     }
@@ -169,6 +199,21 @@ impl ZoneNames for ZoneNumbers {
         check_zone(name)?;
         Self::number(self, name).map_err(|error| not_noted(name, &error))
     }
+}
+
+/// Makes a data folder if it is missing. One of somebody else's is refused: its name was a mistake.
+fn make(data_dir: &Path) -> Result<(), OfflineError> {
+    let path = data_dir.to_owned();
+    match is_free(data_dir) {
+        Ok(true) => {}
+        Ok(false) => return Err(OfflineError::Elsewhere { path }),
+        Err(error) => return Err(OfflineError::Unusable { path, error }),
+    }
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(data_dir)
+        .map_err(|error| OfflineError::Unusable { path, error })
 }
 
 /// Refuses what no zone can be called.
