@@ -172,12 +172,14 @@ pub(crate) fn hold_back(
         }
         return None;
     }
+    if terms.stored && ask_again(till, session, topic) {
+        // What waits is newer than what was stored before the subscription: to a client that keeps
+        // up both go, in this order, and to another one the newer alone.
+        let keeps_up = keeps_up(session, terms.qos, till.queue_bytes_max);
+        return (!keeps_up).then_some(Verdict::Taken);
+    }
     let known = session.conflating();
     let passes = known.is_none_or(|c| c.queue.may_pass(till.now, topic));
-    if !passes && terms.stored {
-        // What waits, or went just now, is newer than what was stored before the subscription.
-        return Some(Verdict::Taken);
-    }
     // A message that finds no room in the queue replaces an older one instead.
     let queued = session.live().map_or(0, Live::queued_bytes);
     let has_room = queued == 0 || queued + message.cost() <= till.queue_bytes_max;
@@ -208,6 +210,22 @@ pub(crate) fn hold_back(
         &terms.delivery(message),
         (interval, terms.stored),
     ))
+}
+
+/// A SUBSCRIBE asks for a stored message, which comes whatever the rate [MQTT-3.3.1-9]: the pace of
+/// its topic begins anew with it. Whether another message of the topic waits, whose turn stays.
+fn ask_again(till: &Till<'_>, session: &mut Session, topic: &str) -> bool {
+    if session.conflating().is_none() {
+        return false;
+    }
+    let Some(known) = session.conflating_mut() else {
+        return false;
+    };
+    if known.queue.holds(topic) {
+        return true;
+    }
+    known.queue.hurry(till.now, topic);
+    false
 }
 
 /// Has a message wait in the place of an older one of its topic, if there is room. A step of a

@@ -274,6 +274,48 @@ fn a_maximum_rate_sends_the_newest_and_never_loses_the_last() {
     }
 }
 
+/// [MQTT-3.3.1-9] Each SUBSCRIBE gets what is stored, however recently the last message of the
+/// topic went; the rate goes on from there.
+#[test]
+fn a_new_subscribe_is_answered_whatever_the_rate() {
+    for (qos, shards) in [(0, 1), (0, 2), (1, 1), (2, 2)] {
+        let qos = LEVELS[qos];
+        let mut w = World::with_settings(shards, settings());
+        let p = w.connect(Version::V5, "p", &clean());
+        let s = w.connect(Version::V5, "s", &clean());
+        w.publish(p, "r/a", "1", qos, true);
+        let found = |w: &mut World| -> Vec<(String, bool)> {
+            let got = w.take_messages(s).into_iter();
+            got.map(|m| (text(&m.payload), m.retain)).collect()
+        };
+        let stored = |payload: &str| vec![(payload.to_owned(), true)];
+        for filter in ["r/a", "r/a", "r/#", "r/a"] {
+            assert_eq!(subscribe(&mut w, s, filter, qos, &[]), qos as u8);
+            assert_eq!(found(&mut w), stored("1"), "{qos:?} {filter}");
+            pass_millis(&mut w, 100);
+        }
+        w.unsubscribe(s, "r/#");
+        // One waits for its turn, the stored one comes at once, and the turn does not move.
+        w.publish(p, "r/a", "2", qos, true);
+        assert!(found(&mut w).is_empty());
+        assert_eq!(subscribe(&mut w, s, "r/a", qos, &[]), qos as u8);
+        assert_eq!(found(&mut w), stored("2"), "{qos:?}");
+        pass_millis(&mut w, 399);
+        assert!(found(&mut w).is_empty());
+        pass_millis(&mut w, 1);
+        assert_eq!(found(&mut w), [("2".to_owned(), false)], "{qos:?}");
+        // The stored message counts for the rate.
+        pass_millis(&mut w, 500);
+        assert_eq!(subscribe(&mut w, s, "r/a", qos, &[]), qos as u8);
+        assert_eq!(found(&mut w), stored("2"));
+        w.publish(p, "r/a", "3", qos, false);
+        pass_millis(&mut w, 499);
+        assert!(found(&mut w).is_empty(), "{qos:?}");
+        pass_millis(&mut w, 1);
+        assert_eq!(found(&mut w), [("3".to_owned(), false)], "{qos:?}");
+    }
+}
+
 #[test]
 fn a_subscription_may_ask_for_a_rate() {
     let mut w = World::with_settings(1, settings());

@@ -133,6 +133,13 @@ impl Conflation {
         self.pace(now, &topic, interval);
     }
 
+    /// The next message of this topic may go now, whatever its pace.
+    pub fn hurry(&mut self, now: Tick, topic: &str) {
+        if let Some(held) = self.topics.get_mut(topic) {
+            held.next = held.next.min(now);
+        }
+    }
+
     /// Has a message wait, in the place of an older one of its topic.
     pub fn offer(&mut self, now: Tick, mut delivery: Delivery, interval: Duration) -> Offered {
         let topic = self.open(delivery.message.topic());
