@@ -14,7 +14,12 @@ use super::value::{Given, Raw};
 
 /// Reads the text of a configuration file into `givens`.
 pub(super) fn read(path: &Path, text: &str, givens: &mut Givens) {
-    let mut document = Document { path, text, givens };
+    let lines = Lines::new(text);
+    let mut document = Document {
+        path,
+        lines,
+        givens,
+    };
     match DeTable::parse(text) {
         Ok(table) => document.top(table.get_ref()),
         Err(error) => {
@@ -28,17 +33,30 @@ pub(super) fn read(path: &Path, text: &str, givens: &mut Givens) {
     }
 }
 
+/// Where the lines of a text end: a file of many entries asks for the line of each key, and must
+/// not be counted through each time.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn new(text: &str) -> Self {
+        Self(text.match_indices('\n').map(|(at, _)| at).collect())
+    }
+
+    /// The line that a byte of the text is in, counted from 1. O(log lines).
+    fn at(&self, byte: usize) -> usize {
+        1 + self.0.partition_point(|end| *end < byte)
+    }
+}
+
 struct Document<'a> {
     path: &'a Path,
-    text: &'a str,
+    lines: Lines,
     givens: &'a mut Givens,
 }
 
 impl Document<'_> {
     fn origin(&self, at: usize) -> Origin {
-        let before = self.text.as_bytes().get(..at).unwrap_or_default();
-        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        Origin::File(self.path.to_owned(), line)
+        Origin::File(self.path.to_owned(), self.lines.at(at))
     }
 
     fn top(&mut self, table: &DeTable<'_>) {
@@ -181,4 +199,30 @@ fn suggestion(section: &str, name: &str) -> Option<String> {
     keys()
         .find(|key| key.name == near)
         .map(|key| format!("\"{}\"", key.path()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The text is gone when the lines are asked for: nothing can count through it again.
+    #[test]
+    fn lines_are_found_without_the_text() {
+        let text = "a\n\nbc\n".repeat(20_000);
+        let expected: Vec<usize> = text
+            .bytes()
+            .scan(1, |line, byte| {
+                let at = *line;
+                *line += usize::from(byte == b'\n');
+                Some(at)
+            })
+            .collect();
+        let lines = Lines::new(&text);
+        drop(text);
+        for (byte, line) in expected.into_iter().enumerate() {
+            assert_eq!(lines.at(byte), line, "byte {byte}");
+        }
+        assert_eq!(Lines::new("").at(0), 1);
+        assert_eq!(Lines::new("a\nb").at(9), 2, "behind the end");
+    }
 }
