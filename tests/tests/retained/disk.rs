@@ -161,6 +161,85 @@ fn a_lost_permission_refuses_and_recovers() {
     server.wait_log(0, "retained messages are kept again");
 }
 
+/// A folder that can only be read from now on. The system refuses that for a whole file system in
+/// which files are mapped for writing, so the folder is laid over itself, for reading.
+struct ReadOnly<'a>(&'a Path);
+
+impl<'a> ReadOnly<'a> {
+    fn lay(folder: &'a Path) -> Self {
+        let mount = |options: &[&str]| {
+            let mut command = Command::new("mount");
+            let status = command.args(options).arg(folder).status();
+            assert!(
+                status.is_ok_and(|status| status.success()),
+                "who may mount a disk may mount a folder"
+            );
+        };
+        let path = folder.to_str().expect("a temporary path is text");
+        mount(&["--bind", path]);
+        let laid = Self(folder);
+        mount(&["-o", "remount,bind,ro"]);
+        laid
+    }
+}
+
+impl Drop for ReadOnly<'_> {
+    fn drop(&mut self) {
+        // If it fails, the disk below cannot be unmounted, and the test says so.
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+/// A disk that has errors turns read-only under a running server.
+#[test]
+fn a_file_system_that_turns_read_only_refuses_and_recovers() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let Some(_disk) = SmallDisk::mount(folder.path(), "64m") else {
+        assert_ne!(
+            nix::unistd::geteuid().as_raw(),
+            0,
+            "root can mount a small file system"
+        );
+        eprintln!("skipped: mounting a small file system needs root");
+        return;
+    };
+    for sync in ["interval", "always"] {
+        let messages = folder.path().join(sync);
+        let config = format!(
+            "[retained]\ndir = \"{}\"\nsync = \"{sync}\"\n",
+            messages.display()
+        );
+        let server = Plan::new().tcp().anonymous().config(&config).start();
+        let mut client = server.client(Version::V5, "p");
+        keep(&mut client, Version::V5, "first", b"stays");
+        let read_only = ReadOnly::lay(&messages);
+        let payload = [b'x'; 3_000];
+        let refused = (0..20_000)
+            .map(|i| (i, try_keep(&mut client, &format!("t/{i}"), &payload)))
+            .find(|(_, reason)| *reason != 0);
+        let (kept, reason) = refused.expect("there is no room without new files");
+        assert_eq!(reason, 0x83, "the publisher is told");
+        let log = server.wait_log(0, "retained messages are in trouble");
+        assert!(log.contains("ead-only"), "{log}");
+        // What is there may change, and is read.
+        keep(&mut client, Version::V5, "first", b"moves");
+        let mut reader = server.client(Version::V5, "r");
+        reader.subscribe("first", 0);
+        assert_eq!(reader.message().1, b"moves");
+        drop(read_only);
+        eventually("messages are kept again", || {
+            try_keep(&mut client, &format!("t/{kept}"), &payload) == 0
+        });
+        server.wait_log(0, "retained messages are kept again");
+        drop((client, reader));
+        let server = server.kill().start();
+        let mut reader = server.client(Version::V5, "r");
+        reader.subscribe(&format!("t/{kept}"), 0);
+        assert_eq!(reader.message().1, payload);
+        server.control(&["retained", "verify"]).success();
+    }
+}
+
 #[test]
 fn a_file_system_for_reading_only_is_told_at_the_start() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
