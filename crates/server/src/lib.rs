@@ -43,4 +43,4 @@ mod zones;
 pub use accounts::Accounts;
 pub use error::ServerError;
 pub use lifecycle::{block_signals, check, run};
-pub use retained::{Access, OfflineError, OfflineStore};
+pub use retained::{Access, OfflineError, OfflineStore, properties_json};

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use stentor_client::{
-    Client, ClientError, Message, Options, Property, QoS, ReasonCode, SubscribeOptions,
+    Client, ClientError, Message, Options, Property, PropertyBuf, QoS, ReasonCode, SubscribeOptions,
 };
+use stentor_server::properties_json;
 
 use super::import::Sink;
 use crate::failure::Failure;
@@ -311,7 +312,7 @@ impl Source {
 
 /// A received message as a line.
 fn line_of(message: &Message) -> Value {
-    let mut properties = Map::new();
+    let mut properties = PropertyBuf::new();
     let mut users: Vec<(&str, &str)> = Vec::new();
     let mut line = json!({
         "topic": message.topic,
@@ -319,32 +320,17 @@ fn line_of(message: &Message) -> Value {
         "qos": message.qos as u8,
     });
     for property in message.properties.as_properties() {
-        let (name, value): (&str, Value) = match property {
-            Property::MessageExpiryInterval(secs) => {
-                line["expiry_secs"] = secs.into();
-                continue;
-            }
-            Property::UserProperty(pair) => {
-                users.push(pair);
-                continue;
-            }
-            Property::PayloadFormatIndicator(is_text) => {
-                ("payload_format_indicator", is_text.into())
-            }
-            Property::ContentType(text) => ("content_type", text.into()),
-            Property::ResponseTopic(text) => ("response_topic", text.into()),
-            Property::CorrelationData(bytes) => {
-                ("correlation_data_base64", STANDARD.encode(bytes).into())
-            }
-            _ => continue,
-        };
-        properties.insert(name.into(), value);
+        match property {
+            Property::MessageExpiryInterval(secs) => line["expiry_secs"] = secs.into(),
+            Property::UserProperty(pair) => users.push(pair),
+            property => properties.push(property),
+        }
     }
     strip_numbers(&mut users);
-    if !users.is_empty() {
-        let users: Vec<Value> = users.iter().map(|pair| json!([pair.0, pair.1])).collect();
-        properties.insert("user_properties".into(), users.into());
+    for pair in users {
+        properties.push(Property::UserProperty(pair));
     }
+    let properties = properties_json(&properties);
     if !properties.is_empty() {
         line["properties"] = properties.into();
     }
@@ -390,6 +376,46 @@ mod tests {
         check(&[("seq", "7"), ("epoch", EPOCH), ("a", "b")], 3);
         check(&[("conflated", "3")], 1);
         check(&[], 0);
+    }
+
+    /// What a broker sends is what an export would have.
+    #[test]
+    fn a_message_is_a_line_with_its_properties() {
+        let mut properties = PropertyBuf::new();
+        for property in [
+            Property::PayloadFormatIndicator(true),
+            Property::MessageExpiryInterval(60),
+            Property::UserProperty(("a", "1")),
+            Property::ContentType("text/plain"),
+            Property::ResponseTopic("back"),
+            Property::CorrelationData(b"\x01"),
+            Property::UserProperty(("a", "2")),
+        ] {
+            properties.push(property);
+        }
+        let message = Message {
+            topic: "t".into(),
+            payload: b"x".to_vec(),
+            qos: QoS::AtLeastOnce,
+            retain: true,
+            dup: false,
+            packet_id: Some(1),
+            properties,
+        };
+        let expected = json!({
+            "topic": "t",
+            "payload_base64": "eA==",
+            "qos": 1,
+            "expiry_secs": 60,
+            "properties": {
+                "payload_format_indicator": true,
+                "content_type": "text/plain",
+                "response_topic": "back",
+                "correlation_data_base64": "AQ==",
+                "user_properties": [["a", "1"], ["a", "2"]],
+            },
+        });
+        assert_eq!(line_of(&message), expected);
     }
 
     #[test]

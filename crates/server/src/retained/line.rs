@@ -201,7 +201,10 @@ fn push_varint(out: &mut Vec<u8>, mut number: usize) {
     out.push(number as u8);
 }
 
-fn properties_json(properties: &PropertyBuf) -> Map<String, Value> {
+/// The properties of a message as a line of an export has them: those that a publisher sets, but
+/// for the expiry, which is a field of its own.
+#[must_use]
+pub fn properties_json(properties: &PropertyBuf) -> Map<String, Value> {
     let mut object = Map::new();
     let mut users: Vec<Value> = Vec::new();
     for property in properties.as_properties().iter() {

@@ -15,6 +15,7 @@ use stentor_session::{Message, Tick};
 use stentor_topic::{Zone, has_wildcard, validate_filter};
 
 use line::Line;
+pub use line::properties_json;
 pub use offline::{Access, OfflineError, OfflineStore};
 pub(crate) use offline::{check_zone, not_noted};
 
