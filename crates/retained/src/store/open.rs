@@ -415,15 +415,15 @@ fn open_segment<D: Disk>(
         // The name and the length say all that the head said.
         None if expected.blocks > 0 => {
             // A power loss may take a whole segment that held nothing yet.
-            let is_blank = || region.bytes().iter().all(|byte| *byte == 0);
-            let is_lost = !env.lost_power && is_blank();
-            let outcome = if is_lost {
-                Outcome::Lost
+            if !env.lost_power && region.bytes().iter().all(|byte| *byte == 0) {
+                env.damage.push(report(name, Outcome::Lost));
+                for (at, part) in expected.fresh(env.key, 0) {
+                    region.write(at, &part);
+                }
             } else {
-                Outcome::Mended
-            };
-            env.damage.push(report(name, outcome));
-            region.write(0, &expected.encode(0));
+                env.damage.push(report(name, Outcome::Mended));
+                region.write(0, &expected.encode(0));
+            }
         }
         found => {
             let found = found.map(|(head, _)| head);

@@ -262,9 +262,18 @@ fn a_segment_of_zeros_is_a_loss() {
             report.file == *name && report.outcome == Outcome::Lost && report.topic.is_none()
         };
         assert!(reports.iter().any(is_lost), "{zeros}: {reports:?}");
+        if zeros == whole.len() {
+            assert_eq!(store.damage().0, 1, "one file, one loss: {reports:?}");
+        }
+        for topic in held.keys() {
+            put(&store, topic, b"again").unwrap();
+        }
         drop(store);
         let store = Store::open(disk, &options(Sync::Never)).unwrap();
         assert_eq!(store.damage().0, 0, "it is told once");
+        for topic in held.keys() {
+            assert_eq!(get(&store, topic).as_deref(), Some(&b"again"[..]));
+        }
     }
 }
 

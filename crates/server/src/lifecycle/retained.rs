@@ -92,7 +92,7 @@ fn tell_damage(store: &Store<MappedDisk>, folder: &Path) {
             offset = report.offset,
             topic = report.topic.as_ref().map(|(_, topic)| topic.as_str()),
             outcome = report.outcome.as_str(),
-            "a retained message is damaged"
+            "a damaged place among the retained messages"
         );
     }
     if count > 0 {
