@@ -480,7 +480,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
         Ok(self.with_history(history.is_some(), self.room, json!({})))
     }
 
-    /// A user who is unknown in a room that is there.
+    /// A user who is unknown in a room that is there, or who may not own it.
     fn blame_member(&self, failed: Failed, part: &str, user: &str) -> Failed {
         match failed {
             Failed::Refused(why @ Refusal::Unknown) if self.rooms.get(self.room).is_some() => {
@@ -488,6 +488,11 @@ impl<'a, R: RoomRights> Command<'a, R> {
                     "{part} is {}: nobody of this name is in the room",
                     quoted(user)
                 );
+                Failed::Part(why, BadWord::other(part, text))
+            }
+            Failed::Refused(why @ Refusal::TooMany) => {
+                let (user, max) = (quoted(user), self.rooms.owned_max());
+                let text = format!("{part} is {user}: a user owns {max} rooms at most");
                 Failed::Part(why, BadWord::other(part, text))
             }
             failed => failed,

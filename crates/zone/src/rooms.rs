@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 use serde_json::{Map, Value};
 use stentor_session::Tick;
@@ -90,6 +90,8 @@ pub struct Rooms {
     rooms: BTreeMap<Arc<str>, Room>,
     /// How many rooms each user owns, permanent ones aside; nobody stands here with none.
     owned: BTreeMap<Arc<str>, usize>,
+    /// Who owns as many as a user may.
+    full: Arc<BTreeSet<Arc<str>>>,
     /// Bytes that all rooms hold.
     bytes: usize,
     /// The rooms that the zone always has, with what they are made with.
@@ -104,6 +106,7 @@ impl Rooms {
             options,
             rooms: BTreeMap::new(),
             owned: BTreeMap::new(),
+            full: Arc::default(),
             bytes: 0,
             fixed: BTreeMap::new(),
         }
@@ -111,7 +114,17 @@ impl Rooms {
 
     /// Other options from now on. Rooms that are there keep what they were made with.
     pub fn configure(&mut self, options: RoomsOptions) {
+        if self.options.owned_max != options.owned_max {
+            let is_full = |(_, count): &(&Arc<str>, &usize)| **count >= options.owned_max;
+            let full = self.owned.iter().filter(is_full);
+            self.full = Arc::new(full.map(|(user, _)| Arc::clone(user)).collect());
+        }
         self.options = options;
+    }
+
+    /// How many rooms one user may own.
+    pub(crate) const fn owned_max(&self) -> usize {
+        self.options.owned_max
     }
 
     /// How many there are.
@@ -218,12 +231,7 @@ impl Rooms {
         if self.rooms.len() >= self.options.rooms_max {
             return Err(Refusal::TooMany);
         }
-        if is_user
-            && self
-                .owned
-                .get(actor.user)
-                .is_some_and(|n| *n >= self.options.owned_max)
-        {
+        if is_user && self.full.contains(actor.user) {
             return Err(Refusal::TooMany);
         }
         Ok(())
@@ -279,13 +287,21 @@ impl Rooms {
         if before == now {
             return;
         }
+        let max = self.options.owned_max;
         if let Some(user) = now {
-            *self.owned.entry(user).or_default() += 1;
+            let count = self.owned.entry(Arc::clone(&user)).or_default();
+            *count += 1;
+            if *count >= max && !self.full.contains(&user) {
+                Arc::make_mut(&mut self.full).insert(user);
+            }
         }
         if let Some(user) = before
             && let Some(count) = self.owned.get_mut(&user)
         {
             *count -= 1;
+            if *count < max && self.full.contains(&user) {
+                Arc::make_mut(&mut self.full).remove(&user);
+            }
             if *count == 0 {
                 self.owned.remove(&user);
             }
@@ -329,7 +345,9 @@ impl Rooms {
         let held = self.rooms.get_mut(room).ok_or(Refusal::Unknown)?;
         let (owner, before) = (held.counted_owner(), held.bytes());
         held.spare(self.options.bytes_max.saturating_sub(self.bytes));
+        held.pass_over(Some(Arc::clone(&self.full)));
         let result = f(held, out);
+        held.pass_over(None);
         let mut heir = held.counted_owner();
         let is_over = held.is_over();
         if is_over {
@@ -391,6 +409,7 @@ impl Rooms {
             room.dissolve(out);
         }
         self.owned.clear();
+        self.full = Arc::default();
         self.fixed.clear();
         self.bytes = 0;
     }

@@ -208,10 +208,12 @@ impl Members {
         }
     }
 
-    pub(super) fn oldest(&self) -> Option<Arc<str>> {
+    /// Who came first, of those that are wanted.
+    pub(super) fn oldest(&self, wanted: impl Fn(&str) -> bool) -> Option<Arc<str>> {
         let (user, _) = self
             .by_user
             .iter()
+            .filter(|(user, _)| wanted(user))
             .min_by_key(|(_, member)| member.number)?;
         Some(Arc::clone(user))
     }

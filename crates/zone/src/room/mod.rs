@@ -10,6 +10,7 @@ pub use options::{Bounds, Change, HistoryBounds, RoomOptions};
 pub(crate) use properties::is_same;
 pub use properties::{Condition, Property};
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -184,6 +185,8 @@ pub struct Room {
     claim_until: Tick,
     /// Bytes that it may hold beyond those that it does.
     spare: usize,
+    /// Who owns as many rooms as a user may; known while something is done in the room.
+    full: Option<Arc<BTreeSet<Arc<str>>>>,
     members: Members,
     properties: Properties,
     history: History,
@@ -202,6 +205,7 @@ impl Room {
             owner: owner.map(Into::into),
             claim_until: Tick::NEVER,
             spare: usize::MAX,
+            full: None,
             members: Members::default(),
             properties: Properties::default(),
             history: History::default(),
@@ -273,6 +277,22 @@ impl Room {
     /// So many more bytes it may hold from now on.
     pub(crate) const fn spare(&mut self, bytes: usize) {
         self.spare = bytes;
+    }
+
+    /// These users own as many rooms as they may: none of them comes to own this one.
+    pub(crate) fn pass_over(&mut self, full: Option<Arc<BTreeSet<Arc<str>>>>) {
+        self.full = full;
+    }
+
+    /// Whether a user may come to own the room. Permanent ones do not count.
+    fn may_be_owned_by(&self, user: &str) -> bool {
+        let is_full = self.full.as_ref().is_some_and(|full| full.contains(user));
+        self.options.permanent || !is_full
+    }
+
+    /// The oldest member inherits the room, of those who may own one more.
+    fn heir(&self) -> Option<Arc<str>> {
+        self.members.oldest(|user| self.may_be_owned_by(user))
     }
 
     /// From now on it waits for its owner, though nobody is in it.
@@ -417,7 +437,8 @@ impl Room {
             return Err(Refusal::Full);
         }
         self.members.add(actor.user, seat);
-        if self.owner.is_none() && !self.options.permanent {
+        let is_ownerless = self.owner.is_none() && !self.options.permanent;
+        if is_ownerless && self.may_be_owned_by(actor.user) {
             self.owner = Some(actor.user.into());
         }
         if self.is_owner(actor) {
@@ -493,7 +514,7 @@ impl Room {
             return;
         }
         self.claim_until = Tick::NEVER;
-        match self.members.oldest() {
+        match self.heir() {
             Some(heir) => self.hand_over(heir, out),
             None => self.owner = None,
         }
@@ -589,7 +610,8 @@ impl Room {
     /// Changes the room itself.
     ///
     /// # Errors
-    /// [`Refusal::NotOwner`]; [`Refusal::Unknown`] for a new owner who is no member.
+    /// [`Refusal::NotOwner`]; [`Refusal::Unknown`] for a new owner who is no member,
+    /// [`Refusal::TooMany`] for one who owns as many rooms as a user may.
     pub fn change(
         &mut self,
         actor: Actor<'_>,
@@ -614,6 +636,13 @@ impl Room {
             |change: &Change<'_>| matches!(change, Change::Owner(user) if !self.is_member(user));
         if changes.iter().any(is_stranger) {
             return Err(Refusal::Unknown);
+        }
+        let is_full = |change: &Change<'_>| match change {
+            Change::Owner(user) => !self.is_owned_by(user) && !self.may_be_owned_by(user),
+            _ => false,
+        };
+        if changes.iter().any(is_full) {
+            return Err(Refusal::TooMany);
         }
         for change in changes {
             match *change {
@@ -703,7 +732,7 @@ impl Room {
         // A permanent room keeps its owner, who may come back to it unless it has lost the right.
         let is_heritable = !self.options.permanent || reason == Reason::Revoked;
         if self.owner.as_deref() == Some(user) && is_heritable {
-            match self.members.oldest() {
+            match self.heir() {
                 Some(heir) => self.hand_over(heir, out),
                 None => self.owner = None,
             }

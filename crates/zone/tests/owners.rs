@@ -1,0 +1,90 @@
+//! Who owns rooms, and how many.
+
+mod support;
+
+use serde_json::json;
+use stentor_zone::{AllRights, Change, Refusal, RoomsOptions, run_command};
+use support::{Hall, admin, user};
+
+/// A zone whose users own two rooms each, with as many that bob has made.
+fn bob_is_full() -> Hall {
+    let mut hall = Hall::new(RoomsOptions {
+        owned_max: 2,
+        ..RoomsOptions::default()
+    });
+    for room in ["one", "two"] {
+        hall.join("bob", 1, room).unwrap();
+    }
+    hall
+}
+
+fn owner(hall: &Hall, room: &str) -> serde_json::Value {
+    hall.listed(room)["owner"].clone()
+}
+
+#[test]
+fn nobody_is_given_more_rooms_than_it_may_own() {
+    let mut hall = bob_is_full();
+    hall.join("ann", 2, "gift").unwrap();
+    hall.join("bob", 1, "gift").unwrap();
+    let give = |hall: &mut Hall, room: &str| {
+        hall.act(room, |room, out| {
+            room.change(user("ann"), Change::Owner("bob"), out)
+        })
+    };
+    assert_eq!(give(&mut hall, "gift"), Err(Refusal::TooMany));
+    assert_eq!(owner(&hall, "gift"), "ann");
+    let words = br#"{"room":"gift","owner":"bob"}"#;
+    let mut out = Vec::new();
+    let command = ("room.change", &words[..]);
+    let asks = (hall.now, "ann");
+    let (_, answer) = run_command(&mut hall.rooms, asks, &AllRights, command, &mut out);
+    assert_eq!(
+        serde_json::from_slice::<serde_json::Value>(&answer).unwrap(),
+        json!({
+            "status": "refused", "error": "too-many", "code": 151, "part": "owner",
+            "text": "owner is \"bob\": a user owns 2 rooms at most",
+        })
+    );
+    assert_eq!(out, []);
+    // What it owns already it may be given again; what it has left makes place.
+    hall.act("one", |room, out| {
+        room.change(user("bob"), Change::Owner("bob"), out)
+    })
+    .unwrap();
+    hall.leave("bob", 1, "two");
+    give(&mut hall, "gift").unwrap();
+    assert_eq!(owner(&hall, "gift"), "bob");
+    assert_eq!(hall.join("bob", 1, "three"), Err(Refusal::TooMany));
+}
+
+#[test]
+fn an_heir_who_owns_enough_is_passed_over() {
+    let mut hall = bob_is_full();
+    for (name, number) in [("ann", 2), ("bob", 1), ("cat", 3)] {
+        hall.join(name, number, "tea").unwrap();
+    }
+    hall.leave("ann", 2, "tea");
+    assert_eq!(owner(&hall, "tea"), "cat");
+    // Nobody else is there who may own it: nobody does, until somebody comes in who may.
+    hall.leave("cat", 3, "tea");
+    assert_eq!(owner(&hall, "tea"), json!(null));
+    hall.join("dan", 4, "tea").unwrap();
+    assert_eq!(owner(&hall, "tea"), "dan");
+}
+
+#[test]
+fn a_room_without_an_owner_is_not_for_who_owns_enough() {
+    let mut hall = bob_is_full();
+    let options = hall.rooms.defaults().clone();
+    hall.create(admin(), "tea", options).unwrap();
+    hall.join("bob", 1, "tea").unwrap();
+    assert_eq!(owner(&hall, "tea"), json!(null));
+    // The bound may change.
+    hall.rooms.configure(RoomsOptions {
+        owned_max: 3,
+        ..RoomsOptions::default()
+    });
+    hall.at(601);
+    assert_eq!(owner(&hall, "tea"), "bob");
+}
