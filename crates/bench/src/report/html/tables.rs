@@ -75,75 +75,113 @@ pub(super) fn verdict(verdict: &Value) -> String {
     format!("<span class=\"chip {class}\">{word}</span>")
 }
 
-/// Published, floors, server and rivals, a row each; nothing where nothing was measured.
+/// So many figures stand beside each other at most: what a sheet of paper has room for.
+const FIGURES_MAX: usize = 7;
+
+/// Published, floors, server and rivals, a row each, under one another where there are many
+/// figures; nothing where nothing was measured.
 pub(super) fn figures(object: &Value) -> String {
     if object["verdict"]["result"] == "not-run" {
         return String::new();
     }
     let metrics = object["metrics"].as_array().map_or(&[][..], Vec::as_slice);
-    let heads: String = metrics
-        .iter()
-        .map(|metric| {
-            format!(
-                "<th>{}</th>",
-                escaped(metric["label"].as_str().unwrap_or(""))
-            )
-        })
-        .collect();
+    let tables = metrics.len().div_ceil(FIGURES_MAX).max(1);
+    let each = metrics.len().div_ceil(tables).max(1);
+    let mut pieces = metrics.chunks(each).peekable();
+    let mut shown = String::new();
+    while let Some(piece) = pieces.next() {
+        let columns = Columns {
+            metrics: piece,
+            has_loss: pieces.peek().is_none(),
+        };
+        shown.push_str(&table(object, &columns));
+    }
+    shown
+}
+
+/// What one table shows of each row.
+struct Columns<'a> {
+    metrics: &'a [Value],
+    has_loss: bool,
+}
+
+impl Columns<'_> {
+    fn heads(&self) -> String {
+        let heads = self.metrics.iter().map(|metric| {
+            let label = metric["label"].as_str().unwrap_or_default();
+            format!("<th>{}</th>", escaped(label))
+        });
+        let loss = self.has_loss.then(|| "<th>lost</th>".to_owned());
+        heads.chain(loss).collect()
+    }
+
+    /// The cells of a row; without `loss` where nothing can be lost.
+    fn cells(&self, cell: impl Fn(&Value) -> String, loss: Option<&Value>) -> String {
+        let lost = self.has_loss.then(|| {
+            let count = |loss: &Value, key: &str| loss[key].as_u64().unwrap_or(0);
+            let lost = loss.map(|loss| (count(loss, "lost") + count(loss, "failed")).to_string());
+            format!("<td>{}</td>", lost.unwrap_or_default())
+        });
+        self.metrics.iter().map(cell).chain(lost).collect()
+    }
+}
+
+fn table(object: &Value, columns: &Columns<'_>) -> String {
     let mut rows = String::new();
     if let Some(source) = object["published"]["source"].as_str() {
         let cell = |metric: &Value| {
             let key = metric["key"].as_str().unwrap_or_default();
             let value = object["published"]["figures"][key].as_f64();
-            value.map_or_else(|| "–".into(), |value| figure(value, unit(metric)))
+            let shown = value.map_or_else(|| "–".into(), |value| figure(value, unit(metric)));
+            format!("<td>{shown}</td>")
         };
-        let cells: String = metrics
-            .iter()
-            .map(|m| format!("<td>{}</td>", cell(m)))
-            .collect();
         rows.push_str(&format!(
-            "<tr class=\"published\"><td>{}</td>{cells}<td></td></tr>\n",
-            escaped(source)
+            "<tr class=\"published\"><td>{}</td>{}</tr>\n",
+            escaped(source),
+            columns.cells(cell, None)
         ));
     }
     for (name, floor) in object["floors"].as_object().into_iter().flatten() {
-        rows.push_str(&row(name, FLOOR, "", metrics, floor, None, None));
+        rows.push_str(&row(name, (FLOOR, ""), columns, floor, None, None));
     }
     if let Some(name) = object["server"].as_str() {
         let (measured, ratio) = (&object["measured"], &object["ratio"]);
         let loss = Some(&object["loss"]);
-        rows.push_str(&row(name, OWN, "own", metrics, measured, Some(ratio), loss));
-    }
-    for (index, other) in object["rivals"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .enumerate()
-    {
-        let name = other["name"].as_str().unwrap_or_default();
-        let (measured, ratio) = (&other["measured"], &other["ratio"]);
-        let loss = Some(&other["loss"]);
         rows.push_str(&row(
             name,
-            rival(index),
-            "",
-            metrics,
+            (OWN, "own"),
+            columns,
             measured,
             Some(ratio),
             loss,
         ));
     }
+    let rivals = object["rivals"].as_array().into_iter().flatten();
+    for (index, other) in rivals.enumerate() {
+        let name = other["name"].as_str().unwrap_or_default();
+        let (measured, ratio) = (&other["measured"], Some(&other["ratio"]));
+        let style = (rival(index), "");
+        rows.push_str(&row(
+            name,
+            style,
+            columns,
+            measured,
+            ratio,
+            Some(&other["loss"]),
+        ));
+    }
     format!(
-        "<div class=\"scroll\"><table>\n<thead><tr><th></th>{heads}<th>lost</th></tr></thead>\n\
-         <tbody>\n{rows}</tbody></table></div>\n"
+        "<div class=\"scroll\"><table>\n<thead><tr><th></th>{}</tr></thead>\n\
+         <tbody>\n{rows}</tbody></table></div>\n",
+        columns.heads()
     )
 }
 
+/// One server's row, in the colour and the class of `style`.
 fn row(
     name: &str,
-    colour: &str,
-    class: &str,
-    metrics: &[Value],
+    (colour, class): (&str, &str),
+    columns: &Columns<'_>,
     measured: &Value,
     ratio: Option<&Value>,
     loss: Option<&Value>,
@@ -161,14 +199,10 @@ fn row(
         let ratio = ratio.map_or_else(String::new, |r| format!("<small>{r:.2} × floor</small>"));
         format!("<td>{}{range}{ratio}</td>", figure(median, unit))
     };
-    let cells: String = metrics.iter().map(cell).collect();
-    let lost = loss.map_or_else(String::new, |loss| {
-        let count = |key: &str| loss[key].as_u64().unwrap_or(0);
-        (count("lost") + count("failed")).to_string()
-    });
     format!(
-        "<tr class=\"{class}\"><td><i class=\"dot {colour}\"></i>{}</td>{cells}<td>{lost}</td></tr>\n",
-        escaped(name)
+        "<tr class=\"{class}\"><td><i class=\"dot {colour}\"></i>{}</td>{}</tr>\n",
+        escaped(name),
+        columns.cells(cell, loss)
     )
 }
 
