@@ -12,6 +12,7 @@ use stentor_call_protocol::{Format, Verdict};
 
 use crate::fault::Fault;
 use crate::file::regular;
+use crate::help;
 use crate::profile::Profile;
 
 /// The socket of a server that was installed by its package.
@@ -314,8 +315,11 @@ impl Given {
     }
 
     fn command(&mut self, arguments: &[OsString]) -> Result<Command, String> {
-        if self.help || arguments.is_empty() {
+        if self.help {
             return Ok(Command::Help);
+        }
+        if arguments.is_empty() {
+            return Err(help::USAGE.to_owned());
         }
         if self.version {
             return Ok(Command::Version);

@@ -38,6 +38,9 @@ what the exit code means
     procmail             0         0      77        75       99          98
     plain                0         0       1         2        3           4
 
+                      what went wrong is told on standard error; postfix-pipe and exim, which
+                      send that on to senders of mail, have it in the system's log instead
+
   --on-error WHAT     accept, tempfail or reject, if the server is down, slow or refuses, the
                       message cannot be read, or this command line has a mistake
                       [default: what the server says about the procedure, else tempfail];
@@ -53,6 +56,9 @@ what happens to a changed message (xmail profiles change the file without being 
   -h, --help          this text
   -V, --version       the version
 ";
+
+/// What a command line looks like.
+pub(crate) const USAGE: &str = "usage: stentor-call [OPTIONS] /PROCEDURE [-KEY VALUE]...";
 
 /// The version, as a line.
 pub(crate) const VERSION: &str = concat!("stentor-call ", env!("CARGO_PKG_VERSION"), "\n");

@@ -27,6 +27,7 @@ use args::{Changed, Command, Options, Problem};
 use fault::Fault;
 use outcome::Outcome;
 use platform::Deadline;
+use profile::Profile;
 use stentor_call_protocol::Verdict;
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu", not(test))))]
@@ -42,8 +43,8 @@ fn run(arguments: impl Iterator<Item = OsString>) -> i32 {
     let clock = platform::Clock::start();
     let arguments: Vec<OsString> = arguments.collect();
     match args::parse(&arguments) {
-        Ok(Command::Help) => outcome::print(help::TEXT.as_bytes(), &clock.deadline(PATIENCE)),
-        Ok(Command::Version) => outcome::print(help::VERSION.as_bytes(), &clock.deadline(PATIENCE)),
+        Ok(Command::Help) => shown(help::TEXT, clock),
+        Ok(Command::Version) => shown(help::VERSION, clock),
         Ok(Command::Call(options)) => {
             let deadline = clock.deadline(options.deadline);
             let outcome =
@@ -57,9 +58,17 @@ fn run(arguments: impl Iterator<Item = OsString>) -> i32 {
     }
 }
 
+/// Shows a text to people; returns the exit code.
+fn shown(text: &str, clock: platform::Clock) -> i32 {
+    if outcome::print(text.as_bytes(), &clock.deadline(PATIENCE)) {
+        return 0;
+    }
+    Profile::Plain.exit_code(Verdict::Tempfail)
+}
+
 /// What comes of a message that was not passed on.
 fn without(fault: &Fault, options: &Options) -> Outcome {
-    outcome::complain(&fault.to_string());
+    outcome::complain(options.profile, &fault.to_string());
     // What should be on standard output is not, so "accept" would lose the message.
     let is_lost = |wish: &Verdict| *wish == Verdict::Accept && options.changed == Changed::Printed;
     let on_error = options.on_error.filter(|wish| !is_lost(wish));
@@ -72,7 +81,7 @@ fn call(options: &Options, deadline: &Deadline) -> Result<Outcome, Fault> {
     let message = file::open(options, deadline)?;
     let (outcome, edits) =
         talk::talk(options, message.as_ref(), deadline).unwrap_or_else(|fault| {
-            outcome::complain(&fault.to_string());
+            outcome::complain(options.profile, &fault.to_string());
             (Outcome::of_fault(&fault, options.on_error), Vec::new())
         });
     if let Some(message) = message.filter(|_| outcome.passes()) {

@@ -8,7 +8,7 @@ use crate::args::{Changed, Options, Source, beside};
 use crate::fault::Fault;
 use crate::file::regular;
 use crate::platform::{self, Deadline};
-use crate::profile::{EX_TEMPFAIL, Profile};
+use crate::profile::Profile;
 
 /// What a sender is told about a call that came to no verdict.
 const NOT_NOW: &str = "the message cannot be checked now";
@@ -31,7 +31,11 @@ impl Outcome {
     ///
     /// # Errors
     /// When the call went wrong and nobody but the default decides.
-    pub(crate) fn of_answer(answer: &Answer<'_>, on_error: Option<Verdict>) -> Result<Self, Fault> {
+    pub(crate) fn of_answer(
+        answer: &Answer<'_>,
+        on_error: Option<Verdict>,
+        profile: Profile,
+    ) -> Result<Self, Fault> {
         let verdict = match (answer.status, answer.verdict, on_error) {
             (Status::Done, Some(verdict), _) | (_, _, Some(verdict)) => verdict,
             (_, Some(advice @ (Verdict::Accept | Verdict::Reject | Verdict::Tempfail)), None) => {
@@ -43,7 +47,10 @@ impl Outcome {
         };
         let is_done = answer.status == Status::Done;
         if !is_done {
-            complain(&format!("{}: {}", answer.status.name(), answer.text));
+            complain(
+                profile,
+                &format!("{}: {}", answer.status.name(), answer.text),
+            );
         }
         Ok(Self {
             verdict,
@@ -90,13 +97,16 @@ impl Outcome {
             Profile::Sysexits | Profile::PostfixPipe | Profile::Exim | Profile::Plain => {
                 let shown = self.shown(options);
                 let written = if options.changed == Changed::Printed {
-                    complain(String::from_utf8_lossy(&shown).trim_end());
-                    0
+                    // The message has standard output for itself.
+                    if !shown.is_empty() {
+                        platform::complain(&shown);
+                    }
+                    true
                 } else {
                     print(&shown, deadline)
                 };
-                if written != 0 && code == 0 {
-                    code = written;
+                if !written && code == 0 {
+                    code = options.profile.exit_code(Verdict::Tempfail);
                 }
             }
         }
@@ -126,7 +136,10 @@ impl Outcome {
     /// Puts the SMTP reply into the file beside the message; whether that worked.
     fn write_reply(&self, options: &Options) -> bool {
         let Source::File(path) = &options.source else {
-            complain("xmail-smtp needs a --file to put the reply beside");
+            complain(
+                options.profile,
+                "xmail-smtp needs a --file to put the reply beside",
+            );
             return false;
         };
         let line = format!("{}\r\n", self.refusal());
@@ -134,25 +147,26 @@ impl Outcome {
         match regular(&reply).and_then(|reply| std::fs::write(reply, line)) {
             Ok(()) => true,
             Err(error) => {
-                complain(&format!("cannot write {}: {error}", reply.display()));
+                let reason = format!("cannot write {}: {error}", reply.display());
+                complain(options.profile, &reason);
                 false
             }
         }
     }
 }
 
-/// Writes to standard output; returns an exit code, which is 0 if that worked before the deadline.
-pub(crate) fn print(bytes: &[u8], deadline: &Deadline) -> i32 {
+/// Writes to standard output; whether that worked before the deadline.
+pub(crate) fn print(bytes: &[u8], deadline: &Deadline) -> bool {
     let mut out = platform::Output(deadline);
-    match out.write_all(bytes).and_then(|()| out.flush()) {
-        Ok(()) => 0,
-        Err(_) => EX_TEMPFAIL,
-    }
+    out.write_all(bytes).and_then(|()| out.flush()).is_ok()
 }
 
-/// Writes a line to standard error, for the mail server's log.
-pub(crate) fn complain(text: &str) {
-    if !text.is_empty() {
+/// Tells the operator something: by a line on standard error for the mail server's log, or by the
+/// system's log, where standard error goes to the sender of the message.
+pub(crate) fn complain(profile: Profile, text: &str) {
+    if profile.shows_output_to_senders() {
+        platform::log(text);
+    } else {
         platform::complain(format!("stentor-call: {text}\n").as_bytes());
     }
 }
@@ -191,7 +205,8 @@ mod tests {
             ..Answer::of(Status::Failed, "broke")
         };
         let verdict = |advice, option| {
-            Outcome::of_answer(&failed(advice), option).map(|outcome| outcome.verdict)
+            Outcome::of_answer(&failed(advice), option, Profile::Plain)
+                .map(|outcome| outcome.verdict)
         };
         let (accept, reject) = (Some(Verdict::Accept), Some(Verdict::Reject));
         assert!(matches!(verdict(accept, reject), Ok(Verdict::Reject)));
@@ -205,7 +220,7 @@ mod tests {
             status: Status::Done,
             ..failed(accept)
         };
-        let outcome = Outcome::of_answer(&done, reject).unwrap();
+        let outcome = Outcome::of_answer(&done, reject, Profile::Plain).unwrap();
         assert_eq!(outcome.verdict, Verdict::Accept);
     }
 }

@@ -55,6 +55,12 @@ impl Profile {
         matches!(self, Self::Sysexits | Self::PostfixPipe)
     }
 
+    /// What this caller's programs write goes back to whoever sent the message, from standard error
+    /// as from standard output. Postfix even reads the status code at the beginning of both.
+    pub(crate) const fn shows_output_to_senders(self) -> bool {
+        matches!(self, Self::PostfixPipe | Self::Exim)
+    }
+
     /// The exit code for a verdict.
     ///
     /// Where a caller has no code for a verdict, it gets the next more careful one that loses no
@@ -107,8 +113,8 @@ impl Profile {
 }
 
 const EX_UNAVAILABLE: i32 = 69;
-/// `EX_TEMPFAIL` of `sysexits.h`: the one code after which no caller loses mail.
-pub(crate) const EX_TEMPFAIL: i32 = 75;
+/// Of `sysexits.h`, as those beside it.
+const EX_TEMPFAIL: i32 = 75;
 const EX_NOPERM: i32 = 77;
 /// Outside `sysexits.h`, for scripts that want to tell it apart; others bounce the mail.
 const DISCARD: i32 = 99;

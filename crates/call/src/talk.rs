@@ -101,7 +101,7 @@ fn listen(
                     });
                 }
                 Event::Answer(answer) => {
-                    let outcome = Outcome::of_answer(&answer, options.on_error)?;
+                    let outcome = Outcome::of_answer(&answer, options.on_error, options.profile)?;
                     return Ok((outcome, changes));
                 }
             }

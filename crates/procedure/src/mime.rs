@@ -461,7 +461,7 @@ pub(crate) struct Embedded {
 /// What a line of a file in a text means; nothing if it is none.
 type Decode = fn(&[u8]) -> Option<Vec<u8>>;
 
-/// The files in a text, in the way of uuencode, one after the other.
+/// The files in a text or in anything else, in the way of uuencode, one after the other.
 pub(crate) fn embedded(text: &[u8]) -> impl Iterator<Item = Embedded> {
     let lines = text
         .split(|byte| *byte == b'\n')

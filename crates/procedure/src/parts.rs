@@ -20,6 +20,8 @@ const PARTS_MAX: usize = 1000;
 const DEPTH_MAX: usize = 20;
 /// Boundaries of one container that are tried.
 const CONTAINERS_MAX: usize = 4;
+/// Containers and messages of a message that are read as they are and decoded.
+const TWOFOLD_MAX: usize = 8;
 
 /// Why the parts of a message are not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +32,9 @@ pub enum PartsError {
     /// They are nested too deeply.
     #[error("parts: the message has parts in parts, more than {DEPTH_MAX} deep")]
     Deep,
+    /// Too many of those that hold others are encoded.
+    #[error("parts: the message has more than {TWOFOLD_MAX} encoded parts with parts in them")]
+    Twofold,
     /// The headers of the message or of a part are too long.
     #[error("parts: the message, or a part of it, has more than {HEAD_BYTES_MAX} bytes of headers")]
     Long,
@@ -67,13 +72,19 @@ pub fn walk<E: From<PartsError>>(
     message: &[u8],
     show: &mut impl FnMut(Part<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut walk = Walk { show, shown: 0 };
+    let mut walk = Walk {
+        show,
+        shown: 0,
+        twofold: 0,
+    };
     walk.entity(message, Some(0), 0, "text/plain")
 }
 
 struct Walk<'a, F> {
     show: &'a mut F,
     shown: usize,
+    /// What was read in two ways.
+    twofold: usize,
 }
 
 impl<F> Walk<'_, F> {
@@ -98,24 +109,23 @@ impl<F> Walk<'_, F> {
         }
         let (head, body) = bytes.split_at(at);
         let head = Head::read(head, default);
-        for (kind, boundary) in &head.containers {
-            let parts = split(body, boundary.as_bytes());
-            let default = match kind.as_str() {
-                "digest" => "message/rfc822",
-                _ => "text/plain",
-            };
-            for part in &parts {
-                let place = place.map(|place| place + at + part.start);
-                self.entity(&body[part.clone()], place, depth + 1, default)?;
-            }
-            if !parts.is_empty() {
-                return Ok(());
-            }
-        }
         let decoded = head.encoding.decode(body);
+        let mut is_container = self.container(body, place.map(|place| place + at), depth, &head)?;
+        if let Cow::Owned(decoded) = &decoded
+            && !head.containers.is_empty()
+        {
+            self.read_twice()?;
+            is_container |= self.container(decoded, None, depth, &head)?;
+        }
+        if is_container {
+            return Ok(());
+        }
         let is_message = matches!(&*head.kind, "message/rfc822" | "message/global");
-        let is_text = head.kind.starts_with("text/");
-        let inner = (is_message || is_text).then(|| decoded.clone());
+        let inner = is_message.then(|| decoded.clone());
+        let files: Vec<_> = match inner {
+            Some(_) => Vec::new(),
+            None => mime::embedded(&decoded).collect(),
+        };
         self.show(Part {
             content: head.text(decoded),
             kind: head.kind,
@@ -124,19 +134,74 @@ impl<F> Walk<'_, F> {
             place: place.map(|place| place + at..place + bytes.len()),
         })?;
         match inner {
-            Some(text) if is_text => self.files(&text),
-            Some(inner) => self.entity(&inner, None, depth + 1, "text/plain"),
-            None => Ok(()),
+            Some(inner) => self.message(&inner, body, depth),
+            None => self.files(files),
         }
     }
 
-    /// The files that stand in a text.
-    fn files<E>(&mut self, text: &[u8]) -> Result<(), E>
+    /// The parts of a container, which begins at `place`; whether there are some.
+    fn container<E>(
+        &mut self,
+        body: &[u8],
+        place: Option<usize>,
+        depth: usize,
+        head: &Head,
+    ) -> Result<bool, E>
     where
         E: From<PartsError>,
         F: FnMut(Part<'_>) -> Result<(), E>,
     {
-        for file in mime::embedded(text) {
+        for (kind, boundary) in &head.containers {
+            let parts = split(body, boundary.as_bytes());
+            let default = match kind.as_str() {
+                "digest" => "message/rfc822",
+                _ => "text/plain",
+            };
+            for part in &parts {
+                let place = place.map(|place| place + part.start);
+                self.entity(&body[part.clone()], place, depth + 1, default)?;
+            }
+            if !parts.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// A message in the message, decoded and as it stands there. Neither may be encoded (RFC 2046),
+    /// and of those that are, some mail programs show the one and some the other.
+    fn message<E>(&mut self, decoded: &[u8], body: &[u8], depth: usize) -> Result<(), E>
+    where
+        E: From<PartsError>,
+        F: FnMut(Part<'_>) -> Result<(), E>,
+    {
+        self.entity(decoded, None, depth + 1, "text/plain")?;
+        let head = &body[..mime::headers_end(body).unwrap_or(body.len())];
+        // Without a colon there is no header: this is encoded indeed.
+        if decoded == body || !head.contains(&b':') {
+            return Ok(());
+        }
+        self.read_twice()?;
+        self.entity(body, None, depth + 1, "text/plain")
+    }
+
+    /// Something is read in two ways, which takes time.
+    fn read_twice(&mut self) -> Result<(), PartsError> {
+        self.twofold += 1;
+        if self.twofold > TWOFOLD_MAX {
+            return Err(PartsError::Twofold);
+        }
+        Ok(())
+    }
+
+    /// The files that stand in a part, whatever its type says: mail programs that know them look
+    /// for them in all that they show.
+    fn files<E>(&mut self, files: Vec<mime::Embedded>) -> Result<(), E>
+    where
+        E: From<PartsError>,
+        F: FnMut(Part<'_>) -> Result<(), E>,
+    {
+        for file in files {
             self.show(Part {
                 kind: "application/octet-stream".to_owned(),
                 names: mime::file_name(&file.name).into_iter().collect(),
@@ -364,9 +429,71 @@ mod tests {
             seen(encoded).unwrap()[1],
             "application/octet-stream a.exe MZ\0"
         );
+        for kind in [
+            "Content-Type: x/y\r\n",
+            "Content-Type: plain\r\n",
+            "Content-Type: text\r\n",
+        ] {
+            let odd = text.replace("Content-Type: text/plain; charset=utf-8\r\n", kind);
+            assert_eq!(
+                seen(&odd).unwrap()[1],
+                "application/octet-stream a.exe MZ\0",
+                "{kind}"
+            );
+        }
         let two = mixed("b", &["Content-Type: x/y; name=a.exe\r\n\r\nMZ"]);
         let two = format!("Content-Type: text/plain\r\n{two}");
         assert_eq!(seen(&two).unwrap(), ["x/y a.exe MZ"]);
+    }
+
+    /// What holds others must not be encoded, and where it is, mail programs do not agree.
+    #[test]
+    fn encoded_containers_are_read_in_both_ways() {
+        let inner = mixed("i", &["Content-Type: a/b; name=a.exe\r\n\r\nMZ"]);
+        let (_, body) = inner.split_once("\r\n\r\n").unwrap();
+        let base64 = |text: &str| base64_of(text.as_bytes());
+        let quoted = |text: &str| text.replace('=', "=3D").replace("--i", "=2D-i");
+        let head = |kind: &str, encoding: &str| {
+            format!("Content-Type: {kind}\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n")
+        };
+        let multipart = "multipart/mixed; boundary=i";
+        for (kind, encoding, text) in [
+            (multipart, "base64", base64(body)),
+            (multipart, "quoted-printable", quoted(body)),
+            // It says so, and is not.
+            (multipart, "base64", body.to_owned()),
+            (multipart, "quoted-printable", body.to_owned()),
+            ("message/rfc822", "base64", base64(&inner)),
+            ("message/rfc822", "quoted-printable", quoted(&inner)),
+            ("message/rfc822", "base64", inner.clone()),
+        ] {
+            let part = head(kind, encoding) + &text;
+            for message in [part.clone(), mixed("o", &[&part])] {
+                let seen = seen(&message).unwrap();
+                let is_there = seen.iter().any(|part| part == "a/b a.exe MZ");
+                assert!(is_there, "{kind} {encoding}: {seen:?}");
+            }
+        }
+        // Both readings of each would be 2^n of n.
+        let nested = (0..TWOFOLD_MAX + 1).fold(inner, |inner, _| {
+            head("message/rfc822", "quoted-printable") + &inner.replace('=', "=3D")
+        });
+        assert_eq!(seen(&nested), Err(PartsError::Twofold));
+    }
+
+    fn base64_of(bytes: &[u8]) -> String {
+        let code = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let groups = bytes.chunks(3).map(|group| {
+            let bits = (0..3).fold(0_u32, |bits, at| {
+                (bits << 8) | u32::from(*group.get(at).unwrap_or(&0))
+            });
+            let letter = |at: usize| match at > group.len() {
+                true => '=',
+                false => char::from(code[(bits >> (18 - 6 * at)) as usize & 63]),
+            };
+            (0..4).map(letter).collect::<String>()
+        });
+        groups.collect::<Vec<_>>().join("\r\n")
     }
 
     #[test]

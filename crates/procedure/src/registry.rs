@@ -2,37 +2,29 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use rustix::fs::{Access, Mode as FileMode, OFlags};
-use stentor_call_protocol::limits::PROCEDURE_BYTES_MAX;
 use stentor_call_protocol::{Status, Verdict};
 
 use crate::answer::{Answer, Outcome};
 use crate::builtin::Builtin;
 use crate::call::{Call, Caller, Reply};
-use crate::client::{ClientRunner, Clients};
-use crate::endpoint::EndpointRunner;
-use crate::luau::Script;
-use crate::manifest::{FILE_BYTES_MAX, Grant, Kind, Manifest, Mode, Need};
+use crate::client::Clients;
+use crate::manifest::{Manifest, Mode, Need};
 use crate::outside::Outside;
-use crate::program::ProgramRunner;
-use crate::queue::{Job, MakeRunner, Queue, Runner};
-use crate::script::{Program, ScriptRunner};
-use crate::spamd::SpamdRunner;
+use crate::queue::{Job, Queue};
 use crate::statistics::{Figures, Statistics};
 use crate::store::Store;
 use crate::watchdog::Watchdog;
+use load::{Files, Stamp};
+
+mod load;
 
 /// Recipients that the log names.
 const RECIPIENTS_SHOWN: usize = 10;
-/// Procedures of one folder.
-const PROCEDURES_MAX: usize = 256;
 
 /// Where procedures are, and where they keep things.
 #[derive(Clone, Debug, Default)]
@@ -85,15 +77,6 @@ enum How {
     Queue(Queue),
 }
 
-/// What tells one version of a file from another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
-    path: PathBuf,
-    modified: Option<SystemTime>,
-    size: u64,
-    inode: u64,
-}
-
 impl Registry {
     /// Opens the store and loads what is in the folder.
     ///
@@ -131,201 +114,108 @@ impl Registry {
 
     /// Looks at the folder: loads what is new or has changed, and forgets what is gone. A version
     /// that cannot be used changes nothing. Calls that run go on with the version they began with.
+    /// Each is in use as soon as it is loaded, whatever the tests of others do.
     ///
     /// # Errors
     /// When the folder cannot be read; nothing changes then.
     pub fn refresh(&self) -> Result<Loaded, String> {
         let _one = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut refused = self.refused().clone();
         let mut result = Loaded::default();
         let Some(folder) = &self.settings.folder else {
             return Ok(result);
         };
-        let found = scan(folder)?;
-        let old = self.table.load_full();
-        let mut table = BTreeMap::clone(&old);
-        table.retain(|name, procedure| {
-            let stays = procedure.stamp.is_none() || found.contains_key(name);
-            if !stays {
-                result.removed.push(name.clone());
-            }
-            stays
-        });
-        refused.retain(|name, _| found.contains_key(name));
-        for (name, file) in found {
-            let now = table.get(&name);
-            let known = now.and_then(|procedure| procedure.stamp.as_ref());
-            let was_refused = refused.get(&name).map(|(stamp, _)| stamp);
-            if let Ok(stamp) = &file
-                && (was_refused == Some(stamp) || was_refused.is_none() && known == Some(stamp))
-            {
-                continue;
-            }
-            let statistics = now.map(|procedure| Arc::clone(&procedure.statistics));
-            let stamp = file.clone().unwrap_or_else(|_| Stamp::none());
-            let made = match now {
-                Some(procedure) if procedure.stamp.is_none() => {
-                    Err("a procedure of this name is built in; choose another name".to_owned())
-                }
-                _ => file.and_then(|stamp| self.make(&name, stamp, statistics)),
-            };
-            match made {
-                Ok(procedure) => {
-                    refused.remove(&name);
-                    result.loaded.push(name.clone());
-                    table.insert(name, Arc::new(procedure));
-                }
-                Err(reason) => {
-                    let before = refused.insert(name.clone(), (stamp, reason.clone()));
-                    if before.is_none_or(|(_, before)| before != reason) {
-                        result.refused.push((name, reason));
-                    }
-                }
-            }
-        }
-        *self.refused() = refused;
-        if !result.loaded.is_empty() || !result.removed.is_empty() {
+        let found = load::scan(folder)?;
+        result.removed = self.forget(&found);
+        let fresh = self.fresh(found);
+        load::each(
+            fresh,
+            |(name, file)| self.take(name, file),
+            |(name, file), made| {
+                let stamp = file.unwrap_or_else(|_| Stamp::none());
+                self.settle(name, stamp, made, &mut result);
+            },
+        );
+        // They came as they were done.
+        result.loaded.sort();
+        result.refused.sort();
+        Ok(result)
+    }
+
+    /// Forgets procedures and refusals whose files are gone; returns which procedures.
+    fn forget(&self, found: &Files) -> Vec<String> {
+        self.refused().retain(|name, _| found.contains_key(name));
+        let old = self.table.load();
+        let is_gone = |(name, procedure): &(&String, &Arc<Procedure>)| {
+            procedure.stamp.is_some() && !found.contains_key(*name)
+        };
+        let gone: Vec<String> = old
+            .iter()
+            .filter(is_gone)
+            .map(|(name, _)| name.clone())
+            .collect();
+        if !gone.is_empty() {
+            let mut table = BTreeMap::clone(&old);
+            table.retain(|name, _| !gone.contains(name));
             self.table.store(Arc::new(table));
         }
-        Ok(result)
+        gone
+    }
+
+    /// The files that were not there at the last look, or have changed since.
+    fn fresh(&self, mut found: Files) -> Vec<(String, Result<Stamp, String>)> {
+        let (table, refused) = (self.table.load(), self.refused());
+        found.retain(|name, file| {
+            let known = table
+                .get(name)
+                .and_then(|procedure| procedure.stamp.as_ref());
+            let was_refused = refused.get(name).map(|(stamp, _)| stamp);
+            let Ok(stamp) = file else {
+                return true;
+            };
+            was_refused.or(known) != Some(&*stamp)
+        });
+        found.into_iter().collect()
+    }
+
+    /// Loads what is in a file, in the place of the version that is in use.
+    fn take(&self, name: &str, file: &Result<Stamp, String>) -> Result<Procedure, String> {
+        let now = self.table.load().get(name).cloned();
+        if now.as_ref().is_some_and(|now| now.stamp.is_none()) {
+            return Err("a procedure of this name is built in; choose another name".to_owned());
+        }
+        let statistics = now.map(|procedure| Arc::clone(&procedure.statistics));
+        self.make(name, file.clone()?, statistics)
+    }
+
+    /// A new version is in use from now on, or it is not and that is known; what else is to be
+    /// loaded is not waited for.
+    fn settle(
+        &self,
+        name: String,
+        stamp: Stamp,
+        made: Result<Procedure, String>,
+        result: &mut Loaded,
+    ) {
+        match made {
+            Ok(procedure) => {
+                self.refused().remove(&name);
+                let mut table = BTreeMap::clone(&self.table.load());
+                table.insert(name.clone(), Arc::new(procedure));
+                self.table.store(Arc::new(table));
+                result.loaded.push(name);
+            }
+            Err(reason) => {
+                let before = self.refused().insert(name.clone(), (stamp, reason.clone()));
+                if before.is_none_or(|(_, before)| before != reason) {
+                    result.refused.push((name, reason));
+                }
+            }
+        }
     }
 
     /// The map is whole at any time.
     fn refused(&self) -> MutexGuard<'_, BTreeMap<String, (Stamp, String)>> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Loads one file: reads, compiles and tests it.
-    fn make(
-        &self,
-        name: &str,
-        stamp: Stamp,
-        statistics: Option<Arc<Statistics>>,
-    ) -> Result<Procedure, String> {
-        let file = stamp
-            .path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let explain = |reason: &dyn std::fmt::Display| format!("{file}: {reason}");
-        let text = read(&stamp.path).map_err(|error| explain(&error))?;
-        let is_script = stamp
-            .path
-            .extension()
-            .is_some_and(|extension| extension == "luau");
-        let manifest = if is_script {
-            Manifest::of_script(&text)
-        } else {
-            Manifest::of_file(&text)
-        };
-        let manifest = Arc::new(manifest.map_err(|error| explain(&error))?);
-        let make = self.runner(name, &file, &manifest)?;
-        let statistics = statistics.unwrap_or_else(|| Arc::new(Statistics::new()));
-        let bounds = (manifest.concurrency, manifest.queue);
-        Ok(Procedure {
-            name: name.to_owned(),
-            how: How::Queue(Queue::new(name, bounds, &statistics, make)),
-            manifest,
-            statistics,
-            stamp: Some(stamp),
-        })
-    }
-
-    /// What makes a runner on each thread. A script is compiled, and tested in a machine of its
-    /// own, before anything is replaced.
-    fn runner(
-        &self,
-        name: &str,
-        file: &str,
-        manifest: &Arc<Manifest>,
-    ) -> Result<Box<MakeRunner>, String> {
-        match manifest.kind.clone() {
-            Kind::Luau(text) => self.script(name, (file, &text), manifest),
-            Kind::Program(command) => {
-                let manifest = Arc::clone(manifest);
-                if let Err(reason) = check_program(Path::new(&command[0])) {
-                    return Err(format!("{file}: command: {}: {reason}", command[0]));
-                }
-                Ok(Box::new(move || {
-                    Ok(Box::new(ProgramRunner {
-                        command: command.clone(),
-                        manifest: Arc::clone(&manifest),
-                    }))
-                }))
-            }
-            Kind::Spamd(options) => {
-                let manifest = Arc::clone(manifest);
-                Ok(Box::new(move || {
-                    Ok(Box::new(SpamdRunner {
-                        options: options.clone(),
-                        manifest: Arc::clone(&manifest),
-                    }))
-                }))
-            }
-            Kind::Http(url) => {
-                let (manifest, outside) = (Arc::clone(manifest), self.settings.outside.clone());
-                Ok(Box::new(move || {
-                    Ok(Box::new(EndpointRunner {
-                        url: url.clone(),
-                        manifest: Arc::clone(&manifest),
-                        outside: outside.clone(),
-                    }))
-                }))
-            }
-            Kind::Client(zone) => {
-                let Some(clients) = self.settings.clients.clone() else {
-                    return Err(format!("{file}: this server has no clients to serve it"));
-                };
-                let manifest = Arc::clone(manifest);
-                Ok(Box::new(move || {
-                    Ok(Box::new(ClientRunner {
-                        clients: Arc::clone(&clients),
-                        zone: zone.clone(),
-                        manifest: Arc::clone(&manifest),
-                    }))
-                }))
-            }
-            Kind::Builtin => Err(format!("{file}: what is built in has no file")),
-        }
-    }
-
-    /// [`Registry::runner`] of a script.
-    fn script(
-        &self,
-        name: &str,
-        (file, text): (&str, &str),
-        manifest: &Arc<Manifest>,
-    ) -> Result<Box<MakeRunner>, String> {
-        let wants_store = manifest.grants.contains(&Grant::Store);
-        let shelf = match (&self.store, wants_store) {
-            (_, false) => None,
-            (Some(store), true) => Some(store.shelf(name, manifest.store_bytes)),
-            (None, true) => {
-                return Err(format!("{file}: this server has no store to grant"));
-            }
-        };
-        let program = Arc::new(Program {
-            name: name.to_owned(),
-            script: Script::compile(file, text)?,
-            manifest: Arc::clone(manifest),
-            time: Arc::clone(self.watchdog.time()),
-            shelf: shelf.map(Arc::new),
-            outside: Arc::new(self.settings.outside.clone()),
-        });
-        self.test(&program)?;
-        Ok(Box::new(move || {
-            let runner = ScriptRunner::new(&program)?;
-            Ok(Box::new(runner) as Box<dyn Runner>)
-        }))
-    }
-
-    /// Tests a script. The clock of scripts runs only while something is watched.
-    fn test(&self, program: &Arc<Program>) -> Result<(), String> {
-        let reply = Arc::new(Reply::new(|_| {}));
-        let end = Instant::now() + std::time::Duration::from_secs(60);
-        self.watchdog.watch(end, &reply, || {});
-        ScriptRunner::new(program)?.test()
     }
 
     /// What a procedure has to see, if there is one of that name.
@@ -394,11 +284,15 @@ impl Registry {
         }
     }
 
-    /// The figures of all procedures, by name.
+    /// The figures of all procedures, by name; those that were never loaded have a problem.
     #[must_use]
     pub fn figures(&self) -> Vec<Figures> {
         let refused = self.refused();
         let table = self.table.load();
+        let absent = refused
+            .iter()
+            .filter(|(name, _)| !table.contains_key(*name))
+            .map(|(name, (_, reason))| Figures::absent(name, reason));
         let figures = table.iter().map(|(name, procedure)| Figures {
             procedure: name.clone(),
             version: procedure.manifest.version.clone(),
@@ -414,7 +308,9 @@ impl Registry {
                 .unwrap_or_default(),
             ..procedure.statistics.figures()
         });
-        figures.collect()
+        let mut figures: Vec<Figures> = figures.chain(absent).collect();
+        figures.sort_by(|one, other| one.procedure.cmp(&other.procedure));
+        figures
     }
 }
 
@@ -446,101 +342,6 @@ fn finish<T: FnOnce(Answer)>(
             answer = observed(answer);
         }
         then(answer);
-    }
-}
-
-/// The files of a folder by the names of their procedures; two of one name are an error.
-fn scan(folder: &Path) -> Result<BTreeMap<String, Result<Stamp, String>>, String> {
-    let fail =
-        |error: std::io::Error| format!("the folder of procedures {}: {error}", folder.display());
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir(folder).map_err(fail)? {
-        let path = entry.map_err(fail)?.path();
-        let is_kind = |kind: &str| path.extension().is_some_and(|extension| extension == kind);
-        let Some(name) = path.file_stem().and_then(|name| name.to_str()) else {
-            continue;
-        };
-        // Editors leave hidden files.
-        if name.starts_with('.') || !(is_kind("luau") || is_kind("toml")) {
-            continue;
-        }
-        let stamp = if is_name(name) {
-            Stamp::of(&path)
-        } else {
-            let file = path.display();
-            Err(format!(
-                "{file}: a name is 1 to 64 letters, digits, -, _ and ."
-            ))
-        };
-        let two = format!("{name}.luau and {name}.toml are one name; remove one of them");
-        found
-            .entry(name.to_owned())
-            .and_modify(|entry| *entry = Err(two))
-            .or_insert(stamp);
-        if found.len() > PROCEDURES_MAX {
-            return Err(format!(
-                "the folder of procedures {} has more than {PROCEDURES_MAX} of them",
-                folder.display()
-            ));
-        }
-    }
-    Ok(found)
-}
-
-/// The text of a procedure's file. What is no regular file is not waited for.
-fn read(path: &Path) -> Result<String, String> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let fail = |error: std::io::Error| error.to_string();
-    let file =
-        rustix::fs::open(path, flags, FileMode::empty()).map_err(|error| fail(error.into()))?;
-    let file = fs::File::from(file);
-    if !file.metadata().map_err(fail)?.is_file() {
-        return Err("it is no regular file".to_owned());
-    }
-    let mut text = String::new();
-    let mut file = file.take(FILE_BYTES_MAX + 1);
-    file.read_to_string(&mut text).map_err(fail)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err("the file has more than 1 MiB".to_owned());
-    }
-    Ok(text)
-}
-
-/// Whether there is a program that this server may start.
-fn check_program(path: &Path) -> Result<(), String> {
-    let metadata = fs::metadata(path).map_err(|error| error.to_string())?;
-    if !metadata.is_file() {
-        return Err("it is no file".to_owned());
-    }
-    let may = rustix::fs::access(path, Access::EXEC_OK);
-    may.map_err(|_| "this server may not run it (chmod a+x)".to_owned())
-}
-
-fn is_name(name: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    (1..=PROCEDURE_BYTES_MAX).contains(&name.len()) && name.bytes().all(allowed)
-}
-
-impl Stamp {
-    fn of(path: &Path) -> Result<Self, String> {
-        use std::os::unix::fs::MetadataExt;
-        let metadata =
-            fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self {
-            path: path.to_owned(),
-            modified: metadata.modified().ok(),
-            size: metadata.len(),
-            inode: metadata.ino(),
-        })
-    }
-
-    const fn none() -> Self {
-        Self {
-            path: PathBuf::new(),
-            modified: None,
-            size: 0,
-            inode: 0,
-        }
     }
 }
 

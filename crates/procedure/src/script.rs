@@ -32,6 +32,7 @@ impl Clock for Time {
 }
 
 /// What all threads of a script share.
+#[derive(Clone)]
 pub(crate) struct Program {
     pub(crate) name: String,
     pub(crate) script: Script,
@@ -84,7 +85,8 @@ impl ScriptRunner {
         })
     }
 
-    /// Runs the script's text and its own test, as it is done before it replaces another version.
+    /// Runs the script's text and its own test, as it is done before it replaces another version:
+    /// with a program whose shelf is no other's.
     ///
     /// # Errors
     /// What is wrong, with file and line.

@@ -27,9 +27,9 @@ struct Counters {
 pub struct Figures {
     /// Its name.
     pub procedure: String,
-    /// The version that is loaded.
+    /// The version that is loaded; empty if there is none.
     pub version: String,
-    /// How it is run.
+    /// How it is run; `none` if it is not.
     pub kind: &'static str,
     /// Whether its verdicts are only logged.
     pub observe: bool,
@@ -51,6 +51,18 @@ pub struct Figures {
     pub cpu_us: u64,
     /// Why the newest version of its file is not loaded; empty if it is.
     pub problem: String,
+}
+
+impl Figures {
+    /// Those of a procedure that was never loaded.
+    pub(crate) fn absent(name: &str, problem: &str) -> Self {
+        Self {
+            procedure: name.to_owned(),
+            kind: "none",
+            problem: problem.to_owned(),
+            ..Statistics::new().figures()
+        }
+    }
 }
 
 impl Statistics {
@@ -133,7 +145,11 @@ pub(crate) fn table(all: &[Figures]) -> String {
             text,
             "{:<20} {:<8} {:<8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>9}  {}{}",
             figures.procedure,
-            figures.version,
+            if figures.version.is_empty() {
+                "-"
+            } else {
+                &figures.version
+            },
             figures.kind,
             figures.waiting,
             figures.calls,

@@ -3,6 +3,9 @@
 //! A write is in the file's memory at once and on the disk within a second: a killed server loses
 //! at most that second, and never the file.
 
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -10,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use redb::backends::InMemoryBackend;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
 /// How long a write may wait for the disk.
@@ -22,6 +26,8 @@ const SWEEP_PAUSE: Duration = Duration::from_secs(10);
 const KEY_BYTES_MAX: usize = 512;
 /// The longest value.
 const VALUE_BYTES_MAX: usize = 64 * 1024;
+/// What a shelf in memory may hold twice.
+const SCRATCH_CACHE_BYTES: usize = 1 << 20;
 /// What each entry costs beside its key and value, for the quota.
 const ENTRY_BYTES: u64 = 32;
 /// The longest time that a key is kept: ten years.
@@ -86,14 +92,10 @@ impl Store {
     /// When it cannot be used, by its name.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let fail = |error: StoreError| StoreError::File(format!("{}: {error}", path.display()));
-        let database = Database::create(path).map_err(|error| fail(error.into()))?;
-        let shared = Arc::new(Shared {
-            database,
-            writing: Mutex::new(()),
-            is_dirty: AtomicBool::new(false),
-            is_full: AtomicBool::new(false),
-        });
-        shared.sweep().map_err(fail)?;
+        let file = private_file(path).map_err(|error| fail(StoreError::File(error.to_string())))?;
+        let database = Database::builder().create_file(file);
+        let shared = database.map_err(StoreError::from).and_then(Shared::new);
+        let shared = shared.map_err(fail)?;
         let (stop, stopped) = channel();
         let own = Arc::clone(&shared);
         let flusher = std::thread::Builder::new()
@@ -138,7 +140,31 @@ impl Drop for Store {
     }
 }
 
+/// Opens a file for its owner alone, or makes it: what scripts keep may tell who writes to whom.
+fn private_file(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    let file = options.mode(0o600).open(path)?;
+    let metadata = file.metadata()?;
+    // Earlier versions have left it to others, too.
+    if metadata.is_file() && metadata.mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
 impl Shared {
+    fn new(database: Database) -> Result<Arc<Self>, StoreError> {
+        let shared = Self {
+            database,
+            writing: Mutex::new(()),
+            is_dirty: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
+        };
+        shared.sweep()?;
+        Ok(Arc::new(shared))
+    }
+
     fn is_sweep_due(&self, since: Duration) -> bool {
         let is_full = since >= SWEEP_PAUSE && self.is_full.load(Ordering::Acquire);
         is_full || since >= SWEEP_INTERVAL
@@ -209,6 +235,21 @@ pub struct Shelf {
 }
 
 impl Shelf {
+    /// An empty shelf of `quota` bytes in memory, which is gone when it is dropped.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn scratch(quota: u64) -> Result<Self, StoreError> {
+        let mut builder = Database::builder();
+        builder.set_cache_size(SCRATCH_CACHE_BYTES);
+        let database = builder.create_with_backend(InMemoryBackend::new())?;
+        Ok(Self {
+            shared: Shared::new(database)?,
+            procedure: "scratch".to_owned(),
+            quota,
+        })
+    }
+
     /// The value of a key, unless it has expired.
     ///
     /// # Errors
@@ -387,6 +428,31 @@ mod tests {
         assert!(one.delete(b"key").unwrap());
         assert!(!one.delete(b"key").unwrap());
         assert_eq!(one.get(b"key").unwrap(), None);
+    }
+
+    /// Whoever may not read mail may not read who has answered whom, either.
+    #[test]
+    fn the_file_is_its_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("procedures.redb");
+        let mode = || std::fs::metadata(&path).unwrap().mode() & 0o777;
+        open(&folder).shelf("p", 100).set(b"k", b"v", None).unwrap();
+        assert_eq!(mode(), 0o600);
+        // As earlier versions have made it.
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        let store = open(&folder);
+        assert_eq!(mode(), 0o600);
+        let value = store.shelf("p", 100).get(b"k").unwrap();
+        assert_eq!(value.as_deref(), Some(&b"v"[..]));
+    }
+
+    #[test]
+    fn a_scratch_shelf_has_its_quota() {
+        let shelf = Shelf::scratch(100).unwrap();
+        assert_eq!(shelf.add(b"n", 2, None).unwrap(), 2);
+        let full = shelf.set(b"k", &[b'x'; 100], None);
+        assert!(matches!(full, Err(StoreError::Quota(100))));
+        assert_eq!(Shelf::scratch(100).unwrap().get(b"n").unwrap(), None);
     }
 
     #[test]

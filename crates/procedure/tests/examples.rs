@@ -206,6 +206,14 @@ fn autoreply_makes_no_loops() {
     for letter in [
         header("Auto-Submitted: auto-replied"),
         header("Precedence: bulk"),
+        // Another one of the same name stands before it.
+        header("Auto-Submitted: no\r\nAuto-Submitted: auto-generated"),
+        header("Precedence: first-class\r\nPrecedence: (x) List"),
+        header("Auto-Submitted: (x) auto-notified; y=no"),
+        header("Precedence: auto_reply"),
+        header("Return-Path: <>"),
+        header("Return-Path: <a@ext.test>\r\nReturn-Path: < >"),
+        header("Content-Type: multipart/report; report-type=delivery-status; boundary=b"),
         header("List-Id: <l.ext.test>"),
         header("X-Loop: x"),
         header("X-Auto-Response-Suppress: All"),
@@ -216,6 +224,7 @@ fn autoreply_makes_no_loops() {
     }
     for from in [
         "",
+        "<>",
         "MAILER-DAEMON@x",
         "noreply@x",
         "owner-list@x",
@@ -223,9 +232,18 @@ fn autoreply_makes_no_loops() {
         "bob+x@here.test",
         "bob@here.test",
     ] {
-        let arguments = [("from", from), AWAY[1]];
+        let arguments = [("from", from), AWAY[1], AWAY[2]];
         let outcome = place.outcome(call("autoreply", LETTER, &arguments));
         assert_eq!(outcome.result, b"", "{from}: {}", outcome.text);
+    }
+    // What says that a person has sent it is answered.
+    for (from, line) in [
+        ("ann@ext.test", "Auto-Submitted: No (by hand)"),
+        ("eve@ext.test", "Return-Path: <eve@ext.test>"),
+    ] {
+        let arguments = [("from", from), AWAY[1], AWAY[2]];
+        let outcome = place.outcome(call("autoreply", &header(line), &arguments));
+        assert_ne!(outcome.result, b"", "{line}: {}", outcome.text);
     }
     let own = place.outcome(call("autoreply", LETTER, &AWAY)).result;
     let own = String::from_utf8(own).unwrap();
@@ -295,6 +313,85 @@ fn attachments_that_run_are_refused() {
         place.outcome(call("attachments", LETTER, &[])).verdict,
         Verdict::Accept
     );
+}
+
+/// What mail administrators block, some with a minus sign or braces in the ending; and what has
+/// such an ending only at the first look.
+#[test]
+fn endings_that_run_are_refused() {
+    let place = place();
+    let refused = "a.ws a.wsb a.wsf a.jnlp a.xll a.iso a.img a.vhd a.vhdx a.url a.reg a.scf a.msix \
+                   a.appx a.lnk a.hta a.cpl a.msc a.ps1 a.psm1 a.dmg a.apk a.mjs a.msu a.website \
+                   a.appref-ms a.search-ms a.library-ms a.SettingContent-ms a.appcontent-ms \
+                   a.{645FF040-5081-101B-9F08-00AA002F954E} a.pdf.ISO a.ex_ winmail.dat";
+    let accepted = "a.pdf a.docx a.zip a.png a.tar.gz a.isometric a-ms a.exe-b exe ws README a.txt";
+    for (names, verdict) in [(refused, Verdict::Reject), (accepted, Verdict::Accept)] {
+        for name in names.split_whitespace() {
+            let letter = format!(
+                "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nsee there\r\n--b\r\n\
+                 Content-Disposition: attachment; filename=\"{name}\"\r\n\r\nhello\r\n--b--\r\n"
+            );
+            let outcome = place.outcome(call("attachments", &letter, &[]));
+            assert_eq!(outcome.verdict, verdict, "{name}: {}", outcome.text);
+        }
+    }
+}
+
+/// Messages that keep from the procedure what their reader will see.
+#[test]
+fn what_cannot_be_judged_is_refused() {
+    let place = place();
+    let base64 = "Content-Transfer-Encoding: base64\r\n\r\n";
+    let uuencoded = "begin 644 a.exe\r\n#35H`\r\n`\r\nend\r\n";
+    let program = "Content-Type: a/b; name=a.exe\r\n\r\nx";
+    // --b␍␊Content-Type: a/b; name=a.exe␍␊␍␊x␍␊--b--
+    let container = "LS1iDQpDb250ZW50LVR5cGU6IGEvYjsgbmFtZT1hLmV4ZQ0KDQp4DQotLWItLQ==";
+    // Content-Type: a/b; name=a.exe␍␊␍␊x
+    let message = "Q29udGVudC1UeXBlOiBhL2I7IG5hbWU9YS5leGUNCg0KeA==";
+    for (letter, reason) in [
+        (
+            "Content-Type: message/partial; id=x; number=1; total=2\r\n\r\nMIME-Version: 1.0"
+                .into(),
+            "pieces of a message",
+        ),
+        (
+            "Content-Type: message/external-body; access-type=URL\r\n\r\nContent-Type: a/b".into(),
+            "elsewhere",
+        ),
+        (
+            "Content-Type: application/ms-tnef\r\n\r\nx".into(),
+            "winmail.dat",
+        ),
+        (
+            format!("Content-Type: a/b\r\n{base64}eJ8+IgE="),
+            "winmail.dat",
+        ),
+        (format!("Content-Type: x/y\r\n\r\n{uuencoded}"), "type .exe"),
+        (
+            format!(
+                "Content-Transfer-Encoding: x-uuencode\r\nContent-Type: x/y\r\n\r\n{uuencoded}"
+            ),
+            "type .exe",
+        ),
+        (
+            format!("Content-Type: multipart/mixed; boundary=b\r\n{base64}{container}"),
+            "type .exe",
+        ),
+        (
+            format!("Content-Type: message/rfc822\r\n{base64}{message}"),
+            "type .exe",
+        ),
+        // It says that it is encoded, and is not.
+        (
+            format!("Content-Type: message/rfc822\r\n{base64}{program}"),
+            "type .exe",
+        ),
+    ] {
+        let letter: String = letter;
+        let outcome = place.outcome(call("attachments", &letter, &[]));
+        assert_eq!(outcome.verdict, Verdict::Reject, "{letter}");
+        assert!(outcome.text.contains(reason), "{letter}: {}", outcome.text);
+    }
 }
 
 #[test]

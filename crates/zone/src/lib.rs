@@ -22,6 +22,7 @@ mod presence;
 mod private;
 mod room;
 mod rooms;
+mod strict;
 mod words;
 
 pub use address::{Address, Interest, NotAddress, inbox, topic};

@@ -4,14 +4,12 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt;
 use core::time::Duration;
 
-use serde::de::{Error as _, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::room::HistoryBounds;
+use crate::strict;
 
 /// What is wrong with a command that makes no sense.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,35 +62,6 @@ pub(crate) fn quoted(text: &str) -> String {
     shown(&text.into())
 }
 
-/// A JSON object that names no field twice.
-struct Fields(Map<String, Value>);
-
-impl<'de> Deserialize<'de> for Fields {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Reader;
-
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Fields;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
-                let mut fields = Map::new();
-                while let Some((name, value)) = map.next_entry::<String, Value>()? {
-                    if fields.contains_key(&name) {
-                        return Err(A::Error::custom(format!("{name} is given twice")));
-                    }
-                    fields.insert(name, value);
-                }
-                Ok(Fields(fields))
-            }
-        }
-        from.deserialize_map(Reader)
-    }
-}
-
 /// The fields of one command. Reading one takes it out; null is as good as not given, but where
 /// [`any`](Self::any) reads it.
 #[derive(Debug, Default)]
@@ -106,8 +75,8 @@ impl Words {
         if payload.is_empty() {
             return Ok(Self::default());
         }
-        let Fields(fields) = serde_json::from_slice(payload).map_err(|error| {
-            let text = format!("the payload has to be one JSON object: {error}");
+        let fields = strict::read_object(payload).map_err(|problem| {
+            let text = format!("the payload has to be one JSON object: {problem}");
             BadWord::other("", text)
         })?;
         known("", &fields, allowed)?;

@@ -36,6 +36,7 @@ fn exit_codes_are_what_postfix_does() {
         local want = call:header('subject')
         if want == 'refuse' then return reject('not wanted', { status = '5.7.9' }) end
         if want == 'later' then return tempfail('come back') end
+        if want == 'break' then error('oops') end
         return accept()",
     );
     let line = fate(&site, "fine", &["--header", "Subject: fine"]);
@@ -50,6 +51,11 @@ fn exit_codes_are_what_postfix_does() {
         line.contains("dsn=4.7.1, status=deferred (come back"),
         "{line}"
     );
+    // What went wrong is in the server's log, and nowhere where the sender reads it.
+    let line = fate(&site, "broken", &["--header", "Subject: break"]);
+    let told = "dsn=4.7.1, status=deferred (the message cannot be checked now";
+    assert!(line.contains(told) && !line.contains("oops"), "{line}");
+    assert!(site.server().log().contains("oops"), "{line}");
 }
 
 #[test]

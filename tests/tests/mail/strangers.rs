@@ -7,12 +7,18 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use nix::sys::signal::Signal;
+use stentor_tests::raw::eventually;
 use stentor_tests::{DEADLINE, Plan, Server, process, tools};
 
 use crate::script;
 
 /// A server with one procedure on a milter and a policy port.
 fn server(manifest: &str, body: &str) -> Server {
+    server_with("", manifest, body)
+}
+
+/// The same, with more lines about procedures.
+fn server_with(lines: &str, manifest: &str, body: &str) -> Server {
     let plan = Plan::new();
     let folder = plan.folder().join("procedures");
     fs::create_dir(&folder).expect("a folder can be made");
@@ -21,7 +27,7 @@ fn server(manifest: &str, body: &str) -> Server {
         format!("[[listener]]\nurl = \"{scheme}://127.0.0.1:0\"\nprocedure = \"/p -way soft\"\n")
     };
     let config = format!(
-        "[procedures]\nfolder = \"procedures\"\n{}{}",
+        "[procedures]\nfolder = \"procedures\"\n{lines}{}{}",
         listener("milter"),
         listener("policy")
     );
@@ -193,33 +199,69 @@ fn frame(bytes: &[u8]) -> Vec<u8> {
     [&len.to_be_bytes()[..], bytes].concat()
 }
 
+fn dial(server: &Server, scheme: &str) -> TcpStream {
+    let stream = TcpStream::connect(server.address(scheme)).expect("it is taken");
+    stream
+        .set_read_timeout(Some(DEADLINE))
+        .expect("a time limit");
+    stream
+}
+
+/// A connection on which a request was answered, and another one has begun with `rest`.
+fn policy(server: &Server, rest: &str) -> TcpStream {
+    let mut stream = dial(server, "policy");
+    let request = format!("sender=x\n\n{rest}");
+    stream.write_all(request.as_bytes()).expect("it is taken");
+    let mut answer = [0; 256];
+    let read = stream.read(&mut answer).expect("it is answered");
+    assert!(answer[..read].ends_with(b" no x\n\n"));
+    stream
+}
+
+/// Where a listener is full, who is idle makes room for others, and who is not stays.
+#[test]
+fn the_idle_make_room() {
+    let server = server_with(
+        "connections = 2\n",
+        "needs = \"envelope\"",
+        "return reject('no ' .. call.from)",
+    );
+    let [mut first, mut second] = [(); 2].map(|()| policy(&server, "sender=a@b\n"));
+    let is_served = || {
+        let mut stream = dial(&server, "policy");
+        let mut answer = [0; 256];
+        // It may be closed before it has said anything.
+        let sent = stream.write_all(b"sender=new\n\n");
+        let read = sent.and_then(|()| stream.read(&mut answer)).unwrap_or(0);
+        answer[..read].ends_with(b" no new\n\n")
+    };
+    assert!(!is_served(), "both are in the middle of a request");
+    let finish = |stream: &mut TcpStream| {
+        stream.write_all(b"\n").unwrap();
+        let mut answer = [0; 256];
+        let read = stream.read(&mut answer).unwrap();
+        assert!(answer[..read].ends_with(b" no a@b\n\n"));
+    };
+    finish(&mut first);
+    eventually("the first one makes room", is_served);
+    assert_eq!(first.read(&mut [0; 16]).unwrap(), 0, "it is closed");
+    finish(&mut second);
+}
+
 /// A stopping server ends a connection when the message on it is decided, and others at once.
 #[test]
 fn a_message_on_its_way_is_decided_at_the_end() {
     let mut server = server("needs = \"envelope\"", "return reject('no ' .. call.from)");
-    let dial = |scheme: &str| {
-        let stream = TcpStream::connect(server.address(scheme)).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        stream
-    };
     let milter = || {
-        let mut stream = dial("milter");
+        let mut stream = dial(&server, "milter");
         // Everything is to be answered.
         let greeting = frame(b"O\0\0\0\x06\0\0\0\xff\0\0\0\0");
         stream.write_all(&greeting).unwrap();
         stream.read_exact(&mut [0; 17]).unwrap();
         stream
     };
-    let policy = |rest: &str| {
-        let mut stream = dial("policy");
-        write!(stream, "sender=x\n\n{rest}").unwrap();
-        let mut answer = [0; 256];
-        let read = stream.read(&mut answer).unwrap();
-        assert!(answer[..read].ends_with(b" no x\n\n"));
-        stream
-    };
-    let idle = [milter(), policy("")];
-    let (mut envelope, request) = (milter(), policy("sender=a@b\n"));
+    let idle = [milter(), policy(&server, "")];
+    let (mut envelope, request) = (milter(), policy(&server, "sender=a@b\n"));
     for command in [&b"M<a@b>\0"[..], b"R<c@d>\0"] {
         envelope.write_all(&frame(command)).unwrap();
         envelope.read_exact(&mut [0; 5]).unwrap();

@@ -106,6 +106,7 @@ fn mistakes_are_explained() {
         (&["--filter", "/p"], "--filter needs"),
         (&["--filter", "--in-place", "--file", "f", "/p"], "exclude"),
         (&["--file", "", "/p"], "--file is empty"),
+        (&[], "usage: stentor-call [OPTIONS] /PROCEDURE"),
         (&["--stdin"], "procedure is missing"),
         (
             &["--token-file", "/nonexistent/token", "/p"],

@@ -16,11 +16,13 @@ use crate::fault::Fault;
 
 #[cfg(not(unix))]
 pub(crate) use other::{
-    Link, Mark, Output, complain, create_like, names, open, read_at, stdin_file, temporary_file,
+    Link, Mark, Output, complain, create_like, log, names, open, read_at, stdin_file,
+    temporary_file,
 };
 #[cfg(unix)]
 pub(crate) use unix::{
-    Link, Mark, Output, complain, create_like, names, open, read_at, stdin_file, temporary_file,
+    Link, Mark, Output, complain, create_like, log, names, open, read_at, stdin_file,
+    temporary_file,
 };
 
 /// When the program started.

@@ -275,7 +275,11 @@ fn help_and_version_are_printed_and_mistakes_explained() {
     let help = run(&["--help"]);
     assert_eq!(help.code, Some(0));
     assert!(help.stdout.contains("xmail-2002") && help.stdout.contains("--on-error"));
-    assert_eq!(run(&[]).stdout, help.stdout);
+    // A caller that lost its words has not been answered "accept".
+    let nothing = run(&[]);
+    assert_eq!(nothing.code, Some(2), "{nothing:?}");
+    let usage = "stentor-call: usage: stentor-call [OPTIONS] /PROCEDURE";
+    assert!(nothing.stderr.starts_with(usage), "{nothing:?}");
     assert!(run(&["-V"]).stdout.starts_with("stentor-call "));
     let mistake = run(&["--profil", "plain", "/p"]);
     assert_eq!(mistake.code, Some(2));

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use stentor_call_protocol::{Answer, Edit, Status, Verdict};
 
@@ -224,5 +225,54 @@ fn a_file_that_is_not_ours_alone_stays_as_it_is() {
                 path.display()
             );
         }
+    }
+}
+
+/// A client whose caller bounds the size of the files that it may write (RLIMIT_FSIZE).
+fn bounded(inner: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -f 8; exec \"$0\" \"$@\""]);
+    shell.arg(inner.get_program()).args(inner.get_args());
+    shell.stdin(Stdio::null());
+    shell
+}
+
+/// Beyond the bound a write fails; the signal that comes with it kills nobody.
+#[test]
+fn a_file_that_may_grow_no_more_is_a_fault() {
+    let message = vec![b'x'; 1 << 20];
+    let result = answer(&Answer {
+        verdict: Some(Verdict::Accept),
+        result: &message,
+        ..Answer::of(Status::Done, "")
+    });
+    for (words, bytes, code, reason) in [
+        (
+            &["--profile", "sysexits", "--in-place"] as &[&str],
+            modified(&[(0, 1, b"X")]),
+            75,
+            "File too large",
+        ),
+        (
+            &["--profile", "procmail", "--filter"],
+            verdict(Verdict::Accept, ""),
+            75,
+            "File too large",
+        ),
+        // What cannot be printed is said by the code of the profile alone.
+        (&["--profile", "plain"], result, 2, ""),
+    ] {
+        let mut fake = Fake::unix(move |mut peer| peer.send(&bytes));
+        let file = fake.file("m", &message);
+        let words = [words, &["--file", word(&file), "/p"]].concat();
+        let printed = fs::File::create(fake.folder.path().join("printed")).unwrap();
+        let mut command = bounded(&fake.command(&words));
+        let finished = Finished::of(&command.stdout(printed).output().unwrap());
+        fake.join();
+        assert_eq!(finished.code, Some(code), "{words:?}: {finished:?}");
+        assert!(finished.stderr.contains(reason), "{words:?}: {finished:?}");
+        assert!(fs::read(&file).unwrap() == message, "{words:?}");
+        // The socket, the message, what was printed.
+        assert_eq!(fs::read_dir(fake.folder.path()).unwrap().count(), 3);
     }
 }

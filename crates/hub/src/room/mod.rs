@@ -210,6 +210,13 @@ impl Hub {
         })
     }
 
+    /// Who a session is, and the home of its zone's rooms.
+    fn who_and_home(&self, key: SessionKey) -> Option<(Who, ShardId)> {
+        let who = self.who(key)?;
+        let home = self.home_of(who.identity.zone);
+        Some((who, home))
+    }
+
     /// Somebody subscribes to the list of a zone's rooms.
     pub(crate) fn list_rooms(&mut self, now: Tick, zone: Zone) {
         let home = self.home_of(zone);

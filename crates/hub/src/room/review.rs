@@ -169,10 +169,9 @@ impl Hub {
 
     /// An observer may speak now. It stays one if there is no place.
     fn enter_as(&mut self, now: Tick, key: SessionKey, room: &str, entry: Entry) {
-        let Some(who) = self.who(key) else {
+        let Some((who, home)) = self.who_and_home(key) else {
             return;
         };
-        let home = self.home_of(who.identity.zone);
         // Nobody waits for the answer.
         let answer = (self.shard, self.issue_ticket());
         let room = room.into();

@@ -107,10 +107,9 @@ impl Hub {
         (procedure, payload): (&str, &[u8]),
         to: ReturnAddress,
     ) {
-        let Some(who) = self.who(key) else {
+        let Some((who, home)) = self.who_and_home(key) else {
             return;
         };
-        let home = self.home_of(who.identity.zone);
         let (procedure, payload): (Box<str>, Box<[u8]>) = (procedure.into(), payload.into());
         let item = RoomItem::Command {
             procedure,

@@ -176,7 +176,14 @@ impl Until {
 }
 
 /// The names of what is run in a machine without being the operator's.
-const OWN_NAMES: [&str; 3] = ["prelude", "sandbox", "stage"];
+const OWN_NAMES: [&str; 5] = [
+    "prelude",
+    "sandbox",
+    "stage",
+    // What the binding to Luau runs where a script names a field of an object.
+    "__mlua_index",
+    "__mlua_newindex",
+];
 
 /// Where the script is: file and line.
 fn current_place(lua: &Lua) -> Option<String> {
@@ -368,6 +375,10 @@ fn described(text: &str) -> String {
     let (said, traceback) = text.split_once("\nstack traceback:").unwrap_or((text, ""));
     // Errors of installed functions that a script has made a text of.
     let said = one_line(said).replace("runtime error: ", "");
+    let said = match split_place(&said) {
+        Some((file, rest)) if OWN_NAMES.contains(&file) => rest.to_owned(),
+        _ => said,
+    };
     let is_address = |kind: &&str| {
         let rest = said.strip_prefix(kind);
         rest.is_some_and(|rest| rest.starts_with(": 0x"))

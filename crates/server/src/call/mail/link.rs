@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
+use nix::sys::socket::{MsgFlags, recv};
+
 use crate::config::ListenUrl;
 
 /// A listening socket that does not block.
@@ -72,6 +74,16 @@ impl Link {
                 stream.set_write_timeout(Some(writing))
             }
         }
+    }
+
+    /// Whether something has come that was not read yet.
+    pub(super) fn has_input(&self) -> bool {
+        let descriptor = match self {
+            Self::Unix(stream) => stream.as_raw_fd(),
+            Self::Tcp(stream) => stream.as_raw_fd(),
+        };
+        let look = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+        matches!(recv(descriptor, &mut [0], look), Ok(1))
     }
 
     /// Ends it, whatever its thread waits for.

@@ -47,7 +47,9 @@ pub(super) fn serve(visit: &Visit, link: Link) -> Result<(), String> {
         }
         input.drain(..taken);
         let is_busy = conversation.session.in_message() || !input.is_empty();
-        if is_busy != was_busy && !visit.set_busy(is_busy) {
+        // Who is idle says so each time: for how long it is counts.
+        let stays_busy = is_busy && was_busy;
+        if !stays_busy && !visit.set_busy(is_busy) {
             return Ok(());
         }
         was_busy = is_busy;

@@ -7,12 +7,13 @@
 
 mod link;
 mod milter;
+mod places;
 mod policy;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -20,7 +21,6 @@ use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use slab::Slab;
 use stentor_call_protocol::{Refusal, Status, Verdict};
 use stentor_procedure::{Answer, Call, Caller, Envelope, Message, Need, Registry};
 use tracing::{debug, warn};
@@ -28,6 +28,7 @@ use tracing::{debug, warn};
 use crate::config::{Asker, ListenUrl, Listener, Question};
 use crate::listener::Bound;
 use link::{Link, Listening};
+use places::Places;
 
 /// The token of the waker; listeners follow.
 const WAKER: Token = Token(0);
@@ -50,19 +51,10 @@ struct Shared {
     registry: Arc<Registry>,
     /// Where large messages are kept while they are needed.
     folder: PathBuf,
-    links: Mutex<Slab<Held>>,
-    /// Of each listener.
-    links_max: usize,
+    places: Mutex<Places>,
     /// A connection has ended.
     ended: Condvar,
     is_over: AtomicBool,
-}
-
-/// A connection, for those who end it.
-struct Held {
-    link: Link,
-    /// In the middle of a message.
-    is_busy: bool,
 }
 
 /// A listener for mail servers.
@@ -76,8 +68,8 @@ struct Door {
     url: ListenUrl,
     asker: Asker,
     question: Question,
-    /// The connections of its listener.
-    open: Arc<AtomicUsize>,
+    /// The number of its listener.
+    listener: usize,
 }
 
 impl MailServer {
@@ -89,15 +81,14 @@ impl MailServer {
         listeners: Vec<(Listener, Vec<Bound>)>,
         registry: &Arc<Registry>,
         folder: PathBuf,
-        links_max: usize,
+        connections_max: usize,
     ) -> io::Result<Self> {
         let mut entrances = Vec::new();
-        for (listener, places) in listeners {
+        for (number, (listener, places)) in listeners.into_iter().enumerate() {
             // The configuration was checked when it was read.
             let text = listener.procedure.unwrap_or_default();
             let question = Question::parse(&text).map_err(io::Error::other)?;
             advise(registry, &listener.url, &question);
-            let open = Arc::default();
             for Bound { url, sockets } in places {
                 let asker = url.asker().unwrap_or(Asker::Milter);
                 let question = question.clone();
@@ -105,7 +96,7 @@ impl MailServer {
                     url,
                     asker,
                     question,
-                    open: Arc::clone(&open),
+                    listener: number,
                 });
                 for socket in sockets {
                     entrances.push(Entrance::new(&door, socket));
@@ -124,8 +115,7 @@ impl MailServer {
         let shared = Arc::new(Shared {
             registry: Arc::clone(registry),
             folder,
-            links: Mutex::default(),
-            links_max,
+            places: Mutex::new(Places::new(connections_max)),
             ended: Condvar::new(),
             is_over: AtomicBool::new(false),
         });
@@ -146,10 +136,9 @@ impl MailServer {
         self.shared.is_over.store(true, Ordering::Release);
         // It fails only when the poll is gone, and then nobody waits.
         let _ = self.waker.wake();
-        let links = self.shared.lock();
-        let idle = links.iter().filter(|(_, held)| !held.is_busy);
-        idle.for_each(|(_, held)| held.link.shut_down());
-        drop(self.shared.wait_for_all(links, end));
+        let places = self.shared.lock();
+        places.end_idle();
+        drop(self.shared.wait_for_all(places, end));
     }
 }
 
@@ -161,9 +150,9 @@ impl Drop for MailServer {
             // A panic was reported when it happened.
             let _ = thread.join();
         }
-        let links = self.shared.lock();
-        links.iter().for_each(|(_, held)| held.link.shut_down());
-        drop(self.shared.wait_for_all(links, Instant::now() + FAREWELL));
+        let places = self.shared.lock();
+        places.end_all();
+        drop(self.shared.wait_for_all(places, Instant::now() + FAREWELL));
     }
 }
 
@@ -193,25 +182,25 @@ impl Entrance {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Slab<Held>> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until no connection is left, or until then.
     fn wait_for_all<'a>(
         &self,
-        mut links: MutexGuard<'a, Slab<Held>>,
+        mut places: MutexGuard<'a, Places>,
         end: Instant,
-    ) -> MutexGuard<'a, Slab<Held>> {
-        while !links.is_empty() {
+    ) -> MutexGuard<'a, Places> {
+        while !places.is_empty() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            let waited = self.ended.wait_timeout(links, left);
-            links = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.ended.wait_timeout(places, left);
+            places = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        links
+        places
     }
 
     fn accept_all(self: &Arc<Self>, mut poll: Poll, entrances: &[Entrance]) {
@@ -254,29 +243,22 @@ impl Shared {
         }
     }
 
-    /// Starts the thread of a connection. One that cannot be served is closed: the mail server
-    /// does what it does without the filter.
+    /// Starts the thread of a connection. Where all places are taken, who has been idle for longest
+    /// makes room. One that cannot be served is closed: the mail server does what it does without
+    /// the filter.
     fn open(self: &Arc<Self>, link: Link, address: Option<String>, door: &Arc<Door>) {
         let kept = match link.try_clone() {
             Ok(kept) => kept,
             Err(error) => return warn!("{}: no connection is served: {error}", door.url),
         };
-        let mut links = self.lock();
-        if door.open.load(Ordering::Relaxed) >= self.links_max {
-            drop(links);
+        let Some(key) = self.lock().enter(door.listener, kept, Instant::now()) else {
             warn!(
-                "{}: {} mail servers are connected, no more are let in \
+                "{}: all connections are in the middle of a message, no more are let in \
                  (procedures.connections)",
-                door.url, self.links_max
+                door.url
             );
             return;
-        }
-        door.open.fetch_add(1, Ordering::Relaxed);
-        let key = links.insert(Held {
-            link: kept,
-            is_busy: false,
-        });
-        drop(links);
+        };
         let visit = Visit {
             shared: Arc::clone(self),
             door: Arc::clone(door),
@@ -331,14 +313,12 @@ impl Visit {
         &self.shared.registry
     }
 
-    /// Says whether the connection is in the middle of a message; whether it goes on: at the end
-    /// of the server, without one it does not.
+    /// Says whether the connection is in the middle of a message; whether it goes on: when it has
+    /// made room for another one, or at the end of the server without a message, it does not.
     fn set_busy(&self, is_busy: bool) -> bool {
-        let mut links = self.shared.lock();
-        if let Some(held) = links.get_mut(self.key) {
-            held.is_busy = is_busy;
-        }
-        is_busy || !self.shared.is_over.load(Ordering::Acquire)
+        let mut places = self.shared.lock();
+        let goes_on = places.set_busy(self.key, is_busy, Instant::now());
+        goes_on && (is_busy || !self.shared.is_over.load(Ordering::Acquire))
     }
 
     /// What the procedure has to see; nothing of a procedure that is not there.
@@ -380,11 +360,7 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        let mut links = self.shared.lock();
-        if links.try_remove(self.key).is_some() {
-            self.door.open.fetch_sub(1, Ordering::Relaxed);
-        }
-        drop(links);
+        self.shared.lock().leave(self.key);
         self.shared.ended.notify_all();
     }
 }

@@ -52,8 +52,9 @@ pub(super) fn serve(visit: &Visit, mut link: Link) -> Result<(), String> {
 fn read(visit: &Visit, link: &mut Link, input: &mut Vec<u8>) -> std::io::Result<()> {
     let is_first = input.is_empty();
     link.read_more(input)?;
-    if is_first {
-        visit.set_busy(true);
+    if is_first && !visit.set_busy(true) {
+        // It was made to go while this was on its way.
+        return Err(std::io::ErrorKind::ConnectionAborted.into());
     }
     Ok(())
 }

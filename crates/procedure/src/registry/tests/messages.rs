@@ -1,0 +1,124 @@
+//! What procedures see of messages, and what they make of them.
+
+use super::*;
+
+#[test]
+fn changes_become_edits_of_the_callers_file() {
+    let place = good(&[(
+        "change.luau",
+        "--[[ procedure\nneeds = \"body\"\n]]
+        return function(call)
+            call:remove_header('x-old')
+            call:append('-- \\r\\nbye\\r\\n')
+            call:add_header('X-New', 'yes')
+            return 'accept'
+        end",
+    )]);
+    // What is added at the top stands before the header that is taken away there.
+    let text = "x-old: 0\r\nT: u\r\nX-Old: 1\r\n \r\n 2\r\nx-OLD: 3\r\nS: t\r\n\r\nbody\r\n";
+    let outcome = place.outcome(with_message("change", text));
+    assert_eq!(outcome.verdict, Verdict::Modified);
+    let mut changed = String::new();
+    let mut at = 0;
+    for change in &outcome.changes {
+        changed.push_str(&text[at..change.offset as usize]);
+        changed.push_str(std::str::from_utf8(&change.inserted).unwrap());
+        at = (change.offset + change.deleted) as usize;
+    }
+    changed.push_str(&text[at..]);
+    let expected = "X-New: yes\r\nT: u\r\nS: t\r\n\r\nbody\r\n-- \r\nbye\r\n";
+    assert_eq!(changed, expected);
+    // In a spool file, offsets count from its beginning.
+    let spool = format!("[::1]:1;x\r\nx\r\n<<MAIL-DATA>>\r\n{text}");
+    let start = spool.len() - text.len();
+    let content = Content::Bytes(spool.into_bytes());
+    let mut call = empty_call("change");
+    call.message = Message::new(content, 0, Format::XmailSpool).unwrap().0;
+    let outcome = place.outcome(call);
+    assert_eq!(outcome.changes[0].offset, start as u64);
+    // One who cannot change anything makes it fail instead of passing unchanged.
+    let mut call = with_message("change", text);
+    call.can_edit = false;
+    assert_eq!(place.call(call).status, Status::Failed);
+}
+
+#[test]
+fn parts_are_shown() {
+    let place = good(&[(
+        "parts.luau",
+        "--[[ procedure\nneeds = \"body\"\n]]
+        return function(call)
+            local seen = {}
+            for _, part in call:parts() do
+                table.insert(seen, part.type .. ' ' .. tostring(part.name) .. ' ' .. part.content)
+            end
+            return accept(table.concat(seen, '|'))
+        end",
+    )]);
+    let text = "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nhello\r\n--b\r\n\
+                Content-Type: application/x-msdownload; name=a.exe\r\n\
+                Content-Transfer-Encoding: base64\r\n\r\nTVo=\r\n--b--\r\n";
+    let outcome = place.outcome(with_message("parts", text));
+    assert_eq!(
+        outcome.text,
+        "text/plain nil hello|application/x-msdownload a.exe MZ"
+    );
+}
+
+/// What hides in a forwarded message is shown, and no part is left out in silence.
+#[test]
+fn parts_of_parts_are_shown() {
+    let place = good(&[(
+        "parts.luau",
+        "--[[ procedure\nneeds = \"body\"\n]]
+        return function(call)
+            local seen = {}
+            for _, part in call:parts() do
+                table.insert(seen, part.type .. ' ' .. tostring(part.name) .. ' '
+                    .. tostring(part.to ~= nil))
+            end
+            return accept(table.concat(seen, '|'))
+        end",
+    )]);
+    let inner = "Content-Type: multipart/mixed; boundary=i\r\n\r\n--i\r\n\r\nhello\r\n--i\r\n\
+                 Content-Type: application/x-msdownload; name=a.exe\r\n\r\nMZ\r\n--i--\r\n";
+    let text = format!(
+        "Content-Type: multipart/mixed; boundary=o\r\n\r\n--o\r\n\
+         Content-Type: message/rfc822\r\n\r\n{inner}\r\n--o--\r\n"
+    );
+    let outcome = place.outcome(with_message("parts", &text));
+    assert_eq!(
+        outcome.text,
+        "message/rfc822 nil true|text/plain nil false|application/x-msdownload a.exe false"
+    );
+    let many = "--o\r\n\r\nx\r\n".repeat(1001);
+    let text = format!("Content-Type: multipart/mixed; boundary=o\r\n\r\n{many}--o--\r\n");
+    let answer = place.call(with_message("parts", &text));
+    assert_eq!(answer.status, Status::Failed);
+    assert!(answer.reason.contains("more than 1000 parts"), "{answer:?}");
+}
+
+#[test]
+fn messages_that_are_too_large_are_not_looked_at() {
+    let text = "--[[ procedure\nneeds = \"body\"\nmax_body = \"10B\"\non_large = \"reject\"\n]]
+        return function() return accept() end";
+    let place = good(&[("small.luau", text)]);
+    let outcome = place.outcome(with_message("small", "T: u\n\nlong"));
+    assert_eq!(outcome.verdict, Verdict::Accept);
+    let outcome = place.outcome(with_message("small", "T: u\n\nlonger"));
+    assert_eq!(outcome.verdict, Verdict::Reject);
+    assert!(outcome.text.contains("10 bytes"));
+}
+
+#[test]
+fn message_ids_are_found_on_the_line_after_their_name() {
+    for (headers, id) in [
+        ("A: b\r\nMessage-ID: <1@a>\r\nC: d", Some("<1@a>")),
+        ("message-id:\r\n <1@a>\r\nC: d", Some("<1@a>")),
+        ("Message-Id:\n\t<1\n @a>\n", Some("<1 @a>")),
+        ("X-Message-ID: <1@a>\n", None),
+        ("Message", None),
+    ] {
+        assert_eq!(message_id(headers.as_bytes()).as_deref(), id, "{headers:?}");
+    }
+}

@@ -1,0 +1,192 @@
+//! JSON that means one thing to everybody.
+//!
+//! Of a name that an object has twice, some readers take the first and some the last; and a whole
+//! number of more than 64 bits becomes another one where it is read as a floating-point number.
+//! Both are refused, wherever they stand.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+/// Reads an object.
+///
+/// # Errors
+/// Why it is none, or would not mean one thing.
+pub(crate) fn read_object(text: &[u8]) -> Result<Map<String, Value>, String> {
+    let value = serde_json::from_slice(text).map(|Unique(value)| value);
+    let Value::Object(fields) = value.map_err(|error| error.to_string())? else {
+        return Err("it is no object".into());
+    };
+    match inexact(text) {
+        None => Ok(fields),
+        Some(number) => Err(format!(
+            "it has the number {number}: a whole number goes from {} to {}; write a larger one as a \
+             text",
+            i64::MIN,
+            u64::MAX
+        )),
+    }
+}
+
+/// A value whose objects name nothing twice.
+struct Unique(Value);
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Reader).map(Self)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<Value, E> {
+        Ok(flag.into())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(Unique(value)) = list.next_element()? {
+            values.push(value);
+        }
+        Ok(values.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some((name, Unique(value))) = map.next_entry::<String, Unique>()? {
+            if fields.contains_key(&name) {
+                return Err(A::Error::custom(format!("{name} is given twice")));
+            }
+            fields.insert(name, value);
+        }
+        Ok(fields.into())
+    }
+}
+
+/// The first whole number in a valid JSON text that no integer of 64 bits can hold.
+fn inexact(text: &[u8]) -> Option<&str> {
+    let mut at = 0;
+    while let Some(byte) = text.get(at) {
+        at += match byte {
+            b'"' => text_len(&text[at..]),
+            b'-' | b'0'..=b'9' => {
+                let rest = &text[at..];
+                let is_of_number =
+                    |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+                let len = rest.iter().take_while(|byte| is_of_number(byte)).count();
+                // It is ASCII.
+                let number = core::str::from_utf8(&rest[..len]).unwrap_or_default();
+                let is_whole = !number.contains(['.', 'e', 'E']);
+                if is_whole && number.parse::<i64>().is_err() && number.parse::<u64>().is_err() {
+                    return Some(number);
+                }
+                len
+            }
+            _ => 1,
+        };
+    }
+    None
+}
+
+/// How long a text in quotation marks is, with these.
+fn text_len(text: &[u8]) -> usize {
+    let mut is_escaped = false;
+    for (at, byte) in text.iter().enumerate().skip(1) {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_means_one_thing_is_read_as_it_is() {
+        for text in [
+            "{}",
+            r#"{"a":[1,-2,3.5,1e300,true,null,"x",{}],"b":{"a":{"a":18446744073709551615}}}"#,
+            r#"{"a":-9223372036854775808,"b":100000000000000000000.0,"c":1E20,"d":-0}"#,
+            r#"{"a":"99999999999999999999","\"99999999999999999999":"\\"}"#,
+        ] {
+            let fields = read_object(text.as_bytes()).expect(text);
+            let expected: Value = serde_json::from_str(text).expect(text);
+            assert_eq!(Value::Object(fields), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_is_refused() {
+        for (text, reason) in [
+            ("", "EOF"),
+            ("[]", "no object"),
+            (r#"{"a":1} x"#, "trailing"),
+            (r#"{"a":1,"a":1}"#, "a is given twice"),
+            (r#"{"a":{"b":[{"c":1,"d":2,"c":3}]}}"#, "c is given twice"),
+            (
+                r#"{"a":18446744073709551616}"#,
+                "the number 18446744073709551616:",
+            ),
+            (
+                r#"{"a":[{"b":-9223372036854775809}]}"#,
+                "the number -9223372036854775809:",
+            ),
+            (
+                r#"{"a":"\\","b":99999999999999999999}"#,
+                "write a larger one as a text",
+            ),
+        ] {
+            let problem = read_object(text.as_bytes()).expect_err(text);
+            assert!(problem.contains(reason), "{text}: {problem}");
+        }
+    }
+
+    /// As the reader that is used elsewhere has it.
+    #[test]
+    fn depth_is_bounded() {
+        let deep = format!("{{\"a\":{}{}}}", "[".repeat(1000), "]".repeat(1000));
+        let problem = read_object(deep.as_bytes()).expect_err("too deep");
+        assert!(problem.contains("recursion limit"), "{problem}");
+    }
+}

@@ -1,0 +1,315 @@
+//! What commands find and change, and what they refuse.
+
+use super::*;
+
+#[test]
+fn a_wish_finds_the_fullest_room_that_suits() {
+    let mut hall = Hall::default();
+    let sets = [
+        ("a", "chess", 1),
+        ("b", "chess", 2),
+        ("c", "go", 3),
+        ("d", "chess", 2),
+    ];
+    for (room, game, members) in sets {
+        for number in 0..members {
+            hall.join(&format!("{room}{number}"), number, room).unwrap();
+        }
+        let first = format!("{room}0");
+        hall.act(room, |held, out| {
+            held.set(
+                user(&first),
+                "game",
+                Some(json!(game)),
+                &Condition::Always,
+                out,
+            )?;
+            held.change(user(&first), Change::Capacity(Some(3)), out)
+        })
+        .unwrap();
+    }
+    let wish = |game: &str, places| {
+        let mut properties = Map::new();
+        properties.insert("game".into(), json!(game));
+        Wish { properties, places }
+    };
+    let find = |hall: &Hall, wish| {
+        hall.rooms
+            .find(&wish, |_| true)
+            .as_deref()
+            .map(str::to_owned)
+    };
+    assert_eq!(find(&hall, wish("chess", 1)).as_deref(), Some("b"));
+    assert_eq!(find(&hall, wish("chess", 2)).as_deref(), Some("a"));
+    assert_eq!(find(&hall, wish("go", 1)), None);
+    assert_eq!(find(&hall, wish("poker", 1)), None);
+    hall.act("b", |room, out| {
+        room.change(user("b0"), Change::Locked(true), out)
+    })
+    .unwrap();
+    assert_eq!(find(&hall, wish("chess", 1)).as_deref(), Some("d"));
+}
+
+/// Somebody who may enter rooms, and read everything but one property.
+struct AllButSecret;
+
+impl RoomRights for AllButSecret {
+    fn role(&self, _room: &str) -> Role {
+        Role::User
+    }
+
+    fn may_enter(&self, _room: &str) -> bool {
+        true
+    }
+
+    fn may_read(&self, topic: &str) -> bool {
+        topic.ends_with("/prop/open")
+    }
+}
+
+/// What matches tells what is there.
+#[test]
+fn nobody_guesses_a_property_that_it_may_not_read() {
+    let mut hall = Hall::default();
+    hall.join("ann", 1, "tea").unwrap();
+    for name in ["open", "secret"] {
+        hall.act("tea", |room, out| {
+            room.set(
+                user("ann"),
+                name,
+                Some(json!("pin")),
+                &Condition::Always,
+                out,
+            )
+        })
+        .unwrap();
+    }
+    let mut ask = |procedure: &str, words: Value| -> Value {
+        let (call, mut out) = (words.to_string(), Vec::new());
+        let who = (Tick::ZERO, "eve");
+        let call = (procedure, call.as_bytes());
+        let (_, answer) = run_command(&mut hall.rooms, who, &AllButSecret, call, &mut out);
+        serde_json::from_slice(&answer).unwrap()
+    };
+    let found = ask("room.match", json!({"properties": {"open": "pin"}}));
+    assert_eq!(found["result"]["room"], "tea", "{found}");
+    for value in ["pin", "pun"] {
+        let found = ask("room.match", json!({"properties": {"secret": value}}));
+        assert_eq!(found["error"], "unknown", "{found}");
+        let words = json!({"room": "tea", "name": "secret", "value": 1, "if_value": value});
+        let set = ask("room.set", words);
+        assert_eq!(set["code"], 0x87, "{set}");
+    }
+}
+
+/// Each changes nothing, and says which part is to blame.
+#[test]
+fn a_command_is_done_as_a_whole_or_not_at_all() {
+    let large = format!(
+        r#"{{"room":"new","properties":{{"good":1,"bad":"{}"}}}}"#,
+        "x".repeat(5_000)
+    );
+    let many: Map<String, Value> = (0..65).map(|n| (format!("p{n:02}"), json!(n))).collect();
+    let many = json!({"room": "new", "properties": many}).to_string();
+    let cases = [
+        ("create", large.as_str(), "properties.bad", "5002 bytes"),
+        ("create", &many, "properties.p64", "at most 64"),
+        (
+            "create",
+            r#"{"room":"new","properties":{"a/b":1,"c":2}}"#,
+            "properties.a/b",
+            "a/b",
+        ),
+        (
+            "create",
+            r#"{"room":"new","properties":{"a":null}}"#,
+            "properties.a",
+            "null",
+        ),
+        (
+            "create",
+            r#"{"room":"new","properties":[1]}"#,
+            "properties",
+            "[1]",
+        ),
+        (
+            "create",
+            r#"{"room":"new","capacity":-1}"#,
+            "capacity",
+            "from 0 to 4294967295",
+        ),
+        (
+            "create",
+            r#"{"room":"new","capacity":1.5}"#,
+            "capacity",
+            "1.5",
+        ),
+        (
+            "create",
+            r#"{"room":"new","capacity":4294967296}"#,
+            "capacity",
+            "4294967296",
+        ),
+        (
+            "create",
+            r#"{"room":"new","locked":"yes"}"#,
+            "locked",
+            "true or false",
+        ),
+        (
+            "create",
+            r#"{"room":"new","history":20}"#,
+            "history",
+            "an object",
+        ),
+        (
+            "create",
+            r#"{"room":"new","history":{"count":"20"}}"#,
+            "history.count",
+            "\"20\"",
+        ),
+        (
+            "create",
+            r#"{"room":"new","history":{"size":1}}"#,
+            "history.size",
+            "age_secs",
+        ),
+        (
+            "create",
+            r#"{"room":"new","colour":"red"}"#,
+            "colour",
+            "capacity, locked",
+        ),
+        ("create", r#"{"room":7}"#, "room", "a text"),
+        ("create", r#"{"room":"tea"}"#, "room", "already"),
+        ("create", r#"{"room":"a/b"}"#, "room", "a/b"),
+        ("create", r#"{"room":"new","room":"newer"}"#, "", "twice"),
+        (
+            "create",
+            r#"{"room":"new","properties":{"a":1,"b":2,"a":3}}"#,
+            "",
+            "a is given twice",
+        ),
+        (
+            "create",
+            r#"{"room":"new","properties":{"a":[18446744073709551616]}}"#,
+            "",
+            "the number 18446744073709551616",
+        ),
+        (
+            "set",
+            r#"{"room":"tea","name":"a","value":{"b":1,"b":2}}"#,
+            "",
+            "b is given twice",
+        ),
+        (
+            "set",
+            r#"{"room":"tea","name":"a","value":-9223372036854775809}"#,
+            "",
+            "write a larger one as a text",
+        ),
+        (
+            "create",
+            r#"{"room":"new","properties":{"a":[1,,2]}}"#,
+            "",
+            "line 1 column",
+        ),
+        ("create", r#"["new"]"#, "", "JSON object"),
+        ("create", "{}", "room", "it needs room"),
+        (
+            "match",
+            r#"{"properties":{"k":1,"a#":2},"create":"new"}"#,
+            "properties.a#",
+            "a#",
+        ),
+        (
+            "match",
+            r#"{"properties":{"k":1},"create":"tea"}"#,
+            "create",
+            "already",
+        ),
+        (
+            "match",
+            r#"{"places":3,"capacity":2,"create":"new"}"#,
+            "capacity",
+            "which is more",
+        ),
+        ("match", r#"{"places":"3"}"#, "places", "whole number"),
+        (
+            "set",
+            r#"{"room":"tea","name":"a"}"#,
+            "value",
+            "null to take it away",
+        ),
+        (
+            "set",
+            r#"{"room":"tea","name":"a/b","value":1}"#,
+            "name",
+            "a/b",
+        ),
+        (
+            "set",
+            r#"{"room":"tea","value":1}"#,
+            "name",
+            "it needs name",
+        ),
+        (
+            "set",
+            r#"{"room":"tea","name":"a","value":1,"if_version":-1}"#,
+            "if_version",
+            "-1",
+        ),
+        (
+            "set",
+            r#"{"room":"tea","name":"a","value":1,"if_version":7}"#,
+            "name",
+            "changed",
+        ),
+        (
+            "set",
+            r#"{"room":"tea","name":"a","value":null}"#,
+            "name",
+            "nothing to take away",
+        ),
+        (
+            "set",
+            r#"{"room":"tea","name":"a","value":1,"if_version":0,"if_absent":true}"#,
+            "",
+            "give one of",
+        ),
+        (
+            "change",
+            r#"{"room":"tea","capacity":1,"owner":"dan"}"#,
+            "owner",
+            "dan",
+        ),
+        (
+            "change",
+            r#"{"room":"tea","locked":true,"capacity":"1"}"#,
+            "capacity",
+            "\"1\"",
+        ),
+        ("change", r#"{"room":"tea"}"#, "", "changes nothing"),
+        ("kick", r#"{"room":"tea","user":"dan"}"#, "user", "dan"),
+        ("kick", r#"{"room":"tea"}"#, "user", "it needs user"),
+        ("lock", r#"{"room":"tea","name":"$"}"#, "name", "contains"),
+        ("list", r#"{"room":"tea"}"#, "room", "nor any other"),
+    ];
+    let mut hall = Hall::default();
+    hall.join("ann", 1, "tea").unwrap();
+    let before = hall.listed("tea");
+    for (procedure, words, part, text) in cases {
+        let procedure = format!("room.{procedure}");
+        let (answer, effects) = command(&mut hall, "ann", &procedure, words);
+        assert_ne!(answer["status"], "done", "{procedure} {words}: {answer}");
+        let named = answer["part"].as_str().unwrap_or_default();
+        assert_eq!(named, part, "{procedure} {words}: {answer}");
+        let said = answer["text"].as_str().unwrap_or_default();
+        assert!(said.contains(text), "{procedure} {words}: {said}");
+        assert_eq!(effects, [], "{procedure} {words}");
+        assert_eq!(hall.rooms.len(), 1, "{procedure} {words}");
+        assert_eq!(hall.rooms.bytes(), 0, "{procedure} {words}");
+    }
+    let summary = hall.rooms.get("tea").unwrap().summary();
+    assert_eq!(serde_json::to_value(summary).unwrap(), before);
+}

@@ -1,0 +1,43 @@
+//! Rooms, seen from their users: what happens, who hears of it, and what is refused.
+
+mod commands;
+mod members;
+mod properties;
+#[path = "../support/mod.rs"]
+mod support;
+
+use core::time::Duration;
+
+use serde_json::{Map, Value, json};
+use stentor_session::Tick;
+use stentor_zone::{
+    AllRights, Bounds, Change, Condition, Effect, Entry, HistoryBounds, Refusal, Role, RoomOptions,
+    RoomRights, Rooms, RoomsOptions, Wish, run_command,
+};
+use support::{Hall, admin, seat, user};
+
+/// One command of a user; the answer, and what the zone was told.
+fn command(hall: &mut Hall, name: &str, procedure: &str, words: &str) -> (Value, Vec<Effect>) {
+    struct Own;
+
+    impl RoomRights for Own {
+        fn role(&self, _room: &str) -> Role {
+            Role::User
+        }
+
+        fn may_enter(&self, _room: &str) -> bool {
+            true
+        }
+
+        fn may_read(&self, _topic: &str) -> bool {
+            true
+        }
+    }
+    let mut out = Vec::new();
+    let call = (procedure, words.as_bytes());
+    let (_, answer) = run_command(&mut hall.rooms, (Tick::ZERO, name), &Own, call, &mut out);
+    (
+        serde_json::from_slice(&answer).expect("the answer is JSON"),
+        out,
+    )
+}
