@@ -13,7 +13,7 @@ fn bob_is_full() -> Hall {
         ..RoomsOptions::default()
     });
     for room in ["one", "two"] {
-        hall.join("bob", 1, room).unwrap();
+        hall.join("bob", 1, room).expect("a room that may be made");
     }
     hall
 }
