@@ -252,6 +252,31 @@ fn who_may_not_speak_observes() {
             events(&mut w, eve),
             [r#"{"event":"left","user":"ann","reason":"left","members":0}"#]
         );
+        w.subscribe(eve, "$reply/+", Q1);
+        w.unsubscribe(eve, "$room/tea/event");
+        let refused = command(&mut w, eve, "create", r#"{"room":"tea"}"#);
+        assert!(refused.contains(r#""error":"not-allowed""#), "{refused}");
+    }
+}
+
+#[test]
+fn an_observer_is_sent_out_and_kept_out() {
+    for (shards, ids) in places() {
+        let mut w = World::new(shards);
+        let ann = w.connect(Version::V5, ids[0], &user("ann"));
+        let eve = w.connect(Version::V5, ids[1], &listener("eve"));
+        w.subscribe(ann, "$room/tea/event", Q1);
+        w.subscribe(ann, "$reply/+", Q1);
+        w.subscribe(eve, "$reply/+", Q1);
+        w.subscribe(eve, "$room/tea/event", Q1);
+        command(&mut w, ann, "change", r#"{"room":"tea","locked":true}"#);
+        let kicked = command(&mut w, ann, "kick", r#"{"room":"tea","user":"eve"}"#);
+        assert!(kicked.contains("done"), "{kicked}");
+        assert!(told_of_joins(&mut w, eve)[0].contains(r#""error":"kicked""#));
+        received(&mut w, eve);
+        command(&mut w, ann, "change", r#"{"room":"tea","capacity":9}"#);
+        assert!(events(&mut w, eve).is_empty());
+        assert_eq!(w.subscribe(eve, "$room/tea/event", Q1), 0x83);
     }
 }
 

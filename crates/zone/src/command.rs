@@ -83,6 +83,8 @@ pub trait RoomRights {
     fn role(&self, room: &str) -> Role;
     /// Whether it may subscribe to something below a room.
     fn may_enter(&self, room: &str) -> bool;
+    /// Whether it may come into a room as a member.
+    fn may_join(&self, room: &str) -> bool;
     /// Whether it may receive a topic.
     fn may_read(&self, topic: &str) -> bool;
 }
@@ -97,6 +99,10 @@ impl RoomRights for AllRights {
     }
 
     fn may_enter(&self, _room: &str) -> bool {
+        true
+    }
+
+    fn may_join(&self, _room: &str) -> bool {
         true
     }
 
@@ -304,7 +310,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
 
     fn kick(&mut self) -> Result<Value, Failed> {
         let user = self.words.text("user")?;
-        let user = user.ok_or_else(|| BadWord::missing("user", "the member to send out"))?;
+        let user = user.ok_or_else(|| BadWord::missing("user", "the one to send out"))?;
         let actor = self.actor;
         let kicked = self.act(|room, out| room.kick(actor, &user, out));
         kicked.map_err(|failed| self.blame_member(failed, "user", &user))?;
@@ -357,7 +363,8 @@ impl<'a, R: RoomRights> Command<'a, R> {
         room: &str,
         made_with: (RoomOptions, Map<String, Value>),
     ) -> Result<(), Failed> {
-        if !self.is_administrator(room) && !self.rights.may_enter(room) {
+        // By joining it observers make no room either.
+        if !self.is_administrator(room) && !self.rights.may_join(room) {
             return Err(Refusal::NoRight.into());
         }
         let (now, actor) = (self.now, self.actor);

@@ -107,6 +107,10 @@ impl RoomRights for Identity {
         self.rights.may_subscribe(&super::all_below(room)) != Access::Nothing
     }
 
+    fn may_join(&self, room: &str) -> bool {
+        self.may_enter(room) && self.may_speak(room)
+    }
+
     fn may_read(&self, topic: &str) -> bool {
         self.rights.may_receive(topic)
     }

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use stentor_session::Tick;
 
 use crate::effect::Seat;
@@ -54,7 +54,8 @@ pub(super) enum Departure {
 #[derive(Debug, Default)]
 pub(super) struct Members {
     by_user: BTreeMap<Arc<str>, Member>,
-    observers: BTreeSet<Seat>,
+    /// Who hears without being seen.
+    observers: BTreeMap<Seat, Arc<str>>,
     away: usize,
     last_number: u64,
 }
@@ -92,14 +93,24 @@ impl Members {
         })
     }
 
-    /// False if it is one already.
-    pub(super) fn observe(&mut self, seat: Seat) -> bool {
-        self.observers.insert(seat)
+    pub(super) fn observe(&mut self, user: &str, seat: Seat) {
+        self.observers.insert(seat, user.into());
+    }
+
+    pub(super) fn observes(&self, seat: Seat) -> bool {
+        self.observers.contains_key(&seat)
+    }
+
+    /// The sessions by which a user observes are out; where they sat. O(observers).
+    pub(super) fn send_out_observer(&mut self, user: &str) -> Vec<Seat> {
+        let is_own = |_: &Seat, of: &mut Arc<str>| **of == *user;
+        let gone = self.observers.extract_if(.., is_own);
+        gone.map(|(seat, _)| seat).collect()
     }
 
     /// False if it is none.
     pub(super) fn stop_observing(&mut self, seat: Seat) -> bool {
-        self.observers.remove(&seat)
+        self.observers.remove(&seat).is_some()
     }
 
     /// A session whose connection was lost does not come back. Whether nobody is left who could
@@ -156,7 +167,7 @@ impl Members {
     }
 
     pub(super) fn stand_up(&mut self, user: &str, seat: Seat) -> Departure {
-        if self.observers.remove(&seat) {
+        if self.stop_observing(seat) {
             return Departure::Unnoticed;
         }
         let Some(Presence::Here(seats)) = self.by_user.get_mut(user).map(|m| &mut m.presence)
@@ -248,7 +259,7 @@ impl Members {
         for user in self.in_order() {
             seats.extend(self.all_seats(&user).unwrap_or_default());
         }
-        seats.extend(core::mem::take(&mut self.observers));
+        seats.extend(core::mem::take(&mut self.observers).into_keys());
         self.by_user.clear();
         self.away = 0;
         seats

@@ -385,8 +385,8 @@ impl Room {
     /// before follows for a session that was not in the room. O(log members), plus the history.
     ///
     /// # Errors
-    /// [`Refusal::Locked`], [`Refusal::Full`]; whoever has a place keeps it. For [`Entry::Kept`]
-    /// only [`Refusal::NotMember`].
+    /// [`Refusal::Locked`], [`Refusal::Full`]; whoever has a place or observes goes on. For
+    /// [`Entry::Kept`] only [`Refusal::NotMember`].
     pub fn join(
         &mut self,
         now: Tick,
@@ -399,10 +399,7 @@ impl Room {
             return Ok(());
         }
         if entry == Entry::Observer {
-            if self.members.observe(seat) {
-                self.history.recall(now, &self.options.history, seat, out);
-            }
-            return Ok(());
+            return self.look_on(now, actor, seat, out);
         }
         match self.members.sit(actor.user, seat) {
             members::Seated::Beside => {}
@@ -419,16 +416,38 @@ impl Room {
         Ok(())
     }
 
+    /// A session comes in as an observer.
+    fn look_on(
+        &mut self,
+        now: Tick,
+        actor: Actor<'_>,
+        seat: Seat,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        if self.members.observes(seat) {
+            return Ok(());
+        }
+        self.must_be_open(actor)?;
+        self.members.observe(actor.user, seat);
+        self.history.recall(now, &self.options.history, seat, out);
+        Ok(())
+    }
+
+    /// Whether somebody may come in, as far as the lock goes.
+    fn must_be_open(&self, actor: Actor<'_>) -> Result<(), Refusal> {
+        if self.options.locked && self.must_own(actor).is_err() {
+            return Err(Refusal::Locked);
+        }
+        Ok(())
+    }
+
     fn admit(
         &mut self,
         actor: Actor<'_>,
         seat: Seat,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
-        let privileged = actor.role == Role::Administrator || self.is_owner(actor);
-        if self.options.locked && !privileged {
-            return Err(Refusal::Locked);
-        }
+        self.must_be_open(actor)?;
         let is_full = self
             .options
             .capacity
@@ -498,7 +517,7 @@ impl Room {
             return;
         }
         let departure = self.members.stand_up(user, seat);
-        self.members.observe(seat);
+        self.members.observe(user, seat);
         if departure == Departure::LastSeat {
             self.part(user, Reason::Revoked, out);
         }
@@ -660,7 +679,8 @@ impl Room {
         Ok(())
     }
 
-    /// Sends a member out of the room. It may come back unless the room is locked.
+    /// Sends a user out of the room, be it a member or an observer. It may come back unless the
+    /// room is locked.
     ///
     /// # Errors
     /// [`Refusal::NotOwner`], [`Refusal::Unknown`].
@@ -671,11 +691,20 @@ impl Room {
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
         self.must_own(actor)?;
-        let seats = self.members.all_seats(user).ok_or(Refusal::Unknown)?;
+        // Those without a name are nobody in particular.
+        let observed = match user {
+            "" => Vec::new(),
+            user => self.members.send_out_observer(user),
+        };
+        let sat = self.members.all_seats(user);
+        if sat.is_none() && observed.is_empty() {
+            return Err(Refusal::Unknown);
+        }
+        let seats = sat.into_iter().flatten().chain(observed);
         // It hears of it before it hears nothing any more.
         self.part(user, Reason::Kicked, out);
         let why = Expelled::Kicked;
-        out.extend(seats.into_iter().map(|seat| Effect::Clear { seat, why }));
+        out.extend(seats.map(|seat| Effect::Clear { seat, why }));
         Ok(())
     }
 

@@ -62,6 +62,10 @@ impl RoomRights for AllButSecret {
         true
     }
 
+    fn may_join(&self, _room: &str) -> bool {
+        true
+    }
+
     fn may_read(&self, topic: &str) -> bool {
         topic.ends_with("/prop/open")
     }
