@@ -16,7 +16,8 @@ fn login(server: &Server, user: &str, password: &str) -> (u8, Raw) {
     (code, client)
 }
 
-fn check(kind: Kind, (no, yes): (&str, &str)) {
+/// A column of a type, which says who is disabled by one of two values.
+fn check(kind: Kind, locked: &str, (no, yes): (&str, &str)) {
     let database = Database::start(kind);
     let url = database.create("shop");
     let hash = |password: &str| PasswordHash::make(password.as_bytes(), Cost::PBKDF2_SHA512);
@@ -24,7 +25,7 @@ fn check(kind: Kind, (no, yes): (&str, &str)) {
     database.sql(
         "shop",
         &format!(
-            "CREATE TABLE customer (login VARCHAR(60), hash VARCHAR(255), locked BOOLEAN, \
+            "CREATE TABLE customer (login VARCHAR(60), hash VARCHAR(255), locked {locked}, \
              team VARCHAR(60)); INSERT INTO customer VALUES ('ann', '{hash}', {no}, 'member'), \
              ('bob', '{hash}', {yes}, 'member');"
         ),
@@ -56,12 +57,14 @@ fn check(kind: Kind, (no, yes): (&str, &str)) {
 
 #[test]
 fn tables_in_postgres_let_their_users_in() {
-    check(Kind::Postgres, ("false", "true"));
+    check(Kind::Postgres, "BOOLEAN", ("false", "true"));
+    check(Kind::Postgres, "TIMESTAMPTZ", ("NULL", "now()"));
 }
 
 #[test]
 fn tables_in_mariadb_let_their_users_in() {
-    check(Kind::MariaDb, ("0", "1"));
+    check(Kind::MariaDb, "BOOLEAN", ("0", "1"));
+    check(Kind::MariaDb, "DATETIME", ("NULL", "NOW()"));
 }
 
 /// What a log-in finds out counts for those who are connected: a later refresh finds it known.
@@ -130,6 +133,24 @@ fn a_file_that_is_replaced_is_read_anew() {
         make(name);
         assert_eq!(login(&server, name, "pencil").0, 0, "{name}");
         assert_eq!(login(&server, other, "pencil").0, 0x86, "{other}");
+    }
+}
+
+/// A column that shuts people out by its type is told at the start.
+#[test]
+fn a_column_that_cannot_be_read_is_told_at_the_start() {
+    let database = Database::start(Kind::Postgres);
+    let url = database.create("shop");
+    let table = "CREATE TABLE account (name TEXT, password TEXT, disabled NUMERIC);";
+    database.sql("shop", table);
+    let config = format!(
+        "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[auth]\nsource = \"{url}\"\n\
+         query = \"SELECT name, password, disabled FROM account WHERE name IN (?)\"\n"
+    );
+    let server = Plan::new().config(&config).start();
+    let log = server.log();
+    for part in ["NUMERIC", "CAST(disabled AS TEXT) AS disabled"] {
+        assert!(log.contains(part), "{log}");
     }
 }
 

@@ -119,6 +119,71 @@ fn an_operators_tables_in_mariadb_are_read() {
     );
 }
 
+/// Values that are no text shut out those who have them, and nobody who is looked up with them.
+fn check_odd_columns(kind: Kind, prepare: &str, table: &str, rows: &str) {
+    let database = Database::start(kind);
+    let url = database.create("shop");
+    let sql = format!("{prepare} CREATE TABLE account {table}; INSERT INTO account VALUES {rows};");
+    database.sql("shop", &sql);
+    let query = "SELECT name, password, mood AS roles, disabled FROM account WHERE name IN (?)";
+    let place: Place = url.parse().expect("a place");
+    let source = QuerySource::new(&place, None, query, Columns::default(), None).expect("a query");
+    run(source.open()).expect("the query works");
+    let names = ["ann", "bob", "cat", "dan"];
+    let keys = names.map(|name| UserKey::new(DEFAULT_ZONE, name));
+    let mut found = run(source.find(&keys)).expect("an answer for all");
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    let shown: Vec<_> = found
+        .iter()
+        .map(|user| (&*user.name, user.roles.join(" "), user.disabled))
+        .collect();
+    let happy = "happy".to_owned();
+    let expected = [
+        ("ann", happy.clone(), false),
+        ("bob", happy.clone(), true),
+        ("cat", "member".to_owned(), false),
+        ("dan", happy, true),
+    ];
+    assert_eq!(shown, expected);
+    // A column that holds something else altogether.
+    let query = "SELECT name, password, since AS roles FROM account WHERE name IN (?)";
+    let source = QuerySource::new(&place, None, query, Columns::default(), None).expect("a query");
+    let found = run(source.find(&keys)).expect("an answer for all");
+    for user in found {
+        let is_in = ["ann", "cat"].contains(&&*user.name);
+        assert_eq!(user.disabled, !is_in, "{}", user.name);
+    }
+}
+
+#[test]
+fn odd_columns_in_postgres_shut_out_their_own_users() {
+    check_odd_columns(
+        Kind::Postgres,
+        "CREATE TYPE mood AS ENUM ('happy', 'sad');",
+        "(name TEXT, password TEXT, mood mood, disabled TIMESTAMPTZ, since DATE)",
+        "('ann', 'x', 'happy', NULL, NULL), ('bob', 'x', 'happy', now(), now()), ('cat', 'x', NULL, NULL, NULL), \
+         ('dan', 'x', 'happy', now(), now())",
+    );
+}
+
+#[test]
+fn odd_columns_in_mariadb_shut_out_their_own_users() {
+    check_odd_columns(
+        Kind::MariaDb,
+        "",
+        "(name VARCHAR(60), password TEXT, mood ENUM('happy', 'sad'), disabled DATETIME, since DATE)",
+        "('ann', 'x', 'happy', NULL, NULL), ('bob', 'x', 'happy', NOW(), NOW()), ('cat', 'x', NULL, NULL, NULL), \
+         ('dan', 'x', 'happy', NOW(), NOW())",
+    );
+    check_odd_columns(
+        Kind::MariaDb,
+        "",
+        "(name VARCHAR(60), password TEXT, mood SET('happy', 'sad'), disabled DECIMAL(3, 1), since DATE)",
+        "('ann', 'x', 'happy', NULL, NULL), ('bob', 'x', 'happy', 1.0, NOW()), ('cat', 'x', NULL, NULL, NULL), \
+         ('dan', 'x', 'happy', 0.5, NOW())",
+    );
+}
+
 /// The server crashes and comes back while users log in without a pause.
 fn check_crash(kind: Kind) {
     const USERS: usize = 500;

@@ -1,8 +1,11 @@
 //! Users in tables that the operator has already.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::sql::Reader;
+use tracing::warn;
+
+use super::sql::{Reader, Typed, UNREAD};
 use super::{Place, Source, StoreError, Task};
 use crate::model::{Credential, DEFAULT_ZONE, MEMBER, User, UserKey};
 
@@ -15,7 +18,7 @@ pub struct Columns {
     pub password: String,
     /// The names of roles, separated by commas or spaces.
     pub roles: String,
-    /// Whether the user may not log in: a number other than 0, or a word for yes.
+    /// Whether the user may not log in: a number other than 0, a word for yes, or a date.
     pub disabled: String,
     /// The zone.
     pub zone: String,
@@ -34,6 +37,25 @@ impl Default for Columns {
     }
 }
 
+impl Columns {
+    /// What comes of a value that cannot be read; `None` if it is what the operator expects: a date
+    /// in `disabled_at` disables.
+    fn effect(&self, typed: &Typed) -> Option<&'static str> {
+        let is = |name: &String| typed.column.eq_ignore_ascii_case(name);
+        let is_date = ["DATE", "TIME"]
+            .iter()
+            .any(|start| typed.kind.starts_with(start));
+        let others = [&self.name, &self.password, &self.roles, &self.zone];
+        if is(&self.disabled) {
+            (!is_date).then_some("whoever has a value there is disabled")
+        } else if others.into_iter().any(is) {
+            Some("whoever has a value there cannot log in")
+        } else {
+            None
+        }
+    }
+}
+
 /// Looks users up by a query of the operator's: `SELECT … WHERE name IN (?)`, in which `(?)` stands
 /// for the list of names.
 pub struct QuerySource {
@@ -42,6 +64,8 @@ pub struct QuerySource {
     columns: Columns,
     role: Arc<str>,
     shown: String,
+    /// What was said of columns that cannot be read.
+    told: Mutex<BTreeSet<Typed>>,
 }
 
 impl QuerySource {
@@ -69,6 +93,7 @@ impl QuerySource {
             columns,
             role: role.unwrap_or(MEMBER).into(),
             shown: place.to_string(),
+            told: Mutex::default(),
         })
     }
 
@@ -79,21 +104,44 @@ impl QuerySource {
         let mut names: Vec<String> = keys.iter().map(|key| key.name.to_string()).collect();
         names.sort_unstable();
         names.dedup();
-        let (columns, rows) = self.reader.fetch(&self.query, names).await?;
-        if rows.is_empty() {
+        let answer = self.reader.fetch(&self.query, names).await?;
+        self.tell(answer.unread);
+        if answer.rows.is_empty() {
             return Ok(Vec::new());
         }
-        let places = Places::of(&columns, &self.columns)?;
-        let users = rows.iter().filter_map(|row| self.user(row, &places));
+        let places = Places::of(&answer.columns, &self.columns)?;
+        let users = answer.rows.iter().filter_map(|row| self.user(row, &places));
         Ok(users.collect())
     }
 
+    /// Says once of each column that its values cannot be read.
+    fn tell(&self, unread: impl IntoIterator<Item = Typed>) {
+        for typed in unread {
+            let Some(effect) = self.columns.effect(&typed) else {
+                continue;
+            };
+            // Every step leaves the set whole.
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            if told.insert(typed.clone()) {
+                let Typed { column, kind } = typed;
+                warn!(
+                    "the column {column:?} of auth.query in {} has the type {kind}, which cannot \
+                     be read: {effect}; make it text in the query: CAST({column} AS {}) AS \
+                     {column}",
+                    self.shown,
+                    self.reader.text()
+                );
+            }
+        }
+    }
+
     /// The user of a row; none if the name is NULL. A password that is too long to be a hash is
-    /// none, so that this user alone is shut out.
+    /// none, and roles that cannot be read disable, so that this user alone is shut out.
     fn user(&self, row: &[Option<String>], at: &Places) -> Option<User> {
         let value = |place: Option<usize>| place.and_then(|at| row.get(at)?.as_deref());
         let name = value(Some(at.name))?;
         let roles = value(at.roles).unwrap_or_default();
+        let is_unread = roles == UNREAD;
         let mut roles: Vec<Arc<str>> = roles
             .split([',', ' '])
             .filter(|role| !role.is_empty())
@@ -111,7 +159,7 @@ impl QuerySource {
             name: name.into(),
             credentials: password.map(Credential::new).into_iter().collect(),
             roles,
-            disabled: !value(at.disabled).is_none_or(means_no),
+            disabled: is_unread || !value(at.disabled).is_none_or(means_no),
         })
     }
 }
@@ -172,9 +220,9 @@ impl Source for QuerySource {
         Box::pin(async {
             self.reader.ping().await?;
             // A query that does not work is told at the start. Nobody has this name.
-            self.look(&[UserKey::new(DEFAULT_ZONE, "\u{1}")])
-                .await
-                .map(|_| ())
+            self.look(&[UserKey::new(DEFAULT_ZONE, "\u{1}")]).await?;
+            self.tell(self.reader.unreadable(&self.query).await?);
+            Ok(())
         })
     }
 
@@ -204,6 +252,29 @@ mod tests {
             ("0.0", true),
         ] {
             assert_eq!(means_no(text), no, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_column_that_cannot_be_read_is_told_by_what_comes_of_it() {
+        let columns = Columns::default();
+        for (column, kind, expected) in [
+            ("disabled", "TIMESTAMPTZ", None),
+            ("Disabled", "DATETIME", None),
+            ("disabled", "NUMERIC", Some("is disabled")),
+            ("roles", "DATE", Some("cannot log in")),
+            ("zone", "UUID", Some("cannot log in")),
+            ("seen_at", "TIMESTAMP", None),
+        ] {
+            let typed = Typed {
+                column: column.to_owned(),
+                kind: kind.to_owned(),
+            };
+            let effect = columns.effect(&typed);
+            let ends = effect
+                .zip(expected)
+                .is_some_and(|(it, end)| it.ends_with(end));
+            assert!(ends || effect == expected, "{column} {kind}: {effect:?}");
         }
     }
 

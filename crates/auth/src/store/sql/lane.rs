@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, MutexGuard};
 
+use super::column::Typed;
 use super::file::DatabaseFile;
 use super::link::{Answer, Link, Options, Statement};
 use crate::store::StoreError;
@@ -68,6 +69,17 @@ impl Lane {
         }
         let mut link = self.connect().await?;
         let result = link.fetch(statement).await;
+        keep(place, link, result)
+    }
+
+    /// The columns that a query would answer with and that cannot be read.
+    pub(super) async fn unreadable(&self, sql: &str) -> Result<Vec<Typed>, StoreError> {
+        let mut place = self.link.lock().await;
+        let mut link = match place.take() {
+            Some(link) => link,
+            None => self.connect().await?,
+        };
+        let result = link.unreadable(sql).await;
         keep(place, link, result)
     }
 

@@ -1,11 +1,15 @@
 //! One connection to one of the three databases, with the few things that the stores need.
 
-use sqlx::migrate::{Migration, MigrationType, Migrator};
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
-use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{AssertSqlSafe, Column, ConnectOptions, Connection, Row, SqlSafeStr};
+use std::collections::BTreeSet;
 
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{AssertSqlSafe, Column, ConnectOptions, Connection, Executor, Row, SqlSafeStr};
+use sqlx::{Statement as _, Type};
+
+use super::column::{Odd, Typed, UNREAD};
 use super::dialect::Dialect;
 use crate::store::StoreError;
 
@@ -44,9 +48,11 @@ pub(super) struct Statement {
 
 /// What came back: the columns' names once, and the values of each row as text.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
-    pub(super) columns: Vec<String>,
-    pub(super) rows: Vec<Vec<Option<String>>>,
+pub(in crate::store) struct Answer {
+    pub(in crate::store) columns: Vec<String>,
+    pub(in crate::store) rows: Vec<Vec<Option<String>>>,
+    /// Columns with values that cannot be read.
+    pub(in crate::store) unread: BTreeSet<Typed>,
 }
 
 impl Options {
@@ -135,10 +141,12 @@ macro_rules! answer {
             }
             let mut values = Vec::with_capacity(row.len());
             for at in 0..row.len() {
-                let text = match as_text!(row, at; String, $($type),+) {
-                    Some(text) => text,
-                    None => Some(bytes_as_text(&row.try_get::<Vec<u8>, _>(at)?)),
-                };
+                let text = as_text!(row, at; String, $($type),+).unwrap_or_else(|| {
+                    Some(row.odd(at).unwrap_or_else(|| {
+                        answer.unread.insert(Typed::of(&row.columns()[at]));
+                        UNREAD.to_owned()
+                    }))
+                });
                 values.push(text);
             }
             answer.rows.push(values);
@@ -147,10 +155,17 @@ macro_rules! answer {
     }};
 }
 
-/// Bytes that are no text get U+FFFD in their places, which no hash, role or name has: one odd row
-/// shuts out its own user, and not all who are looked up with it.
-fn bytes_as_text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+/// The columns of a driver's statement whose values cannot be read.
+macro_rules! unreadable {
+    ($connection:expr, $sql:expr, $row:ty; $($type:ty),+) => {{
+        let statement = $connection.prepare(AssertSqlSafe($sql.to_owned()).into_sql_str()).await?;
+        let columns = statement.columns().iter().filter(|column| {
+            let kind = column.type_info();
+            !(<$row as Odd>::is_text(kind)
+                $(|| <$type as Type<<$row as Row>::Database>>::compatible(kind))+)
+        });
+        columns.map(Typed::of).collect()
+    }};
 }
 
 impl Link {
@@ -163,12 +178,23 @@ impl Link {
             }
             Self::Postgres(connection) => {
                 let rows = bound!(statement).fetch_all(connection).await?;
-                answer!(rows; i64, i32, i16, bool, f64)
+                answer!(rows; i64, i32, i16, bool, f64, f32)
             }
             Self::MySql(connection) => {
                 let rows = bound!(statement).fetch_all(connection).await?;
                 answer!(rows; i64, u64, bool, f64)
             }
+        })
+    }
+
+    /// The columns that a query would answer with and that cannot be read, before there is a row.
+    pub(super) async fn unreadable(&mut self, sql: &str) -> Result<Vec<Typed>, StoreError> {
+        Ok(match self {
+            Self::Sqlite(_) => Vec::new(),
+            Self::Postgres(link) => {
+                unreadable!(link, sql, PgRow; i64, i32, i16, bool, f64, f32)
+            }
+            Self::MySql(link) => unreadable!(link, sql, MySqlRow; i64, u64, bool, f64),
         })
     }
 

@@ -1,5 +1,6 @@
 //! Records in SQLite, PostgreSQL, MySQL or MariaDB, in tables of Stentor's own.
 
+mod column;
 mod dialect;
 mod file;
 mod lane;
@@ -13,10 +14,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(super) use column::{Typed, UNREAD};
 use dialect::{Dialect, marks, pad, padded};
 use file::DatabaseFile;
 use lane::Lane;
-use link::{Options, Param, Statement};
+use link::{Answer, Options, Param, Statement};
 
 use super::place::{mysql_options, postgres_options};
 use super::{Place, Record, Store, StoreError, Task};
@@ -424,20 +426,34 @@ impl Reader {
         self.lane.ping().await
     }
 
-    /// Runs a query in which `(?)` stands for a list of texts. Column names and rows come back.
+    /// Runs a query in which `(?)` stands for a list of texts.
     pub(super) async fn fetch(
         &self,
         query: &str,
         texts: Vec<String>,
-    ) -> Result<(Vec<String>, Vec<Vec<Option<String>>>), StoreError> {
+    ) -> Result<Answer, StoreError> {
         // Who keeps the file may put another one in its place.
         self.lane.follow().await;
         let params = pad(texts.into_iter().map(Param::Text).collect());
-        let sql = query.replacen("(?)", &format!("({})", marks(params.len())), 1);
-        let answer = self
-            .lane
-            .fetch(&self.dialect.statement(&sql, params))
-            .await?;
-        Ok((answer.columns, answer.rows))
+        let sql = with_list(query, params.len());
+        self.lane.fetch(&self.dialect.statement(&sql, params)).await
     }
+
+    /// The type to which a query makes another one text.
+    pub(super) const fn text(&self) -> &'static str {
+        match self.dialect {
+            Dialect::Sqlite | Dialect::Postgres => "TEXT",
+            Dialect::MySql => "CHAR",
+        }
+    }
+
+    /// The columns of the answers to such a query that cannot be read.
+    pub(super) async fn unreadable(&self, query: &str) -> Result<Vec<Typed>, StoreError> {
+        let sql = self.dialect.number(&with_list(query, 1));
+        self.lane.unreadable(&sql).await
+    }
+}
+
+fn with_list(query: &str, values: usize) -> String {
+    query.replacen("(?)", &format!("({})", marks(values)), 1)
 }
