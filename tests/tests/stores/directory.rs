@@ -71,7 +71,11 @@ impl Source for Shared {
                 .forget();
             self.open().await?;
             // As a column does that holds fewer characters than there are.
-            if keys.iter().any(|key| key.name.contains('😀')) {
+            let is_odd = |name: &str| name.contains(['😀', '\0']);
+            if keys
+                .iter()
+                .any(|key| is_odd(&key.zone) || is_odd(&key.name))
+            {
                 return Err(StoreError::Refused("illegal mix of collations".to_owned()));
             }
             let users = self.0.users.lock().unwrap();
@@ -95,7 +99,7 @@ type Answer = Result<Option<Arc<User>>, Unavailable>;
 
 fn look_up(directory: &Directory, name: &str) -> Receiver<Answer> {
     let (sender, receiver) = channel();
-    let key = UserKey::new(DEFAULT_ZONE, name);
+    let key = UserKey::parse(name);
     let found = Box::new(move |answer| sender.send(answer).expect("the test waits"));
     assert!(directory.look_up(key, found), "the queue is long enough");
     receiver
@@ -137,13 +141,15 @@ fn an_odd_name_is_refused_alone() {
     let mut names = vec!["u0".to_owned()];
     for n in 0..20 {
         names.extend([format!("u{n}"), format!("😀{}", n % 4)]);
+        names.push(format!("\0{}", n % 2));
     }
+    names.push("\0/u1".to_owned());
     names.push("jürgen".to_owned());
     let answers: Vec<_> = names.iter().map(|name| look_up(&directory, name)).collect();
     source.permits.add_permits(100_000);
     for (name, answer) in names.iter().zip(&answers) {
         let found = wait(answer).unwrap();
-        let is_odd = name.starts_with('😀');
+        let is_odd = name.starts_with(['😀', '\0']);
         let expected = (!is_odd).then(|| name.clone());
         assert_eq!(found.map(|user| user.name.to_string()), expected);
     }

@@ -184,6 +184,33 @@ fn odd_columns_in_mariadb_shut_out_their_own_users() {
     );
 }
 
+/// A name that no text of PostgreSQL holds is nobody's, and nobody else's trouble.
+#[test]
+fn a_name_with_a_nul_is_nobodys_in_postgres() {
+    let database = Database::start(Kind::Postgres);
+    let url = database.create("users");
+    let bench = store(&url);
+    run(bench.books.open()).expect("the store opens");
+    let ann = user(DEFAULT_ZONE, "ann");
+    run(bench.books.store.insert(std::slice::from_ref(&ann))).expect("a user is added");
+    let directory =
+        Directory::start(store(&url).books, DirectoryOptions::default()).expect("it starts");
+    let (sender, answers) = channel();
+    let keys = [UserKey::parse("a\0b"), ann.key(), UserKey::parse("z\0/b")];
+    for key in keys.iter().cycle().take(60).cloned() {
+        let (sender, name) = (sender.clone(), key.name.clone());
+        let found = Box::new(move |answer: Result<Option<_>, _>| {
+            let is_found = answer.map(|user| user.is_some());
+            sender.send((name, is_found)).expect("the test waits");
+        });
+        assert!(directory.look_up(key, found), "the queue is long enough");
+    }
+    for _ in 0..60 {
+        let (name, is_found) = answers.recv_timeout(DEADLINE).expect("all are answered");
+        assert_eq!(is_found, Ok(&*name == "ann"), "{name:?}");
+    }
+}
+
 /// The server crashes and comes back while users log in without a pause.
 fn check_crash(kind: Kind) {
     const USERS: usize = 500;

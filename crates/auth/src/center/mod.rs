@@ -506,6 +506,11 @@ impl Shared {
     }
 
     fn go_on(self: &Arc<Self>, visitor: Visitor, shown: Shown, answer: Answer, turn: Turn) {
+        let UserKey { zone, name } = &visitor.key;
+        // Nobody is called so, and a database may refuse to look for it. SCRAM says so itself.
+        if (zone.contains('\0') || name.contains('\0')) && !matches!(shown, Shown::Scram(..)) {
+            return answer.give(self.fail(&visitor));
+        }
         match shown {
             Shown::Password(password) => self.begin_password(visitor, password, answer, turn),
             Shown::Token(token) => self.begin_token(visitor, &token, answer),

@@ -1,6 +1,7 @@
 //! SCRAM through the AUTH packets of MQTT 5.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::password::valid;
 use super::throttle::{Admission, Turn};
@@ -19,9 +20,10 @@ pub(super) struct Waiting {
     found: Option<(Arc<User>, Option<u64>)>,
 }
 
-/// The login name in the first message of a client. A user name in CONNECT must be the same.
+/// The login name in the first message of a client. A user name in CONNECT must be the same. One
+/// that nobody can have is refused when the attempt is counted.
 pub(super) fn username(message: &[u8], connect: Option<&str>) -> Result<String, Refusal> {
-    let first = ClientFirst::parse(message).map_err(|_| Refusal::Protocol)?;
+    let first = ClientFirst::read(message).map_err(|_| Refusal::Protocol)?;
     let is_other = |name: &str| Login::parse(name) != Login::parse(&first.username);
     if connect.is_some_and(is_other) {
         return Err(Refusal::Credentials);
@@ -39,6 +41,7 @@ impl Shared {
         answer: Answer,
     ) {
         let Ok(first) = ClientFirst::parse(message.reveal()) else {
+            self.throttle.failed(Instant::now(), &visitor);
             return answer.give(Decision::Refused(Refusal::Protocol));
         };
         self.find(visitor, answer, move |shared, visitor, user, answer| {

@@ -665,6 +665,36 @@ fn failures_are_slowed_unless_that_is_off() {
     }
 }
 
+/// A name that a database cannot hold is not looked for, and counts as a failure.
+#[test]
+fn a_name_that_nobody_can_have_is_not_looked_for() {
+    let scram = |name: &str| LoginRequest {
+        method: Some(Method {
+            name: Sha::Sha256.mechanism().into(),
+            data: Secret::new(format!("n,,n={name},r=abc").into()),
+        }),
+        ..LoginRequest::default()
+    };
+    let protocol = Outcome::Out(Refusal::Protocol);
+    for (make, name, expected) in [
+        (&scram as &dyn Fn(&str) -> LoginRequest, "a\0b", protocol),
+        (&scram, "a\u{7f}", Outcome::Out(Refusal::Protocol)),
+        (&scram, "z\0/ann", Outcome::Out(Refusal::Protocol)),
+        (&|name| with_password(name, "x"), "a\0b", WRONG),
+        (&|name| with_password(name, "x"), "z\0/ann", WRONG),
+    ] {
+        let world = world(Vec::new());
+        // Who is looked for is told that the server is unavailable.
+        *world.memory.mode.lock().unwrap() = Mode::Down;
+        for _ in 0..4 {
+            assert_eq!(world.login(make(name)), expected, "{name:?}");
+        }
+        let answer = Answer::new(|_| {});
+        world.center.begin(make(name), answer);
+        assert_eq!(world.center.0.delays.waiting(), 1, "{name:?}");
+    }
+}
+
 #[test]
 fn an_exchange_of_somebody_else_is_refused() {
     let world = world(Vec::new());

@@ -97,8 +97,18 @@ impl ClientFirst {
     /// Reads the first message of a client.
     ///
     /// # Errors
-    /// When it is none, asks for channel binding or an extension, or asks to act as somebody else.
+    /// When it is none, asks for channel binding or an extension, or asks to act as somebody else,
+    /// or its name has a control character, which RFC 4013 forbids.
     pub fn parse(message: &[u8]) -> Result<Self, ScramError> {
+        let first = Self::read(message)?;
+        if first.username.contains(char::is_control) {
+            return Err(ScramError::Malformed("its name has a control character"));
+        }
+        Ok(first)
+    }
+
+    /// Reads it whatever its name is, which a failure is counted for.
+    pub(crate) fn read(message: &[u8]) -> Result<Self, ScramError> {
         let text = text(message)?;
         let mut parts = text.splitn(3, ',');
         match parts.next() {

@@ -171,6 +171,8 @@ fn first_messages_are_read_or_refused() {
         "n,b=ann,n=ann,r=abc",
         "n,,n=ann,r=a\u{e9}",
         "n,,n=ann,r=a b",
+        "n,,n=a\0b,r=abc",
+        "n,,n=a\u{85},r=abc",
     ] {
         assert!(malformed(message), "{message:?}");
     }

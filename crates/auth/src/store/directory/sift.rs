@@ -22,6 +22,12 @@ pub(super) struct Findings {
     pub(super) unknown: HashSet<UserKey>,
 }
 
+/// Whether every database holds a name like this. PostgreSQL's texts have no NUL.
+fn is_plain(key: &UserKey) -> bool {
+    let plain = |text: &str| text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    plain(&key.zone) && plain(&key.name)
+}
+
 impl Worker {
     /// Users of a look-up that was refused, without those whose names the database cannot hold:
     /// nobody is called so there.
@@ -33,8 +39,7 @@ impl Worker {
         keys: &[UserKey],
         refusal: StoreError,
     ) -> Result<Findings, StoreError> {
-        let (plain, odd): (Vec<UserKey>, Vec<UserKey>) =
-            keys.iter().cloned().partition(|key| key.name.is_ascii());
+        let (plain, odd): (Vec<UserKey>, Vec<UserKey>) = keys.iter().cloned().partition(is_plain);
         if odd.is_empty() {
             return Err(refusal);
         }
