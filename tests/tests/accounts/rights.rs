@@ -166,6 +166,41 @@ fn a_user_name_that_means_something_in_topics_expands_no_placeholder() {
     }
 }
 
+/// Who has no role here has those that somebody else's tables say, so the last one is not taken.
+#[test]
+fn the_last_role_of_a_user_whom_others_keep_is_not_taken_without_effect() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let hash = stentor_tests::server::hash_password("pencil");
+    let passwords = folder.path().join("passwd");
+    std::fs::write(&passwords, format!("ann:{hash}\n")).expect("a file can be written");
+    let place = Place::with(&format!(
+        "[auth]\nsource = \"mosquitto:{}\"\nrole = \"wide\"\n",
+        passwords.display()
+    ));
+    role(&place, "wide", &["allow both #"]);
+    role(&place, "narrow", &["allow both dev/#"]);
+    let roles = || place.json(&["user", "show", "ann"])["roles"].clone();
+    for (refused, name) in [
+        (&["revoke", "ann", "wide"][..], "wide"),
+        (&["role", "delete", "narrow", "--force"][..], "narrow"),
+        (&["revoke", "ann", "narrow"][..], "narrow"),
+    ] {
+        if name == "narrow" && roles() != serde_json::json!(["narrow"]) {
+            place.run(&["grant", "ann", "narrow"]).success();
+            place.run(&["revoke", "ann", "wide"]).success();
+        }
+        let refusal = place.run(refused).refusal();
+        for part in ["without a role here", "wide", "stentor user disable ann"] {
+            assert!(refusal.contains(part), "{refusal}");
+        }
+        assert_eq!(roles(), serde_json::json!([name]), "{refused:?}");
+    }
+    let (code, mut ann) = place.connect("c1", ("ann", "pencil"));
+    assert_eq!(code, 0);
+    assert!(is_permitted(&mut ann, "dev/x"));
+    assert!(!is_permitted(&mut ann, "other"));
+}
+
 /// Every way in which a rule that denies can lie across a subscription.
 #[test]
 fn what_is_denied_is_withheld_however_the_filter_lies_across_it() {

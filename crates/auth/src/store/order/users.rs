@@ -336,7 +336,11 @@ pub(super) async fn modify(
             Some(Record { user, revision }) => (user, Some(revision)),
             None => (foreign(worker, key).await?, None),
         };
+        let had_roles = !user.roles.is_empty();
         change(&mut user)?;
+        if had_roles && user.roles.is_empty() {
+            check_left(worker, &user).await?;
+        }
         user.check().map_err(OrderError::bad)?;
         if write(&**store, &user, revision).await? {
             worker.reread(std::slice::from_ref(key)).await?;
@@ -355,6 +359,27 @@ async fn write(store: &dyn Store, user: &User, revision: Option<i64>) -> Result<
             store.update(&Record { user, revision }).await?
         }
     })
+}
+
+/// Refuses to take the last role of a user whom somebody else keeps: who has none here has those
+/// from there.
+async fn check_left(worker: &Worker, user: &User) -> Result<(), OrderError> {
+    let Some(source) = &worker.books.source else {
+        return Ok(());
+    };
+    let key = user.key();
+    let users = source.find(std::slice::from_ref(&key)).await?;
+    let Some(foreign) = users.into_iter().find(|user| user.key() == key) else {
+        return Ok(());
+    };
+    let message = format!(
+        "{key} is kept by {}, and without a role here those from there count: {}; take them away \
+         there, `stentor grant` another role first, or keep the user out with `stentor user \
+         disable {key}`",
+        source.describe(),
+        foreign.roles.join(", ")
+    );
+    Err(OrderError::new("refused", message))
 }
 
 /// What the store would say of a user whom somebody else keeps: the same roles, and nothing that
