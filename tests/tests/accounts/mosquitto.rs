@@ -474,6 +474,16 @@ fn a_role_of_strangers_that_was_changed_is_not_overwritten() {
     assert_eq!(shown(), changed);
     import("second.toml", &["--replace"]).success();
     assert_eq!(shown(), taken);
+    // That there is none is somebody's work too.
+    run(&["role", "delete", "anonymous"]).success();
+    let refusal = import("third.toml", &[]).refusal();
+    assert!(
+        refusal.contains("role \"anonymous\" (deleted here)"),
+        "{refusal}"
+    );
+    run(&["role", "show", "anonymous"]).refusal();
+    import("third.toml", &["--replace"]).success();
+    assert_eq!(shown(), taken);
 }
 
 /// Two servers become one: what both imports make of it is made once.

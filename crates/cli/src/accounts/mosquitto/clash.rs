@@ -13,8 +13,9 @@ use crate::failure::Failure;
 /// Users and roles that a refusal names.
 const TOLD_MAX: usize = 20;
 
-/// Refuses a plan with users or roles that exist. The names of the roles that exist just as the
-/// plan has them are returned: an earlier import may have made them, and there is nothing to do.
+/// Refuses a plan with users or roles that exist, or whose deletion it would undo. The names of the
+/// roles that exist just as the plan has them are returned: an earlier import may have made them,
+/// and there is nothing to do.
 pub(super) fn check(desk: &mut Desk, plan: &Plan) -> Result<HashSet<Arc<str>>, Failure> {
     let mut same = HashSet::new();
     if !desk.has_books() {
@@ -23,16 +24,22 @@ pub(super) fn check(desk: &mut Desk, plan: &Plan) -> Result<HashSet<Arc<str>>, F
     let mut clashes = Vec::new();
     let roles = desk.order(&Order::RoleList {})?;
     let roles: HashMap<&str, &Value> = list(&roles["roles"])
-        .filter(|role| role["zone"].is_null() && !is_untouched_anonymous(role))
+        .filter(|role| role["zone"].is_null())
         .filter_map(|role| Some((role["name"].as_str()?, role)))
         .collect();
+    let shipped = initial_roles();
     for role in &plan.roles {
         let clash = format!("role {:?}", &*role.name);
         match roles.get(&*role.name) {
             Some(listed) if is_same(listed, role) => {
                 same.insert(Arc::clone(&role.name));
             }
+            Some(listed) if is_untouched_anonymous(listed) => {}
             Some(_) if !clashes.contains(&clash) => clashes.push(clash),
+            // It was there at the first start, and somebody did not want it.
+            None if shipped.iter().any(|it| it.name == role.name) => {
+                clashes.push(format!("{clash} (deleted here)"));
+            }
             Some(_) | None => {}
         }
     }
@@ -54,7 +61,7 @@ pub(super) fn check(desk: &mut Desk, plan: &Plan) -> Result<HashSet<Arc<str>>, F
         told += &format!(" and {} more", count - TOLD_MAX);
     }
     Err(Failure::new(format!(
-        "nothing is taken over, for these exist already: {told}; --replace puts those of mosquitto \
+        "nothing is taken over, for these exist or were changed already: {told}; --replace puts those of mosquitto \
          in their place"
     )))
 }
