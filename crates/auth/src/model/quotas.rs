@@ -123,6 +123,23 @@ impl Quotas {
             queued_bytes: larger(self.queued_bytes, other.queued_bytes),
         }
     }
+
+    /// What both allow: of each quota the smaller one. One of 0, which is no bound, is left out.
+    #[must_use]
+    pub fn stricter(self, other: Self) -> Self {
+        Self {
+            connections: smaller(self.connections, other.connections),
+            messages_per_sec: smaller(self.messages_per_sec, other.messages_per_sec),
+            bytes_per_sec: smaller(self.bytes_per_sec, other.bytes_per_sec),
+            subscriptions: smaller(self.subscriptions, other.subscriptions),
+            queued_bytes: smaller(self.queued_bytes, other.queued_bytes),
+        }
+    }
+}
+
+fn smaller<T: Ord + Default>(a: Option<T>, b: Option<T>) -> Option<T> {
+    let bounds = [a, b].into_iter().flatten();
+    bounds.filter(|bound| *bound != T::default()).min()
 }
 
 /// `None` is smaller than every number, so that it gives way.
@@ -155,6 +172,28 @@ mod tests {
         assert_eq!(small.join(large), joined);
         assert_eq!(large.join(small), joined);
         assert!(Quotas::default().join(Quotas::default()).is_empty());
+    }
+
+    #[test]
+    fn what_both_allow_is_the_smaller_of_two_bounds() {
+        let one = Quotas {
+            connections: Some(1),
+            subscriptions: Some(10),
+            queued_bytes: Some(0),
+            ..Quotas::default()
+        };
+        let other = Quotas {
+            connections: Some(5),
+            messages_per_sec: Some(7),
+            ..Quotas::default()
+        };
+        let both = Quotas {
+            connections: Some(1),
+            messages_per_sec: Some(7),
+            subscriptions: Some(10),
+            ..Quotas::default()
+        };
+        assert_eq!((one.stricter(other), other.stricter(one)), (both, both));
     }
 
     #[test]

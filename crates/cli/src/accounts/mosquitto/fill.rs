@@ -28,8 +28,15 @@ pub(super) fn put(desk: &mut Desk, role: &Role, replace: bool) -> Result<(), Fai
     Ok(())
 }
 
-/// The rules of the role of this name, if there is one.
-fn known(desk: &mut Desk, name: &str) -> Result<Option<BTreeSet<Rule>>, Failure> {
+/// What a role is that is there already.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    rules: BTreeSet<Rule>,
+    quotas: Quotas,
+}
+
+/// The role of this name, if there is one.
+fn known(desk: &mut Desk, name: &str) -> Result<Option<Known>, Failure> {
     let roles = desk.order(&Order::RoleList {})?;
     let role = list(&roles["roles"]).find(|role| role["zone"].is_null() && role["name"] == name);
     let Some(role) = role else {
@@ -40,13 +47,17 @@ fn known(desk: &mut Desk, name: &str) -> Result<Option<BTreeSet<Rule>>, Failure>
         let rule = rule.parse::<Rule>();
         rule.map_err(|error| Failure::new(error.to_string()))
     });
-    rules.collect::<Result<_, _>>().map(Some)
+    let quotas = serde_json::from_value(role["quotas"].clone());
+    Ok(Some(Known {
+        rules: rules.collect::<Result<_, _>>()?,
+        quotas: quotas.map_err(|error| Failure::new(format!("the quotas of {name}: {error}")))?,
+    }))
 }
 
-/// The orders that make this role of the rules that are known. Denials are the first to come and
-/// the last to go, so that whoever asks meanwhile, or after the rest never came, is denied rather
-/// than permitted too much.
-fn steps(role: &Role, known: Option<BTreeSet<Rule>>, replace: bool) -> Vec<Order> {
+/// The orders that make this role of the one that is known. Denials are the first to come and the
+/// last to go, and quotas are the stricter ones until the last step, so that whoever asks
+/// meanwhile, or after the rest never came, is denied rather than permitted too much.
+fn steps(role: &Role, known: Option<Known>, replace: bool) -> Vec<Order> {
     let is_denial = |rule: &Rule| rule.effect == Effect::Deny;
     let (denials, allowances): (Vec<Rule>, Vec<Rule>) =
         role.rules.iter().cloned().partition(is_denial);
@@ -64,21 +75,32 @@ fn steps(role: &Role, known: Option<BTreeSet<Rule>>, replace: bool) -> Vec<Order
         return orders;
     };
     let new: BTreeSet<&Rule> = role.rules.iter().collect();
-    let gone = known.iter().filter(|rule| !new.contains(rule)).cloned();
-    let (old_denials, old_allowances): (Vec<Rule>, Vec<Rule>) = gone.partition(is_denial);
-    let mut orders = vec![Order::RoleChange {
-        zone: None,
-        name: Arc::clone(&role.name),
-        add: Vec::new(),
-        remove: Vec::new(),
-        quotas: role.quotas,
-        unbound: Quotas::NAMES.map(str::to_owned).to_vec(),
-    }];
+    let gone = known.rules.iter().filter(|rule| !new.contains(rule));
+    let (old_denials, old_allowances): (Vec<Rule>, Vec<Rule>) = gone.cloned().partition(is_denial);
+    let strict = role.quotas.stricter(known.quotas);
+    let mut orders = vec![quotas(role, strict, Vec::new())];
     orders.extend(changes(role, &old_allowances, false));
     orders.extend(changes(role, &denials, true));
     orders.extend(changes(role, &old_denials, false));
     orders.extend(changes(role, &allowances, true));
+    orders.push(quotas(
+        role,
+        role.quotas,
+        Quotas::NAMES.map(str::to_owned).to_vec(),
+    ));
     orders
+}
+
+/// The order that sets quotas, and takes those of these names away.
+fn quotas(role: &Role, quotas: Quotas, unbound: Vec<String>) -> Order {
+    Order::RoleChange {
+        zone: None,
+        name: Arc::clone(&role.name),
+        add: Vec::new(),
+        remove: Vec::new(),
+        quotas,
+        unbound,
+    }
 }
 
 /// Orders that add these rules, or take them away.
@@ -112,43 +134,79 @@ mod tests {
         numbers.map(rule).collect()
     }
 
-    /// Carries the orders out, and shows the rules after each.
-    fn after_each(known: Option<&BTreeSet<Rule>>, orders: Vec<Order>) -> Vec<BTreeSet<Rule>> {
-        let mut rules = known.cloned().unwrap_or_default();
+    /// Carries the orders out, and shows the role after each.
+    fn after_each(known: Option<&Known>, orders: Vec<Order>) -> Vec<Known> {
+        let mut role = known.cloned().unwrap_or_default();
         let mut seen = Vec::new();
         for order in orders {
             match order {
-                Order::RoleAdd { rules: all, .. } => rules = all.into_iter().collect(),
-                Order::RoleChange { add, remove, .. } => {
+                Order::RoleAdd { rules, quotas, .. } => {
+                    role.rules = rules.into_iter().collect();
+                    role.quotas = quotas;
+                }
+                Order::RoleChange {
+                    add,
+                    remove,
+                    quotas,
+                    unbound,
+                    ..
+                } => {
                     assert!(add.len() + remove.len() <= RULES_AT_ONCE);
                     for rule in remove {
-                        assert!(rules.remove(&rule), "{rule} is there");
+                        assert!(role.rules.remove(&rule), "{rule} is there");
                     }
-                    rules.extend(add);
+                    role.rules.extend(add);
+                    role.quotas = quotas.or(role.quotas.without(&unbound));
                 }
                 other => panic!("{other:?}"),
             }
-            seen.push(rules.clone());
+            seen.push(role.clone());
         }
         seen
     }
 
     fn check(known: Option<BTreeSet<Rule>>, new: Vec<Rule>) {
-        let role = Role {
-            zone: None,
-            name: "a".into(),
-            rules: new,
-            quotas: Quotas::default(),
-        };
+        let [small, large] = [(1, None), (9, Some(9))].map(|(connections, subscriptions)| Quotas {
+            connections: Some(connections),
+            subscriptions,
+            ..Quotas::default()
+        });
+        for (of_old, of_new) in [
+            (Quotas::default(), small),
+            (small, Quotas::default()),
+            (small, large),
+            (large, small),
+        ] {
+            let role = Role {
+                zone: None,
+                name: "a".into(),
+                rules: new.clone(),
+                quotas: of_new,
+            };
+            let known = known.clone().map(|rules| Known {
+                rules,
+                quotas: of_old,
+            });
+            check_steps(known, &role);
+        }
+    }
+
+    fn check_steps(known: Option<Known>, role: &Role) {
         let new: BTreeSet<Rule> = role.rules.iter().cloned().collect();
-        let old = known.clone().unwrap_or_default();
-        let seen = after_each(known.as_ref(), steps(&role, known.clone(), true));
-        assert_eq!(seen.last(), Some(&new));
+        let seen = after_each(known.as_ref(), steps(role, known.clone(), true));
+        let (last, before) = seen.split_last().expect("there are steps");
+        assert_eq!((&last.rules, last.quotas), (&new, role.quotas));
+        if let Some(known) = &known {
+            // As strict as both, until all rules are those of the new role.
+            let strict = role.quotas.stricter(known.quotas);
+            assert!(before.iter().all(|now| now.quotas == strict), "{before:?}");
+        }
+        let old = known.map(|known| known.rules).unwrap_or_default();
         let part = |rules: &BTreeSet<Rule>, effect| -> BTreeSet<Rule> {
             let of = rules.iter().filter(|rule| rule.effect == effect);
             of.cloned().collect()
         };
-        for now in &seen {
+        for Known { rules: now, .. } in &seen {
             // Nothing but what one of the two permits as a whole.
             let is_no_more_than = |whole: &BTreeSet<Rule>| {
                 part(now, Effect::Allow).is_subset(&part(whole, Effect::Allow))
