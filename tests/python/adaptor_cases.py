@@ -97,6 +97,23 @@ def coming_back_too_late_is_judged():
     bob.expect("$room/yard/say/alice", "he is here")
 
 
+def coming_back_by_another_session_is_no_join():
+    alice, bob = User("game/alice"), User("game/bob")
+    assert alice.subscribe("$room/hall/event") == [1]
+    assert bob.subscribe("$room/hall/#") == [1]
+    assert alice.send("$room/hall/say", "shut")[0] == 0
+    assert bob.until("$room/hall/say/alice") == "shut"
+    bob.lose()
+    while json.loads(alice.until("$room/hall/event")).get("event") != "away":
+        pass
+    bob = User("game/bob")
+    assert bob.subscribe("$room/hall/#") == [1]
+    assert json.loads(alice.until("$room/hall/event")) == {"event": "back", "user": "bob"}
+    # Who went on purpose joins.
+    bob.client.unsubscribe("$room/hall/#")
+    assert bob.subscribe("$room/hall/#") == [0x83 if V5 else 0x80]
+
+
 def logins_are_judged():
     known = User("game/visitor", password="magic")
     assert known.subscribe("a") == [1]

@@ -141,7 +141,7 @@ impl Hub {
             let subscribe = decode_subscribe(version, first, body);
             let subscribe = subscribe.map_err(malformed)?;
             if self.adaptors.is_some()
-                && let Some(result) = self.consult_subscribe(key, &subscribe, packet)
+                && let Some(result) = self.consult_subscribe(now, key, &subscribe, packet)
             {
                 return result;
             }

@@ -4,19 +4,20 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use stentor_mqtt::{Publish, QoS, ReasonCode, Subscribe};
-use stentor_session::{CloseReason, Outcome, WillRequest};
+use stentor_mqtt::{Packet, Publish, QoS, ReasonCode, Subscribe};
+use stentor_session::{CloseReason, Outcome, Tick, Ticket, WillRequest};
 use stentor_topic::{Subscription, Zone};
 use stentor_zone::{Address, Interest, NotAddress};
 
-use super::{Aside, Deed, Denial, Hooks, Question};
+use super::{Aside, Deed, Denial, Hooks, Packed, Question};
 use crate::acknowledge::Taken;
 use crate::call::{Answer, Listener};
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::publish::may_publish;
 use crate::rights::Identity;
-use crate::room::{Element, room_of};
+use crate::room::{Element, RoomItem, room_of};
+use crate::sessions::Session;
 
 /// What a client is told when adaptors have more to do than they can.
 const BUSY: &str = "the zone's adaptor has too much to do; try again";
@@ -51,6 +52,7 @@ impl Hub {
     /// Asks about a SUBSCRIBE, like [`Hub::consult_publish`].
     pub(crate) fn consult_subscribe(
         &mut self,
+        now: Tick,
         key: SessionKey,
         subscribe: &Subscribe<'_>,
         packet: &[u8],
@@ -59,7 +61,71 @@ impl Hub {
         if !hooks.has(Hooks::JOIN.and(Hooks::SUBSCRIBE)) {
             return None;
         }
-        let deed = self.deed_of_subscribe(key, subscribe, hooks)?;
+        let deed = self.deed_of_subscribe(key, subscribe, (hooks, &[]))?;
+        if hooks.has(Hooks::JOIN) && self.ask_places(now, key, &deed, packet) {
+            return Some(Ok(()));
+        }
+        self.consult_about(key, subscribe, deed, packet)
+    }
+
+    /// To come back to a place that is kept is no join, whatever session does it, and the home of
+    /// the zone knows where one is. Whether it was asked.
+    fn ask_places(&mut self, now: Tick, key: SessionKey, deed: &Deed, packet: &[u8]) -> bool {
+        let (Some(session), Some(who)) = (self.sessions.get(key), self.who(key)) else {
+            return false;
+        };
+        let Deed::Subscribe(filters) = deed else {
+            return false;
+        };
+        let mut rooms: Vec<Box<str>> = Vec::new();
+        for room in filters.iter().filter_map(|(_, room)| room.as_deref()) {
+            if who.identity.may_speak(room) && !rooms.iter().any(|known| **known == *room) {
+                rooms.push(room.into());
+            }
+        }
+        if rooms.is_empty() {
+            return false;
+        }
+        let packed = Packed {
+            session: key,
+            epoch: session.epoch,
+            packet: packet.into(),
+        };
+        let ticket = self.issue_ticket();
+        self.questions.placing.insert(ticket, packed);
+        self.hold(key);
+        let home = self.home_of(who.identity.zone);
+        let answer = (self.shard, ticket);
+        self.send_room(now, home, RoomItem::Places { rooms, who, answer });
+        true
+    }
+
+    /// The home has said in which rooms the place of a SUBSCRIBE's user is kept: of these no
+    /// adaptor is asked.
+    pub(crate) fn placed(&mut self, now: Tick, ticket: Ticket, kept: &[Box<str>]) {
+        let Some(packed) = self.questions.placing.remove(&ticket) else {
+            return;
+        };
+        self.unpack(now, &packed, |hub, key, packet| {
+            let Packet::Subscribe(subscribe) = packet else {
+                return Ok(());
+            };
+            let zone = hub.sessions.get(key).map(Session::zone);
+            let hooks = zone.map_or(Hooks::NONE, |zone| hub.hooks(zone));
+            let deed = hub.deed_of_subscribe(key, subscribe, (hooks, kept));
+            let consulted =
+                deed.and_then(|deed| hub.consult_about(key, subscribe, deed, &packed.packet));
+            consulted.unwrap_or_else(|| hub.subscribe_judged(now, key, subscribe, &[]))
+        });
+    }
+
+    fn consult_about(
+        &mut self,
+        key: SessionKey,
+        subscribe: &Subscribe<'_>,
+        deed: Deed,
+        packet: &[u8],
+    ) -> Option<Result<(), CloseReason>> {
         if !self.put_aside(key, deed, packet)? {
             self.refuse_subscribe(key, subscribe, ReasonCode::QuotaExceeded, BUSY);
         }
@@ -107,11 +173,11 @@ impl Hub {
     fn put_aside(&mut self, key: SessionKey, deed: Deed, packet: &[u8]) -> Option<bool> {
         let session = self.sessions.get(key)?;
         let (identity, client_id) = (Arc::clone(&session.identity), session.client_id.clone());
-        let aside = Aside::Packet {
+        let aside = Aside::Packet(Packed {
             session: key,
             epoch: session.epoch,
             packet: packet.into(),
-        };
+        });
         let is_asked = self.ask(identity, client_id, deed, aside);
         if is_asked {
             self.hold(key);
@@ -241,15 +307,16 @@ impl Hub {
         &self,
         key: SessionKey,
         subscribe: &Subscribe<'_>,
-        hooks: Hooks,
+        (hooks, kept): (Hooks, &[Box<str>]),
     ) -> Option<Deed> {
+        let is_kept = |room: &str| kept.iter().any(|known| **known == *room);
         let mut is_wanted = false;
         let mut filters = Vec::new();
         for element in subscribe.filters.iter() {
             let parsed = Subscription::parse(element.filter).ok();
             let filter = parsed.map_or("", |parsed| parsed.filter);
             let room = match Interest::parse(filter) {
-                Interest::Room { room } if !self.is_in_room(key, room) => {
+                Interest::Room { room } if !self.is_in_room(key, room) && !is_kept(room) => {
                     is_wanted |= hooks.has(Hooks::JOIN);
                     Some(room.into())
                 }

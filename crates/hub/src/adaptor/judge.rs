@@ -4,10 +4,10 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use stentor_mqtt::{Packet, Publish, ReasonCode, Sender, decode, frame};
-use stentor_session::{Outcome, Tick, WillRequest};
+use stentor_session::{CloseReason, Outcome, Tick, WillRequest};
 use stentor_zone::{Address, adaptor_refused, topic as zone_topic};
 
-use super::{Aside, Denial, Judgement, Rewrite};
+use super::{Aside, Denial, Judgement, Packed, Rewrite};
 use crate::acknowledge::Taken;
 use crate::call::Answer;
 use crate::hub::Hub;
@@ -73,11 +73,7 @@ impl Hub {
     /// The adaptors have judged.
     pub(crate) fn judged(&mut self, now: Tick, number: u64, judgement: &Judgement) {
         match self.questions.waiting.remove(&number) {
-            Some(Aside::Packet {
-                session,
-                epoch,
-                packet,
-            }) => self.packet_judged(now, (session, epoch), &packet, judgement),
+            Some(Aside::Packet(packed)) => self.packet_judged(now, &packed, judgement),
             Some(Aside::Return {
                 session,
                 epoch,
@@ -94,13 +90,24 @@ impl Hub {
         }
     }
 
-    fn packet_judged(
+    fn packet_judged(&mut self, now: Tick, packed: &Packed, judgement: &Judgement) {
+        self.unpack(now, packed, |hub, key, packet| match packet {
+            Packet::Publish(publish) => hub.publish_judged(now, key, publish, judgement),
+            Packet::Subscribe(subscribe) => {
+                hub.subscribe_judged(now, key, subscribe, denials_of(judgement))
+            }
+            _ => Ok(()),
+        });
+    }
+
+    /// Goes on with a packet that was put aside, and then with its connection.
+    pub(super) fn unpack(
         &mut self,
         now: Tick,
-        (key, epoch): (SessionKey, u32),
-        bytes: &[u8],
-        judgement: &Judgement,
+        packed: &Packed,
+        f: impl FnOnce(&mut Self, SessionKey, &Packet<'_>) -> Result<(), CloseReason>,
     ) {
+        let (key, epoch, bytes) = (packed.session, packed.epoch, &packed.packet[..]);
         let Some(session) = self.sessions.get(key) else {
             return;
         };
@@ -124,11 +131,8 @@ impl Hub {
             Ok(None) | Err(_) => return self.let_go(now, key),
         };
         let result = match packet {
-            Ok(Packet::Publish(publish)) => self.publish_judged(now, key, &publish, judgement),
-            Ok(Packet::Subscribe(subscribe)) => {
-                self.subscribe_judged(now, key, &subscribe, denials_of(judgement))
-            }
-            _ => Ok(()),
+            Ok(packet) => f(self, key, &packet),
+            Err(_) => Ok(()),
         };
         self.settle(now);
         if let Err(reason) = result {

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 
 use hashbrown::{HashMap, HashSet};
 use stentor_mqtt::{QoS, ReasonCode};
-use stentor_session::WillRequest;
+use stentor_session::{Ticket, WillRequest};
 use stentor_topic::Zone;
 
 use crate::call::Answer;
@@ -239,6 +239,9 @@ pub trait Adaptors: Send + Sync {
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     waiting: HashMap<u64, Aside, foldhash::fast::FixedState>,
+    /// Each SUBSCRIBE of which the home is asked first whether it joins anything: at most one of a
+    /// connection.
+    placing: HashMap<Ticket, Packed, foldhash::fast::FixedState>,
     asked: u64,
     /// The rooms that adaptors know of.
     rooms: HashSet<(Zone, Box<str>), foldhash::fast::FixedState>,
@@ -258,16 +261,19 @@ impl Questions {
     }
 }
 
+/// A packet, whose connection is not read meanwhile.
+#[derive(Debug)]
+struct Packed {
+    session: SessionKey,
+    /// The session's, when the packet came.
+    epoch: u32,
+    packet: Vec<u8>,
+}
+
 /// What waits for a judgement.
 #[derive(Debug)]
 enum Aside {
-    /// A packet, whose connection is not read meanwhile.
-    Packet {
-        session: SessionKey,
-        /// The session's, when the packet came.
-        epoch: u32,
-        packet: Vec<u8>,
-    },
+    Packet(Packed),
     /// What a session was subscribed to in rooms where it has no place any more, and comes back
     /// to. Its connection is not read meanwhile.
     Return {

@@ -51,6 +51,15 @@ pub enum RoomItem {
         /// Who waits: to be told by [`RoomItem::Joined`].
         answer: (ShardId, Ticket),
     },
+    /// To the home: a session is about to subscribe to these rooms.
+    Places {
+        /// The rooms.
+        rooms: Vec<Box<str>>,
+        /// Who.
+        who: Who,
+        /// Who waits: to be told by [`RoomItem::Placed`].
+        answer: (ShardId, Ticket),
+    },
     /// To the home: a session is out.
     Leave {
         /// The room.
@@ -107,6 +116,13 @@ pub enum RoomItem {
         room: Box<str>,
         /// Why not.
         refusal: Option<Refusal>,
+    },
+    /// From the home: in which rooms the place of a lost connection is kept.
+    Placed {
+        /// What waits.
+        ticket: Ticket,
+        /// Of the rooms that were asked about.
+        kept: Vec<Box<str>>,
     },
     /// From the home: what became of something said.
     Said {
@@ -192,13 +208,13 @@ fn all_below(room: &str) -> String {
 
 impl Hub {
     /// The shard where the rooms of a zone live.
-    fn home_of(&self, zone: Zone) -> ShardId {
+    pub(crate) fn home_of(&self, zone: Zone) -> ShardId {
         // Less than the number of shards, which is a byte.
         ShardId((zone.get() % u32::from(self.shards)) as u8)
     }
 
     /// A session as rooms know it; `None` if no seat has room for its number.
-    fn who(&self, key: SessionKey) -> Option<Who> {
+    pub(crate) fn who(&self, key: SessionKey) -> Option<Who> {
         let session = self.sessions.get(key)?;
         if key.slot >> SLOT_BITS != 0 {
             return None;
@@ -232,7 +248,7 @@ impl Hub {
     }
 
     /// Sends something about rooms to a shard, which may be this one.
-    fn send_room(&mut self, now: Tick, to: ShardId, item: RoomItem) {
+    pub(crate) fn send_room(&mut self, now: Tick, to: ShardId, item: RoomItem) {
         if to == self.shard {
             self.room_item(now, item);
         } else {
@@ -251,6 +267,12 @@ impl Hub {
                 entry,
                 answer,
             } => self.home_join(now, room, &who, entry, answer),
+            RoomItem::Places { rooms, who, answer } => {
+                let kept = self.home_places(&who, rooms);
+                let (shard, ticket) = answer;
+                self.send_room(now, shard, RoomItem::Placed { ticket, kept });
+            }
+            RoomItem::Placed { ticket, kept } => self.placed(now, ticket, &kept),
             RoomItem::Leave {
                 room,
                 who,

@@ -61,7 +61,7 @@ fn entry(identity: &Identity, room: &str, filter: &str) -> Option<Entry> {
 
 impl Identity {
     /// Whether somebody is a member of a room that it is in, and not an observer.
-    pub(super) fn may_speak(&self, room: &str) -> bool {
+    pub(crate) fn may_speak(&self, room: &str) -> bool {
         self.user.is_some() && self.rights.may_publish(&topic::say(room))
     }
 }

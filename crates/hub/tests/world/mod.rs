@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use stentor_hub::{
-    Access, Admitted, Callees, ControlItem, Cursor, Event, Hub, Identity, InterestTable, LinkId,
-    MeshItem, Retained, Rights, SessionKey, Settings, ShardId, Shared, Walk, home_shard,
+    Access, Adaptors, Admitted, Callees, ControlItem, Cursor, Event, Hub, Identity, InterestTable,
+    LinkId, MeshItem, Retained, Rights, SessionKey, Settings, ShardId, Shared, Walk, home_shard,
 };
 use stentor_mqtt::{
     Ack, Connect, Packet, PacketId, Properties, PropertyBuf, Publish, QoS, ReasonCode, Sender,
@@ -254,6 +254,13 @@ impl World {
             next_link: 0,
             events: Vec::new(),
             paused: false,
+        }
+    }
+
+    /// Has somebody judge what is done from now on.
+    pub fn set_adaptors(&mut self, adaptors: &Arc<dyn Adaptors>) {
+        for hub in &mut self.hubs {
+            hub.set_adaptors(Some(Arc::clone(adaptors)));
         }
     }
 

@@ -80,6 +80,11 @@ impl Members {
             .is_some_and(|member| matches!(member.presence, Presence::Here(_)))
     }
 
+    /// Whether a user's place is kept, though all its connections are lost.
+    pub(super) fn is_away(&self, user: &str) -> bool {
+        self.is_member(user) && !self.is_here(user)
+    }
+
     /// Whether a user sits on a seat already.
     pub(super) fn sits(&self, user: &str, seat: Seat) -> bool {
         self.seats(user).is_some_and(|seats| seats.contains(&seat))

@@ -306,6 +306,12 @@ impl Room {
         self.members.is_member(user)
     }
 
+    /// Whether a member's place is kept, though all its connections are lost.
+    #[must_use]
+    pub fn is_away(&self, user: &str) -> bool {
+        self.members.is_away(user)
+    }
+
     /// Whether it lets nobody in but its owner and administrators.
     #[must_use]
     pub const fn is_locked(&self) -> bool {

@@ -1,0 +1,145 @@
+//! What adaptors are asked about, over one shard and over several.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod world;
+
+use std::sync::{Arc, Mutex};
+
+use stentor_hub::{Adaptors, ControlItem, Deed, Denial, Happening, Hooks, Judgement, Question};
+use stentor_mqtt::{PacketId, QoS, ReasonCode, SubscribeOptions, Version};
+use stentor_topic::Zone;
+use world::{ConnectOptions, World};
+
+const Q1: QoS = QoS::AtLeastOnce;
+
+/// Wants to hear of everybody who joins a room.
+#[derive(Default)]
+struct Doorman {
+    asked: Mutex<Vec<Question>>,
+}
+
+impl Adaptors for Doorman {
+    fn hooks(&self, _zone: Zone) -> Hooks {
+        Hooks::JOIN
+    }
+
+    fn ask(&self, question: Question) -> Result<(), Box<Question>> {
+        self.asked.lock().unwrap().push(question);
+        Ok(())
+    }
+
+    fn tell(&self, _zone: Zone, _happening: Happening) {}
+
+    fn answered(&self, _number: u64, _json: Vec<u8>) {}
+}
+
+impl Doorman {
+    /// The rooms that were asked about, by all questions. Lets everybody in, or nobody.
+    fn judge(&self, w: &mut World, lets_in: bool) -> Vec<String> {
+        let questions = std::mem::take(&mut *self.asked.lock().unwrap());
+        let mut rooms = Vec::new();
+        for question in questions {
+            let Deed::Subscribe(filters) = question.deed else {
+                continue;
+            };
+            let denial = || Denial {
+                reason: ReasonCode::ImplementationSpecificError,
+                text: "not you".into(),
+            };
+            let judge =
+                |room: &Option<Box<str>>| room.as_ref().filter(|_| !lets_in).map(|_| denial());
+            let denials = filters.iter().map(|(_, room)| judge(room)).collect();
+            rooms.extend(
+                filters
+                    .into_iter()
+                    .filter_map(|(_, room)| Some(room?.into())),
+            );
+            let item = ControlItem::Judged {
+                number: question.number,
+                judgement: Arc::new(Judgement::Filters(denials)),
+            };
+            w.control(question.shard.0, item);
+        }
+        w.settle();
+        rooms
+    }
+
+    /// Subscribes; what the SUBACK says, and which rooms were asked about.
+    fn subscribe(
+        &self,
+        w: &mut World,
+        (client, filter): (usize, &str),
+        lets_in: bool,
+    ) -> (u8, Vec<String>) {
+        let options = SubscribeOptions {
+            qos: Q1,
+            ..SubscribeOptions::default()
+        };
+        w.subscribe_only(client, PacketId::new(9).unwrap(), filter, options);
+        let rooms = self.judge(w, lets_in);
+        let suback = w.take_packet(client, 0x90).expect("a SUBACK");
+        (*suback.last().unwrap(), rooms)
+    }
+}
+
+fn user(name: &str) -> ConnectOptions<'_> {
+    ConnectOptions {
+        user: Some(name),
+        ..ConnectOptions::default()
+    }
+}
+
+/// Bob comes back by a session of its own: at home, elsewhere, and where it was before.
+#[test]
+fn coming_back_to_a_kept_place_is_no_join() {
+    for (shards, id) in [(1, "b"), (4, "b"), (4, "e"), (4, "h"), (4, "k")] {
+        let mut w = World::new(shards);
+        let doorman = Arc::new(Doorman::default());
+        w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+        let tea = "$room/tea/event";
+        let join = (1, vec!["tea".to_owned()]);
+        let ann = w.connect(Version::V5, "a", &user("ann"));
+        assert_eq!(doorman.subscribe(&mut w, (ann, tea), true), join);
+        let bob = w.connect(Version::V5, "b", &user("bob"));
+        assert_eq!(doorman.subscribe(&mut w, (bob, tea), true), join);
+        // Another session of somebody who is there is asked about.
+        let second = w.connect(Version::V5, "s", &user("bob"));
+        let denied = (0x83, join.1.clone());
+        assert_eq!(doorman.subscribe(&mut w, (second, tea), false), denied);
+        w.drop_link(bob);
+        w.take_messages(ann);
+        let bob = w.connect(Version::V5, id, &user("bob"));
+        let back = (1, Vec::new());
+        assert_eq!(doorman.subscribe(&mut w, (bob, tea), false), back);
+        let payloads = w.take_payloads(ann);
+        assert_eq!(payloads, [r#"{"event":"back","user":"bob"}"#]);
+        // Who went, or came too late, joins.
+        w.unsubscribe(bob, tea);
+        assert_eq!(doorman.subscribe(&mut w, (bob, tea), true), join);
+        w.drop_link(bob);
+        w.pass_secs(31);
+        let bob = w.connect(Version::V5, id, &user("bob"));
+        assert_eq!(doorman.subscribe(&mut w, (bob, tea), false), denied);
+    }
+}
+
+/// A connection that ends while the home is asked has asked for nothing any more.
+#[test]
+fn a_connection_that_ends_meanwhile_is_forgotten() {
+    let mut w = World::new(4);
+    let doorman = Arc::new(Doorman::default());
+    w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+    for id in ["b", "e", "h", "k"] {
+        let bob = w.connect(Version::V5, id, &user("bob"));
+        w.paused = true;
+        let options = SubscribeOptions::default();
+        w.subscribe_only(bob, PacketId::new(9).unwrap(), "$room/tea/#", options);
+        w.drop_link(bob);
+        w.paused = false;
+        w.settle();
+        let asked = doorman.judge(&mut w, true);
+        // At home nothing is under way: it was asked about at once.
+        assert!(asked.len() <= 1, "{asked:?}");
+    }
+}
