@@ -5,13 +5,17 @@ use std::time::Instant;
 
 use super::zones::is_reserved;
 use super::{Proof, Shared, Visitor, now_secs};
-use crate::credential::jwt::{Claims, verify};
+use crate::credential::jwt::{Claims, check_len, verify};
 use crate::model::{Login, MEMBER, User, UserKey};
 use crate::{Answer, Decision, JwtRefusal, Refusal, Secret};
 
 impl Shared {
     /// Checks the signature on a thread of its own, then asks whether the bearer is known.
     pub(super) fn begin_jwt(self: &Arc<Self>, visitor: Visitor, token: Secret, answer: Answer) {
+        // What waits for its signature to be checked takes memory.
+        if let Err(error) = check_len(token.reveal()) {
+            return answer.give(self.bar(&visitor, JwtRefusal::Token(error)));
+        }
         let shared = Arc::downgrade(self);
         let luggage = (visitor, token, answer);
         let job = move |(visitor, token, answer): (Visitor, Secret, Answer)| {

@@ -159,6 +159,7 @@ const fn for_bearer(why: &JwtRefusal) -> &'static str {
             JwtError::Malformed | JwtError::Unsupported(_) => {
                 "whoever issues it has to make another one"
             }
+            JwtError::TooLong(_) => "whoever issues it has to put less into it",
             JwtError::UnknownKey => {
                 "`key_file` or `jwks_file` of its [[jwt]] has to hold the key, and `algorithms` to \
                  allow it"
@@ -337,6 +338,10 @@ mod tests {
             (
                 JwtRefusal::Token(JwtError::Expired),
                 ["has expired", "`leeway`"],
+            ),
+            (
+                JwtRefusal::Token(JwtError::TooLong(20_000)),
+                ["20000 bytes", "less into it"],
             ),
             (
                 JwtRefusal::Token(JwtError::Audience),

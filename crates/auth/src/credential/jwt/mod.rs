@@ -53,9 +53,12 @@ pub enum KeySource {
 /// Why a token is refused. What the client is told does not say which it is.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum JwtError {
-    /// It is none, or longer than [`TOKEN_BYTES_MAX`].
+    /// It is none.
     #[error("it is no JSON web token")]
     Malformed,
+    /// It is longer than [`TOKEN_BYTES_MAX`].
+    #[error("it has {0} bytes, and one of more than {TOKEN_BYTES_MAX} is not looked at")]
+    TooLong(usize),
     /// It is encrypted, or uses extensions that are not known.
     #[error("its header asks for {0}, which is not supported")]
     Unsupported(&'static str),
@@ -89,9 +92,19 @@ pub fn is_jwt(shown: &[u8]) -> bool {
     let is_text = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     // `{"` in base64.
     shown.starts_with(b"eyJ")
-        && shown.len() <= TOKEN_BYTES_MAX
         && shown.iter().filter(|byte| **byte == b'.').count() == 2
         && shown.iter().all(is_text)
+}
+
+/// Refuses a token that is too long to be looked at.
+///
+/// # Errors
+/// [`JwtError::TooLong`].
+pub fn check_len(token: &[u8]) -> Result<(), JwtError> {
+    match token.len() {
+        0..=TOKEN_BYTES_MAX => Ok(()),
+        len => Err(JwtError::TooLong(len)),
+    }
 }
 
 /// Checks a token against all issuers; `now_secs` is in seconds since 1970. The first issuer whose
@@ -100,6 +113,7 @@ pub fn is_jwt(shown: &[u8]) -> bool {
 /// # Errors
 /// The reason of the issuer that came furthest.
 pub fn verify(issuers: &[Issuer], token: &[u8], now_secs: u64) -> Result<Claims, JwtError> {
+    check_len(token)?;
     if !is_jwt(token) {
         return Err(JwtError::Malformed);
     }
