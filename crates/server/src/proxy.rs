@@ -64,14 +64,16 @@ impl ProxyHeader {
 
 fn read_text(input: &[u8]) -> Result<Option<(ProxyHeader, usize)>, NoProxyHeader> {
     let seen = &input[..input.len().min(TEXT_BYTES_MAX)];
-    let Some(end) = seen.windows(2).position(|pair| pair == b"\r\n") else {
+    let Some(newline) = seen.iter().position(|byte| *byte == b'\n') else {
         return if seen.len() < TEXT_BYTES_MAX {
             Ok(None)
         } else {
             Err(NoProxyHeader)
         };
     };
-    let line = std::str::from_utf8(&seen[..end]).map_err(|_| NoProxyHeader)?;
+    // A line that ends by LF alone is none, and nothing that follows makes it one.
+    let line = seen[..newline].strip_suffix(b"\r").ok_or(NoProxyHeader)?;
+    let line = std::str::from_utf8(line).map_err(|_| NoProxyHeader)?;
     let words: Vec<&str> = line.split(' ').collect();
     let header = match words[..] {
         ["PROXY", "UNKNOWN", ..] => ProxyHeader::Itself,
@@ -83,7 +85,7 @@ fn read_text(input: &[u8]) -> Result<Option<(ProxyHeader, usize)>, NoProxyHeader
         }
         _ => return Err(NoProxyHeader),
     };
-    Ok(Some((header, end + 2)))
+    Ok(Some((header, newline + 1)))
 }
 
 fn text_client<A: FromStr + Into<IpAddr>>(
@@ -286,6 +288,8 @@ mod tests {
             "PROXY UDP4 192.0.2.1 10.0.0.1 1 1883\r\n",
             "PROXY tcp4 192.0.2.1 10.0.0.1 1 1883\r\n",
             "PROXY \u{ff}\r\n",
+            "PROXY TCP4 192.0.2.1 10.0.0.1 4711 1883\n",
+            "PROXY UNKNOWN x\ny\r\n",
         ]
         .iter()
         .map(|text| text.as_bytes().to_vec())
