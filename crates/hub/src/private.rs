@@ -131,6 +131,10 @@ impl Hub {
         let Some(sender) = session.identity.user.as_deref() else {
             return Sent::Known(Response::Nameless);
         };
+        // It would be thrown away wherever it waits [MQTT-3.3.2-5].
+        if publish.properties.message_expiry() == Some(0) {
+            return Sent::Known(Response::Expired);
+        }
         if is_awaited && (self.privates.asked.len() >= ASKED_MAX || self.is_deferring_much()) {
             return Sent::Known(Response::Busy);
         }

@@ -21,16 +21,7 @@ use crate::rights::Identity;
 use crate::sessions::Link;
 
 /// What the server says to a publish where only itself may.
-const SERVER_ONLY: Outcome = Outcome::new(
-    ReasonCode::NotAuthorized,
-    "only the server publishes to this topic",
-);
-
-/// What it says to a topic of a zone that lacks a level, or has one too many.
-const MALFORMED: Outcome = Outcome::new(
-    ReasonCode::TopicNameInvalid,
-    "the topic has not the levels that it needs",
-);
+const SERVER_ONLY: Outcome = Outcome::new(ReasonCode::NotAuthorized, NotAddress::ServerOnly.text());
 
 /// Whether somebody may have a will on a topic, be it an ordinary one or one of a zone's.
 pub(crate) fn may_publish(identity: &Identity, topic: &str) -> bool {
@@ -46,7 +37,7 @@ pub(crate) fn may_publish(identity: &Identity, topic: &str) -> bool {
         // Nobody is left to hear what came of a call, who is gone is in no room, and its calls have
         // been answered for it.
         Ok(Address::Say { .. } | Address::Call { .. } | Address::Answer { .. }) => false,
-        Err(NotAddress::ServerOnly | NotAddress::Malformed) => false,
+        Err(_) => false,
     }
 }
 
@@ -206,10 +197,12 @@ impl Hub {
                 Ok(Address::Say { room }) => return self.take_say(now, key, publish, room),
                 Ok(Address::Answer { number }) => return self.take_answer(key, publish, number),
                 Err(NotAddress::Elsewhere) => {}
-                Err(NotAddress::Malformed) => return Taken::Done(MALFORMED),
                 Err(NotAddress::ServerOnly) => {
                     self.deny_publish(key, topic);
                     return Taken::Done(SERVER_ONLY);
+                }
+                Err(why) => {
+                    return Taken::Done(Outcome::new(ReasonCode::TopicNameInvalid, why.text()));
                 }
             }
         }

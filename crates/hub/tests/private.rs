@@ -487,6 +487,45 @@ fn responses_leave_in_the_order_of_the_messages() {
     }
 }
 
+/// Whoever sends it is not told that somebody has it.
+#[test]
+fn what_expires_at_once_is_not_delivered() {
+    for (shards, a, b) in places() {
+        let mut w = World::new(shards);
+        let ann = w.connect(Version::V5, a, &user("ann"));
+        let bob = w.connect(Version::V5, b, &user("bob"));
+        w.subscribe(ann, "$reply/+", Q1);
+        w.subscribe(bob, "$private/from/+", Q1);
+        let mut properties = PropertyBuf::new();
+        properties.push(Property::MessageExpiryInterval(0));
+        let properties = properties.as_properties();
+        w.publish_with(ann, "$private/to/bob/1", "x", Q1, false, properties);
+        let (code, text) = ack(&mut w, ann, 0x40);
+        assert!(code == 0x10 && text.starts_with("expired"), "{code} {text}");
+        let said = received(&mut w, ann).concat();
+        assert!(said.contains(r#""code":16,"status":"expired""#), "{said}");
+        assert!(received(&mut w, bob).is_empty());
+    }
+}
+
+#[test]
+fn a_topic_that_cannot_be_is_told_what_is_wrong() {
+    let mut w = World::new(1);
+    let ann = w.connect(Version::V5, "a", &user("ann"));
+    for (topic, what) in [
+        ("$private/to/b%zz", "hexadecimal"),
+        ("$private/xx/bob", "$private/to/USER"),
+        ("$private/to/bob/1/2", "levels"),
+    ] {
+        w.publish(ann, topic, "x", Q1, false);
+        let (code, text) = ack(&mut w, ann, 0x40);
+        assert!(
+            code == 0x90 && text.contains(what),
+            "{topic}: {code} {text}"
+        );
+    }
+}
+
 #[test]
 fn properties_travel_and_retain_does_not() {
     let mut w = World::new(1);

@@ -2,8 +2,7 @@
 
 use alloc::borrow::Cow;
 use alloc::string::String;
-
-use thiserror::Error;
+use core::fmt;
 
 use crate::name::{check_name, decode_name, encode_name};
 
@@ -37,18 +36,41 @@ pub enum Address<'a> {
 }
 
 /// Why a topic of a zone's tree cannot be published to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAddress {
     /// It is none of a zone's topics: ordinary rules apply.
-    #[error("not one of the zone's topics")]
     Elsewhere,
     /// Only the server publishes there: what it says about senders and members cannot be forged.
-    #[error("only the server publishes to this topic")]
     ServerOnly,
     /// A level is missing, is empty, or is one too many.
-    #[error("the topic has not the levels that it needs")]
     Malformed,
+    /// Behind `$private/` stands something else than `to` and `from`.
+    NoBranch,
+    /// A `%` in a name that two hexadecimal digits do not follow, or bytes that are not UTF-8.
+    BadEscape,
 }
+
+impl NotAddress {
+    /// A sentence for people.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Elsewhere => "not one of the zone's topics",
+            Self::ServerOnly => "only the server publishes to this topic",
+            Self::Malformed => "the topic has not the levels that it needs",
+            Self::NoBranch => "private messages go to $private/to/USER: another word stands there",
+            Self::BadEscape => "two hexadecimal digits of UTF-8 have to follow a % in a name",
+        }
+    }
+}
+
+impl fmt::Display for NotAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl core::error::Error for NotAddress {}
 
 impl<'a> Address<'a> {
     /// Reads the topic of a publish.
@@ -72,10 +94,11 @@ impl<'a> Address<'a> {
         match branch {
             "to" => {}
             "from" => return Err(NotAddress::ServerOnly),
-            _ => return Err(NotAddress::Malformed),
+            "" => return Err(NotAddress::Malformed),
+            _ => return Err(NotAddress::NoBranch),
         }
         let (user, reply) = with_reply(rest)?;
-        let user = decode_name(user).ok_or(NotAddress::Malformed)?;
+        let user = decode_name(user).ok_or(NotAddress::BadEscape)?;
         Ok(Self::Private { user, reply })
     }
 
@@ -340,11 +363,14 @@ mod tests {
             ("$private/to/", Err(NotAddress::Malformed)),
             ("$private/to/bob/", Err(NotAddress::Malformed)),
             ("$private/to/bob/1/2", Err(NotAddress::Malformed)),
-            ("$private/to/%", Err(NotAddress::Malformed)),
+            ("$private/to/%", Err(NotAddress::BadEscape)),
+            ("$private/to/b%zz", Err(NotAddress::BadEscape)),
+            ("$private/to/b%ff/1", Err(NotAddress::BadEscape)),
             ("$private/from/bob", Err(NotAddress::ServerOnly)),
             ("$private", Err(NotAddress::Malformed)),
             ("$private/to", Err(NotAddress::Malformed)),
-            ("$private/other/x", Err(NotAddress::Malformed)),
+            ("$private/other/x", Err(NotAddress::NoBranch)),
+            ("$private//x", Err(NotAddress::Malformed)),
             ("$room/tea/say", Ok(Address::Say { room: "tea" })),
             ("$room/tea/say/bob", Err(NotAddress::ServerOnly)),
             ("$room/tea/event", Err(NotAddress::ServerOnly)),

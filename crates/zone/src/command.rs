@@ -377,6 +377,10 @@ impl<'a, R: RoomRights> Command<'a, R> {
                 let text = format!("{field} is {}: {}", quoted(room), unmade.why.text());
                 Failed::Part(unmade.why, BadWord::other(field, text))
             }
+            None if unmade.why == Refusal::Permanent => {
+                let text = format!("permanent is true: {}", unmade.why.text());
+                Failed::Part(unmade.why, BadWord::other("permanent", text))
+            }
             None => unmade.why.into(),
             Some(property) => {
                 let part = below("properties", &property);

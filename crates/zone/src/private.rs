@@ -34,6 +34,8 @@ pub enum Response {
     Denied,
     /// Whoever sends private messages needs a name.
     Nameless,
+    /// Its message expiry interval is 0: it has expired before anybody can get it.
+    Expired,
     /// More senders wait for a response than the server keeps track of.
     Busy,
 }
@@ -53,7 +55,7 @@ impl Response {
     pub const fn code(self) -> u8 {
         match self {
             Self::Reached(Reach::Delivered | Reach::Stored) => 0x00,
-            Self::Reached(Reach::Nobody) => 0x10,
+            Self::Reached(Reach::Nobody) | Self::Expired => 0x10,
             Self::Reached(Reach::TooLarge) => 0x95,
             Self::Reached(Reach::Full) | Self::Busy => 0x97,
             Self::Denied | Self::Nameless => 0x87,
@@ -79,6 +81,7 @@ impl Response {
             Self::Reached(Reach::TooLarge) => "too-large",
             Self::Reached(Reach::Full) => "queue-full",
             Self::Denied | Self::Nameless => "not-allowed",
+            Self::Expired => "expired",
             Self::Busy => "busy",
         }
     }
@@ -94,6 +97,7 @@ impl Response {
             Self::Reached(Reach::Full) => "the recipient's queue is full",
             Self::Denied => "private messages to this user are not allowed",
             Self::Nameless => "private messages need a login with a user name",
+            Self::Expired => "expired: with a Message Expiry Interval of 0 nobody gets it",
             Self::Busy => "too many private messages wait for their response; try again",
         }
     }

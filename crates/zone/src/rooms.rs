@@ -165,8 +165,9 @@ impl Rooms {
     /// Makes a room. Its maker owns it, and joins it by subscribing within [`UNCLAIMED`].
     ///
     /// # Errors
-    /// [`Refusal::NotAllowed`] for users where the zone does not let them, for permanent rooms,
-    /// and for who has no name; [`Refusal::Name`], [`Refusal::Exists`], [`Refusal::TooMany`].
+    /// [`Refusal::NotAllowed`] for users where the zone does not let them, and for who has no name;
+    /// [`Refusal::Permanent`] for users; [`Refusal::Name`], [`Refusal::Exists`],
+    /// [`Refusal::TooMany`].
     pub fn create(
         &mut self,
         now: Tick,
@@ -220,9 +221,12 @@ impl Rooms {
         options: &RoomOptions,
     ) -> Result<(), Refusal> {
         let is_user = actor.role == Role::User;
-        let may = self.options.user_rooms && !options.permanent && !actor.user.is_empty();
+        let may = self.options.user_rooms && !actor.user.is_empty();
         if is_user && !may {
             return Err(Refusal::NotAllowed);
+        }
+        if is_user && options.permanent {
+            return Err(Refusal::Permanent);
         }
         check_name(room).map_err(|_| Refusal::Name)?;
         if self.rooms.contains_key(room) {

@@ -95,6 +95,9 @@ pub enum Refusal {
     /// The zone does not let users make rooms.
     #[error("this zone's rooms are made by its administrators")]
     NotAllowed,
+    /// Users make no permanent rooms.
+    #[error("permanent rooms are made by administrators")]
+    Permanent,
     /// The user may neither enter the room nor see it in the list of rooms.
     #[error("the right to this room is missing")]
     NoRight,
@@ -116,7 +119,7 @@ impl Refusal {
             Self::Name => "bad-name",
             Self::TooLarge => "too-large",
             Self::TooMany => "too-many",
-            Self::NotAllowed | Self::NoRight => "not-allowed",
+            Self::NotAllowed | Self::Permanent | Self::NoRight => "not-allowed",
         }
     }
 
@@ -126,7 +129,11 @@ impl Refusal {
         match self {
             Self::Full | Self::TooMany | Self::TooLarge => 0x97,
             Self::Locked | Self::PropertyLocked | Self::Conflict | Self::Exists => 0x83,
-            Self::NotMember | Self::NotOwner | Self::NotAllowed | Self::NoRight => 0x87,
+            Self::NotMember
+            | Self::NotOwner
+            | Self::NotAllowed
+            | Self::Permanent
+            | Self::NoRight => 0x87,
             Self::Unknown | Self::Name => 0x8F,
         }
     }
@@ -147,6 +154,7 @@ impl Refusal {
             Self::TooLarge => "larger than allowed",
             Self::TooMany => "as many as allowed are there already",
             Self::NotAllowed => "this zone's rooms are made by its administrators",
+            Self::Permanent => "permanent rooms are made by administrators",
             Self::NoRight => "the right to this room is missing",
         }
     }

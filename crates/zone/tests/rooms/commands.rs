@@ -117,6 +117,12 @@ fn a_command_is_done_as_a_whole_or_not_at_all() {
     let many = json!({"room": "new", "properties": many}).to_string();
     let cases = [
         ("create", large.as_str(), "properties.bad", "5002 bytes"),
+        (
+            "create",
+            r#"{"room":"new","permanent":true}"#,
+            "permanent",
+            "permanent rooms",
+        ),
         ("create", &many, "properties.p64", "at most 64"),
         (
             "create",

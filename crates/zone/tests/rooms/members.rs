@@ -45,7 +45,7 @@ fn a_permanent_room_stays() {
         ..RoomOptions::default()
     };
     let refused = hall.create(user("ann"), "lobby", options.clone());
-    assert_eq!(refused, Err(Refusal::NotAllowed));
+    assert_eq!(refused, Err(Refusal::Permanent));
     hall.create(admin(), "lobby", options).unwrap();
     hall.join("ann", 1, "lobby").unwrap();
     assert_eq!(hall.listed("lobby").get("owner"), None);
