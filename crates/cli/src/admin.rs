@@ -43,9 +43,7 @@ fn status_text(status: &Value) -> String {
     );
     text += &format!("\n{}", losses(&status["losses"]));
     if !status["reload"].is_null() {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let now_secs = now.map_or(0, |since| since.as_secs());
-        text += &format!("\n{}\n", last_reload(&status["reload"], now_secs));
+        text += &format!("\n{}\n", last_reload(&status["reload"], now_secs()));
     }
     text
 }
@@ -89,6 +87,21 @@ fn last_reload(reload: &Value, now_secs: u64) -> String {
         )
     };
     format!("last reload, {ago} ago ({cause}): {result}")
+}
+
+/// What a reload did; if that was nothing, since when.
+fn just_reloaded(answer: &Value, now_secs: u64) -> String {
+    let done = reloaded(answer);
+    match &answer["before"] {
+        Value::Null => done,
+        before => format!("{done} since the {}", last_reload(before, now_secs)),
+    }
+}
+
+/// Seconds since 1970.
+fn now_secs() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
 }
 
 /// What a reload did, in phrases.
@@ -371,7 +384,7 @@ impl Reload {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let answer = self.local.ask(json!({ "verb": "reload" }))?;
         show(&self.local, &answer, || {
-            format!("reloaded; {}\n", reloaded(&answer))
+            format!("reloaded; {}\n", just_reloaded(&answer, now_secs()))
         })
     }
 }
@@ -438,6 +451,11 @@ mod tests {
         let text = "last reload, 5s ago (file): failed, the old configuration stays: no such key";
         check(failed, text);
         assert_eq!(reloaded(&json!({ "changed": [] })), "nothing has changed");
+        let before =
+            json!({ "at": 1_062, "cause": "the file changed", "ok": true, "changed": ["adaptor"] });
+        let text = "nothing has changed since the last reload, 3s ago (the file changed): changed: \
+                    adaptor";
+        assert_eq!(just_reloaded(&json!({ "before": before }), 1_065), text);
         let renewed = json!({ "renewed": ["mqtts://0.0.0.0:8883"] });
         assert_eq!(reloaded(&renewed), "new certificates: mqtts://0.0.0.0:8883");
     }

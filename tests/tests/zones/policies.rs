@@ -108,6 +108,18 @@ fn a_listener_belongs_to_a_zone() {
     }
 }
 
+/// A user may be called as guests come in: without a password it is a guest.
+#[test]
+fn who_adds_a_user_named_guest_is_told_who_wins() {
+    let server = start();
+    let add = |name| server.control(&["user", "add", name, "--no-password"]);
+    for (name, is_told) in [("open/guest", true), ("guest", true), ("guest2", false)] {
+        let added = add(name);
+        let told = added.stderr.contains("without a password");
+        assert!(added.status.success() && told == is_told, "{name}: {added}");
+    }
+}
+
 /// Guests beyond the rate are told to come later.
 #[test]
 fn guests_come_in_at_their_rate() {

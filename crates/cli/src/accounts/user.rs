@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
-use stentor_auth::model::Action;
+use stentor_auth::model::{Action, GUEST};
 use stentor_auth::store::Order;
 
 use super::desk::Which;
@@ -253,8 +253,22 @@ impl Add {
                 self.name,
                 plain(&answer["roles"])
             )
-        })
+        })?;
+        if is_guests(&self.name) {
+            eprintln!(
+                "stentor: where the [[zone]] has `guests = true`, who says {} without a password \
+                 becomes a guest; this user logs in by its password, token or certificate",
+                self.name
+            );
+        }
+        Ok(())
     }
+}
+
+/// Whether a login name is the one by which guests come in, where the zone has guests.
+fn is_guests(login: &str) -> bool {
+    let name = login.split_once('/').map_or(login, |(_, name)| name);
+    name == GUEST
 }
 
 impl Export {

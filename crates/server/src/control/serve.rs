@@ -218,12 +218,20 @@ impl Desk {
 
     fn reload(&self) -> Answer {
         let (sender, result) = channel();
+        // What the watch on the file has taken over already is what its editor asks about.
+        let before = lock(&self.notes).last_reload.as_ref().map(status::reload);
         self.command(Command::Reload("stentor reload", Some(sender)))?;
         match result.recv_timeout(RELOAD_TIME) {
             Ok(Ok(reloaded)) => {
+                let before = before.filter(|_| reloaded.is_nothing());
                 let (changed, renewed) = (reloaded.changed, reloaded.renewed);
                 let waiting = reloaded.waiting;
-                Ok(json!({ "changed": changed, "renewed": renewed, "waiting": waiting }))
+                let mut answer =
+                    json!({ "changed": changed, "renewed": renewed, "waiting": waiting });
+                if let Some(before) = before {
+                    answer["before"] = before;
+                }
+                Ok(answer)
             }
             Ok(Err(reason)) => Err(Failure::new("reload-failed", reason)),
             Err(_) => Err(Failure::new(

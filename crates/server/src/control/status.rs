@@ -153,7 +153,7 @@ fn shard(report: &ShardReport) -> Value {
 }
 
 /// `at` is in seconds since 1970.
-fn reload(note: &ReloadNote) -> Value {
+pub(super) fn reload(note: &ReloadNote) -> Value {
     let at = note
         .at
         .duration_since(SystemTime::UNIX_EPOCH)
