@@ -163,7 +163,13 @@ fn a_line_that_is_refused_is_told_by_its_number() {
         .map(|number| format!("{{\"topic\":\"t/{number}\",\"payload\":\"x\"}}"))
         .collect();
     for (number, line) in [
+        (3, "not json"),
+        (5, "[1]"),
+        (6, r#"{"topic":"a","payload":"x","#),
         (7, ""),
+        (8, r#"{"topic":"a","payload":"x","payload_base64":"eA=="}"#),
+        (9, r#"{"topic":"a","payload":"x","qos":7}"#),
+        (10, r#"{"topic":"$SYS/a","payload":"x"}"#),
         (333, r#"{"topic":"t/+","payload":"x"}"#),
         (400, r#"{"topic":"a","payload":"x","colour":1}"#),
         (410, r#"{"topic":"$room/r/prop/x","payload":"x"}"#),
@@ -175,11 +181,17 @@ fn a_line_that_is_refused_is_told_by_its_number() {
     for args in [&["import", path, "--dry-run"][..], &["import", path]] {
         let refused = retained(&server.data_dir(), args);
         assert!(
-            refused.stdout.starts_with("445 ") && refused.stdout.contains(" 4 refused"),
+            refused.stdout.starts_with("439 ") && refused.stdout.contains(" 10 refused"),
             "{refused}"
         );
         let told = refused.refusal();
         for expected in [
+            "kept.jsonl, line 3: it is not a JSON object: expected ident, at column 2\n",
+            "kept.jsonl, line 5: it is not a JSON object\n",
+            "kept.jsonl, line 6: it is not a JSON object: ",
+            "kept.jsonl, line 8: \"a\": it has both payload and payload_base64",
+            "kept.jsonl, line 9: \"a\": qos cannot be 7",
+            "kept.jsonl, line 10: \"$SYS/a\": topics below $SYS/ are the server's own",
             "kept.jsonl, line 333: \"t/+\"",
             "kept.jsonl, line 400: \"a\": nothing is called \"colour\"",
             "kept.jsonl, line 410: \"$room/r/prop/x\": topics below $room/ are the server's own",
@@ -188,7 +200,7 @@ fn a_line_that_is_refused_is_told_by_its_number() {
             assert!(told.contains(expected), "{expected} in {told}");
         }
     }
-    assert_eq!(snapshot(&server, "#").len(), 445);
+    assert_eq!(snapshot(&server, "#").len(), 439);
 }
 
 /// An export names the zone, whose number is another one elsewhere.

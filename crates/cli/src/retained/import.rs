@@ -90,6 +90,18 @@ impl Sink {
         Ok(())
     }
 
+    /// Counts and tells a line of the file that has no message; the others are read on.
+    fn refuse(&mut self, line: u64, reason: &str) {
+        self.tally.refused += 1;
+        eprintln!("refused: {}{reason}", self.place(line));
+    }
+
+    /// What is said before anything about a line of the file; nothing for another broker.
+    fn place(&self, line: u64) -> String {
+        let file = self.file.as_ref();
+        file.map_or_else(String::new, |file| format!("{file}, line {line}: "))
+    }
+
     fn send(&mut self) -> Result<(), Failure> {
         if self.batch.is_empty() {
             return Ok(());
@@ -113,12 +125,12 @@ impl Sink {
                 .as_u64()
                 .and_then(|at| usize::try_from(at).ok());
             let line = at.and_then(|at| lines.get(at));
-            let place = match (&self.file, line) {
-                (Some(file), Some(line)) => format!("{file}, line {line}: "),
-                _ => String::new(),
+            let place = line.map_or_else(String::new, |line| self.place(*line));
+            let topic = match &refused["topic"] {
+                Value::Null => String::new(),
+                topic => format!("{topic}: "),
             };
-            let (topic, reason) = (&refused["topic"], plain(&refused["reason"]));
-            eprintln!("refused: {place}{topic}: {reason}");
+            eprintln!("refused: {place}{topic}{}", plain(&refused["reason"]));
         }
         // A sleep is the pace itself here; nothing else is waited for.
         let due = self.sent_at + self.pause.saturating_mul(count);
@@ -198,7 +210,6 @@ impl Import {
     }
 
     fn read(&self, source: Box<dyn io::Read>, sink: &mut Sink) -> Result<(), Failure> {
-        let name = self.file.display().to_string();
         let cannot = |error: io::Error| self.cannot_read(&error);
         let mut source = BufReader::new(source);
         for number in 1_u64.. {
@@ -210,18 +221,19 @@ impl Import {
                 break;
             }
             if len as u64 == LINE_BYTES_MAX && !line.ends_with(b"\n") {
-                return Err(Failure::new(format!(
-                    "{name}, line {number} has {LINE_BYTES_MAX} bytes or more: no message is that \
-                     large"
-                )));
+                source.skip_until(b'\n').map_err(cannot)?;
+                let reason =
+                    format!("it has {LINE_BYTES_MAX} bytes or more, and no message is that large");
+                sink.refuse(number, &reason);
+                continue;
             }
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            let message = serde_json::from_slice(&line).map_err(|error| {
-                Failure::new(format!("{name}, line {number} is no JSON object: {error}"))
-            })?;
-            sink.push(message, number)?;
+            match serde_json::from_slice(&line) {
+                Ok(message) => sink.push(message, number)?,
+                Err(error) => sink.refuse(number, &no_json(&error)),
+            }
         }
         Ok(())
     }
@@ -237,6 +249,15 @@ impl Import {
         copy(&options, &self.filter, Duration::from_secs(self.idle), sink)
             .map_err(|error| error.told(&options))
     }
+}
+
+/// Why a line is no JSON. The error counts lines from the one that it was given.
+fn no_json(error: &serde_json::Error) -> String {
+    let column = error.column();
+    let text = error.to_string();
+    let place = format!(" at line {} column {column}", error.line());
+    let what = text.strip_suffix(&place).unwrap_or(&text);
+    format!("it is not a JSON object: {what}, at column {column}")
 }
 
 /// Fails if a message was refused.

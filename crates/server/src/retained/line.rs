@@ -118,6 +118,9 @@ impl Line {
         zones: &dyn ZoneNames,
     ) -> Result<Self, String> {
         let object = value.as_object().ok_or("it is not a JSON object")?;
+        if object.contains_key("payload") && object.contains_key("payload_base64") {
+            return Err("it has both payload and payload_base64: only one can be meant".into());
+        }
         let mut line = Self::clearing(zone, "");
         for (name, value) in object {
             let wrong = || format!("{name} cannot be {value}");
