@@ -1,7 +1,8 @@
 //! `stentor retained`, on a running server and on files.
 
 use std::fs;
-use std::os::unix::net::UnixStream;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Stdio;
 
 use stentor_tests::raw::eventually;
@@ -348,6 +349,42 @@ fn files_of_a_stopped_server_can_be_changed() {
     let nowhere = server.folder().join("nowhere");
     let text = retained(&nowhere, &["ls"]).refusal();
     assert!(text.contains("--data-dir"), "{text}");
+}
+
+/// A server that stops closes the connection and has the files a moment longer.
+#[test]
+fn a_command_waits_for_a_server_that_starts_or_stops() {
+    let plan = Server::open().stop_for_restart();
+    let folder = plan.data_dir();
+    retained(&folder, &["set", "a", "1"]).success();
+    let mut command = server::stentor();
+    command.args(["retained", "import", "--data-dir"]);
+    // What it refuses is told when it has the files, which it keeps until its input ends.
+    command.arg(&folder).stdin(Stdio::piped());
+    let mut holder = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut input = holder.stdin.take().expect("there is an input");
+    input.write_all(b"-\n").expect("it reads");
+    let mut told = [0; 8];
+    let mut errors = holder.stderr.take().expect("there is an output");
+    errors.read_exact(&mut told).expect("it tells");
+    let socket = folder.join("control.sock");
+    let listener = UnixListener::bind(&socket).expect("a socket can be made");
+    let stopping = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("the command comes");
+        fs::remove_file(&socket).expect("a socket can be removed");
+        drop((stream, listener));
+        drop(input);
+        holder.wait()
+    });
+    let got = retained(&folder, &["get", "a"]).success();
+    assert_eq!(got, "1");
+    // It has ended with 1, for what it refused.
+    let _ = stopping.join();
+    drop(plan);
 }
 
 #[test]

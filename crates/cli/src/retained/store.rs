@@ -1,14 +1,16 @@
 //! Which store, and the way to it: a running server, or the files of a stopped one.
 
 use std::cell::RefCell;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
 use stentor_auth::model::DEFAULT_ZONE;
-use stentor_server::{Access, OfflineStore};
+use stentor_server::config::Config;
+use stentor_server::{Access, OfflineError, OfflineStore};
 
 use crate::accounts::{Which, is_stopped};
 use crate::control;
@@ -16,6 +18,11 @@ use crate::failure::Failure;
 
 /// How long the server may take for one request: a page, or a compaction.
 const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long a server may have the files without a control socket: while it starts or stops.
+const BETWEEN: Duration = Duration::from_secs(10);
+/// How often it is looked whether it is still so.
+const STEP: Duration = Duration::from_millis(50);
 
 /// Which store.
 #[derive(Debug, Args)]
@@ -30,11 +37,13 @@ pub(crate) struct Where {
 /// A store that answers.
 pub(crate) struct Store {
     zone: String,
-    way: Way,
+    config: Config,
+    access: Access,
+    way: RefCell<Way>,
 }
 
 enum Way {
-    Running(RefCell<BufReader<UnixStream>>),
+    Running(BufReader<UnixStream>),
     Stopped(Box<OfflineStore>),
 }
 
@@ -48,40 +57,107 @@ impl Where {
     /// about to do.
     pub(crate) fn open(&self, access: Access) -> Result<Store, Failure> {
         let config = self.which.load()?;
-        let data_dir = &config.general.data_dir;
-        let way = match control::connect(data_dir) {
-            Ok(stream) => {
-                let failed = |error| Failure::new(format!("cannot use the socket: {error}"));
-                stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
-                Way::Running(RefCell::new(BufReader::new(stream)))
-            }
-            Err(error) if is_stopped(error.kind()) => {
-                let store = OfflineStore::open(&config, access).map_err(|error| {
-                    let folder = data_dir.display();
-                    Failure::new(format!("no server runs on {folder}, and {error}"))
-                })?;
-                if let Some(made) = store.made() {
-                    eprintln!("there was no store, and a new one is in {}", made.display());
-                }
-                Way::Stopped(Box::new(store))
-            }
-            Err(error) => {
-                let path = control::socket(data_dir);
-                let text = format!("cannot use {}: {error}", path.display());
-                return Err(Failure::new(text));
-            }
-        };
+        let way = RefCell::new(Way::open(&config, access)?);
         Ok(Store {
             zone: self.zone.clone(),
+            config,
+            access,
             way,
         })
     }
 }
 
+impl Way {
+    /// A server that has the files and does not answer starts or stops: that is waited for.
+    fn open(config: &Config, access: Access) -> Result<Self, Failure> {
+        let data_dir = &config.general.data_dir;
+        let folder = data_dir.display();
+        let until = Instant::now() + BETWEEN;
+        loop {
+            match control::connect(data_dir) {
+                Ok(stream) => {
+                    let failed = |error| Failure::new(format!("cannot use the socket: {error}"));
+                    stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
+                    return Ok(Self::Running(BufReader::new(stream)));
+                }
+                Err(error) if is_stopped(error.kind()) => {}
+                Err(error) => {
+                    let path = control::socket(data_dir);
+                    let text = format!("cannot use {}: {error}", path.display());
+                    return Err(Failure::new(text));
+                }
+            }
+            match OfflineStore::open(config, access) {
+                Ok(store) => {
+                    if let Some(made) = store.made() {
+                        eprintln!("there was no store, and a new one is in {}", made.display());
+                    }
+                    return Ok(Self::Stopped(Box::new(store)));
+                }
+                Err(OfflineError::InUse { .. }) if Instant::now() < until => thread::sleep(STEP),
+                Err(error @ OfflineError::InUse { .. }) => {
+                    return Err(Failure::new(error.to_string()));
+                }
+                Err(error) => {
+                    return Err(Failure::new(format!(
+                        "no server runs on {folder}, and {error}"
+                    )));
+                }
+            }
+        }
+    }
+
+    /// Asks once. A server that ends meanwhile closes the connection.
+    fn ask(&mut self, request: &Value) -> Result<Value, Unanswered> {
+        let stream = match self {
+            Self::Stopped(store) => {
+                let refused = |text| Unanswered::Refused(Failure::new(text));
+                return store.ask(request).map_err(refused);
+            }
+            Self::Running(stream) => stream,
+        };
+        let mut line = Vec::new();
+        stream
+            .get_mut()
+            .write_all(format!("{request}\n").as_bytes())
+            .and_then(|()| stream.read_until(b'\n', &mut line))
+            .map_err(Unanswered::of)?;
+        if line.is_empty() {
+            return Err(Unanswered::Closed);
+        }
+        control::answer(&line).map_err(Unanswered::Refused)
+    }
+}
+
+/// Why there is no answer.
+enum Unanswered {
+    Refused(Failure),
+    /// The server has gone.
+    Closed,
+}
+
+impl Unanswered {
+    fn of(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::Refused(Failure::new(format!("the server does not answer: {error}"))),
+        }
+    }
+}
+
+/// Whether a request may be asked again of whoever has the files then: it changes nothing, and
+/// does not go on from what somebody else has answered.
+fn is_repeatable(request: &Value) -> bool {
+    let reads = ["retained.page", "retained.verify", "retained.status"];
+    let verb = request["verb"].as_str().unwrap_or_default();
+    let goes_on = ["cursor", "stripe", "from"];
+    reads.contains(&verb) && goes_on.iter().all(|name| request[name].is_null())
+}
+
 impl Store {
     /// Whether the files of a stopped server are read.
-    pub(crate) const fn is_stopped(&self) -> bool {
-        matches!(self.way, Way::Stopped(_))
+    pub(crate) fn is_stopped(&self) -> bool {
+        matches!(*self.way.borrow(), Way::Stopped(_))
     }
 
     /// Asks, in the zone of the command.
@@ -89,21 +165,26 @@ impl Store {
         if self.zone != DEFAULT_ZONE {
             request["zone"] = json!(self.zone);
         }
-        let stream = match &self.way {
-            Way::Stopped(store) => return store.ask(&request).map_err(Failure::new),
-            Way::Running(stream) => stream,
-        };
         request["v"] = json!(1);
-        let failed =
-            |error: io::Error| Failure::new(format!("the server does not answer: {error}"));
-        let mut stream = stream.borrow_mut();
-        stream
-            .get_mut()
-            .write_all(format!("{request}\n").as_bytes())
-            .map_err(failed)?;
-        let mut line = Vec::new();
-        stream.read_until(b'\n', &mut line).map_err(failed)?;
-        control::answer(&line)
+        let until = Instant::now() + BETWEEN;
+        let mut way = self.way.borrow_mut();
+        loop {
+            match way.ask(&request) {
+                Ok(answer) => return Ok(answer),
+                Err(Unanswered::Refused(failure)) => return Err(failure),
+                Err(Unanswered::Closed) if is_repeatable(&request) && Instant::now() < until => {
+                    // A socket may take connections until the process has ended.
+                    thread::sleep(STEP);
+                    *way = Way::open(&self.config, self.access)?;
+                }
+                Err(Unanswered::Closed) => {
+                    return Err(Failure::new(
+                        "the server stopped before it had answered, and may have done a part of \
+                         it: run the command again",
+                    ));
+                }
+            }
+        }
     }
 
     /// Asks for page after page, until an answer has no `cursor`.
@@ -135,5 +216,25 @@ impl Store {
             let mut messages = messages.into_iter().flatten();
             messages.try_for_each(|message| each(message.take()))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_reads_from_the_beginning_is_asked_again() {
+        for (request, expected) in [
+            (json!({ "verb": "retained.status" }), true),
+            (json!({ "verb": "retained.page", "filter": "#" }), true),
+            (json!({ "verb": "retained.page", "cursor": null }), true),
+            (json!({ "verb": "retained.page", "cursor": {} }), false),
+            (json!({ "verb": "retained.verify", "stripe": 1 }), false),
+            (json!({ "verb": "retained.put", "messages": [] }), false),
+            (json!({ "verb": "retained.clear", "filter": "#" }), false),
+        ] {
+            assert_eq!(is_repeatable(&request), expected, "{request}");
+        }
     }
 }
