@@ -351,6 +351,27 @@ fn files_of_a_stopped_server_can_be_changed() {
     assert!(text.contains("--data-dir"), "{text}");
 }
 
+/// All commands agree on what is there, also before a server has taken away what has expired.
+#[test]
+fn what_has_expired_is_not_counted() {
+    let plan = Server::open().stop_for_restart();
+    let folder = plan.data_dir();
+    retained(&folder, &["set", "stays", "1"]).success();
+    retained(&folder, &["set", "goes", "2", "--expiry", "1"]).success();
+    eventually("a message that expires", || {
+        !retained(&folder, &["ls"]).success().contains("goes")
+    });
+    let check = || {
+        let verified = retained(&folder, &["verify"]).success();
+        assert!(verified.starts_with("1 whole, 0 damaged"), "{verified}");
+        let count = retained(&folder, &["count", "--json"]).success();
+        assert!(count.contains("\"messages\":1,"), "{count}");
+    };
+    check();
+    let _server = plan.start();
+    check();
+}
+
 /// A server that stops closes the connection and has the files a moment longer.
 #[test]
 fn a_command_waits_for_a_server_that_starts_or_stops() {

@@ -153,8 +153,9 @@ impl<D: Disk> Store<D> {
         self.reserve_versions();
     }
 
-    /// Removes what has expired by then.
-    pub(crate) fn expire(&self, now_ms: u64) {
+    /// Removes what has expired by then, in milliseconds since 1970; a running server does it by
+    /// itself.
+    pub fn expire(&self, now_ms: u64) {
         for stripe in 0..STRIPES {
             while self.lock(stripe).sweep(&self.env, now_ms, STEP) {}
         }

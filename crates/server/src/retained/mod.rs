@@ -5,6 +5,7 @@ mod line;
 mod offline;
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -378,7 +379,16 @@ impl Desk<'_> {
         Ok(json!({ "cleared": cleared, "cursor": next(is_done, &cursor) }))
     }
 
+    /// Takes away what has expired, as a running server does by itself: so what is counted and
+    /// checked is what can be read.
+    fn expire(&self) {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now_ms = since.map_or(0, |since| since.as_millis() as u64);
+        self.store.expire(now_ms);
+    }
+
     fn status(&self) -> Value {
+        self.expire();
         let status = self.store.status();
         let zones: Vec<Value> = status
             .zones
@@ -406,6 +416,9 @@ impl Desk<'_> {
     /// Checks one part of the store, of several; after the last one, lists what was found damaged,
     /// page by page.
     fn verify(&self, request: &Request) -> Value {
+        if request.stripe == 0 {
+            self.expire();
+        }
         let mut verified = Verified::default();
         let next = self.store.verify_stripe(request.stripe, &mut verified);
         let at_most = if next.is_none() { PAGE_MESSAGES } else { 0 };
