@@ -149,6 +149,27 @@ fn verifying_files_changes_none_of_them() {
     assert_eq!(snapshot(&plan.start(), "#").len(), 190);
 }
 
+/// Damage that cost nothing is told, and is no failure: neither of the files nor of a server.
+#[test]
+fn damage_that_cost_nothing_is_no_failure() {
+    let plan = filled();
+    let folder = plan.data_dir();
+    let path = &segments(&folder)[0];
+    let mut bytes = fs::read(path).expect("a file can be read");
+    // The head is made anew.
+    bytes[10] ^= 1;
+    fs::write(path, &bytes).expect("a file can be written");
+    let mut command = server::stentor();
+    command.args(["retained", "verify", "--data-dir"]);
+    let offline = process::run(command.arg(&folder)).success();
+    let server = plan.start();
+    let online = server.control(&["retained", "verify"]).success();
+    for text in [offline, online] {
+        assert!(text.starts_with("200 whole, 0 damaged; 1 places"), "{text}");
+        assert!(text.contains("mended"), "{text}");
+    }
+}
+
 #[test]
 fn no_damaged_file_prevents_the_start() {
     let empty: fn(&mut Vec<u8>) = Vec::clear;

@@ -291,24 +291,24 @@ fn verify(place: &Where) -> Result<(), Failure> {
     if damaged > 0 {
         return Err(Failure::new("messages are damaged: publish them again"));
     }
-    if store.is_stopped() && found > 0 {
-        return Err(Failure::new(
-            "the files are damaged: the next start of the server goes round it; publish again what \
-             is lost",
-        ));
-    }
-    check_losses(losses.saturating_sub(again))
+    let until = if store.is_stopped() {
+        "the next start of the server goes round it"
+    } else {
+        "this is told until the server starts again"
+    };
+    check_losses(losses.saturating_sub(again), until)
 }
 
-/// Fails if messages were lost since the start, and nobody has published them again.
-fn check_losses(losses: u64) -> Result<(), Failure> {
+/// Fails if messages were lost since the start, and nobody has published them again. Damage that
+/// cost nothing is no failure.
+fn check_losses(losses: u64, until: &str) -> Result<(), Failure> {
     if losses == 0 {
         return Ok(());
     }
     let text = format!(
         "at {losses} of these places messages are `lost`, or an older one stands (`previous`): \
          publish them again, or import them from an export; where no topic is named, nobody knows \
-         which they were, and this is told until the server starts again"
+         which they were, and {until}"
     );
     Err(Failure::new(text))
 }
