@@ -204,6 +204,8 @@ pub enum Event {
         client_id: Box<str>,
         /// The topic.
         topic: Box<str>,
+        /// What is wrong with the disk; `None` where a quota is used up.
+        trouble: Option<Box<str>>,
     },
     /// A message that its publisher waits for is refused, since the retained store has no room or
     /// cannot write.
@@ -212,6 +214,8 @@ pub enum Event {
         client_id: Box<str>,
         /// The topic.
         topic: Box<str>,
+        /// What is wrong with the disk; `None` where a quota is used up.
+        trouble: Option<Box<str>>,
     },
     /// A client begins to lose messages because it reads too slowly.
     Losing {

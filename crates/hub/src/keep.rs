@@ -51,15 +51,18 @@ impl Hub {
             self.effects.events.push(Event::NotKept {
                 client_id: client_id.into(),
                 topic: topic.into(),
+                trouble: self.retained.trouble(),
             });
         }
     }
 
     /// A message whose publisher waits is refused: he is told, and so is the operator.
     pub(crate) fn tell_not_taken(&mut self, client_id: Box<str>, topic: &str) {
-        let topic = topic.into();
-        let event = Event::NotTaken { client_id, topic };
-        self.effects.events.push(event);
+        self.effects.events.push(Event::NotTaken {
+            client_id,
+            topic: topic.into(),
+            trouble: self.retained.trouble(),
+        });
     }
 
     fn keep_and_route_as(

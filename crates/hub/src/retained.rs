@@ -204,4 +204,9 @@ pub trait Retained: Send + Sync {
 
     /// How many topics hold a message.
     fn count(&self) -> u64;
+
+    /// What is wrong with the disk now, in a sentence; `None` if it is well.
+    fn trouble(&self) -> Option<Box<str>> {
+        None
+    }
 }

@@ -84,6 +84,11 @@ fn a_full_disk_refuses_and_recovers() {
         assert_eq!(reason, 0x97, "the publisher is told why");
         assert!(kept > 100, "only {kept} were kept");
         server.wait_log(0, "retained messages are in trouble");
+        let log = server.wait_log(0, "a message was refused: the retained store cannot write");
+        assert!(
+            !log.contains("`retained.bytes`"),
+            "no quota is used up: {log}"
+        );
         let mut reader = server.client(Version::V5, "r");
         reader.subscribe("first", 0);
         assert_eq!(reader.message().1, b"stays");

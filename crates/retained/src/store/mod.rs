@@ -425,4 +425,8 @@ impl<D: Disk> Retained for Store<D> {
     fn count(&self) -> u64 {
         self.env.accounts.total().0 + self.volatile.count()
     }
+
+    fn trouble(&self) -> Option<Box<str>> {
+        self.troubles.first()
+    }
 }

@@ -91,6 +91,18 @@ impl Troubles {
         self.is_any.store(false, Ordering::Relaxed);
     }
 
+    /// One of the things that are wrong now, if anything is.
+    pub(crate) fn first(&self) -> Option<Box<str>> {
+        if !self.is_any.load(Ordering::Relaxed) {
+            return None;
+        }
+        let troubles = self.lock();
+        troubles
+            .values()
+            .next()
+            .map(|trouble| trouble.text.as_str().into())
+    }
+
     /// What is wrong now.
     pub(crate) fn texts(&self) -> Vec<String> {
         self.lock()

@@ -308,13 +308,23 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
                 warn!(client, filter, held_back, "subscribe not permitted");
             }
         }
-        Event::NotKept { client_id, topic } => {
+        Event::NotKept {
+            client_id,
+            topic,
+            trouble,
+        } => {
             let what = "a message was delivered but is not kept for late subscribers";
-            write_no_room(what, (client_id, topic), pace.admit("not-kept"));
+            let admitted = pace.admit("not-kept");
+            write_no_room(what, (client_id, topic), trouble.as_deref(), admitted);
         }
-        Event::NotTaken { client_id, topic } => {
+        Event::NotTaken {
+            client_id,
+            topic,
+            trouble,
+        } => {
             let what = "a message was refused";
-            write_no_room(what, (client_id, topic), pace.admit("not-taken"));
+            let admitted = pace.admit("not-taken");
+            write_no_room(what, (client_id, topic), trouble.as_deref(), admitted);
         }
         Event::Losing {
             client_id,
@@ -330,16 +340,29 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
 }
 
 /// What became of a message that the retained store does not take.
-fn write_no_room(what: &str, (client_id, topic): (&str, &str), admitted: Option<u64>) {
+fn write_no_room(
+    what: &str,
+    (client_id, topic): (&str, &str),
+    trouble: Option<&str>,
+    admitted: Option<u64>,
+) {
     if let Some(held_back) = admitted {
         let (client, topic) = (&*shown(client_id), &*shown(topic));
-        warn!(
-            client,
-            topic,
-            held_back,
-            "{what}: the retained store is full or cannot write; raise `retained.messages` or \
-             `retained.bytes`, or clear topics with `stentor retained clear`"
-        );
+        let why = no_room(trouble);
+        warn!(client, topic, held_back, "{what}: {why}");
+    }
+}
+
+/// Why the store does not take a message, and what to do: quotas do not help a full disk.
+fn no_room(trouble: Option<&str>) -> String {
+    match trouble {
+        Some(trouble) => format!(
+            "the retained store cannot write ({trouble}); make room on its disk, or mend that, or \
+             clear topics with `stentor retained clear`"
+        ),
+        None => "the retained store is full; raise `retained.messages` or `retained.bytes`, or \
+                 clear topics with `stentor retained clear`"
+            .to_owned(),
     }
 }
 
