@@ -143,6 +143,11 @@ fn strangers_are_turned_away() {
         let _ = stream.read_to_end(&mut answer);
         assert_eq!(answer, b"", "{scheme}: {bytes:?}");
     }
+    // The operator sees why mail is deferred, or goes unfiltered.
+    server.wait_log(
+        0,
+        "it breaks the protocol: the command 0x4d must not come now",
+    );
     let ask = |stream: &mut TcpStream, sender: &str| {
         write!(stream, "request=smtpd_access_policy\nsender={sender}\n\n").unwrap();
         let mut answer = [0; 256];
@@ -246,6 +251,42 @@ fn the_idle_make_room() {
     eventually("the first one makes room", is_served);
     assert_eq!(first.read(&mut [0; 16]).unwrap(), 0, "it is closed");
     finish(&mut second);
+}
+
+/// Sendmail says nothing of RSET, or of EHLO in the middle of a message: the next message begins
+/// without a word about the one that was given up, of which nothing is left.
+#[test]
+fn the_next_message_ends_one_that_was_given_up() {
+    let server = server(
+        "needs = \"body\"",
+        "return reject(call.from .. ' ' .. table.concat(call.rcpt, ' ') .. ' ' .. call:raw())",
+    );
+    let mut stream = TcpStream::connect(server.address("milter")).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    // Everything is to be answered.
+    let greeting = frame(b"O\0\0\0\x06\0\0\0\xff\0\0\0\0");
+    stream.write_all(&greeting).unwrap();
+    stream.read_exact(&mut [0; 17]).unwrap();
+    let (mail, rcpt) = (&b"M<a@b>\0"[..], &b"R<c@d>\0"[..]);
+    for given_up in [
+        &[mail][..],
+        &[mail, rcpt],
+        &[mail, b"Hagain.test\0"],
+        &[mail, rcpt, b"LA\0b\0", b"N", b"Bold"],
+    ] {
+        let last = [&b"M<y@z>\0"[..], b"R<v@w>\0", b"LX\0y\0", b"N", b"Bnew"];
+        for command in given_up.iter().chain(&last) {
+            stream.write_all(&frame(command)).unwrap();
+            let mut answer = [0; 5];
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(answer, *b"\0\0\0\x01c", "{}", command.escape_ascii());
+        }
+        stream.write_all(&frame(b"E")).unwrap();
+        let mut answer = [0; 256];
+        let read = stream.read(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer[5..read]);
+        assert_eq!(answer, "554 5.7.1 y@z v@w X: y    new\0", "{given_up:?}");
+    }
 }
 
 /// A stopping server ends a connection when the message on it is decided, and others at once.

@@ -18,8 +18,13 @@ pub enum Command<'a> {
         /// What may be left out, see [`steps`](super::steps).
         steps: u32,
     },
-    /// Values that belong to the next command; names and values in turn.
-    Macros(Words<'a>),
+    /// Values that belong to a command which comes next.
+    Macros {
+        /// The byte of that command.
+        command: u8,
+        /// Names and values in turn.
+        list: Words<'a>,
+    },
     /// The SMTP client.
     Connect {
         /// Its host name, or its address in brackets.
@@ -89,11 +94,10 @@ impl<'a> Command<'a> {
                 actions: fields.number()?,
                 steps: fields.number()?,
             },
-            b'D' => {
-                // Which command they belong to is seen when that comes.
-                fields.byte()?;
-                Self::Macros(Words(fields.0))
-            }
+            b'D' => Self::Macros {
+                command: fields.byte()?,
+                list: Words(fields.0),
+            },
             b'C' => Self::connect(fields)?,
             b'H' => Self::Helo(fields.word()?),
             b'M' => Self::Mail(Words(content)),
@@ -133,7 +137,7 @@ impl<'a> Command<'a> {
     pub const fn byte(&self) -> u8 {
         match self {
             Self::Negotiate { .. } => b'O',
-            Self::Macros(_) => b'D',
+            Self::Macros { .. } => b'D',
             Self::Connect { .. } => b'C',
             Self::Helo(_) => b'H',
             Self::Mail(_) => b'M',

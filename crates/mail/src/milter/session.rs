@@ -52,8 +52,9 @@ pub enum Event<'a> {
     Body(&'a [u8], bool),
     /// The message is complete with this last piece: changes and a verdict are to be said.
     End(&'a [u8]),
-    /// The message that was on its way comes to nothing.
-    Reset,
+    /// Whatever message was on its way comes to nothing; [`Reply::Continue`] is to be said if the
+    /// value is true.
+    Reset(bool),
     /// The connection is over.
     Over,
 }
@@ -159,6 +160,15 @@ impl Session {
         self.transaction = Transaction::default();
     }
 
+    /// Ends the message on its way, if there is one. What is known of the next one stays.
+    fn give_up(&mut self) -> bool {
+        let is_there = self.in_message();
+        if is_there {
+            self.settle();
+        }
+        is_there
+    }
+
     /// Takes a command.
     ///
     /// # Errors
@@ -177,17 +187,23 @@ impl Session {
                 actions,
                 steps,
             } => self.negotiate(*version, *actions, *steps),
-            Command::Macros(list) => {
+            Command::Macros { command, list } => {
+                // They come before the message that they belong to.
+                let is_given_up = *command == b'M' && self.give_up();
                 self.macros(*list);
-                Ok(Event::Nothing)
+                Ok(match is_given_up {
+                    true => Event::Reset(false),
+                    false => Event::Nothing,
+                })
             }
             Command::Connect { address, .. } => {
                 self.client = Some(text(address)).filter(|address| !address.is_empty());
                 Ok(self.reply_unless(steps::SILENT_CONNECT))
             }
             Command::Helo(name) => {
+                self.give_up();
                 self.helo = Some(text(name));
-                Ok(self.reply_unless(steps::SILENT_HELO))
+                Ok(self.reset_unless(steps::SILENT_HELO))
             }
             Command::Mail(words) => self.mail(*words),
             Command::Rcpt(words) => self.rcpt(*words),
@@ -215,16 +231,22 @@ impl Session {
             }
             Command::Abort => {
                 self.settle();
-                Ok(Event::Reset)
+                Ok(Event::Reset(false))
             }
             Command::Next => {
                 self.settle();
                 (self.client, self.helo) = (None, None);
-                Ok(Event::Reset)
+                Ok(Event::Reset(false))
             }
             Command::Quit => Ok(Event::Over),
         }
     }
+
+    /// What ends the message on its way without a word about it.
+    const fn reset_unless(&self, silent: u32) -> Event<'static> {
+        Event::Reset(self.steps & silent == 0)
+    }
+
     fn reply_unless(&self, silent: u32) -> Event<'static> {
         if self.steps & silent == 0 {
             Event::Answer(Reply::Continue)
@@ -265,17 +287,17 @@ impl Session {
         }
     }
 
+    /// A message begins. Sendmail does not say that the SMTP client gave up the one before (RSET,
+    /// or another EHLO): the next one begins in the middle of it.
     fn mail(&mut self, mut words: Words<'_>) -> Result<Event<'static>, Violation> {
-        if self.stage != Stage::Idle {
-            return Err(Violation::Unexpected(b'M'));
-        }
+        self.give_up();
         self.stage = Stage::Envelope;
         self.transaction.sender = Some(address(words.next().ok_or(Violation::Length)?));
         self.transaction.announced = words.find_map(|word| {
             let value = word.get(..5)?.eq_ignore_ascii_case(b"SIZE=");
             value.then(|| text(&word[5..]).parse().ok()).flatten()
         });
-        Ok(self.reply_unless(steps::SILENT_MAIL))
+        Ok(self.reset_unless(steps::SILENT_MAIL))
     }
 
     fn rcpt(&mut self, mut words: Words<'_>) -> Result<Event<'static>, Violation> {

@@ -8,7 +8,7 @@ use stentor_mail::milter::{Command, Event, Reply, Session, changes};
 use stentor_procedure::{Answer, Change, Content, Envelope, Format, Message, Need, message_id};
 
 use super::link::Link;
-use super::{Visit, refusal, verdict};
+use super::{Ending, Visit, refusal, verdict};
 use crate::call::body::Body;
 
 /// How long a connection may say nothing, as filters made with Sendmail's own library have it.
@@ -21,9 +21,8 @@ const COMMAND_PATIENCE: Duration = Duration::from_secs(25);
 const MESSAGE_PATIENCE: Duration = Duration::from_secs(250);
 
 /// Answers commands until the connection ends.
-pub(super) fn serve(visit: &Visit, link: Link) -> Result<(), String> {
-    link.set_patience(IDLE_TIME, TAKING_TIME)
-        .map_err(|error| error.to_string())?;
+pub(super) fn serve(visit: &Visit, link: Link) -> Result<(), Ending> {
+    link.set_patience(IDLE_TIME, TAKING_TIME)?;
     let mut conversation = Conversation {
         visit,
         link,
@@ -34,16 +33,13 @@ pub(super) fn serve(visit: &Visit, link: Link) -> Result<(), String> {
     let mut was_busy = false;
     loop {
         let mut taken = 0;
-        let show = |violation: stentor_mail::Violation| violation.to_string();
-        while let Some((command, len)) = Command::decode(&input[taken..]).map_err(show)? {
+        while let Some((command, len)) = Command::decode(&input[taken..])? {
             taken += len;
-            let event = conversation.session.receive(&command).map_err(show)?;
+            let event = conversation.session.receive(&command)?;
             if matches!(event, Event::Over) {
                 return Ok(());
             }
-            conversation
-                .follow(event)
-                .map_err(|error| error.to_string())?;
+            conversation.follow(event)?;
         }
         input.drain(..taken);
         let is_busy = conversation.session.in_message() || !input.is_empty();
@@ -58,7 +54,7 @@ pub(super) fn serve(visit: &Visit, link: Link) -> Result<(), String> {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && input.is_empty() => {
                 return Ok(());
             }
-            read => read.map_err(|error| error.to_string())?,
+            read => read?,
         }
     }
 }
@@ -101,8 +97,11 @@ impl Conversation<'_> {
                 self.session.settle();
                 self.link.write_all(&replies)
             }
-            Event::Reset => {
+            Event::Reset(wants_reply) => {
                 self.message = Arriving::default();
+                if wants_reply {
+                    self.say(&Reply::Continue)?;
+                }
                 Ok(())
             }
         }

@@ -22,11 +22,13 @@ use std::time::{Duration, Instant};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use stentor_call_protocol::{Refusal, Status, Verdict};
+use stentor_mail::Violation;
 use stentor_procedure::{Answer, Call, Caller, Envelope, Message, Need, Registry};
 use tracing::{debug, warn};
 
 use crate::config::{Asker, ListenUrl, Listener, Question};
 use crate::listener::Bound;
+use crate::log::{Admission, RateLimit};
 use link::{Link, Listening};
 use places::Places;
 
@@ -36,6 +38,10 @@ const WAKER: Token = Token(0);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long the end waits for calls that run.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// Lines in each [`COMPLAINTS_PERIOD`] about mail servers that break the protocol.
+const COMPLAINTS_MAX: u32 = 10;
+/// The time that [`COMPLAINTS_MAX`] holds for.
+const COMPLAINTS_PERIOD: Duration = Duration::from_secs(60);
 /// The zone of mail servers, as of other callers.
 const ZONE: &str = "default";
 
@@ -52,6 +58,7 @@ struct Shared {
     /// Where large messages are kept while they are needed.
     folder: PathBuf,
     places: Mutex<Places>,
+    complaints: Mutex<RateLimit>,
     /// A connection has ended.
     ended: Condvar,
     is_over: AtomicBool,
@@ -116,6 +123,7 @@ impl MailServer {
             registry: Arc::clone(registry),
             folder,
             places: Mutex::new(Places::new(connections_max)),
+            complaints: Mutex::new(RateLimit::new(COMPLAINTS_MAX, COMPLAINTS_PERIOD)),
             ended: Condvar::new(),
             is_over: AtomicBool::new(false),
         });
@@ -285,6 +293,27 @@ fn caller(door: &Door, address: Option<String>) -> Caller {
     }
 }
 
+/// Why a connection ended before its time.
+#[derive(Debug)]
+enum Ending {
+    /// The mail server broke the protocol. It now does without the filter, or defers its mail.
+    Wrong(Violation),
+    /// The connection broke.
+    Broken(io::Error),
+}
+
+impl From<Violation> for Ending {
+    fn from(violation: Violation) -> Self {
+        Self::Wrong(violation)
+    }
+}
+
+impl From<io::Error> for Ending {
+    fn from(error: io::Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
 /// One connection.
 struct Visit {
     shared: Arc<Shared>,
@@ -299,12 +328,26 @@ impl Visit {
             Asker::Policy => policy::serve(self, link),
             Asker::Milter | Asker::Client => milter::serve(self, link),
         };
-        if let Err(reason) = served
-            && !self.shared.is_over.load(Ordering::Acquire)
-        {
-            debug!(
-                "{}: a mail server's connection ended: {reason}",
-                self.door.url
+        let url = &self.door.url;
+        match served {
+            Err(Ending::Wrong(violation)) => self.complain(violation),
+            Err(Ending::Broken(error)) if !self.shared.is_over.load(Ordering::Acquire) => {
+                debug!("{url}: a mail server's connection ended: {error}");
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells the operator, who otherwise sees no more than mail which is deferred or not filtered.
+    fn complain(&self, violation: Violation) {
+        let limit = self.shared.complaints.lock();
+        let mut limit = limit.unwrap_or_else(PoisonError::into_inner);
+        if let Admission::Write { held_back } = limit.admit(Instant::now()) {
+            let url = &self.door.url;
+            warn!(
+                held_back,
+                "{url}: a mail server's connection is closed, since it breaks the protocol: \
+                 {violation}"
             );
         }
     }

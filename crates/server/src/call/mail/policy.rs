@@ -7,7 +7,7 @@ use stentor_mail::policy::{Request, encode_action};
 use stentor_procedure::{Answer, Content, Envelope, Format, Message, Need};
 
 use super::link::Link;
-use super::{Visit, refusal, verdict};
+use super::{Ending, Visit, refusal, verdict};
 
 /// Postfix closes a connection that it has not used for five minutes (`smtpd_policy_service_…`).
 const IDLE_TIME: Duration = Duration::from_secs(3600);
@@ -17,18 +17,16 @@ const TAKING_TIME: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Answers requests until the connection ends.
-pub(super) fn serve(visit: &Visit, mut link: Link) -> Result<(), String> {
-    let show = |error: std::io::Error| error.to_string();
-    link.set_patience(IDLE_TIME, TAKING_TIME).map_err(show)?;
+pub(super) fn serve(visit: &Visit, mut link: Link) -> Result<(), Ending> {
+    link.set_patience(IDLE_TIME, TAKING_TIME)?;
     let mut input = Vec::new();
     loop {
-        let decoded = Request::decode(&input).map_err(|violation| violation.to_string())?;
-        match decoded {
+        match Request::decode(&input)? {
             Some((request, taken)) => {
                 input.drain(..taken);
                 let mut answer = Vec::new();
                 encode_action(&action(&asked(visit, request)), &mut answer);
-                link.write_all(&answer).map_err(show)?;
+                link.write_all(&answer)?;
                 if input.is_empty() && !visit.set_busy(false) {
                     return Ok(());
                 }
@@ -39,10 +37,10 @@ pub(super) fn serve(visit: &Visit, mut link: Link) -> Result<(), String> {
                     return if input.is_empty() {
                         Ok(())
                     } else {
-                        Err("in the middle of a request".to_owned())
+                        Err(std::io::Error::other("in the middle of a request").into())
                     };
                 }
-                read => read.map_err(show)?,
+                read => read?,
             },
         }
     }
