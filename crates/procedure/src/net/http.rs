@@ -34,8 +34,8 @@ enum Scheme {
 }
 
 impl Url {
-    /// Reads one. What would mean another place in the end is refused: `..` in the path, a user, a
-    /// fragment, spaces and control characters.
+    /// Reads one. What would mean another place in the end is refused: `..` in the path, however it
+    /// is written, a user, a fragment, spaces and control characters.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -59,9 +59,8 @@ impl Url {
         if !host.chars().all(is_of_host) {
             return fail("its host has characters that do not belong there");
         }
-        let plain = path.to_ascii_lowercase().replace("%2e", ".");
-        if plain.split(['/', '?']).any(|part| part == "..") {
-            return fail("its path goes up");
+        if goes_up(path) {
+            return fail("its path goes up (`..`, which may be written as %2e%2e or end in %2f)");
         }
         let name = host
             .rsplit_once(':')
@@ -111,6 +110,45 @@ impl Url {
         let parts = self.authority.rsplit_once(':');
         parts.map_or(&self.authority, |(host, _)| host)
     }
+}
+
+/// Whether some server may take a path for one that goes up. Servers differ in what they decode,
+/// how often and when, in what they take for a separator, and some cut parameters off (`..;a`).
+fn goes_up(path: &str) -> bool {
+    let mut plain = path.as_bytes().to_vec();
+    loop {
+        let decoded = decoded(&plain);
+        if decoded.len() == plain.len() {
+            break;
+        }
+        plain = decoded;
+    }
+    // Bytes of no UTF-8, with which old servers take a dot or a slash for one.
+    let is_overlong = plain.iter().any(|byte| matches!(byte, 0xC0 | 0xC1));
+    let is_separator = |byte: &u8| matches!(byte, b'/' | b'\\' | b'?' | b'#');
+    let is_end = |byte: &u8| *byte == b';' || *byte <= b' ' || *byte == 0x7F;
+    let mut parts = plain.split(is_separator);
+    let climbs = parts.any(|part| part.split(is_end).any(|name| name == b".."));
+    is_overlong || climbs
+}
+
+/// Bytes with each `%` and two digits replaced by what they stand for.
+fn decoded(bytes: &[u8]) -> Vec<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let [first, after @ ..] = rest {
+        rest = after;
+        let code = match (first, after) {
+            (b'%', [high, low, ..]) => digit(*high).zip(digit(*low)),
+            _ => None,
+        };
+        plain.push(code.map_or(*first, |(high, low)| 16 * high + low));
+        if code.is_some() {
+            rest = &after[2..];
+        }
+    }
+    plain
 }
 
 /// What a server is asked.
@@ -285,6 +323,50 @@ mod tests {
             "http://a/#b",
         ] {
             assert!(Url::parse(text).is_err(), "{text}");
+        }
+    }
+
+    /// No path below `/api/` leads out of it, whatever the server decodes.
+    #[test]
+    fn no_path_goes_up() {
+        for path in [
+            "/api/..%2fadmin/s",
+            "/api/..%2Fadmin",
+            "/api/%2e%2e%2fadmin/s",
+            "/api/x/..%2F..%2Fadmin/s",
+            "/api/..%5cadmin",
+            "/api/%2e.%5C",
+            "/api/x%2f..",
+            "/api/x%2f%2e%2e/y",
+            "/api/..;/admin",
+            "/api/..;a=b/admin",
+            "/api/..%3b/admin",
+            "/api/%252e%252e/admin",
+            "/api/..%252fadmin",
+            "/api/..%25252fadmin",
+            "/api/..%00/admin",
+            "/api/..%20/admin",
+            "/api/..%3fx",
+            "/api/..%23x",
+            "/api/%c0%ae%c0%ae/admin",
+            "/api/..%c0%afadmin",
+        ] {
+            let error = Url::parse(&format!("http://a{path}")).unwrap_err();
+            assert!(error.contains("goes up"), "{path}: {error}");
+        }
+        for path in [
+            "/api/a%2fb",
+            "/api/a..b",
+            "/api/...",
+            "/api/.",
+            "/api/x;y=..z",
+            "/api/100%",
+            "/api/%2",
+            "/api/%zz..",
+            "/api/caf%c3%a9?to=a%2fb&x=..y",
+        ] {
+            let url = Url::parse(&format!("http://a{path}")).unwrap();
+            assert_eq!(url.path, path, "it is sent as it was written");
         }
     }
 
