@@ -3,17 +3,23 @@
 
 pub(crate) mod dns;
 pub(crate) mod http;
+mod names;
 pub(crate) mod smtp;
 mod tls;
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use rustls::{ClientConnection, StreamOwned};
 
 pub use tls::Trust;
+
+/// How long to wait before a Unix socket with a full queue is tried again.
+const RETRY: Duration = Duration::from_millis(2);
 
 /// A connection that ends at a moment.
 pub(crate) enum Stream {
@@ -56,11 +62,11 @@ impl Stream {
     /// When nobody listens there, or not in time.
     pub(crate) fn connect(server: &str, end: Instant) -> io::Result<Self> {
         if let Some(path) = server.strip_prefix("unix:") {
-            let socket = Socket::Unix(UnixStream::connect(path)?);
+            let socket = Socket::Unix(connect_unix(path, end)?);
             return Ok(Self::Plain(Raw { socket, end }));
         }
         let mut last = io::Error::other("it has no address");
-        for address in server.to_socket_addrs()? {
+        for address in names::addresses(server, end)? {
             match TcpStream::connect_timeout(&address, left(end)?) {
                 Ok(stream) => {
                     let socket = Socket::Tcp(stream);
@@ -133,6 +139,25 @@ impl Stream {
     }
 }
 
+/// Connects to a Unix socket. With a full queue the kernel does not say when there is room, and to
+/// wait for it there would have no end.
+fn connect_unix(path: &str, end: Instant) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    loop {
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => break,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => std::thread::sleep(left(end)?.min(RETRY)),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
@@ -201,4 +226,51 @@ pub(crate) fn serve(serve: impl Fn(TcpStream) + Send + 'static) -> std::net::Soc
     let address = listener.local_addr().expect("it has an address");
     std::thread::spawn(move || listener.incoming().flatten().for_each(serve));
     address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A listener that lets nobody in keeps nobody beyond the end.
+    #[test]
+    fn a_full_unix_socket_ends_in_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        let address = SocketAddrUnix::new(&path).unwrap();
+        rustix::net::bind(&socket, &address).unwrap();
+        rustix::net::listen(&socket, 0).unwrap();
+        let server = format!("unix:{}", path.display());
+        let mut held = Vec::new();
+        let error = loop {
+            match Stream::connect(&server, Instant::now() + Duration::from_millis(50)) {
+                Ok(stream) => held.push(stream),
+                Err(error) => break error,
+            }
+            assert!(held.len() < 10, "its queue is short");
+        };
+        assert!(is_late(&error), "{error}");
+        // Once there is room, one comes in and is served.
+        let listener = std::os::unix::net::UnixListener::from(socket);
+        let end = Instant::now() + Duration::from_secs(60);
+        let serving = std::thread::spawn(move || {
+            let mut served = 0;
+            while let Ok((mut stream, _)) = listener.accept() {
+                let mut answer = [0; 2];
+                if matches!(stream.read(&mut answer), Ok(2)) {
+                    stream.write_all(&answer).expect("somebody waits");
+                    return served;
+                }
+                served += 1;
+            }
+            served
+        });
+        drop(held);
+        let mut stream = Stream::connect(&server, end).unwrap();
+        stream.write_all(b"hi").unwrap();
+        assert_eq!(stream.read_all(2).unwrap(), b"hi");
+        assert!(serving.join().unwrap() > 0);
+    }
 }
