@@ -238,10 +238,26 @@ fn path_after(line: &str, command: &str) -> Option<String> {
     }
     let rest = line[command.len()..].trim_start();
     let address = match rest.strip_prefix('<') {
-        Some(rest) => rest.split_once('>').map_or(rest, |(address, _)| address),
+        Some(rest) => &rest[..address_end(rest)],
         None => rest.split_whitespace().next().unwrap_or_default(),
     };
     Some(address.to_owned())
+}
+
+/// Where the `>` after an address is: the first one outside of a quoted string, in which a name may
+/// have one. A quotation mark that is never closed quotes nothing.
+fn address_end(text: &str) -> usize {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            b'>' if !is_quoted => return at,
+            _ => {}
+        }
+    }
+    text.find('>').unwrap_or(text.len())
 }
 
 #[cfg(test)]
@@ -271,6 +287,23 @@ mod tests {
         assert_eq!(message.size(), 28);
         assert_eq!(message.start(), SPOOL.len() as u64 - 28);
         assert!(message.is_whole());
+    }
+
+    #[test]
+    fn an_address_ends_where_it_ends() {
+        for (line, address) in [
+            (r#"<"a>b"@x.test>"#, r#""a>b"@x.test"#),
+            (r#"<"a\">b"@x.test> {ra=<c>}"#, r#""a\">b"@x.test"#),
+            (r#"<"a b\\"@x.test> "SIZE>1""#, r#""a b\\"@x.test"#),
+            (r#"<a"@x.test> c"#, r#"a"@x.test"#),
+            (r"<a\>b", r"a\"),
+            ("<a@b", "a@b"),
+            ("<>", ""),
+            ("a@b c>", "a@b"),
+        ] {
+            let found = path_after(&format!("RCPT TO:{line}"), "rcpt to:");
+            assert_eq!(found.as_deref(), Some(address), "{line}");
+        }
     }
 
     #[test]
