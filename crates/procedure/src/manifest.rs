@@ -259,6 +259,12 @@ impl Manifest {
         let kind = match keys.kind.as_deref() {
             Some("program") => {
                 let command = keys.command.clone().ok_or_else(|| missing("command"))?;
+                if let Some(word) = command.iter().find(|word| word.contains('\0')) {
+                    return Err(ManifestError(format!(
+                        "command = {command:?}: no program can be given {word:?}, which has a NUL \
+                         in it; remove that"
+                    )));
+                }
                 match command.first() {
                     Some(program) if program.starts_with('/') => Kind::Program(command),
                     _ => {
@@ -270,7 +276,11 @@ impl Manifest {
                 }
             }
             Some("spamd") => Kind::Spamd(SpamdOptions {
-                server: keys.server.clone().ok_or_else(|| missing("server"))?,
+                server: keys
+                    .server
+                    .clone()
+                    .ok_or_else(|| missing("server"))
+                    .and_then(spamd_server)?,
                 reject_tenths: keys.reject_score.map(tenths).transpose()?,
                 user: keys.user.clone(),
             }),
@@ -317,6 +327,31 @@ fn check_misplaced(text: &str) -> Result<(), ManifestError> {
         ))),
         None => Ok(()),
     }
+}
+
+/// Where a spamd can be.
+fn spamd_server(server: String) -> Result<String, ManifestError> {
+    let is_place = match server.strip_prefix("unix:") {
+        Some(path) => path.starts_with('/') && !path.contains('\0'),
+        None => server.rsplit_once(':').is_some_and(|(host, port)| {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+            let inner = host
+                .strip_prefix('[')
+                .and_then(|host| host.strip_suffix(']'));
+            let is_host = match inner {
+                Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+                None => !host.is_empty() && host.chars().all(is_name),
+            };
+            is_host && port.parse::<u16>().is_ok_and(|port| port != 0)
+        }),
+    };
+    if is_place {
+        return Ok(server);
+    }
+    Err(ManifestError(format!(
+        "server = {server:?}: it is HOST:PORT, as in \"127.0.0.1:783\", or unix: and a full path, \
+         as in \"unix:/run/spamd.sock\""
+    )))
 }
 
 fn tenths(score: f64) -> Result<i64, ManifestError> {
@@ -617,6 +652,10 @@ mod tests {
                 Manifest::of_file("kind = \"program\"\ncommand = []"),
                 &["full path"],
             ),
+            (
+                Manifest::of_file("kind = \"program\"\ncommand = [\"/bin/x\", \"a\\u0000\"]"),
+                &["line 2: command", "NUL", "remove"],
+            ),
             (Manifest::of_file("kind = \"spamd\""), &["spamd", "server"]),
             (Manifest::of_file("kind = \"wasm\""), &["wasm", "spamd"]),
             (
@@ -626,7 +665,7 @@ mod tests {
             (script("zone = \"x\""), &["zone", "client", "remove"]),
             (Manifest::of_file("needs = \"body\""), &["kind"]),
             (
-                Manifest::of_file("kind = \"spamd\"\nserver = \"a\"\nreject_score = 1e9"),
+                Manifest::of_file("kind = \"spamd\"\nserver = \"a:783\"\nreject_score = 1e9"),
                 &["reject_score"],
             ),
         ] {
@@ -634,6 +673,34 @@ mod tests {
             for word in words {
                 assert!(error.contains(word), "{word:?} is not in {error:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_spamd_is_at_a_place() {
+        let manifest =
+            |server: &str| Manifest::of_file(&format!("kind = \"spamd\"\nserver = \"{server}\"\n"));
+        for server in ["127.0.0.1:783", "[::1]:783", "spam_d.test:1", "unix:/run/s"] {
+            manifest(server).expect(server);
+        }
+        for server in [
+            "",
+            ":783",
+            "127.0.0.1",
+            "localhost",
+            "localhost:",
+            "localhost:0",
+            "localhost:65536",
+            "::1:783",
+            "[::1]",
+            "a b:783",
+            "unix:",
+            "unix:run/s",
+            "unix:/run/\\u0000",
+        ] {
+            let error = manifest(server).expect_err(server).to_string();
+            assert!(error.starts_with("line 2: server = "), "{error}");
+            assert!(error.contains("HOST:PORT"), "{error}");
         }
     }
 }
