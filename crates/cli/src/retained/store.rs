@@ -146,12 +146,19 @@ impl Unanswered {
 }
 
 /// Whether a request may be asked again of whoever has the files then: it changes nothing, and
-/// does not go on from what somebody else has answered.
+/// does not go on from what somebody else has answered. The parts that are verified are the same
+/// for everybody.
 fn is_repeatable(request: &Value) -> bool {
-    let reads = ["retained.page", "retained.verify", "retained.status"];
-    let verb = request["verb"].as_str().unwrap_or_default();
-    let goes_on = ["cursor", "stripe", "from"];
-    reads.contains(&verb) && goes_on.iter().all(|name| request[name].is_null())
+    reads(request)
+        && ["cursor", "from"]
+            .iter()
+            .all(|name| request[name].is_null())
+}
+
+/// Whether a request changes nothing.
+fn reads(request: &Value) -> bool {
+    let reading = ["retained.page", "retained.verify", "retained.status"];
+    reading.contains(&request["verb"].as_str().unwrap_or_default())
 }
 
 impl Store {
@@ -178,10 +185,13 @@ impl Store {
                     *way = Way::open(&self.config, self.access)?;
                 }
                 Err(Unanswered::Closed) => {
-                    return Err(Failure::new(
-                        "the server stopped before it had answered, and may have done a part of \
-                         it: run the command again",
-                    ));
+                    let part = match reads(&request) {
+                        true => "",
+                        false => ", and may have done a part of it",
+                    };
+                    return Err(Failure::new(format!(
+                        "the server stopped before it had answered{part}: run the command again"
+                    )));
                 }
             }
         }
@@ -230,7 +240,8 @@ mod tests {
             (json!({ "verb": "retained.page", "filter": "#" }), true),
             (json!({ "verb": "retained.page", "cursor": null }), true),
             (json!({ "verb": "retained.page", "cursor": {} }), false),
-            (json!({ "verb": "retained.verify", "stripe": 1 }), false),
+            (json!({ "verb": "retained.verify", "stripe": 1 }), true),
+            (json!({ "verb": "retained.verify", "from": 1_000 }), false),
             (json!({ "verb": "retained.put", "messages": [] }), false),
             (json!({ "verb": "retained.clear", "filter": "#" }), false),
         ] {
