@@ -38,16 +38,23 @@ pub(crate) fn deliver(
         return Err(Fault::Broken(reason.to_owned()));
     }
     match (options.changed, &message.path) {
-        (Changed::Printed, _) => copy(&message, changes, &mut platform::Output(deadline)),
-        (Changed::InPlace, Some(path)) if !changes.is_empty() => replace(&message, path, changes),
+        (Changed::Printed, _) => copy(&message, changes, &mut platform::Output(deadline), deadline),
+        (Changed::InPlace, Some(path)) if !changes.is_empty() => {
+            replace(&message, path, changes, deadline)
+        }
         _ => Ok(()),
     }
 }
 
 /// Writes a new file beside the old one and gives it the old one's name. Whoever looks sees the
 /// old message or the new one, never half of it. A file that others change as well, or that has
-/// other names, stays as it is.
-fn replace(message: &Message, path: &Path, changes: &[Change]) -> Result<(), Fault> {
+/// other names, stays as it is; and so does one that cannot be copied before the deadline.
+fn replace(
+    message: &Message,
+    path: &Path,
+    changes: &[Change],
+    deadline: &Deadline,
+) -> Result<(), Fault> {
     let new = beside(
         path.as_os_str(),
         &format!(".stentor-{}", std::process::id()),
@@ -55,10 +62,11 @@ fn replace(message: &Message, path: &Path, changes: &[Change]) -> Result<(), Fau
     let what = format!("change {}", path.display());
     let mut file =
         platform::create_like(&new, &message.file).map_err(|error| cannot(&what, &error))?;
-    let written = copy(message, changes, &mut file).and_then(|()| {
+    let written = copy(message, changes, &mut file, deadline).and_then(|()| {
         drop(file);
         check(message, path)
             .map_err(|reason| Fault::File(format!("cannot {what}: {reason}; it stays as it is")))?;
+        in_time(deadline)?;
         fs::rename(&new, path).map_err(|error| cannot(&what, &error))
     });
     if written.is_err() {
@@ -86,18 +94,29 @@ fn check(message: &Message, path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn copy(message: &Message, changes: &[Change], out: &mut impl Write) -> Result<(), Fault> {
+fn copy(
+    message: &Message,
+    changes: &[Change],
+    out: &mut impl Write,
+    deadline: &Deadline,
+) -> Result<(), Fault> {
     let mut at = 0;
     for change in changes {
-        copy_range(message, at, change.offset, out)?;
-        out.write_all(&change.inserted)
-            .map_err(|error| cannot("write the message", &error))?;
+        copy_range(message, (at, change.offset), out, deadline)?;
+        for piece in change.inserted.chunks(PIECE_BYTES) {
+            write(piece, out, deadline)?;
+        }
         at = change.offset + change.deleted;
     }
-    copy_range(message, at, message.size, out)
+    copy_range(message, (at, message.size), out, deadline)
 }
 
-fn copy_range(message: &Message, from: u64, to: u64, out: &mut impl Write) -> Result<(), Fault> {
+fn copy_range(
+    message: &Message,
+    (from, to): (u64, u64),
+    out: &mut impl Write,
+    deadline: &Deadline,
+) -> Result<(), Fault> {
     let mut at = from;
     while at < to {
         let len = (to - at).min(PIECE_BYTES as u64) as usize;
@@ -105,11 +124,24 @@ fn copy_range(message: &Message, from: u64, to: u64, out: &mut impl Write) -> Re
         if piece.len() < len {
             return Err(Fault::File("the message has become shorter".to_owned()));
         }
-        out.write_all(&piece)
-            .map_err(|error| cannot("write the message", &error))?;
+        write(&piece, out, deadline)?;
         at += len as u64;
     }
     Ok(())
+}
+
+fn write(piece: &[u8], out: &mut impl Write, deadline: &Deadline) -> Result<(), Fault> {
+    in_time(deadline)?;
+    out.write_all(piece)
+        .map_err(|error| cannot("write the message", &error))
+}
+
+/// Whether there is time for the next step. A file is changed by the last one alone.
+fn in_time(deadline: &Deadline) -> Result<(), Fault> {
+    match deadline.left() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Fault::TooLarge),
+    }
 }
 
 fn cannot(what: &str, error: &io::Error) -> Fault {

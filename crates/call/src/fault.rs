@@ -15,6 +15,8 @@ pub(crate) enum Fault {
     Unreachable(String),
     /// The deadline passed.
     Timeout,
+    /// The deadline passed while the changed message was written.
+    TooLarge,
     /// The server ended the connection without an answer.
     Closed,
     /// The connection broke.
@@ -34,6 +36,10 @@ impl fmt::Display for Fault {
             Self::File(reason) | Self::Unreachable(reason) => f.write_str(reason),
             Self::Timeout => f.write_str(
                 "there was no answer before the deadline; --deadline gives the server more time",
+            ),
+            Self::TooLarge => f.write_str(
+                "the message is too large to be changed before the deadline, and a file stays as \
+                 it is; --deadline gives it more time",
             ),
             Self::Closed => f.write_str("the server closed the connection without an answer"),
             Self::Broken(reason) => write!(f, "the connection broke: {reason}"),

@@ -47,13 +47,13 @@ fn run(arguments: impl Iterator<Item = OsString>) -> i32 {
         Ok(Command::Version) => shown(help::VERSION, clock),
         Ok(Command::Call(options)) => {
             let deadline = clock.deadline(options.deadline);
-            let outcome =
-                call(&options, &deadline).unwrap_or_else(|fault| without(&fault, &options));
+            let outcome = call(&options, &deadline)
+                .unwrap_or_else(|fault| without(&fault, &options, &deadline));
             outcome.finish(&options, &deadline)
         }
         Err(Problem { fault, options }) => {
             let deadline = clock.deadline(options.deadline);
-            without(&fault, &options).finish(&options, &deadline)
+            without(&fault, &options, &deadline).finish(&options, &deadline)
         }
     }
 }
@@ -67,8 +67,8 @@ fn shown(text: &str, clock: platform::Clock) -> i32 {
 }
 
 /// What comes of a message that was not passed on.
-fn without(fault: &Fault, options: &Options) -> Outcome {
-    outcome::complain(options.profile, &fault.to_string());
+fn without(fault: &Fault, options: &Options, deadline: &Deadline) -> Outcome {
+    outcome::complain(options.profile, &fault.to_string(), deadline);
     // What should be on standard output is not, so "accept" would lose the message.
     let is_lost = |wish: &Verdict| *wish == Verdict::Accept && options.changed == Changed::Printed;
     let on_error = options.on_error.filter(|wish| !is_lost(wish));
@@ -81,7 +81,7 @@ fn call(options: &Options, deadline: &Deadline) -> Result<Outcome, Fault> {
     let message = file::open(options, deadline)?;
     let (outcome, edits) =
         talk::talk(options, message.as_ref(), deadline).unwrap_or_else(|fault| {
-            outcome::complain(options.profile, &fault.to_string());
+            outcome::complain(options.profile, &fault.to_string(), deadline);
             (Outcome::of_fault(&fault, options.on_error), Vec::new())
         });
     if let Some(message) = message.filter(|_| outcome.passes()) {

@@ -6,7 +6,6 @@ use stentor_call_protocol::{Answer, Refusal, Status, Verdict};
 
 use crate::args::{Changed, Options, Source, beside};
 use crate::fault::Fault;
-use crate::file::regular;
 use crate::platform::{self, Deadline};
 use crate::profile::Profile;
 
@@ -35,6 +34,7 @@ impl Outcome {
         answer: &Answer<'_>,
         on_error: Option<Verdict>,
         profile: Profile,
+        deadline: &Deadline,
     ) -> Result<Self, Fault> {
         let verdict = match (answer.status, answer.verdict, on_error) {
             (Status::Done, Some(verdict), _) | (_, _, Some(verdict)) => verdict,
@@ -50,6 +50,7 @@ impl Outcome {
             complain(
                 profile,
                 &format!("{}: {}", answer.status.name(), answer.text),
+                deadline,
             );
         }
         Ok(Self {
@@ -65,7 +66,7 @@ impl Outcome {
     /// What a fault means.
     pub(crate) fn of_fault(fault: &Fault, on_error: Option<Verdict>) -> Self {
         let text = match fault {
-            Fault::Refused(..) | Fault::Timeout | Fault::Usage(_) => NOT_NOW,
+            Fault::Refused(..) | Fault::Timeout | Fault::TooLarge | Fault::Usage(_) => NOT_NOW,
             Fault::File(_) => "the message cannot be read",
             _ => "the message cannot be checked: the server does not answer",
         };
@@ -88,7 +89,7 @@ impl Outcome {
         let mut code = options.profile.exit_code(self.verdict);
         match options.profile {
             Profile::XmailSmtp if !self.passes() => {
-                if !self.write_reply(options) && self.verdict == Verdict::Tempfail {
+                if !self.write_reply(options, deadline) && self.verdict == Verdict::Tempfail {
                     // Without the reply beside the message XMail would refuse it for good.
                     code = 0;
                 }
@@ -99,7 +100,7 @@ impl Outcome {
                 let written = if options.changed == Changed::Printed {
                     // The message has standard output for itself.
                     if !shown.is_empty() {
-                        platform::complain(&shown);
+                        platform::complain(&shown, deadline);
                     }
                     true
                 } else {
@@ -134,21 +135,24 @@ impl Outcome {
     }
 
     /// Puts the SMTP reply into the file beside the message; whether that worked.
-    fn write_reply(&self, options: &Options) -> bool {
+    fn write_reply(&self, options: &Options, deadline: &Deadline) -> bool {
         let Source::File(path) = &options.source else {
             complain(
                 options.profile,
                 "xmail-smtp needs a --file to put the reply beside",
+                deadline,
             );
             return false;
         };
         let line = format!("{}\r\n", self.refusal());
         let reply = beside(path.as_os_str(), ".rej");
-        match regular(&reply).and_then(|reply| std::fs::write(reply, line)) {
+        let written =
+            platform::overwrite(&reply).and_then(|mut file| file.write_all(line.as_bytes()));
+        match written {
             Ok(()) => true,
             Err(error) => {
                 let reason = format!("cannot write {}: {error}", reply.display());
-                complain(options.profile, &reason);
+                complain(options.profile, &reason, deadline);
                 false
             }
         }
@@ -163,11 +167,11 @@ pub(crate) fn print(bytes: &[u8], deadline: &Deadline) -> bool {
 
 /// Tells the operator something: by a line on standard error for the mail server's log, or by the
 /// system's log, where standard error goes to the sender of the message.
-pub(crate) fn complain(profile: Profile, text: &str) {
+pub(crate) fn complain(profile: Profile, text: &str, deadline: &Deadline) {
     if profile.shows_output_to_senders() {
         platform::log(text);
     } else {
-        platform::complain(format!("stentor-call: {text}\n").as_bytes());
+        platform::complain(format!("stentor-call: {text}\n").as_bytes(), deadline);
     }
 }
 
@@ -183,6 +187,10 @@ mod tests {
             text: String::new(),
             result: Vec::new(),
         }
+    }
+
+    fn soon() -> Deadline {
+        platform::Clock::start().deadline(std::time::Duration::from_secs(60))
     }
 
     #[test]
@@ -205,7 +213,7 @@ mod tests {
             ..Answer::of(Status::Failed, "broke")
         };
         let verdict = |advice, option| {
-            Outcome::of_answer(&failed(advice), option, Profile::Plain)
+            Outcome::of_answer(&failed(advice), option, Profile::Plain, &soon())
                 .map(|outcome| outcome.verdict)
         };
         let (accept, reject) = (Some(Verdict::Accept), Some(Verdict::Reject));
@@ -220,7 +228,7 @@ mod tests {
             status: Status::Done,
             ..failed(accept)
         };
-        let outcome = Outcome::of_answer(&done, reject, Profile::Plain).unwrap();
+        let outcome = Outcome::of_answer(&done, reject, Profile::Plain, &soon()).unwrap();
         assert_eq!(outcome.verdict, Verdict::Accept);
     }
 }

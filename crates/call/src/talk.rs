@@ -101,7 +101,8 @@ fn listen(
                     });
                 }
                 Event::Answer(answer) => {
-                    let outcome = Outcome::of_answer(&answer, options.on_error, options.profile)?;
+                    let outcome =
+                        Outcome::of_answer(&answer, options.on_error, options.profile, deadline)?;
                     return Ok((outcome, changes));
                 }
             }
@@ -122,6 +123,8 @@ fn send_rest(
     let mut out = Vec::with_capacity(DATA_BYTES_MAX + 2 * HEADER_BYTES);
     let mut at = offset;
     while at < message.size {
+        // A fast server never lets a write wait.
+        deadline.left()?;
         let len = (message.size - at).min(DATA_BYTES_MAX as u64) as usize;
         let piece = message.read(at, len)?;
         if piece.len() < len {

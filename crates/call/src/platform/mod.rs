@@ -16,12 +16,12 @@ use crate::fault::Fault;
 
 #[cfg(not(unix))]
 pub(crate) use other::{
-    Link, Mark, Output, complain, create_like, log, names, open, read_at, stdin_file,
+    Link, Mark, Output, complain, create_like, log, names, open, overwrite, read_at, stdin_file,
     temporary_file,
 };
 #[cfg(unix)]
 pub(crate) use unix::{
-    Link, Mark, Output, complain, create_like, log, names, open, read_at, stdin_file,
+    Link, Mark, Output, complain, create_like, log, names, open, overwrite, read_at, stdin_file,
     temporary_file,
 };
 

@@ -110,6 +110,17 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
+/// Opens a regular file to write it anew, or makes it.
+///
+/// # Errors
+/// When it is something else, or cannot be opened.
+pub(crate) fn overwrite(path: &Path) -> io::Result<File> {
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) if !metadata.is_file() => Err(io::Error::other("it is no regular file")),
+        _ => File::create(path),
+    }
+}
+
 /// What tells one state of a file from another.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Mark {
@@ -191,7 +202,7 @@ impl Write for Output<'_> {
 }
 
 /// Writes to standard error. Nobody may be reading, and the exit code says it as well.
-pub(crate) fn complain(line: &[u8]) {
+pub(crate) fn complain(line: &[u8], _deadline: &Deadline) {
     let _ = io::stderr().write_all(line);
 }
 

@@ -190,6 +190,36 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Ok(file.into())
 }
 
+/// Opens a regular file to write it anew, or makes it. One that is reached by a link, or has other
+/// names, may be somebody else's, and is not touched.
+///
+/// # Errors
+/// When it is something else, or cannot be opened.
+pub(crate) fn overwrite(path: &Path) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o666));
+    let file: File = match opened.and_then(beyond_standard) {
+        Ok(file) => file.into(),
+        Err(Errno::LOOP | Errno::MLINK) => {
+            return Err(io::Error::other("it is a symbolic link; remove it"));
+        }
+        // A pipe that nobody reads.
+        Err(Errno::NXIO) => return Err(io::Error::other("it is no regular file")),
+        Err(errno) => return Err(errno.into()),
+    };
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    if names(&metadata) > 1 {
+        return Err(io::Error::other(
+            "it has other names (hard links); remove it",
+        ));
+    }
+    file.set_len(0)?;
+    Ok(file)
+}
+
 /// What tells one state of a file from another.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Mark {
@@ -253,17 +283,16 @@ impl io::Write for Output<'_> {
     }
 }
 
-/// How long a complaint waits for somebody to read it.
-const COMPLAINT_TIME: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 100_000_000,
-};
+/// How long a complaint waits for somebody to read it, unless the deadline comes before.
+const COMPLAINT_TIME: Duration = Duration::from_millis(100);
 
 /// Writes to standard error. Nobody may be reading, and the exit code says it as well.
-pub(crate) fn complain(line: &[u8]) {
+pub(crate) fn complain(line: &[u8], deadline: &Deadline) {
     let stderr = rustix::stdio::stderr();
     let mut polled = [PollFd::from_borrowed_fd(stderr, PollFlags::OUT)];
-    if poll(&mut polled, Some(&COMPLAINT_TIME)) == Ok(1) {
+    // After the deadline, what can be said without waiting is said.
+    let time = timespec(deadline.left().unwrap_or_default().min(COMPLAINT_TIME));
+    if poll(&mut polled, Some(&time)) == Ok(1) {
         let _ = rustix::io::write(stderr, &line[..line.len().min(PIPE_BYTES)]);
     }
 }

@@ -61,6 +61,29 @@ fn a_spool_file_is_changed_in_its_place() {
     }
 }
 
+/// A file that is too large to be copied in time stays as it is, and the call has ended by then.
+#[test]
+fn a_large_file_is_not_changed_beyond_the_deadline() {
+    let bytes = modified(&[(0, 1, b"X")]);
+    let mut fake = Fake::unix(move |mut peer| peer.send(&bytes));
+    let file = fake.file("m", b"old");
+    let size = 64 << 30;
+    let opened = fs::File::options().write(true).open(&file).unwrap();
+    // It takes no room, and its copy would take a minute and more.
+    opened.set_len(size).unwrap();
+    drop(opened);
+    let start = std::time::Instant::now();
+    let words = ["--profile", "sysexits", "--deadline", "100ms", "--in-place"];
+    let words = [&words[..], &["--file", word(&file), "/p"]].concat();
+    let finished = Finished::of(&fake.command(&words).output().unwrap());
+    assert!(start.elapsed() < std::time::Duration::from_secs(5));
+    fake.join();
+    assert_eq!(finished.code, Some(75), "{finished:?}");
+    assert!(finished.stderr.contains("too large"), "{finished:?}");
+    assert_eq!(fs::metadata(&file).unwrap().len(), size);
+    assert_eq!(fs::read_dir(fake.folder.path()).unwrap().count(), 2);
+}
+
 #[test]
 fn a_file_that_cannot_be_replaced_stays_and_the_call_has_failed() {
     let bytes = modified(&[(0, 1, b"X")]);

@@ -231,6 +231,33 @@ fn a_standard_output_that_nobody_reads() {
     }
 }
 
+/// Nor does whoever reads neither of the two, however much there is to complain about.
+#[test]
+fn standard_streams_that_nobody_reads() {
+    use std::io::Write;
+    let bytes = answer(&Answer {
+        verdict: Some(Verdict::Accept),
+        result: &vec![b'x'; 1 << 20],
+        ..Answer::of(Status::Done, "")
+    });
+    let fake = Fake::unix(move |mut peer| peer.send(&bytes));
+    let file = fake.file("m", &vec![b'x'; 1 << 20]);
+    let words = ["--profile", "sysexits", "--deadline", "20ms", "--filter"];
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut full = writer.try_clone().unwrap();
+    // A pipe holds 64 KiB, and now it does.
+    full.write_all(&[b'x'; 64 * 1024]).unwrap();
+    let mut command = fake.command(&[&words[..], &["--stdin", "/p"]].concat());
+    command.stdin(std::fs::File::open(file).unwrap());
+    command.stdout(writer.try_clone().unwrap()).stderr(writer);
+    let start = Instant::now();
+    let status = command.status().unwrap();
+    let taken = start.elapsed();
+    drop(reader);
+    assert_eq!(status.code(), Some(75));
+    assert!(taken < Duration::from_millis(100), "{taken:?}");
+}
+
 /// A descriptor that the client opens is not taken for a stream that its caller has closed.
 #[test]
 fn standard_streams_that_are_closed() {

@@ -247,6 +247,28 @@ fn check_mistakes(profile: &str, option: Option<&str>, codes: [i32; 3], is_first
     }
 }
 
+/// A link in the place of XMail's reply leads to what is somebody else's.
+#[test]
+fn a_reply_is_not_written_through_links() {
+    for (is_hard, reason) in [(false, "symbolic link"), (true, "hard links")] {
+        let fake = Fake::dead();
+        let file = fake.file("m.xtmp", SPOOL);
+        let other = fake.file("other", b"precious");
+        let place = fake.folder.path().join("m.xtmp.rej");
+        if is_hard {
+            fs::hard_link(&other, place).unwrap();
+        } else {
+            std::os::unix::fs::symlink(&other, place).unwrap();
+        }
+        let words = ["--profile", "xmail-smtp", "--on-error", "reject", "--file"];
+        let words = [&words[..], &[word(&file), "/p"]].concat();
+        let finished = Finished::of(&fake.command(&words).output().unwrap());
+        assert_eq!(finished.code, Some(3), "{finished:?}");
+        assert!(finished.stderr.contains(reason), "{finished:?}");
+        assert_eq!(fs::read(&other).unwrap(), b"precious");
+    }
+}
+
 /// A pipe in the place of XMail's reply has nobody who reads it.
 #[test]
 fn a_reply_that_nobody_reads() {
