@@ -171,7 +171,7 @@ impl Hub {
     /// In which of these rooms a user's place is kept, though all its connections are lost.
     pub(super) fn home_places(&self, who: &Who, mut rooms: Vec<Box<str>>) -> Vec<Box<str>> {
         let zone = self.zones.by_zone.get(&who.identity.zone);
-        let held = |room: &Box<str>| zone.and_then(|rooms| rooms.get(room));
+        let held = |room: &str| zone.and_then(|rooms| rooms.get(room));
         rooms.retain(|room| held(room).is_some_and(|room| room.is_away(who.user())));
         rooms
     }
