@@ -92,6 +92,11 @@ impl Command {
         (files.json.as_deref(), files.html.as_deref())
     }
 
+    /// Whether it may start servers, which have to end with it.
+    pub(crate) fn starts_servers(&self) -> bool {
+        matches!(self, Self::Suite(_) | Self::Call(_)) || self.scenario().is_some()
+    }
+
     /// The scenario that this command runs, if it does.
     pub(crate) fn scenario(&self) -> Option<&dyn Scenario> {
         match self {
@@ -283,11 +288,42 @@ impl Common {
     }
 }
 
-/// Reads a number of seconds.
+/// Reads a number of seconds, perhaps none.
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.0..=86_400.0).contains(&value) => Ok(value),
         _ => Err("a number of seconds, at most a day".into()),
+    }
+}
+
+/// Reads how long something is measured: in less than a tenth of a second nothing can be.
+pub(crate) fn measured_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.1..=86_400.0).contains(&value) => Ok(value),
+        _ => Err("a number of seconds, at least 0.1 and at most a day".into()),
+    }
+}
+
+/// Reads a number of clients.
+pub(crate) fn clients(text: &str) -> Result<usize, String> {
+    within(text, 1, 1_000_000)
+}
+
+/// Reads a number of threads.
+pub(crate) fn threads(text: &str) -> Result<usize, String> {
+    within(text, 1, 1_024)
+}
+
+/// Reads the bytes of a message. A packet of MQTT has 256 MiB at most, its topic in them; a sixth
+/// of that is more than any server takes as it comes.
+pub(crate) fn payload_bytes(text: &str) -> Result<usize, String> {
+    within(text, 0, 40_000_000)
+}
+
+fn within(text: &str, least: usize, most: usize) -> Result<usize, String> {
+    match text.parse() {
+        Ok(value) if (least..=most).contains(&value) => Ok(value),
+        _ => Err(format!("a number from {least} to {most}")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What got better or worse between two files of results, with the noise taken into account.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
@@ -66,14 +67,16 @@ impl Change {
 /// When it cannot be read or is no such file.
 pub(crate) fn read(file: &Path) -> Result<Vec<Value>, BenchError> {
     let doing = format!("read {}", file.display());
-    let bytes = fs::metadata(file).doing(doing.clone())?.len();
-    if bytes > FILE_BYTES_MAX {
+    let mut text = String::new();
+    let opened = File::open(file).doing(doing.clone())?;
+    // Pipes and devices do not say how long they are.
+    let read = opened.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+    if read.doing(doing)? as u64 > FILE_BYTES_MAX {
         return Err(BenchError::usage(format!(
-            "{} has {bytes} bytes; a file of results has at most {FILE_BYTES_MAX}",
+            "{} has more than {FILE_BYTES_MAX} bytes, which is the most for a file of results",
             file.display()
         )));
     }
-    let text = fs::read_to_string(file).doing(doing)?;
     let mut objects = Vec::new();
     for (index, line) in text
         .lines()
@@ -142,7 +145,9 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Verdict, BenchError> {
     } else {
         String::new()
     };
-    let left_out = old.len() + new.len() - 2 * common;
+    let is_left = |one: &Value, others: &[Value]| !others.iter().any(|it| is_same_load(it, one));
+    let left_out = old.iter().filter(|one| is_left(one, &new)).count()
+        + new.iter().filter(|one| is_left(one, &old)).count();
     print(&format!(
         "{text}{common} workloads in both: {worse} figures worse, {better} better, {same} the \
          same within the noise; {left_out} workloads in one file only\n"

@@ -17,6 +17,7 @@ mod compare;
 mod detour;
 mod error;
 mod floor;
+mod interrupt;
 mod link;
 mod load;
 mod measure;
@@ -63,6 +64,9 @@ pub const EXIT_CANNOT_RUN: u8 = 3;
 /// generator was the limit, 3 could not run.
 #[must_use]
 pub fn run(args: Args) -> ExitCode {
+    if args.command.starts_servers() {
+        interrupt::watch();
+    }
     let verdict = dispatch(args).unwrap_or_else(|error| Verdict::NotRun(error.to_string()));
     if let Verdict::NotRun(why) = &verdict {
         // Nobody is left to be told if standard error is gone.

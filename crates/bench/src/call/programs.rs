@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::CallArgs;
 use crate::error::{BenchError, Doing};
+use crate::interrupt::{self, Kept};
 
 /// How long a server may take to listen.
 const START_TIME: Duration = Duration::from_secs(60);
@@ -29,10 +30,21 @@ pub(crate) struct Stage {
     pub(crate) notes: Vec<String>,
     _servers: Vec<Server>,
     _folder: tempfile::TempDir,
+    _folder_kept: Kept,
 }
 
 /// A server that ends with this.
-struct Server(Child);
+struct Server(
+    Child,
+    #[expect(dead_code, reason = "held until it is dropped")] Kept,
+);
+
+impl Server {
+    fn new(child: Child) -> Self {
+        let kept = interrupt::keep_process(child.id());
+        Self(child, kept)
+    }
+}
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -112,6 +124,7 @@ impl Stage {
             programs,
             notes: notes.into_iter().collect(),
             _servers: servers,
+            _folder_kept: interrupt::keep_folder(folder.path()),
             _folder: folder,
         })
     }
@@ -194,7 +207,7 @@ fn listening(command: &mut Command, places: usize) -> Result<(Server, Vec<String
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn();
-    let mut server = Server(child.doing("start a server")?);
+    let mut server = Server::new(child.doing("start a server")?);
     let mut found = Vec::new();
     if let Some(stdout) = server.0.stdout.take() {
         let lines = BufReader::new(stdout).lines().map_while(Result::ok);
@@ -236,7 +249,7 @@ fn spamd(home: &Path) -> Result<Option<(Server, String, String)>, BenchError> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    let server = Server(child.doing("start spamd")?);
+    let server = Server::new(child.doing("start spamd")?);
     let end = Instant::now() + START_TIME;
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         if Instant::now() > end {

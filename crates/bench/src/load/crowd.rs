@@ -97,6 +97,8 @@ enum Stage {
     /// With the server's own proof, if it makes one.
     ExpectConnAck(Option<Box<AwaitingFinal>>),
     ExpectSubAck,
+    /// An answer is looked at; it stays so where that was no good.
+    Judging,
     /// CONNACK said no.
     Refused,
     Ready,
@@ -277,7 +279,7 @@ impl Door<'_> {
                     ..
                 }) => "no SUBACK",
                 Some(Entrant {
-                    stage: Stage::Refused | Stage::Ready,
+                    stage: Stage::Judging | Stage::Refused | Stage::Ready,
                     ..
                 })
                 | None => continue,
@@ -378,7 +380,7 @@ impl Entrant {
                 Frame::Malformed => return Err("the server sent a malformed packet".into()),
             };
             let body = &self.client.carry[body];
-            match (std::mem::replace(&mut self.stage, Stage::Ready), kind) {
+            match (std::mem::replace(&mut self.stage, Stage::Judging), kind) {
                 (Stage::ExpectChallenge(client), wire::AUTH) => {
                     let (method, challenge) = wire::auth(body)?;
                     let answered = client.answer(challenge).map_err(|e| e.to_string())?;

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::idle::CONNECTIONS_PER_WORKER;
 use super::{Scenario, check_payload, count};
-use crate::args::{Common, seconds};
+use crate::args::{Common, clients, measured_seconds, payload_bytes, seconds, threads};
 use crate::error::BenchError;
 use crate::floor::FloorKind;
 use crate::measure::{Leg, Metric, Unit, Verdict, push_latency};
@@ -85,16 +85,16 @@ pub(crate) struct FanoutArgs {
     #[arg(value_enum)]
     preset: Option<Preset>,
     /// Publishers, each on a topic of its own
-    #[arg(long)]
+    #[arg(long, value_parser = clients)]
     publishers: Option<usize>,
     /// Subscribers, one topic each
-    #[arg(long)]
+    #[arg(long, value_parser = clients)]
     subscribers: Option<usize>,
     /// Messages per second and publisher, or "max": as fast as lossless
     #[arg(long)]
     rate: Option<Rate>,
     /// Bytes per message
-    #[arg(long)]
+    #[arg(long, value_parser = payload_bytes)]
     payload: Option<usize>,
     /// Quality of service of publishers and subscribers
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
@@ -103,7 +103,7 @@ pub(crate) struct FanoutArgs {
     #[arg(long)]
     retain: bool,
     /// Seconds to measure
-    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
+    #[arg(long, default_value_t = 10.0, value_parser = measured_seconds)]
     seconds: f64,
     /// Seconds to run before measuring
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
@@ -112,7 +112,7 @@ pub(crate) struct FanoutArgs {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     window: Option<u64>,
     /// Threads that receive [default: one per 15,000 subscribers]
-    #[arg(long)]
+    #[arg(long, value_parser = threads)]
     workers: Option<usize>,
     #[command(flatten)]
     ramp: RampArgs,

@@ -7,7 +7,7 @@ use mio::Poll;
 use serde_json::json;
 
 use super::{Scenario, count, run_id};
-use crate::args::Common;
+use crate::args::{Common, clients};
 use crate::clock::now_ns;
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
@@ -42,7 +42,7 @@ const SETTLE: Duration = Duration::from_secs(2);
 #[derive(Debug, clap::Args)]
 pub(crate) struct IdleArgs {
     /// Connections
-    #[arg(long, default_value_t = CONNECTIONS_PER_WORKER)]
+    #[arg(long, default_value_t = CONNECTIONS_PER_WORKER, value_parser = clients)]
     connections: usize,
     /// Connections on their way at once
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..))]

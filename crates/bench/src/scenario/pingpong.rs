@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{Scenario, check_payload, run_id};
 use crate::affinity::Placement;
-use crate::args::{Common, seconds};
+use crate::args::{Common, measured_seconds, payload_bytes, seconds};
 use crate::clock::{as_ns, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
@@ -42,10 +42,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, clap::Args)]
 pub(crate) struct PingPongArgs {
     /// Bytes per message
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = payload_bytes)]
     payload: usize,
     /// Seconds to measure
-    #[arg(long, default_value_t = 5.0, value_parser = seconds)]
+    #[arg(long, default_value_t = 5.0, value_parser = measured_seconds)]
     seconds: f64,
     /// Seconds to run before measuring
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::{Scenario, check_payload, count, run_id};
 use crate::accounts::{Accounts, Home, Proof, StoreKind};
-use crate::args::{Common, seconds};
+use crate::args::{Common, measured_seconds, payload_bytes, seconds};
 use crate::clock::{as_ns, now_ns};
 use crate::error::BenchError;
 use crate::floor::FloorKind;
@@ -82,10 +82,10 @@ pub(crate) struct PrivateArgs {
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=3_600))]
     every: Option<u16>,
     /// Bytes per message
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = payload_bytes)]
     payload: usize,
     /// Seconds to measure
-    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
+    #[arg(long, default_value_t = 10.0, value_parser = measured_seconds)]
     seconds: f64,
     /// Seconds to run before measuring
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]

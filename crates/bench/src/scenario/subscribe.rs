@@ -6,7 +6,7 @@ use mio::Poll;
 use serde_json::json;
 
 use super::{Scenario, count, run_id};
-use crate::args::Common;
+use crate::args::{Common, clients};
 use crate::clock::SECOND_NS;
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
@@ -49,7 +49,7 @@ pub(crate) struct SubscribeArgs {
     #[arg(value_enum, default_value = "ice-subscribe")]
     preset: Preset,
     /// Users
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = clients)]
     users: usize,
     /// Subscriptions of each user
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(1..))]

@@ -23,6 +23,7 @@ use crate::accounts::begin_books;
 use crate::affinity::{self, Stay};
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
+use crate::interrupt::{self, Kept};
 
 /// A server may take this long until it accepts connections.
 const START: Duration = Duration::from_secs(20);
@@ -60,6 +61,8 @@ pub(crate) struct Child {
     command: Command,
     kind: Kind,
     process: std::process::Child,
+    kept: Kept,
+    _folder_kept: Kept,
     folder: TempDir,
     /// Where it was started, and is again after its end.
     processors: CpuSet,
@@ -74,6 +77,8 @@ impl Child {
     ) -> Result<Self, BenchError> {
         let process = spawn(name, &mut command, &folder)?;
         Ok(Self {
+            kept: interrupt::keep_process(process.id()),
+            _folder_kept: interrupt::keep_folder(folder.path()),
             name: name.into(),
             command,
             kind: Kind::Forgetful,
@@ -107,6 +112,7 @@ impl Child {
         let begun = Instant::now();
         let stay = Stay::on(&self.processors)?;
         self.process = spawn(&self.name, &mut self.command, &self.folder)?;
+        self.kept = interrupt::keep_process(self.process.id());
         drop(stay);
         let url = match self.kind {
             Kind::Rival { port } => {

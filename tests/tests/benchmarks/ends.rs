@@ -1,0 +1,148 @@
+//! Benchmarks that come to an early end.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::thread;
+
+use nix::sys::signal::{Signal, kill};
+use stentor_tests::DEADLINE;
+use stentor_tests::process::{finish, pid_of, run, start};
+use stentor_tests::raw::eventually;
+use stentor_tests::server::stentor;
+
+/// Whether a process was started with this folder among its arguments.
+fn is_used(folder: &Path) -> bool {
+    let folder = folder.to_str().expect("a name");
+    let processes = fs::read_dir("/proc").expect("processes").flatten();
+    processes
+        .filter_map(|process| fs::read(process.path().join("cmdline")).ok())
+        .any(|line| String::from_utf8_lossy(&line).contains(folder))
+}
+
+#[test]
+fn an_interrupted_benchmark_leaves_nothing_behind() {
+    for (signal, code) in [
+        (Signal::SIGINT, 130),
+        (Signal::SIGTERM, 143),
+        (Signal::SIGHUP, 129),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = stentor();
+        command.args(["bench", "fanout", "ice-1", "--subscribers", "5"]);
+        command.args(["--seconds", "60", "--pairs", "1", "--no-floor"]);
+        command.env("TMPDIR", folder.path());
+        let bench = start(&mut command);
+        eventually("a server", || is_used(folder.path()));
+        kill(pid_of(&bench), signal).unwrap();
+        let finished = finish(bench, DEADLINE);
+        assert_eq!(finished.status.code(), Some(code), "{finished}");
+        assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
+        eventually("the end of the server", || !is_used(folder.path()));
+    }
+}
+
+/// Takes everybody in, and refuses each subscription.
+fn refuse(mut socket: TcpStream) {
+    let (mut input, mut chunk) = (Vec::new(), [0; 4_096]);
+    while let Ok(read @ 1..) = socket.read(&mut chunk) {
+        input.extend_from_slice(&chunk[..read]);
+        while input.len() > 1 && input.len() >= 2 + usize::from(input[1]) {
+            let packet: Vec<u8> = input.drain(..2 + usize::from(input[1])).collect();
+            let answer = match packet[0] >> 4 {
+                1 => vec![0x20, 2, 0, 0],
+                8 => vec![0x90, 3, packet[2], packet[3], 0x80],
+                _ => continue,
+            };
+            // Whoever has left needs no answer.
+            let _ = socket.write_all(&answer);
+        }
+    }
+}
+
+#[test]
+fn a_refused_subscription_ends_the_benchmark() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("mqtt://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            thread::spawn(move || refuse(socket));
+        }
+    });
+    let mut command = stentor();
+    command.args([
+        "bench",
+        "fanout",
+        "ice-1",
+        "--subscribers",
+        "5",
+        "--target",
+        &url,
+    ]);
+    command.args(["--seconds", "1", "--pairs", "1", "--no-floor"]);
+    let finished = finish(start(&mut command), DEADLINE);
+    assert_eq!(finished.status.code(), Some(3), "{finished}");
+    let text = format!("{finished}");
+    assert!(
+        text.contains("the server refused the subscription"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_load_that_is_none_is_refused() {
+    for (arguments, reason) in [
+        (&["pingpong", "--seconds", "0"][..], "at least 0.1"),
+        (&["fanout", "ice-1", "--seconds", "0.0001"], "at least 0.1"),
+        (&["fanout", "ice-1", "--workers", "0"], "from 1 to 1024"),
+        (
+            &["fanout", "ice-1", "--workers", "100000"],
+            "from 1 to 1024",
+        ),
+        (
+            &["fanout", "ice-1", "--subscribers", "4000000000"],
+            "to 1000000",
+        ),
+        (
+            &["fanout", "ice-1", "--payload", "300000000"],
+            "to 40000000",
+        ),
+        (&["idle", "--connections", "0"], "from 1 to 1000000"),
+        (&["subscribe", "--users", "0"], "from 1 to 1000000"),
+    ] {
+        let finished = run(stentor().arg("bench").args(arguments));
+        assert_eq!(finished.status.code(), Some(3), "{arguments:?} {finished}");
+        assert!(finished.stderr.contains(reason), "{arguments:?} {finished}");
+    }
+}
+
+#[test]
+fn workloads_in_one_file_are_counted_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+    let mut command = stentor();
+    command.args([
+        "bench",
+        "idle",
+        "--connections",
+        "5",
+        "--pairs",
+        "1",
+        "--no-floor",
+    ]);
+    run(command.arg("--json").arg(&one)).success();
+    let line = fs::read_to_string(&one).unwrap();
+    fs::write(&two, line.repeat(2)).unwrap();
+    let finished = run(stentor().args(["bench", "compare"]).arg(&one).arg(&two));
+    assert!(
+        finished.stdout.contains("; 0 workloads in one file only"),
+        "{finished}"
+    );
+}
+
+#[test]
+fn a_result_file_without_an_end_is_refused() {
+    let finished = run(stentor().args(["bench", "compare", "/dev/zero", "/dev/zero"]));
+    assert_eq!(finished.status.code(), Some(3), "{finished}");
+}
