@@ -33,10 +33,13 @@ what the exit code means
     xmail-smtp           0         0       3         3        3           3
     xmail-2002          96       100      99        96       97          98
     sysexits             0         0      69        75       99          98
-    postfix-pipe         0         0      69        75       99          98
-    exim                 0         0      69        75       99          98
+    postfix-pipe         0         0      69        75        0          75
+    exim                 0         0      69        75        0          75
     procmail             0         0      77        75       99          98
     plain                0         0       1         2        3           4
+
+                      with postfix-pipe and exim a message that is put aside stays in the
+                      queue, and so does one that --filter cannot discard (75, not 0)
 
                       what went wrong is told on standard error; postfix-pipe and exim, which
                       send that on to senders of mail, have it in the system's log instead

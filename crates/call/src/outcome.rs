@@ -85,7 +85,9 @@ impl Outcome {
     }
 
     /// Tells the caller; returns the exit code.
-    pub(crate) fn finish(&self, options: &Options, deadline: &Deadline) -> i32 {
+    pub(crate) fn finish(mut self, options: &Options, deadline: &Deadline) -> i32 {
+        let is_filter = options.changed == Changed::Printed;
+        self.verdict = options.profile.told(self.verdict, is_filter);
         let mut code = options.profile.exit_code(self.verdict);
         match options.profile {
             Profile::XmailSmtp if !self.passes() => {
@@ -97,7 +99,7 @@ impl Outcome {
             Profile::XmailQueue | Profile::XmailSmtp | Profile::Xmail2002 | Profile::Procmail => {}
             Profile::Sysexits | Profile::PostfixPipe | Profile::Exim | Profile::Plain => {
                 let shown = self.shown(options);
-                let written = if options.changed == Changed::Printed {
+                let written = if is_filter {
                     // The message has standard output for itself.
                     if !shown.is_empty() {
                         platform::complain(&shown, deadline);
@@ -118,6 +120,9 @@ impl Outcome {
     fn shown(&self, options: &Options) -> Vec<u8> {
         if !self.result.is_empty() && self.passes() {
             return self.result.clone();
+        }
+        if self.verdict == Verdict::Discard && options.profile.shows_output_to_senders() {
+            return Vec::new();
         }
         if options.profile.prints_status_code() && !self.passes() {
             let refusal = self.refusal();

@@ -61,11 +61,23 @@ impl Profile {
         matches!(self, Self::PostfixPipe | Self::Exim)
     }
 
+    /// What this caller is told instead of a verdict that it cannot carry out: the next one that
+    /// loses no mail and sends no refusal to whoever is named as the sender. What a filter prints
+    /// is delivered, so a filter has no way to discard.
+    pub(crate) const fn told(self, verdict: Verdict, is_filter: bool) -> Verdict {
+        match (self, verdict, is_filter) {
+            (Self::PostfixPipe | Self::Exim, Verdict::Quarantine, _)
+            | (Self::PostfixPipe | Self::Exim, Verdict::Discard, true) => Verdict::Tempfail,
+            _ => verdict,
+        }
+    }
+
     /// The exit code for a verdict.
     ///
     /// Where a caller has no code for a verdict, it gets the next more careful one that loses no
     /// mail: what was to be discarded or put aside is refused. XMail's queue filters have no way to
-    /// say "later", so such mail is delivered.
+    /// say "later", so such mail is delivered. Transports that end here have thrown a message away
+    /// when they say that they delivered it; what they cannot put aside stays in the queue.
     pub(crate) const fn exit_code(self, verdict: Verdict) -> i32 {
         match self {
             Self::XmailQueue => match verdict {
@@ -87,12 +99,17 @@ impl Profile {
                 Verdict::Discard => 97,
                 Verdict::Quarantine => 98,
             },
-            Self::Sysexits | Self::PostfixPipe | Self::Exim => match verdict {
+            Self::Sysexits => match verdict {
                 Verdict::Accept | Verdict::Modified => 0,
                 Verdict::Reject => EX_UNAVAILABLE,
                 Verdict::Tempfail => EX_TEMPFAIL,
                 Verdict::Discard => DISCARD,
                 Verdict::Quarantine => QUARANTINE,
+            },
+            Self::PostfixPipe | Self::Exim => match verdict {
+                Verdict::Accept | Verdict::Modified | Verdict::Discard => 0,
+                Verdict::Reject => EX_UNAVAILABLE,
+                Verdict::Tempfail | Verdict::Quarantine => EX_TEMPFAIL,
             },
             Self::Procmail => match verdict {
                 Verdict::Accept | Verdict::Modified => 0,
@@ -116,7 +133,7 @@ const EX_UNAVAILABLE: i32 = 69;
 /// Of `sysexits.h`, as those beside it.
 const EX_TEMPFAIL: i32 = 75;
 const EX_NOPERM: i32 = 77;
-/// Outside `sysexits.h`, for scripts that want to tell it apart; others bounce the mail.
+/// Outside `sysexits.h`, for scripts that want to tell it apart; mail servers bounce the mail.
 const DISCARD: i32 = 99;
 /// As [`DISCARD`].
 const QUARANTINE: i32 = 98;
@@ -134,8 +151,8 @@ mod tests {
             (Profile::XmailSmtp, [0, 0, 3, 3, 3, 3]),
             (Profile::Xmail2002, [96, 100, 99, 96, 97, 98]),
             (Profile::Sysexits, [0, 0, 69, 75, 99, 98]),
-            (Profile::PostfixPipe, [0, 0, 69, 75, 99, 98]),
-            (Profile::Exim, [0, 0, 69, 75, 99, 98]),
+            (Profile::PostfixPipe, [0, 0, 69, 75, 0, 75]),
+            (Profile::Exim, [0, 0, 69, 75, 0, 75]),
             (Profile::Procmail, [0, 0, 77, 75, 99, 98]),
             (Profile::Plain, [0, 0, 1, 2, 3, 4]),
         ] {

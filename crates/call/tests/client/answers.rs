@@ -22,8 +22,8 @@ fn each_profile_has_its_codes() {
         ("xmail-smtp", [0, 3, 3, 3, 3]),
         ("xmail-2002", [96, 99, 96, 97, 98]),
         ("sysexits", [0, 69, 75, 99, 98]),
-        ("postfix-pipe", [0, 69, 75, 99, 98]),
-        ("exim", [0, 69, 75, 99, 98]),
+        ("postfix-pipe", [0, 69, 75, 0, 75]),
+        ("exim", [0, 69, 75, 0, 75]),
         ("procmail", [0, 77, 75, 99, 98]),
         ("plain", [0, 1, 2, 3, 4]),
     ] {
@@ -197,6 +197,42 @@ fn results_are_printed_and_texts_get_a_status_code_where_it_is_read() {
         ("plain", answer(&result), "{\"calls\":1}\n"),
     ] {
         assert_eq!(run(profile, bytes), printed, "{profile}");
+    }
+}
+
+/// A refusal would go to whoever is named as the sender, so a pipe throws away what it says it has
+/// delivered, and what it cannot put aside is for later. What a filter prints would be delivered.
+#[test]
+fn pipes_bounce_nothing_that_was_to_be_discarded_or_put_aside() {
+    let (discard, quarantine) = (Verdict::Discard, Verdict::Quarantine);
+    for (profile, what, is_filter, code, told) in [
+        ("postfix-pipe", discard, false, 0, ""),
+        ("exim", discard, false, 0, ""),
+        ("postfix-pipe", quarantine, false, 75, "4.7.1 virus\n"),
+        ("exim", quarantine, false, 75, "virus\n"),
+        ("postfix-pipe", discard, true, 75, "4.7.1 virus\n"),
+        ("exim", discard, true, 75, "virus\n"),
+        ("postfix-pipe", quarantine, true, 75, "4.7.1 virus\n"),
+        ("sysexits", discard, true, 99, "5.7.1 virus\n"),
+    ] {
+        let mut fake = Fake::unix(move |mut peer| peer.send(&verdict(what, "virus")));
+        let file = fake.file("message", b"a: b\r\n\r\nbody");
+        let mut words = vec!["--profile", profile, "--file", word(&file)];
+        words.extend(is_filter.then_some("--filter"));
+        words.push("/p");
+        let finished = Finished::of(&fake.command(&words).output().unwrap());
+        fake.join();
+        let (there, elsewhere) = if is_filter {
+            (&finished.stderr, &finished.stdout)
+        } else {
+            (&finished.stdout, &finished.stderr)
+        };
+        let seen = (finished.code, there.as_str(), elsewhere.as_str());
+        assert_eq!(
+            seen,
+            (Some(code), told, ""),
+            "{profile} {what:?} {is_filter}"
+        );
     }
 }
 
