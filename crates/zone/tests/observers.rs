@@ -10,7 +10,7 @@ fn lock(hall: &mut Hall, locked: bool) {
     hall.act("tea", |room, out| {
         room.change(user("ann"), Change::Locked(locked), out)
     })
-    .unwrap();
+    .expect("the owner may");
 }
 
 fn kick(hall: &mut Hall, name: &str) -> Result<(), Refusal> {
