@@ -78,6 +78,8 @@ const POLICY: &str = "
     local want = call:header('subject')
     if want == 'refuse' then return reject('not wanted', { status = '5.7.9' }) end
     if want == 'later' then return tempfail('come back') end
+    if want == 'drop' then return discard('gone') end
+    if want == 'hold' then return quarantine('odd') end
     return accept()";
 
 fn serve(folder: &Path) -> Plan {
@@ -112,6 +114,17 @@ fn a_real_exim_does_what_a_procedure_says() {
         log.contains("== box@archive.example R=archive T=stentor defer"),
         "{log}"
     );
+    // Neither of these bounces to whoever is named as the sender.
+    let count = |log: &str, what: &str| log.matches(what).count();
+    let (sent, deferred) = ("=> box <box@archive.example>", "defer");
+    let before = count(&log, sent);
+    let log = exim.send("drop");
+    assert_eq!(count(&log, sent), before + 1, "{log}");
+    let before = count(&log, deferred);
+    let log = exim.send("hold");
+    assert!(count(&log, deferred) > before, "{log}");
+    // Without a retry rule Exim gives up at the first "later".
+    assert_eq!(count(&log, "** box@archive.example R=archive"), 1, "{log}");
     // Without Stentor it tries again later.
     drop(server.kill());
     let before = log.matches("defer").count();

@@ -36,6 +36,8 @@ fn exit_codes_are_what_postfix_does() {
         local want = call:header('subject')
         if want == 'refuse' then return reject('not wanted', { status = '5.7.9' }) end
         if want == 'later' then return tempfail('come back') end
+        if want == 'drop' then return discard('gone') end
+        if want == 'hold' then return quarantine('odd') end
         if want == 'break' then error('oops') end
         return accept()",
     );
@@ -51,6 +53,14 @@ fn exit_codes_are_what_postfix_does() {
         line.contains("dsn=4.7.1, status=deferred (come back"),
         "{line}"
     );
+    // Neither of these bounces to whoever is named as the sender.
+    let line = fate(&site, "dropped", &["--header", "Subject: drop"]);
+    assert!(
+        line.contains("dsn=2.0.0, status=sent") && !line.contains("gone"),
+        "{line}"
+    );
+    let line = fate(&site, "held", &["--header", "Subject: hold"]);
+    assert!(line.contains("dsn=4.7.1, status=deferred (odd"), "{line}");
     // What went wrong is in the server's log, and nowhere where the sender reads it.
     let line = fate(&site, "broken", &["--header", "Subject: break"]);
     let told = "dsn=4.7.1, status=deferred (the message cannot be checked now";
