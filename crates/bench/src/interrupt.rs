@@ -1,13 +1,16 @@
 //! What becomes of servers and their folders when a benchmark is interrupted.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
+use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
+use tempfile::TempDir;
 
 /// What would stay behind.
 #[derive(Debug)]
@@ -18,25 +21,31 @@ enum Leftover {
 
 static STARTED: Mutex<BTreeMap<u64, Leftover>> = Mutex::new(BTreeMap::new());
 
-/// Ends a process or removes a folder, should the benchmark be interrupted before this is dropped.
+/// Ends a process, should the benchmark be interrupted before this is dropped.
 #[derive(Debug)]
 pub(crate) struct Kept(u64);
 
-/// Of a process that was just started.
-pub(crate) fn keep_process(pid: u32) -> Kept {
-    keep(Leftover::Process(pid))
-}
-
-/// Of a temporary folder.
-pub(crate) fn keep_folder(folder: &Path) -> Kept {
-    keep(Leftover::Folder(folder.to_owned()))
-}
-
-fn keep(leftover: Leftover) -> Kept {
+/// Starts a process. There is no moment in which it runs and would be left behind.
+pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Kept)> {
     let mut started = started();
+    let child = command.spawn()?;
+    let number = put(&mut started, Leftover::Process(child.id()));
+    Ok((child, Kept(number)))
+}
+
+/// Makes a temporary folder. It stays on the list: nobody else gets its random name, and to remove
+/// what is gone does no harm.
+pub(crate) fn folder(prefix: &str) -> io::Result<TempDir> {
+    let mut started = started();
+    let folder = TempDir::with_prefix(prefix)?;
+    put(&mut started, Leftover::Folder(folder.path().to_owned()));
+    Ok(folder)
+}
+
+fn put(started: &mut BTreeMap<u64, Leftover>, leftover: Leftover) -> u64 {
     let number = started.last_key_value().map_or(0, |(last, _)| last + 1);
     started.insert(number, leftover);
-    Kept(number)
+    number
 }
 
 impl Drop for Kept {

@@ -255,6 +255,24 @@ fn what_could_not_be_run_stands_in_the_results() {
     assert_eq!(finished.stdout.matches("NOT RUN").count(), 2, "{finished}");
 }
 
+/// Two who wait for each other's messages notice at the first that does not come.
+#[test]
+fn a_match_that_cannot_go_on_has_failed() {
+    for (fault, expected) in [
+        (Fault::Loses { every: 10 }, "1 lost"),
+        (Fault::Dies { after: 10 }, "closed a connection"),
+    ] {
+        let server = Faulty::start(fault);
+        let url = server.url();
+        let load = ["pingpong", "--target", &url, "--placement", "free"];
+        let time = ["--seconds", "1", "--warmup", "0", "--pairs", "1"];
+        let (code, result) = measure(&[&load[..], &time, &["--no-floor"]].concat());
+        assert_eq!(code, 1, "{result}");
+        let why = result["verdict"]["why"].as_str().unwrap();
+        assert!(why.contains(expected), "{why}");
+    }
+}
+
 /// A rival that is not installed is no reason to measure nothing.
 #[test]
 fn a_rival_that_is_not_there_is_not_run() {

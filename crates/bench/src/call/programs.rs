@@ -30,7 +30,6 @@ pub(crate) struct Stage {
     pub(crate) notes: Vec<String>,
     _servers: Vec<Server>,
     _folder: tempfile::TempDir,
-    _folder_kept: Kept,
 }
 
 /// A server that ends with this.
@@ -40,9 +39,9 @@ struct Server(
 );
 
 impl Server {
-    fn new(child: Child) -> Self {
-        let kept = interrupt::keep_process(child.id());
-        Self(child, kept)
+    fn start(command: &mut Command, doing: &str) -> Result<Self, BenchError> {
+        let (child, kept) = interrupt::spawn(command).doing(doing)?;
+        Ok(Self(child, kept))
     }
 }
 
@@ -60,7 +59,7 @@ impl Stage {
     /// # Errors
     /// When one of them cannot be had; spamd is a note.
     pub(crate) fn set(args: &CallArgs) -> Result<Self, BenchError> {
-        let folder = tempfile::Builder::new().prefix("stentor-bench-").tempdir();
+        let folder = interrupt::folder("stentor-bench-");
         let folder = folder.doing("make a temporary folder")?;
         let at = |name: &str| folder.path().join(name).display().to_string();
         let message = at("message");
@@ -124,7 +123,6 @@ impl Stage {
             programs,
             notes: notes.into_iter().collect(),
             _servers: servers,
-            _folder_kept: interrupt::keep_folder(folder.path()),
             _folder: folder,
         })
     }
@@ -202,12 +200,11 @@ fn client(args: &CallArgs) -> Result<String, BenchError> {
 
 /// Starts a server and waits for its lines `listening PLACE`.
 fn listening(command: &mut Command, places: usize) -> Result<(Server, Vec<String>), BenchError> {
-    let child = command
+    command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut server = Server::new(child.doing("start a server")?);
+        .stderr(Stdio::null());
+    let mut server = Server::start(command, "start a server")?;
     let mut found = Vec::new();
     if let Some(stdout) = server.0.stdout.take() {
         let lines = BufReader::new(stdout).lines().map_while(Result::ok);
@@ -234,7 +231,8 @@ fn spamd(home: &Path) -> Result<Option<(Server, String, String)>, BenchError> {
     let free = std::net::TcpListener::bind("127.0.0.1:0").doing("find a port for spamd")?;
     let port = free.local_addr().doing("find a port for spamd")?.port();
     drop(free);
-    let child = Command::new(server)
+    let mut command = Command::new(server);
+    command
         .args(["--listen", &format!("127.0.0.1:{port}"), "--local"])
         .args([
             "--nouser-config",
@@ -247,9 +245,8 @@ fn spamd(home: &Path) -> Result<Option<(Server, String, String)>, BenchError> {
         .arg(home.join("spamd.pid"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let server = Server::new(child.doing("start spamd")?);
+        .stderr(Stdio::null());
+    let server = Server::start(&mut command, "start spamd")?;
     let end = Instant::now() + START_TIME;
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         if Instant::now() > end {

@@ -183,6 +183,8 @@ impl Workload for PingPong {
         })?;
         let mut leg = Leg {
             faults: match_.faults,
+            failed: match_.broken.is_some().into(),
+            behind: match_.broken,
             ..Leg::default()
         };
         let rounds = match_.rounds.max(1) as f64;
@@ -209,6 +211,16 @@ struct Match {
     faults: Faults,
     /// With all partners.
     rounds: u64,
+    /// Why it ended early.
+    broken: Option<String>,
+}
+
+/// What waiting for a message came to.
+#[derive(Debug, PartialEq, Eq)]
+enum Wait {
+    Over,
+    Lost,
+    Closed,
 }
 
 fn play(mut players: Vec<Player>, plan: &PingPong) -> Result<Match, BenchError> {
@@ -216,8 +228,8 @@ fn play(mut players: Vec<Player>, plan: &PingPong) -> Result<Match, BenchError> 
     let to_ns = from_ns + as_ns(plan.seconds);
     let mut latencies = vec![histogram(); plan.partners];
     let mut faults = Faults::default();
-    let mut rounds = 0;
-    while now_ns() < to_ns {
+    let (mut rounds, mut broken) = (0, None);
+    'play: while now_ns() < to_ns {
         for (latency, partner) in latencies.iter_mut().zip(1..) {
             let sent_ns = now_ns();
             for (from, to) in [(0, partner), (partner, 0)] {
@@ -226,8 +238,19 @@ fn play(mut players: Vec<Player>, plan: &PingPong) -> Result<Match, BenchError> 
                     sequence: players[to].checker.next(),
                     intended_ns: sent_ns,
                 };
-                players[from].publish(to, stamp)?;
-                players[to].receive(stamp, &mut faults)?;
+                let wait = match players[from].publish(to, stamp) {
+                    Ok(()) => players[to].receive(stamp, &mut faults),
+                    Err(error) => Err(error),
+                };
+                broken = match wait.or_else(closed).doing("exchange messages")? {
+                    Wait::Over => continue,
+                    Wait::Lost => {
+                        faults.lost += 1;
+                        Some(format!("no answer for {} s", PATIENCE.as_secs()))
+                    }
+                    Wait::Closed => Some("the server closed a connection".to_owned()),
+                };
+                break 'play;
             }
             rounds += 1;
             if sent_ns >= from_ns {
@@ -241,7 +264,16 @@ fn play(mut players: Vec<Player>, plan: &PingPong) -> Result<Match, BenchError> 
         latency: slowest.unwrap_or_else(histogram),
         faults,
         rounds,
+        broken,
     })
+}
+
+/// A connection that the server closed while something was on its way.
+fn closed(error: io::Error) -> io::Result<Wait> {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(Wait::Closed),
+        _ => Err(error),
+    }
 }
 
 struct Player {
@@ -284,17 +316,14 @@ impl Player {
         })
     }
 
-    fn publish(&mut self, to: usize, stamp: Stamp) -> Result<(), BenchError> {
+    fn publish(&mut self, to: usize, stamp: Stamp) -> io::Result<()> {
         self.packet.clear();
         self.templates[to].push(&mut self.packet, 0, |payload| stamp.write(payload));
-        self.client
-            .link
-            .write_all(&self.packet)
-            .doing("send a message")
+        self.client.link.write_all(&self.packet)
     }
 
     /// Waits for the message that carries `stamp`'s number.
-    fn receive(&mut self, expected: Stamp, faults: &mut Faults) -> Result<(), BenchError> {
+    fn receive(&mut self, expected: Stamp, faults: &mut Faults) -> io::Result<Wait> {
         loop {
             if let Frame::Whole { first, body, end } = wire::frame(&self.buffer[..self.filled]) {
                 let publish = (first >> 4 == wire::PUBLISH)
@@ -306,7 +335,7 @@ impl Player {
                 match stamp {
                     Some(stamp) if stamp.publisher == expected.publisher => {
                         match self.checker.arrive(stamp.sequence) {
-                            Arrival::InOrder => return Ok(()),
+                            Arrival::InOrder => return Ok(Wait::Over),
                             Arrival::Duplicate => faults.duplicated += 1,
                             Arrival::Late | Arrival::Ahead => faults.reordered += 1,
                         }
@@ -316,16 +345,11 @@ impl Player {
                 continue;
             }
             match self.client.link.read(&mut self.buffer[self.filled..]) {
-                Ok(0) => return Err(BenchError::server("the server closed a connection")),
+                Ok(0) => return Ok(Wait::Closed),
                 Ok(read) => self.filled += read,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    let seconds = PATIENCE.as_secs();
-                    return Err(BenchError::server(format!(
-                        "a message was lost: no answer for {seconds} s"
-                    )));
-                }
-                result => drop(result.doing("receive a message")?),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Wait::Lost),
+                Err(error) => return Err(error),
             }
         }
     }

@@ -62,7 +62,6 @@ pub(crate) struct Child {
     kind: Kind,
     process: std::process::Child,
     kept: Kept,
-    _folder_kept: Kept,
     folder: TempDir,
     /// Where it was started, and is again after its end.
     processors: CpuSet,
@@ -75,10 +74,9 @@ impl Child {
         mut command: Command,
         folder: TempDir,
     ) -> Result<Self, BenchError> {
-        let process = spawn(name, &mut command, &folder)?;
+        let (process, kept) = spawn(name, &mut command, &folder)?;
         Ok(Self {
-            kept: interrupt::keep_process(process.id()),
-            _folder_kept: interrupt::keep_folder(folder.path()),
+            kept,
             name: name.into(),
             command,
             kind: Kind::Forgetful,
@@ -111,8 +109,7 @@ impl Child {
         let ending = begun.elapsed();
         let begun = Instant::now();
         let stay = Stay::on(&self.processors)?;
-        self.process = spawn(&self.name, &mut self.command, &self.folder)?;
-        self.kept = interrupt::keep_process(self.process.id());
+        (self.process, self.kept) = spawn(&self.name, &mut self.command, &self.folder)?;
         drop(stay);
         let url = match self.kind {
             Kind::Rival { port } => {
@@ -246,13 +243,9 @@ fn spawn(
     name: &str,
     command: &mut Command,
     folder: &TempDir,
-) -> Result<std::process::Child, BenchError> {
+) -> Result<(std::process::Child, Kept), BenchError> {
     let log = File::create(folder.path().join("stderr")).doing("create a log file")?;
-    command
-        .stdin(Stdio::null())
-        .stderr(log)
-        .spawn()
-        .doing(format!("start {name}"))
+    interrupt::spawn(command.stdin(Stdio::null()).stderr(log)).doing(format!("start {name}"))
 }
 
 fn file_bytes(folder: &Path) -> (u64, u64) {
@@ -289,7 +282,7 @@ impl Drop for Child {
 
 /// A temporary folder for one server.
 pub(super) fn folder() -> Result<TempDir, BenchError> {
-    TempDir::with_prefix("stentor-bench-").doing("create a temporary folder")
+    interrupt::folder("stentor-bench-").doing("create a temporary folder")
 }
 
 /// Finds a program on the PATH, or in Cargo's or Go's folder.
