@@ -49,6 +49,20 @@ impl Drop for SmallDisk<'_> {
     }
 }
 
+/// A small file system there; `None`, which is told, for whoever may not mount one.
+fn small_disk<'a>(folder: &'a Path, size: &str) -> Option<SmallDisk<'a>> {
+    let disk = SmallDisk::mount(folder, size);
+    if disk.is_none() {
+        assert_ne!(
+            nix::unistd::geteuid().as_raw(),
+            0,
+            "root can mount a small file system"
+        );
+        eprintln!("skipped: mounting a small file system needs root");
+    }
+    disk
+}
+
 /// Publishes a retained message with QoS 1; the reason code of the acknowledgement.
 fn try_keep(client: &mut Raw, topic: &str, payload: &[u8]) -> u8 {
     client.send(&raw::publish(Version::V5, topic, payload, 1, true));
@@ -59,13 +73,7 @@ fn try_keep(client: &mut Raw, topic: &str, payload: &[u8]) -> u8 {
 #[test]
 fn a_full_disk_refuses_and_recovers() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let Some(disk) = SmallDisk::mount(folder.path(), "12m") else {
-        assert_ne!(
-            nix::unistd::geteuid().as_raw(),
-            0,
-            "root can mount a small file system"
-        );
-        eprintln!("skipped: mounting a small file system needs root");
+    let Some(disk) = small_disk(folder.path(), "12m") else {
         return;
     };
     for sync in ["interval", "always"] {
@@ -199,13 +207,7 @@ impl Drop for ReadOnly<'_> {
 #[test]
 fn a_file_system_that_turns_read_only_refuses_and_recovers() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let Some(_disk) = SmallDisk::mount(folder.path(), "64m") else {
-        assert_ne!(
-            nix::unistd::geteuid().as_raw(),
-            0,
-            "root can mount a small file system"
-        );
-        eprintln!("skipped: mounting a small file system needs root");
+    let Some(_disk) = small_disk(folder.path(), "64m") else {
         return;
     };
     for sync in ["interval", "always"] {
@@ -248,8 +250,7 @@ fn a_file_system_that_turns_read_only_refuses_and_recovers() {
 #[test]
 fn a_file_system_for_reading_only_is_told_at_the_start() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let Some(disk) = SmallDisk::mount(folder.path(), "4m") else {
-        eprintln!("skipped: mounting a small file system needs root");
+    let Some(disk) = small_disk(folder.path(), "4m") else {
         return;
     };
     disk.remount("ro");
