@@ -37,6 +37,19 @@ pub struct ZeroQuota {
     pub instead: &'static str,
 }
 
+/// Two sets of quotas put together, quota by quota.
+macro_rules! each {
+    ($put:expr, $one:expr, $other:expr) => {
+        Quotas {
+            connections: $put($one.connections, $other.connections),
+            messages_per_sec: $put($one.messages_per_sec, $other.messages_per_sec),
+            bytes_per_sec: $put($one.bytes_per_sec, $other.bytes_per_sec),
+            subscriptions: $put($one.subscriptions, $other.subscriptions),
+            queued_bytes: $put($one.queued_bytes, $other.queued_bytes),
+        }
+    };
+}
+
 impl Quotas {
     /// What keeps somebody from something altogether, in the order of [`Quotas::NAMES`].
     const INSTEAD: [&'static str; 5] = [
@@ -86,13 +99,7 @@ impl Quotas {
     /// These, and of the others those that are not set here.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
-        Self {
-            connections: self.connections.or(others.connections),
-            messages_per_sec: self.messages_per_sec.or(others.messages_per_sec),
-            bytes_per_sec: self.bytes_per_sec.or(others.bytes_per_sec),
-            subscriptions: self.subscriptions.or(others.subscriptions),
-            queued_bytes: self.queued_bytes.or(others.queued_bytes),
-        }
+        each!(Option::or, self, others)
     }
 
     /// These but for the named ones; names that are none mean nothing.
@@ -115,36 +122,20 @@ impl Quotas {
     /// to the others; where several say something, the largest counts.
     #[must_use]
     pub fn join(self, other: Self) -> Self {
-        Self {
-            connections: larger(self.connections, other.connections),
-            messages_per_sec: larger(self.messages_per_sec, other.messages_per_sec),
-            bytes_per_sec: larger(self.bytes_per_sec, other.bytes_per_sec),
-            subscriptions: larger(self.subscriptions, other.subscriptions),
-            queued_bytes: larger(self.queued_bytes, other.queued_bytes),
-        }
+        // `None` is smaller than every number, so that it gives way.
+        each!(Ord::max, self, other)
     }
 
     /// What both allow: of each quota the smaller one. One of 0, which is no bound, is left out.
     #[must_use]
     pub fn stricter(self, other: Self) -> Self {
-        Self {
-            connections: smaller(self.connections, other.connections),
-            messages_per_sec: smaller(self.messages_per_sec, other.messages_per_sec),
-            bytes_per_sec: smaller(self.bytes_per_sec, other.bytes_per_sec),
-            subscriptions: smaller(self.subscriptions, other.subscriptions),
-            queued_bytes: smaller(self.queued_bytes, other.queued_bytes),
-        }
+        each!(smaller, self, other)
     }
 }
 
 fn smaller<T: Ord + Default>(a: Option<T>, b: Option<T>) -> Option<T> {
     let bounds = [a, b].into_iter().flatten();
     bounds.filter(|bound| *bound != T::default()).min()
-}
-
-/// `None` is smaller than every number, so that it gives way.
-fn larger<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
-    a.max(b)
 }
 
 #[cfg(test)]
