@@ -5,7 +5,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use stentor_auth::model::{DEFAULT_ZONE, User, UserKey};
+use serde_json::{Value, json};
+use stentor_auth::model::{Credential, DEFAULT_ZONE, User, UserKey};
 use stentor_auth::store::{
     AuditLog, Books, Change, Directory, DirectoryOptions, Order, Source, StoreError, Task,
     Unavailable, Who,
@@ -305,6 +306,79 @@ fn a_refused_deletion_changes_nothing() {
     order(Order::UserDelete { name: name() }).unwrap();
     let refusal = order(Order::UserDelete { name: name() }).unwrap_err();
     assert_eq!(refusal.code, "not-found", "{refusal}");
+}
+
+/// What is said here of a user who is kept elsewhere leaves its roles where they are, unless it is
+/// about roles.
+#[test]
+fn only_what_is_about_roles_takes_them_over() {
+    let source = Stubborn::new(1);
+    let (books, _folder) = books(&source);
+    source.permits.add_permits(100_000);
+    let directory = Directory::start(books, DirectoryOptions::default()).unwrap();
+    let order = |order| directory.order(Who::new("the test"), order);
+    let name = || "u0".to_owned();
+    let roles = |names: &[&str]| names.iter().copied().map(Arc::from).collect::<Vec<_>>();
+    let shown = || order(Order::UserShow { name: name() }).unwrap()["roles"].clone();
+    let revoke = |role: &str| {
+        let (name, roles) = (name(), roles(&[role]));
+        order(Order::Revoke { name, roles })
+    };
+    order(Order::UserDisable { name: name() }).unwrap();
+    order(Order::UserEnable { name: name() }).unwrap();
+    let credential = Credential::new("token:0123456789abcdef");
+    let create = Order::TokenCreate {
+        name: name(),
+        credential,
+    };
+    order(create).unwrap();
+    source.change(|users| users[0].roles = roles(&["member", "admin"]));
+    assert_eq!(shown(), json!(["member", "admin"]));
+    // What it does not have is told with what it has, from wherever.
+    let refusal = revoke("anonymous").unwrap_err().to_string();
+    assert!(refusal.contains("it has member, admin"), "{refusal}");
+    let grant = Order::Grant {
+        name: name(),
+        roles: roles(&["anonymous"]),
+    };
+    order(grant).unwrap();
+    revoke("admin").unwrap();
+    source.change(|users| users[0].roles = roles(&["admin"]));
+    assert_eq!(shown(), json!(["member", "anonymous"]));
+}
+
+/// One bearer whose last role is not taken keeps the role for all of them.
+#[test]
+fn a_role_that_cannot_be_taken_from_one_is_taken_from_nobody() {
+    let source = Stubborn::new(1);
+    let (books, folder) = books(&source);
+    source.permits.add_permits(100_000);
+    let audit = folder.path().join("audit.log");
+    let options = DirectoryOptions {
+        audit: AuditLog::open(&audit).unwrap(),
+        ..DirectoryOptions::default()
+    };
+    let directory = Directory::start(books, options).unwrap();
+    let order = |order: Value| directory.order(Who::new("the test"), Order::parse(order).unwrap());
+    order(json!({ "verb": "role.add", "name": "boss" })).unwrap();
+    order(json!({ "verb": "user.add", "name": "ann", "roles": ["boss"] })).unwrap();
+    order(json!({ "verb": "grant", "name": "u0", "roles": ["boss"] })).unwrap();
+    order(json!({ "verb": "revoke", "name": "u0", "roles": ["member"] })).unwrap();
+    let before = std::fs::read_to_string(&audit).unwrap();
+    let delete = || order(json!({ "verb": "role.delete", "name": "boss", "force": true }));
+    let refusal = delete().unwrap_err();
+    assert_eq!(refusal.code, "refused", "{refusal}");
+    assert!(refusal.message.contains("u0 is kept by"), "{refusal}");
+    for name in ["ann", "u0"] {
+        let user = order(json!({ "verb": "user.show", "name": name })).unwrap();
+        assert_eq!(user["roles"], json!(["boss"]), "{name}");
+    }
+    order(json!({ "verb": "role.show", "name": "boss" })).unwrap();
+    assert_eq!(std::fs::read_to_string(&audit).unwrap(), before);
+    order(json!({ "verb": "grant", "name": "u0", "roles": ["member"] })).unwrap();
+    assert_eq!(delete().unwrap()["taken_from"], 2);
+    let ann = order(json!({ "verb": "user.show", "name": "ann" })).unwrap();
+    assert_eq!(ann["roles"], json!([]));
 }
 
 #[test]

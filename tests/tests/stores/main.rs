@@ -46,6 +46,7 @@ for_every_store! {
     users_are_listed_in_pages
     a_lost_race_is_told
     roles_and_zones_are_kept
+    a_role_goes_with_its_bearers_or_stays
     the_first_start_is_remembered
     names_are_told_apart_exactly
     many_are_found_at_once

@@ -50,7 +50,7 @@ pub(crate) fn a_new_store_has_the_initial_roles(bench: &Bench) {
         expected.sort_by(|a, b| a.name.cmp(&b.name));
         assert_eq!(roles, expected);
         // Who deletes one does not find it again at the next start.
-        assert!(store.delete_role(None, ADMIN).await.unwrap());
+        assert!(store.delete_role(None, ADMIN, &[]).await.unwrap());
         store.open().await.unwrap();
         assert_eq!(store.roles().await.unwrap().len(), 2);
     });
@@ -187,8 +187,13 @@ pub(crate) fn roles_and_zones_are_kept(bench: &Bench) {
         let roles = store.roles().await.unwrap();
         assert_eq!(roles.len(), 4);
         assert!(roles.contains(&changed) && !roles.contains(&role));
-        assert!(!store.delete_role(None, "player").await.unwrap());
-        assert!(store.delete_role(Some("game"), "player").await.unwrap());
+        assert!(!store.delete_role(None, "player", &[]).await.unwrap());
+        assert!(
+            store
+                .delete_role(Some("game"), "player", &[])
+                .await
+                .unwrap()
+        );
 
         let zone = ZoneRecord {
             connections: Some(5),
@@ -203,6 +208,36 @@ pub(crate) fn roles_and_zones_are_kept(bench: &Bench) {
         );
         assert!(store.delete_zone("game").await.unwrap());
         assert!(!store.delete_zone("game").await.unwrap());
+    });
+}
+
+/// All or nothing: one user who is not as expected keeps the role, and everybody's, where it is.
+pub(crate) fn a_role_goes_with_its_bearers_or_stays(bench: &Bench) {
+    let store = opened(bench);
+    let [ann, bob] = ["ann", "bob"].map(|name| user(DEFAULT_ZONE, name));
+    let keys = [ann.key(), bob.key()];
+    run(async {
+        store.insert(&[ann.clone(), bob.clone()]).await.unwrap();
+        let mut bearers = store.find(&keys).await.unwrap();
+        bearers.iter_mut().for_each(|one| one.user.roles.clear());
+        let still_there = async || {
+            let users = store.find(&keys).await.unwrap();
+            let roles = store.roles().await.unwrap().len();
+            roles == 3 && users.iter().all(|one| one.user.roles == ann.roles)
+        };
+        let gone = Record {
+            user: user(DEFAULT_ZONE, "gone"),
+            revision: 1,
+        };
+        let with_gone = [&bearers[..], &[gone]].concat();
+        assert!(!store.delete_role(None, MEMBER, &with_gone).await.unwrap());
+        assert!(still_there().await);
+        assert!(!store.delete_role(None, "none", &bearers).await.unwrap());
+        assert!(still_there().await);
+        assert!(store.delete_role(None, MEMBER, &bearers).await.unwrap());
+        let users = store.find(&keys).await.unwrap();
+        assert!(users.iter().all(|one| one.user.roles.is_empty()));
+        assert_eq!(store.roles().await.unwrap().len(), 2);
     });
 }
 

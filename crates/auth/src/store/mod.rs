@@ -96,8 +96,14 @@ pub trait Store: Send + Sync {
     /// Adds or replaces a role.
     fn put_role<'a>(&'a self, role: &'a Role) -> Task<'a, ()>;
 
-    /// Deletes a role; false if there is none.
-    fn delete_role<'a>(&'a self, zone: Option<&'a str>, name: &'a str) -> Task<'a, bool>;
+    /// Deletes a role, and replaces the users who had it. False, and nothing is changed, if there
+    /// is no such role, or if one of the users is gone or its revision is another one.
+    fn delete_role<'a>(
+        &'a self,
+        zone: Option<&'a str>,
+        name: &'a str,
+        bearers: &'a [Record],
+    ) -> Task<'a, bool>;
 
     /// All zones that were added.
     fn zones(&self) -> Task<'_, Vec<ZoneRecord>>;

@@ -360,9 +360,30 @@ impl Store for TextStore {
         }))
     }
 
-    fn delete_role<'a>(&'a self, zone: Option<&'a str>, name: &'a str) -> Task<'a, bool> {
+    fn delete_role<'a>(
+        &'a self,
+        zone: Option<&'a str>,
+        name: &'a str,
+        bearers: &'a [Record],
+    ) -> Task<'a, bool> {
         let key = (zone.unwrap_or_default().to_owned(), name.to_owned());
-        ready(self.change(|content| content.roles.remove(&key).is_some()))
+        let delete = || {
+            let is_there = |content: &Content| {
+                let mut keys = bearers.iter().map(|record| record.user.key());
+                content.roles.contains_key(&key) && keys.all(|key| content.users.contains_key(&key))
+            };
+            if !self.read_with(is_there)? {
+                return Ok(false);
+            }
+            self.change(|content| {
+                let users = bearers.iter().map(|record| &record.user);
+                content
+                    .users
+                    .extend(users.map(|user| (user.key(), user.clone())));
+                content.roles.remove(&key).is_some()
+            })
+        };
+        ready(delete())
     }
 
     fn zones(&self) -> Task<'_, Vec<ZoneRecord>> {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{OrderError, Outcome, PAGE, Who, users};
 use crate::model::{ADMIN, ANONYMOUS, MEMBER, Quotas, Role, Rule, User, UserKey};
+use crate::store::Record;
 use crate::store::directory::Worker;
 
 /// What a role is: its zone, its name, its rules and quotas.
@@ -118,25 +119,42 @@ pub(super) async fn delete(
     force: bool,
 ) -> Outcome {
     let (zone, name) = (zone.as_deref(), &*name);
-    find(worker, zone, name).await?;
-    let bearers = bearers(worker, zone, name).await?;
-    if !bearers.is_empty() && !force {
-        return Err(still_had(name, &bearers));
-    }
-    for key in &bearers {
-        let take = |user: &mut User| {
-            user.roles.retain(|role| **role != *name);
-            Ok(())
-        };
-        users::modify(worker, key, take).await?;
-    }
-    if !worker.books.store.delete_role(zone, name).await? {
-        return Err(missing(name));
-    }
+    let bearers = delete_with(worker, zone, name, force).await?;
     worker.read_roles().await?;
+    for keys in bearers.chunks(PAGE.0) {
+        worker.reread(keys).await?;
+    }
     let detail = json!({ "zone": zone, "taken_from": bearers.len() });
     worker.note(who, "role.delete", name, detail);
     Ok(json!({ "taken_from": bearers.len(), "note": lost_with(zone, name) }))
+}
+
+/// Deletes a role and takes it from its bearers, who are returned, all or nothing: however often
+/// others change one of them at the same time.
+async fn delete_with(
+    worker: &Worker,
+    zone: Option<&str>,
+    name: &str,
+    force: bool,
+) -> Result<Vec<UserKey>, OrderError> {
+    for _ in 0..users::ATTEMPTS_MAX {
+        find(worker, zone, name).await?;
+        let mut bearers = bearers(worker, zone, name).await?;
+        let keys: Vec<UserKey> = bearers.iter().map(|record| record.user.key()).collect();
+        if !keys.is_empty() && !force {
+            return Err(still_had(name, &keys));
+        }
+        for record in &mut bearers {
+            record.user.roles.retain(|role| **role != *name);
+        }
+        for some in bearers.chunks(PAGE.0) {
+            users::check_left(worker, some.iter().map(|record| &record.user)).await?;
+        }
+        if worker.books.store.delete_role(zone, name, &bearers).await? {
+            return Ok(keys);
+        }
+    }
+    Err(users::contended(format_args!("the role {name:?}")))
 }
 
 /// What goes with a role that is there from the start.
@@ -161,7 +179,7 @@ async fn bearers(
     worker: &Worker,
     zone: Option<&str>,
     name: &str,
-) -> Result<Vec<UserKey>, OrderError> {
+) -> Result<Vec<Record>, OrderError> {
     let store = &worker.books.store;
     let roles = store.roles().await?;
     let has_other = |of: &str| {
@@ -180,11 +198,13 @@ async fn bearers(
         let users = store.list(zone, after.as_ref(), PAGE.0).await?;
         after = users.last().map(User::key);
         let is_last = users.len() < PAGE.0;
-        let has_it = |user: &User| user.roles.iter().any(|role| **role == *name);
-        let left = users
-            .iter()
-            .filter(|user| has_it(user) && !has_other(&user.zone));
-        bearers.extend(left.map(User::key));
+        let is_left =
+            |user: &User| user.roles.iter().any(|role| **role == *name) && !has_other(&user.zone);
+        let left = users.iter().filter(|user| is_left(user));
+        let left: Vec<UserKey> = left.map(User::key).collect();
+        // With their revisions; whoever has lost it meanwhile has.
+        let found = store.find(&left).await?.into_iter();
+        bearers.extend(found.filter(|record| is_left(&record.user)));
         if is_last {
             return Ok(bearers);
         }

@@ -1,6 +1,7 @@
 //! Orders about users.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use crate::store::directory::Worker;
 use crate::store::{Record, Store};
 
 /// How often a change is tried again when somebody else changes the same user.
-const ATTEMPTS_MAX: usize = 10;
+pub(super) const ATTEMPTS_MAX: usize = 10;
 
 /// How a token's text begins.
 pub(super) const TOKEN: &str = "token:";
@@ -189,9 +190,9 @@ pub(super) async fn set_password(
         user.credentials.extend(credentials.iter().cloned());
         Ok(())
     };
-    let user = modify(worker, &key, change).await?;
+    modify(worker, &key, change).await?;
     worker.note(who, "user.set-password", &key.to_string(), Value::Null);
-    Ok(shown(&user))
+    Ok(shown(&find(worker, &key).await?))
 }
 
 pub(super) async fn disable(worker: &Worker, who: &Who, name: &str, disabled: bool) -> Outcome {
@@ -271,7 +272,7 @@ pub(super) async fn grant(worker: &Worker, who: &Who, name: &str, roles: &[Arc<s
         }
         Ok(())
     };
-    let user = modify(worker, &key, change).await?;
+    let user = modify_roles(worker, &key, change).await?;
     worker.note(who, "grant", &key.to_string(), json!({ "roles": roles }));
     Ok(shown(&user))
 }
@@ -280,15 +281,26 @@ pub(super) async fn revoke(worker: &Worker, who: &Who, name: &str, roles: &[Arc<
     let key = UserKey::parse(name);
     let change = |user: &mut User| {
         if let Some(role) = roles.iter().find(|role| !user.roles.contains(role)) {
-            let message = format!("{} does not have the role {role:?}", user.key());
+            let message = format!(
+                "{key} does not have the role {role:?}; it has {}",
+                listed(&user.roles)
+            );
             return Err(OrderError::new("not-found", message));
         }
         user.roles.retain(|role| !roles.contains(role));
         Ok(())
     };
-    let user = modify(worker, &key, change).await?;
+    let user = modify_roles(worker, &key, change).await?;
     worker.note(who, "revoke", &key.to_string(), json!({ "roles": roles }));
     Ok(shown(&user))
+}
+
+/// Roles for people.
+fn listed(roles: &[Arc<str>]) -> String {
+    match roles {
+        [] => "none".to_owned(),
+        roles => roles.join(", "),
+    }
 }
 
 pub(super) async fn upgrade(
@@ -328,27 +340,59 @@ pub(super) async fn modify(
     key: &UserKey,
     change: impl Fn(&mut User) -> Result<(), OrderError>,
 ) -> Result<User, OrderError> {
+    rewrite(worker, key, async |user| change(user)).await
+}
+
+/// The same by a change that asks somebody.
+async fn rewrite(
+    worker: &Worker,
+    key: &UserKey,
+    change: impl AsyncFn(&mut User) -> Result<(), OrderError>,
+) -> Result<User, OrderError> {
     let store = &worker.books.store;
     for _ in 0..ATTEMPTS_MAX {
         let own = store.find(std::slice::from_ref(key)).await?;
         let own = own.into_iter().find(|record| record.user.key() == *key);
         let (mut user, revision) = match own {
             Some(Record { user, revision }) => (user, Some(revision)),
-            None => (foreign(worker, key).await?, None),
+            None => match foreign(worker, key).await? {
+                Some(foreign) => (nothing_of(foreign), None),
+                None => return Err(missing(key)),
+            },
         };
-        let had_roles = !user.roles.is_empty();
-        change(&mut user)?;
-        if had_roles && user.roles.is_empty() {
-            check_left(worker, &user).await?;
-        }
+        change(&mut user).await?;
         user.check().map_err(OrderError::bad)?;
         if write(&**store, &user, revision).await? {
             worker.reread(std::slice::from_ref(key)).await?;
             return Ok(user);
         }
     }
-    let message = format!("{key} is changed by somebody else all the time; try again");
-    Err(OrderError::new("conflict", message))
+    Err(contended(key))
+}
+
+/// Changes the roles of a user. Of one whom somebody else keeps and who has none in the store,
+/// those from there are changed, as they are what counts.
+async fn modify_roles(
+    worker: &Worker,
+    key: &UserKey,
+    change: impl Fn(&mut User) -> Result<(), OrderError>,
+) -> Result<User, OrderError> {
+    let from_what_counts = async |user: &mut User| {
+        if user.roles.is_empty()
+            && let Some(foreign) = foreign(worker, key).await?
+        {
+            user.roles = foreign.roles;
+        }
+        change(user)?;
+        check_left(worker, std::iter::once(&*user)).await
+    };
+    rewrite(worker, key, from_what_counts).await
+}
+
+/// That somebody else changes the same thing all the time.
+pub(super) fn contended(what: impl fmt::Display) -> OrderError {
+    let message = format!("{what} is changed by somebody else all the time; try again");
+    OrderError::new("conflict", message)
 }
 
 async fn write(store: &dyn Store, user: &User, revision: Option<i64>) -> Result<bool, OrderError> {
@@ -361,17 +405,23 @@ async fn write(store: &dyn Store, user: &User, revision: Option<i64>) -> Result<
     })
 }
 
-/// Refuses to take the last role of a user whom somebody else keeps: who has none here has those
-/// from there.
-async fn check_left(worker: &Worker, user: &User) -> Result<(), OrderError> {
-    let Some(source) = &worker.books.source else {
+/// Refuses to leave users without a role whom somebody else keeps: who has none here has those from
+/// there.
+pub(super) async fn check_left<'a>(
+    worker: &Worker,
+    users: impl Iterator<Item = &'a User>,
+) -> Result<(), OrderError> {
+    let left = users.filter(|user| user.roles.is_empty());
+    let left: HashSet<UserKey> = left.map(User::key).collect();
+    let Some(source) = worker.books.source.as_ref().filter(|_| !left.is_empty()) else {
         return Ok(());
     };
-    let key = user.key();
-    let users = source.find(std::slice::from_ref(&key)).await?;
-    let Some(foreign) = users.into_iter().find(|user| user.key() == key) else {
+    let keys: Vec<UserKey> = left.iter().cloned().collect();
+    let known = source.find(&keys).await?;
+    let Some(foreign) = known.iter().find(|user| left.contains(&user.key())) else {
         return Ok(());
     };
+    let key = foreign.key();
     let message = format!(
         "{key} is kept by {}, and without a role here those from there count: {}; take them away \
          there, `stentor grant` another role first, or keep the user out with `stentor user \
@@ -382,18 +432,24 @@ async fn check_left(worker: &Worker, user: &User) -> Result<(), OrderError> {
     Err(OrderError::new("refused", message))
 }
 
-/// What the store would say of a user whom somebody else keeps: the same roles, and nothing that
-/// proves who it is.
-async fn foreign(worker: &Worker, key: &UserKey) -> Result<User, OrderError> {
+/// The user as somebody else keeps it, if it does.
+async fn foreign(worker: &Worker, key: &UserKey) -> Result<Option<User>, OrderError> {
     let Some(source) = &worker.books.source else {
-        return Err(missing(key));
+        return Ok(None);
     };
     let users = source.find(std::slice::from_ref(key)).await?;
-    let user = users.into_iter().find(|user| user.key() == *key);
-    let mut user = user.ok_or_else(|| missing(key))?;
-    user.credentials.clear();
-    user.disabled = false;
-    Ok(user)
+    Ok(users.into_iter().find(|user| user.key() == *key))
+}
+
+/// What the store says of a user whom somebody else keeps while nothing is changed here: all that
+/// counts is what stands there.
+fn nothing_of(foreign: User) -> User {
+    User {
+        credentials: Vec::new(),
+        roles: Vec::new(),
+        disabled: false,
+        ..foreign
+    }
 }
 
 fn missing(key: &UserKey) -> OrderError {

@@ -83,10 +83,20 @@ impl Lane {
         keep(place, link, result)
     }
 
-    /// Runs statements, all or none. They are run a second time, on a new connection, only if the
-    /// first one was gone before it was asked. What would be written to a file that nobody finds
-    /// again is refused.
-    pub(super) async fn execute(&self, statements: &[Statement]) -> Result<Vec<u64>, StoreError> {
+    /// Runs statements, all or none.
+    pub(super) async fn execute(&self, statements: &[Statement]) -> Result<(), StoreError> {
+        self.run(statements, false).await.map(drop)
+    }
+
+    /// Runs statements, each of which has to change a row; false, and nothing is changed, if one
+    /// of them would not.
+    pub(super) async fn change(&self, statements: &[Statement]) -> Result<bool, StoreError> {
+        self.run(statements, true).await
+    }
+
+    /// Runs statements on a new connection if the first one was gone before it was asked. What
+    /// would be written to a file that nobody finds again is refused.
+    async fn run(&self, statements: &[Statement], must_change: bool) -> Result<bool, StoreError> {
         self.check()?;
         let mut place = self.link.lock().await;
         let link = match place.take() {
@@ -98,7 +108,7 @@ impl Lane {
             Some(link) => link,
             None => self.connect().await?,
         };
-        let result = link.execute(statements).await;
+        let result = link.execute(statements, must_change).await;
         keep(place, link, result)
     }
 

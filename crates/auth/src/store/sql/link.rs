@@ -198,17 +198,21 @@ impl Link {
         })
     }
 
-    /// Runs statements, all or none; how many rows each changed.
+    /// Runs statements, all or none; none too, and false, where each `must_change` a row and one
+    /// does not.
     pub(super) async fn execute(
         &mut self,
         statements: &[Statement],
-    ) -> Result<Vec<u64>, StoreError> {
-        let mut changed = Vec::with_capacity(statements.len());
+        must_change: bool,
+    ) -> Result<bool, StoreError> {
         on_each!(self, connection => {
             let mut transaction = connection.begin().await?;
             for statement in statements {
                 let done = bound!(statement).execute(&mut *transaction).await?;
-                changed.push(done.rows_affected());
+                if must_change && done.rows_affected() == 0 {
+                    transaction.rollback().await?;
+                    return Ok(false);
+                }
             }
             transaction.commit().await?;
         });

@@ -133,8 +133,17 @@ impl SqlStore {
     }
 
     async fn change(&self, sql: &str, params: Vec<Param>) -> Result<bool, StoreError> {
-        let changed = self.writes.execute(&[self.statement(sql, params)]).await?;
-        Ok(changed.iter().any(|rows| *rows > 0))
+        self.writes.change(&[self.statement(sql, params)]).await
+    }
+
+    fn update_statement(&self, record: &Record) -> Result<Statement, StoreError> {
+        let sql = "UPDATE stentor_user SET disabled = ?, roles = ?, credentials = ?, revision = ? \
+                   WHERE login = ? AND revision = ?";
+        let [login, _, disabled, roles, credentials, next] =
+            rows::user_params(&record.user, record.revision.wrapping_add(1))?;
+        let revision = Param::Int(record.revision);
+        let params = vec![disabled, roles, credentials, next, login, revision];
+        Ok(self.statement(sql, params))
     }
 
     /// Makes the tables, and puts the initial roles and the zone `default` into new ones.
@@ -306,16 +315,8 @@ impl Store for SqlStore {
 
     fn update<'a>(&'a self, record: &'a Record) -> Task<'a, bool> {
         Box::pin(async move {
-            let sql = "UPDATE stentor_user SET disabled = ?, roles = ?, credentials = ?, \
-                       revision = ? WHERE login = ? AND revision = ?";
-            let [login, _, disabled, roles, credentials, next] =
-                rows::user_params(&record.user, record.revision.wrapping_add(1))?;
-            let revision = Param::Int(record.revision);
-            self.change(
-                sql,
-                vec![disabled, roles, credentials, next, login, revision],
-            )
-            .await
+            let statement = self.update_statement(record)?;
+            self.writes.change(&[statement]).await
         })
     }
 
@@ -348,15 +349,20 @@ impl Store for SqlStore {
         })
     }
 
-    fn delete_role<'a>(&'a self, zone: Option<&'a str>, name: &'a str) -> Task<'a, bool> {
+    fn delete_role<'a>(
+        &'a self,
+        zone: Option<&'a str>,
+        name: &'a str,
+        bearers: &'a [Record],
+    ) -> Task<'a, bool> {
         Box::pin(async move {
             let scope = Param::Text(zone.unwrap_or_default().to_owned());
             let params = vec![scope, Param::Text(name.to_owned())];
-            self.change(
-                "DELETE FROM stentor_role WHERE scope = ? AND name = ?",
-                params,
-            )
-            .await
+            let sql = "DELETE FROM stentor_role WHERE scope = ? AND name = ?";
+            let updates = bearers.iter().map(|record| self.update_statement(record));
+            let mut statements: Vec<Statement> = updates.collect::<Result<_, _>>()?;
+            statements.push(self.statement(sql, params));
+            self.writes.change(&statements).await
         })
     }
 
