@@ -13,7 +13,8 @@ const EXIT_CONFIG: u8 = 78;
 
 /// Reads the configuration as `stentor serve` would, environment included, and says what is wrong:
 /// also with the certificates, keys, folders, users and groups that it names, as far as reading
-/// them tells. Opens no port and changes nothing.
+/// them tells. Opens no port, connects to no database and changes nothing: the columns of
+/// auth.query are looked at by the start and by `stentor auth refresh`.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 the configuration is good, 78 it is not.")]
 pub(crate) struct CheckConfig {

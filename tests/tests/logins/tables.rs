@@ -136,21 +136,69 @@ fn a_file_that_is_replaced_is_read_anew() {
     }
 }
 
-/// A column that shuts people out by its type is told at the start.
+/// A column that shuts people out by its type is told at the start, and by `stentor auth refresh`
+/// where the table was changed since.
 #[test]
 fn a_column_that_cannot_be_read_is_told_at_the_start() {
     let database = Database::start(Kind::Postgres);
     let url = database.create("shop");
-    let table = "CREATE TABLE account (name TEXT, password TEXT, disabled NUMERIC);";
-    database.sql("shop", table);
+    let hash = PasswordHash::make(b"pencil", Cost::PBKDF2_SHA512).expect("a hash can be made");
+    database.sql(
+        "shop",
+        &format!(
+            "CREATE TABLE account (name TEXT, password TEXT, disabled UUID); \
+             INSERT INTO account VALUES ('ann', '{hash}', NULL);"
+        ),
+    );
     let config = format!(
         "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[auth]\nsource = \"{url}\"\n\
          query = \"SELECT name, password, disabled FROM account WHERE name IN (?)\"\n"
     );
     let server = Plan::new().config(&config).start();
     let log = server.log();
-    for part in ["NUMERIC", "CAST(disabled AS TEXT) AS disabled"] {
+    for part in ["UUID", "CAST(disabled AS TEXT) AS disabled"] {
         assert!(log.contains(part), "{log}");
+    }
+    assert_eq!(login(&server, "ann", "pencil").0, 0);
+    let change = |kind: &str, value: &str| {
+        let sql = format!("ALTER TABLE account ALTER disabled TYPE {kind} USING {value}");
+        database.sql("shop", &sql);
+        let finished = server.control(&["auth", "refresh"]);
+        assert!(finished.status.success(), "{finished}");
+        finished.stderr
+    };
+    assert_eq!(change("NUMERIC", "0"), "");
+    assert_eq!(login(&server, "ann", "pencil").0, 0);
+    let told = change("INET", "'10.0.0.1'");
+    assert!(told.contains("\"disabled\" of auth.query"), "{told}");
+    assert!(told.contains("INET") && told.contains("CAST("), "{told}");
+    assert_eq!(login(&server, "ann", "pencil").0, 0x86);
+    // A column that is gone is no less clear.
+    database.sql("shop", "ALTER TABLE account RENAME password TO hash");
+    let told = server.control(&["auth", "refresh"]).refusal();
+    assert!(told.contains("password"), "{told}");
+}
+
+/// A column that has to be there and is not keeps the server from starting.
+#[test]
+fn a_column_that_is_missing_is_told_at_the_start() {
+    let plan = Plan::new();
+    let file = plan.folder().join("shop.db");
+    let script = "import sqlite3,sys\nsqlite3.connect(sys.argv[1]).execute(\"CREATE TABLE customer \
+                  (login TEXT, hash TEXT)\")";
+    process::run(Command::new("python3").arg("-c").arg(script).arg(&file)).success();
+    let config = format!(
+        "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[auth]\nsource = \"sqlite:{}\"\n\
+         query = \"SELECT login, hash FROM customer WHERE login IN (?)\"\n\
+         column_name = \"login\"\n",
+        file.display()
+    );
+    let refusal = plan.config(&config).refused().refusal();
+    for part in [
+        "no column \"password\", but with login, hash",
+        "auth.column_",
+    ] {
+        assert!(refusal.contains(part), "{refusal}");
     }
 }
 
@@ -164,7 +212,8 @@ fn one_odd_row_is_nobody_elses_trouble() {
         "import sqlite3,sys\nd = sqlite3.connect(sys.argv[1])\nd.executescript(\"\"\"\
          CREATE TABLE customer (name TEXT, password, disabled);\
          INSERT INTO customer VALUES ('good', '{hash}', NULL), ('gone', '{hash}', '2026-01-01'),\
-         ('odd', X'FF00FF', 0), ('long', '{}', 0), ('here', '{hash}', 'no');\"\"\")",
+         ('odd', X'FF00FF', 0), ('long', '{}', 0), ('here', '{hash}', 'no'),\
+         ('vague', '{hash}', 'perhaps');\"\"\")",
         "x".repeat(2_000)
     );
     process::run(Command::new("python3").arg("-c").arg(script).arg(&file)).success();
@@ -176,7 +225,9 @@ fn one_odd_row_is_nobody_elses_trouble() {
     );
     let server = plan.config(&config).start();
     // Sent before any is answered, so that they are looked up together.
-    let names = ["odd", "good", "long", "gone", "here", "odd", "good", "long"];
+    let names = [
+        "odd", "good", "long", "gone", "here", "vague", "odd", "good", "long",
+    ];
     let mut clients: Vec<Raw> = names.iter().map(|_| server.dial()).collect();
     for (client, name) in clients.iter_mut().zip(names) {
         client.speaks(Version::V5);
@@ -188,4 +239,15 @@ fn one_odd_row_is_nobody_elses_trouble() {
         let expected = if is_sound { 0 } else { 0x86 };
         assert_eq!(client.expect(2).body[1], expected, "{name}");
     }
+    // Who is kept out for a value that says neither yes nor no is named, and nobody else is.
+    let log = server.log();
+    let told: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("kept out"))
+        .collect();
+    assert!(
+        matches!(told[..], [line] if line.contains("vague") && line.contains("\"disabled\"")),
+        "{log}"
+    );
+    assert!(!log.contains("perhaps"), "{log}");
 }

@@ -90,9 +90,8 @@ fn check_own_tables(kind: Kind, types: (&str, &str)) {
 
     let wrong = "SELECT login AS n, hash FROM customer WHERE login IN (?)";
     let source = QuerySource::new(&place, None, wrong, columns, None).expect("a query");
-    run(source.open()).expect("no row tells of the columns yet");
-    let error = run(source.find(&keys))
-        .expect_err("the column is missing")
+    let error = run(source.open())
+        .expect_err("the column is missing, which is told at the start")
         .to_string();
     assert!(
         error.contains("\"login\"") && error.contains("AS"),
@@ -153,6 +152,74 @@ fn check_odd_columns(kind: Kind, prepare: &str, table: &str, rows: &str) {
         let is_in = ["ann", "cat"].contains(&&*user.name);
         assert_eq!(user.disabled, !is_in, "{}", user.name);
     }
+}
+
+/// All that people make a column of which says yes or no.
+fn check_flags(kind: Kind, flags: &[(&str, &str, &str)]) {
+    let database = Database::start(kind);
+    let url = database.create("shop");
+    let place: Place = url.parse().expect("a place");
+    for (number, (flag, no, yes)) in flags.iter().enumerate() {
+        database.sql(
+            "shop",
+            &format!(
+                "CREATE TABLE account{number} (name VARCHAR(60), password TEXT, disabled {flag}); \
+                 INSERT INTO account{number} VALUES ('ann', 'x', {no}), ('bob', 'x', {yes}), \
+                 ('cat', 'x', NULL);"
+            ),
+        );
+        let query =
+            format!("SELECT name, password, disabled FROM account{number} WHERE name IN (?)");
+        let source = QuerySource::new(&place, None, &query, Columns::default(), None);
+        let source = source.expect("a query");
+        run(source.open()).expect("the query works");
+        let complaints = run(source.complaints()).expect("an answer");
+        assert_eq!(complaints, [""; 0], "{flag}");
+        let keys = ["ann", "bob", "cat"].map(|name| UserKey::new(DEFAULT_ZONE, name));
+        let mut found = run(source.find(&keys)).expect("an answer for all");
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        let disabled: Vec<bool> = found.iter().map(|user| user.disabled).collect();
+        assert_eq!(disabled, [false, true, false], "{flag} {no} {yes}");
+    }
+}
+
+#[test]
+fn flags_in_postgres_say_yes_or_no() {
+    check_flags(
+        Kind::Postgres,
+        &[
+            ("BOOLEAN", "false", "true"),
+            ("SMALLINT", "0", "1"),
+            ("NUMERIC", "0", "1"),
+            ("NUMERIC(5,2)", "0.00", "0.25"),
+            ("REAL", "0", "0.5"),
+            ("BIT", "B'0'", "B'1'"),
+            ("BIT(3)", "B'000'", "B'010'"),
+            ("VARBIT", "B''", "B'01'"),
+            ("\"char\"", "'f'", "'t'"),
+            ("CHAR(5)", "'f'", "'t'"),
+            ("TEXT", "'False'", "'TRUE'"),
+            ("TEXT", "'0.0'", "'2026-01-01 10:00'"),
+        ],
+    );
+}
+
+#[test]
+fn flags_in_mariadb_say_yes_or_no() {
+    check_flags(
+        Kind::MariaDb,
+        &[
+            ("BOOLEAN", "false", "true"),
+            ("TINYINT UNSIGNED", "0", "1"),
+            ("BIT(1)", "b'0'", "b'1'"),
+            ("BIT(8)", "b'0'", "b'10'"),
+            ("DECIMAL(5,2)", "0.00", "0.25"),
+            ("FLOAT", "0", "0.5"),
+            ("CHAR(1)", "'N'", "'Y'"),
+            ("ENUM('no', 'yes')", "'no'", "'yes'"),
+            ("VARCHAR(20)", "'f'", "'t'"),
+        ],
+    );
 }
 
 #[test]

@@ -18,7 +18,8 @@ pub struct Columns {
     pub password: String,
     /// The names of roles, separated by commas or spaces.
     pub roles: String,
-    /// Whether the user may not log in: a number other than 0, a word for yes, or a date.
+    /// Whether the user may not log in: a number other than 0, a word for yes, or a date. What is
+    /// neither that nor a no shuts the user out, and is told.
     pub disabled: String,
     /// The zone.
     pub zone: String,
@@ -64,9 +65,13 @@ pub struct QuerySource {
     columns: Columns,
     role: Arc<str>,
     shown: String,
-    /// What was said of columns that cannot be read.
-    told: Mutex<BTreeSet<Typed>>,
+    /// What was said of columns and values that cannot be read.
+    told: Mutex<BTreeSet<String>>,
 }
+
+/// Sentences that are remembered, so that they are said once. A column that makes no sense makes
+/// one for each user.
+const TOLD_MAX: usize = 1_000;
 
 impl QuerySource {
     /// Asks a database with a query; who has no role there gets this one, or `member`.
@@ -105,7 +110,12 @@ impl QuerySource {
         names.sort_unstable();
         names.dedup();
         let answer = self.reader.fetch(&self.query, names).await?;
-        self.tell(answer.unread);
+        self.tell(
+            answer
+                .unread
+                .iter()
+                .filter_map(|typed| self.complaint(typed)),
+        );
         if answer.rows.is_empty() {
             return Ok(Vec::new());
         }
@@ -114,25 +124,63 @@ impl QuerySource {
         Ok(users.collect())
     }
 
-    /// Says once of each column that its values cannot be read.
-    fn tell(&self, unread: impl IntoIterator<Item = Typed>) {
-        for typed in unread {
-            let Some(effect) = self.columns.effect(&typed) else {
-                continue;
-            };
+    /// Says each sentence once.
+    fn tell(&self, sentences: impl IntoIterator<Item = String>) {
+        for sentence in sentences {
             // Every step leaves the set whole.
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-            if told.insert(typed.clone()) {
-                let Typed { column, kind } = typed;
-                warn!(
-                    "the column {column:?} of auth.query in {} has the type {kind}, which cannot \
-                     be read: {effect}; make it text in the query: CAST({column} AS {}) AS \
-                     {column}",
-                    self.shown,
-                    self.reader.text()
-                );
+            if told.len() < TOLD_MAX && told.insert(sentence.clone()) {
+                warn!("{sentence}");
             }
         }
+    }
+
+    /// That a column cannot be read, if that matters.
+    fn complaint(&self, typed: &Typed) -> Option<String> {
+        let effect = self.columns.effect(typed)?;
+        let Typed { column, kind } = typed;
+        Some(format!(
+            "the column {column:?} of auth.query in {} has the type {kind}, which cannot be read: \
+             {effect}; make it text in the query: CAST({column} AS {}) AS {column}",
+            self.shown,
+            self.reader.text()
+        ))
+    }
+
+    /// The columns that cannot be read, as far as the database tells before there is a row.
+    ///
+    /// # Errors
+    /// When a column is missing that has to be there.
+    async fn complaints(&self) -> Result<Vec<String>, StoreError> {
+        let columns = self.reader.columns(&self.query).await?;
+        let names: Vec<String> = columns.iter().map(|one| one.typed.column.clone()).collect();
+        Places::of(&names, &self.columns)?;
+        let unread = columns.iter().filter(|one| !one.is_readable);
+        Ok(unread
+            .filter_map(|one| self.complaint(&one.typed))
+            .collect())
+    }
+
+    /// Whether a user may not log in, by the value of its column. What is not understood shuts it
+    /// out; a value whose type cannot be read was told of as a column, unless it is a date.
+    fn is_disabled(&self, key: &UserKey, value: Option<&str>) -> bool {
+        let text = value.unwrap_or_default();
+        let said = if text == UNREAD {
+            Some(true)
+        } else {
+            disables(text)
+        };
+        said.unwrap_or_else(|| {
+            // The value itself may be anything, a hash too if the wrong column is named.
+            self.tell([format!(
+                "the user {:?} is kept out: what it has in the column {:?} of auth.query in {} is \
+                 neither yes nor no; write 0 or 1, true or false, NULL or a date there",
+                key.to_string(),
+                self.columns.disabled,
+                self.shown
+            )]);
+            true
+        })
     }
 
     /// The user of a row; none if the name is NULL. A password that is too long to be a hash is
@@ -154,12 +202,14 @@ impl QuerySource {
         let password = value(Some(at.password))
             .map(str::trim)
             .filter(|hash| (1..=HASH_BYTES_MAX).contains(&hash.len()));
+        let key = UserKey::new(zone.unwrap_or(DEFAULT_ZONE), name);
+        let is_disabled = self.is_disabled(&key, value(at.disabled));
         Some(User {
-            zone: zone.unwrap_or(DEFAULT_ZONE).into(),
-            name: name.into(),
+            zone: key.zone,
+            name: key.name,
             credentials: password.map(Credential::new).into_iter().collect(),
             roles,
-            disabled: is_unread || !value(at.disabled).is_none_or(means_no),
+            disabled: is_unread || is_disabled,
         })
     }
 }
@@ -202,13 +252,28 @@ impl Places {
 /// The longest text that may be a hash, in bytes.
 const HASH_BYTES_MAX: usize = 1_024;
 
-/// What databases and people write for no. All else disables, as the date in `disabled_at` does:
-/// what is not understood shuts out.
-fn means_no(text: &str) -> bool {
-    match text.trim().to_ascii_lowercase().as_str() {
-        "" | "f" | "false" | "n" | "no" | "off" => true,
-        number => number.parse::<f64>().is_ok_and(|number| number == 0.0),
+/// Whether a value disables, in what databases and people write for yes and for no; `None` if it
+/// says neither.
+fn disables(text: &str) -> Option<bool> {
+    let text = text.trim().to_ascii_lowercase();
+    match text.as_str() {
+        "" | "f" | "false" | "n" | "no" | "off" => Some(false),
+        "t" | "true" | "y" | "yes" | "on" => Some(true),
+        date if is_date(date) => Some(true),
+        number => {
+            let number = number.parse::<f64>().ok().filter(|one| one.is_finite());
+            number.map(|one| one != 0.0)
+        }
     }
+}
+
+/// Whether a text begins with a date, as the one in `disabled_at` of SQLite does.
+fn is_date(text: &str) -> bool {
+    let shape = text.bytes().take(10).map(|byte| match byte {
+        b'0'..=b'9' => b'0',
+        other => other,
+    });
+    shape.eq(*b"0000-00-00")
 }
 
 impl Source for QuerySource {
@@ -221,9 +286,13 @@ impl Source for QuerySource {
             self.reader.ping().await?;
             // A query that does not work is told at the start. Nobody has this name.
             self.look(&[UserKey::new(DEFAULT_ZONE, "\u{1}")]).await?;
-            self.tell(self.reader.unreadable(&self.query).await?);
+            self.tell(self.complaints().await?);
             Ok(())
         })
+    }
+
+    fn complaints(&self) -> Task<'_, Vec<String>> {
+        Box::pin(self.complaints())
     }
 
     fn find<'a>(&'a self, keys: &'a [UserKey]) -> Task<'a, Vec<User>> {
@@ -236,22 +305,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_understood_does_not_mean_no() {
-        for (text, no) in [
-            ("1", false),
-            ("t", false),
-            ("TRUE", false),
-            ("yes", false),
-            ("2", false),
-            ("maybe", false),
-            ("2026-01-01 10:00", false),
-            ("0", true),
-            ("f", true),
-            ("", true),
-            ("No", true),
-            ("0.0", true),
+    fn a_value_disables_or_does_not_or_says_neither() {
+        for (text, expected) in [
+            ("1", Some(true)),
+            ("t", Some(true)),
+            ("TRUE", Some(true)),
+            ("yes", Some(true)),
+            ("-2", Some(true)),
+            ("0.5", Some(true)),
+            ("00000100", Some(true)),
+            ("2026-01-01", Some(true)),
+            ("2026-01-01 10:00", Some(true)),
+            ("0", Some(false)),
+            ("f", Some(false)),
+            ("", Some(false)),
+            (" No\n", Some(false)),
+            ("0.00", Some(false)),
+            ("0000", Some(false)),
+            ("maybe", None),
+            ("inf", None),
+            ("NaN", None),
+            ("$7$101$", None),
+            ("2026-1-1", None),
         ] {
-            assert_eq!(means_no(text), no, "{text}");
+            assert_eq!(disables(text), expected, "{text}");
         }
     }
 
@@ -261,7 +338,7 @@ mod tests {
         for (column, kind, expected) in [
             ("disabled", "TIMESTAMPTZ", None),
             ("Disabled", "DATETIME", None),
-            ("disabled", "NUMERIC", Some("is disabled")),
+            ("disabled", "UUID", Some("is disabled")),
             ("roles", "DATE", Some("cannot log in")),
             ("zone", "UUID", Some("cannot log in")),
             ("seen_at", "TIMESTAMP", None),

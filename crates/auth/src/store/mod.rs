@@ -131,4 +131,9 @@ pub trait Source: Send + Sync {
 
     /// The users among these that exist, in any order.
     fn find<'a>(&'a self, keys: &'a [UserKey]) -> Task<'a, Vec<User>>;
+
+    /// What in it cannot be read and shuts users out, in sentences with remedies.
+    fn complaints(&self) -> Task<'_, Vec<String>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
 }

@@ -160,7 +160,8 @@ pub(crate) struct Auth {
 
 #[derive(Debug, Subcommand)]
 enum AuthCommand {
-    /// Read users, roles and zones again now, after a change made directly in the database
+    /// Read users, roles and zones again now, after a change made directly in the database, and say
+    /// which columns of the operator's query cannot be read
     Refresh {
         #[command(flatten)]
         which: Which,
@@ -174,6 +175,11 @@ impl Auth {
         show(which.json, &answer, || {
             let changed = answer["changed"].as_u64().unwrap_or_default();
             format!("read again; changed: {}\n", counted(changed, "user"))
-        })
+        })?;
+        let complaints = answer["complaints"].as_array().into_iter().flatten();
+        for complaint in complaints {
+            eprintln!("stentor: {}", plain(complaint));
+        }
+        Ok(())
     }
 }

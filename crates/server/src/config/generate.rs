@@ -135,7 +135,10 @@ this machine can reach and that asks for a login.
 [stentor.sample.toml](stentor.sample.toml) holds every key with its default.
 
 - **Unknown keys are errors**, so a mistyped key never goes unnoticed. `stentor check-config` checks
-  a file without starting anything.
+  a file without starting anything, and what it names as far as reading tells: certificates, keys,
+  folders, users and groups, the code of adaptors. It opens no port and connects to no database:
+  whether `auth.query` works and its columns can be read is told by the start, in the log, and by
+  `stentor auth refresh`.
 - **Sizes** are a number of bytes or a text with a unit: `B`, `KiB`, `MiB`, `GiB`, `TiB` (powers of
   1024), `kB`, `MB`, `GB`, `TB` (powers of 1000). **Durations** are texts with a unit: `us`, `ms`,
   `s`, `m`, `h`, `d`, also several, as in `\"1h30m\"`.

@@ -444,7 +444,9 @@ section! {
     column_password: String = Kind::Text, Default("password"), Restart;
     /// The column of the query with the roles.
     column_roles: String = Kind::Text, Default("roles"), Restart;
-    /// The column of the query that says whether the user may not log in.
+    /// The column of the query that says whether the user may not log in: a number other than 0,
+    /// `t`, `true`, `y`, `yes`, `on` or a date says so; 0, `f`, `false`, `n`, `no`, `off`, an empty
+    /// text or NULL that it may. What is none of these keeps the user out, and the log names it.
     column_disabled: String = Kind::Text, Default("disabled"), Restart;
     /// The column of the query with the zone.
     column_zone: String = Kind::Text, Default("zone"), Restart;

@@ -285,7 +285,7 @@ pub enum Order {
         /// The name.
         name: Arc<str>,
     },
-    /// Reads everything again that is known, at once.
+    /// Reads everything again that is known, at once, and says what cannot be read.
     #[serde(rename = "auth.refresh")]
     AuthRefresh {},
     /// Puts a better hash in the place of an outdated one. Only the server itself does this.
@@ -364,6 +364,15 @@ use Order as O;
 
 type Outcome = Result<Value, OrderError>;
 
+async fn refresh(worker: &Worker) -> Outcome {
+    let changed = worker.refresh().await?;
+    let complaints = match &worker.books.source {
+        None => Vec::new(),
+        Some(source) => source.complaints().await?,
+    };
+    Ok(json!({ "changed": changed, "complaints": complaints }))
+}
+
 /// Carries an order out.
 pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome {
     match order {
@@ -427,7 +436,7 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
         O::ZoneAdd { name, connections } => zones::add(worker, who, name, connections).await,
         O::ZoneList {} => zones::list(worker).await,
         O::ZoneRemove { name } => zones::remove(worker, who, &name).await,
-        O::AuthRefresh {} => Ok(json!({ "changed": worker.refresh().await? })),
+        O::AuthRefresh {} => refresh(worker).await,
         O::Upgrade {
             key,
             outdated,

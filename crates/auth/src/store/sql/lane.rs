@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::column::Typed;
+use super::column::OfQuery;
 use super::file::DatabaseFile;
 use super::link::{Answer, Link, Options, Statement};
 use crate::store::StoreError;
@@ -72,14 +72,14 @@ impl Lane {
         keep(place, link, result)
     }
 
-    /// The columns that a query would answer with and that cannot be read.
-    pub(super) async fn unreadable(&self, sql: &str) -> Result<Vec<Typed>, StoreError> {
+    /// The columns that a query would answer with.
+    pub(super) async fn columns(&self, sql: &str) -> Result<Vec<OfQuery>, StoreError> {
         let mut place = self.link.lock().await;
         let mut link = match place.take() {
             Some(link) => link,
             None => self.connect().await?,
         };
-        let result = link.unreadable(sql).await;
+        let result = link.columns(sql).await;
         keep(place, link, result)
     }
 

@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteRow, SqliteSynchronous,
+};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Connection, Executor, Row, SqlSafeStr};
 use sqlx::{Statement as _, Type};
 
-use super::column::{Odd, Typed, UNREAD};
+use super::column::{Odd, OfQuery, Typed, UNREAD};
 use super::dialect::Dialect;
 use crate::store::StoreError;
 
@@ -155,17 +157,26 @@ macro_rules! answer {
     }};
 }
 
-/// The columns of a driver's statement whose values cannot be read.
-macro_rules! unreadable {
+/// The columns of a driver's statement.
+macro_rules! columns {
     ($connection:expr, $sql:expr, $row:ty; $($type:ty),+) => {{
         let statement = $connection.prepare(AssertSqlSafe($sql.to_owned()).into_sql_str()).await?;
-        let columns = statement.columns().iter().filter(|column| {
+        let columns = statement.columns().iter().map(|column| {
             let kind = column.type_info();
-            !(<$row as Odd>::is_text(kind)
-                $(|| <$type as Type<<$row as Row>::Database>>::compatible(kind))+)
+            let is_readable = <$row as Odd>::is_text(kind)
+                $(|| <$type as Type<<$row as Row>::Database>>::compatible(kind))+;
+            let typed = Typed::of(column);
+            OfQuery { typed, is_readable }
         });
-        columns.map(Typed::of).collect()
+        columns.collect()
     }};
+}
+
+/// Whether PostgreSQL refuses a statement since its tables were changed after it was prepared:
+/// "cached plan must not change result type".
+fn is_outdated(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.as_deref() == Some("0A000")
 }
 
 impl Link {
@@ -177,7 +188,13 @@ impl Link {
                 answer!(rows; i64, bool, f64)
             }
             Self::Postgres(connection) => {
-                let rows = bound!(statement).fetch_all(connection).await?;
+                let rows = match bound!(statement).fetch_all(&mut *connection).await {
+                    Err(error) if is_outdated(&error) => {
+                        connection.clear_cached_statements().await?;
+                        bound!(statement).fetch_all(connection).await?
+                    }
+                    rows => rows?,
+                };
                 answer!(rows; i64, i32, i16, bool, f64, f32)
             }
             Self::MySql(connection) => {
@@ -187,14 +204,14 @@ impl Link {
         })
     }
 
-    /// The columns that a query would answer with and that cannot be read, before there is a row.
-    pub(super) async fn unreadable(&mut self, sql: &str) -> Result<Vec<Typed>, StoreError> {
+    /// The columns that a query would answer with now, before there is a row.
+    pub(super) async fn columns(&mut self, sql: &str) -> Result<Vec<OfQuery>, StoreError> {
+        // What is remembered of a statement is what its tables were like when it was first made.
+        on_each!(self, link => link.clear_cached_statements().await?);
         Ok(match self {
-            Self::Sqlite(_) => Vec::new(),
-            Self::Postgres(link) => {
-                unreadable!(link, sql, PgRow; i64, i32, i16, bool, f64, f32)
-            }
-            Self::MySql(link) => unreadable!(link, sql, MySqlRow; i64, u64, bool, f64),
+            Self::Sqlite(link) => columns!(link, sql, SqliteRow; i64, bool, f64),
+            Self::Postgres(link) => columns!(link, sql, PgRow; i64, i32, i16, bool, f64, f32),
+            Self::MySql(link) => columns!(link, sql, MySqlRow; i64, u64, bool, f64),
         })
     }
 
@@ -216,7 +233,7 @@ impl Link {
             }
             transaction.commit().await?;
         });
-        Ok(changed)
+        Ok(true)
     }
 
     /// Asks for nothing, to see whether the database answers.

@@ -14,6 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use column::OfQuery;
 pub(super) use column::{Typed, UNREAD};
 use dialect::{Dialect, marks, pad, padded};
 use file::DatabaseFile;
@@ -453,10 +454,10 @@ impl Reader {
         }
     }
 
-    /// The columns of the answers to such a query that cannot be read.
-    pub(super) async fn unreadable(&self, query: &str) -> Result<Vec<Typed>, StoreError> {
+    /// The columns of the answers to such a query.
+    pub(super) async fn columns(&self, query: &str) -> Result<Vec<OfQuery>, StoreError> {
         let sql = self.dialect.number(&with_list(query, 1));
-        self.lane.unreadable(&sql).await
+        self.lane.columns(&sql).await
     }
 }
 
