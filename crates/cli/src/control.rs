@@ -41,10 +41,45 @@ impl Local {
 }
 
 /// A question over a control socket, and its answer. More may follow.
-pub(crate) fn ask(
-    stream: &mut BufReader<UnixStream>,
-    mut request: Value,
-) -> Result<Value, Failure> {
+pub(crate) fn ask(stream: &mut BufReader<UnixStream>, request: Value) -> Result<Value, Failure> {
+    let verb = request["verb"].as_str().unwrap_or_default().to_owned();
+    let line = exchange(stream, request)?;
+    if is_unknown(&line)
+        && let Ok(status) = exchange(stream, json!({ "verb": "status" })).and_then(answer_of)
+    {
+        return Err(Failure::new(format!(
+            "the server that runs (stentor {}) does not know what this command (stentor {}) asks \
+             it for: {verb}; restart the server with this release, or use the `stentor` command \
+             that belongs to the server",
+            status["version"].as_str().unwrap_or("of no version"),
+            env!("CARGO_PKG_VERSION")
+        )));
+    }
+    answer_of(line)
+}
+
+fn answer_of(line: String) -> Result<Value, Failure> {
+    answer(line.as_bytes())
+}
+
+/// Whether an answer is that of an older server to a verb that came later, or to a new part of what
+/// it carries.
+fn is_unknown(line: &str) -> bool {
+    let Ok(answer) = serde_json::from_str::<Value>(line) else {
+        return false;
+    };
+    let error = answer["error"].as_str().unwrap_or_default();
+    match answer["code"].as_str() {
+        Some("unknown-verb") => true,
+        Some("bad-request") => {
+            error.starts_with("unknown variant") || error.starts_with("unknown field")
+        }
+        _ => false,
+    }
+}
+
+/// Sends a request; the line that comes back.
+fn exchange(stream: &mut BufReader<UnixStream>, mut request: Value) -> Result<String, Failure> {
     request["v"] = json!(1);
     let failed = |error: io::Error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => Failure::new(format!(
@@ -59,7 +94,7 @@ pub(crate) fn ask(
         .map_err(failed)?;
     let mut line = String::new();
     stream.read_line(&mut line).map_err(failed)?;
-    answer(line.as_bytes())
+    Ok(line)
 }
 
 /// Where the socket of a data folder is.

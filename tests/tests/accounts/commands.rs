@@ -390,10 +390,9 @@ fn an_import_that_is_wrong_names_its_line() {
         let long = format!("name,password\nann,{}\n", "hush".repeat(300));
         for (text, reason) in [
             ("name,password\nann,x\nbob,hush,1\n", "line 3, user \"bob\""),
-            (
-                "name,password\nann,x\n\na/b/c,hush\n",
-                "line 4, user \"a/b/c\"",
-            ),
+            ("name,password\nann,x\n\na/b/c,hush\n", "line 4"),
+            ("name,password\nann,x\na+b,hush\n", "line 3"),
+            ("name,password\nann,x\n,hush\n", "line 3"),
             ("name,password\nann,x\nann,hush\n", "line 3, user \"ann\""),
             ("name,password,roles\nann,hush,boss\n", "line 2"),
             ("name,password\nann,x\ngame/ann,hush\n", "line 3"),

@@ -1,6 +1,11 @@
 //! Many users at once: what a file says and what it leaves open, there and back again.
 
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+
 use serde_json::{Value, json};
+use stentor_auth::credential::Token;
 use stentor_tests::server;
 
 use crate::place::Place;
@@ -160,6 +165,74 @@ fn zones_and_roles_that_are_none_are_told_before_anybody_is_imported() {
             }
         }
     });
+}
+
+/// What a password will become counts before it is hashed, beside the tokens that stay.
+#[test]
+fn too_many_credentials_are_told_before_anybody_is_imported() {
+    check(|place| {
+        let token = || Token::generate().expect("a token can be made");
+        let tokens: Vec<Value> = (0..62)
+            .map(|_| json!({ "text": token().hash().to_string() }))
+            .collect();
+        let all = json!([{ "name": "ann", "credentials": tokens }]).to_string();
+        let file = place.file("ann.json", &all);
+        place.run(&["user", "import", &file]).success();
+        let many: String = (0..1_000).map(|n| format!("u{n:04},x\n")).collect();
+        let file = place.file("users.csv", &format!("name,password\n{many}ann,hush\n"));
+        let import = ["user", "import", &file, "--replace", "--scram"];
+        let refusal = place.run(&import).refusal();
+        for part in ["at most 64 credentials", "line 1002"] {
+            assert!(refusal.contains(part), "{refusal}");
+        }
+        let (.., kinds) = shown(place, "ann");
+        assert_eq!(kinds.len(), 62);
+        assert!(!place.run(&["user", "list"]).success().contains("u0000"));
+        // Without the secrets of SCRAM there is room.
+        let file = place.file("users.csv", "name,password\nann,hush\n");
+        place.run(&["user", "import", &file, "--replace"]).success();
+        assert_eq!(shown(place, "ann").2.len(), 63);
+    });
+}
+
+/// What a server answers that is older than a verb, or than a part of what it carries.
+#[test]
+fn an_older_server_is_told_with_both_versions() {
+    for (code, error) in [
+        (
+            "bad-request",
+            "unknown variant `user.list`, expected one of",
+        ),
+        (
+            "bad-request",
+            "unknown field `keeps_tokens`, expected `zone`",
+        ),
+        ("unknown-verb", "there is no verb \"user.list\""),
+    ] {
+        let place = Place::stopped();
+        fs::create_dir(place.data_dir()).expect("a folder can be made");
+        let socket = place.data_dir().join("control.sock");
+        let listener = UnixListener::bind(socket).expect("a socket can be made");
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("the command comes");
+            let lines = BufReader::new(stream.try_clone().expect("a second handle")).lines();
+            for line in lines.map_while(Result::ok) {
+                let answer = match line.contains("\"status\"") {
+                    true => json!({ "v": 1, "ok": { "version": "0.0.9" } }),
+                    false => json!({ "v": 1, "error": error, "code": code }),
+                };
+                writeln!(stream, "{answer}").expect("the command listens");
+            }
+        });
+        let file = place.file("users.csv", "name,password\nann,hush\n");
+        let refusal = place.run(&["user", "import", &file]).refusal();
+        let own = format!("(stentor {})", env!("CARGO_PKG_VERSION"));
+        for part in ["(stentor 0.0.9)", &own, "user.list", "restart the server"] {
+            assert!(refusal.contains(part), "{refusal}");
+        }
+        assert!(!refusal.contains("unknown"), "{refusal}");
+        server.join().expect("the server was asked as expected");
+    }
 }
 
 /// More users than one order carries.

@@ -87,6 +87,11 @@ impl Maker {
         }
     }
 
+    /// Something in the place of each credential that a password becomes.
+    pub(super) fn foresee(&self) -> impl Iterator<Item = Credential> {
+        std::iter::repeat_n(Credential::new(""), 1 + self.mechanisms.len())
+    }
+
     /// What is stored of a password: its hash first. Takes the time of hashing.
     pub(super) fn make(&self, password: &[u8]) -> Result<Vec<Credential>, Failure> {
         check(password)?;
@@ -171,6 +176,7 @@ mod tests {
         assert_eq!(kinds(&Maker::new(Cost::CHEAPEST, true), b"pencil"), both);
         plain.keep(["token", "argon2id", "SCRAM-SHA-512"].into_iter());
         assert_eq!(kinds(&plain, b"pencil"), ["argon2id", "SCRAM-SHA-512"]);
+        assert_eq!(plain.foresee().count(), 2);
     }
 
     #[test]

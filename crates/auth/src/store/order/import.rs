@@ -112,6 +112,7 @@ async fn checked(
     Ok(users)
 }
 
+/// What `import` would refuse. That checks again: what is there may be something else by then.
 pub(super) async fn check_only(worker: &Worker, users: Vec<Imported>, replace: bool) -> Outcome {
     let users = checked(worker, users, replace).await?;
     Ok(json!({ "checked": users.len() }))

@@ -146,7 +146,7 @@ pub enum Order {
     /// [`IMPORT_USERS_MAX`].
     #[serde(rename = "user.import-check")]
     UserImportCheck {
-        /// The users; what they prove themselves with does not matter.
+        /// The users, with something in the place of each credential that is made later.
         users: Vec<Imported>,
         /// Whether users who exist are replaced, in what is given of them.
         #[serde(default)]
@@ -304,7 +304,8 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct OrderError {
-    /// `bad-request`, `not-found`, `exists`, `conflict`, `refused`, `unavailable` or `busy`.
+    /// `bad-request`, `unknown-verb`, `not-found`, `exists`, `conflict`, `refused`, `unavailable`
+    /// or `busy`.
     pub code: &'static str,
     /// The sentence.
     pub message: String,
@@ -356,7 +357,14 @@ impl Order {
     /// # Errors
     /// When it is none.
     pub fn parse(request: Value) -> Result<Self, OrderError> {
-        serde_json::from_value(request).map_err(|error| OrderError::bad(format!("{error}")))
+        let verb = request["verb"].as_str().unwrap_or_default().to_owned();
+        serde_json::from_value(request).map_err(|error| {
+            let reason = error.to_string();
+            match reason.starts_with(&format!("unknown variant `{verb}`")) {
+                true => OrderError::new("unknown-verb", format!("there is no verb {verb:?}")),
+                false => OrderError::bad(reason),
+            }
+        })
     }
 }
 

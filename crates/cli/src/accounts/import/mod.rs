@@ -107,17 +107,13 @@ impl fmt::Display for Place {
     }
 }
 
-/// Checks names and bounds, and that nobody stands there twice: where everybody stands.
-fn check(rows: &[Row]) -> Result<HashMap<String, Place>, String> {
+/// Checks what the server does not see, passwords and that nobody stands there twice: where
+/// everybody stands.
+fn places(rows: &[Row]) -> Result<HashMap<String, Place>, String> {
     let mut places = HashMap::with_capacity(rows.len());
     for row in rows {
         let (place, key) = (row.place, row.user.key().to_string());
         let wrong = |reason: &dyn fmt::Display| format!("{place}, user {key:?}: {reason}");
-        row.user
-            .clone()
-            .over(None)
-            .check()
-            .map_err(|error| wrong(&error))?;
         if let Some(password) = &row.password {
             check_password(password.as_bytes()).map_err(|reason| wrong(&reason.message()))?;
         }
@@ -157,7 +153,7 @@ impl Import {
             }
         }
         // Everything that can be refused is, before the long work begins.
-        let places = check(&rows).map_err(|reason| failed(&reason))?;
+        let places = places(&rows).map_err(|reason| failed(&reason))?;
         let mut desk = self.which.open()?;
         if !self.replace {
             self.refuse_known(&mut desk, &places)?;
@@ -166,8 +162,8 @@ impl Import {
             Some(place) => failure.with_note(&format!("it stands in {shown}, {place}")),
             None => failure,
         };
-        check_against(&mut desk, &rows, self.replace).map_err(placed)?;
         let maker = desk.maker(self.scram)?;
+        check(&mut desk, &rows, &maker, self.replace).map_err(placed)?;
         let users = hash_all(rows, &maker).map_err(|reason| failed(&reason))?;
         let imported = send(&mut desk, users, self.replace).map_err(placed)?;
         let answer = json!({ "imported": imported });
@@ -220,14 +216,19 @@ fn groups(users: impl Iterator<Item = Imported>) -> impl Iterator<Item = Vec<Imp
     })
 }
 
-/// Has all users checked against the books, which know what zones and roles there are, so that
-/// nobody is imported before somebody is refused.
-fn check_against(desk: &mut Desk, rows: &[Row], replace: bool) -> Result<(), Failure> {
-    let bare = |row: &Row| Imported {
-        credentials: None,
-        ..row.user.clone()
+/// Has all users checked as they will be, by the books, which know what zones, roles and tokens
+/// there are: nobody is imported, and nothing hashed, before somebody is refused.
+fn check(desk: &mut Desk, rows: &[Row], maker: &Maker, replace: bool) -> Result<(), Failure> {
+    let foreseen = |row: &Row| {
+        let mut user = row.user.clone();
+        if row.password.is_some() {
+            user.credentials
+                .get_or_insert_default()
+                .extend(maker.foresee());
+        }
+        user
     };
-    for users in groups(rows.iter().map(bare)) {
+    for users in groups(rows.iter().map(foreseen)) {
         desk.order(&Order::UserImportCheck { users, replace })?;
     }
     Ok(())
