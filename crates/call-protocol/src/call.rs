@@ -4,6 +4,7 @@ use core::fmt;
 
 use alloc::vec::Vec;
 
+use crate::format::Format;
 use crate::frame::{CALL, put_frame};
 use crate::limits::{
     ARGUMENTS_BYTES_MAX, ARGUMENTS_MAX, CALL_BYTES_MAX, DEADLINE_MS_MAX, HEAD_BYTES_MAX,
@@ -21,15 +22,6 @@ pub enum Transfer {
     Descriptor,
     /// Its beginning is in the call; the rest follows if the server asks for it.
     OnDemand,
-}
-
-/// How the file is laid out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// It is the message, from its first byte to its last.
-    Message,
-    /// A spool file of XMail: lines with the envelope, a marker, then the message.
-    XmailSpool,
 }
 
 /// A call, as it came from a caller or is to be sent.

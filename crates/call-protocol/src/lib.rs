@@ -19,6 +19,7 @@ extern crate alloc;
 mod answer;
 mod call;
 mod conversation;
+mod format;
 mod frame;
 pub mod limits;
 mod reception;
@@ -26,8 +27,9 @@ mod refusal;
 mod wire;
 
 pub use answer::{Answer, Edit, Status, Verdict};
-pub use call::{Argument, Arguments, Call, Format, Transfer};
+pub use call::{Argument, Arguments, Call, Transfer};
 pub use conversation::{Conversation, Event};
+pub use format::{Format, NoMessage, headers_end};
 pub use frame::{HEADER_BYTES, ToClient, ToServer, encode_data, encode_end, encode_need_body};
 pub use reception::{Arrival, Reception};
 pub use refusal::Refusal;

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use stentor_call_protocol::Format;
 use stentor_call_protocol::limits::HEAD_BYTES_MAX;
+use stentor_call_protocol::{Format, headers_end};
 
 use crate::args::{Options, Source};
 use crate::fault::Fault;
@@ -13,9 +13,6 @@ use crate::platform::{self, Deadline, Mark};
 
 /// The most that is taken from a pipe: it is kept in memory.
 const STDIN_BYTES_MAX: u64 = 256 << 20;
-
-/// The line of an XMail spool file after which the message begins.
-const XMAIL_MARKER: &[u8] = b"<<MAIL-DATA>>";
 
 /// An open message.
 pub(crate) struct Message {
@@ -101,25 +98,20 @@ impl Message {
         Ok(piece)
     }
 
-    /// Where the message begins: in a spool file after the marker, which there has to be.
+    /// Where the message begins: in a spool file after the envelope.
     ///
     /// # Errors
-    /// When it cannot be read, or has none.
+    /// When it cannot be read, or begins nowhere.
     pub(crate) fn start(&self, format: Format) -> Result<u64, Fault> {
-        if format == Format::Message {
-            return Ok(0);
+        let head = match format {
+            Format::Message => Vec::new(),
+            Format::XmailSpool => self.read(0, HEAD_BYTES_MAX)?,
+        };
+        let is_all = head.len() as u64 == self.size;
+        match format.message_start(&head, is_all) {
+            Ok(start) => Ok(start as u64),
+            Err(reason) => Err(Fault::File(reason.to_string())),
         }
-        let head = self.read(0, HEAD_BYTES_MAX)?;
-        let mut at = 0;
-        for line in head.split_inclusive(|byte| *byte == b'\n') {
-            at += line.len() as u64;
-            if line.trim_ascii_end() == XMAIL_MARKER {
-                return Ok(at);
-            }
-        }
-        Err(Fault::File(
-            "the spool file has no <<MAIL-DATA>>".to_owned(),
-        ))
     }
 
     /// The file up to the end of the message's headers, as far as that is allowed in a call.
@@ -129,48 +121,13 @@ impl Message {
     pub(crate) fn head(&self, format: Format) -> Result<Vec<u8>, Fault> {
         let len = self.size.min(HEAD_BYTES_MAX as u64) as usize;
         let mut head = self.read(0, len)?;
-        let end = headers_end(&head, format);
-        head.truncate(end);
+        // What has no message goes as it is: the server says what is wrong with it.
+        let start = format.message_start(&head, len as u64 == self.size);
+        let end = start.ok().and_then(|start| {
+            let headers = headers_end(&head[start..])?;
+            Some(start + headers)
+        });
+        head.truncate(end.unwrap_or(len));
         Ok(head)
-    }
-}
-
-/// Where the headers end, their empty line included; all of it if that is not to be seen.
-fn headers_end(head: &[u8], format: Format) -> usize {
-    let mut in_headers = format == Format::Message;
-    let mut at = 0;
-    for line in head.split_inclusive(|byte| *byte == b'\n') {
-        at += line.len();
-        // A line of spaces goes on with the header before it.
-        if in_headers && matches!(line, b"\n" | b"\r\n") {
-            return at;
-        }
-        in_headers |= line.trim_ascii_end() == XMAIL_MARKER;
-    }
-    head.len()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_head_ends_with_the_headers() {
-        for (head, format, end) in [
-            (&b"a: b\r\n\r\nbody"[..], Format::Message, 8),
-            (b"a: b\n\nbody", Format::Message, 6),
-            (b"\nbody", Format::Message, 1),
-            (b"a: b\r\n \r\nc: d\r\n\r\nbody", Format::Message, 17),
-            (b"a: b\r\nbody", Format::Message, 10),
-            (b"", Format::Message, 0),
-            (
-                b"S2\r\n\r\n<<MAIL-DATA>>\r\na: b\r\n\r\nbody",
-                Format::XmailSpool,
-                29,
-            ),
-            (b"S2\r\n\r\nno marker", Format::XmailSpool, 15),
-        ] {
-            assert_eq!(headers_end(head, format), end, "{}", head.escape_ascii());
-        }
     }
 }

@@ -46,7 +46,7 @@ pub use answer::{Answer, Change, Outcome};
 pub use call::{Call, Caller, Envelope, Reply};
 pub use client::{Clients, Request, Unserved};
 pub use manifest::{Grant, Kind, Manifest, ManifestError, Mode, Need};
-pub use message::{Content, Message, SpoolError};
+pub use message::{Content, Message};
 pub use net::Trust;
 pub use net::http::Url;
 pub use outside::Outside;

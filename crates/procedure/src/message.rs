@@ -4,14 +4,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use stentor_call_protocol::Format;
 use stentor_call_protocol::limits::HEAD_BYTES_MAX;
+use stentor_call_protocol::{Format, NoMessage, headers_end};
 
 use crate::call::Envelope;
-use crate::mime;
 
-/// The line of an XMail spool file after which the message begins.
-const XMAIL_MARKER: &[u8] = b"<<MAIL-DATA>>";
 /// Recipients that are taken from a spool file.
 const RECIPIENTS_MAX: usize = 10_000;
 
@@ -25,23 +22,6 @@ pub enum Content {
     File(File),
     /// Bytes: all of it, or its beginning.
     Bytes(Vec<u8>),
-}
-
-/// Why a spool file is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SpoolError {
-    /// The line before the message is too far from the beginning, or missing from a file that has
-    /// no envelope either.
-    #[error("this is no XMail spool file: <<MAIL-DATA>> is not in its first 64 KiB")]
-    NoMarker,
-}
-
-/// Where the message of a spool file begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
-    At(usize),
-    /// Nowhere: XMail's filters that run before DATA see the envelope alone.
-    NotYet,
 }
 
 /// The message that a call is about: a file of some size, in which the message begins somewhere.
@@ -93,11 +73,13 @@ impl Message {
         if format == Format::XmailSpool && !matches!(message.content, Content::None) {
             let head = message.read_file(0, HEAD_BYTES_MAX)?;
             let is_all = head.len() as u64 == file_size;
-            let start;
-            (envelope, start) = spool(&head, is_all).map_err(io::Error::other)?;
+            let start = format.message_start(&head, is_all);
+            envelope = envelope_before(&head[..start.unwrap_or(head.len())]);
             match start {
-                Start::At(start) => message.start = start as u64,
-                Start::NotYet => message = Self::none(),
+                Ok(start) => message.start = start as u64,
+                // XMail's filters that run before DATA see the envelope alone.
+                Err(NoMessage::NoMarker) if envelope.from.is_some() => message = Self::none(),
+                Err(reason) => return Err(io::Error::other(reason)),
             }
         }
         Ok((message, envelope))
@@ -142,7 +124,7 @@ impl Message {
     /// not there would be deceived.
     pub fn headers(&self) -> io::Result<Vec<u8>> {
         let mut head = self.read_file(self.start, HEAD_BYTES_MAX)?;
-        match mime::headers_end(&head) {
+        match headers_end(&head) {
             Some(end) => head.truncate(end),
             None if self.size() > head.len() as u64 => return Err(too_long()),
             None => {}
@@ -196,21 +178,11 @@ pub(crate) fn too_long() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
-/// The envelope of a spool file, and where its message begins; `is_all`: nothing follows the head.
-fn spool(head: &[u8], is_all: bool) -> Result<(Envelope, Start), SpoolError> {
+/// The envelope, which stands before the message of a spool file.
+fn envelope_before(preamble: &[u8]) -> Envelope {
     let mut envelope = Envelope::default();
-    let mut at = 0;
-    for (number, line) in head.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        at += line.len();
-        let bytes = line.trim_ascii_end();
-        if bytes == XMAIL_MARKER {
-            // A file that ends in the middle of this line was cut.
-            let is_whole = line.ends_with(b"\n");
-            return is_whole
-                .then_some((envelope, Start::At(at)))
-                .ok_or(SpoolError::NoMarker);
-        }
-        let text = String::from_utf8_lossy(bytes);
+    for (number, line) in preamble.split(|byte| *byte == b'\n').enumerate() {
+        let text = String::from_utf8_lossy(line.trim_ascii_end());
         if number == 0 {
             // [client]:port;[server]:port;date
             let address = text.strip_prefix('[').and_then(|text| text.split_once(']'));
@@ -223,10 +195,7 @@ fn spool(head: &[u8], is_all: bool) -> Result<(Envelope, Start), SpoolError> {
             envelope.recipients.push(address);
         }
     }
-    if is_all && envelope.from.is_some() {
-        return Ok((envelope, Start::NotYet));
-    }
-    Err(SpoolError::NoMarker)
+    envelope
 }
 
 /// The address between angle brackets after an SMTP command in any case; what follows it
@@ -328,16 +297,28 @@ mod tests {
     #[test]
     fn what_is_no_spool_file_is_refused() {
         let long = format!("MAIL FROM:<a@b>\r\n{}", "x".repeat(HEAD_BYTES_MAX));
-        for bytes in [
-            &b"Subject: hi\r\n\r\n"[..],
-            b"",
-            b"<<MAIL-DATA>>",
-            b"MAIL FROM:<a@b>\r\n<<MAIL-DATA>>",
-            long.as_bytes(),
+        let recipients = "RCPT TO:<somebody@xmailserver.test>\r\n".repeat(2_000);
+        let crowded = SPOOL.replace("rcpt to:", &format!("{recipients}rcpt to:"));
+        for (bytes, reason) in [
+            ("Subject: hi\r\n\r\n", "it has no line <<MAIL-DATA>>"),
+            ("", "it has no line <<MAIL-DATA>>"),
+            ("<<MAIL-DATA>>", "ends in the middle of its line"),
+            (
+                "MAIL FROM:<a@b>\r\n<<MAIL-DATA>>",
+                "ends in the middle of its line",
+            ),
+            (
+                long.as_str(),
+                "is not in its first 65536 bytes, the most that may",
+            ),
+            (
+                crowded.as_str(),
+                "is not in its first 65536 bytes, the most that may",
+            ),
         ] {
-            let content = Content::Bytes(bytes.to_vec());
+            let content = Content::Bytes(bytes.into());
             let error = Message::new(content, 0, Format::XmailSpool).unwrap_err();
-            assert!(error.to_string().contains("MAIL-DATA"), "{error}");
+            assert!(error.to_string().contains(reason), "{error}");
         }
     }
 

@@ -4,22 +4,32 @@
 //! All of this takes time that grows with the length of the headers alone.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use mail_parser::decoders::base64::base64_decode;
 use mail_parser::decoders::charsets::map::charset_decoder;
 use mail_parser::decoders::quoted_printable::quoted_printable_decode;
 
-/// Where the headers end, their empty line included; `None` if they do not. A line of spaces is not
-/// empty: it goes on with the header before it (RFC 5322, obsolete folding).
-pub(crate) fn headers_end(bytes: &[u8]) -> Option<usize> {
-    let mut end = 0;
-    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-        end += line.len();
-        if matches!(line, b"\n" | b"\r\n") {
-            return Some(end);
+/// Where each header of a block stands, with the lines that go on with it.
+pub(crate) fn headers(head: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut lines = head.split_inclusive(|byte| *byte == b'\n').peekable();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at;
+        at += lines.next()?.len();
+        while let Some(more) = lines.next_if(|line| matches!(line.first(), Some(b' ' | b'\t'))) {
+            at += more.len();
         }
+        Some(start..at)
+    })
+}
+
+/// The line end that a message uses, as its first line has it.
+pub(crate) fn line_end(message: &[u8]) -> &'static str {
+    match message.iter().position(|byte| *byte == b'\n') {
+        Some(at) if !message[..at].ends_with(b"\r") => "\n",
+        _ => "\r\n",
     }
-    None
 }
 
 /// The headers of a part that say what it is; each may be there several times.
@@ -47,12 +57,12 @@ impl Fields {
     /// Those in a block of headers.
     pub(crate) fn read(head: &[u8]) -> Self {
         let mut fields = Self::default();
-        let mut lines = head.split(|byte| *byte == b'\n').peekable();
-        while let Some(line) = lines.next() {
-            let mut whole = String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
+        for header in headers(head) {
+            let mut lines = head[header].split_inclusive(|byte| *byte == b'\n');
+            let line = lines.next().unwrap_or_default().trim_ascii_end();
+            let mut whole = String::from_utf8_lossy(line).into_owned();
             let mut tight = None;
-            while let Some(more) = lines.next_if(|line| matches!(line.first(), Some(b' ' | b'\t')))
-            {
+            for more in lines {
                 let more = String::from_utf8_lossy(more.trim_ascii_end());
                 tight
                     .get_or_insert_with(|| whole.clone())

@@ -10,6 +10,7 @@ use std::ops::Range;
 use mail_parser::decoders::base64::base64_decode;
 use mail_parser::decoders::charsets::map::charset_decoder;
 use mail_parser::decoders::quoted_printable::quoted_printable_decode;
+use stentor_call_protocol::headers_end;
 use stentor_call_protocol::limits::HEAD_BYTES_MAX;
 
 use crate::mime;
@@ -103,7 +104,7 @@ impl<F> Walk<'_, F> {
         if depth > DEPTH_MAX {
             return Err(PartsError::Deep.into());
         }
-        let at = mime::headers_end(bytes).unwrap_or(bytes.len());
+        let at = headers_end(bytes).unwrap_or(bytes.len());
         if at > HEAD_BYTES_MAX {
             return Err(PartsError::Long.into());
         }
@@ -176,7 +177,7 @@ impl<F> Walk<'_, F> {
         F: FnMut(Part<'_>) -> Result<(), E>,
     {
         self.entity(decoded, None, depth + 1, "text/plain")?;
-        let head = &body[..mime::headers_end(body).unwrap_or(body.len())];
+        let head = &body[..headers_end(body).unwrap_or(body.len())];
         // Without a colon there is no header: this is encoded indeed.
         if decoded == body || !head.contains(&b':') {
             return Ok(());

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use mail_parser::MessageParser;
 use mlua::{Error, Lua, MetaMethod, Result, Table, UserData, UserDataFields, UserDataMethods};
+use stentor_call_protocol::headers_end;
 use stentor_call_protocol::limits::HEAD_BYTES_MAX;
 
 use crate::answer::Change;
@@ -102,7 +103,7 @@ impl<'a> View<'a> {
             return Ok(fields);
         }
         let message = self.message()?;
-        let end = mime::headers_end(message).unwrap_or(message.len());
+        let end = headers_end(message).unwrap_or(message.len());
         if end > HEAD_BYTES_MAX {
             return Err(unreadable(&message::too_long()));
         }
@@ -190,10 +191,7 @@ impl<'a> View<'a> {
     /// The line end that the message uses.
     fn line_end(&self) -> Result<&'static str> {
         self.need(Need::Headers, "changes")?;
-        let first = self.message()?.iter().position(|byte| *byte == b'\n');
-        let is_bare =
-            first.is_some_and(|at| at == 0 || self.message().is_ok_and(|m| m[at - 1] != b'\r'));
-        Ok(if is_bare { "\n" } else { "\r\n" })
+        Ok(mime::line_end(self.message()?))
     }
 
     /// The parts of the message that are no containers.

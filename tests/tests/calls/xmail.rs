@@ -11,7 +11,7 @@ use std::process::Command;
 
 use stentor_tests::process;
 
-use crate::{Calls, client, word};
+use crate::{Calls, client, code, word};
 
 const MESSAGE: &str = "Subject: test\r\nFrom: a@ext.test\r\n\r\nbody\r\n";
 
@@ -223,6 +223,23 @@ fn an_envelope_is_judged_before_the_message() {
         assert_eq!(smtp(code, &file), Fate::Refused(reply.to_owned()), "{code}");
         let after = fs::read_to_string(&file).unwrap();
         assert_eq!(after, envelope.replace("a@ext.test", from));
+    }
+}
+
+/// An envelope that is longer than is read is told as such, and `--on-error` holds.
+#[test]
+fn an_envelope_may_be_too_long() {
+    let calls = Calls::start(&[("policy.luau", POLICY)]);
+    let recipients = "RCPT TO:<somebody@xmailserver.test>\r\n".repeat(2_000);
+    let long = spool(MESSAGE).replace("<<MAIL", &format!("{recipients}<<MAIL"));
+    let file = calls.file("8a40.xtmp", long.as_bytes());
+    let profile = ["--profile", "xmail-queue", "--on-error", "reject"];
+    let words = [&profile[..], &["--file", word(&file), "/policy"]].concat();
+    for run in [Calls::by_unix, Calls::by_tcp] {
+        let finished = run(&calls, &words);
+        assert_eq!(code(&finished), Some(6), "{finished}");
+        let told = "line <<MAIL-DATA>> is not in its first 65536 bytes, the most that may";
+        assert!(finished.stderr.contains(told), "{finished}");
     }
 }
 
