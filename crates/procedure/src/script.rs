@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mlua::{Error, Function, Lua, Table, Value};
+use mlua::{Error, Function, Lua, LuaString, Table, Value};
 use stentor_call_protocol::limits::RESULT_BYTES_MAX;
 use stentor_call_protocol::{Status, Verdict};
 
@@ -14,14 +14,18 @@ use crate::manifest::{Grant, Manifest};
 use crate::modules::{self, LOOP_HEADER, Moment};
 use crate::outside::Outside;
 use crate::queue::Runner;
-use crate::store::Shelf;
+use crate::store::{Shelf, TTL_SECS_MAX};
 use crate::view::{Changes, View};
 use crate::watchdog::Time;
 
 /// How long a script's own test may take.
-const TEST_TIME: Duration = Duration::from_secs(5);
+pub(crate) const TEST_TIME: Duration = Duration::from_secs(5);
 /// How much earlier than its call a script ends.
 const MARGIN: Duration = Duration::from_millis(20);
+/// The largest amount that is added to a number at once: as far as a script's numbers are exact.
+const AMOUNT_MAX: i64 = 1 << 53;
+/// As much as a mistake shows of a text that should be a number.
+const SHOWN_BYTES_MAX: usize = 40;
 /// The longest line that a script writes to the log.
 const LOG_BYTES_MAX: usize = 1000;
 
@@ -227,16 +231,13 @@ fn outcome(value: &Value) -> mlua::Result<Outcome> {
 
 /// The SMTP reply code of a verdict; 0 if it has none.
 fn reply_code(value: &Value) -> Result<u16, String> {
-    let code = match value {
-        Value::Nil => return Ok(0),
-        Value::Integer(code) => *code as f64,
-        Value::Number(code) => *code,
-        other => return Err(format!("a code that is a {}, no number", other.type_name())),
-    };
-    if (400.0..600.0).contains(&code) && code.fract() == 0.0 {
-        return Ok(code as u16);
+    if value.is_nil() {
+        return Ok(0);
     }
-    Err(format!("the code {code}, not 400 to 599"))
+    match whole(value, (400, 599)) {
+        Ok(code) => Ok(code as u16),
+        Err(why) => Err(format!("a code that is {why}")),
+    }
 }
 
 /// What scripts find: the verdicts, and the modules that the manifest grants.
@@ -291,31 +292,68 @@ fn store(lua: &Lua, shelf: &Arc<Shelf>, moment: &Moment) -> mlua::Result<Table> 
     let fail = |error: crate::store::StoreError| Error::runtime(format!("store: {error}"));
     let own = Arc::clone(shelf);
     // Reading is bounded by the time of the call; writing costs others.
-    let get = move |lua: &Lua, key: mlua::LuaString| match own.get(&key.as_bytes()).map_err(fail)? {
+    let get = move |lua: &Lua, key: LuaString| match own.get(&key.as_bytes()).map_err(fail)? {
         Some(value) => lua.create_string(value).map(Some),
         None => Ok(None),
     };
     table.set("get", lua.create_function(get)?)?;
     let (own, now) = (Arc::clone(shelf), moment.clone());
-    let set = move |_: &Lua, (key, value, ttl): (mlua::LuaString, mlua::LuaString, Option<u64>)| {
+    let set = move |_: &Lua, (key, value, ttl): (LuaString, LuaString, Value)| {
+        let ttl = ttl_secs("store.set", &ttl)?;
         now.ask("store")?;
         own.set(&key.as_bytes(), &value.as_bytes(), ttl)
             .map_err(fail)
     };
     table.set("set", lua.create_function(set)?)?;
     let (own, now) = (Arc::clone(shelf), moment.clone());
-    let add = move |_: &Lua, (key, amount, ttl): (mlua::LuaString, i64, Option<u64>)| {
+    let add = move |_: &Lua, (key, amount, ttl): (LuaString, Value, Value)| {
+        let amount = whole(&amount, (-AMOUNT_MAX, AMOUNT_MAX))
+            .map_err(|why| Error::runtime(format!("store.add: n is {why}")))?;
+        let ttl = ttl_secs("store.add", &ttl)?;
         now.ask("store")?;
         own.add(&key.as_bytes(), amount, ttl).map_err(fail)
     };
     table.set("add", lua.create_function(add)?)?;
     let (own, now) = (Arc::clone(shelf), moment.clone());
-    let delete = move |_: &Lua, key: mlua::LuaString| {
+    let delete = move |_: &Lua, key: LuaString| {
         now.ask("store")?;
         own.delete(&key.as_bytes()).map_err(fail)
     };
     table.set("delete", lua.create_function(delete)?)?;
     Ok(table)
+}
+
+/// The time to live that a script gives a key, if it gives one.
+fn ttl_secs(function: &str, value: &Value) -> mlua::Result<Option<u32>> {
+    if value.is_nil() {
+        return Ok(None);
+    }
+    match whole(value, (1, TTL_SECS_MAX.into())) {
+        Ok(secs) => Ok(u32::try_from(secs).ok()),
+        Err(why) => Err(Error::runtime(format!(
+            "{function}: ttl (seconds) is {why}, or nil for no end"
+        ))),
+    }
+}
+
+/// A whole number that a script gives; otherwise what it is instead, and what it has to be.
+fn whole(value: &Value, (least, most): (i64, i64)) -> Result<i64, String> {
+    let (number, shown) = match value {
+        Value::Integer(number) => (*number as f64, number.to_string()),
+        Value::Number(number) => (*number, number.to_string()),
+        Value::String(text) => {
+            let text = crate::answer::line(&text.to_string_lossy(), SHOWN_BYTES_MAX);
+            (f64::NAN, format!("the text \"{text}\""))
+        }
+        Value::Nil => (f64::NAN, "nil".to_owned()),
+        other => (f64::NAN, format!("a {}", other.type_name())),
+    };
+    if number.fract() == 0.0 && (least as f64..=most as f64).contains(&number) {
+        return Ok(number as i64);
+    }
+    Err(format!(
+        "{shown}; it is a whole number from {least} to {most}"
+    ))
 }
 
 /// A call with nothing in it.

@@ -30,8 +30,8 @@ const VALUE_BYTES_MAX: usize = 64 * 1024;
 const SCRATCH_CACHE_BYTES: usize = 1 << 20;
 /// What each entry costs beside its key and value, for the quota.
 const ENTRY_BYTES: u64 = 32;
-/// The longest time that a key is kept: ten years.
-const TTL_SECS_MAX: u64 = 10 * 365 * 86_400;
+/// The longest time to live of a key: ten years.
+pub(crate) const TTL_SECS_MAX: u32 = 10 * 365 * 86_400;
 
 /// A procedure and one of its keys.
 type Key = (&'static str, &'static [u8]);
@@ -222,9 +222,9 @@ impl Shared {
 #[derive(Clone, Copy)]
 enum Expiry {
     /// Counted from now.
-    New(Option<u64>),
+    New(Option<u32>),
     /// Counted from when there was no such key.
-    OfFirst(Option<u64>),
+    OfFirst(Option<u32>),
 }
 
 /// What one procedure keeps.
@@ -269,7 +269,7 @@ impl Shelf {
     ///
     /// # Errors
     /// When key or value are impossible or the quota is used up.
-    pub fn set(&self, key: &[u8], value: &[u8], ttl_secs: Option<u64>) -> Result<(), StoreError> {
+    pub fn set(&self, key: &[u8], value: &[u8], ttl_secs: Option<u32>) -> Result<(), StoreError> {
         self.change(key, Expiry::New(ttl_secs), |_| Ok((value.to_vec(), ())))
     }
 
@@ -278,7 +278,7 @@ impl Shelf {
     ///
     /// # Errors
     /// As [`Shelf::set`], and when the value is no number.
-    pub fn add(&self, key: &[u8], amount: i64, ttl_secs: Option<u64>) -> Result<i64, StoreError> {
+    pub fn add(&self, key: &[u8], amount: i64, ttl_secs: Option<u32>) -> Result<i64, StoreError> {
         self.change(key, Expiry::OfFirst(ttl_secs), |old| {
             let old = match old {
                 None => 0,
@@ -344,9 +344,7 @@ impl Shelf {
             }
             let expires = match (expiry, &live) {
                 (Expiry::OfFirst(_), Some((expires, _))) => *expires,
-                (Expiry::OfFirst(Some(ttl)) | Expiry::New(Some(ttl)), _) => {
-                    now + ttl.clamp(1, TTL_SECS_MAX)
-                }
+                (Expiry::OfFirst(Some(ttl)) | Expiry::New(Some(ttl)), _) => now + u64::from(ttl),
                 (Expiry::OfFirst(None) | Expiry::New(None), _) => 0,
             };
             entries.insert(name, (expires, value.as_slice()))?;

@@ -72,6 +72,78 @@ fn a_run_does_not_ask_without_end() {
     }
 }
 
+/// What cannot be a time to live, or an amount, is refused with what it is and what it has to be.
+#[test]
+fn what_a_store_is_told_is_in_its_bounds() {
+    let place = good(&[(
+        "p.luau",
+        "--[[ procedure\ndeadline = \"60s\"\ngrants = [\"store\"]\n]]
+        local what = {
+            minus = -5, nan = 0/0, half = 0.5, inf = math.huge, none = 0, text = '60',
+            long = 315360001, yes = true, least = 1, most = 315360000,
+        }
+        return function(call)
+            local value, place = what[call.args.what], call.args.place
+            local _, why = pcall(function()
+                if place == 'set' then store.set('k', 'v', value) end
+                if place == 'add' then store.add('n', 1, value) end
+                if place == 'n' then store.add('m', value) end
+            end)
+            local kept = store.get('k') or store.get('n') or store.get('m')
+            return accept(tostring(kept) .. ' ' .. tostring(why or 'taken'))
+        end",
+    )]);
+    let ask = |argument: &str, what: &str| {
+        let call = with_arguments("p", &[("place", argument), ("what", what)]);
+        place.outcome(call).text
+    };
+    let refused = |argument: &str, what: &str, told: &str| {
+        let text = ask(argument, what);
+        assert!(text.starts_with("nil ") && text.contains(told), "{text}");
+    };
+    let bad = [
+        ("minus", "-5"),
+        ("nan", "NaN"),
+        ("half", "0.5"),
+        ("inf", "inf"),
+        ("none", "0"),
+        ("text", "the text \"60\""),
+        ("long", "315360001"),
+        ("yes", "a boolean"),
+    ];
+    for (what, shown) in bad {
+        for function in ["set", "add"] {
+            let told = format!(
+                "store.{function}: ttl (seconds) is {shown}; it is a whole number from 1 to \
+                 315360000, or nil for no end"
+            );
+            refused(function, what, &told);
+        }
+    }
+    for (what, shown) in [
+        ("nan", "NaN"),
+        ("half", "0.5"),
+        ("inf", "inf"),
+        ("gone", "nil"),
+    ] {
+        let told = format!(
+            "store.add: n is {shown}; it is a whole number from -9007199254740992 to \
+             9007199254740992"
+        );
+        refused("n", what, &told);
+    }
+    // And what is within them is taken, also none.
+    for (argument, what, left) in [
+        ("n", "minus", "-5"),
+        ("add", "most", "1"),
+        ("set", "gone", "v"),
+    ] {
+        assert_eq!(ask(argument, what), format!("{left} taken"));
+    }
+    // A second may be over at once.
+    assert!(ask("set", "least").ends_with(" taken"));
+}
+
 /// A procedure has so many threads and so many places in its queue; what comes after is turned
 /// away at once, and other procedures notice nothing.
 #[test]
@@ -157,15 +229,15 @@ fn mistakes_of_scripts_are_told() {
         ),
         (
             "return reject('x', { code = 99999 })",
-            "p.luau: the script returned the code 99999, ",
+            "p.luau: the script returned a code that is 99999; it is a whole number from 400 to 599",
         ),
         (
             "return reject('x', { code = 450.5 })",
-            "p.luau: the script returned the code 450.5, ",
+            "p.luau: the script returned a code that is 450.5; ",
         ),
         (
             "return reject('x', { code = 'y' })",
-            "p.luau: the script returned a code that is a ",
+            "p.luau: the script returned a code that is the text \"y\"; ",
         ),
         (
             "return reject({})",
