@@ -33,6 +33,24 @@ fn a_request_is_read() {
     assert_eq!(Request::decode(&two.as_bytes()[RCPT.len()..]), Ok(None));
 }
 
+/// Postfix sends all attributes, also those that say nothing; what is cut off anywhere is no
+/// request yet, whatever it is.
+#[test]
+fn a_request_comes_in_pieces() {
+    let text = "sender=a=b@c\nsasl_method=\nsasl_username=\nhelo_name==\n=\nsize=-1\n\n";
+    for end in 0..text.len() {
+        assert_eq!(Request::decode(&text.as_bytes()[..end]), Ok(None), "{end}");
+    }
+    let expected = Request {
+        sender: Some("a=b@c".into()),
+        helo: Some("=".into()),
+        ..Request::default()
+    };
+    let found = Request::decode(text.as_bytes());
+    assert_eq!(found, Ok(Some((expected, text.len()))));
+    assert_eq!(Request::decode(b"\n"), Ok(Some((Request::default(), 1))));
+}
+
 #[test]
 fn what_is_none_is_refused() {
     for text in ["GET / HTTP/1.1\r\n\r\n", "a=b\nc\n\n"] {

@@ -84,11 +84,22 @@ impl Sendmail {
     }
 
     fn send(&self, subject: &str) -> Finished {
+        process::run(&mut self.swaks(subject))
+    }
+
+    fn swaks(&self, subject: &str) -> Command {
         let mut swaks = Command::new(tools::find("swaks"));
         let header = format!("Subject: {subject}");
         swaks.arg("--pipe").arg(self.path("sendmail"));
         swaks.args(["--from", "a@ext.test", "--to", "root@here.test"]);
-        process::run(swaks.args(["--helo", "client.test", "--header", &header]))
+        swaks.args(["--helo", "client.test", "--header", &header]);
+        swaks
+    }
+
+    /// Kills the server.
+    fn kill(&mut self) {
+        let server = self.server.take().expect("the server runs");
+        drop(server.kill());
     }
 
     /// The names of the files in the queue that begin so, and what they say.
@@ -153,6 +164,23 @@ fn a_real_sendmail_does_what_a_procedure_says() {
     let mark = "X-Seen: a@ext.test root@here.test client.test";
     assert!(marked.iter().any(|one| one.contains(mark)), "{marked:?}");
     // Without Stentor, mail is deferred: F=T.
-    drop(site.server.take().expect("the server runs").kill());
+    site.kill();
     said(&site.send("fine"), "451 4.3.2 Please try again later");
+}
+
+/// Killed while it works on a message, Stentor leaves nothing in the queue: the client is told to
+/// come back.
+#[test]
+fn a_killed_server_defers_mail() {
+    let manifest = "needs = \"body\"\ndeadline = \"120s\"\ngrants = [\"log\"]";
+    let mut site = Sendmail::start(&script(manifest, "log('it runs') while true do end"));
+    let client = process::start(&mut site.swaks("fine"));
+    let server = site.server.as_ref().expect("the server runs");
+    server.wait_log(0, "it runs");
+    site.kill();
+    let finished = process::finish(client, stentor_tests::DEADLINE);
+    assert!(!finished.status.success(), "{finished}");
+    let reply = "451 4.3.2 Please try again later";
+    assert!(finished.stdout.contains(reply), "{finished}");
+    assert_eq!(site.queued("qf"), [""; 0]);
 }

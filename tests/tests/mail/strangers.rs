@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::process::Command;
 
 use nix::sys::signal::Signal;
@@ -36,7 +36,7 @@ fn server_with(lines: &str, manifest: &str, body: &str) -> Server {
 
 /// Plays a script of miltertest against a server.
 #[track_caller]
-fn miltertest(server: &Server, body: &str) {
+pub(crate) fn miltertest(server: &Server, body: &str) {
     let text = format!(
         "conn = mt.connect('inet:{}@127.0.0.1')\n\
          if conn == nil then error 'no connection' end\n\
@@ -164,6 +164,69 @@ fn strangers_are_turned_away() {
             let answer = ask(stream, &sender);
             assert_eq!(answer, format!("action=554 5.7.1 no {sender}\n\n"));
         }
+    }
+}
+
+/// Each policy request is answered, or ends its connection; one that does not end asks nobody.
+#[test]
+fn odd_requests_are_answered_or_end_their_connection() {
+    let server = server(
+        "needs = \"envelope\"",
+        "local function shown(value) return '<' .. tostring(value) .. '>' end
+        return reject(shown(call.from) .. shown(call.rcpt[1]) .. shown(call.user))",
+    );
+    let long = format!("sender={}\n\n", "x".repeat(70_000));
+    let requests: [(&str, &[&str]); 11] = [
+        // As Postfix asks about a client that has logged in, and about one that has not.
+        (
+            "request=smtpd_access_policy\nprotocol_state=RCPT\nsender=a@b\nrecipient=c@d\n\
+             sasl_method=PLAIN\nsasl_username=bob@x\nsasl_sender=\nsize=0\n\n",
+            &["<a@b><c@d><bob@x>"],
+        ),
+        (
+            "request=smtpd_access_policy\nprotocol_state=RCPT\nsender=\nrecipient=c@d\n\
+             sasl_method=\nsasl_username=\nsasl_sender=\nsize=0\n\n",
+            &["<><c@d><nil>"],
+        ),
+        // Only the first equals sign parts name and value, as in the senders of mailing lists.
+        (
+            "sender=bounce-a=b.test@c\nrecipient==\n=x\n\n",
+            &["<bounce-a=b.test@c><=><nil>"],
+        ),
+        // What is asked is known without the line that says so, and without any.
+        ("sender=a@b\n\n", &["<a@b><nil><nil>"]),
+        ("\n", &["<nil><nil><nil>"]),
+        (
+            "sender=1\n\nsender=2\n\nrecipient=3\n\n",
+            &["<1><nil><nil>", "<2><nil><nil>", "<nil><3><nil>"],
+        ),
+        ("sender=1\n\nsender\n\n", &["<1><nil><nil>"]),
+        ("sender=a@b\r\n\r\n", &[]),
+        (long.as_str(), &[]),
+        ("sender=a@b\nrecipient=c@d\nsize=", &[]),
+        ("sender=last\n\n", &["<last><nil><nil>"]),
+    ];
+    for (request, texts) in requests {
+        let mut stream = dial(&server, "policy");
+        // The end of what is too long may find the connection closed.
+        let _ = stream.write_all(request.as_bytes());
+        let _ = stream.shutdown(Shutdown::Write);
+        let mut answers = Vec::new();
+        // What was not read makes the end a reset.
+        let _ = stream.read_to_end(&mut answers);
+        let reply = |text: &&str| format!("action=554 5.7.1 {text}\n\n");
+        let expected: String = texts.iter().map(reply).collect();
+        let answers = String::from_utf8_lossy(&answers);
+        assert_eq!(answers, expected, "{}", &request[..request.len().min(99)]);
+    }
+    let log = server.wait_log(0, "from=\"last\"");
+    let asked: usize = requests.iter().map(|(_, texts)| texts.len()).sum();
+    assert_eq!(log.matches("procedure=\"p\"").count(), asked, "{log}");
+    for reason in [
+        "a line is no name=value",
+        "the request goes beyond its bound",
+    ] {
+        assert!(log.contains(reason), "{reason} is not in {log}");
     }
 }
 
