@@ -1,23 +1,28 @@
 //! Procedures that ask a running spamd (SpamAssassin), in its own protocol.
 //!
-//! `HEADERS SPAMC/1.5` is answered with the message's headers as SpamAssassin would have them: the
-//! score is in the `Spam:` line, and the report in what it added.
+//! `CHECK SPAMC/1.5` is answered with the score in the `Spam:` line. What becomes of the message is
+//! decided here, so that it is the same for every caller.
 
 use std::fmt::Write as _;
 use std::io::Write;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use stentor_call_protocol::{Status, Verdict};
+use stentor_call_protocol::{Status, Verdict, headers_end};
 
 use crate::answer::{Answer, Change, Outcome, line};
 use crate::call::Call;
 use crate::manifest::{Manifest, SpamdOptions};
+use crate::mime;
 use crate::net::{Stream, is_late};
 use crate::queue::Runner;
 
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 256 * 1024;
+
+/// How the names of the headers begin in which SpamAssassin says what it thinks.
+const OWN_HEADERS: &[u8] = b"X-Spam-";
 
 /// Asks a spamd.
 pub(crate) struct SpamdRunner {
@@ -28,9 +33,13 @@ pub(crate) struct SpamdRunner {
 impl Runner for SpamdRunner {
     fn run(&mut self, call: &Call) -> Answer {
         let end = call.deadline.min(Instant::now() + self.manifest.deadline);
-        match self.ask(call, end) {
-            Ok(Some(report)) => self.outcome(call, &report),
-            Ok(None) => Answer::failed(Status::Failed, "spamd's answer makes no sense"),
+        let asked = call.message.read().and_then(|message| {
+            let report = self.ask(&message, end)?;
+            Ok((report, message))
+        });
+        match asked {
+            Ok((Some(report), message)) => self.outcome(call, &message, &report),
+            Ok((None, _)) => Answer::failed(Status::Failed, "spamd's answer makes no sense"),
             Err(error) if is_late(&error) => {
                 Answer::failed(Status::TimedOut, "spamd did not answer in time")
             }
@@ -51,8 +60,7 @@ pub(crate) struct Report {
 }
 
 impl SpamdRunner {
-    fn ask(&self, call: &Call, end: Instant) -> std::io::Result<Option<Report>> {
-        let message = call.message.read()?;
+    fn ask(&self, message: &[u8], end: Instant) -> std::io::Result<Option<Report>> {
         let mut request = format!("CHECK SPAMC/1.5\r\nContent-length: {}\r\n", message.len());
         if let Some(user) = &self.options.user {
             // Writing into a string does not fail.
@@ -60,7 +68,7 @@ impl SpamdRunner {
         }
         request.push_str("\r\n");
         let mut bytes = request.into_bytes();
-        bytes.extend_from_slice(&message);
+        bytes.extend_from_slice(message);
         let mut stream = Stream::connect(&self.options.server, end)?;
         stream.write_all(&bytes)?;
         stream.finish()?;
@@ -68,7 +76,7 @@ impl SpamdRunner {
         Ok(parse(&String::from_utf8_lossy(&answer)))
     }
 
-    fn outcome(&self, call: &Call, report: &Report) -> Answer {
+    fn outcome(&self, call: &Call, message: &[u8], report: &Report) -> Answer {
         let shown = format!(
             "score={} required={}",
             tenths(report.score_tenths),
@@ -84,18 +92,42 @@ impl SpamdRunner {
             return Answer::done(outcome);
         }
         let flag = if report.is_spam { "Yes" } else { "No" };
-        if !report.is_spam || !call.can_edit {
-            return Answer::done(Outcome::of(Verdict::Accept, &format!("{flag}, {shown}")));
+        let status = format!("{flag}, {shown}");
+        let mut outcome = Outcome::of(Verdict::Accept, &status);
+        if call.can_edit {
+            let mark = report.is_spam.then_some(status.as_str());
+            outcome.changes = changes(message, call.message.start(), mark);
         }
-        let mut outcome = Outcome::of(Verdict::Modified, &format!("{flag}, {shown}"));
-        let header = format!("X-Spam-Flag: YES\r\nX-Spam-Status: {flag}, {shown}\r\n");
-        outcome.changes.push(Change {
-            offset: call.message.start(),
-            deleted: 0,
-            inserted: header.into_bytes(),
-        });
+        if !outcome.changes.is_empty() {
+            outcome.verdict = Verdict::Modified;
+        }
         Answer::done(outcome)
     }
+}
+
+/// What is changed in a message that begins at `start`: spam gets a mark, and what stands there as
+/// if SpamAssassin had said it goes, since whoever sent the message wrote it.
+fn changes(message: &[u8], start: u64, mark: Option<&str>) -> Vec<Change> {
+    let mark = mark.map(|status| {
+        let end = mime::line_end(message);
+        let headers = format!("X-Spam-Flag: YES{end}X-Spam-Status: {status}{end}");
+        Change {
+            offset: start,
+            deleted: 0,
+            inserted: headers.into_bytes(),
+        }
+    });
+    let head = &message[..headers_end(message).unwrap_or(message.len())];
+    let is_forged = |header: &Range<usize>| {
+        let name = head[header.clone()].get(..OWN_HEADERS.len());
+        name.is_some_and(|name| name.eq_ignore_ascii_case(OWN_HEADERS))
+    };
+    let forged = mime::headers(head).filter(is_forged).map(|header| Change {
+        offset: start + header.start as u64,
+        deleted: header.len() as u64,
+        inserted: Vec::new(),
+    });
+    mark.into_iter().chain(forged).collect()
 }
 
 fn tenths(value: i64) -> String {
@@ -131,6 +163,39 @@ pub(crate) fn parse(answer: &str) -> Option<Report> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whatever the sender wrote is not SpamAssassin's word, however it is written.
+    #[test]
+    fn forged_headers_go() {
+        let changed = |message: &str, mark| {
+            let mut changed = String::new();
+            let mut at = 0;
+            for change in changes(message.as_bytes(), 7, mark) {
+                let from = change.offset as usize - 7;
+                changed.push_str(&message[at..from]);
+                changed.push_str(&String::from_utf8(change.inserted).unwrap());
+                at = from + change.deleted as usize;
+            }
+            changed + &message[at..]
+        };
+        let forged = "X-Spam-Flag: NO\r\nFrom: a\r\nx-SPAM-status : No,\r\n\tscore=-9\r\n \r\n\
+                      X-Spam-: x\r\nX-Spamd: mine\r\nA: b\r\n X-Spam-Flag: YES\r\n\
+                      X-Spam-Level:\r\n\r\nX-Spam-Flag: in the body\r\n";
+        let honest = "From: a\r\nX-Spamd: mine\r\nA: b\r\n X-Spam-Flag: YES\r\n\r\n\
+                      X-Spam-Flag: in the body\r\n";
+        assert_eq!(changed(forged, None), honest);
+        let mark = "X-Spam-Flag: YES\r\nX-Spam-Status: Yes, score=9\r\n";
+        let marked = format!("{mark}{honest}");
+        assert_eq!(changed(forged, Some("Yes, score=9")), marked);
+        // As the message has its lines.
+        let bare = changed("X-Spam-Flag: NO\nA: b\n\nc\n", Some("Yes"));
+        assert_eq!(bare, "X-Spam-Flag: YES\nX-Spam-Status: Yes\nA: b\n\nc\n");
+        for nothing in ["", "\r\nX-Spam-Flag: NO\r\n", "X-Spam"] {
+            assert_eq!(changes(nothing.as_bytes(), 0, None), []);
+        }
+        // All headers, and no body.
+        assert_eq!(changed("A: b\r\nX-Spam-Flag: NO", None), "A: b\r\n");
+    }
 
     #[test]
     fn answers_are_read() {
