@@ -1,12 +1,15 @@
 //! What goes wrong: with scripts, with versions, with the server, with too many at once.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::Signal;
 use stentor_tests::process;
+use stentor_tests::raw::{Raw, Version, eventually};
 
-use crate::{Calls, client, code, word};
+use crate::{Calls, client, code, plan, word};
 
 const HOSTILE: &str = "--[[ procedure\nanonymous = true\ndeadline = \"200ms\"\nmemory = \"2MiB\"
     concurrency = 2\n]]
@@ -62,6 +65,42 @@ fn a_changed_file_is_taken_over() {
     fs::remove_file(calls.procedure("p.luau")).unwrap();
     calls.server.wait_log(from, "procedure /p removed");
     let gone = calls.by_unix(&["--profile", "sysexits", "/p"]);
+    assert!(gone.stderr.contains("not-found"), "{gone}");
+}
+
+/// A test without an end: the start waits for it no longer than it may take, and says so; MQTT
+/// clients are served meanwhile, and the other procedures as soon as callers are.
+#[test]
+fn an_endless_test_holds_up_the_start_for_a_while_only() {
+    let endless = "return { call = function() end, test = function() while true do end end }";
+    let quick = "--[[ procedure\nanonymous = true\n]] return function() return accept('here') end";
+    let plan = plan(&[("endless.luau", endless), ("quick.luau", quick)]).anonymous();
+    let mqtt = plan.folder().join("mqtt.sock");
+    let plan = plan.listen(&format!("mqtt+unix:{}", mqtt.display()));
+    let is_started = AtomicBool::new(false);
+    let calls = std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            eventually("the listener is open", || {
+                UnixStream::connect(&mqtt).is_ok()
+            });
+            Raw::unix(&mqtt).login(Version::V5, "early", true);
+            !is_started.load(Ordering::SeqCst)
+        });
+        let server = plan.start();
+        is_started.store(true, Ordering::SeqCst);
+        assert!(client.join().expect("a client"), "it is served before");
+        Calls { server }
+    });
+    assert_eq!(calls.by_unix(&["/quick"]).success(), "here\n");
+    let log = calls.server.log();
+    assert!(
+        log.contains("procedure /endless: its own test takes long"),
+        "{log}"
+    );
+    assert!(log.contains("procedure /endless not loaded"), "{log}");
+    let status = calls.by_unix(&["/status"]).success();
+    assert!(status.contains("endless.luau"), "{status}");
+    let gone = calls.by_unix(&["--profile", "sysexits", "/endless"]);
     assert!(gone.stderr.contains("not-found"), "{gone}");
 }
 

@@ -19,7 +19,7 @@ use crate::luau::Script;
 use crate::manifest::{FILE_BYTES_MAX, Grant, Kind, Manifest};
 use crate::program::ProgramRunner;
 use crate::queue::{MakeRunner, Queue, Runner};
-use crate::script::{Program, ScriptRunner};
+use crate::script::{Program, ScriptRunner, TEST_TIME};
 use crate::spamd::SpamdRunner;
 use crate::statistics::Statistics;
 use crate::store::Shelf;
@@ -29,6 +29,9 @@ const PROCEDURES_MAX: usize = 256;
 /// Files that are loaded at a time, so that the test of one, which may run for seconds, does not
 /// hold up the others.
 const LOADED_AT_A_TIME: usize = 8;
+
+/// After how much of its test a script is told of: a server that starts waits for it.
+const SLOW_TEST_TIME: Duration = Duration::from_secs(1);
 
 /// Files by the names of their procedures, or why one of them is none.
 pub(super) type Files = BTreeMap<String, Result<Stamp, String>>;
@@ -180,9 +183,18 @@ impl Registry {
 
     /// Tests a script. The clock of scripts runs only while something is watched.
     fn test(&self, program: &Arc<Program>) -> Result<(), String> {
-        let reply = Arc::new(Reply::new(|_| {}));
-        let end = Instant::now() + Duration::from_secs(60);
-        self.watchdog.watch(end, &reply, || {});
+        let [slow, clock] = [(); 2].map(|()| Arc::new(Reply::new(|_| {})));
+        let (start, name) = (Instant::now(), program.name.clone());
+        let say = move || {
+            let most = TEST_TIME.as_secs();
+            tracing::warn!(
+                "procedure /{name}: its own test takes long; it is ended after {most} seconds, and \
+                 a server that starts takes no calls before"
+            );
+        };
+        self.watchdog.watch(start + SLOW_TEST_TIME, &slow, say);
+        let end = start + Duration::from_secs(60);
+        self.watchdog.watch(end, &clock, || {});
         ScriptRunner::new(program)?.test()
     }
 }
