@@ -13,6 +13,7 @@ mod clients;
 mod connection;
 mod crowd;
 mod desk;
+mod entrance;
 mod groups;
 mod identity;
 mod mail;
@@ -35,9 +36,10 @@ use crate::error::ServerError;
 use crate::listener::Bound;
 use clients::Switchboard;
 pub(crate) use desk::{Desk, json as answer_json};
+use entrance::Entrance;
 use identity::{Identities, Tokens};
 use mail::MailServer;
-use serve::{Entrance, Stopper};
+use serve::Stopper;
 
 /// How often the folder of procedures is looked at: a handful of `stat`s.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);

@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, TcpListener as StdTcpListener};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixListener as StdUnixListener;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token, Waker};
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use slab::Slab;
 use stentor_auth::center::Center;
 use stentor_auth::{Decision, Refusal};
@@ -25,9 +21,9 @@ use tracing::warn;
 use super::callers::Callers;
 use super::connection::{Around, Called, Connection, Next, Stream};
 use super::crowd::{Crowd, Name};
-use super::groups;
-use super::identity::{Claim, Identities, Tokens};
-use crate::config::ListenUrl;
+use super::entrance::{Entrance, Peer};
+use super::identity::{Claim, Tokens};
+use crate::listener::is_shortage;
 
 /// The token of the waker; listeners follow, then connections.
 const WAKER: Token = Token(0);
@@ -41,107 +37,6 @@ const BESIEGED: &str = "too many callers without a token are connected from this
 const STOPPING: &str = "the server is stopping";
 /// How long nothing is accepted after the system had no descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// A listener of calls.
-pub(super) struct Entrance {
-    socket: Listening,
-    identities: Arc<Identities>,
-    /// The number of its listener, which may have several sockets.
-    listener: usize,
-}
-
-enum Listening {
-    Unix(UnixListener),
-    Tcp(TcpListener),
-}
-
-impl Entrance {
-    /// A bound socket that does not block.
-    pub(super) fn new(
-        (listener, url): (usize, &ListenUrl),
-        socket: OwnedFd,
-        identities: &Arc<Identities>,
-    ) -> Self {
-        let socket = match url {
-            ListenUrl::Net { .. } => {
-                Listening::Tcp(TcpListener::from_std(StdTcpListener::from(socket)))
-            }
-            ListenUrl::Unix(_) | ListenUrl::AskUnix(..) => {
-                Listening::Unix(UnixListener::from_std(StdUnixListener::from(socket)))
-            }
-        };
-        Self {
-            socket,
-            identities: Arc::clone(identities),
-            listener,
-        }
-    }
-
-    fn source(&mut self) -> &mut dyn mio::event::Source {
-        match &mut self.socket {
-            Listening::Unix(socket) => socket,
-            Listening::Tcp(socket) => socket,
-        }
-    }
-
-    /// Takes the next connection, with who calls as far as the system knows.
-    fn accept(&self) -> io::Result<(Stream, Peer)> {
-        match &self.socket {
-            Listening::Unix(socket) => {
-                let (stream, _) = socket.accept()?;
-                let peer = getsockopt(&stream.as_fd(), PeerCredentials)?;
-                let uid = nix::unistd::Uid::from_raw(peer.uid());
-                let groups = || {
-                    let others = groups::supplementary(stream.as_fd());
-                    [vec![peer.gid()], others].concat()
-                };
-                let claim = self.identities.claim(uid, groups);
-                Ok((Stream::Unix(stream), Peer::Local(claim)))
-            }
-            Listening::Tcp(socket) => {
-                let (stream, address) = socket.accept()?;
-                // The answer is one small write.
-                stream.set_nodelay(true)?;
-                let address = address.ip().to_canonical();
-                Ok((Stream::Tcp(stream), Peer::Remote(address)))
-            }
-        }
-    }
-}
-
-/// What is known of a caller before its call.
-enum Peer {
-    Local(Claim),
-    Remote(IpAddr),
-}
-
-impl Peer {
-    /// Where it is, in the network.
-    const fn address(&self) -> Option<IpAddr> {
-        match self {
-            Self::Local(_) => None,
-            Self::Remote(address) => Some(*address),
-        }
-    }
-
-    /// How long it may take to make its call, which is one write.
-    const fn arrival_time(&self) -> Duration {
-        match self {
-            Self::Local(_) => Duration::from_secs(10),
-            Self::Remote(_) => Duration::from_secs(3),
-        }
-    }
-
-    /// Who it is with this token; `None` if nobody has it.
-    fn claim(&self, tokens: &Tokens, token: &[u8]) -> Option<Claim> {
-        match self {
-            Self::Local(claim) if token.is_empty() => Some(claim.clone()),
-            Self::Local(_) => tokens.claim(token, None),
-            Self::Remote(address) if token.is_empty() => Some(Claim::Nobody(address.to_string())),
-            Self::Remote(address) => tokens.claim(token, Some(*address)),
-        }
-    }
-}
 
 /// What other threads say about a call: its connection's key and number, and what.
 type Posted = (usize, u64, News);
@@ -426,12 +321,7 @@ impl Server {
             match entrance.accept() {
                 Ok((stream, peer)) => self.open(stream, peer, listener),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error)
-                    if matches!(
-                        error.raw_os_error(),
-                        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
-                    ) =>
-                {
+                Err(error) if is_shortage(&error) => {
                     // One connection less is one descriptor more.
                     if !(0..self.crowds.len()).any(|listener| self.make_room(listener, None)) {
                         warn!("no call can be taken for a moment: {error}");

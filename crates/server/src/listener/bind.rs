@@ -139,6 +139,14 @@ pub(crate) fn is_unavailable(error: &io::Error) -> bool {
     )
 }
 
+/// Whether a connection waits for which the system has no descriptor or memory left.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw),
+        Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM)
+    )
+}
+
 fn failure(url: &ListenUrl, error: io::Error) -> ServerError {
     let url = url.clone();
     match error.kind() {

@@ -8,14 +8,13 @@ use std::time::Duration;
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Token};
-use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, sockopt};
 use stentor_session::{CloseReason, Limit};
 
 use super::close::STOP_TIME;
 use super::link::{Entrance, Link, LinkKey, Phase, Reading, Stream};
 use super::{FIRST_LISTENER, Shard};
-use crate::listener::Port;
+use crate::listener::{Port, is_shortage};
 use crate::peer::Peer;
 use crate::telemetry::Entry;
 use crate::transport::Transport;
@@ -68,13 +67,9 @@ impl ListeningSocket {
         };
         match result {
             Ok((fd, peer)) => Accepted::Connection(fd, peer),
-            Err(error) => match error.raw_os_error().map(Errno::from_raw) {
-                Some(Errno::EAGAIN) => Accepted::Nobody,
-                Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => {
-                    Accepted::NoRoom
-                }
-                _ => Accepted::Aborted,
-            },
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepted::Nobody,
+            Err(error) if is_shortage(&error) => Accepted::NoRoom,
+            Err(_) => Accepted::Aborted,
         }
     }
 }

@@ -27,7 +27,7 @@ use stentor_procedure::{Answer, Call, Caller, Envelope, Message, Need, Registry}
 use tracing::{debug, warn};
 
 use crate::config::{Asker, ListenUrl, Listener, Question};
-use crate::listener::Bound;
+use crate::listener::{Bound, is_shortage};
 use crate::log::{Admission, RateLimit};
 use link::{Link, Listening};
 use places::Places;
@@ -236,12 +236,7 @@ impl Shared {
             match entrance.listening.accept() {
                 Ok((link, caller)) => self.open(link, caller, &entrance.door),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-                Err(error)
-                    if matches!(
-                        error.raw_os_error(),
-                        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
-                    ) =>
-                {
+                Err(error) if is_shortage(&error) => {
                     warn!("no mail server can be let in for a moment: {error}");
                     return true;
                 }

@@ -1,0 +1,117 @@
+//! Where calls come in, and who brings them.
+
+use std::io;
+use std::net::{IpAddr, TcpListener as StdTcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::net::{TcpListener, UnixListener};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+
+use super::connection::Stream;
+use super::groups;
+use super::identity::{Claim, Identities, Tokens};
+use crate::config::ListenUrl;
+
+/// A listener of calls.
+pub(super) struct Entrance {
+    socket: Listening,
+    identities: Arc<Identities>,
+    /// The number of its listener, which may have several sockets.
+    pub(super) listener: usize,
+}
+
+enum Listening {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Entrance {
+    /// A bound socket that does not block.
+    pub(super) fn new(
+        (listener, url): (usize, &ListenUrl),
+        socket: OwnedFd,
+        identities: &Arc<Identities>,
+    ) -> Self {
+        let socket = match url {
+            ListenUrl::Net { .. } => {
+                Listening::Tcp(TcpListener::from_std(StdTcpListener::from(socket)))
+            }
+            ListenUrl::Unix(_) | ListenUrl::AskUnix(..) => {
+                Listening::Unix(UnixListener::from_std(StdUnixListener::from(socket)))
+            }
+        };
+        Self {
+            socket,
+            identities: Arc::clone(identities),
+            listener,
+        }
+    }
+
+    pub(super) fn source(&mut self) -> &mut dyn mio::event::Source {
+        match &mut self.socket {
+            Listening::Unix(socket) => socket,
+            Listening::Tcp(socket) => socket,
+        }
+    }
+
+    /// Takes the next connection, with who calls as far as the system knows.
+    pub(super) fn accept(&self) -> io::Result<(Stream, Peer)> {
+        match &self.socket {
+            Listening::Unix(socket) => {
+                let (stream, _) = socket.accept()?;
+                let peer = getsockopt(&stream.as_fd(), PeerCredentials)?;
+                let uid = nix::unistd::Uid::from_raw(peer.uid());
+                let groups = || {
+                    let others = groups::supplementary(stream.as_fd());
+                    [vec![peer.gid()], others].concat()
+                };
+                let claim = self.identities.claim(uid, groups);
+                Ok((Stream::Unix(stream), Peer::Local(claim)))
+            }
+            Listening::Tcp(socket) => {
+                let (stream, address) = socket.accept()?;
+                // The answer is one small write.
+                stream.set_nodelay(true)?;
+                let address = address.ip().to_canonical();
+                Ok((Stream::Tcp(stream), Peer::Remote(address)))
+            }
+        }
+    }
+}
+
+/// What is known of a caller before its call.
+pub(super) enum Peer {
+    Local(Claim),
+    Remote(IpAddr),
+}
+
+impl Peer {
+    /// Where it is, in the network.
+    pub(super) const fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Local(_) => None,
+            Self::Remote(address) => Some(*address),
+        }
+    }
+
+    /// How long it may take to make its call, which is one write.
+    pub(super) const fn arrival_time(&self) -> Duration {
+        match self {
+            Self::Local(_) => Duration::from_secs(10),
+            Self::Remote(_) => Duration::from_secs(3),
+        }
+    }
+
+    /// Who it is with this token; `None` if nobody has it.
+    pub(super) fn claim(&self, tokens: &Tokens, token: &[u8]) -> Option<Claim> {
+        match self {
+            Self::Local(claim) if token.is_empty() => Some(claim.clone()),
+            Self::Local(_) => tokens.claim(token, None),
+            Self::Remote(address) if token.is_empty() => Some(Claim::Nobody(address.to_string())),
+            Self::Remote(address) => tokens.claim(token, Some(*address)),
+        }
+    }
+}
