@@ -73,6 +73,11 @@ static CLASSES: LazyLock<Vec<Class>> = LazyLock::new(|| {
     classes
 });
 
+/// All classes, from the smallest to the largest.
+pub(crate) fn all() -> &'static [Class] {
+    &CLASSES
+}
+
 /// How many classes there are.
 pub(crate) fn count() -> usize {
     CLASSES.len()

@@ -81,10 +81,18 @@ impl DamageList {
 
     pub(crate) fn push(&self, report: DamageReport) {
         let mut found = self.lock();
+        let found = &mut *found;
         let is_loss = report.outcome.is_loss();
         let is_full = found.reports.len() >= REPORTS_MAX;
         match found.reports.entry((report.file.clone(), report.offset)) {
-            Entry::Occupied(_) => return,
+            Entry::Occupied(mut known) => {
+                // What was mended before may be lost now.
+                if is_loss && !known.get().outcome.is_loss() {
+                    known.insert(report);
+                    found.losses += 1;
+                }
+                return;
+            }
             Entry::Vacant(entry) if !is_full => {
                 entry.insert(report);
             }

@@ -170,6 +170,42 @@ fn damage_that_cost_nothing_is_no_failure() {
     }
 }
 
+/// Files that have changed places, or have grown, have lost nothing.
+#[test]
+fn files_of_other_names_and_lengths_are_no_failure() {
+    let plan = filled();
+    let folder = plan.data_dir();
+    let paths = segments(&folder);
+    let between = folder.join("between");
+    for (from, to) in [
+        (&paths[0], &between),
+        (&paths[1], &paths[0]),
+        (&between, &paths[1]),
+    ] {
+        fs::rename(from, to).expect("a file can be renamed");
+    }
+    let mut bytes = fs::read(&paths[2]).expect("a file can be read");
+    bytes.extend([7; 5_000]);
+    fs::write(&paths[2], &bytes).expect("a file can be written");
+    let before = files(&folder);
+    let mut command = server::stentor();
+    command.args(["retained", "verify", "--data-dir"]);
+    let offline = process::run(command.arg(&folder)).success();
+    assert!(files(&folder) == before, "nothing was written");
+    let server = plan.start();
+    let online = server.control(&["retained", "verify"]).success();
+    for text in [offline, online] {
+        assert!(text.starts_with("200 whole, 0 damaged; 3 places"), "{text}");
+        assert!(text.contains("mended") && !text.contains("lost"), "{text}");
+    }
+    let server = server.kill().start();
+    let again = server.control(&["retained", "verify"]).success();
+    assert!(
+        again.starts_with("200 whole, 0 damaged; 0 places"),
+        "{again}"
+    );
+}
+
 #[test]
 fn no_damaged_file_prevents_the_start() {
     let empty: fn(&mut Vec<u8>) = Vec::clear;

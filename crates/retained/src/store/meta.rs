@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use super::OpenError;
-use super::open::ASIDE_SUFFIX;
+use super::segments::ASIDE_SUFFIX;
 use crate::disk::Disk;
 use crate::layout::{FORMAT, FORMAT_1};
 

@@ -6,6 +6,7 @@ mod keeper;
 mod meta;
 mod open;
 mod reader;
+mod segments;
 mod trouble;
 
 use std::fmt;

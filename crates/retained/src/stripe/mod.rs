@@ -10,6 +10,7 @@
 mod commit;
 mod compact;
 mod recover;
+mod salvage;
 mod walk;
 
 use std::cmp::Reverse;
@@ -32,7 +33,8 @@ use crate::usage::{Accounts, Change, Usage};
 
 pub(crate) use commit::Batch;
 pub(crate) use compact::Compaction;
-pub(crate) use recover::{Found, Salvaged, recover, salvage};
+pub(crate) use recover::{Found, recover};
+pub(crate) use salvage::{Salvaged, salvage};
 pub(crate) use walk::{Budget, View};
 
 /// What all stripes share.

@@ -4,12 +4,11 @@
 //! that a topic was cleared counts as a record, so that nothing older comes back.
 
 use std::cmp::Reverse;
-use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use stentor_topic::Zone;
 
+use super::salvage::{Salvaged, Stretch, is_blank, salvage, search};
 use super::{Env, Held, Stripe, ZonePart};
 use crate::class::{self, BLOCK_BYTES, ClassId};
 use crate::damage::{DamageReport, Outcome};
@@ -29,62 +28,6 @@ pub(crate) struct Found<R> {
     pub(crate) salvaged: Vec<Salvaged>,
     /// Records were wiped from free blocks.
     pub(crate) has_scrubbed: bool,
-}
-
-/// A whole record that does not stay where it was found.
-pub(crate) struct Salvaged {
-    /// Where it was found: the file's name, and the place in it.
-    file: Arc<str>,
-    at: usize,
-    /// Of that place.
-    key: u32,
-    bytes: Box<[u8]>,
-}
-
-impl Salvaged {
-    /// The record.
-    pub(crate) fn record(&self) -> Option<Record<'_>> {
-        record::read(&self.bytes, self.key).ok().flatten()
-    }
-
-    /// Tells what became of it.
-    pub(crate) fn report(&self, outcome: Outcome) -> DamageReport {
-        let record = self.record();
-        DamageReport {
-            file: self.file.to_string(),
-            offset: self.at as u64,
-            topic: record.map(|record| (record.zone, record.topic.to_owned())),
-            outcome,
-        }
-    }
-}
-
-/// What was found in a part of a file of which nothing says how it is divided.
-#[derive(Default)]
-pub(crate) struct Search {
-    pub(crate) salvaged: Vec<Salvaged>,
-    /// The part begins with a whole record, or with an empty place.
-    begins_whole: bool,
-}
-
-/// The whole records that begin in a part of the bytes of a segment's file; `key` is the
-/// segment's.
-pub(crate) fn salvage((name, file): (&str, &[u8]), part: Range<usize>, key: u32) -> Search {
-    let name: Arc<str> = name.into();
-    let mut found = Search::default();
-    let start = part.start;
-    search(file, part, key, |at, len| {
-        found.begins_whole |= at == start;
-        if len > 0 {
-            found.salvaged.push(Salvaged {
-                file: Arc::clone(&name),
-                at,
-                key: layout::place_key(key, at),
-                bytes: file[at..at + len].into(),
-            });
-        }
-    });
-    found
 }
 
 /// Reads all segments of a stripe. Each is readable as a whole and has a sound head.
@@ -127,44 +70,6 @@ struct Damage {
     report: DamageReport,
     version: u64,
     sequence: u64,
-}
-
-/// Calls `found` with the place and the length of every whole record that begins in a part of a
-/// segment's file, and with the place and 0 for every empty place; `key` is the segment's.
-fn search(file: &[u8], part: Range<usize>, key: u32, mut found: impl FnMut(usize, usize)) {
-    let mut at = part.start;
-    while at < part.end {
-        let place_key = layout::place_key(key, at);
-        // Every place begins at a multiple of eight.
-        at += match record::read(&file[at..], place_key) {
-            Ok(Some(record)) => {
-                let len = record.encoded_len();
-                found(at, len);
-                len.next_multiple_of(8)
-            }
-            Ok(None) => {
-                found(at, 0);
-                8
-            }
-            Err(_) => 8,
-        };
-    }
-}
-
-/// Whether something was lost in a block with a damaged entry, behind a run or at the beginning; of
-/// what was `found` from there on. A block that was ever used begins with a record or an empty
-/// place. One that never was has zeros, and an entry of something else: where both are zeros, the
-/// disk has lost them, since blocks are used from the first one on.
-fn is_lost(file: &[u8], (block, at): (usize, usize), found: &Search) -> bool {
-    match file.get(at..at + BLOCK_BYTES).is_some_and(is_blank) {
-        true => layout::is_blank_entry(file, block),
-        false => !found.begins_whole,
-    }
-}
-
-/// Whether a place lies in a page that was never written.
-fn is_blank(place: &[u8]) -> bool {
-    place.iter().all(|byte| *byte == 0)
 }
 
 impl<R: Region> Stripe<R> {
@@ -434,30 +339,36 @@ impl<R: Region> Stripe<R> {
             let entry = layout::decode_entry(segment.bytes(), key, *at);
             matches!(entry, layout::Entry::Run(_))
         };
-        let next = (block as usize + 1..blocks).find(is_run).unwrap_or(blocks);
-        let count = next - block as usize;
-        let from = segment.block_at(block);
-        let part = from..from + count * BLOCK_BYTES;
+        let first = block as usize;
+        let next = (first + 1..blocks).find(is_run).unwrap_or(blocks);
+        let stretch = Stretch {
+            file: segment.bytes(),
+            key,
+            blocks: first..next,
+            lost_power: env.lost_power,
+        };
         let name = layout::file_name(self.number, segment.number());
-        let mut found = salvage((&name, segment.bytes()), part, key);
-        let is_lost = is_lost(segment.bytes(), (block as usize, from), &found);
+        let mut found = salvage((&name, segment.bytes()), stretch.part(), key);
+        let lost = stretch.lost(&found);
         leftovers.salvaged.append(&mut found.salvaged);
-        for block in block as usize..next {
+        for block in first..next {
             let entry = layout::free_entry(key, block);
             segment.write(layout::entry_at(block), &entry);
         }
-        segment.set_aside(block, count);
-        env.damage.push(DamageReport {
-            file: name,
-            offset: layout::entry_at(block as usize) as u64,
+        segment.set_aside(block, next - first);
+        let report = |block, outcome| DamageReport {
+            file: name.clone(),
+            offset: layout::entry_at(block) as u64,
             topic: None,
-            outcome: if is_lost {
-                Outcome::Lost
-            } else {
-                Outcome::Mended
-            },
-        });
-        count
+            outcome,
+        };
+        if lost.is_empty() {
+            env.damage.push(report(first, Outcome::Mended));
+        }
+        for block in lost {
+            env.damage.push(report(block, Outcome::Lost));
+        }
+        next - first
     }
 
     /// Puts a salvaged record into a slot, unless there is a newer one of its topic, or it says

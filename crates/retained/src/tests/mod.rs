@@ -2,6 +2,7 @@
 
 mod cold;
 mod damage;
+mod files;
 mod model;
 mod recover;
 mod support;
