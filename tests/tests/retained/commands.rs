@@ -123,12 +123,14 @@ fn an_import_makes_the_store_that_is_not_there() {
     .expect("a file can be written");
     let path = file.to_str().expect("a temporary path is text");
     let other = folder.path();
-    let refused = retained(other, &["import", path]).refusal();
-    assert!(
-        refused.contains("nothing of a server") && refused.contains("--data-dir"),
-        "{refused}"
-    );
-    assert!(!other.join("retained").exists());
+    for args in [&["import", path, "--dry-run"][..], &["import", path]] {
+        let refused = retained(other, args).refusal();
+        assert!(
+            refused.contains("nothing of a server") && refused.contains("--data-dir"),
+            "{refused}"
+        );
+        assert!(!other.join("retained").exists());
+    }
     for exists in [false, true] {
         let plan = Plan::new().tcp().anonymous();
         let new = plan.data_dir();
@@ -137,8 +139,12 @@ fn an_import_makes_the_store_that_is_not_there() {
         }
         let refused = retained(&new, &["import", "no-such-file"]).refusal();
         assert!(refused.contains("cannot read no-such-file"), "{refused}");
-        retained(&new, &["import", path, "--dry-run"]).refusal();
+        let dry = retained(&new, &["import", path, "--dry-run"]);
+        assert!(dry.stdout.starts_with("1 would be new"), "{dry}");
+        assert!(dry.stderr.contains("a new one would be in"), "{dry}");
+        dry.success();
         assert_eq!(new.exists(), exists, "nothing is made for nothing");
+        assert!(!new.join("retained").exists() && !new.join("zones").exists());
         let imported = retained(&new, &["import", path]);
         assert!(imported.stdout.starts_with("1 new"), "{imported}");
         assert!(imported.stderr.contains("a new one is in"), "{imported}");

@@ -144,7 +144,7 @@ impl Import {
     pub(super) fn run(self) -> Result<(), Failure> {
         let per_second = self.rate.map_or(f64::INFINITY, f64::from);
         let access = if self.dry_run {
-            Access::Read
+            Access::Compare
         } else {
             Access::Make
         };

@@ -89,8 +89,14 @@ impl Way {
             }
             match OfflineStore::open(config, access) {
                 Ok(store) => {
-                    if let Some(made) = store.made() {
-                        eprintln!("there was no store, and a new one is in {}", made.display());
+                    if let Some(missing) = store.missing() {
+                        let folder = missing.display();
+                        match access {
+                            Access::Compare => {
+                                eprintln!("there is no store; a new one would be in {folder}");
+                            }
+                            _ => eprintln!("there was no store, and a new one is in {folder}"),
+                        }
                     }
                     return Ok(Self::Stopped(Box::new(store)));
                 }

@@ -74,7 +74,8 @@ impl MappedDisk {
     }
 
     /// Uses a folder for reading, and locks it until this is dropped. What is written is forgotten
-    /// with it: mapped files are copied as they are written, and nothing is renamed or removed.
+    /// with it: mapped files are copied as they are written, and nothing is renamed or removed. A
+    /// folder that is not there passes for an empty one.
     ///
     /// # Errors
     /// When it cannot be read; [`ErrorKind::WouldBlock`] when somebody else uses it.
@@ -149,7 +150,13 @@ impl Disk for MappedDisk {
 
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound && self.mode == Mode::Private => {
+                return Ok(names);
+            }
+            entries => entries?,
+        };
+        for entry in entries {
             // A name that is not text is none of ours.
             names.extend(entry?.file_name().into_string());
         }
@@ -210,7 +217,10 @@ impl Disk for MappedDisk {
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        File::open(&self.folder)?.sync_all()
+        match self.mode {
+            Mode::Shared => File::open(&self.folder)?.sync_all(),
+            Mode::Private => Ok(()),
+        }
     }
 }
 

@@ -28,7 +28,7 @@ pub struct OfflineStore {
     zones: ZoneNumbers,
     access: Access,
     /// Where there was no store before.
-    made: Option<PathBuf>,
+    missing: Option<PathBuf>,
 }
 
 /// What the files of a stopped server are opened for.
@@ -36,6 +36,9 @@ pub struct OfflineStore {
 pub enum Access {
     /// Nothing is written: what would be mended is mended in memory.
     Read,
+    /// The same; a store that is not there passes for an empty one where [`Access::Make`] would
+    /// make it.
+    Compare,
     /// Messages are changed, and damage is mended.
     Change,
     /// The same; a store that is not there is made, as a server would.
@@ -97,16 +100,16 @@ impl OfflineStore {
     pub fn open(config: &Config, access: Access) -> Result<Self, OfflineError> {
         let data_dir = &config.general.data_dir;
         let path = retained_dir(config, data_dir);
-        let made = (!path.is_dir()).then(|| path.clone());
-        match access {
-            Access::Read | Access::Change if made.is_some() => {
-                return Err(OfflineError::Missing { path });
+        let missing = (!path.is_dir()).then(|| path.clone());
+        if missing.is_some() {
+            match access {
+                Access::Read | Access::Change => return Err(OfflineError::Missing { path }),
+                Access::Compare => check_place(data_dir)?,
+                Access::Make => make(data_dir)?,
             }
-            Access::Make if made.is_some() => make(data_dir)?,
-            Access::Read | Access::Change | Access::Make => {}
         }
         let disk = match access {
-            Access::Read => MappedDisk::read_only(&path),
+            Access::Read | Access::Compare => MappedDisk::read_only(&path),
             Access::Change | Access::Make => MappedDisk::new(&path),
         };
         let disk = disk.map_err(|error| {
@@ -117,7 +120,7 @@ impl OfflineStore {
             }
         })?;
         let zones = match access {
-            Access::Read => ZoneNumbers::read(&data_dir.join(ZONES)),
+            Access::Read | Access::Compare => ZoneNumbers::read(&data_dir.join(ZONES)),
             Access::Change | Access::Make => ZoneNumbers::open(&data_dir.join(ZONES)),
         };
         let zones = zones.map_err(|error| OfflineError::Unusable {
@@ -141,14 +144,15 @@ impl OfflineStore {
             store,
             zones,
             access,
-            made,
+            missing,
         })
     }
 
-    /// The folder of the store, if there was none before.
+    /// The folder of the store, if there was none before: with [`Access::Make`] it is made by now,
+    /// with [`Access::Compare`] it is not.
     #[must_use]
-    pub fn made(&self) -> Option<&Path> {
-        self.made.as_deref()
+    pub fn missing(&self) -> Option<&Path> {
+        self.missing.as_deref()
     }
 
     /// Answers a request of the control socket whose verb begins with `retained.`.
@@ -180,8 +184,13 @@ impl OfflineStore {
 
 impl Drop for OfflineStore {
     fn drop(&mut self) {
-        if self.access != Access::Read && self.store.commit() {
-            self.store.close();
+        match self.access {
+            Access::Read | Access::Compare => {}
+            Access::Change | Access::Make => {
+                if self.store.commit() {
+                    self.store.close();
+                }
+            }
         }
     }
 }
@@ -201,14 +210,20 @@ impl ZoneNames for ZoneNumbers {
     }
 }
 
-/// Makes a data folder if it is missing. One of somebody else's is refused: its name was a mistake.
-fn make(data_dir: &Path) -> Result<(), OfflineError> {
+/// Refuses to make a store in a folder of somebody else's: its name was a mistake.
+fn check_place(data_dir: &Path) -> Result<(), OfflineError> {
     let path = data_dir.to_owned();
     match is_free(data_dir) {
-        Ok(true) => {}
-        Ok(false) => return Err(OfflineError::Elsewhere { path }),
-        Err(error) => return Err(OfflineError::Unusable { path, error }),
+        Ok(true) => Ok(()),
+        Ok(false) => Err(OfflineError::Elsewhere { path }),
+        Err(error) => Err(OfflineError::Unusable { path, error }),
     }
+}
+
+/// Makes a data folder if it is missing.
+fn make(data_dir: &Path) -> Result<(), OfflineError> {
+    check_place(data_dir)?;
+    let path = data_dir.to_owned();
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
