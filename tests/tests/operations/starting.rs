@@ -3,7 +3,8 @@
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread;
 
 use stentor_tests::{Finished, Plan, Version, process, server};
 
@@ -32,6 +33,28 @@ fn a_taken_port_is_refused() {
     let plan = Plan::new().anonymous().tcp().listen(&url);
     check(plan.refused(), 69, &[&url, "taken", "--listen"]);
     assert!(!plan.data_dir().exists(), "a data folder stayed behind");
+}
+
+/// A command that comes while a server starts waits for it: here, for a silent database.
+#[test]
+fn a_command_waits_for_a_server_that_starts() {
+    let database = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = database.local_addr().expect("a listener has an address");
+    let config =
+        format!("[auth]\ndatabase = \"postgres://stentor@{address}/users?sslmode=disable\"\n");
+    let plan = Plan::new().tcp().config(&config);
+    let socket = plan.data_dir().join("control.sock");
+    let mut status = server::stentor();
+    status.args(["status", "--data-dir"]).arg(plan.data_dir());
+    let starting = thread::spawn(move || plan.start());
+    let asked = database.accept().expect("the server asks the database");
+    UnixStream::connect(socket).expect("the server can be asked");
+    let status = thread::spawn(move || process::run(&mut status));
+    drop((asked, database));
+    let server = starting.join().expect("the server starts");
+    let status = status.join().expect("the command ends");
+    assert!(status.success().contains("LISTENER"), "it was answered");
+    drop(server);
 }
 
 /// The listeners of procedures are opened with the others, before anybody is let in.

@@ -59,8 +59,41 @@ use crate::listener::Port;
 
 /// The control socket of a running server.
 pub(crate) struct Control {
-    path: PathBuf,
+    _file: SocketFile,
     notes: Arc<Mutex<Notes>>,
+}
+
+/// The control socket of a server that starts: whoever connects waits until it is served.
+pub(crate) struct Entrance {
+    listener: UnixListener,
+    file: SocketFile,
+}
+
+impl Entrance {
+    /// Opens the socket.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn open(data_dir: &DataDir) -> Result<Self, ServerError> {
+        let path = data_dir.control_socket();
+        let fail = |error| data_dir::failure(&path, error);
+        // The folder is locked, so whoever made this file is dead.
+        let _ = fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).map_err(fail)?;
+        let file = SocketFile(path.clone());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(fail)?;
+        Ok(Self { listener, file })
+    }
+}
+
+/// Takes the socket away: the server has stopped, or does not start after all. The data folder is
+/// locked meanwhile, so nobody else made it.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 /// What the main thread tells for `status`.
@@ -93,24 +126,18 @@ struct Desk {
 }
 
 impl Control {
-    /// Opens the socket and starts to serve it. To be called when the shards have their own
-    /// descriptor tables; `table` says whether they do.
+    /// Starts to serve the socket. To be called when the shards have their own descriptor tables;
+    /// `table` says whether they do.
     ///
     /// # Errors
-    /// When the socket cannot be made.
+    /// When a thread cannot be started.
     pub(crate) fn start(
-        data_dir: &DataDir,
+        entrance: Entrance,
         backplane: &Arc<Backplane>,
         directory: &Arc<Directory>,
         table: Table,
         commands: &Sender<Command>,
     ) -> Result<Self, ServerError> {
-        let path = data_dir.control_socket();
-        let fail = |error| data_dir::failure(&path, error);
-        // The folder is locked, so whoever made this file is dead.
-        let _ = fs::remove_file(&path);
-        let listener = UnixListener::bind(&path).map_err(fail)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(fail)?;
         let notes = Arc::new(Mutex::new(Notes {
             ports: Vec::new(),
             last_reload: None,
@@ -124,9 +151,12 @@ impl Control {
             notes: Arc::clone(&notes),
             port: Arc::new(Port::control()),
         };
-        serve::start(listener, Arc::new(desk))
+        serve::start(entrance.listener, Arc::new(desk))
             .map_err(|error| ServerError::system("starting the control thread", error))?;
-        Ok(Self { path, notes })
+        Ok(Self {
+            _file: entrance.file,
+            notes,
+        })
     }
 
     /// Remembers which listeners are open, for `status`.
@@ -154,14 +184,6 @@ impl Control {
             result: result.clone(),
         };
         lock(&self.notes).last_reload = Some(note);
-    }
-}
-
-/// Takes the socket away: the server has stopped, or does not start after all. The data folder is
-/// locked meanwhile, so nobody else made it.
-impl Drop for Control {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
     }
 }
 

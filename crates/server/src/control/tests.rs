@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Control;
+use super::{Control, Entrance};
 use crate::data_dir::DataDir;
 use crate::lifecycle::testing::Running;
 use crate::lifecycle::{Command, Reloaded};
@@ -32,7 +32,7 @@ impl Server {
         let running = Running::start(&[("shards", "2"), ("allow_anonymous", "true")]);
         let (sender, commands) = channel();
         let control = Control::start(
-            &data_dir,
+            Entrance::open(&data_dir).unwrap(),
             running.backplane(),
             running.directory(),
             running.table(),

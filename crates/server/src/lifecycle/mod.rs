@@ -28,7 +28,7 @@ use tracing::{error, info, warn};
 use crate::backplane::Backplane;
 use crate::call::CallServer;
 use crate::config::{Config, Sources};
-use crate::control::Control;
+use crate::control::{Control, Entrance};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::log::Logger;
@@ -135,6 +135,8 @@ fn begin(
     signals: Signals,
     data_dir: &DataDir,
 ) -> Result<Begun, ServerError> {
+    // First of all, so that a command that comes meanwhile waits for its answer.
+    let entrance = Entrance::open(data_dir)?;
     let start::Started {
         backplane,
         center,
@@ -146,7 +148,7 @@ fn begin(
     } = start::start(&config, data_dir)?;
     let (commands, inbox) = channel();
     shards.watch(&commands);
-    let control = Control::start(data_dir, &backplane, &directory, shards.table, &commands)?;
+    let control = Control::start(entrance, &backplane, &directory, shards.table, &commands)?;
     control.note_ports(doors.ports());
     control.note_password_hash(config.auth.password_hash);
     let (intervals, new_intervals) = channel();
