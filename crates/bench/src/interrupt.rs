@@ -8,8 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use tempfile::TempDir;
 
 /// What would stay behind.
@@ -60,20 +62,18 @@ fn started() -> MutexGuard<'static, BTreeMap<u64, Leftover>> {
 }
 
 /// From now on SIGINT, SIGTERM and SIGHUP clean up, and end the process with 128 and their number.
-/// To be called before other threads are started, so that they leave the signals to the one that
-/// waits for them; new processes get a mask of their own.
+/// They are caught, not blocked: what is started would inherit a mask, and a server that leaves it
+/// as it is could not be ended by them any more.
 pub(crate) fn watch() {
-    let mut signals = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        signals.add(signal);
-    }
-    if signals.thread_block().is_err() {
+    // Without them, signals end the process at once, as ever.
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
         return;
-    }
+    };
+    let handle = signals.handle();
     let waits = move || {
-        if let Ok(signal) = signals.wait() {
+        if let Some(signal) = signals.forever().next() {
             clean_up();
-            std::process::exit(128 + signal as i32);
+            std::process::exit(128 + signal);
         }
     };
     if thread::Builder::new()
@@ -81,8 +81,7 @@ pub(crate) fn watch() {
         .spawn(waits)
         .is_err()
     {
-        // Then they end the process at once, as ever.
-        let _ = signals.thread_unblock();
+        handle.close();
     }
 }
 

@@ -12,6 +12,8 @@ use stentor_tests::process::{finish, pid_of, run, start};
 use stentor_tests::raw::eventually;
 use stentor_tests::server::stentor;
 
+use super::measure_all;
+
 /// Whether a process was started with this folder among its arguments.
 fn is_used(folder: &Path) -> bool {
     let folder = folder.to_str().expect("a name");
@@ -41,6 +43,28 @@ fn an_interrupted_benchmark_leaves_nothing_behind() {
         assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
         eventually("the end of the server", || !is_used(folder.path()));
     }
+}
+
+/// mosquitto saves what it keeps when it is told to end; it blocks no signal that it was started
+/// with, and unblocks none.
+#[test]
+fn a_rival_ends_when_it_is_told_to_and_is_started_again() {
+    let results = measure_all(&[
+        "recover",
+        "--users",
+        "2",
+        "--subscriptions",
+        "20",
+        "--pairs",
+        "1",
+        "--no-floor",
+        "--against",
+        "mosquitto-tuned",
+    ]);
+    let rival = &results[0]["rivals"][0];
+    assert_eq!(rival["name"], "mosquitto-tuned", "{rival}");
+    assert_eq!(rival["loss"]["lost"], 0, "{rival}");
+    assert_eq!(rival["verdict"]["result"], "sound", "{rival}");
 }
 
 /// Takes everybody in, and refuses each subscription.

@@ -29,6 +29,8 @@ use crate::interrupt::{self, Kept};
 const START: Duration = Duration::from_secs(20);
 /// And this long to end before it is killed.
 const STOP: Duration = Duration::from_secs(5);
+/// Or this long, where it is to write down what it keeps before it is started again.
+const SAVE: Duration = Duration::from_secs(120);
 /// One shard has the descriptors of one process, 20,000 on many machines, less some for itself.
 const CONNECTIONS_PER_SHARD: usize = 19_000;
 
@@ -104,8 +106,14 @@ impl Child {
         let pid = Pid::from_raw(self.process.id().cast_signed());
         kill(pid, signal)
             .map_err(std::io::Error::from)
-            .and_then(|()| self.process.wait())
             .doing(format!("end {}", self.name))?;
+        if !self.ends_within(SAVE) {
+            return Err(BenchError::server(format!(
+                "{} still runs {} s after {signal}",
+                self.name,
+                SAVE.as_secs()
+            )));
+        }
         let ending = begun.elapsed();
         let begun = Instant::now();
         let stay = Stay::on(&self.processors)?;
@@ -131,6 +139,18 @@ impl Child {
         kill(Pid::from_raw(self.pid().cast_signed()), Signal::SIGUSR1)
             .map_err(std::io::Error::from)
             .doing(format!("ask {} to save", self.name))
+    }
+
+    /// Looks every millisecond: the time that it takes is a result.
+    fn ends_within(&mut self, limit: Duration) -> bool {
+        let begun = Instant::now();
+        while matches!(self.process.try_wait(), Ok(None)) {
+            if begun.elapsed() > limit {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        true
     }
 
     pub(super) fn is_own(&self) -> bool {
@@ -268,12 +288,8 @@ impl Drop for Child {
     fn drop(&mut self) {
         let pid = Pid::from_raw(self.process.id().cast_signed());
         let _ = kill(pid, Signal::SIGTERM);
-        let begun = Instant::now();
-        while begun.elapsed() < STOP {
-            if !matches!(self.process.try_wait(), Ok(None)) {
-                return;
-            }
-            thread::sleep(Duration::from_millis(5));
+        if self.ends_within(STOP) {
+            return;
         }
         let _ = self.process.kill();
         let _ = self.process.wait();
