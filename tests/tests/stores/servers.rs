@@ -251,6 +251,53 @@ fn odd_columns_in_mariadb_shut_out_their_own_users() {
     );
 }
 
+/// A row for each role, names in a column of fixed width, and a table that is altered meanwhile.
+fn check_joined_rows(kind: Kind) {
+    let database = Database::start(kind);
+    let url = database.create("shop");
+    database.sql(
+        "shop",
+        "CREATE TABLE account (name CHAR(20), password CHAR(60), disabled INT, roles CHAR(20)); \
+         INSERT INTO account VALUES ('ann', 'x', 0, 'sales'), ('ann', 'x', 0, 'boss'), \
+         ('bob', 'x', 0, NULL), ('bob', 'y', 1, NULL);",
+    );
+    let query = "SELECT * FROM account WHERE name IN (?)";
+    let place: Place = url.parse().expect("a place");
+    let source = QuerySource::new(&place, None, query, Columns::default(), Some("customer"))
+        .expect("a query");
+    run(source.open()).expect("the query works");
+    let keys = ["ann", "bob"].map(|name| UserKey::new(DEFAULT_ZONE, name));
+    let check = || {
+        let mut found = run(source.find(&keys)).expect("an answer");
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        let shown = found.iter_mut().map(|user| {
+            user.roles.sort();
+            let roles = user.roles.join(" ");
+            (&*user.name, user.credentials.len(), roles, user.disabled)
+        });
+        let expected = [
+            ("ann", 1, "boss sales".to_owned(), false),
+            ("bob", 2, "customer".to_owned(), true),
+        ];
+        assert_eq!(shown.collect::<Vec<_>>(), expected);
+    };
+    check();
+    database.sql("shop", "ALTER TABLE account ADD COLUMN since INT;");
+    check();
+    database.sql("shop", "DROP TABLE account;");
+    run(source.find(&keys)).expect_err("there is no table");
+}
+
+#[test]
+fn rows_of_one_user_are_joined_in_postgres() {
+    check_joined_rows(Kind::Postgres);
+}
+
+#[test]
+fn rows_of_one_user_are_joined_in_mariadb() {
+    check_joined_rows(Kind::MariaDb);
+}
+
 /// A name that no text of PostgreSQL holds is nobody's, and nobody else's trouble.
 #[test]
 fn a_name_with_a_nul_is_nobodys_in_postgres() {

@@ -1,6 +1,7 @@
 //! Users in tables that the operator has already.
 
 use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tracing::warn;
@@ -120,8 +121,20 @@ impl QuerySource {
             return Ok(Vec::new());
         }
         let places = Places::of(&answer.columns, &self.columns)?;
-        let users = answer.rows.iter().filter_map(|row| self.user(row, &places));
-        Ok(users.collect())
+        let mut users: BTreeMap<UserKey, User> = BTreeMap::new();
+        for user in answer.rows.iter().filter_map(|row| self.user(row, &places)) {
+            match users.entry(user.key()) {
+                Entry::Vacant(place) => drop(place.insert(user)),
+                Entry::Occupied(mut first) => join(first.get_mut(), user),
+            }
+        }
+        let with_role = users.into_values().map(|mut user| {
+            if user.roles.is_empty() {
+                user.roles.push(Arc::clone(&self.role));
+            }
+            user
+        });
+        Ok(with_role.collect())
     }
 
     /// Says each sentence once.
@@ -190,14 +203,7 @@ impl QuerySource {
         let name = value(Some(at.name))?;
         let roles = value(at.roles).unwrap_or_default();
         let is_unread = roles == UNREAD;
-        let mut roles: Vec<Arc<str>> = roles
-            .split([',', ' '])
-            .filter(|role| !role.is_empty())
-            .map(Arc::from)
-            .collect();
-        if roles.is_empty() {
-            roles.push(self.role.clone());
-        }
+        let roles = roles.split([',', ' ']).filter(|role| !role.is_empty());
         let zone = value(at.zone).filter(|zone| !zone.is_empty());
         let password = value(Some(at.password))
             .map(str::trim)
@@ -208,9 +214,25 @@ impl QuerySource {
             zone: key.zone,
             name: key.name,
             credentials: password.map(Credential::new).into_iter().collect(),
-            roles,
+            roles: roles.map(Arc::from).collect(),
             disabled: is_unread || is_disabled,
         })
+    }
+}
+
+/// A query that joins accounts with their roles answers with a row for each role: a user has the
+/// roles of all rows, and is disabled by any.
+fn join(user: &mut User, row: User) {
+    user.disabled |= row.disabled;
+    for role in row.roles {
+        if !user.roles.contains(&role) {
+            user.roles.push(role);
+        }
+    }
+    for credential in row.credentials {
+        if !user.credentials.contains(&credential) {
+            user.credentials.push(credential);
+        }
     }
 }
 

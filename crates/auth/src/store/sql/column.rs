@@ -86,6 +86,11 @@ pub(super) trait Odd: Row {
     /// The bytes of a value, whatever its type.
     fn bytes(&self, at: usize) -> Option<Vec<u8>>;
 
+    /// Whether the database fills the column's values with blanks that mean nothing.
+    fn is_padded(&self, _at: usize) -> bool {
+        false
+    }
+
     /// A value of such a type as text, if it has one.
     fn text(kind: &<Self::Database as sqlx::Database>::TypeInfo, bytes: &[u8]) -> Option<String> {
         let _ = kind;
@@ -101,6 +106,11 @@ pub(super) trait Odd: Row {
 }
 
 impl Odd for PgRow {
+    /// `CHAR(n)`; MariaDB takes the blanks away itself.
+    fn is_padded(&self, at: usize) -> bool {
+        self.columns()[at].type_info().name() == "CHAR"
+    }
+
     fn is_text(kind: &PgTypeInfo) -> bool {
         matches!(kind.kind(), PgTypeKind::Enum(_))
             || matches!(kind.name(), "NUMERIC" | "BIT" | "VARBIT" | "\"CHAR\"")

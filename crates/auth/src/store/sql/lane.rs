@@ -58,12 +58,14 @@ impl Lane {
         }
     }
 
-    /// Runs a statement. If the connection turns out to be gone, it is made again, once.
+    /// Runs a statement. If the connection turns out to be gone, it is made again, once; so it is if
+    /// the database refuses: PostgreSQL goes on refusing a statement that was prepared before its
+    /// table was altered, on that connection.
     pub(super) async fn fetch(&self, statement: &Statement) -> Result<Answer, StoreError> {
         let mut place = self.link.lock().await;
         if let Some(mut link) = place.take() {
             match link.fetch(statement).await {
-                Err(error) if error.is_unavailable() => {}
+                Err(StoreError::Unavailable(_) | StoreError::Refused(_)) => {}
                 result => return keep(place, link, result),
             }
         }

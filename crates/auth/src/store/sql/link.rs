@@ -149,7 +149,11 @@ macro_rules! answer {
                         UNREAD.to_owned()
                     }))
                 });
-                values.push(text);
+                values.push(if row.is_padded(at) {
+                    text.map(|text| text.trim_end_matches(' ').to_owned())
+                } else {
+                    text
+                });
             }
             answer.rows.push(values);
         }
