@@ -294,7 +294,17 @@ fn listener(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
         ("keyfile", _) => current.key = Some(absolute(value)),
         ("cafile", _) => current.authority = Some(absolute(value)),
         ("require_certificate", _) => current.needs_certificate = value == "true",
-        ("use_identity_as_username", _) => current.names_by_certificate = value == "true",
+        ("use_identity_as_username", _) => {
+            current.names_by_certificate = value == "true";
+            if current.names_by_certificate {
+                plan.troubles.push(line.trouble(
+                    "it lets in whoever has a certificate; here each name in one has to be a \
+                     user's, and who is called `admin` in one is Stentor's administrator",
+                    "add the users that no file names: stentor user add NAME --no-password; let \
+                     no certificate have the name admin",
+                ));
+            }
+        }
         ("max_connections", "-1") => {}
         ("max_connections", _) if value.parse::<u32>().is_ok() => {
             let count: Option<u32> = value.parse().ok();
@@ -717,10 +727,11 @@ mod tests {
     fn what_is_not_carried_is_listed() {
         let (plan, _) = taken(
             "connection up\naddress example.com\nremote_password hush\nlistener 1883\n\
-             mount_point x/\nplugin /usr/lib/other.so\nmax_inflight_messages many\n",
+             mount_point x/\nplugin /usr/lib/other.so\nmax_inflight_messages many\n\
+             use_identity_as_username true\n",
         );
         let numbers: Vec<usize> = plan.troubles.iter().map(|trouble| trouble.number).collect();
-        assert_eq!(numbers, [1, 2, 3, 5, 6, 7]);
+        assert_eq!(numbers, [1, 2, 3, 5, 6, 7, 8]);
         assert!(
             plan.troubles
                 .iter()
