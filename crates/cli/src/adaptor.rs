@@ -1,7 +1,6 @@
 //! `stentor adaptor`: makes, checks, tests and reloads the operator's own code.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -12,6 +11,7 @@ use stentor_procedure::adaptor::{TEMPLATE, TEMPLATE_TEST, TYPES, check, test};
 use crate::admin::table::{Table, plain};
 use crate::control::Local;
 use crate::failure::Failure;
+use crate::output::print;
 
 /// The file with type definitions for editors.
 const TYPES_FILE: &str = "stentor.d.luau";
@@ -90,7 +90,7 @@ impl Adaptor {
             Command::Check { file, json } => {
                 let hooks = check(&file).map_err(Failure::new)?;
                 let shown = file.display();
-                say(&if json {
+                print(&if json {
                     format!("{}\n", json!({ "file": shown.to_string(), "hooks": hooks }))
                 } else {
                     format!("{shown}: good, with the hooks {}\n", hooks.join(", "))
@@ -141,14 +141,9 @@ fn hooks_and_figures(one: &Value) -> String {
     format!("{}; {runs} runs{}", plain(&one["hooks"]), wrong.concat())
 }
 
-fn say(text: &str) -> Result<(), Failure> {
-    let written = io::stdout().write_all(text.as_bytes());
-    written.map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))
-}
-
 fn show(local: &Local, answer: &Value, last: impl Fn(&Value) -> String) -> Result<(), Failure> {
     if local.json {
-        return say(&format!("{answer}\n"));
+        return print(&format!("{answer}\n"));
     }
     let mut table = Table::new(&["FILE", "ZONE", "ROOM", ""]);
     for one in answer["adaptors"].as_array().into_iter().flatten() {
@@ -159,7 +154,7 @@ fn show(local: &Local, answer: &Value, last: impl Fn(&Value) -> String) -> Resul
             last(one),
         ]);
     }
-    say(&table.render())
+    print(&table.render())
 }
 
 fn new(name: &str, dir: &Path) -> Result<(), Failure> {
@@ -179,7 +174,7 @@ fn new(name: &str, dir: &Path) -> Result<(), Failure> {
             .open(&path)
             .and_then(|mut file| file.write_all(text.as_bytes()));
         match written {
-            Ok(()) => say(&format!("{}\n", path.display())),
+            Ok(()) => print(&format!("{}\n", path.display())),
             Err(error) => Err(Failure::new(format!(
                 "cannot make {}: {error}",
                 path.display()
@@ -204,7 +199,7 @@ fn run_tests(file: &Path, tests: Option<PathBuf>, as_json: bool) -> Result<(), F
         .count();
     for (name, result) in &outcomes {
         let reason = result.as_ref().err();
-        say(&if as_json {
+        print(&if as_json {
             format!(
                 "{}\n",
                 json!({ "test": name, "ok": reason.is_none(), "error": reason })

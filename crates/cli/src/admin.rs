@@ -2,7 +2,6 @@
 
 pub(crate) mod table;
 
-use std::io::{self, Write};
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand, value_parser};
@@ -10,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::control::Local;
 use crate::failure::Failure;
+use crate::output::print;
 use table::{Table, bytes, duration, paragraphs, plain};
 
 /// Shows connections, sessions, rates, losses, latencies and queue depths.
@@ -404,14 +404,11 @@ impl Stop {
 }
 
 fn show(local: &Local, answer: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
-    let text = if local.json {
+    print(if local.json {
         format!("{answer}\n")
     } else {
         text()
-    };
-    io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(|error| Failure::output(&error))
+    })
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! `stentor check-config` and `stentor config`.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use stentor_server::config::{self, Config, Sources};
 
 use crate::failure::Failure;
+use crate::output::print;
 
 /// The exit code for a configuration that is wrong: `EX_CONFIG`, as of `stentor serve`.
 const EXIT_CONFIG: u8 = 78;
@@ -33,8 +33,7 @@ impl CheckConfig {
             let lines: Vec<String> = refusals.iter().map(ToString::to_string).collect();
             return Err(Failure::with_code(EXIT_CONFIG, lines.join("\n")));
         }
-        let mut out = io::stdout().lock();
-        writeln!(out, "the configuration is good").map_err(|error| Failure::output(&error))
+        print("the configuration is good\n")
     }
 }
 
@@ -55,12 +54,9 @@ pub(crate) struct Print {
 
 impl Print {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let text = match self.document {
+        print(match self.document {
             Document::Sample => config::sample(),
             Document::Reference => config::reference(),
-        };
-        io::stdout()
-            .write_all(text.as_bytes())
-            .map_err(|error| Failure::output(&error))
+        })
     }
 }

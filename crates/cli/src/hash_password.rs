@@ -1,7 +1,5 @@
 //! `stentor hash-password`.
 
-use std::io::{self, Write};
-
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use stentor_auth::credential::scram::ITERATIONS_DEFAULT;
@@ -10,6 +8,7 @@ use stentor_server::config::PasswordFunction;
 
 use crate::accounts::hash;
 use crate::failure::Failure;
+use crate::output::print;
 use crate::password;
 
 /// Asks for a password, or reads a line of standard input, and prints its hash.
@@ -44,7 +43,7 @@ impl HashPassword {
             return Err(Failure::new("the password is empty"));
         }
         let hash = made(&self.function, password.as_bytes())?;
-        writeln!(io::stdout(), "{hash}").map_err(|error| Failure::output(&error))
+        print(format!("{hash}\n"))
     }
 }
 

@@ -15,6 +15,7 @@ mod foreign;
 mod format;
 mod hash_password;
 mod json;
+mod output;
 mod password;
 mod payload;
 mod private;

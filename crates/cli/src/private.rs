@@ -1,7 +1,7 @@
 //! `stentor send` and `stentor inbox`: private messages between the users of a zone.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -12,6 +12,7 @@ use stentor_zone::{encode_name, topic};
 use crate::ask::ask;
 use crate::connect::Connect;
 use crate::failure::Failure;
+use crate::output::print;
 use crate::subscribe::{Style, Watch};
 
 /// What `--help` of `send` says.
@@ -117,14 +118,10 @@ impl Send {
         let Some(code) = code else {
             return Err(Failure::new("the server's response makes no sense"));
         };
-        let mut out = io::stdout().lock();
         if self.json {
-            out.write_all(response)
-                .and_then(|()| writeln!(out))
-                .map_err(|error| Failure::output(&error))?;
+            print([response, b"\n"].concat())?;
         } else if code == ReasonCode::Success as u8 {
-            writeln!(out, "{}: {}", self.user, word("status"))
-                .map_err(|error| Failure::output(&error))?;
+            print(format!("{}: {}\n", self.user, word("status")))?;
         }
         if code == ReasonCode::Success as u8 {
             return Ok(());

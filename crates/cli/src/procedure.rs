@@ -1,7 +1,7 @@
 //! `stentor call`: calls a procedure over MQTT.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -12,6 +12,7 @@ use stentor_zone::topic;
 use crate::ask::ask;
 use crate::connect::Connect;
 use crate::failure::Failure;
+use crate::output::print;
 
 /// What `--help` says.
 pub(crate) const HELP: &str = "\
@@ -135,10 +136,7 @@ impl Call {
             text.push(b'\n');
             text.extend_from_slice(word("result").as_bytes());
         }
-        let mut out = io::stdout().lock();
-        out.write_all(&text)
-            .and_then(|()| out.flush())
-            .map_err(|error| Failure::output(&error))?;
+        print(&text)?;
         if is_done {
             return Ok(());
         }

@@ -1,7 +1,5 @@
 //! `stentor room`: the rooms of a zone.
 
-use std::io::{self, Write};
-
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use stentor_auth::counted;
@@ -11,6 +9,7 @@ use stentor_zone::{check_name, topic};
 use crate::ask::ask;
 use crate::connect::{Connect, Plan};
 use crate::failure::{self, Failure};
+use crate::output;
 use crate::subscribe::{Style, Watch};
 
 /// What `--help` says.
@@ -255,15 +254,11 @@ fn command(connect: &Connect, name: &str, words: &Value) -> Result<Value, Failur
 }
 
 fn print(result: &Value, json: bool, text: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
-    let text = if json {
+    output::print(if json {
         format!("{result}\n")
     } else {
         text(result)
-    };
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::output(&error))
+    })
 }
 
 /// One line per room.

@@ -1,7 +1,7 @@
 //! `stentor completions` and `stentor man`: both are made from the command line itself.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, ValueEnum};
@@ -9,6 +9,7 @@ use clap_mangen::Man as Page;
 
 use crate::Cli;
 use crate::failure::Failure;
+use crate::output::print;
 
 /// Shells with completion.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -72,14 +73,7 @@ impl Man {
         let mut page = Vec::new();
         Page::new(command)
             .render(&mut page)
-            .map_err(|error| Failure::output(&error))?;
+            .map_err(|error| Failure::new(format!("cannot make the page: {error}")))?;
         print(&page)
     }
-}
-
-fn print(bytes: &[u8]) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    out.write_all(bytes)
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::output(&error))
 }

@@ -1,7 +1,6 @@
 //! `stentor sub`.
 
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,7 @@ use stentor_client::{
 use crate::connect::{Attempt, Connect, Plan, hint_at_shell, qos};
 use crate::failure::{self, Failure};
 use crate::format::Format;
+use crate::output::print_next;
 use crate::stop::Stop;
 use crate::time::Time;
 
@@ -94,13 +94,9 @@ impl Printer {
             text.extend_from_slice(name.as_bytes());
             text.extend_from_slice(b": ");
         }
-        let mut out = io::stdout().lock();
-        self.format
-            .write(message, Time::now(), &mut text)
-            .and_then(|()| text.write_all(self.end))
-            .and_then(|()| out.write_all(&text))
-            .and_then(|()| out.flush())
-            .map_err(|error| Failure::output(&error))
+        self.format.write(message, Time::now(), &mut text);
+        text.extend_from_slice(self.end);
+        print_next(&text)
     }
 }
 

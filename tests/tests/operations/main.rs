@@ -5,6 +5,7 @@ mod commands;
 mod folder;
 mod login;
 mod promise;
+mod reader;
 mod reload;
 mod remedies;
 mod shards;

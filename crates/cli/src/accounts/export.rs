@@ -1,6 +1,5 @@
 //! `stentor user export`: all users in one file.
 
-use std::io::{self, Write};
 use std::path::Path;
 
 use serde_json::json;
@@ -10,8 +9,9 @@ use stentor_auth::store::Order;
 
 use super::desk::Desk;
 use super::import::{in_words, quoted};
-use super::user::{Format, output};
+use super::user::Format;
 use crate::failure::Failure;
+use crate::output::Pieces;
 
 /// Names of the columns.
 pub(super) const HEAD: &str = "zone,name,credential,roles,disabled\n";
@@ -24,11 +24,12 @@ pub(super) fn export(
     file: Option<&Path>,
 ) -> Result<(), Failure> {
     let (mut users, mut next) = page(desk, zone, None)?;
-    let mut out = output(file)?;
-    let failed = |error: io::Error| Failure::output(&error);
-    let mut put = |text: &str| out.write_all(text.as_bytes()).map_err(failed);
+    let mut out = match file {
+        Some(path) => Pieces::private_file(path)?,
+        None => Pieces::standard(),
+    };
     if format == Format::Csv {
-        put(HEAD)?;
+        out.put(HEAD)?;
     }
     let mut first = true;
     loop {
@@ -41,7 +42,7 @@ pub(super) fn export(
                 }
             };
             first = false;
-            put(&text)?;
+            out.put(&text)?;
         }
         if next.is_none() {
             break;
@@ -49,9 +50,9 @@ pub(super) fn export(
         (users, next) = page(desk, zone, next)?;
     }
     if format == Format::Json {
-        put(if first { "[]\n" } else { "\n]\n" })?;
+        out.put(if first { "[]\n" } else { "\n]\n" })?;
     }
-    out.flush().map_err(failed)
+    out.end()
 }
 
 /// Some users, and after whom the next ones come.

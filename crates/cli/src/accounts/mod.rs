@@ -11,11 +11,10 @@ mod token;
 mod user;
 mod zone;
 
-use std::io::{self, Write};
-
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::output::print;
 
 pub(crate) use desk::{Which, is_stopped};
 pub(crate) use mosquitto::Import;
@@ -32,8 +31,5 @@ database itself. --config FILE names the server's configuration, --data-dir DIR 
 
 /// Prints an answer for programs or for people.
 fn show(json: bool, answer: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
-    let text = if json { format!("{answer}\n") } else { text() };
-    io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(|error| Failure::output(&error))
+    print(if json { format!("{answer}\n") } else { text() })
 }

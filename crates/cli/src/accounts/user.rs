@@ -1,6 +1,5 @@
 //! `stentor user`.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -367,19 +366,4 @@ fn list_text(answer: &Value) -> String {
         text += &format!("… of {total}; --after {next} shows the next ones\n");
     }
     text
-}
-
-/// Standard output or a file that only its owner may read.
-pub(super) fn output(file: Option<&Path>) -> Result<Box<dyn io::Write>, Failure> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let Some(path) = file else {
-        return Ok(Box::new(io::stdout().lock()));
-    };
-    let mut options = std::fs::OpenOptions::new();
-    let file = options.write(true).create_new(true).mode(0o600).open(path);
-    let file = file.map_err(|error| {
-        let message = format!("cannot make {}: {error}; choose a new file", path.display());
-        Failure::new(message)
-    })?;
-    Ok(Box::new(io::BufWriter::new(file)))
 }

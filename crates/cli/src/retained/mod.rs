@@ -5,7 +5,7 @@ mod import;
 mod store;
 
 use std::fmt::Write as _;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, Read};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -13,6 +13,7 @@ use stentor_server::Access;
 
 use crate::admin::table::{Table, bytes, duration, paragraphs, plain};
 use crate::failure::Failure;
+use crate::output::{Pieces, print};
 use crate::time::Time;
 use store::Where;
 
@@ -141,11 +142,10 @@ pub(crate) fn payload_of(message: &Value) -> Vec<u8> {
 fn list(filtered: &Filtered) -> Result<(), Failure> {
     let store = filtered.place.open(Access::Read)?;
     let is_json = filtered.place.is_json();
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = Pieces::standard();
     let now_ms = Time::now().unix_millis();
-    let mut write = |line: String| writeln!(out, "{line}").map_err(|e| Failure::output(&e));
     if !is_json {
-        write(row("BYTES", "QOS", "AGE", "TOPIC"))?;
+        out.put(&row("BYTES", "QOS", "AGE", "TOPIC"))?;
     }
     store.messages(&filtered.filter, |message| {
         let len = payload_of(&message).len() as u64;
@@ -156,7 +156,7 @@ fn list(filtered: &Filtered) -> Result<(), Failure> {
                 "qos": message["qos"],
                 "received_ms": message["received_ms"],
             });
-            return write(entry.to_string());
+            return out.put(&format!("{entry}\n"));
         }
         let age = message["received_ms"].as_u64();
         let age = age.map_or_else(
@@ -164,14 +164,14 @@ fn list(filtered: &Filtered) -> Result<(), Failure> {
             |at| duration(now_ms.saturating_sub(at) / 1_000),
         );
         let (qos, topic) = (plain(&message["qos"]), plain(&message["topic"]));
-        write(row(&bytes(len), &qos, &age, &topic))
+        out.put(&row(&bytes(len), &qos, &age, &topic))
     })?;
-    out.flush().map_err(|error| Failure::output(&error))
+    out.end()
 }
 
 /// Columns of a fixed width, so that a list of any length is written as it comes.
 fn row(bytes: &str, qos: &str, age: &str, topic: &str) -> String {
-    format!("{bytes:>10}  {qos:<3}  {age:>10}  {topic}")
+    format!("{bytes:>10}  {qos:<3}  {age:>10}  {topic}\n")
 }
 
 fn get(one: &One) -> Result<(), Failure> {
@@ -190,14 +190,11 @@ fn get(one: &One) -> Result<(), Failure> {
     let Some(message) = found else {
         return Err(Failure::new(format!("{:?} holds no message", one.topic)));
     };
-    let out = if one.place.is_json() {
+    print(if one.place.is_json() {
         format!("{message}\n").into_bytes()
     } else {
         payload_of(&message)
-    };
-    io::stdout()
-        .write_all(&out)
-        .map_err(|error| Failure::output(&error))
+    })
 }
 
 fn clear(command: &Clear) -> Result<(), Failure> {
@@ -213,12 +210,12 @@ fn clear(command: &Clear) -> Result<(), Failure> {
 }
 
 fn export(filtered: &Filtered) -> Result<(), Failure> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = Pieces::standard();
     let store = filtered.place.open(Access::Read)?;
     store.messages(&filtered.filter, |message| {
-        writeln!(out, "{message}").map_err(|error| Failure::output(&error))
+        out.put(&format!("{message}\n"))
     })?;
-    out.flush().map_err(|error| Failure::output(&error))
+    out.end()
 }
 
 /// What was found damaged, if anything was.
@@ -366,12 +363,9 @@ fn read_all(mut source: impl Read, name: &str) -> Result<Vec<u8>, Failure> {
 }
 
 fn show(place: &Where, answer: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
-    let text = if place.is_json() {
+    print(if place.is_json() {
         format!("{answer}\n")
     } else {
         text()
-    };
-    io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(|error| Failure::output(&error))
+    })
 }

@@ -1,0 +1,94 @@
+//! The one place where commands write what they have to say: standard output, or a new file.
+//!
+//! A reader who has left, as `head` does, is no failure. Who has one answer goes on, since the exit
+//! code is an answer too; who has more and more of them ends.
+
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use crate::failure::Failure;
+
+const STANDARD: &str = "standard output";
+
+/// Prints an answer, at once: somebody may be waiting for it.
+pub(crate) fn print(bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
+    match write(bytes.as_ref()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(|error| failure(STANDARD, &error)),
+    }
+}
+
+/// Prints one of many answers, at once.
+pub(crate) fn print_next(bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
+    write(bytes.as_ref()).map_err(|error| failure(STANDARD, &error))
+}
+
+fn write(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush())
+}
+
+fn failure(place: &str, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::nobody_reads(),
+        _ => Failure::new(format!("cannot write to {place}: {error}")),
+    }
+}
+
+/// Something long that is written piece by piece.
+pub(crate) struct Pieces {
+    out: Box<dyn Write>,
+    /// As errors name it.
+    place: String,
+}
+
+impl Pieces {
+    /// To standard output.
+    pub(crate) fn standard() -> Self {
+        Self {
+            out: Box::new(BufWriter::new(io::stdout().lock())),
+            place: STANDARD.into(),
+        }
+    }
+
+    /// To a new file that only its owner may read.
+    pub(crate) fn private_file(path: &Path) -> Result<Self, Failure> {
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(path);
+        let file = file.map_err(|error| {
+            let message = format!("cannot make {}: {error}; choose a new file", path.display());
+            Failure::new(message)
+        })?;
+        Ok(Self {
+            out: Box::new(BufWriter::new(file)),
+            place: path.display().to_string(),
+        })
+    }
+
+    pub(crate) fn put(&mut self, text: &str) -> Result<(), Failure> {
+        let written = self.out.write_all(text.as_bytes());
+        written.map_err(|error| failure(&self.place, &error))
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn end(mut self) -> Result<(), Failure> {
+        let flushed = self.out.flush();
+        flushed.map_err(|error| failure(&self.place, &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_left_is_no_failure() {
+        let left = failure(STANDARD, &io::ErrorKind::BrokenPipe.into());
+        assert_eq!((left.code(), left.message()), (0, ""));
+        let full = failure("a.csv", &io::ErrorKind::StorageFull.into());
+        assert_eq!(full.code(), 1);
+        assert!(full.message().starts_with("cannot write to a.csv: "));
+    }
+}
