@@ -123,10 +123,12 @@ impl Command {
 /// Where results are written besides standard output.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Files {
-    /// Write one JSON object per workload, a line each, to this file ("-": standard output)
+    /// Write one JSON object per workload, a line each, to this file ("-": standard output, and
+    /// nothing else to it: tables go to standard error)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write a report with tables and plots to this file: one HTML page that needs no other
+    /// Write a report with tables and plots to this file: one HTML page that needs no other ("-":
+    /// as with --json)
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }

@@ -170,7 +170,7 @@ pub(crate) fn run(
         text.push_str(&format!("note: {note}\n"));
     }
     text.push_str(&format!("{}\n", placement.describe()));
-    print(&text)?;
+    output.show(&text)?;
     let mut failed = 0;
     for callers in args.callers() {
         for calls in args.calls() {
@@ -179,8 +179,8 @@ pub(crate) fn run(
             progress.clear();
             let all: Vec<Figures> = turns.iter().map(|turns| Figures::sum(turns)).collect();
             failed += all.iter().map(|figures| figures.failed).sum::<u64>();
-            print(&table(&stage.programs, &all, calls, callers))?;
-            print(&format!("  again: {}\n\n", context.command))?;
+            let text = table(&stage.programs, &all, calls, callers);
+            output.show(&format!("{text}  again: {}\n\n", context.command))?;
             let load = Load {
                 calls,
                 callers,

@@ -19,6 +19,9 @@ pub(crate) enum BenchError {
     /// The request makes no sense.
     #[error("{0}")]
     Usage(String),
+    /// Whoever read the results has left.
+    #[error("nobody reads the results any more")]
+    NobodyReads,
 }
 
 /// Says what was being done when a system call failed.

@@ -57,8 +57,11 @@ const EXIT_FAILED: u8 = 1;
 const EXIT_GENERATOR: u8 = 2;
 /// Nothing could be measured: also the exit code of a command line that makes no sense.
 pub const EXIT_CANNOT_RUN: u8 = 3;
+/// Whoever read the tables left before the end: as if ended by SIGPIPE.
+const EXIT_NOBODY_READS: u8 = 128 + 13;
 
-/// Runs `stentor bench …`. Tables go to standard output, progress and errors to standard error.
+/// Runs `stentor bench …`. Tables go to standard output (to standard error where JSON or a page goes
+/// there), progress and errors to standard error.
 ///
 /// The exit code judges the measured server: 0 sound, 1 loss, reordering or failure, 2 the
 /// generator was the limit, 3 could not run.
@@ -67,7 +70,11 @@ pub fn run(args: Args) -> ExitCode {
     if args.command.starts_servers() {
         interrupt::watch();
     }
-    let verdict = dispatch(args).unwrap_or_else(|error| Verdict::NotRun(error.to_string()));
+    let verdict = match dispatch(args) {
+        Ok(verdict) => verdict,
+        Err(BenchError::NobodyReads) => return ExitCode::from(EXIT_NOBODY_READS),
+        Err(error) => Verdict::NotRun(error.to_string()),
+    };
     if let Verdict::NotRun(why) = &verdict {
         // Nobody is left to be told if standard error is gone.
         let _ = writeln!(io::stderr().lock(), "stentor bench: {why}");

@@ -1,4 +1,5 @@
-//! Where results go: tables to standard output as they come, objects to files.
+//! Where results go: tables to standard output as they come, objects to files. Where standard
+//! output is the file, it has nothing else, and tables go to standard error.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -20,6 +21,11 @@ pub(crate) struct Output {
 impl Output {
     /// Checks at once that the files can be written: an hour later would be too late.
     pub(crate) fn open(json: Option<&Path>, html: Option<&Path>) -> Result<Self, BenchError> {
+        if json == html && json.is_some() {
+            return Err(BenchError::usage(
+                "--json and --html name the same file: give each one of its own",
+            ));
+        }
         for file in json.into_iter().chain(html).filter(|file| !is_stdout(file)) {
             let opened = OpenOptions::new().create(true).append(true).open(file);
             opened.doing(format!("write {}", file.display()))?;
@@ -31,11 +37,40 @@ impl Output {
         })
     }
 
+    /// Shows a table, or a line above or below one.
+    ///
+    /// # Errors
+    /// When it cannot be written, or nobody reads it and there are no files that somebody could
+    /// read later: then there is no reason to go on.
+    pub(crate) fn show(&self, text: &str) -> Result<(), BenchError> {
+        let files = || self.json.iter().chain(&self.html);
+        if files().any(|file| is_stdout(file)) {
+            // The file is what was asked for: who closes standard error does not want the table.
+            let _ = io::stderr().lock().write_all(text.as_bytes());
+            return Ok(());
+        }
+        let is_read = print_to_reader(text)?;
+        if !is_read && files().next().is_none() {
+            return Err(BenchError::NobodyReads);
+        }
+        Ok(())
+    }
+
     /// Takes one workload's object; in the file it is one line. The first line of a run replaces
     /// what an earlier run has left.
+    ///
+    /// # Errors
+    /// When it cannot be written, or nobody reads it any more.
     pub(crate) fn take(&mut self, object: Value) -> Result<(), BenchError> {
-        if let Some(file) = &self.json {
-            append(file, &format!("{object}\n"), self.objects.is_empty())?;
+        let line = format!("{object}\n");
+        match &self.json {
+            Some(file) if is_stdout(file) => {
+                if !print_to_reader(&line)? && self.html.is_none() {
+                    return Err(BenchError::NobodyReads);
+                }
+            }
+            Some(file) => append(file, &line, self.objects.is_empty())?,
+            None => {}
         }
         self.objects.push(object);
         Ok(())
@@ -55,12 +90,18 @@ impl Output {
     }
 }
 
-/// Prints to standard output.
+/// Prints to standard output. A reader who has left, as `head` does, is no failure.
 pub(crate) fn print(text: &str) -> Result<(), BenchError> {
-    io::stdout()
-        .lock()
-        .write_all(text.as_bytes())
-        .doing("write to standard output")
+    print_to_reader(text).map(drop)
+}
+
+/// Prints to standard output; whether anybody reads it.
+fn print_to_reader(text: &str) -> Result<bool, BenchError> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true).doing("write to standard output"),
+    }
 }
 
 /// Writes a whole file; `-` is standard output.
@@ -72,9 +113,6 @@ pub(crate) fn write(file: &Path, text: &str) -> Result<(), BenchError> {
 }
 
 fn append(file: &Path, line: &str, first: bool) -> Result<(), BenchError> {
-    if is_stdout(file) {
-        return print(line);
-    }
     let opened = OpenOptions::new()
         .create(true)
         .write(true)

@@ -53,7 +53,7 @@ pub(crate) fn run(
         command,
     };
     let mut worst = Verdict::Sound;
-    print(&format!("{}\n", report::machine::line()))?;
+    output.show(&format!("{}\n", report::machine::line()))?;
     for mut workload in scenario.workloads()? {
         for (transport, placement) in places(common, &placements) {
             let sheet = placement.mark(carried(workload.sheet(), transport));
@@ -79,7 +79,7 @@ pub(crate) fn run(
                     )
                 }
             };
-            print(&format!("{text}  again: {}\n", context.command))?;
+            output.show(&format!("{text}  again: {}\n", context.command))?;
             object["processors"] = placement.allot()?.describe();
             output.take(object)?;
             worst = worst.max(verdict);

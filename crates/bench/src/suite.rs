@@ -9,7 +9,7 @@ use crate::args::{Args, Common};
 use crate::error::BenchError;
 use crate::measure;
 use crate::measure::Verdict;
-use crate::output::{Output, print};
+use crate::output::Output;
 use crate::process;
 use crate::progress::Progress;
 use crate::report::json::Context;
@@ -163,9 +163,10 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<Verdict, BenchError> {
         });
         let verdict = match measured {
             Ok(verdict) => verdict,
+            Err(BenchError::NobodyReads) => return Err(BenchError::NobodyReads),
             Err(error) => {
                 let why = error.to_string();
-                print(&report::table::not_run(&again, &why))?;
+                output.show(&report::table::not_run(&again, &why))?;
                 if !explain {
                     output.take(not_run(words, again, &why))?;
                 }
@@ -177,7 +178,7 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<Verdict, BenchError> {
     if explain {
         return Ok(worst);
     }
-    print(&summary::table(output.objects()))?;
+    output.show(&summary::table(output.objects()))?;
     output.finish()?;
     Ok(match (worst, missing(output.objects())) {
         (Verdict::NotRun(_), missing) => Verdict::NotRun(missing),

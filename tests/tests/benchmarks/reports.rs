@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use boon::{Compiler, Schemas};
 use serde_json::{Value, json};
@@ -165,6 +166,53 @@ fn results_are_what_the_schema_says() {
             }
         }
     }
+}
+
+/// A load that takes a moment.
+fn brief() -> Command {
+    let mut command = stentor();
+    command.args(["bench", "idle", "--connections", "5", "--pairs", "1"]);
+    command.arg("--no-floor");
+    command
+}
+
+/// Scripts read it as it comes.
+#[test]
+fn json_on_standard_output_stands_alone() {
+    let finished = run(brief().args(["--json", "-"]));
+    assert_eq!(finished.status.code(), Some(0), "{finished}");
+    let objects: Vec<Value> = finished
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {finished}")))
+        .collect();
+    assert_eq!(objects.len(), 1, "{finished}");
+    assert!(finished.stderr.contains("again: stentor"), "{finished}");
+    let both = run(brief().args(["--json", "-", "--html", "-"]));
+    assert_eq!(both.status.code(), Some(3), "{both}");
+    assert!(both.stderr.contains("the same file"), "{both}");
+}
+
+/// Without files, nobody can read the results any more; with one, somebody will.
+#[test]
+fn a_reader_who_leaves_ends_what_nobody_will_read() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let file = folder.path().join("r.json");
+    for (arguments, code) in [
+        (vec![], 141),
+        (vec!["--json", "-"], 141),
+        (vec!["--json", file.to_str().expect("a name")], 0),
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe can be made");
+        drop(reader);
+        let mut command = brief();
+        command.args(&arguments).stdin(Stdio::null()).stdout(writer);
+        let child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+        let finished = finish(child, DEADLINE);
+        assert_eq!(finished.status.code(), Some(code), "{arguments:?} {finished}");
+        assert!(!finished.stderr.contains("pipe"), "{finished}");
+    }
+    assert!(crate::read(&file).is_some());
 }
 
 #[test]
