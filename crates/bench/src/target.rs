@@ -75,18 +75,12 @@ impl Against {
             shards: None,
         };
         let subjects = match (text, Rival::parse(text)) {
-            ("stentor", _) => vec![own()],
+            (OWN, _) => vec![own()],
             (_, Some(rivals)) => rivals.into_iter().map(Subject::Rival).collect(),
-            (_, None) => match text.parse() {
-                Ok(url) => vec![Subject::Url { url, pid: None }],
-                Err(e) => {
-                    return Err(format!(
-                        "neither an address nor stentor nor one of {} (each also with -tuned or \
-                         -defaults): {e}",
-                        rival::NAMES
-                    ));
-                }
-            },
+            (_, None) => vec![Subject::Url {
+                url: read_address(text)?,
+                pid: None,
+            }],
         };
         Ok(Self {
             subjects,
@@ -98,6 +92,35 @@ impl Against {
     pub(crate) fn word(&self) -> &str {
         &self.word
     }
+}
+
+/// This project's server, as `--against` names it.
+const OWN: &str = "stentor";
+
+/// Words are as alike as that, on a scale to 1, if one may have been meant for the other.
+const ALIKE: f64 = 0.8;
+
+/// Reads an address. A bare word is none, though a host may be called so: more likely it is a name
+/// with a mistake in it, and nobody wants to wait for a host that there is not.
+fn read_address(text: &str) -> Result<Url, String> {
+    let known = format!(
+        "{OWN}, {} (each rival also with -tuned or -defaults behind its name)",
+        rival::NAMES
+    );
+    if text == "localhost" || text.contains([':', '.', '/', '@']) {
+        return text
+            .parse()
+            .map_err(|e| format!("neither an address nor one of {known}: {e}"));
+    }
+    let names = Rival::names().chain([OWN]);
+    let near = names
+        .map(|name| (strsim::jaro_winkler(text, name), name))
+        .filter(|(likeness, _)| *likeness > ALIKE)
+        .max_by(|(one, _), (other, _)| one.total_cmp(other));
+    let meant = near.map_or_else(String::new, |(_, name)| format!(" did you mean {name}?"));
+    Err(format!(
+        "nobody is called so;{meant} There are {known}; a host is named as in mqtt://{text}"
+    ))
 }
 
 /// What a measurement will ask of a server, for the limits in its configuration.
@@ -355,10 +378,20 @@ mod tests {
             assert_eq!(against.subjects.len(), count, "{name}");
             assert_eq!(against.word(), name);
         }
-        assert!(
-            Against::parse("http://h")
-                .unwrap_err()
-                .contains("mosquitto")
-        );
+        for (wrong, told) in [
+            ("http://h", "nats"),
+            ("mosqitto", "did you mean mosquitto?"),
+            ("mosquitto-tuend", "did you mean mosquitto-tuned?"),
+            ("Rumqttd", "did you mean rumqttd?"),
+            ("stentro", "did you mean stentor?"),
+            ("emqx", "as in mqtt://emqx"),
+        ] {
+            let refused = Against::parse(wrong).unwrap_err();
+            assert!(refused.contains(told), "{wrong}: {refused}");
+        }
+        assert!(!Against::parse("emqx").unwrap_err().contains("did you"));
+        for host in ["localhost", "broker.example", "10.0.0.1", "h:9", "me@h"] {
+            assert!(Against::parse(host).is_ok(), "{host}");
+        }
     }
 }

@@ -231,6 +231,7 @@ fn a_command_line_without_sense_could_not_run() {
         ["fanuot", "ice-1"],
         ["fanout", "ice-3"],
         ["idle", "--connections=x"],
+        ["idle", "--against=mosqitto"],
     ] {
         let finished = run(stentor().arg("bench").args(arguments));
         assert_eq!(finished.status.code(), Some(3), "{finished}");

@@ -125,6 +125,14 @@ impl Rival {
         })
     }
 
+    /// All names that [`Rival::parse`] reads.
+    pub(super) fn names() -> impl Iterator<Item = &'static str> {
+        BROKERS.into_iter().flat_map(|broker| {
+            let one = move |(tuning, _)| Self { broker, tuning }.name();
+            TUNINGS.into_iter().map(one).chain([broker.name()])
+        })
+    }
+
     /// As `--against` and tables have it.
     pub(super) const fn name(self) -> &'static str {
         match (self.broker, self.tuning) {
