@@ -11,12 +11,14 @@ pub(crate) mod shared;
 pub(crate) mod storm;
 mod watermark;
 
+use std::sync::mpsc;
 use std::thread::{JoinHandle, ScopedJoinHandle};
 
 use hdrhistogram::Histogram;
 use nix::sched::{CloneFlags, unshare};
 
 use crate::error::{BenchError, Doing};
+use crate::progress::Progress;
 
 /// The longest latency that a histogram tells apart: one minute.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
@@ -44,12 +46,21 @@ pub(crate) fn spawn<T: Send + 'static>(
         .doing("start a thread")
 }
 
-/// Runs something on a load thread and waits for its result.
+/// Runs something on a load thread and waits for its result; `now` says what goes on, for those who
+/// wait.
 pub(crate) fn run<T: Send + 'static>(
     name: &str,
+    (progress, now): (&Progress, &dyn Fn() -> String),
     work: impl FnOnce() -> Result<T, BenchError> + Send + 'static,
 ) -> Result<T, BenchError> {
-    join(spawn(name, work)?)?
+    let (running, has_ended) = mpsc::channel::<()>();
+    let handle = spawn(name, move || {
+        let result = work();
+        drop(running);
+        result
+    })?;
+    progress.receive(now, &has_ended);
+    join(handle)?
 }
 
 /// Waits for a load thread of a scope.

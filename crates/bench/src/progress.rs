@@ -1,6 +1,10 @@
 //! One line of live progress, on a terminal only.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use crate::clock::{SECOND_NS, now_ns, sleep_until_ns};
 
@@ -13,7 +17,30 @@ pub(crate) struct Progress {
     stage: String,
 }
 
+/// How far a load thread has come, for whoever waits for it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gauge(Arc<AtomicUsize>);
+
+impl Gauge {
+    pub(crate) fn set(&self, count: usize) {
+        self.0.store(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 impl Progress {
+    /// One that shows nothing, for what goes on beside something that is shown.
+    pub(crate) fn silent() -> Self {
+        Self {
+            shown: false,
+            part: String::new(),
+            stage: String::new(),
+        }
+    }
+
     pub(crate) fn new() -> Self {
         Self {
             shown: io::stderr().is_terminal(),
@@ -55,6 +82,23 @@ impl Progress {
             let left = (until_ns - at_ns).div_ceil(SECOND_NS);
             self.show(&format!("{now}, {left} s left"));
             sleep_until_ns(until_ns.min(at_ns + SECOND_NS));
+        }
+    }
+
+    /// Waits for what a thread sends, and says second by second how it goes and how long it takes
+    /// already; `None` if the thread ends without having sent anything.
+    pub(crate) fn receive<T>(&self, now: impl Fn() -> String, from: &Receiver<T>) -> Option<T> {
+        let begun_ns = now_ns();
+        self.show(&now());
+        loop {
+            match from.recv_timeout(Duration::from_secs(1)) {
+                Ok(sent) => return Some(sent),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    let passed = (now_ns() - begun_ns) / SECOND_NS;
+                    self.show(&format!("{}, {passed} s", now()));
+                }
+            }
         }
     }
 

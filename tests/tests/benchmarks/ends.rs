@@ -1,11 +1,14 @@
 //! Benchmarks that come to an early end.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::process::Stdio;
+use std::sync::mpsc;
 use std::thread;
 
+use nix::pty::openpty;
 use nix::sys::signal::{Signal, kill};
 use stentor_tests::DEADLINE;
 use stentor_tests::process::{finish, pid_of, run, start};
@@ -112,6 +115,49 @@ fn a_refused_subscription_ends_the_benchmark() {
         text.contains("the server refused the subscription"),
         "{text}"
     );
+}
+
+/// Whoever watches a storm that stands still sees how far it is, and for how long already.
+#[test]
+fn a_wait_is_told_on_a_terminal() {
+    const CLIENTS: usize = 5;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("mqtt://{}", listener.local_addr().expect("the port"));
+    let (hold, held) = mpsc::channel::<()>();
+    thread::spawn(move || {
+        let mut sockets = listener.incoming().flatten();
+        // The first only tries whether anybody answers.
+        if let Some(socket) = sockets.next() {
+            thread::spawn(move || refuse(socket));
+        }
+        let mut waiting: Vec<TcpStream> = sockets.by_ref().take(CLIENTS).collect();
+        let _ = held.recv();
+        for socket in &mut waiting {
+            socket.write_all(&[0x20, 2, 0, 0]).expect("answer");
+        }
+        // They stay open until the benchmark has ended.
+        sockets.for_each(drop);
+    });
+    let terminal = openpty(None, None).expect("a terminal");
+    let mut command = stentor();
+    command.args(["bench", "connect", "--target", &url, "--no-floor"]);
+    command.args(["--pairs", "1", "--connections", &CLIENTS.to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let bench = command.stderr(terminal.slave).spawn().expect("it starts");
+    drop(command);
+    let mut screen = File::from(terminal.master);
+    let (mut shown, mut chunk) = (String::new(), [0; 1_024]);
+    // The terminal ends with the benchmark, which has no endless patience.
+    while let Ok(read @ 1..) = screen.read(&mut chunk) {
+        shown.push_str(&String::from_utf8_lossy(&chunk[..read]));
+        if shown.contains("connecting: 0 of 5, 1 s") {
+            break;
+        }
+    }
+    assert!(shown.contains("connecting: 0 of 5, 1 s"), "{shown:?}");
+    drop(hold);
+    let finished = finish(bench, DEADLINE);
+    assert_eq!(finished.status.code(), Some(0), "{finished}");
 }
 
 #[test]

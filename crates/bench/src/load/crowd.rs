@@ -10,6 +10,7 @@ use mio::{Events, Poll};
 use crate::clock::{SECOND_NS, as_ns, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::link::{Endpoint, Link};
+use crate::progress::Gauge;
 use crate::wire::{self, Frame, Login, Version};
 use stentor_auth::credential::scram::{AwaitingFinal, AwaitingFirst, SaltedPassword, ScramClient};
 
@@ -48,6 +49,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) entry: Option<&'a dyn Fn(usize) -> Entry>,
     /// The filter and QoS of the nth, if it subscribes.
     pub(crate) filter: &'a dyn Fn(usize) -> Option<(String, u8)>,
+    /// Shows how many are settled, if somebody wants to know.
+    pub(crate) gauge: Option<&'a Gauge>,
 }
 
 /// What one client logs in with.
@@ -155,6 +158,9 @@ pub(crate) fn open(poll: &mut Poll, plan: &Plan<'_>) -> Result<Crowd, BenchError
             door.advance(event);
         }
         let done = door.entrants.len() - door.waiting;
+        if let Some(gauge) = plan.gauge {
+            gauge.set(done);
+        }
         if done > settled || !events.is_empty() {
             (settled, last_ns) = (done, now_ns());
         } else if now_ns() - last_ns > as_ns(plan.patience) {

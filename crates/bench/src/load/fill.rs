@@ -62,6 +62,7 @@ impl Fill<'_> {
                 client_id: &|_| self.client_id.clone(),
                 entry: None,
                 filter: &|_| None,
+                gauge: None,
             },
         )?;
         let client = crowd.complete()?.pop();

@@ -59,6 +59,7 @@ impl Pulse {
                 client_id: &|_| self.name.clone(),
                 entry: None,
                 filter: &|_| Some((self.name.clone(), 0)),
+                gauge: None,
             },
         )?;
         let client = crowd.complete()?.pop();

@@ -12,7 +12,7 @@ use crate::floor::FloorKind;
 use crate::load;
 use crate::load::crowd::Plan;
 use crate::measure::Leg;
-use crate::progress::Progress;
+use crate::progress::{Gauge, Progress};
 use crate::target::{Needs, Running};
 use crate::wire::Version;
 use crate::workload::{Sheet, Workload, members};
@@ -74,11 +74,14 @@ impl Workload for Connect {
         running: &mut Running,
         progress: &Progress,
     ) -> Result<Leg, BenchError> {
-        progress.show("connecting");
         let (plan, run) = (self.clone(), run_id());
         let (login, endpoint) = (running.login.clone(), running.endpoint.clone());
         let pid = running.pid();
-        let outcome = load::run("storm", move || {
+        let gauge = Gauge::default();
+        let seen = gauge.clone();
+        let total = count(self.connections);
+        let now = || format!("connecting: {} of {total}", count(seen.get()));
+        let outcome = load::run("storm", (progress, &now), move || {
             storm::run(
                 pid,
                 &Plan {
@@ -93,6 +96,7 @@ impl Workload for Connect {
                     client_id: &|index| format!("c-{run}-{index}"),
                     entry: None,
                     filter: &|_| None,
+                    gauge: Some(&gauge),
                 },
             )
         })?;

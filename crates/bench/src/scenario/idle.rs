@@ -16,7 +16,7 @@ use crate::load::{join, spawn};
 use crate::measure::{Leg, Metric, Unit};
 use crate::meter::GeneratorMeter;
 use crate::process::CpuMeter;
-use crate::progress::Progress;
+use crate::progress::{Gauge, Progress};
 use crate::target::{Needs, Running};
 use crate::wire::Version;
 use crate::workload::{Sheet, Workload, members};
@@ -124,11 +124,10 @@ impl Workload for Idle {
     ) -> Result<Leg, BenchError> {
         running.settle();
         let before = running.usage();
-        progress.show("connecting");
         let meter = CpuMeter::start(running.pid());
         let generator = GeneratorMeter::start();
         let begun_ns = now_ns();
-        let crowds = self.open(running)?;
+        let crowds = self.open(running, progress)?;
         let opened_s = (now_ns() - begun_ns) as f64 / 1e9;
         progress.show("settling");
         std::thread::sleep(SETTLE);
@@ -170,16 +169,18 @@ type Holder = (
 
 impl Idle {
     /// Opens all connections, several threads one after another so that `at_once` holds for all.
-    fn open(&self, running: &Running) -> Result<Vec<Holder>, BenchError> {
-        let run = run_id();
+    fn open(&self, running: &Running, progress: &Progress) -> Result<Vec<Holder>, BenchError> {
+        let (run, total) = (run_id(), count(self.connections));
         let mut holders = Vec::new();
         let mut first = 0;
         while first < self.connections {
-            let count = (self.connections - first).min(CONNECTIONS_PER_WORKER);
+            let share = (self.connections - first).min(CONNECTIONS_PER_WORKER);
             let (plan, run) = (self.clone(), run.clone());
             let (login, endpoint) = (running.login.clone(), running.endpoint.clone());
             let (release, released) = mpsc::channel::<()>();
             let (ready, is_ready) = mpsc::channel();
+            let gauge = Gauge::default();
+            let seen = gauge.clone();
             let handle = spawn("holder", move || {
                 let mut poll = Poll::new().doing("open a poll")?;
                 let crowd = crowd::open(
@@ -188,7 +189,7 @@ impl Idle {
                         endpoint: &endpoint,
                         login: &login,
                         version: plan.version,
-                        count,
+                        count: share,
                         first,
                         at_once: plan.at_once,
                         pace: None,
@@ -196,6 +197,7 @@ impl Idle {
                         client_id: &|index| format!("i-{run}-{}", first + index),
                         entry: None,
                         filter: &|index| Some((format!("bench/{run}/{}", first + index), plan.qos)),
+                        gauge: Some(&gauge),
                     },
                 );
                 let _ = ready.send(());
@@ -204,9 +206,10 @@ impl Idle {
                 let _ = released.recv();
                 Ok((crowd.failed as u64, crowd.first_failure))
             })?;
-            let _ = is_ready.recv();
+            let now = || format!("connecting: {} of {total}", count(first + seen.get()));
+            progress.receive(now, &is_ready);
             holders.push((release, handle));
-            first += count;
+            first += share;
         }
         Ok(holders)
     }

@@ -18,7 +18,7 @@ use crate::load;
 use crate::load::crowd::{Entry, Plan};
 use crate::measure::{Leg, Metric, Unit};
 use crate::process::CpuMeter;
-use crate::progress::Progress;
+use crate::progress::{Gauge, Progress};
 use crate::target::{Needs, Running};
 use crate::wire::{Login, Version};
 use crate::workload::{Published, Sheet, Workload, members};
@@ -175,9 +175,13 @@ impl Storm {
     }
 
     /// The storm, on a thread of its own.
-    fn run(self, running: &Place) -> Result<storm::Outcome, BenchError> {
+    fn run(self, running: &Place, progress: &Progress) -> Result<storm::Outcome, BenchError> {
         let (run, place) = (run_id(), running.clone());
-        load::run("storm", move || {
+        let gauge = Gauge::default();
+        let seen = gauge.clone();
+        let total = count(self.connections);
+        let now = || format!("logging in: {} of {total}", count(seen.get()));
+        load::run("storm", (progress, &now), move || {
             let entry = |index| Entry {
                 login: self.accounts.login(index),
                 scram: self.accounts.scram(index),
@@ -196,6 +200,7 @@ impl Storm {
                     client_id: &|index| format!("l-{run}-{index}"),
                     entry: Some(&entry),
                     filter: &|_| None,
+                    gauge: Some(&gauge),
                 },
             )
         })
@@ -213,16 +218,20 @@ impl Storm {
         let quiet = beside.run(running, progress, &|| ())?;
         let (start, started) = mpsc::channel();
         let (storm, place) = (self.clone(), Place::of(running));
+        let (storming, has_ended) = mpsc::channel::<()>();
         std::thread::scope(|scope| {
-            let storm = scope.spawn(move || match started.recv() {
-                Ok(()) => storm.run(&place),
-                Err(_) => Err(BenchError::server("the fan-out did not begin")),
+            let storm = scope.spawn(move || {
+                let _storming = storming;
+                match started.recv() {
+                    Ok(()) => storm.run(&place, &Progress::silent()),
+                    Err(_) => Err(BenchError::server("the fan-out did not begin")),
+                }
             });
             let loud = beside.run(running, progress, &move || {
                 // Whoever does not listen any more has failed, and is asked below.
                 let _ = start.send(());
             });
-            progress.show("waiting for the last logins");
+            progress.receive(|| "waiting for the last logins".into(), &has_ended);
             let outcome = load::join_scoped(storm)?;
             Ok((outcome?, [quiet, loud?]))
         })
@@ -299,8 +308,8 @@ impl Workload for Storm {
         let database = CpuMeter::start(self.database_pid);
         let (outcome, fanouts) = match &self.beside {
             None => {
-                progress.show("logging in");
-                (self.clone().run(&Place::of(running))?, None)
+                let outcome = self.clone().run(&Place::of(running), progress)?;
+                (outcome, None)
             }
             Some(beside) => {
                 let (outcome, fanouts) = self.run_beside(&beside.clone(), running, progress)?;

@@ -149,12 +149,12 @@ impl Workload for PingPong {
                 "pingpong waits in the socket, so it is measured over TCP or a Unix socket only",
             ));
         }
-        progress.show("playing");
         let (plan, run) = (self.clone(), run_id());
         let (login, endpoint) = (running.login.clone(), running.endpoint.clone());
         let meter = CpuMeter::start(running.pid());
         let generator = GeneratorMeter::start();
-        let match_ = load::run("players", move || {
+        let now = || "playing".to_owned();
+        let match_ = load::run("players", (progress, &now), move || {
             let mut poll = Poll::new().doing("open a poll")?;
             let crowd = crowd::open(
                 &mut poll,
@@ -171,6 +171,7 @@ impl Workload for PingPong {
                     client_id: &|index| format!("g-{run}-{index}"),
                     entry: None,
                     filter: &|index| Some((topic(&run, index), 0)),
+                    gauge: None,
                 },
             )?;
             let players = crowd

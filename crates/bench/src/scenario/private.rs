@@ -406,10 +406,9 @@ impl Workload for Private {
         }
         running.settle();
         let before = running.usage();
-        progress.show("connecting");
         let begun_ns = now_ns();
         let coming = CpuMeter::start(running.pid());
-        let crew = Crew::gather(self, &way, running, 0)?;
+        let crew = Crew::gather(self, &way, (running, progress), 0)?;
         let used_coming_s = coming.used_s();
         let opened_s = (now_ns() - begun_ns) as f64 / 1e9;
         let start_ns = now_ns() + as_ns(Duration::from_millis(100));

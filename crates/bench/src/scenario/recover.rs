@@ -181,16 +181,14 @@ impl Workload for Recover {
         // Canned answers need no messages.
         let is_floor = running.is_floor();
         if !is_floor {
-            progress.show("publishing");
-            self.fill(running, &run, &mut leg)?;
-            progress.show("subscribing");
-            let plain = self.storm(running, &format!("{run}-none"), Goal::Acknowledged)?;
+            self.fill((running, progress), &run, &mut leg)?;
+            let none = format!("{run}-none");
+            let plain = self.storm((running, progress), &none, Goal::Acknowledged)?;
             leg.push(PLAIN, plain.duration_ns as f64 / 1e3);
             leg.failed += self.total() - plain.completed;
         }
-        progress.show("recovering");
         let generator = GeneratorMeter::start();
-        let warm = self.storm(running, &run, self.goal())?;
+        let warm = self.storm((running, progress), &run, self.goal())?;
         let generator = generator.stop();
         self.judge(&warm, &mut leg);
         leg.push(WARM, warm.duration_ns as f64 / 1e3);
@@ -218,13 +216,13 @@ impl Workload for Recover {
         }
         if self.restarts && !is_floor {
             progress.show("saving");
-            self.save(running, &run, &mut leg)?;
+            self.save((running, progress), &run, &mut leg)?;
             push_files(&mut leg, running);
             progress.show("restarting");
             if let Some(restarted) = running.restart()? {
                 leg.push(END, restarted.ending.as_secs_f64() * 1e6);
                 leg.push(START, restarted.starting.as_secs_f64() * 1e6);
-                let cold = self.storm(running, &run, self.goal())?;
+                let cold = self.storm((running, progress), &run, self.goal())?;
                 self.judge(&cold, &mut leg);
                 leg.push(COLD, cold.duration_ns as f64 / 1e3);
             }
@@ -269,14 +267,15 @@ impl Recover {
     /// Publishes to the first so many topics; messages per second.
     fn publish(
         &self,
-        running: &Running,
+        (running, progress): (&Running, &Progress),
         run: &str,
         retain: bool,
         count: u64,
     ) -> Result<f64, BenchError> {
         let (this, run) = (self.clone(), run.to_owned());
         let (endpoint, login) = (running.endpoint.clone(), running.login.clone());
-        load::run("publisher", move || {
+        let now = || format!("publishing to {} topics", super::count(count));
+        load::run("publisher", (progress, &now), move || {
             let topic = |number| this.topic(&run, number);
             let fill = Fill {
                 endpoint: &endpoint,
@@ -292,11 +291,16 @@ impl Recover {
         })
     }
 
-    fn fill(&self, running: &Running, run: &str, leg: &mut Leg) -> Result<(), BenchError> {
+    fn fill(
+        &self,
+        place: (&Running, &Progress),
+        run: &str,
+        leg: &mut Leg,
+    ) -> Result<(), BenchError> {
         // The same topics for all three, so that their rates can be compared.
-        let plain = self.publish(running, run, false, self.total())?;
-        let create = self.publish(running, run, true, self.stored)?;
-        let update = self.publish(running, run, true, self.total())?;
+        let plain = self.publish(place, run, false, self.total())?;
+        let create = self.publish(place, run, true, self.stored)?;
+        let update = self.publish(place, run, true, self.total())?;
         leg.push(PUBLISH, plain);
         leg.push(CREATE, create);
         leg.push(UPDATE, update);
@@ -305,7 +309,12 @@ impl Recover {
     }
 
     /// Watches deliveries while nothing else happens, and while everything is saved.
-    fn save(&self, running: &Running, run: &str, leg: &mut Leg) -> Result<(), BenchError> {
+    fn save(
+        &self,
+        (running, progress): (&Running, &Progress),
+        run: &str,
+        leg: &mut Leg,
+    ) -> Result<(), BenchError> {
         let pulse = |name: &str| {
             let pulse = Pulse {
                 endpoint: running.endpoint.clone(),
@@ -327,7 +336,7 @@ impl Recover {
         let quiet_ns = load::join(pulse("quiet")?)??;
         leg.push(QUIET, quiet_ns as f64 / 1e3);
         // Every message is new, so that there is something to save.
-        self.publish(running, run, true, self.stored)?;
+        self.publish((running, progress), run, true, self.stored)?;
         let saving = pulse("saving")?;
         running.save()?;
         let saving_ns = load::join(saving)??;
@@ -336,10 +345,19 @@ impl Recover {
     }
 
     /// All users log in, subscribe at once, and leave.
-    fn storm(&self, running: &Running, run: &str, goal: Goal) -> Result<Outcome, BenchError> {
+    fn storm(
+        &self,
+        (running, progress): (&Running, &Progress),
+        run: &str,
+        goal: Goal,
+    ) -> Result<Outcome, BenchError> {
         let (this, run) = (self.clone(), run.to_owned());
         let (endpoint, login) = (running.endpoint.clone(), running.login.clone());
-        load::run("subscribers", move || {
+        let now = || match goal {
+            Goal::Acknowledged => "subscribing".to_owned(),
+            Goal::Recovered { .. } => "recovering".to_owned(),
+        };
+        load::run("subscribers", (progress, &now), move || {
             let mut poll = Poll::new().doing("open a poll")?;
             let crowd = crowd::open(
                 &mut poll,
@@ -355,6 +373,7 @@ impl Recover {
                     client_id: &|index| format!("u-{run}-{index}"),
                     entry: None,
                     filter: &|_| None,
+                    gauge: None,
                 },
             )?;
             let packets = (0..this.users).map(|user| this.packets(&run, user));

@@ -158,7 +158,6 @@ impl Workload for Slow {
         running: &mut Running,
         progress: &Progress,
     ) -> Result<Leg, BenchError> {
-        progress.show("reading slowly");
         let run = run_id();
         let start_ns = now_ns() + SECOND_NS / 2;
         let silent = Arc::new(AtomicBool::new(false));
@@ -176,7 +175,8 @@ impl Workload for Slow {
             running.endpoint.clone(),
             running.login.clone(),
         );
-        let sent = load::run("publisher", move || {
+        let now = || "reading slowly".to_owned();
+        let sent = load::run("publisher", (progress, &now), move || {
             this.publish(&endpoint, &login, &run, start_ns)
         });
         silent.store(true, Ordering::SeqCst);
@@ -218,6 +218,7 @@ fn open(
             client_id: &|_| format!("slow-{}-{}", u8::from(filter.is_some()), run_id()),
             entry: None,
             filter: &|_| filter.map(|filter| (filter.to_owned(), 0)),
+            gauge: None,
         },
     )?;
     let client = crowd.complete()?.pop();

@@ -181,7 +181,6 @@ impl Workload for Subscribe {
         running: &mut Running,
         progress: &Progress,
     ) -> Result<Leg, BenchError> {
-        progress.show("logging in");
         let (plan, login, endpoint) = (
             self.clone(),
             running.login.clone(),
@@ -189,7 +188,8 @@ impl Workload for Subscribe {
         );
         let run = run_id();
         let pid = running.pid();
-        let (storm, cost, generator) = load::run("subscribers", move || {
+        let now = || "logging in and subscribing".to_owned();
+        let (storm, cost, generator) = load::run("subscribers", (progress, &now), move || {
             let mut poll = Poll::new().doing("open a poll")?;
             let crowd = crowd::open(
                 &mut poll,
@@ -205,6 +205,7 @@ impl Workload for Subscribe {
                     client_id: &|index| format!("u-{run}-{index}"),
                     entry: None,
                     filter: &|_| None,
+                    gauge: None,
                 },
             )?;
             let packets = (0..plan.users).map(|user| plan.packets(&run, user));

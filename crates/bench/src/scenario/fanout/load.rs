@@ -79,8 +79,7 @@ impl Load<'_> {
         window: u64,
         progress: &Progress,
     ) -> Result<Outcome, BenchError> {
-        progress.show("connecting");
-        let threads = self.open(running)?;
+        let threads = self.open(running, progress)?;
         let plan = self.plan;
         let start_ns = now_ns() + SECOND_NS / 20;
         let from_ns = start_ns + as_ns(plan.warmup);
@@ -129,7 +128,7 @@ impl Load<'_> {
         running: &mut Running,
         progress: &Progress,
     ) -> Result<u64, BenchError> {
-        let threads = self.open(running)?;
+        let threads = self.open(running, progress)?;
         let shared = Arc::clone(&threads.shared);
         shared.set_window(1);
         threads.begin(now_ns(), u64::MAX, Rate::Max);
@@ -158,7 +157,7 @@ impl Load<'_> {
         Ok(best_window)
     }
 
-    fn open(&self, running: &Running) -> Result<Threads, BenchError> {
+    fn open(&self, running: &Running, progress: &Progress) -> Result<Threads, BenchError> {
         let plan = self.plan;
         let shared = Arc::new(Shared::new(plan.publishers, plan.workers));
         let run = Arc::new(run_id());
@@ -193,7 +192,8 @@ impl Load<'_> {
                 Ok(receiver::run(poll, clients, orders))
             })?);
         }
-        let subscribed = (0..plan.workers).all(|_| is_ready.recv() == Ok(true));
+        let comes = || progress.receive(|| "connecting".into(), &is_ready) == Some(true);
+        let subscribed = (0..plan.workers).all(|_| comes());
         let job = Opening {
             plan: plan.clone(),
             run,
@@ -207,7 +207,7 @@ impl Load<'_> {
             let shared = Arc::clone(&shared);
             spawn("publisher", move || job.publish(&shared, &started, &ready))?
         };
-        let connected = is_ready.recv() == Ok(true);
+        let connected = comes();
         let threads = Threads {
             shared,
             receivers,
@@ -264,6 +264,7 @@ impl Opening {
                 client_id: &|index| format!("{role}-{}-{}", self.run, self.first + index),
                 entry: None,
                 filter,
+                gauge: None,
             },
         )?;
         Ok((poll, crowd.complete()?))

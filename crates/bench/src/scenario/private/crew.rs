@@ -15,6 +15,8 @@ use crate::link::Endpoint;
 use crate::load::crowd::{self, Entry, Plan};
 use crate::load::penfriend::{Audience, Circle, Questions, Schedule, Tally};
 use crate::load::{join, spawn};
+use crate::progress::{Gauge, Progress};
+use crate::scenario;
 use crate::target::Running;
 use crate::wire::{Login, PublishTemplate};
 
@@ -98,7 +100,7 @@ impl Crew {
     pub(super) fn gather(
         load: &Private,
         way: &Way,
-        running: &Running,
+        (running, progress): (&Running, &Progress),
         base: usize,
     ) -> Result<Self, BenchError> {
         let threads = load.clients.div_ceil(CONNECTIONS_PER_WORKER);
@@ -112,6 +114,8 @@ impl Crew {
             let count = (load.clients - thread).div_ceil(threads);
             let (begin, begun) = mpsc::channel();
             let (ready, is_ready) = mpsc::channel();
+            let gauge = Gauge::default();
+            let seen = gauge.clone();
             let post = Post {
                 load: load.clone(),
                 way: way.clone(),
@@ -122,10 +126,13 @@ impl Crew {
                 // Clients of all threads take turns.
                 number: (base + thread, threads),
                 audience: audience.clone(),
+                gauge,
             };
             let handle = spawn("clients", move || post.serve(&ready, &begun))?;
             // Without an answer it has failed, which joining it tells.
-            if let Ok(missing) = is_ready.recv() {
+            let total = scenario::count(base + load.clients);
+            let now = || format!("connecting: {} of {total}", scenario::count(first + seen.get()));
+            if let Some(missing) = progress.receive(now, &is_ready) {
                 crew.missing += missing;
             }
             crew.workers.push(Worker {
@@ -221,6 +228,7 @@ struct Post {
     /// The number of the first, and the step to the next.
     number: (usize, usize),
     audience: Option<Arc<Audience>>,
+    gauge: Gauge,
 }
 
 impl Post {
@@ -257,6 +265,7 @@ impl Post {
             client_id: &|index| format!("c-{}", self.number(index)),
             entry: Some(&|index| self.entry(index)),
             filter: &|index| Some((self.way.filter(self.number(index)), 0)),
+            gauge: Some(&self.gauge),
         };
         let crowd = crowd::open(&mut poll, &plan)?;
         let _ = ready.send(Missing {

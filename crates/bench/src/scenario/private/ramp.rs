@@ -118,12 +118,11 @@ impl Ramp<'_> {
     /// One wave more, measured together with all before it.
     fn step(&mut self, running: &mut Running, progress: &Progress) -> Result<Step, BenchError> {
         let size = self.tried() + self.plan.step;
-        progress.show(&format!("{} clients: connecting", grouped(size as f64)));
         let wave = Private {
             clients: self.plan.step,
             ..self.load.clone()
         };
-        let mut crew = Crew::gather(&wave, self.way, running, self.tried())?;
+        let mut crew = Crew::gather(&wave, self.way, (running, progress), self.tried())?;
         let missing = crew.missing.clone();
         self.missing += missing.clone();
         let start_ns = now_ns() + SECOND_NS / 10;
