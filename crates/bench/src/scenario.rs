@@ -52,6 +52,15 @@ fn check_payload(payload: usize) -> Result<(), BenchError> {
     Ok(())
 }
 
+/// A preset as titles name it: what is not the published load is only like it, and nothing that was
+/// published stands beside it.
+pub(crate) fn named(preset: &str, is_published: bool) -> String {
+    match is_published {
+        true => preset.to_owned(),
+        false => format!("like {preset}"),
+    }
+}
+
 /// A word that no earlier run used, so that runs against a lasting server do not meet.
 pub(crate) fn run_id() -> String {
     format!("{:x}-{:x}", process::id(), now_ns() / 1_000_000)
@@ -60,4 +69,63 @@ pub(crate) fn run_id() -> String {
 /// A count as titles show it.
 pub(crate) fn count(number: impl TryInto<u32>) -> String {
     grouped(f64::from(number.try_into().unwrap_or(u32::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::Args;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// Whether figures that were published stand beside each workload of a command, and its title.
+    fn sheets(words: &str) -> Vec<(bool, String)> {
+        let words = ["bench"].into_iter().chain(words.split(' '));
+        let line = Line::try_parse_from(words).expect("a command line");
+        let scenario = line.args.command.scenario().expect("a scenario");
+        let workloads = scenario.workloads().expect("workloads");
+        let sheets = workloads.iter().map(|workload| workload.sheet());
+        sheets
+            .map(|sheet| (sheet.published.is_some(), sheet.title))
+            .collect()
+    }
+
+    #[test]
+    fn published_figures_stand_beside_published_loads() {
+        for (words, preset) in [
+            ("subscribe", "ice-subscribe"),
+            ("subscribe --topics shared --qos 1", "ice-subscribe"),
+            ("login --proof token", "ice-login"),
+            ("fanout ice-1 --payload 1000 --qos 1", "ice-1"),
+            ("private appwarp-heavy --clients 5000", "appwarp-heavy"),
+        ] {
+            for (is_published, title) in sheets(words) {
+                assert!(is_published && title.starts_with(preset), "{words}: {title}");
+            }
+        }
+        for words in [
+            "subscribe --users 10",
+            "subscribe --subscriptions 10",
+            "login --proof token --connections 5",
+            "login --proof token --beside-fanout --no-floor",
+            "fanout ice-1 --payload 100",
+            "fanout ice-2 --rate max",
+            "fanout ice-2 --ramp 10",
+            "recover --users 10",
+            "private appwarp-heavy --clients 50",
+            "private appwarp-heavy --clients 5000 --every 2",
+            "private appwarp-heavy --clients 5000 --own-topic",
+            "private appwarp-heavy --clients 5000 --ramp 100",
+        ] {
+            for (is_published, title) in sheets(words) {
+                assert!(!is_published && title.starts_with("like "), "{words}: {title}");
+            }
+        }
+    }
 }

@@ -7,6 +7,7 @@ use crate::affinity::Placement;
 use crate::measure::{Leg, Metric, Unit};
 use crate::report::json::{self, Context};
 use crate::runner::{Outcome, Results};
+use crate::scenario::{count, named};
 use crate::target::Needs;
 use crate::wire::Version;
 use crate::workload::{Published, Sheet, members};
@@ -102,8 +103,9 @@ fn sheet(load: &Load) -> Sheet {
     let sheet = Sheet {
         name: "call",
         title: format!(
-            "scope-2002: {} calls of /sizecheck, {} at once, each a process",
-            crate::scenario::count(load.calls),
+            "{}: {} calls of /sizecheck, {} at once, each a process",
+            named("scope-2002", published_s.is_some()),
+            count(load.calls),
             load.callers
         ),
         parameters: members(json!({

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::idle::CONNECTIONS_PER_WORKER;
-use super::{Scenario, check_payload, count};
+use super::{Scenario, check_payload, count, named};
 use crate::args::{Common, clients, measured_seconds, payload_bytes, seconds, threads};
 use crate::error::BenchError;
 use crate::floor::FloorKind;
@@ -147,17 +147,21 @@ impl FanoutArgs {
             Preset::Ice1 => ("ice-1", 1, 10.0, 1_000),
             Preset::Ice2 => ("ice-2", 2, 35.0, 100),
         };
-        let subscribers = self.subscribers.unwrap_or(3_000);
-        let unchanged = self.publishers.is_none()
-            && self.subscribers.is_none()
-            && self.rate.is_none()
-            && self.payload.is_none();
+        let original = (5, 3_000, Rate::Paced(rate), payload);
+        let load = (
+            self.publishers.unwrap_or(original.0),
+            self.subscribers.unwrap_or(original.1),
+            self.rate.unwrap_or(original.2),
+            self.payload.unwrap_or(original.3),
+        );
+        let is_published = load == original && self.ramp.plan().is_none();
+        let (publishers, subscribers, rate, payload) = load;
         Fanout {
             preset: name,
-            publishers: self.publishers.unwrap_or(5),
+            publishers,
             subscribers,
-            rate: self.rate.unwrap_or(Rate::Paced(rate)),
-            payload: self.payload.unwrap_or(payload),
+            rate,
+            payload,
             qos: self.qos,
             retain: self.retain,
             version: self.common.version,
@@ -170,7 +174,7 @@ impl FanoutArgs {
                 .max(1),
             window: self.window,
             ramp: self.ramp.plan(),
-            published: (unchanged && self.ramp.plan().is_none()).then(|| published_ice(scenario)),
+            published: is_published.then(|| published_ice(scenario)),
             windows: HashMap::new(),
         }
     }
@@ -356,11 +360,7 @@ impl Fanout {
         };
         format!(
             "{}: {} publishers × {rate} × {} B to {} subscribers ({:.0} per topic), QoS {}{}, MQTT {}",
-            if self.published.is_some() {
-                self.preset.to_owned()
-            } else {
-                format!("like {}", self.preset)
-            },
+            named(self.preset, self.published.is_some()),
             self.publishers,
             count(self.payload),
             count(self.subscribers),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::fanout::Beside;
-use super::{Scenario, count, run_id, storm};
+use super::{Scenario, count, named, run_id, storm};
 use crate::accounts::{Accounts, Home, Proof, StoreKind};
 use crate::args::Common;
 use crate::detour;
@@ -54,7 +54,7 @@ pub(crate) struct LoginArgs {
     #[arg(value_enum, default_value = "ice-login")]
     preset: Preset,
     /// Connections, each with an account of its own; at most 19,000
-    #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u16).range(1..=19_000))]
+    #[arg(long, default_value_t = PUBLISHED, value_parser = clap::value_parser!(u16).range(1..=19_000))]
     connections: u16,
     /// What the clients prove themselves with; may be given several times
     #[arg(long, value_enum, default_values = ["token", "scram-sha256"])]
@@ -148,6 +148,9 @@ struct Storm {
     accounts: Arc<Accounts>,
 }
 
+/// Connections at once whose figures were published.
+const PUBLISHED: u16 = 3_000;
+
 fn published() -> Published {
     Published {
         source: "iPush V2.1, 2005 (P4 3 GHz, MySQL)",
@@ -157,6 +160,12 @@ fn published() -> Published {
 }
 
 impl Storm {
+    /// What was published is a storm alone.
+    fn is_published(&self) -> bool {
+        let is_alone = self.beside.is_none() && self.delay.is_none();
+        is_alone && self.connections == usize::from(PUBLISHED)
+    }
+
     fn title(&self) -> String {
         let (connections, version) = (count(self.connections), self.version.as_str());
         let (proof, home) = (self.proof.as_str(), self.home.name());
@@ -169,8 +178,9 @@ impl Storm {
             None => "",
         };
         format!(
-            "ice-login: {connections} at once, {proof}, accounts in {home}{delay}, MQTT \
-             {version}{beside}"
+            "{}: {connections} at once, {proof}, accounts in {home}{delay}, MQTT \
+             {version}{beside}",
+            named("ice-login", self.is_published())
         )
     }
 
@@ -293,7 +303,7 @@ impl Workload for Storm {
                  trips too"
                     .into(),
             ],
-            published: Some(published()),
+            published: self.is_published().then(published),
         }
     }
 

@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use hdrhistogram::Histogram;
 use serde_json::json;
 
-use super::{Scenario, check_payload, count, run_id};
+use super::{Scenario, check_payload, count, named, run_id};
 use crate::accounts::{Accounts, Home, Proof, StoreKind};
 use crate::args::{Common, measured_seconds, payload_bytes, seconds};
 use crate::clock::{as_ns, now_ns};
@@ -29,7 +29,7 @@ use crate::ramp::{Plan, RampArgs};
 use crate::report::number::grouped;
 use crate::target::{Needs, Running};
 use crate::wire::Version;
-use crate::workload::{Sheet, Workload, members};
+use crate::workload::{Published, Sheet, Workload, members};
 
 use crew::{Crew, Way};
 use scene::Scene;
@@ -206,7 +206,6 @@ impl PrivateArgs {
             seconds: Duration::from_secs_f64(self.seconds),
             connect_rate: self.connect_rate,
             version: self.common.version,
-            is_published: period == usual && !scene.is_shared(),
             ramp: None,
             accounts,
         })
@@ -250,8 +249,6 @@ struct Private {
     seconds: Duration,
     connect_rate: Option<u32>,
     version: Version,
-    /// Whether the period is that of the preset.
-    is_published: bool,
     /// Then it begins with one step, and `clients` is where it ends.
     ramp: Option<Plan>,
     /// None where each writes to a topic of its own.
@@ -262,22 +259,29 @@ impl Private {
     fn title(&self) -> String {
         let name = self.preset.to_possible_value();
         let name = name.as_ref().map_or("", |value| value.get_name());
-        let like = if self.is_published { "" } else { "like " };
         let name = match self.scene.is_shared() {
-            true => format!("{}: ", self.scene.name()),
-            false => format!("{like}{name}: "),
+            true => self.scene.name().to_owned(),
+            false => named(name, self.published().is_some()),
         };
         let grows = self.ramp.map_or_else(String::new, |plan| {
             format!("{} more again and again, up to ", count(plan.step))
         });
         format!(
-            "{name}{grows}{} clients, each with {} every {} s, {} B, QoS 1 in, 0 out, MQTT {}",
+            "{name}: {grows}{} clients, each with {} every {} s, {} B, QoS 1 in, 0 out, MQTT {}",
             count(self.clients),
             self.scene.what(),
             self.period.as_secs(),
             self.payload,
             self.version.as_str(),
         )
+    }
+
+    /// What was published about this very load.
+    fn published(&self) -> Option<Published> {
+        let is_original = self.period == published::period(self.preset)
+            && self.scene == Scene::Private
+            && self.ramp.is_none();
+        published::row(self.preset, self.clients).filter(|_| is_original)
     }
 
     /// What the server is made for: of a load that grows, what was published, so that there is
@@ -356,7 +360,6 @@ impl Private {
 impl Workload for Private {
     fn sheet(&self) -> Sheet {
         let preset = self.preset.to_possible_value();
-        let published = self.is_published && self.scene == Scene::Private;
         Sheet {
             name: "private",
             title: self.title(),
@@ -389,8 +392,7 @@ impl Workload for Private {
             },
             pairs: 1,
             plan: self.plan(),
-            published: published::row(self.preset, self.clients)
-                .filter(|_| published && self.ramp.is_none()),
+            published: self.published(),
         }
     }
 

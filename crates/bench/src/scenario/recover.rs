@@ -7,7 +7,7 @@ use std::time::Duration;
 use mio::Poll;
 use serde_json::json;
 
-use super::{Scenario, count, run_id, subscribe};
+use super::{Scenario, count, named, run_id, subscribe};
 use crate::args::Common;
 use crate::clock::SECOND_NS;
 use crate::error::{BenchError, Doing};
@@ -137,8 +137,9 @@ impl Workload for Recover {
         Sheet {
             name: "recover",
             title: format!(
-                "ice-last-tick: {users} users × {each} subscriptions at once to topics that hold \
-                 {payload} B each, of {stored}, MQTT {version}"
+                "{}: {users} users × {each} subscriptions at once to topics that hold \
+                 {payload} B each, of {stored}, MQTT {version}",
+                named("ice-last-tick", self.is_described())
             ),
             parameters: members(json!({
                 "users": users,
@@ -240,6 +241,11 @@ fn push_files(leg: &mut Leg, running: &Running) {
 impl Recover {
     fn total(&self) -> u64 {
         self.users as u64 * u64::from(self.subscriptions)
+    }
+
+    /// Whether it is the load that was described.
+    fn is_described(&self) -> bool {
+        (self.users, self.subscriptions, self.payload) == (100, 1_000, 100)
     }
 
     fn goal(&self) -> Goal {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mio::Poll;
 use serde_json::json;
 
-use super::{Scenario, count, run_id};
+use super::{Scenario, count, named, run_id};
 use crate::args::{Common, clients};
 use crate::clock::SECOND_NS;
 use crate::error::{BenchError, Doing};
@@ -30,6 +30,8 @@ const CPU: Metric =
     Metric::new("cpu_per_subscription_us", "CPU/subscription", Unit::Micros).against_floor();
 const RSS: Metric = Metric::new("server_rss_bytes", "RSS", Unit::Bytes);
 
+/// Users, and subscriptions of each, whose figures were published.
+const PUBLISHED: (usize, u16) = (100, 1_000);
 /// Waits this long for connections.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// The published table has seconds; this machine needs a finer one.
@@ -49,10 +51,10 @@ pub(crate) struct SubscribeArgs {
     #[arg(value_enum, default_value = "ice-subscribe")]
     preset: Preset,
     /// Users
-    #[arg(long, default_value_t = 100, value_parser = clients)]
+    #[arg(long, default_value_t = PUBLISHED.0, value_parser = clients)]
     users: usize,
     /// Subscriptions of each user
-    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = PUBLISHED.1, value_parser = clap::value_parser!(u16).range(1..))]
     subscriptions: u16,
     /// Which topics the users name
     #[arg(long, value_enum, default_value = "distinct")]
@@ -116,6 +118,10 @@ impl Subscribe {
         self.users as u64 * u64::from(self.subscriptions)
     }
 
+    fn is_published(&self) -> bool {
+        (self.users, self.subscriptions) == PUBLISHED
+    }
+
     /// Everything one user sends.
     fn packets(&self, run: &str, user: usize) -> Vec<u8> {
         let mut packets = Vec::new();
@@ -143,8 +149,9 @@ impl Workload for Subscribe {
         Sheet {
             name: "subscribe",
             title: format!(
-                "ice-subscribe: {users} users × {each} subscriptions at once, topics {whose}, \
-                 MQTT {version}"
+                "{}: {users} users × {each} subscriptions at once, topics {whose}, \
+                 MQTT {version}",
+                named("ice-subscribe", self.is_published())
             ),
             parameters: members(json!({
                 "users": users,
@@ -164,7 +171,7 @@ impl Workload for Subscribe {
                 "one is complete when its own SUBACK has arrived; latency from the common start"
                     .into(),
             ],
-            published: Some(Published {
+            published: self.is_published().then(|| Published {
                 source: "iPush V2 (ICE, 2005)",
                 figures: vec![("subscriptions_per_s", 28_377.0), ("duration_us", 3.75e6)],
                 notes: vec![
