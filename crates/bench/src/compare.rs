@@ -1,17 +1,16 @@
 //! What got better or worse between two files of results, with the noise taken into account.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use serde_json::Value;
 
-use crate::error::{BenchError, Doing};
+use crate::error::BenchError;
 use crate::measure::{Unit, Verdict};
 use crate::output::print;
 use crate::report::number::figure;
 use crate::report::table::align;
+use crate::saved;
 use crate::stats::Spread;
 
 /// Smaller changes are none, however steady the figures are.
@@ -20,8 +19,10 @@ const CHANGE_MIN: f64 = 0.03;
 const FEW_PAIRS: u64 = 3;
 /// That wider spread, as a share of the median to both sides.
 const FEW_PAIRS_NOISE: f64 = 0.15;
-/// Largest file that is read.
-const FILE_BYTES_MAX: u64 = 256 * 1_024 * 1_024;
+/// What makes a machine another one.
+const MACHINE: [&str; 5] = ["processor", "processors", "architecture", "system", "kernel"];
+/// What else may explain a difference, `limits` apart.
+const CIRCUMSTANCES: [&str; 3] = ["memory_bytes", "descriptors_max", "build"];
 
 /// Two files of `--json`.
 #[derive(Debug, ClapArgs)]
@@ -29,6 +30,9 @@ const FILE_BYTES_MAX: u64 = 256 * 1_024 * 1_024;
 Figures that have a floor are compared by their ratio to it, which holds while the machine's mood
 changes; the others by themselves. A figure got better or worse if the spreads of old and new do
 not overlap and the medians differ by 3 % or more. Fewer than 3 pairs count as a spread of 15 %.
+Where processor, number of processors, kernel or system differ, only ratios are compared, and it
+says so; other limits, builds and placements are told. Files of another schema are refused, and so
+are figures that are none, by line and field.
 
 Exit code: 0 nothing got worse, 1 something did, 3 the files could not be compared.")]
 pub(crate) struct CompareArgs {
@@ -49,6 +53,8 @@ enum Change {
     Better,
     Worse,
     None,
+    /// Not comparable: it was measured on another machine.
+    Apart,
 }
 
 impl Change {
@@ -57,105 +63,124 @@ impl Change {
             Self::Better => "better",
             Self::Worse => "WORSE",
             Self::None => "same",
+            Self::Apart => "other machine",
         }
     }
-}
-
-/// Reads a file of `--json`, one object a line.
-///
-/// # Errors
-/// When it cannot be read or is no such file.
-pub(crate) fn read(file: &Path) -> Result<Vec<Value>, BenchError> {
-    let doing = format!("read {}", file.display());
-    let mut text = String::new();
-    let opened = File::open(file).doing(doing.clone())?;
-    // Pipes and devices do not say how long they are.
-    let read = opened.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
-    if read.doing(doing)? as u64 > FILE_BYTES_MAX {
-        return Err(BenchError::usage(format!(
-            "{} has more than {FILE_BYTES_MAX} bytes, which is the most for a file of results",
-            file.display()
-        )));
-    }
-    let mut objects = Vec::new();
-    for (index, line) in text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.is_empty())
-    {
-        let object: Value = serde_json::from_str(line).map_err(|e| refusal(file, index, &e))?;
-        if !object["workload"].is_string() || !object["parameters"].is_object() {
-            return Err(refusal(file, index, &"there is no workload in it"));
-        }
-        objects.push(object);
-    }
-    if objects.is_empty() {
-        return Err(BenchError::usage(format!(
-            "{} has no results; make some by stentor bench … --json FILE",
-            file.display()
-        )));
-    }
-    Ok(objects)
-}
-
-fn refusal(file: &Path, index: usize, why: &dyn std::fmt::Display) -> BenchError {
-    BenchError::usage(format!(
-        "{} line {} is no result of stentor bench … --json: {why}",
-        file.display(),
-        index + 1
-    ))
 }
 
 /// Compares, and prints what changed.
 ///
 /// # Errors
-/// When a file cannot be read, or they have no workload in common.
+/// When a file cannot be read, or there is nothing in both that can be compared.
 pub(crate) fn run(args: &CompareArgs) -> Result<Verdict, BenchError> {
-    let (old, new) = (read(&args.old)?, read(&args.new)?);
-    let mut rows = vec![["", "old", "new", "change", ""].map(str::to_owned).to_vec()];
-    let (mut common, mut worse, mut better, mut same) = (0, 0, 0, 0);
-    for now in &new {
-        let Some(before) = old.iter().find(|before| is_same_load(before, now)) else {
-            continue;
+    let (old, new) = (saved::read(&args.old)?, saved::read(&args.new)?);
+    let comparison = Comparison::of(&old, &new, args.all);
+    comparison.check(&old, &new)?;
+    print(&comparison.text(&old, &new))?;
+    Ok(match comparison.count(Change::Worse) {
+        0 => Verdict::Sound,
+        worse => Verdict::Failed(format!("{worse} figures got worse")),
+    })
+}
+
+/// Everything about two files.
+#[derive(Default)]
+struct Comparison {
+    /// Workloads in both.
+    common: usize,
+    changes: Vec<Change>,
+    /// What the reader has to know first, each once.
+    warnings: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Comparison {
+    fn of(old: &[Value], new: &[Value], all: bool) -> Self {
+        let header = ["", "old", "new", "change", ""].map(str::to_owned);
+        let mut it = Self {
+            rows: vec![header.to_vec()],
+            ..Self::default()
         };
-        common += 1;
+        for now in new {
+            let before = old.iter().find(|before| is_same_load(before, now));
+            if let Some(before) = before {
+                it.common += 1;
+                it.add(before, now, all);
+            }
+        }
+        it
+    }
+
+    fn add(&mut self, before: &Value, now: &Value, all: bool) {
+        for warning in circumstances(before, now) {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
         let mut lines = Vec::new();
         for (change, line) in changes(before, now) {
-            match change {
-                Change::Better => better += 1,
-                Change::Worse => worse += 1,
-                Change::None => same += 1,
-            }
-            if change != Change::None || args.all {
+            self.changes.push(change);
+            if matches!(change, Change::Better | Change::Worse) || all {
                 lines.push(line);
             }
         }
         if !lines.is_empty() {
-            rows.push(vec![now["title"].as_str().unwrap_or_default().to_owned()]);
-            rows.append(&mut lines);
+            let title = now["title"].as_str().unwrap_or_default();
+            self.rows.push(vec![title.to_owned()]);
+            self.rows.append(&mut lines);
         }
     }
-    if common == 0 {
-        return Err(BenchError::usage(
-            "the files have no workload with the same parameters in common",
-        ));
+
+    fn count(&self, of: Change) -> usize {
+        self.changes.iter().filter(|change| **change == of).count()
     }
-    let text = if rows.len() > 1 {
-        align(&rows)
-    } else {
-        String::new()
-    };
-    let is_left = |one: &Value, others: &[Value]| !others.iter().any(|it| is_same_load(it, one));
-    let left_out = old.iter().filter(|one| is_left(one, &new)).count()
-        + new.iter().filter(|one| is_left(one, &old)).count();
-    print(&format!(
-        "{text}{common} workloads in both: {worse} figures worse, {better} better, {same} the \
-         same within the noise; {left_out} workloads in one file only\n"
-    ))?;
-    if worse > 0 {
-        return Ok(Verdict::Failed(format!("{worse} figures got worse")));
+
+    /// Refuses files of which nothing can be compared.
+    fn check(&self, old: &[Value], new: &[Value]) -> Result<(), BenchError> {
+        if self.common == 0 {
+            return Err(BenchError::usage(format!(
+                "the files have no workload with the same parameters in common{}",
+                unmatched(old, new)
+            )));
+        }
+        let is_apart = |change: &Change| *change == Change::Apart;
+        if !self.changes.is_empty() && self.changes.iter().all(is_apart) {
+            return Err(BenchError::usage(format!(
+                "nothing can be compared: only ratios to the floor can be where machines differ, \
+                 and there are none in both files\n{}",
+                self.warnings.concat()
+            )));
+        }
+        Ok(())
     }
-    Ok(Verdict::Sound)
+
+    fn text(&self, old: &[Value], new: &[Value]) -> String {
+        let table = match self.rows.len() {
+            1 => String::new(),
+            _ => align(&self.rows),
+        };
+        let apart = match self.count(Change::Apart) {
+            0 => String::new(),
+            apart => format!(", {apart} not compared since the machines differ"),
+        };
+        let is_left =
+            |one: &Value, others: &[Value]| !others.iter().any(|it| is_same_load(it, one));
+        let left_out = old.iter().filter(|one| is_left(one, new)).count()
+            + new.iter().filter(|one| is_left(one, old)).count();
+        let left = match left_out {
+            0 => String::new(),
+            _ => unmatched(old, new),
+        };
+        format!(
+            "{}{table}{} workloads in both: {} figures worse, {} better, {} the same within the \
+             noise{apart}; {left_out} workloads in one file only{left}\n",
+            self.warnings.concat(),
+            self.common,
+            self.count(Change::Worse),
+            self.count(Change::Better),
+            self.count(Change::None),
+        )
+    }
 }
 
 /// The same work, whatever came of it.
@@ -163,13 +188,102 @@ fn is_same_load(one: &Value, other: &Value) -> bool {
     one["workload"] == other["workload"] && one["parameters"] == other["parameters"]
 }
 
+/// Workloads that have no counterpart, a line each: of two of one name, the parameters by which they
+/// differ.
+fn unmatched(old: &[Value], new: &[Value]) -> String {
+    let only = |these: &[Value], others: &[Value], whose: &str| -> String {
+        let alone = these
+            .iter()
+            .filter(|one| !others.iter().any(|it| is_same_load(it, one)));
+        alone
+            .map(|one| {
+                let name = one["workload"].as_str().unwrap_or_default();
+                let near = others.iter().filter(|it| it["workload"] == one["workload"]);
+                let near = near.map(|it| differences(&one["parameters"], &it["parameters"]));
+                let why = match near.min_by_key(Vec::len) {
+                    Some(differing) => format!("the other has {}", differing.join(", ")),
+                    None => "the other has none".to_owned(),
+                };
+                format!("\n  {name}, in the {whose} file only: {why}")
+            })
+            .collect()
+    };
+    only(old, new, "old") + &only(new, old, "new")
+}
+
+/// Members of two objects that are not the same: name, one's, the other's.
+fn differences(one: &Value, other: &Value) -> Vec<String> {
+    let members = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    let (one, other) = (members(one), members(other));
+    let names = one.keys().chain(other.keys().filter(|name| !one.contains_key(*name)));
+    names
+        .filter(|name| one.get(*name) != other.get(*name))
+        .map(|name| {
+            let shown = |value: Option<&Value>| value.map_or_else(|| "–".into(), plain);
+            let (from, to) = (shown(one.get(name)), shown(other.get(name)));
+            format!("{} {from} → {to}", name.replace(char::is_control, "?"))
+        })
+        .collect()
+}
+
+/// A value as people read it, on one line.
+fn plain(value: &Value) -> String {
+    let text = match value {
+        Value::Null => "unknown".to_owned(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    };
+    text.replace(char::is_control, "?")
+}
+
+/// Some members of an object.
+fn part(object: &Value, names: &[&str]) -> Value {
+    let each = names.iter();
+    each.map(|name| ((*name).to_owned(), object[*name].clone()))
+        .collect()
+}
+
+/// By what the machines of two results differ; nothing if they are the same.
+fn other_machine(old: &Value, new: &Value) -> Vec<String> {
+    let machine = |object: &Value| part(&object["machine"], &MACHINE);
+    differences(&machine(old), &machine(new))
+}
+
+/// What may explain a difference besides the program that was measured, a line each.
+fn circumstances(old: &Value, new: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let machine = other_machine(old, new);
+    if !machine.is_empty() {
+        warnings.push(format!(
+            "warning: measured on different machines ({}): only ratios to the floor are compared\n",
+            machine.join(", ")
+        ));
+    }
+    let circumstance = |object: &Value| part(&object["machine"], &CIRCUMSTANCES);
+    let mut others = differences(&circumstance(old), &circumstance(new));
+    others.extend(differences(
+        &old["machine"]["limits"],
+        &new["machine"]["limits"],
+    ));
+    others.extend(differences(&part(old, &["processors"]), &part(new, &["processors"])));
+    if !others.is_empty() {
+        warnings.push(format!(
+            "warning: {}: this may be what made the difference\n",
+            others.join(", ")
+        ));
+    }
+    warnings
+}
+
 /// Every figure of one workload, and the verdict.
 fn changes(old: &Value, new: &Value) -> Vec<(Change, Vec<String>)> {
+    let is_apart = !other_machine(old, new).is_empty();
     let mut lines = Vec::new();
     let verdict = |object: &Value| object["verdict"]["result"].as_str().map(str::to_owned);
     if let (Some(before), Some(now)) = (verdict(old), verdict(new)) {
         let is_bad = |word: &str| word == "failed" || word == "not-run";
         let change = match (is_bad(&before), is_bad(&now)) {
+            _ if is_apart => Change::Apart,
             (false, true) => Change::Worse,
             (true, false) => Change::Better,
             _ => Change::None,
@@ -178,11 +292,16 @@ fn changes(old: &Value, new: &Value) -> Vec<(Change, Vec<String>)> {
         lines.push((change, words.map(str::to_owned).to_vec()));
     }
     let metrics = new["metrics"].as_array().into_iter().flatten();
-    lines.extend(metrics.filter_map(|metric| figure_change(old, new, metric)));
+    lines.extend(metrics.filter_map(|metric| figure_change(old, new, metric, is_apart)));
     lines
 }
 
-fn figure_change(old: &Value, new: &Value, metric: &Value) -> Option<(Change, Vec<String>)> {
+fn figure_change(
+    old: &Value,
+    new: &Value,
+    metric: &Value,
+    is_apart: bool,
+) -> Option<(Change, Vec<String>)> {
     let key = metric["key"].as_str()?;
     let unit = Unit::parse(metric["unit"].as_str()?)?;
     let higher_is_better = direction(key, unit)?;
@@ -195,7 +314,10 @@ fn figure_change(old: &Value, new: &Value, metric: &Value) -> Option<(Change, Ve
             "",
         ),
     };
-    let change = judge(before, now, higher_is_better);
+    let change = match ratios {
+        None if is_apart => Change::Apart,
+        _ => judge(before, now, higher_is_better),
+    };
     let shown = |spread: Spread| {
         let each = |value: f64| match ratios {
             Some(_) => format!("{value:.2}"),
@@ -204,12 +326,15 @@ fn figure_change(old: &Value, new: &Value, metric: &Value) -> Option<(Change, Ve
         let range = format!("({}–{})", each(spread.low), each(spread.high));
         format!("{} {range}", each(spread.median))
     };
-    let percent = (now.median / before.median - 1.0) * 100.0;
+    let percent = match before.median {
+        0.0 => "–".to_owned(),
+        median => format!("{:+.1} %", (now.median / median - 1.0) * 100.0),
+    };
     let line = vec![
         format!("  {}{by}", metric["label"].as_str()?),
         shown(before),
         shown(now),
-        format!("{percent:+.1} %"),
+        percent,
         change.as_str().to_owned(),
     ];
     Some((change, line))

@@ -29,6 +29,7 @@ mod ramp;
 mod report;
 mod runner;
 mod sampler;
+mod saved;
 mod scenario;
 mod sequence;
 mod session;

@@ -103,6 +103,17 @@ impl Verdict {
         }
     }
 
+    /// Whether a word in JSON stands for a verdict.
+    pub(crate) fn is_word(word: &str) -> bool {
+        let all = [
+            Self::Sound,
+            Self::GeneratorLimited(String::new()),
+            Self::NotRun(String::new()),
+            Self::Failed(String::new()),
+        ];
+        all.iter().any(|verdict| verdict.word() == word)
+    }
+
     /// For the JSON.
     pub(crate) fn object(&self) -> Value {
         let why = match self {
@@ -142,8 +153,11 @@ pub(crate) struct Leg {
 }
 
 impl Leg {
+    /// What is no number, or less than nothing, could not be had: a clock that was read in the wrong
+    /// moment.
     pub(crate) fn push(&mut self, metric: Metric, value: impl Into<Option<f64>>) {
-        self.figures.push((metric, value.into()));
+        let value = value.into().filter(|value| value.is_finite() && *value >= 0.0);
+        self.figures.push((metric, value));
     }
 
     pub(crate) fn figure(&self, key: &str) -> Option<f64> {

@@ -16,10 +16,12 @@ use crate::measure_each;
 /// A result with one figure of this spread, measured three times.
 fn result(low: f64, median: f64, high: f64) -> Value {
     json!({
+        "schema": 1,
         "workload": "fanout",
         "title": "ice-1: a load",
         "parameters": { "payload_bytes": 1_000 },
         "pairs": 3,
+        "machine": { "processor": "A", "processors": 2, "kernel": "6.1", "build": "release" },
         "metrics": [{
             "key": "latency_p99_us", "label": "p99", "unit": "us", "against_floor": false,
         }],
@@ -79,6 +81,62 @@ fn what_cannot_be_compared_is_refused() {
         assert_eq!(finished.status.code(), Some(3), "{finished}");
         assert!(finished.stderr.contains(why), "{why}: {finished}");
     }
+    let finished = compare(&[old], &[other]);
+    let differing = "payload_bytes 1000 → 100";
+    assert!(finished.stderr.contains(differing), "{finished}");
+}
+
+/// The file, the line and the field are named.
+#[test]
+fn a_result_that_makes_no_sense_is_refused() {
+    let old = result(95.0, 100.0, 105.0);
+    for (pointer, wrong) in [
+        ("/schema", json!(2)),
+        ("/pairs", json!("three")),
+        ("/machine", json!(null)),
+        ("/measured/latency_p99_us/median", json!("100")),
+        ("/measured/latency_p99_us/median", json!(-100.0)),
+        ("/measured/latency_p99_us/high", json!(1e200)),
+        ("/measured/latency_p99_us/low", json!(null)),
+        ("/verdict/result", json!("splendid")),
+    ] {
+        let mut new = old.clone();
+        *new.pointer_mut(pointer).expect("a field") = wrong;
+        let finished = compare(std::slice::from_ref(&old), &[old.clone(), new]);
+        assert_eq!(finished.status.code(), Some(3), "{pointer}: {finished}");
+        let field = pointer.trim_start_matches('/').replace('/', ".");
+        for told in ["new.json line 2", &field] {
+            assert!(finished.stderr.contains(told), "{told}: {finished}");
+        }
+    }
+}
+
+/// Only ratios hold on another machine.
+#[test]
+fn machines_that_differ_are_told() {
+    let mut old = result(95.0, 100.0, 105.0);
+    let mut new = result(150.0, 160.0, 170.0);
+    new["machine"]["kernel"] = "6.18".into();
+    let finished = compare(std::slice::from_ref(&old), std::slice::from_ref(&new));
+    assert_eq!(finished.status.code(), Some(3), "{finished}");
+    assert!(finished.stderr.contains("kernel 6.1 → 6.18"), "{finished}");
+    for (ratios, code) in [([1.0, 1.01], 0), ([1.0, 2.0], 1)] {
+        for (result, ratio) in [&mut old, &mut new].into_iter().zip(ratios) {
+            let ratio = json!({ "low": ratio, "median": ratio, "high": ratio });
+            result["ratio"] = json!({ "latency_p99_us": ratio });
+        }
+        let finished = compare(std::slice::from_ref(&old), std::slice::from_ref(&new));
+        assert_eq!(finished.status.code(), Some(code), "{finished}");
+        for told in ["different machines", "kernel 6.1 → 6.18", "1 not compared"] {
+            assert!(finished.stdout.contains(told), "{told}: {finished}");
+        }
+    }
+    // A debug build is compared, with a warning.
+    let mut debug = result(95.0, 100.0, 105.0);
+    debug["machine"]["build"] = "debug".into();
+    let finished = compare(&[result(95.0, 100.0, 105.0)], &[debug]);
+    assert_eq!(finished.status.code(), Some(0), "{finished}");
+    assert!(finished.stdout.contains("build release → debug"), "{finished}");
 }
 
 #[test]

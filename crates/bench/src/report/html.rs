@@ -11,9 +11,8 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use serde_json::Value;
 
-use crate::compare;
 use crate::error::BenchError;
-use crate::output;
+use crate::{output, saved};
 
 /// Files of `--json`, and the page.
 #[derive(Debug, ClapArgs)]
@@ -33,7 +32,7 @@ pub(crate) struct ReportArgs {
 pub(crate) fn run(args: &ReportArgs) -> Result<(), BenchError> {
     let mut objects = Vec::new();
     for file in &args.files {
-        objects.extend(compare::read(file)?);
+        objects.extend(saved::read(file)?);
     }
     output::write(&args.html, &page(&objects))
 }

@@ -11,7 +11,7 @@ use crate::stats::Spread;
 use crate::workload::Sheet;
 
 /// Counts up whenever a key changes its meaning or goes.
-const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 1;
 
 /// What is the same for all workloads of a run.
 #[derive(Debug)]
