@@ -25,7 +25,8 @@ pub(crate) struct Faults {
     pub(crate) duplicated: u64,
     /// Received after a later one.
     pub(crate) reordered: u64,
-    /// Not ours, of another publisher, or numbered beyond what was published.
+    /// Not ours, of another publisher, numbered beyond what was published, or not what was written
+    /// behind the stamp.
     pub(crate) corrupt: u64,
 }
 

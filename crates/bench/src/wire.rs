@@ -368,6 +368,11 @@ impl PublishTemplate {
         }
     }
 
+    /// Bytes of each payload.
+    pub(crate) const fn payload_len(&self) -> usize {
+        self.bytes.len() - self.payload_at
+    }
+
     /// Appends one message; `fill` writes the payload.
     #[inline]
     pub(crate) fn push(&self, out: &mut Vec<u8>, packet_id: u16, fill: impl FnOnce(&mut [u8])) {
@@ -461,8 +466,9 @@ mod tests {
                 assert_eq!(publish.packet_id, if qos > 0 { 0x1234 } else { 0 });
                 assert_eq!(
                     (publish.payload.len(), &publish.payload[..3]),
-                    (30, &b"hi."[..])
+                    (template.payload_len(), &b"hi."[..])
                 );
+                assert_eq!(template.payload_len(), 30);
             }
         }
     }

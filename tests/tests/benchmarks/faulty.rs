@@ -18,6 +18,8 @@ pub(crate) enum Fault {
     Repeats { every: u64 },
     /// One of so many is sent after the one of the same publisher that follows it.
     Swaps { every: u64 },
+    /// One of so many has another byte in the middle of what it carries.
+    Damages { every: u64 },
     /// After so many, it delivers no more.
     Stalls { after: u64 },
     /// After so many, it closes all connections.
@@ -162,6 +164,12 @@ impl Relay {
                 if fault == (Fault::Tells { after: number }) {
                     // A test that does not listen does not want to know.
                     let _ = self.told.lock().unwrap().send(());
+                }
+                if matches!(fault, Fault::Damages { every } if number.is_multiple_of(every)) {
+                    // The topic, with its length, comes before the payload.
+                    let payload = packet.len() - (body.len() - 2 - topic.len());
+                    let middle = payload.midpoint(packet.len());
+                    packet[middle] ^= 0x20;
                 }
                 Self::deliver(&mut state, &topic, &packet);
                 if matches!(fault, Fault::Repeats { every } if number.is_multiple_of(every)) {

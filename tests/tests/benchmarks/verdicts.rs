@@ -79,6 +79,17 @@ fn swapped_messages_are_counted() {
     assert_eq!((loss(&result, "lost"), loss(&result, "duplicated")), (0, 0));
 }
 
+/// Behind what tells the message: it has arrived, but is not what was sent.
+#[test]
+fn damaged_messages_are_counted() {
+    let (code, result) = fanout(Fault::Damages { every: 20 });
+    assert_eq!(code, 1, "{result}");
+    assert_eq!(loss(&result, "corrupt"), 2 * MESSAGES / 20, "{result}");
+    assert_eq!(loss(&result, "lost"), 0, "{result}");
+    let why = result["verdict"]["why"].as_str();
+    assert!(why.is_some_and(|why| why.contains("corrupt")), "{result}");
+}
+
 #[test]
 fn a_server_that_stops_delivering_has_lost_the_rest() {
     let (code, result) = fanout(Fault::Stalls { after: 50 });
@@ -255,10 +266,11 @@ fn what_could_not_be_run_stands_in_the_results() {
     assert_eq!(finished.stdout.matches("NOT RUN").count(), 2, "{finished}");
 }
 
-/// Two who wait for each other's messages notice at the first that does not come.
+/// Two who wait for each other's messages notice at the first that is wrong or does not come.
 #[test]
-fn a_match_that_cannot_go_on_has_failed() {
+fn a_match_that_goes_wrong_has_failed() {
     for (fault, expected) in [
+        (Fault::Damages { every: 10 }, "corrupt"),
         (Fault::Loses { every: 10 }, "1 lost"),
         (Fault::Dies { after: 10 }, "closed a connection"),
     ] {

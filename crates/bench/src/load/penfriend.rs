@@ -459,6 +459,10 @@ impl Circle {
             self.tally.faults.corrupt += 1;
             return;
         };
+        // All of them write messages of one length.
+        if !stamp.fits(payload, friend.template.payload_len()) {
+            self.tally.faults.corrupt += 1;
+        }
         if is_shared {
             friend.heard += 1;
         } else {

@@ -283,6 +283,8 @@ struct Player {
     /// By the player that listens.
     templates: Vec<PublishTemplate>,
     checker: Checker,
+    /// Bytes of each message.
+    payload: usize,
     packet: Vec<u8>,
     buffer: Vec<u8>,
     filled: usize,
@@ -311,6 +313,7 @@ impl Player {
             version: plan.version,
             templates: listeners.map(template).collect(),
             checker: Checker::default(),
+            payload: plan.payload,
             packet: Vec::new(),
             buffer,
             filled,
@@ -330,11 +333,16 @@ impl Player {
                 let publish = (first >> 4 == wire::PUBLISH)
                     .then(|| wire::publish(first, &self.buffer[body..end], self.version))
                     .flatten();
-                let stamp = publish.and_then(|publish| Stamp::read(publish.payload));
+                let stamp = publish.and_then(|publish| {
+                    let stamp = Stamp::read(publish.payload)?;
+                    let is_whole = stamp.fits(publish.payload, self.payload);
+                    Some((stamp, is_whole))
+                });
                 self.buffer.copy_within(end..self.filled, 0);
                 self.filled -= end;
                 match stamp {
-                    Some(stamp) if stamp.publisher == expected.publisher => {
+                    Some((stamp, is_whole)) if stamp.publisher == expected.publisher => {
+                        faults.corrupt += u64::from(!is_whole);
                         match self.checker.arrive(stamp.sequence) {
                             Arrival::InOrder => return Ok(Wait::Over),
                             Arrival::Duplicate => faults.duplicated += 1,

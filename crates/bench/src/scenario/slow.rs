@@ -383,7 +383,10 @@ impl Slow {
                 continue;
             }
             let publish = wire::publish(first, &packet[body..], self.version);
-            let stamp = publish.and_then(|publish| Stamp::read(publish.payload));
+            let stamp = publish.and_then(|publish| {
+                let stamp = Stamp::read(publish.payload);
+                stamp.filter(|stamp| stamp.fits(publish.payload, self.payload))
+            });
             let Some((stamp, last)) =
                 stamp.and_then(|stamp| Some((stamp, seen.last.get_mut(stamp.publisher as usize)?)))
             else {

@@ -187,6 +187,7 @@ impl Load<'_> {
                     publishers: job.plan.publishers,
                     version: job.plan.version,
                     window_max,
+                    payload: job.plan.payload,
                     grace: job.plan.grace,
                 };
                 Ok(receiver::run(poll, clients, orders))

@@ -31,6 +31,10 @@ enum Mischief {
     Swap,
     /// One message has a damaged stamp.
     Damage,
+    /// From then on, one byte in the middle of each message is another.
+    Spoil,
+    /// From then on, messages miss their last byte.
+    Cut,
     /// Nothing comes any more.
     Stall,
     /// All connections end.
@@ -38,6 +42,8 @@ enum Mischief {
 }
 
 const MISCHIEF_AT: u64 = 20;
+/// Bytes of each message.
+const PAYLOAD: usize = 64;
 
 /// Subscribers and messages so far of each topic.
 type Topics = Arc<Mutex<HashMap<Vec<u8>, Topic>>>;
@@ -112,8 +118,18 @@ impl Topic {
             Mischief::Stall if number >= MISCHIEF_AT => {}
             Mischief::Damage if now => {
                 bytes.extend_from_slice(packet);
-                let stamp = bytes.len() - 24;
+                let stamp = bytes.len() - PAYLOAD;
                 bytes[stamp] ^= 1;
+            }
+            Mischief::Spoil if number >= MISCHIEF_AT => {
+                bytes.extend_from_slice(packet);
+                let middle = bytes.len() - PAYLOAD / 2;
+                bytes[middle] ^= 1;
+            }
+            Mischief::Cut if number >= MISCHIEF_AT => {
+                bytes.extend_from_slice(&packet[..packet.len() - 1]);
+                // The remaining length is one byte.
+                bytes[1] -= 1;
             }
             Mischief::Die if now => {
                 for subscriber in &self.subscribers {
@@ -143,7 +159,7 @@ fn plan(mischief: Mischief, rate: Rate) -> Fanout {
         publishers: 2,
         subscribers: 6,
         rate,
-        payload: 24,
+        payload: PAYLOAD,
         qos: 0,
         retain: false,
         version: Version::V311,
@@ -159,7 +175,7 @@ fn plan(mischief: Mischief, rate: Rate) -> Fanout {
 }
 
 fn leg(mischief: Mischief, rate: Rate) -> Leg {
-    let needs = Needs::new(8, 24, Version::V311);
+    let needs = Needs::new(8, PAYLOAD, Version::V311);
     let mut running = serve(mischief).start(&needs).expect("resolve the address");
     plan(mischief, rate)
         .leg(0, &mut running, &Progress::new())
@@ -235,6 +251,18 @@ fn swapped_messages_are_counted() {
 #[test]
 fn damaged_messages_are_counted() {
     check_fails(Mischief::Damage, "6 lost, 6 corrupt");
+}
+
+/// Behind the stamp: the message has arrived, but is not what was sent.
+#[test]
+fn spoilt_messages_are_counted() {
+    for mischief in [Mischief::Spoil, Mischief::Cut] {
+        check_fails(mischief, "corrupt");
+        let leg = leg(mischief, PACED);
+        // By the clock, every byte of each is looked at: 80 messages to each of six.
+        let Faults { lost, corrupt, .. } = leg.faults;
+        assert_eq!((lost, corrupt), (0, 6 * (100 - MISCHIEF_AT)));
+    }
 }
 
 #[test]
