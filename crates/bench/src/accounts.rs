@@ -104,6 +104,22 @@ impl Home {
     }
 }
 
+/// Refuses what is no database server: the users of a file would be replaced.
+///
+/// # Errors
+/// When it is none. A password is not repeated: the URL has none to have.
+pub(crate) fn check_database(url: &str) -> Result<(), BenchError> {
+    let refused = |why: &str| BenchError::usage(format!("--database: {why}"));
+    match url.parse() {
+        Ok(Place::Postgres(_) | Place::MySql(_)) => Ok(()),
+        Ok(_) => Err(refused(
+            "only a server is named so, by postgres:// or mysql://; files of accounts are made by \
+             --store",
+        )),
+        Err(error) => Err(refused(&error.to_string())),
+    }
+}
+
 /// The user of all clients that are there beside the storm.
 const CROWD: &str = "crowd";
 

@@ -151,11 +151,15 @@ pub(crate) struct Common {
     pub(crate) no_server: bool,
     /// Shards of the server that is started [default: its own; pingpong: 1, since messages between
     /// shards take another way]
-    #[arg(long)]
+    #[arg(long, conflicts_with = "target", value_parser = clap::value_parser!(u16).range(1..=64))]
     shards: Option<u16>,
     /// Program to start as the server [default: this one]
     #[arg(long, value_name = "FILE")]
     pub(crate) server: Option<PathBuf>,
+    /// Authorities by which mqtts and wss servers that run already are trusted, or their own
+    /// certificate [default: what the system trusts]
+    #[arg(long, value_name = "FILE")]
+    cafile: Option<PathBuf>,
     /// Where server and generator run [default: apart; pingpong: together and apart in turn; free
     /// where a server's process is unknown]
     #[arg(long, value_enum)]
@@ -193,6 +197,9 @@ impl Common {
         }
         if let Some(pid) = self.pid.filter(|_| target) {
             push("--pid", pid.to_string());
+        }
+        if let Some(file) = self.cafile.as_ref().filter(|_| target || rivals) {
+            push("--cafile", file.display().to_string());
         }
         for rival in self.against.iter().filter(|_| rivals) {
             push("--against", rival.word().to_owned());
@@ -271,6 +278,7 @@ impl Common {
             Some(url) => Some(Subject::Url {
                 url: url.clone(),
                 pid: self.pid,
+                trusted: self.cafile.clone(),
             }),
             None if self.no_server => None,
             None => Some(Subject::Own {
@@ -283,6 +291,11 @@ impl Common {
             Subject::Own { .. } => Subject::Own {
                 binary: self.server.clone(),
                 shards,
+            },
+            Subject::Url { url, pid, .. } => Subject::Url {
+                url: url.clone(),
+                pid: *pid,
+                trusted: self.cafile.clone(),
             },
             rival => rival.clone(),
         });
@@ -309,6 +322,11 @@ pub(crate) fn measured_seconds(text: &str) -> Result<f64, String> {
 /// Reads a number of clients.
 pub(crate) fn clients(text: &str) -> Result<usize, String> {
     within(text, 1, 1_000_000)
+}
+
+/// Reads a number of clients that one thread has.
+pub(crate) fn users(text: &str) -> Result<usize, String> {
+    within(text, 1, 19_000)
 }
 
 /// Reads a number of threads.

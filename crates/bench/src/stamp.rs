@@ -183,7 +183,7 @@ mod tests {
         let (first, rest) = payload[STAMP_LEN..].split_at(PERIOD);
         let (second, third) = rest.split_at(PERIOD);
         assert!(first != second && second != third && first != third);
-        for other in 2..100 {
+        for other in 2..30 {
             assert!(!stamp(other).fits(&payload, payload.len()), "{other}");
         }
     }

@@ -11,7 +11,7 @@ mod transport;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +54,8 @@ pub(crate) enum Subject {
         url: Url,
         /// Its process, to measure CPU and memory.
         pid: Option<u32>,
+        /// What it is trusted by, if it is not what the system trusts.
+        trusted: Option<PathBuf>,
     },
     /// Another broker that is started for the purpose.
     Rival(Rival),
@@ -80,6 +82,7 @@ impl Against {
             (_, None) => vec![Subject::Url {
                 url: read_address(text)?,
                 pid: None,
+                trusted: None,
             }],
         };
         Ok(Self {
@@ -200,7 +203,7 @@ impl Subject {
         match self {
             Self::Floor(_) => Value::Null,
             Self::Own { binary, shards } => launch::identity(binary.as_deref(), *shards, needs),
-            Self::Url { url, pid } => json!({ "address": url.to_string(), "pid": pid }),
+            Self::Url { url, pid, .. } => json!({ "address": url.to_string(), "pid": pid }),
             Self::Rival(rival) => rival.identity(needs),
         }
     }
@@ -210,15 +213,21 @@ impl Subject {
         match self {
             Self::Floor(kind) => launch::floor(*kind, needs),
             Self::Own { binary, shards } => launch::own(binary.as_deref(), *shards, needs),
-            Self::Url { url, pid } => probe(url, needs.version).map(|endpoint| Running {
-                endpoint,
-                login: Login {
-                    username: url.username.clone(),
-                    password: url.password.clone(),
-                },
-                pid: *pid,
-                child: None,
-            }),
+            Self::Url { url, pid, trusted } => {
+                if let Some(pid) = pid.filter(|pid| !process::is_alive(*pid)) {
+                    let text = format!("--pid {pid}: there is no such process");
+                    return Err(BenchError::usage(text));
+                }
+                Ok(Running {
+                    endpoint: probe(url, trusted.as_deref(), needs.version)?,
+                    login: Login {
+                        username: url.username.clone(),
+                        password: url.password.clone(),
+                    },
+                    pid: *pid,
+                    child: None,
+                })
+            }
             Self::Rival(rival) => rival.start(needs),
         }
     }
@@ -341,9 +350,10 @@ pub(crate) fn address(url: &Url) -> String {
 }
 
 /// Logs in and out once, so that a wrong address or password is one clear sentence.
-fn probe(url: &Url, version: Version) -> Result<Endpoint, BenchError> {
-    let endpoint = Endpoint::resolve(url, None)?;
+fn probe(url: &Url, trusted: Option<&Path>, version: Version) -> Result<Endpoint, BenchError> {
+    let endpoint = Endpoint::resolve(url, trusted)?;
     let mut options = Options::new(url.clone());
+    options.tls.ca_file = trusted.map(Path::to_owned);
     options.client_id = "stentor-bench-probe".into();
     options.version = match version {
         Version::V311 => stentor_client::Version::V311,

@@ -179,12 +179,86 @@ fn a_load_that_is_none_is_refused() {
             "to 40000000",
         ),
         (&["idle", "--connections", "0"], "from 1 to 1000000"),
-        (&["subscribe", "--users", "0"], "from 1 to 1000000"),
+        (&["subscribe", "--users", "0"], "from 1 to 19000"),
+        (&["subscribe", "--users", "20000"], "from 1 to 19000"),
+        (
+            &["subscribe", "--users", "19000", "--subscriptions", "65535"],
+            "at most 10000000",
+        ),
+        (&["fanout", "ice-1", "--rate", "0"], "from 0.001"),
+        (&["fanout", "ice-1", "--rate", "1e-300"], "from 0.001"),
+        (&["fanout", "ice-1", "--rate", "NaN"], "from 0.001"),
+        (&["fanout", "ice-1", "--rate", "inf"], "from 0.001"),
+        (&["fanout", "ice-1", "--rate", "0.05"], "less than one message"),
+        (&["fanout", "ice-1", "--window", "5"], "--rate max"),
+        (
+            &["fanout", "ice-1", "--rate", "max", "--window", "99999"],
+            "is more than",
+        ),
+        (
+            &["fanout", "ice-1", "--rate", "max", "--ramp", "5"],
+            "does not go with --rate max",
+        ),
+        (
+            &["fanout", "ice-1", "--rate", "0.5", "--ramp", "5"],
+            "--ramp begins at",
+        ),
+        (&["fanout", "ice-1", "--ramp", "0"], "--ramp"),
+        (&["fanout", "ice-1", "--bound", "5"], "--ramp"),
+        (&["idle", "--shards", "0"], "--shards"),
+        (&["idle", "--shards", "2", "--target", "mqtt://h"], "--shards"),
     ] {
         let finished = run(stentor().arg("bench").args(arguments));
         assert_eq!(finished.status.code(), Some(3), "{arguments:?} {finished}");
         assert!(finished.stderr.contains(reason), "{arguments:?} {finished}");
     }
+}
+
+/// The accounts are written by who starts the server; a file of accounts is nobody's to replace.
+#[test]
+fn a_login_that_nobody_could_make_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let books = folder.path().join("users.txt");
+    fs::write(&books, "").expect("a file can be written");
+    let file = format!("file:{}", books.display());
+    for (arguments, reason) in [
+        (&["--target", "mqtt://127.0.0.1:1"][..], "bench connect"),
+        (&["--against", "mosquitto-tuned"], "bench connect"),
+        (&["--database", &file], "--store"),
+        (&["--database", "sqlite:auth.db"], "--store"),
+        (&["--database", "nowhere"], "postgres://"),
+        (&["--database", "mysql://me:s3cret@h/d"], "password"),
+        (
+            &["--database", "postgres://me:s3cret@h/d", "--delay", "5"],
+            "password",
+        ),
+        (&["--delay", "5"], "--database"),
+        (&["--database", "mysql://h/d", "--delay", "0"], "--delay"),
+        (
+            &["--database", "mysql://h/d", "--database-pid", "4000000000"],
+            "no such process",
+        ),
+    ] {
+        let finished = run(stentor().args(["bench", "login"]).args(arguments));
+        assert_eq!(finished.status.code(), Some(3), "{arguments:?} {finished}");
+        assert!(finished.stderr.contains(reason), "{arguments:?} {finished}");
+        assert!(!finished.stderr.contains("s3cret"), "{finished}");
+    }
+    assert_eq!(fs::read(&books).ok(), Some(Vec::new()));
+}
+
+#[test]
+fn a_process_that_is_not_there_is_no_verdict_about_the_server() {
+    let finished = run(stentor().args([
+        "bench",
+        "idle",
+        "--target",
+        "mqtt://127.0.0.1:1",
+        "--pid",
+        "4000000000",
+    ]));
+    assert_eq!(finished.status.code(), Some(3), "{finished}");
+    assert!(finished.stdout.contains("no such process"), "{finished}");
 }
 
 #[test]

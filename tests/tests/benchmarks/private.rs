@@ -91,15 +91,18 @@ const RAMP: [&str; 10] = [
 
 #[test]
 fn a_ramp_that_does_not_break_says_so() {
-    let (_, result) = measure(&[&RAMP[..], &["--clients", "40"]].concat());
+    // The last step is as long as there are clients.
+    let (_, result) = measure(&[&RAMP[..], &["--clients", "50"]].concat());
     let ramp = &result["ramp"];
     let steps = ramp["steps"].as_array().unwrap();
     // A machine that is busy with other things may carry less.
     if ramp["broke_at"].is_null() {
-        assert_eq!((steps.len(), &ramp["sound_up_to"]), (2, &40.into()));
+        assert_eq!((steps.len(), &ramp["sound_up_to"]), (3, &50.into()));
         assert_eq!(result["verdict"]["result"], "sound", "{result}");
     }
     assert_eq!(steps[0]["size"], 20, "{ramp}");
+    let sizes = steps.iter().map(|step| step["size"].as_u64());
+    assert!(sizes.max() <= Some(Some(50)), "{ramp}");
     assert!(ramp["harm"].as_array().unwrap().is_empty(), "{ramp}");
 }
 
@@ -171,8 +174,14 @@ fn a_load_that_makes_no_sense_is_refused() {
         (["--every", "0"], "--every"),
         (["--payload", "5"], "--payload must be at least 24"),
         (["--connect-rate", "x"], "--connect-rate"),
+        (["--ramp", "0"], "--ramp"),
+        (["--bound", "5"], "--ramp"),
     ] {
         let refusal = run(stentor().args(["bench", "private"]).args(arguments)).refusal();
         assert!(refusal.contains(why), "{arguments:?}: {refusal}");
     }
+    // Nobody's turn would come.
+    let idle = ["private", "appwarp-light", "--clients", "5", "--seconds", "1"];
+    let refusal = run(stentor().arg("bench").args(idle)).refusal();
+    assert!(refusal.contains("write nothing"), "{refusal}");
 }

@@ -1,10 +1,8 @@
 //! Loads over TLS, WebSocket and Unix sockets.
 
-use std::net::TcpListener;
-
 use stentor_tests::Plan;
 use stentor_tests::process::run;
-use stentor_tests::server::stentor;
+use stentor_tests::server::{Server, stentor};
 
 use crate::measure_each;
 
@@ -144,9 +142,33 @@ fn a_rival_is_measured_in_both_of_its_configurations() {
 /// Nothing but a handshake that never comes: the run ends, and says so.
 #[test]
 fn a_server_without_tls_is_no_target_over_tls() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let target = format!("mqtts://{}", listener.local_addr().unwrap());
-    drop(listener);
+    let server = Server::open();
+    let target = format!("mqtts://{}", server.address("mqtt"));
     let finished = run(stentor().args(["bench", "idle", "--target", &target]));
     assert_eq!(finished.status.code(), Some(3), "{finished}");
+    assert!(finished.stdout.contains("NOT RUN"), "{finished}");
+}
+
+/// One that runs already is trusted by the authority that --cafile names, and not without.
+#[test]
+fn a_secure_server_is_a_target() {
+    for scheme in ["mqtts", "wss"] {
+        let (plan, certificates) = Plan::new().anonymous().certificates();
+        let server = plan.listen(&format!("{scheme}://127.0.0.1:0")).start();
+        let target = ["--target", server.url(scheme), "--placement", "free"];
+        let load = ["fanout", "ice-1", "--publishers", "1", "--subscribers", "9"];
+        let time = ["--seconds", "1", "--warmup", "0", "--pairs", "1"];
+        let arguments = [&load[..], &time, &target, &["--no-floor"]].concat();
+        let (finished, results) = measure_each(&arguments);
+        assert_eq!(finished.status.code(), Some(3), "{finished}");
+        let why = results[0]["verdict"]["why"].as_str().unwrap_or_default();
+        assert!(why.contains("certificate"), "{finished}");
+        let authority = certificates.authority().display().to_string();
+        let trusting = ["--cafile", &authority];
+        let (finished, results) = measure_each(&[&arguments[..], &trusting].concat());
+        for what in ["lost", "failed", "corrupt"] {
+            assert_eq!(results[0]["loss"][what], 0, "{finished}");
+        }
+        assert!(results[0]["measured"]["deliveries_per_s"].is_object());
+    }
 }

@@ -45,15 +45,15 @@ pub(crate) struct Schedule {
     pub(crate) end_ns: u64,
     /// Between two messages of one client.
     pub(crate) period_ns: u64,
-    /// Clients of all threads.
+    /// The number of the first client of all threads, and how many there are.
+    pub(crate) first: usize,
     pub(crate) clients: usize,
 }
 
 impl Schedule {
     /// When the client with this number, counted over all threads, writes for the nth time.
     fn due_ns(&self, client: usize, round: u64) -> u64 {
-        // Those of a later wave are numbered on.
-        let client = client % self.clients.max(1);
+        let client = client.saturating_sub(self.first);
         let within = self.period_ns as f64 * client as f64 / self.clients as f64;
         self.start_ns + round * self.period_ns + within as u64
     }
@@ -506,11 +506,12 @@ mod tests {
             from_ns: 1_500,
             end_ns: 3_000,
             period_ns: 400,
+            first: 30,
             clients: 4,
         };
-        let due: Vec<u64> = (0..4).map(|client| schedule.due_ns(client, 0)).collect();
+        let due: Vec<u64> = (30..34).map(|client| schedule.due_ns(client, 0)).collect();
         assert_eq!(due, [1_000, 1_100, 1_200, 1_300]);
-        assert_eq!(schedule.due_ns(2, 3), 2_400);
+        assert_eq!(schedule.due_ns(32, 3), 2_400);
         assert!(!schedule.is_measured(1_499) && schedule.is_measured(1_500));
         assert!(schedule.is_measured(2_999) && !schedule.is_measured(3_000));
     }

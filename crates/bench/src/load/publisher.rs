@@ -46,7 +46,8 @@ impl Schedule {
     /// When the `sequence`th message of a publisher is due.
     fn due_ns(&self, publisher: usize, publishers: usize, sequence: u64) -> u64 {
         let turns = sequence as f64 + publisher as f64 / publishers as f64;
-        self.start_ns + (turns * SECOND_NS as f64 / self.rate) as u64
+        let after_ns = (turns * SECOND_NS as f64 / self.rate) as u64;
+        self.start_ns.saturating_add(after_ns)
     }
 }
 

@@ -61,8 +61,8 @@ impl std::str::FromStr for Rate {
         match text {
             "max" => Ok(Self::Max),
             _ => match text.parse::<f64>() {
-                Ok(rate) if rate > 0.0 && rate <= 1e6 => Ok(Self::Paced(rate)),
-                _ => Err("a number of messages per second (at most 1,000,000), or max".into()),
+                Ok(rate) if (0.001..=1e6).contains(&rate) => Ok(Self::Paced(rate)),
+                _ => Err("a number of messages per second from 0.001 to 1000000, or max".into()),
             },
         }
     }
@@ -257,15 +257,37 @@ impl Fanout {
     /// Refuses what makes no sense.
     fn check(&self) -> Result<(), BenchError> {
         check_payload(self.payload)?;
-        if self.ramp.is_some() && self.rate == Rate::Max {
-            return Err(BenchError::usage("--ramp does not go with --rate max"));
-        }
         if self.publishers == 0 || self.subscribers < self.publishers {
             return Err(BenchError::usage(
                 "each publisher needs at least one subscriber",
             ));
         }
-        Ok(())
+        match (self.rate, self.window) {
+            (Rate::Max, _) if self.ramp.is_some() => {
+                Err(BenchError::usage("--ramp does not go with --rate max"))
+            }
+            (Rate::Max, Some(window)) if window > self.window_max() => {
+                Err(BenchError::usage(format!(
+                    "--window {window} is more than {}: so many messages of this size to so many \
+                     subscribers are what the kernel's buffers hold",
+                    self.window_max()
+                )))
+            }
+            (Rate::Paced(_), Some(_)) => Err(BenchError::usage(
+                "--window goes with --rate max: the clock sets the pace otherwise",
+            )),
+            (Rate::Paced(rate), _) if rate < 1.0 && self.ramp.is_some() => Err(BenchError::usage(
+                "--ramp begins at one message per second and publisher or more: a larger --rate",
+            )),
+            (Rate::Paced(rate), _) if rate * self.seconds.as_secs_f64() < 1.0 => {
+                Err(BenchError::usage(format!(
+                    "--rate {rate} is less than one message of each publisher in the {} s that \
+                     are measured: a larger --rate, or more --seconds",
+                    self.seconds.as_secs_f64()
+                )))
+            }
+            (Rate::Max | Rate::Paced(_), _) => Ok(()),
+        }
     }
 
     fn window_max(&self) -> u64 {

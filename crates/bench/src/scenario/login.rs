@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::fanout::Beside;
 use super::{Scenario, count, named, run_id, storm};
-use crate::accounts::{Accounts, Home, Proof, StoreKind};
+use crate::accounts::{Accounts, Home, Proof, StoreKind, check_database};
 use crate::args::Common;
 use crate::detour;
 use crate::error::BenchError;
@@ -17,9 +17,9 @@ use crate::link::Endpoint;
 use crate::load;
 use crate::load::crowd::{Entry, Plan};
 use crate::measure::{Leg, Metric, Unit};
-use crate::process::CpuMeter;
+use crate::process::{CpuMeter, is_alive};
 use crate::progress::{Gauge, Progress};
-use crate::target::{Needs, Running};
+use crate::target::{Needs, Running, Subject};
 use crate::wire::{Login, Version};
 use crate::workload::{Published, Sheet, Workload, members};
 
@@ -82,10 +82,32 @@ pub(crate) struct LoginArgs {
 }
 
 impl LoginArgs {
+    /// Refuses servers that would not know the accounts, or would let anybody in.
+    fn check_servers(&self) -> Result<(), BenchError> {
+        let subjects = self.common.subjects(None);
+        let stranger = subjects
+            .iter()
+            .find(|subject| !matches!(subject, Subject::Own { .. }));
+        match stranger {
+            None => Ok(()),
+            Some(stranger) => Err(BenchError::usage(format!(
+                "{} has not the accounts that log in: only servers of this project that are \
+                 started here can be measured; bench connect takes any",
+                stranger.name()
+            ))),
+        }
+    }
+
     fn homes(&self) -> Result<Vec<Home>, BenchError> {
         let Some(url) = &self.database else {
             return Ok(self.store.iter().copied().map(Home::Own).collect());
         };
+        check_database(url)?;
+        if let Some(pid) = self.database_pid.filter(|pid| !is_alive(*pid)) {
+            return Err(BenchError::usage(format!(
+                "--database-pid {pid}: there is no such process"
+            )));
+        }
         let told = match self.delay {
             Some(millis) => detour::open(url, Duration::from_millis(millis))?,
             None => url.clone(),
@@ -102,6 +124,7 @@ impl Scenario for LoginArgs {
 
     fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
         let Preset::IceLogin = self.preset;
+        self.check_servers()?;
         if self.beside_fanout && !self.common.no_floor {
             return Err(BenchError::usage(
                 "--beside-fanout has no floor; give --no-floor too",

@@ -189,6 +189,14 @@ impl PrivateArgs {
         let period = self
             .every
             .map_or(usual, |secs| Duration::from_secs(secs.into()));
+        if clients as f64 * self.seconds < period.as_secs_f64() {
+            return Err(BenchError::usage(format!(
+                "{clients} clients that write every {} s write nothing in --seconds {}: more of \
+                 either, or a smaller --every",
+                period.as_secs(),
+                self.seconds
+            )));
+        }
         let accounts = match scene {
             Scene::OwnTopic => None,
             Scene::Private | Scene::Adaptor | Scene::Room | Scene::Topic => {
@@ -321,6 +329,10 @@ impl Private {
                     let text = "only a server that is started here has users who can be in a room";
                     return Err(BenchError::usage(text));
                 }
+                None if self.scene == Scene::Adaptor => {
+                    let text = "only a server that is started here has the adaptor";
+                    return Err(BenchError::usage(text));
+                }
                 None => Way::OwnTopic(run_id()),
             },
         )
@@ -420,6 +432,7 @@ impl Workload for Private {
             from_ns,
             end_ns: from_ns + as_ns(self.seconds),
             period_ns: as_ns(self.period),
+            first: 0,
             clients: self.clients,
         };
         crew.begin(schedule);

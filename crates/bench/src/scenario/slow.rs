@@ -14,7 +14,7 @@ use super::{Scenario, check_payload, count, run_id};
 use crate::args::{Common, seconds};
 use crate::clock::{SECOND_NS, as_ns, now_ns, sleep_exactly, sleep_until_ns};
 use crate::error::{BenchError, Doing};
-use crate::link::{Endpoint, Link};
+use crate::link::Endpoint;
 use crate::load::crowd::{self, Client, Plan};
 use crate::load::{self, histogram};
 use crate::measure::{Leg, Metric, Unit, push_latency};
@@ -313,11 +313,9 @@ impl Slow {
     ) -> Result<Seen, BenchError> {
         let mut poll = Poll::new().doing("open a poll")?;
         let mut client = open(&mut poll, endpoint, (login, self.version), Some(filter))?;
-        if let Link::Tcp(stream) = &client.link {
-            SockRef::from(stream)
-                .set_recv_buffer_size(RECEIVE_BUFFER_BYTES)
-                .doing("set the receive buffer")?;
-        }
+        SockRef::from(&client.link)
+            .set_recv_buffer_size(RECEIVE_BUFFER_BYTES)
+            .doing("set the receive buffer")?;
         let mut seen = Seen {
             ages: histogram(),
             age_at_end_ns: 0,

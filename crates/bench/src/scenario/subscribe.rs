@@ -6,7 +6,7 @@ use mio::Poll;
 use serde_json::json;
 
 use super::{Scenario, count, named, run_id};
-use crate::args::{Common, clients};
+use crate::args::{Common, users};
 use crate::clock::SECOND_NS;
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
@@ -32,6 +32,8 @@ const RSS: Metric = Metric::new("server_rss_bytes", "RSS", Unit::Bytes);
 
 /// Users, and subscriptions of each, whose figures were published.
 const PUBLISHED: (usize, u16) = (100, 1_000);
+/// Subscriptions at once: what there is memory for.
+const TOTAL_MAX: u64 = 10_000_000;
 /// Waits this long for connections.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// The published table has seconds; this machine needs a finer one.
@@ -50,8 +52,8 @@ pub(crate) struct SubscribeArgs {
     /// Published parameters; each can be changed by the options below
     #[arg(value_enum, default_value = "ice-subscribe")]
     preset: Preset,
-    /// Users
-    #[arg(long, default_value_t = PUBLISHED.0, value_parser = clients)]
+    /// Users; at most 19,000
+    #[arg(long, default_value_t = PUBLISHED.0, value_parser = users)]
     users: usize,
     /// Subscriptions of each user
     #[arg(long, default_value_t = PUBLISHED.1, value_parser = clap::value_parser!(u16).range(1..))]
@@ -83,6 +85,14 @@ impl Scenario for SubscribeArgs {
 
     fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
         let Preset::IceSubscribe = self.preset;
+        let total = self.users as u64 * u64::from(self.subscriptions);
+        if total > TOTAL_MAX {
+            return Err(BenchError::usage(format!(
+                "{} users with {} subscriptions each are {total} at once, of which every packet is \
+                 made before; at most {TOTAL_MAX}",
+                self.users, self.subscriptions
+            )));
+        }
         let variants: &[bool] = match self.topics {
             Topics::Distinct => &[false],
             Topics::Shared => &[true],

@@ -265,7 +265,9 @@ fn spawn(
     folder: &TempDir,
 ) -> Result<(std::process::Child, Kept), BenchError> {
     let log = File::create(folder.path().join("stderr")).doing("create a log file")?;
-    interrupt::spawn(command.stdin(Stdio::null()).stderr(log)).doing(format!("start {name}"))
+    let program = Path::new(command.get_program()).display().to_string();
+    interrupt::spawn(command.stdin(Stdio::null()).stderr(log))
+        .doing(format!("start {name}, the program {program}"))
 }
 
 fn file_bytes(folder: &Path) -> (u64, u64) {

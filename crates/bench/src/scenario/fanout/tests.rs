@@ -68,6 +68,7 @@ fn serve(mischief: Mischief) -> Subject {
     Subject::Url {
         url: url.parse().expect("a URL"),
         pid: None,
+        trusted: None,
     }
 }
 

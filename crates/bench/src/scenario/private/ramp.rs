@@ -62,12 +62,13 @@ pub(super) fn climb(
         plan,
         way,
         waves: Vec::new(),
+        tried: 0,
         missing: Missing::default(),
         total: Tally::default(),
         empty_rss: process_rss(running),
     };
     let mut climb = Climb::new("clients");
-    while ramp.tried() < load.clients {
+    while ramp.tried < load.clients {
         let step = ramp.step(running, progress)?;
         if !climb.take(step) {
             break;
@@ -98,6 +99,8 @@ struct Ramp<'a> {
     plan: Plan,
     way: &'a Way,
     waves: Vec<Crew>,
+    /// Clients of all waves.
+    tried: usize,
     /// Connections of all waves that could not be opened.
     missing: Missing,
     /// Of all steps.
@@ -107,22 +110,20 @@ struct Ramp<'a> {
 }
 
 impl Ramp<'_> {
-    fn tried(&self) -> usize {
-        self.plan.step * self.waves.len()
-    }
-
     fn live(&self) -> u64 {
-        (self.tried() as u64).saturating_sub(self.missing.count)
+        (self.tried as u64).saturating_sub(self.missing.count)
     }
 
     /// One wave more, measured together with all before it.
     fn step(&mut self, running: &mut Running, progress: &Progress) -> Result<Step, BenchError> {
-        let size = self.tried() + self.plan.step;
+        let first = self.tried;
+        let clients = self.plan.step.min(self.load.clients - first);
+        let size = first + clients;
         let wave = Private {
-            clients: self.plan.step,
+            clients,
             ..self.load.clone()
         };
-        let mut crew = Crew::gather(&wave, self.way, (running, progress), self.tried())?;
+        let mut crew = Crew::gather(&wave, self.way, (running, progress), first)?;
         let missing = crew.missing.clone();
         self.missing += missing.clone();
         let start_ns = now_ns() + SECOND_NS / 10;
@@ -131,9 +132,11 @@ impl Ramp<'_> {
             from_ns: start_ns,
             end_ns: u64::MAX,
             period_ns: as_ns(self.load.period),
-            clients: self.plan.step,
+            first,
+            clients,
         });
         self.waves.push(crew);
+        self.tried = size;
         let settled_ns = start_ns + as_ns(self.load.warmup);
         progress.wait(
             &format!("{} clients: settling", grouped(size as f64)),
@@ -148,7 +151,7 @@ impl Ramp<'_> {
         let tally = self.ask()?;
         let seconds = (now_ns() - begun_ns) as f64 / SECOND_NS as f64;
         let used_s = meter.used_s();
-        let mut step = self.judge(&tally, seconds, broken, &missing);
+        let mut step = self.judge(&tally, seconds, broken, (clients, &missing));
         step.size = size;
         let sent = tally.sent.max(1) as f64;
         let rss = process_rss(running).zip(self.empty_rss);
@@ -171,7 +174,13 @@ impl Ramp<'_> {
     }
 
     /// What a step came to: what broke it first, if anything did.
-    fn judge(&self, tally: &Tally, seconds: f64, broken: u64, missing: &Missing) -> Step {
+    fn judge(
+        &self,
+        tally: &Tally,
+        seconds: f64,
+        broken: u64,
+        (clients, missing): (usize, &Missing),
+    ) -> Step {
         let due = self.live() as f64 / self.load.period.as_secs_f64() * seconds;
         let quantile = |of: f64| {
             let ns = tally.latency.value_at_quantile(of);
@@ -188,7 +197,7 @@ impl Ramp<'_> {
             why.push(format!(
                 "{} of {} new connections failed ({first})",
                 grouped(missing.count as f64),
-                count(self.plan.step)
+                count(clients)
             ));
         }
         if broken + tally.broken > 0 {
