@@ -84,11 +84,15 @@ impl<'a> Field<'a> {
     }
 
     fn refuse(&self, wanted: &str) -> String {
+        let path = match self.path.as_str() {
+            "" => "it",
+            path => path,
+        };
         if self.value.is_null() {
-            return format!("{} is missing, and should be {wanted}", self.path);
+            return format!("{path} is missing, and should be {wanted}");
         }
         let shown: String = self.value.to_string().chars().take(SHOWN_MAX).collect();
-        format!("{} is {shown}, and should be {wanted}", self.path)
+        format!("{path} is {shown}, and should be {wanted}")
     }
 
     /// A text that may be shown on a terminal.

@@ -114,6 +114,7 @@ struct Tally {
 /// Who receives, and from whom.
 #[derive(Clone, Copy)]
 struct Line {
+    /// The subscriber's number among those of its publisher.
     subscriber: usize,
     publisher: usize,
     /// Higher numbers have not been published yet.
@@ -253,7 +254,7 @@ impl Receiver {
             let input = &self.scratch[..filled];
             // Fresh for each read: nothing that is in `input` was sent later than this bound.
             let line = Line {
-                subscriber: index,
+                subscriber: (self.orders.first + index) / self.orders.publishers,
                 publisher: subscriber.publisher,
                 published: self.orders.shared.published(subscriber.publisher),
             };
