@@ -20,7 +20,13 @@ const FEW_PAIRS: u64 = 3;
 /// That wider spread, as a share of the median to both sides.
 const FEW_PAIRS_NOISE: f64 = 0.15;
 /// What makes a machine another one.
-const MACHINE: [&str; 5] = ["processor", "processors", "architecture", "system", "kernel"];
+const MACHINE: [&str; 5] = [
+    "processor",
+    "processors",
+    "architecture",
+    "system",
+    "kernel",
+];
 /// What else may explain a difference, `limits` apart.
 const CIRCUMSTANCES: [&str; 3] = ["memory_bytes", "descriptors_max", "build"];
 
@@ -215,7 +221,9 @@ fn unmatched(old: &[Value], new: &[Value]) -> String {
 fn differences(one: &Value, other: &Value) -> Vec<String> {
     let members = |value: &Value| value.as_object().cloned().unwrap_or_default();
     let (one, other) = (members(one), members(other));
-    let names = one.keys().chain(other.keys().filter(|name| !one.contains_key(*name)));
+    let names = one
+        .keys()
+        .chain(other.keys().filter(|name| !one.contains_key(*name)));
     names
         .filter(|name| one.get(*name) != other.get(*name))
         .map(|name| {
@@ -265,7 +273,10 @@ fn circumstances(old: &Value, new: &Value) -> Vec<String> {
         &old["machine"]["limits"],
         &new["machine"]["limits"],
     ));
-    others.extend(differences(&part(old, &["processors"]), &part(new, &["processors"])));
+    others.extend(differences(
+        &part(old, &["processors"]),
+        &part(new, &["processors"]),
+    ));
     if !others.is_empty() {
         warnings.push(format!(
             "warning: {}: this may be what made the difference\n",

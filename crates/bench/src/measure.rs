@@ -156,7 +156,9 @@ impl Leg {
     /// What is no number, or less than nothing, could not be had: a clock that was read in the wrong
     /// moment.
     pub(crate) fn push(&mut self, metric: Metric, value: impl Into<Option<f64>>) {
-        let value = value.into().filter(|value| value.is_finite() && *value >= 0.0);
+        let value = value
+            .into()
+            .filter(|value| value.is_finite() && *value >= 0.0);
         self.figures.push((metric, value));
     }
 

@@ -65,9 +65,8 @@ impl Output {
         let line = format!("{object}\n");
         match &self.json {
             Some(file) if is_stdout(file) => {
-                if !print_to_reader(&line)? && self.html.is_none() {
-                    return Err(BenchError::NobodyReads);
-                }
+                let has_reader = print_to_reader(&line)? || self.html.is_some();
+                has_reader.then_some(()).ok_or(BenchError::NobodyReads)?;
             }
             Some(file) => append(file, &line, self.objects.is_empty())?,
             None => {}

@@ -80,7 +80,9 @@ impl CpuMeter {
     /// CPU seconds since the start; `None` where threads that ended took more along than was used.
     pub(crate) fn used_s(&self) -> Option<f64> {
         let after_s = self.pid.and_then(cpu_s);
-        let used_s = after_s.zip(self.before_s).map(|(after, before)| after - before);
+        let used_s = after_s
+            .zip(self.before_s)
+            .map(|(after, before)| after - before);
         used_s.filter(|used_s| *used_s >= 0.0)
     }
 }

@@ -179,7 +179,9 @@ fn check(object: &Field<'_>) -> Result<(), String> {
     })?;
     object.at("published").unless_null(|published| {
         let figures = published.at("figures").members()?;
-        figures.iter().try_for_each(|figure| figure.number().map(drop))
+        figures
+            .iter()
+            .try_for_each(|figure| figure.number().map(drop))
     })?;
     for part in ["series", "floor_percentiles_us", "floor_histogram"] {
         check_numbers(&object.at(part))?;
@@ -285,23 +287,71 @@ mod tests {
             ("/pairs", json!(2.5), "pairs is 2.5"),
             ("/machine", json!("mine"), "machine is"),
             ("/metrics", json!({}), "metrics is {}"),
-            ("/metrics/0/unit", json!("miles"), "metrics.0.unit is \"miles\""),
+            (
+                "/metrics/0/unit",
+                json!("miles"),
+                "metrics.0.unit is \"miles\"",
+            ),
             ("/measured", json!("fast"), "measured is \"fast\""),
             ("/measured/p99_us", json!(5), "measured.p99_us is 5"),
-            ("/measured/p99_us/median", json!("2"), "measured.p99_us.median is \"2\""),
-            ("/measured/p99_us/median", json!(-2), "measured.p99_us.median is -2"),
-            ("/measured/p99_us/median", json!(1e300), "measured.p99_us.median is 1e+300"),
-            ("/measured/p99_us/median", json!(null), "measured.p99_us.median is missing"),
-            ("/measured/p99_us/median", json!(4), "no more than the highest"),
+            (
+                "/measured/p99_us/median",
+                json!("2"),
+                "measured.p99_us.median is \"2\"",
+            ),
+            (
+                "/measured/p99_us/median",
+                json!(-2),
+                "measured.p99_us.median is -2",
+            ),
+            (
+                "/measured/p99_us/median",
+                json!(1e300),
+                "measured.p99_us.median is 1e+300",
+            ),
+            (
+                "/measured/p99_us/median",
+                json!(null),
+                "measured.p99_us.median is missing",
+            ),
+            (
+                "/measured/p99_us/median",
+                json!(4),
+                "no more than the highest",
+            ),
             ("/measured/p99_us/low", json!(3), "no more than the median"),
-            ("/ratio/p99_us/low", json!(null), "ratio.p99_us.low is missing"),
-            ("/floors/floor (send)/p99_us/high", json!({}), "floors.floor (send).p99_us.high"),
+            (
+                "/ratio/p99_us/low",
+                json!(null),
+                "ratio.p99_us.low is missing",
+            ),
+            (
+                "/floors/floor (send)/p99_us/high",
+                json!({}),
+                "floors.floor (send).p99_us.high",
+            ),
             ("/loss/lost", json!(-3), "loss.lost is -3"),
-            ("/verdict/result", json!("fine"), "verdict.result is \"fine\""),
+            (
+                "/verdict/result",
+                json!("fine"),
+                "verdict.result is \"fine\"",
+            ),
             ("/series/counts/1", json!(-1), "series.counts.1 is -1"),
-            ("/histogram/buckets/0/1", json!(-1), "histogram.buckets.0.1 is -1"),
-            ("/ramp/steps/0/size", json!("big"), "ramp.steps.0.size is \"big\""),
-            ("/rivals/0/verdict/result", json!(1), "rivals.0.verdict.result is 1"),
+            (
+                "/histogram/buckets/0/1",
+                json!(-1),
+                "histogram.buckets.0.1 is -1",
+            ),
+            (
+                "/ramp/steps/0/size",
+                json!("big"),
+                "ramp.steps.0.size is \"big\"",
+            ),
+            (
+                "/rivals/0/verdict/result",
+                json!(1),
+                "rivals.0.verdict.result is 1",
+            ),
         ] {
             let mut damaged = object();
             *damaged.pointer_mut(pointer).expect("a field") = wrong;

@@ -106,7 +106,10 @@ mod tests {
             ("private appwarp-heavy --clients 5000", "appwarp-heavy"),
         ] {
             for (is_published, title) in sheets(words) {
-                assert!(is_published && title.starts_with(preset), "{words}: {title}");
+                assert!(
+                    is_published && title.starts_with(preset),
+                    "{words}: {title}"
+                );
             }
         }
         for words in [
@@ -124,7 +127,10 @@ mod tests {
             "private appwarp-heavy --clients 5000 --ramp 100",
         ] {
             for (is_published, title) in sheets(words) {
-                assert!(!is_published && title.starts_with("like "), "{words}: {title}");
+                assert!(
+                    !is_published && title.starts_with("like "),
+                    "{words}: {title}"
+                );
             }
         }
     }

@@ -11,8 +11,6 @@ const PERIOD: usize = 1_024;
 /// Each period begins so much further in the table than the one before, so that none can stand in
 /// the place of another.
 const STEP: usize = 37;
-/// Bytes at each end of the filler that are always looked at.
-const END: usize = 8;
 /// 2^64 divided by the golden ratio: spreads every bit of a number over the upper ones.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -80,23 +78,6 @@ impl Stamp {
         periods.all(|(period, bytes)| bytes == self.filler(period, bytes.len()))
     }
 
-    /// The same of the length and the filler's first and last bytes alone.
-    #[inline]
-    pub(crate) fn fits_at_the_ends(self, payload: &[u8], len: usize) -> bool {
-        if payload.len() != len {
-            return false;
-        }
-        let rest = &payload[STAMP_LEN..];
-        let front = rest.len().min(END);
-        if rest[..front] != *self.filler(0, front) {
-            return false;
-        }
-        let last = rest.len().saturating_sub(1) / PERIOD;
-        let bytes = &rest[last * PERIOD..];
-        let back = bytes.len().saturating_sub(END);
-        bytes[back..] == self.filler(last, bytes.len())[back..]
-    }
-
     /// Reads a stamp; `None` if `payload` is not one of ours.
     #[inline]
     pub(crate) fn read(payload: &[u8]) -> Option<Self> {
@@ -131,7 +112,6 @@ mod tests {
             stamp.write(&mut payload);
             assert_eq!(Stamp::read(&payload), Some(stamp), "{len}");
             assert!(stamp.fits(&payload, len), "{len}");
-            assert!(stamp.fits_at_the_ends(&payload, len), "{len}");
         }
     }
 
@@ -161,11 +141,6 @@ mod tests {
             payload.push(0);
             assert!(!is_intact(&payload, len), "longer than {len}");
             payload.pop();
-            for at in (24..32).chain(len - 8..len) {
-                payload[at] ^= 1;
-                assert!(!stamp.fits_at_the_ends(&payload, len), "byte {at} of {len}");
-                payload[at] ^= 1;
-            }
             assert!(is_intact(&payload, len));
         }
     }

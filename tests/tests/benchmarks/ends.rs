@@ -189,7 +189,10 @@ fn a_load_that_is_none_is_refused() {
         (&["fanout", "ice-1", "--rate", "1e-300"], "from 0.001"),
         (&["fanout", "ice-1", "--rate", "NaN"], "from 0.001"),
         (&["fanout", "ice-1", "--rate", "inf"], "from 0.001"),
-        (&["fanout", "ice-1", "--rate", "0.05"], "less than one message"),
+        (
+            &["fanout", "ice-1", "--rate", "0.05"],
+            "less than one message",
+        ),
         (&["fanout", "ice-1", "--window", "5"], "--rate max"),
         (
             &["fanout", "ice-1", "--rate", "max", "--window", "99999"],
@@ -206,7 +209,10 @@ fn a_load_that_is_none_is_refused() {
         (&["fanout", "ice-1", "--ramp", "0"], "--ramp"),
         (&["fanout", "ice-1", "--bound", "5"], "--ramp"),
         (&["idle", "--shards", "0"], "--shards"),
-        (&["idle", "--shards", "2", "--target", "mqtt://h"], "--shards"),
+        (
+            &["idle", "--shards", "2", "--target", "mqtt://h"],
+            "--shards",
+        ),
     ] {
         let finished = run(stentor().arg("bench").args(arguments));
         assert_eq!(finished.status.code(), Some(3), "{arguments:?} {finished}");

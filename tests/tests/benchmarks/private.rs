@@ -181,7 +181,14 @@ fn a_load_that_makes_no_sense_is_refused() {
         assert!(refusal.contains(why), "{arguments:?}: {refusal}");
     }
     // Nobody's turn would come.
-    let idle = ["private", "appwarp-light", "--clients", "5", "--seconds", "1"];
+    let idle = [
+        "private",
+        "appwarp-light",
+        "--clients",
+        "5",
+        "--seconds",
+        "1",
+    ];
     let refusal = run(stentor().arg("bench").args(idle)).refusal();
     assert!(refusal.contains("write nothing"), "{refusal}");
 }

@@ -136,7 +136,10 @@ fn machines_that_differ_are_told() {
     debug["machine"]["build"] = "debug".into();
     let finished = compare(&[result(95.0, 100.0, 105.0)], &[debug]);
     assert_eq!(finished.status.code(), Some(0), "{finished}");
-    assert!(finished.stdout.contains("build release → debug"), "{finished}");
+    assert!(
+        finished.stdout.contains("build release → debug"),
+        "{finished}"
+    );
 }
 
 #[test]
@@ -267,7 +270,11 @@ fn a_reader_who_leaves_ends_what_nobody_will_read() {
         command.args(&arguments).stdin(Stdio::null()).stdout(writer);
         let child = command.stderr(Stdio::piped()).spawn().expect("it starts");
         let finished = finish(child, DEADLINE);
-        assert_eq!(finished.status.code(), Some(code), "{arguments:?} {finished}");
+        assert_eq!(
+            finished.status.code(),
+            Some(code),
+            "{arguments:?} {finished}"
+        );
         assert!(!finished.stderr.contains("pipe"), "{finished}");
     }
     assert!(crate::read(&file).is_some());

@@ -63,7 +63,10 @@ fn commands_about_a_server_keep_their_exit_code() {
         (&["adaptor", "ls"], 0),
     ] {
         let mut command = stentor();
-        command.args(arguments).arg("--data-dir").arg(server.data_dir());
+        command
+            .args(arguments)
+            .arg("--data-dir")
+            .arg(server.data_dir());
         let read = run(&mut command);
         assert_eq!(read.status.code(), Some(code), "{command:?} {read}");
         check(&mut command, code);

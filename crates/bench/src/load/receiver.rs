@@ -20,9 +20,9 @@ use crate::wire::{self, Frame, Version};
 
 const READ_BYTES: usize = 256 * 1_024;
 
-/// Where the window sets the pace, a comparison of every byte would be a good part of what a message
-/// costs: so each subscriber looks at the whole of one message in sixteen, at the ends of the others.
-/// Those of one topic look at different ones.
+/// Where the window sets the pace, comparing every byte would be a good part of what a message costs:
+/// 3 ns of 100 B, 14 ns of 1,000 B. So each subscriber compares one message in sixteen, those of one
+/// topic different ones, and of the others the stamp and the length.
 const WHOLE_MASK: u64 = 15;
 
 /// What a receiver thread is told.
@@ -370,10 +370,9 @@ impl Tally {
             return;
         };
         let turn = stamp.sequence + line.subscriber as u64;
-        let is_intact = if turn & self.whole_mask == 0 {
-            stamp.fits(payload, self.payload)
-        } else {
-            stamp.fits_at_the_ends(payload, self.payload)
+        let is_intact = match turn & self.whole_mask {
+            0 => stamp.fits(payload, self.payload),
+            _ => payload.len() == self.payload,
         };
         if !is_intact {
             // It has arrived all the same, once and in its place or not.

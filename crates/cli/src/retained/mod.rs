@@ -212,9 +212,7 @@ fn clear(command: &Clear) -> Result<(), Failure> {
 fn export(filtered: &Filtered) -> Result<(), Failure> {
     let mut out = Pieces::standard();
     let store = filtered.place.open(Access::Read)?;
-    store.messages(&filtered.filter, |message| {
-        out.put(&format!("{message}\n"))
-    })?;
+    store.messages(&filtered.filter, |message| out.put(&format!("{message}\n")))?;
     out.end()
 }
 

@@ -131,7 +131,12 @@ impl Crew {
             let handle = spawn("clients", move || post.serve(&ready, &begun))?;
             // Without an answer it has failed, which joining it tells.
             let total = scenario::count(base + load.clients);
-            let now = || format!("connecting: {} of {total}", scenario::count(first + seen.get()));
+            let now = || {
+                format!(
+                    "connecting: {} of {total}",
+                    scenario::count(first + seen.get())
+                )
+            };
             if let Some(missing) = progress.receive(now, &is_ready) {
                 crew.missing += missing;
             }
