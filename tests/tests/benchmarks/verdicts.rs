@@ -311,6 +311,7 @@ fn a_rival_that_is_not_there_is_not_run() {
     assert_eq!(rival["verdict"]["result"], "not-run", "{result}");
     let why = rival["verdict"]["why"].as_str().unwrap();
     assert!(why.contains("rumqttd is not installed"), "{why}");
+    assert!(why.contains("cargo install rumqttd"), "{why}");
     assert!(
         result["measured"]["deliveries_per_s"]["median"].is_number(),
         "{result}"

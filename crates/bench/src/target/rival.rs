@@ -39,7 +39,8 @@ impl Broker {
     const fn remedy(self) -> &'static str {
         match self {
             Self::Mosquitto => "the package mosquitto of the distribution has it",
-            Self::Rumqttd => "cargo install rumqttd",
+            // Its own lock file has dependencies that today's compilers refuse.
+            Self::Rumqttd => "cargo install rumqttd (0.20.0 compiles without --locked only)",
             Self::Mochi => {
                 "go install github.com/mochi-mqtt/server/v2/cmd@latest makes `cmd`, to be named \
                  mochi; …/v2/cmd/docker@latest makes `docker`, which reads a configuration, to be \
