@@ -194,8 +194,8 @@ fn is_same_load(one: &Value, other: &Value) -> bool {
     one["workload"] == other["workload"] && one["parameters"] == other["parameters"]
 }
 
-/// Workloads that have no counterpart, a line each: of two of one name, the parameters by which they
-/// differ.
+/// Workloads that have no counterpart, a line each: of two of one name, the parameters by which
+/// they differ.
 fn unmatched(old: &[Value], new: &[Value]) -> String {
     let only = |these: &[Value], others: &[Value], whose: &str| -> String {
         let alone = these

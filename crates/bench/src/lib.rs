@@ -61,8 +61,8 @@ pub const EXIT_CANNOT_RUN: u8 = 3;
 /// Whoever read the tables left before the end: as if ended by SIGPIPE.
 const EXIT_NOBODY_READS: u8 = 128 + 13;
 
-/// Runs `stentor bench …`. Tables go to standard output (to standard error where JSON or a page goes
-/// there), progress and errors to standard error.
+/// Runs `stentor bench …`. Tables go to standard output (to standard error where JSON or a page
+/// goes there), progress and errors to standard error.
 ///
 /// The exit code judges the measured server: 0 sound, 1 loss, reordering or failure, 2 the
 /// generator was the limit, 3 could not run.

@@ -153,8 +153,8 @@ pub(crate) struct Leg {
 }
 
 impl Leg {
-    /// What is no number, or less than nothing, could not be had: a clock that was read in the wrong
-    /// moment.
+    /// What is no number, or less than nothing, could not be had: a clock that was read in the
+    /// wrong moment.
     pub(crate) fn push(&mut self, metric: Metric, value: impl Into<Option<f64>>) {
         let value = value
             .into()

@@ -269,7 +269,9 @@ mod tests {
             "series": { "step_seconds": 1.0, "counts": [1, 2] },
             "histogram": { "unit": "ns", "buckets": [[100, 1]] },
             "ramp": { "steps": [{ "size": 5, "figures": { "p99_us": null } }] },
-            "rivals": [{ "name": "another", "measured": figures, "verdict": { "result": "failed" } }],
+            "rivals": [{
+                "name": "another", "measured": figures, "verdict": { "result": "failed" },
+            }],
         })
     }
 

@@ -1,5 +1,5 @@
-//! Every payload: who published it, which one it is, and when it was meant to leave; and behind that
-//! a filler that follows from these three, so that damage anywhere is seen.
+//! Every payload: who published it, which one it is, and when it was meant to leave; and behind
+//! that a filler that follows from these three, so that damage anywhere is seen.
 
 /// Bytes that a stamp takes; the smallest payload that the generator sends.
 pub(crate) const STAMP_LEN: usize = 24;
@@ -14,8 +14,8 @@ const STEP: usize = 37;
 /// 2^64 divided by the golden ratio: spreads every bit of a number over the upper ones.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Twice the same bytes, so that a whole period can begin anywhere in the first half. To compare with
-/// it costs as little as comparing can: it is in the processor's nearest cache.
+/// Twice the same bytes, so that a whole period can begin anywhere in the first half. To compare
+/// with it costs as little as comparing can: it is in the processor's nearest cache.
 static FILLER: [u8; 2 * PERIOD] = {
     let mut table = [0; 2 * PERIOD];
     let mut state = SPREAD;

@@ -54,7 +54,8 @@ pub(crate) struct LoginArgs {
     #[arg(value_enum, default_value = "ice-login")]
     preset: Preset,
     /// Connections, each with an account of its own; at most 19,000
-    #[arg(long, default_value_t = PUBLISHED, value_parser = clap::value_parser!(u16).range(1..=19_000))]
+    #[arg(long, default_value_t = PUBLISHED,
+        value_parser = clap::value_parser!(u16).range(1..=19_000))]
     connections: u16,
     /// What the clients prove themselves with; may be given several times
     #[arg(long, value_enum, default_values = ["token", "scram-sha256"])]
