@@ -221,6 +221,7 @@ fn check_server(server: &Field<'_>) -> Result<(), String> {
 /// Medians with their spreads, by key.
 fn check_figures(figures: &Field<'_>) -> Result<(), String> {
     for figure in figures.members()? {
+        figure.members()?;
         let (low, median) = (figure.at("low"), figure.at("median"));
         let high = figure.at("high").number()?;
         let middle = median.number()?;

@@ -75,7 +75,6 @@ pub(crate) fn count(number: impl TryInto<u32>) -> String {
 mod tests {
     use clap::Parser;
 
-    use super::*;
     use crate::args::Args;
 
     #[derive(Parser)]
