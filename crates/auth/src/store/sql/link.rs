@@ -176,13 +176,6 @@ macro_rules! columns {
     }};
 }
 
-/// Whether PostgreSQL refuses a statement since its tables were changed after it was prepared:
-/// "cached plan must not change result type".
-fn is_outdated(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(|error| error.code());
-    code.as_deref() == Some("0A000")
-}
-
 impl Link {
     /// Runs a statement that answers with rows.
     pub(super) async fn fetch(&mut self, statement: &Statement) -> Result<Answer, StoreError> {
@@ -192,13 +185,7 @@ impl Link {
                 answer!(rows; i64, bool, f64)
             }
             Self::Postgres(connection) => {
-                let rows = match bound!(statement).fetch_all(&mut *connection).await {
-                    Err(error) if is_outdated(&error) => {
-                        connection.clear_cached_statements().await?;
-                        bound!(statement).fetch_all(connection).await?
-                    }
-                    rows => rows?,
-                };
+                let rows = bound!(statement).fetch_all(connection).await?;
                 answer!(rows; i64, i32, i16, bool, f64, f32)
             }
             Self::MySql(connection) => {
