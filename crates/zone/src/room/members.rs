@@ -1,4 +1,4 @@
-//! Who is in a room.
+//! Who has a place in a room.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -54,8 +54,6 @@ pub(super) enum Departure {
 #[derive(Debug, Default)]
 pub(super) struct Members {
     by_user: BTreeMap<Arc<str>, Member>,
-    /// Who hears without being seen.
-    observers: BTreeMap<Seat, Arc<str>>,
     away: usize,
     last_number: u64,
 }
@@ -65,9 +63,8 @@ impl Members {
         self.by_user.len()
     }
 
-    /// Whether nobody is in the room, seen or unseen.
-    pub(super) fn is_deserted(&self) -> bool {
-        self.by_user.is_empty() && self.observers.is_empty()
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_user.is_empty()
     }
 
     pub(super) fn is_member(&self, user: &str) -> bool {
@@ -96,26 +93,6 @@ impl Members {
             Presence::Here(seats) => seats,
             Presence::Away(_) => &[],
         })
-    }
-
-    pub(super) fn observe(&mut self, user: &str, seat: Seat) {
-        self.observers.insert(seat, user.into());
-    }
-
-    pub(super) fn observes(&self, seat: Seat) -> bool {
-        self.observers.contains_key(&seat)
-    }
-
-    /// The sessions by which a user observes are out; where they sat. O(observers).
-    pub(super) fn send_out_observer(&mut self, user: &str) -> Vec<Seat> {
-        let is_own = |_: &Seat, of: &mut Arc<str>| **of == *user;
-        let gone = self.observers.extract_if(.., is_own);
-        gone.map(|(seat, _)| seat).collect()
-    }
-
-    /// False if it is none.
-    pub(super) fn stop_observing(&mut self, seat: Seat) -> bool {
-        self.observers.remove(&seat).is_some()
     }
 
     /// A session whose connection was lost does not come back. Whether nobody is left who could
@@ -172,9 +149,6 @@ impl Members {
     }
 
     pub(super) fn stand_up(&mut self, user: &str, seat: Seat) -> Departure {
-        if self.stop_observing(seat) {
-            return Departure::Unnoticed;
-        }
         let Some(Presence::Here(seats)) = self.by_user.get_mut(user).map(|m| &mut m.presence)
         else {
             return Departure::Unnoticed;
@@ -258,13 +232,12 @@ impl Members {
         Some(seats.iter().chain(&member.lost).copied().collect())
     }
 
-    /// Sends everybody away; returns [all seats](Self::all_seats), those of members first.
+    /// Sends everybody away; returns [all seats](Self::all_seats).
     pub(super) fn clear(&mut self) -> Vec<Seat> {
         let mut seats: Vec<Seat> = Vec::new();
         for user in self.in_order() {
             seats.extend(self.all_seats(&user).unwrap_or_default());
         }
-        seats.extend(core::mem::take(&mut self.observers).into_keys());
         self.by_user.clear();
         self.away = 0;
         seats

@@ -1,14 +1,18 @@
 //! One room: its members, what they said, its properties.
 
+mod attendance;
 mod history;
 mod members;
 mod notice;
+mod observers;
 mod options;
 mod properties;
+mod refusal;
 
 pub use options::{Bounds, Change, HistoryBounds, RoomOptions};
 pub(crate) use properties::is_same;
 pub use properties::{Condition, Property};
+pub use refusal::Refusal;
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -18,13 +22,13 @@ use alloc::vec::Vec;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use stentor_session::Tick;
-use thiserror::Error;
 
-use crate::effect::{Effect, Expelled, Seat};
+use crate::effect::{Effect, Expelled};
 use crate::topic;
 use history::History;
-use members::{Departure, Members};
-use notice::{Notice, Reason};
+use members::Members;
+use notice::Notice;
+use observers::Observers;
 use properties::Properties;
 
 /// Who does something in a room.
@@ -54,110 +58,6 @@ pub enum Entry {
     Observer,
     /// As a member who has a place in the room, be it that of another session: nobody else.
     Kept,
-}
-
-/// Why a room does not do what was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Refusal {
-    /// All places are taken.
-    #[error("the room is full")]
-    Full,
-    /// Nobody may come in now.
-    #[error("the room is locked")]
-    Locked,
-    /// Only members do that.
-    #[error("not a member of the room")]
-    NotMember,
-    /// Only the owner and administrators do that.
-    #[error("only the room's owner may do that")]
-    NotOwner,
-    /// Another user holds the property's lock.
-    #[error("another user has locked the property")]
-    PropertyLocked,
-    /// The property does not have the expected value or version.
-    #[error("the property has changed")]
-    Conflict,
-    /// There is no such room, member or property.
-    #[error("there is no such thing in the room")]
-    Unknown,
-    /// There is such a room already.
-    #[error("there is a room of this name already")]
-    Exists,
-    /// The name cannot be used.
-    #[error("the name is empty, too long, or contains / + # $ or control characters")]
-    Name,
-    /// The value or the payload is larger than a bound.
-    #[error("larger than allowed")]
-    TooLarge,
-    /// As many rooms or properties as there may be.
-    #[error("as many as allowed are there already")]
-    TooMany,
-    /// The zone does not let users make rooms.
-    #[error("this zone's rooms are made by its administrators")]
-    NotAllowed,
-    /// Users make no permanent rooms.
-    #[error("permanent rooms are made by administrators")]
-    Permanent,
-    /// The user may neither enter the room nor see it in the list of rooms.
-    #[error("the right to this room is missing")]
-    NoRight,
-}
-
-impl Refusal {
-    /// A word for machines.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Locked => "locked",
-            Self::NotMember => "not-member",
-            Self::NotOwner => "not-owner",
-            Self::PropertyLocked => "property-locked",
-            Self::Conflict => "conflict",
-            Self::Unknown => "unknown",
-            Self::Exists => "exists",
-            Self::Name => "bad-name",
-            Self::TooLarge => "too-large",
-            Self::TooMany => "too-many",
-            Self::NotAllowed | Self::Permanent | Self::NoRight => "not-allowed",
-        }
-    }
-
-    /// The reason code of MQTT 5 that says it in SUBACK and PUBACK.
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        match self {
-            Self::Full | Self::TooMany | Self::TooLarge => 0x97,
-            Self::Locked | Self::PropertyLocked | Self::Conflict | Self::Exists => 0x83,
-            Self::NotMember
-            | Self::NotOwner
-            | Self::NotAllowed
-            | Self::Permanent
-            | Self::NoRight => 0x87,
-            Self::Unknown | Self::Name => 0x8F,
-        }
-    }
-
-    /// A sentence for people.
-    #[must_use]
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Full => "the room is full",
-            Self::Locked => "the room is locked",
-            Self::NotMember => "you are not a member of the room",
-            Self::NotOwner => "only the room's owner may do that",
-            Self::PropertyLocked => "another user has locked the property",
-            Self::Conflict => "the property has changed",
-            Self::Unknown => "there is no such room, member or property",
-            Self::Exists => "there is a room of this name already",
-            Self::Name => "the name is empty, too long, or contains / + # $",
-            Self::TooLarge => "larger than allowed",
-            Self::TooMany => "as many as allowed are there already",
-            Self::NotAllowed => "this zone's rooms are made by its administrators",
-            Self::Permanent => "permanent rooms are made by administrators",
-            Self::NoRight => "the right to this room is missing",
-        }
-    }
 }
 
 /// What the list of rooms tells of a room.
@@ -196,6 +96,7 @@ pub struct Room {
     /// Who owns as many rooms as a user may; known while something is done in the room.
     full: Option<Arc<BTreeSet<Arc<str>>>>,
     members: Members,
+    observers: Observers,
     properties: Properties,
     history: History,
 }
@@ -215,6 +116,7 @@ impl Room {
             spare: usize::MAX,
             full: None,
             members: Members::default(),
+            observers: Observers::default(),
             properties: Properties::default(),
             history: History::default(),
             options,
@@ -271,12 +173,6 @@ impl Room {
         }
     }
 
-    /// How many members it has.
-    #[must_use]
-    pub fn member_count(&self) -> usize {
-        self.members.len()
-    }
-
     /// Bytes of its properties and of what it keeps of what was said.
     pub(crate) const fn bytes(&self) -> usize {
         self.properties.bytes() + self.history.bytes()
@@ -308,18 +204,6 @@ impl Room {
         self.claim_until = at;
     }
 
-    /// Whether a user is a member, here or away.
-    #[must_use]
-    pub fn is_member(&self, user: &str) -> bool {
-        self.members.is_member(user)
-    }
-
-    /// Whether a member's place is kept, though all its connections are lost.
-    #[must_use]
-    pub fn is_away(&self, user: &str) -> bool {
-        self.members.is_away(user)
-    }
-
     /// Whether it lets nobody in but its owner and administrators.
     #[must_use]
     pub const fn is_locked(&self) -> bool {
@@ -336,15 +220,6 @@ impl Room {
     #[must_use]
     pub const fn grace(&self) -> core::time::Duration {
         self.options.grace
-    }
-
-    /// Whether so many more may come in.
-    #[must_use]
-    pub fn takes(&self, places: u32) -> bool {
-        let has_places = self.options.capacity.is_none_or(|capacity| {
-            (capacity as usize).saturating_sub(self.members.len()) >= places as usize
-        });
-        !self.options.locked && has_places
     }
 
     /// The owner, if the room counts among those that this user owns.
@@ -368,190 +243,10 @@ impl Room {
         self.list(out);
     }
 
-    /// The members' names, in the order they came. O(members · log members).
-    #[must_use]
-    pub fn members(&self) -> Vec<Arc<str>> {
-        self.members.in_order()
-    }
-
     /// One property.
     #[must_use]
     pub fn property(&self, name: &str) -> Option<&Property> {
         self.properties.get(name)
-    }
-
-    /// Whether nothing holds the room any more: it is not permanent, nobody is in it, and it does
-    /// not wait for its owner.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
-        let is_empty = self.claim_until == Tick::NEVER && self.members.is_deserted();
-        !self.options.permanent && is_empty
-    }
-
-    /// When [`advance`](Self::advance) has something to do.
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Tick> {
-        let claim = Some(self.claim_until).filter(|at| *at != Tick::NEVER);
-        self.members.next_deadline().into_iter().chain(claim).min()
-    }
-
-    /// A session comes in, or comes back to the place that it or its user has. What was said
-    /// before follows for a session that was not in the room. O(log members), plus the history.
-    ///
-    /// # Errors
-    /// [`Refusal::Locked`], [`Refusal::Full`]; whoever has a place or observes goes on. For
-    /// [`Entry::Kept`] only [`Refusal::NotMember`].
-    pub fn join(
-        &mut self,
-        now: Tick,
-        actor: Actor<'_>,
-        seat: Seat,
-        entry: Entry,
-        out: &mut Vec<Effect>,
-    ) -> Result<(), Refusal> {
-        if self.members.sits(actor.user, seat) {
-            return Ok(());
-        }
-        if entry == Entry::Observer {
-            return self.look_on(now, actor, seat, out);
-        }
-        match self.members.sit(actor.user, seat) {
-            members::Seated::Beside => {}
-            members::Seated::Back => {
-                self.show_member(actor.user, "here", out);
-                self.tell(Notice::Back { user: actor.user }, out);
-            }
-            members::Seated::Stranger if entry == Entry::Kept => return Err(Refusal::NotMember),
-            members::Seated::Stranger => self.admit(actor, seat, out)?,
-        }
-        if !self.members.stop_observing(seat) {
-            self.history.recall(now, &self.options.history, seat, out);
-        }
-        Ok(())
-    }
-
-    /// A session comes in as an observer.
-    fn look_on(
-        &mut self,
-        now: Tick,
-        actor: Actor<'_>,
-        seat: Seat,
-        out: &mut Vec<Effect>,
-    ) -> Result<(), Refusal> {
-        if self.members.observes(seat) {
-            return Ok(());
-        }
-        self.must_be_open(actor)?;
-        self.members.observe(actor.user, seat);
-        self.history.recall(now, &self.options.history, seat, out);
-        Ok(())
-    }
-
-    /// Whether somebody may come in, as far as the lock goes.
-    fn must_be_open(&self, actor: Actor<'_>) -> Result<(), Refusal> {
-        if self.options.locked && self.must_own(actor).is_err() {
-            return Err(Refusal::Locked);
-        }
-        Ok(())
-    }
-
-    fn admit(
-        &mut self,
-        actor: Actor<'_>,
-        seat: Seat,
-        out: &mut Vec<Effect>,
-    ) -> Result<(), Refusal> {
-        self.must_be_open(actor)?;
-        let is_full = self
-            .options
-            .capacity
-            .is_some_and(|capacity| self.members.len() >= capacity as usize);
-        if is_full {
-            return Err(Refusal::Full);
-        }
-        self.members.add(actor.user, seat);
-        let is_ownerless = self.owner.is_none() && !self.options.permanent;
-        if is_ownerless && self.may_be_owned_by(actor.user) {
-            self.owner = Some(actor.user.into());
-        }
-        if self.is_owner(actor) {
-            self.claim_until = Tick::NEVER;
-        }
-        self.show_member(actor.user, "here", out);
-        let members = self.members.len();
-        self.tell(
-            Notice::Joined {
-                user: actor.user,
-                members,
-            },
-            out,
-        );
-        self.list(out);
-        Ok(())
-    }
-
-    /// A session leaves on purpose. Nothing happens if it is not in the room.
-    pub fn leave(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
-        if self.members.stand_up(user, seat) == Departure::LastSeat {
-            self.part(user, Reason::Left, out);
-        }
-    }
-
-    /// A session's connection was lost. Its user keeps the place for the grace period.
-    pub fn lost(&mut self, now: Tick, user: &str, seat: Seat, out: &mut Vec<Effect>) {
-        if self.members.lose(user, seat) != Departure::LastSeat {
-            return;
-        }
-        if self.options.grace.is_zero() {
-            return self.part(user, Reason::Lost, out);
-        }
-        self.members.away(user, now.after(self.options.grace));
-        self.show_member(user, "away", out);
-        self.tell(Notice::Away { user }, out);
-    }
-
-    /// A session has no right to be in the room any more, be it here or away.
-    pub fn revoke(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
-        let is_out = self.members.stand_up(user, seat) == Departure::LastSeat;
-        if is_out || self.members.give_up(user, seat) {
-            self.part(user, Reason::Revoked, out);
-        }
-    }
-
-    /// A session whose connection was lost has no right to come back to the room.
-    pub fn bar(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
-        if self.members.give_up(user, seat) {
-            self.part(user, Reason::Revoked, out);
-        }
-    }
-
-    /// A session has no right to speak any more: it observes, and gives its place up.
-    pub fn mute(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
-        if !self.members.sits(user, seat) {
-            return;
-        }
-        let departure = self.members.stand_up(user, seat);
-        self.members.observe(user, seat);
-        if departure == Departure::LastSeat {
-            self.part(user, Reason::Revoked, out);
-        }
-    }
-
-    /// Lets go of those who did not come back in time, and of an owner who never came. O(members
-    /// that are away).
-    pub fn advance(&mut self, now: Tick, out: &mut Vec<Effect>) {
-        for user in self.members.overdue(now) {
-            self.part(&user, Reason::Lost, out);
-        }
-        if self.claim_until > now {
-            return;
-        }
-        self.claim_until = Tick::NEVER;
-        match self.heir() {
-            Some(heir) => self.hand_over(heir, out),
-            None => self.owner = None,
-        }
-        self.list(out);
     }
 
     /// A member speaks: everybody in the room hears it on `$room/<room>/say/<user>`.
@@ -693,35 +388,6 @@ impl Room {
         Ok(())
     }
 
-    /// Sends a user out of the room, be it a member or an observer. It may come back unless the
-    /// room is locked.
-    ///
-    /// # Errors
-    /// [`Refusal::NotOwner`], [`Refusal::Unknown`].
-    pub fn kick(
-        &mut self,
-        actor: Actor<'_>,
-        user: &str,
-        out: &mut Vec<Effect>,
-    ) -> Result<(), Refusal> {
-        self.must_own(actor)?;
-        // Those without a name are nobody in particular.
-        let observed = match user {
-            "" => Vec::new(),
-            user => self.members.send_out_observer(user),
-        };
-        let sat = self.members.all_seats(user);
-        if sat.is_none() && observed.is_empty() {
-            return Err(Refusal::Unknown);
-        }
-        let seats = sat.into_iter().flatten().chain(observed);
-        // It hears of it before it hears nothing any more.
-        self.part(user, Reason::Kicked, out);
-        let why = Expelled::Kicked;
-        out.extend(seats.map(|seat| Effect::Clear { seat, why }));
-        Ok(())
-    }
-
     /// Ends the room: everybody is sent out, its retained topics are cleared.
     ///
     /// # Errors
@@ -739,9 +405,10 @@ impl Room {
         for user in self.members.in_order() {
             out.push(clear(topic::member(&self.name, &user)));
         }
-        let seats = self.members.clear();
+        let seats = self.members.clear().into_iter();
+        let seats = seats.chain(self.observers.clear());
         let why = Expelled::Closed;
-        out.extend(seats.into_iter().map(|seat| Effect::Clear { seat, why }));
+        out.extend(seats.map(|seat| Effect::Clear { seat, why }));
         for name in self.properties.clear() {
             out.push(clear(topic::property(&self.name, &name)));
         }
@@ -749,38 +416,6 @@ impl Room {
         self.options.permanent = false;
         self.claim_until = Tick::NEVER;
         out.push(clear(topic::listed(&self.name)));
-    }
-
-    /// A member is gone for good.
-    fn part(&mut self, user: &str, reason: Reason, out: &mut Vec<Effect>) {
-        if !self.members.remove(user) {
-            return;
-        }
-        for name in self.properties.release(user) {
-            self.show_property(&name, out);
-        }
-        out.push(clear(topic::member(&self.name, user)));
-        let members = self.members.len();
-        self.tell(
-            Notice::Left {
-                user,
-                reason,
-                members,
-            },
-            out,
-        );
-        if self.members.is_deserted() {
-            self.claim_until = Tick::NEVER;
-        }
-        // A permanent room keeps its owner, who may come back to it unless it has lost the right.
-        let is_heritable = !self.options.permanent || reason == Reason::Revoked;
-        if self.owner.as_deref() == Some(user) && is_heritable {
-            match self.heir() {
-                Some(heir) => self.hand_over(heir, out),
-                None => self.owner = None,
-            }
-        }
-        self.list(out);
     }
 
     fn hand_over(&mut self, user: Arc<str>, out: &mut Vec<Effect>) {

@@ -1,0 +1,295 @@
+//! Who comes into a room and who goes.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_session::Tick;
+
+use super::members::{Departure, Seated};
+use super::notice::{Notice, Reason};
+use super::{Actor, Entry, Refusal, Room, clear};
+use crate::effect::{Effect, Expelled, Seat};
+use crate::topic;
+
+impl Room {
+    /// How many members it has.
+    #[must_use]
+    pub fn member_count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether a user is a member, here or away.
+    #[must_use]
+    pub fn is_member(&self, user: &str) -> bool {
+        self.members.is_member(user)
+    }
+
+    /// Whether a member's place is kept, though all its connections are lost.
+    #[must_use]
+    pub fn is_away(&self, user: &str) -> bool {
+        self.members.is_away(user)
+    }
+
+    /// Whether so many more may come in.
+    #[must_use]
+    pub fn takes(&self, places: u32) -> bool {
+        let has_places = self.options.capacity.is_none_or(|capacity| {
+            (capacity as usize).saturating_sub(self.members.len()) >= places as usize
+        });
+        !self.options.locked && has_places
+    }
+
+    /// The members' names, in the order they came. O(members · log members).
+    #[must_use]
+    pub fn members(&self) -> Vec<Arc<str>> {
+        self.members.in_order()
+    }
+
+    /// Whether nobody is in it, seen or unseen.
+    fn is_deserted(&self) -> bool {
+        self.members.is_empty() && self.observers.is_empty()
+    }
+
+    /// Whether nothing holds the room any more: it is not permanent, nobody is in it, and it does
+    /// not wait for its owner.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let is_empty = self.claim_until == Tick::NEVER && self.is_deserted();
+        !self.options.permanent && is_empty
+    }
+
+    /// When [`advance`](Self::advance) has something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Tick> {
+        let claim = Some(self.claim_until).filter(|at| *at != Tick::NEVER);
+        self.members.next_deadline().into_iter().chain(claim).min()
+    }
+
+    /// A session comes in, or comes back to the place that it or its user has. What was said
+    /// before follows for a session that was not in the room. O(log members), plus the history.
+    ///
+    /// # Errors
+    /// [`Refusal::Locked`], [`Refusal::Full`]; whoever has a place or observes goes on. For
+    /// [`Entry::Kept`] only [`Refusal::NotMember`].
+    pub fn join(
+        &mut self,
+        now: Tick,
+        actor: Actor<'_>,
+        seat: Seat,
+        entry: Entry,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        if self.members.sits(actor.user, seat) {
+            return Ok(());
+        }
+        if entry == Entry::Observer {
+            return self.observe(now, actor, seat, out);
+        }
+        match self.members.sit(actor.user, seat) {
+            Seated::Beside => {}
+            Seated::Back => {
+                self.show_member(actor.user, "here", out);
+                self.tell(Notice::Back { user: actor.user }, out);
+            }
+            Seated::Stranger if entry == Entry::Kept => return Err(Refusal::NotMember),
+            Seated::Stranger => self.admit(actor, seat, out)?,
+        }
+        if !self.observers.remove(seat) {
+            self.history.recall(now, &self.options.history, seat, out);
+        }
+        Ok(())
+    }
+
+    /// A session comes in as an observer.
+    fn observe(
+        &mut self,
+        now: Tick,
+        actor: Actor<'_>,
+        seat: Seat,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        if self.observers.contains(seat) {
+            return Ok(());
+        }
+        self.must_be_open(actor)?;
+        self.observers.add(actor.user, seat);
+        self.history.recall(now, &self.options.history, seat, out);
+        Ok(())
+    }
+
+    /// Whether somebody may come in, as far as the lock goes.
+    fn must_be_open(&self, actor: Actor<'_>) -> Result<(), Refusal> {
+        if self.options.locked && self.must_own(actor).is_err() {
+            return Err(Refusal::Locked);
+        }
+        Ok(())
+    }
+
+    fn admit(
+        &mut self,
+        actor: Actor<'_>,
+        seat: Seat,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        self.must_be_open(actor)?;
+        let is_full = self
+            .options
+            .capacity
+            .is_some_and(|capacity| self.members.len() >= capacity as usize);
+        if is_full {
+            return Err(Refusal::Full);
+        }
+        self.members.add(actor.user, seat);
+        let is_ownerless = self.owner.is_none() && !self.options.permanent;
+        if is_ownerless && self.may_be_owned_by(actor.user) {
+            self.owner = Some(actor.user.into());
+        }
+        if self.is_owner(actor) {
+            self.claim_until = Tick::NEVER;
+        }
+        self.show_member(actor.user, "here", out);
+        let members = self.members.len();
+        self.tell(
+            Notice::Joined {
+                user: actor.user,
+                members,
+            },
+            out,
+        );
+        self.list(out);
+        Ok(())
+    }
+
+    /// A session is in the room no more, be it as a member or as an observer.
+    fn stand_up(&mut self, user: &str, seat: Seat) -> Departure {
+        if self.observers.remove(seat) {
+            return Departure::Unnoticed;
+        }
+        self.members.stand_up(user, seat)
+    }
+
+    /// A session leaves on purpose. Nothing happens if it is not in the room.
+    pub fn leave(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
+        if self.stand_up(user, seat) == Departure::LastSeat {
+            self.part(user, Reason::Left, out);
+        }
+    }
+
+    /// A session's connection was lost. Its user keeps the place for the grace period.
+    pub fn lost(&mut self, now: Tick, user: &str, seat: Seat, out: &mut Vec<Effect>) {
+        if self.observers.remove(seat) || self.members.lose(user, seat) != Departure::LastSeat {
+            return;
+        }
+        if self.options.grace.is_zero() {
+            return self.part(user, Reason::Lost, out);
+        }
+        self.members.away(user, now.after(self.options.grace));
+        self.show_member(user, "away", out);
+        self.tell(Notice::Away { user }, out);
+    }
+
+    /// A session has no right to be in the room any more, be it here or away.
+    pub fn revoke(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
+        let is_out = self.stand_up(user, seat) == Departure::LastSeat;
+        if is_out || self.members.give_up(user, seat) {
+            self.part(user, Reason::Revoked, out);
+        }
+    }
+
+    /// A session whose connection was lost has no right to come back to the room.
+    pub fn bar(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
+        if self.members.give_up(user, seat) {
+            self.part(user, Reason::Revoked, out);
+        }
+    }
+
+    /// A session has no right to speak any more: it observes, and gives its place up.
+    pub fn mute(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
+        if !self.members.sits(user, seat) {
+            return;
+        }
+        let departure = self.members.stand_up(user, seat);
+        self.observers.add(user, seat);
+        if departure == Departure::LastSeat {
+            self.part(user, Reason::Revoked, out);
+        }
+    }
+
+    /// Lets go of those who did not come back in time, and of an owner who never came. O(members
+    /// that are away).
+    pub fn advance(&mut self, now: Tick, out: &mut Vec<Effect>) {
+        for user in self.members.overdue(now) {
+            self.part(&user, Reason::Lost, out);
+        }
+        if self.claim_until > now {
+            return;
+        }
+        self.claim_until = Tick::NEVER;
+        match self.heir() {
+            Some(heir) => self.hand_over(heir, out),
+            None => self.owner = None,
+        }
+        self.list(out);
+    }
+
+    /// Sends a user out of the room, be it a member or an observer. It may come back unless the
+    /// room is locked.
+    ///
+    /// # Errors
+    /// [`Refusal::NotOwner`], [`Refusal::Unknown`].
+    pub fn kick(
+        &mut self,
+        actor: Actor<'_>,
+        user: &str,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        self.must_own(actor)?;
+        // Those without a name are nobody in particular.
+        let observed = match user {
+            "" => Vec::new(),
+            user => self.observers.send_out(user),
+        };
+        let sat = self.members.all_seats(user);
+        if sat.is_none() && observed.is_empty() {
+            return Err(Refusal::Unknown);
+        }
+        let seats = sat.into_iter().flatten().chain(observed);
+        // It hears of it before it hears nothing any more.
+        self.part(user, Reason::Kicked, out);
+        let why = Expelled::Kicked;
+        out.extend(seats.map(|seat| Effect::Clear { seat, why }));
+        Ok(())
+    }
+
+    /// A member is gone for good.
+    fn part(&mut self, user: &str, reason: Reason, out: &mut Vec<Effect>) {
+        if !self.members.remove(user) {
+            return;
+        }
+        for name in self.properties.release(user) {
+            self.show_property(&name, out);
+        }
+        out.push(clear(topic::member(&self.name, user)));
+        let members = self.members.len();
+        self.tell(
+            Notice::Left {
+                user,
+                reason,
+                members,
+            },
+            out,
+        );
+        if self.is_deserted() {
+            self.claim_until = Tick::NEVER;
+        }
+        // A permanent room keeps its owner, who may come back to it unless it has lost the right.
+        let is_heritable = !self.options.permanent || reason == Reason::Revoked;
+        if self.owner.as_deref() == Some(user) && is_heritable {
+            match self.heir() {
+                Some(heir) => self.hand_over(heir, out),
+                None => self.owner = None,
+            }
+        }
+        self.list(out);
+    }
+}

@@ -1,0 +1,107 @@
+//! Why a room says no.
+
+use thiserror::Error;
+
+/// Why a room does not do what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// All places are taken.
+    #[error("the room is full")]
+    Full,
+    /// Nobody may come in now.
+    #[error("the room is locked")]
+    Locked,
+    /// Only members do that.
+    #[error("not a member of the room")]
+    NotMember,
+    /// Only the owner and administrators do that.
+    #[error("only the room's owner may do that")]
+    NotOwner,
+    /// Another user holds the property's lock.
+    #[error("another user has locked the property")]
+    PropertyLocked,
+    /// The property does not have the expected value or version.
+    #[error("the property has changed")]
+    Conflict,
+    /// There is no such room, member or property.
+    #[error("there is no such thing in the room")]
+    Unknown,
+    /// There is such a room already.
+    #[error("there is a room of this name already")]
+    Exists,
+    /// The name cannot be used.
+    #[error("the name is empty, too long, or contains / + # $ or control characters")]
+    Name,
+    /// The value or the payload is larger than a bound.
+    #[error("larger than allowed")]
+    TooLarge,
+    /// As many rooms or properties as there may be.
+    #[error("as many as allowed are there already")]
+    TooMany,
+    /// The zone does not let users make rooms.
+    #[error("this zone's rooms are made by its administrators")]
+    NotAllowed,
+    /// Users make no permanent rooms.
+    #[error("permanent rooms are made by administrators")]
+    Permanent,
+    /// The user may neither enter the room nor see it in the list of rooms.
+    #[error("the right to this room is missing")]
+    NoRight,
+}
+
+impl Refusal {
+    /// A word for machines.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Locked => "locked",
+            Self::NotMember => "not-member",
+            Self::NotOwner => "not-owner",
+            Self::PropertyLocked => "property-locked",
+            Self::Conflict => "conflict",
+            Self::Unknown => "unknown",
+            Self::Exists => "exists",
+            Self::Name => "bad-name",
+            Self::TooLarge => "too-large",
+            Self::TooMany => "too-many",
+            Self::NotAllowed | Self::Permanent | Self::NoRight => "not-allowed",
+        }
+    }
+
+    /// The reason code of MQTT 5 that says it in SUBACK and PUBACK.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Full | Self::TooMany | Self::TooLarge => 0x97,
+            Self::Locked | Self::PropertyLocked | Self::Conflict | Self::Exists => 0x83,
+            Self::NotMember
+            | Self::NotOwner
+            | Self::NotAllowed
+            | Self::Permanent
+            | Self::NoRight => 0x87,
+            Self::Unknown | Self::Name => 0x8F,
+        }
+    }
+
+    /// A sentence for people.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Full => "the room is full",
+            Self::Locked => "the room is locked",
+            Self::NotMember => "you are not a member of the room",
+            Self::NotOwner => "only the room's owner may do that",
+            Self::PropertyLocked => "another user has locked the property",
+            Self::Conflict => "the property has changed",
+            Self::Unknown => "there is no such room, member or property",
+            Self::Exists => "there is a room of this name already",
+            Self::Name => "the name is empty, too long, or contains / + # $",
+            Self::TooLarge => "larger than allowed",
+            Self::TooMany => "as many as allowed are there already",
+            Self::NotAllowed => "this zone's rooms are made by its administrators",
+            Self::Permanent => "permanent rooms are made by administrators",
+            Self::NoRight => "the right to this room is missing",
+        }
+    }
+}
