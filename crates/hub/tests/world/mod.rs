@@ -3,58 +3,37 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "a module of a test binary")]
-#![allow(dead_code, reason = "each test uses the part that it needs")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test uses the part that it needs"
+)]
+
+mod client;
+mod login;
+mod packets;
+mod seeds;
+
+pub use client::{Client, Message};
+pub use login::{ConnectOptions, TestRights, clean, identity, request};
+pub use packets::qos;
+pub use seeds::{Random, run_seeds, run_seeds_or};
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use stentor_hub::{
-    Access, Adaptors, Admitted, Callees, ControlItem, Cursor, Event, Hub, Identity, InterestTable,
-    LinkId, MeshItem, Retained, Rights, SessionKey, Settings, ShardId, Shared, Walk, home_shard,
+    Adaptors, Admitted, Callees, ControlItem, Cursor, Event, Hub, Identity, InterestTable, LinkId,
+    MeshItem, Retained, Rights, SessionKey, Settings, ShardId, Shared, Walk, home_shard,
 };
-use stentor_mqtt::{
-    Ack, Connect, Packet, PacketId, Properties, PropertyBuf, Publish, QoS, ReasonCode, Sender,
-    Subscribe, SubscribeFilterBuf, SubscribeOptions, Unsubscribe, UnsubscribeFilterBuf, Version,
-    Will, decode, encode, frame,
-};
+use stentor_mqtt::{QoS, Version};
 use stentor_retained::{Bounds, MemoryStore};
 use stentor_session::{
     Batch, CloseReason, ConnectRequest, Flush, MessageParts, Publisher, Remote, Tick,
 };
 use stentor_topic::{TopicHasher, Zone};
 
-/// Everything is allowed but what begins so.
-pub struct TestRights(Vec<String>);
-
-impl TestRights {
-    pub fn denying(prefixes: &[&str]) -> Arc<dyn Rights> {
-        Arc::new(Self(prefixes.iter().map(ToString::to_string).collect()))
-    }
-
-    fn denies(&self, topic: &str) -> bool {
-        self.0.iter().any(|prefix| topic.starts_with(prefix))
-    }
-}
-
-impl Rights for TestRights {
-    fn may_publish(&self, topic: &str) -> bool {
-        !self.denies(topic)
-    }
-    fn may_subscribe(&self, filter: &str) -> Access {
-        let literal = stentor_topic::literal_prefix(filter);
-        let reaches = |prefix: &String| prefix.starts_with(literal);
-        if self.denies(filter) {
-            Access::Nothing
-        } else if literal != filter && self.0.iter().any(reaches) {
-            Access::Part
-        } else {
-            Access::All
-        }
-    }
-    fn may_receive(&self, topic: &str) -> bool {
-        !self.denies(topic)
-    }
-}
+pub const VERSIONS: [Version; 3] = [Version::V31, Version::V311, Version::V5];
 
 pub struct World {
     pub hubs: Vec<Hub>,
@@ -71,121 +50,6 @@ pub struct World {
     pub events: Vec<Event>,
     /// Nothing moves by itself: the test delivers and flushes in the order that it likes.
     pub paused: bool,
-}
-
-/// A client as the test sees it.
-pub struct Client {
-    pub version: Version,
-    pub shard: u8,
-    pub link: Option<LinkId>,
-    pub key: Option<SessionKey>,
-    /// Bytes that its socket still takes; tests lower it to play a slow reader.
-    pub socket_room: usize,
-    input: Vec<u8>,
-    /// Whole packets, as their bytes.
-    pub received: VecDeque<Vec<u8>>,
-    pub closed: Option<CloseReason>,
-}
-
-/// What a client received, owned.
-#[derive(Debug, PartialEq, Eq, Clone)]
-pub struct Message {
-    pub topic: String,
-    pub payload: Vec<u8>,
-    pub qos: QoS,
-    pub retain: bool,
-    pub dup: bool,
-    pub packet_id: Option<PacketId>,
-    pub expiry: Option<u32>,
-    pub ids: Vec<u32>,
-}
-
-#[derive(Clone, Debug)]
-pub struct ConnectOptions<'a> {
-    pub clean_start: bool,
-    pub expiry_secs: u32,
-    pub keep_alive_secs: u16,
-    pub receive_maximum: u16,
-    pub alias_maximum: u16,
-    pub packet_bytes_max: u32,
-    pub will: Option<(&'a str, &'a str, u32)>,
-    pub will_retain: bool,
-    pub will_user_properties: &'a [(&'a str, &'a str)],
-    pub response_information: bool,
-    pub user: Option<&'a str>,
-    pub bridge: bool,
-    /// The enhanced authentication method that let the client in.
-    pub method: Option<&'a str>,
-    pub expires_at: Tick,
-    /// The beginnings of topics that it may neither publish nor receive.
-    pub denied: &'a [&'a str],
-}
-
-impl Default for ConnectOptions<'_> {
-    fn default() -> Self {
-        Self {
-            clean_start: true,
-            expiry_secs: 0,
-            keep_alive_secs: 0,
-            receive_maximum: 65_535,
-            alias_maximum: 0,
-            packet_bytes_max: 0,
-            will: None,
-            will_retain: false,
-            will_user_properties: &[],
-            response_information: false,
-            user: None,
-            bridge: false,
-            method: None,
-            expires_at: Tick::NEVER,
-            denied: &["secret/"],
-        }
-    }
-}
-
-/// A small generator: reproducible, and good enough to stumble about.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % bound as u64).unwrap()
-    }
-
-    pub fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    pub fn pick<'a>(&mut self, from: &[&'a [u8]]) -> &'a [u8] {
-        from[self.below(from.len())]
-    }
-}
-
-/// A connection without a session that outlives it, and with nothing special.
-pub fn clean() -> ConnectOptions<'static> {
-    ConnectOptions::default()
-}
-
-/// A subscription with this QoS, and nothing special.
-pub fn qos(qos: QoS) -> SubscribeOptions {
-    SubscribeOptions {
-        qos,
-        ..Default::default()
-    }
-}
-
-pub const VERSIONS: [Version; 3] = [Version::V31, Version::V311, Version::V5];
-
-impl ConnectOptions<'_> {
-    pub fn persistent() -> Self {
-        Self {
-            clean_start: false,
-            expiry_secs: u32::MAX,
-            ..Self::default()
-        }
-    }
 }
 
 impl World {
@@ -303,21 +167,11 @@ impl World {
     }
 
     pub fn enter(&mut self, request: ConnectRequest, admitted: Admitted) -> usize {
-        let version = request.version;
         let shard = self.home(&request.client_id);
         self.next_link += 1;
         let link = LinkId(self.next_link);
         let client = self.clients.len();
-        self.clients.push(Client {
-            version,
-            shard,
-            link: Some(link),
-            key: None,
-            socket_room: usize::MAX,
-            input: Vec::new(),
-            received: VecDeque::new(),
-            closed: None,
-        });
+        self.clients.push(Client::new(request.version, shard, link));
         self.links.insert((shard, link.0), client);
         let key = self.hubs[usize::from(shard)].connect(self.now, link, request, admitted);
         self.clients[client].key = Some(key);
@@ -390,69 +244,6 @@ impl World {
         self.settle();
     }
 
-    pub fn send(&mut self, client: usize, packet: &Packet<'_>) {
-        let mut bytes = Vec::new();
-        encode(self.clients[client].version, packet, &mut bytes).unwrap();
-        self.send_bytes(client, &bytes);
-    }
-
-    pub fn subscribe(&mut self, client: usize, filter: &str, qos: QoS) -> u8 {
-        self.subscribe_with(
-            client,
-            filter,
-            SubscribeOptions {
-                qos,
-                ..Default::default()
-            },
-            None,
-        )
-    }
-
-    pub fn subscribe_with(
-        &mut self,
-        client: usize,
-        filter: &str,
-        options: SubscribeOptions,
-        id: Option<u32>,
-    ) -> u8 {
-        let version = self.clients[client].version;
-        let mut filters = SubscribeFilterBuf::new(version);
-        filters.push(filter, options).unwrap();
-        let mut properties = PropertyBuf::new();
-        if let Some(id) = id {
-            properties.push(stentor_mqtt::Property::SubscriptionIdentifier(id));
-        }
-        let packet = Packet::Subscribe(Subscribe {
-            packet_id: PacketId::new(9).unwrap(),
-            properties: properties.as_properties(),
-            filters: filters.as_filters(),
-        });
-        self.send(client, &packet);
-        let Some(bytes) = self.take_packet(client, 0x90) else {
-            return 0xFF;
-        };
-        *bytes.last().unwrap()
-    }
-
-    /// Sends a SUBSCRIBE and waits for nothing.
-    pub fn subscribe_only(
-        &mut self,
-        client: usize,
-        packet_id: PacketId,
-        filter: &str,
-        options: SubscribeOptions,
-    ) {
-        let version = self.clients[client].version;
-        let mut filters = SubscribeFilterBuf::new(version);
-        filters.push(filter, options).unwrap();
-        let packet = Packet::Subscribe(Subscribe {
-            packet_id,
-            properties: Properties::EMPTY,
-            filters: filters.as_filters(),
-        });
-        self.send(client, &packet);
-    }
-
     /// What is retained that matches a filter, by topic.
     pub fn stored(&self, filter: &str) -> BTreeMap<String, String> {
         let (mut cursor, mut found) = (Cursor::default(), Vec::new());
@@ -468,63 +259,6 @@ impl World {
             (message.topic().to_owned(), text(message.payload()))
         };
         found.iter().map(entry).collect()
-    }
-
-    pub fn unsubscribe(&mut self, client: usize, filter: &str) {
-        let mut filters = UnsubscribeFilterBuf::new();
-        filters.push(filter).unwrap();
-        let packet = Packet::Unsubscribe(Unsubscribe {
-            packet_id: PacketId::new(9).unwrap(),
-            properties: Properties::EMPTY,
-            filters: filters.as_filters(),
-        });
-        self.send(client, &packet);
-        assert!(self.take_packet(client, 0xB0).is_some(), "an UNSUBACK");
-    }
-
-    pub fn publish(&mut self, client: usize, topic: &str, payload: &str, qos: QoS, retain: bool) {
-        self.publish_with(client, topic, payload, qos, retain, Properties::EMPTY);
-    }
-
-    pub fn publish_with(
-        &mut self,
-        client: usize,
-        topic: &str,
-        payload: &str,
-        qos: QoS,
-        retain: bool,
-        properties: Properties<'_>,
-    ) {
-        let packet_id = (qos > QoS::AtMostOnce).then(|| PacketId::new(77).unwrap());
-        let publish = Publish {
-            dup: false,
-            qos,
-            retain,
-            topic,
-            packet_id,
-            properties,
-            payload: payload.as_bytes(),
-        };
-        self.send(client, &Packet::Publish(publish));
-        if qos == QoS::ExactlyOnce && self.take_packet(client, 0x50).is_some() {
-            self.send_ack(client, 0x60, packet_id.unwrap());
-        }
-    }
-
-    /// PUBACK 0x40, PUBREC 0x50, PUBREL 0x60 or PUBCOMP 0x70.
-    pub fn send_ack(&mut self, client: usize, kind: u8, packet_id: PacketId) {
-        let ack = Ack {
-            packet_id,
-            reason: ReasonCode::Success,
-            properties: Properties::EMPTY,
-        };
-        let packet = match kind {
-            0x40 => Packet::PubAck(ack),
-            0x50 => Packet::PubRec(ack),
-            0x60 => Packet::PubRel(ack),
-            _ => Packet::PubComp(ack),
-        };
-        self.send(client, &packet);
     }
 
     /// The connection breaks without DISCONNECT.
@@ -715,149 +449,5 @@ impl World {
             self.hubs[usize::from(shard)].writable(key);
         }
         self.settle();
-    }
-
-    pub fn receive_packet(&mut self, client: usize) -> Option<Vec<u8>> {
-        self.clients[client].received.pop_front()
-    }
-
-    /// Takes the first packet of a type out of what a client received.
-    pub fn take_packet(&mut self, client: usize, kind: u8) -> Option<Vec<u8>> {
-        let received = &mut self.clients[client].received;
-        let at = received
-            .iter()
-            .position(|packet| packet[0] & 0xF0 == kind)?;
-        received.remove(at)
-    }
-
-    /// Takes all messages that a client received, without acknowledging them.
-    pub fn take_messages(&mut self, client: usize) -> Vec<Message> {
-        let mut messages = Vec::new();
-        while let Some(bytes) = self.take_packet(client, 0x30) {
-            messages.push(self.clients[client].parse(&bytes));
-        }
-        messages
-    }
-
-    pub fn take_payloads(&mut self, client: usize) -> Vec<String> {
-        let text = |m: Message| String::from_utf8(m.payload).unwrap();
-        self.take_messages(client).into_iter().map(text).collect()
-    }
-}
-
-/// Somebody with the test's rights.
-pub fn identity(user: Option<&str>, expires_at: Tick, denied: &[&str]) -> Arc<Identity> {
-    Arc::new(Identity {
-        user: user.map(Arc::from),
-        zone: Zone(0),
-        rights: TestRights::denying(denied),
-        expires_at,
-        guest: None,
-    })
-}
-
-/// What a client asks for, and who it is.
-pub fn request(
-    version: Version,
-    id: &str,
-    options: &ConnectOptions<'_>,
-) -> (ConnectRequest, Arc<Identity>) {
-    let mut properties = PropertyBuf::new();
-    let mut will_properties = PropertyBuf::new();
-    if version.is_v5() {
-        use stentor_mqtt::Property as P;
-        properties.push(P::SessionExpiryInterval(options.expiry_secs));
-        properties.push(P::ReceiveMaximum(options.receive_maximum));
-        if options.alias_maximum > 0 {
-            properties.push(P::TopicAliasMaximum(options.alias_maximum));
-        }
-        if options.response_information {
-            properties.push(P::RequestResponseInformation(true));
-        }
-        if options.packet_bytes_max > 0 {
-            properties.push(P::MaximumPacketSize(options.packet_bytes_max));
-        }
-        if let Some(method) = options.method {
-            properties.push(P::AuthenticationMethod(method));
-            properties.push(P::AuthenticationData(b"last"));
-        }
-        if let Some((_, _, delay)) = options.will {
-            will_properties.push(P::WillDelayInterval(delay));
-            for pair in options.will_user_properties {
-                will_properties.push(P::UserProperty(*pair));
-            }
-        }
-    }
-    let request = ConnectRequest::new(&Connect {
-        version,
-        bridge: options.bridge,
-        clean_start: options.clean_start,
-        keep_alive_secs: options.keep_alive_secs,
-        client_id: id,
-        will: options.will.map(|(topic, payload, _)| Will {
-            qos: QoS::AtLeastOnce,
-            retain: options.will_retain,
-            topic,
-            payload: payload.as_bytes(),
-            properties: will_properties.as_properties(),
-        }),
-        username: None,
-        password: None,
-        properties: properties.as_properties(),
-    });
-    let identity = identity(options.user, options.expires_at, options.denied);
-    (request, identity)
-}
-
-impl Client {
-    fn take_in(&mut self, bytes: &[u8]) {
-        self.input.extend_from_slice(bytes);
-        while let Some(frame) = frame(&self.input, u32::MAX).unwrap() {
-            let rest = self.input.split_off(frame.total_len);
-            let packet = std::mem::replace(&mut self.input, rest);
-            decode(
-                self.version,
-                Sender::Server,
-                packet[0],
-                &packet[frame.header_len..],
-            )
-            .expect("the hub sends valid packets");
-            self.received.push_back(packet);
-        }
-    }
-
-    pub fn parse(&self, bytes: &[u8]) -> Message {
-        let frame = frame(bytes, u32::MAX).unwrap().unwrap();
-        let body = &bytes[frame.header_len..];
-        match decode(self.version, Sender::Server, frame.first, body).unwrap() {
-            Packet::Publish(publish) => Message {
-                topic: publish.topic.to_owned(),
-                payload: publish.payload.to_vec(),
-                qos: publish.qos,
-                retain: publish.retain,
-                dup: publish.dup,
-                packet_id: publish.packet_id,
-                expiry: publish.properties.message_expiry(),
-                ids: publish.properties.subscription_ids().collect(),
-            },
-            other => panic!("expected PUBLISH, got {other:?}"),
-        }
-    }
-}
-
-/// Runs a random test with each seed up to `seeds`: with 2,000 under `STENTOR_SOAK`, and with the
-/// one of `STENTOR_SEED` alone.
-pub fn run_seeds(seeds: u64, run: impl Fn(u64)) {
-    run_seeds_or(seeds, 2_000, run);
-}
-
-/// Runs so many seeds, or so many others where there is time, or the one that is asked for.
-pub fn run_seeds_or(seeds: u64, soak_seeds: u64, run: impl Fn(u64)) {
-    if let Ok(seed) = std::env::var("STENTOR_SEED") {
-        return run(seed.parse().expect("STENTOR_SEED is a number"));
-    }
-    let soak = std::env::var_os("STENTOR_SOAK").is_some();
-    for seed in 1..=(if soak { soak_seeds } else { seeds }) {
-        run(seed);
     }
 }
