@@ -90,6 +90,33 @@ fn command(w: &mut World, client: usize, name: &str, words: &str) -> String {
     String::from_utf8(answer.expect("an answer").payload).unwrap()
 }
 
+/// Ann, and somebody else in that version: both hear the answers to their commands.
+fn meet(
+    (shards, ids): (u8, [&str; 3]),
+    version: Version,
+    other: &ConnectOptions<'_>,
+) -> (World, usize, usize) {
+    let mut w = World::new(shards);
+    let ann = w.connect(Version::V5, ids[0], &user("ann"));
+    let other = w.connect(version, ids[1], other);
+    for client in [ann, other] {
+        w.subscribe(client, "$reply/+", Q1);
+    }
+    (w, ann, other)
+}
+
+/// The owner of the room `tea` changes it.
+fn change(w: &mut World, owner: usize, fields: &str) {
+    let words = format!(r#"{{"room":"tea",{fields}}}"#);
+    let done = command(w, owner, "change", &words);
+    assert!(done.contains(r#""status":"done""#), "{done}");
+}
+
+/// What a member is told of the room `tea`.
+fn tea(w: &mut World, client: usize) -> String {
+    command(w, client, "info", r#"{"room":"tea"}"#)
+}
+
 #[test]
 fn members_hear_each_other_with_the_speakers_name() {
     for (shards, ids) in places() {
@@ -132,10 +159,8 @@ fn members_hear_each_other_with_the_speakers_name() {
 
 #[test]
 fn coming_and_going_is_told_and_can_be_read_later() {
-    for (shards, ids) in places() {
-        let mut w = World::new(shards);
-        let ann = w.connect(Version::V5, ids[0], &user("ann"));
-        let bob = w.connect(Version::V5, ids[1], &user("bob"));
+    for place @ (_, ids) in places() {
+        let (mut w, ann, bob) = meet(place, Version::V5, &user("bob"));
         w.subscribe(ann, "$room/tea/#", Q1);
         let seen = received(&mut w, ann);
         assert!(
@@ -192,14 +217,10 @@ fn a_wildcard_never_joins_and_rooms_are_not_shared() {
 
 #[test]
 fn refusals_say_why() {
-    for (shards, ids) in places() {
-        let mut w = World::new(shards);
-        let ann = w.connect(Version::V5, ids[0], &user("ann"));
-        let bob = w.connect(Version::V5, ids[1], &user("bob"));
+    for place @ (_, ids) in places() {
+        let (mut w, ann, bob) = meet(place, Version::V5, &user("bob"));
         let old = w.connect(Version::V311, ids[2], &user("cid"));
-        for client in [ann, bob, old] {
-            w.subscribe(client, "$reply/+", Q1);
-        }
+        w.subscribe(old, "$reply/+", Q1);
         let made = command(&mut w, ann, "create", r#"{"room":"tea","capacity":1}"#);
         assert!(made.contains(r#""status":"done""#), "{made}");
         assert!(made.contains(r#""result":{"room":"tea"}"#), "{made}");
@@ -211,14 +232,9 @@ fn refusals_say_why() {
             why[0].starts_with(r#"$reply/join {"code":151,"error":"full","room":"tea""#),
             "{why:?}"
         );
-        command(
-            &mut w,
-            ann,
-            "change",
-            r#"{"room":"tea","capacity":0,"locked":true}"#,
-        );
+        change(&mut w, ann, r#""capacity":0,"locked":true"#);
         assert_eq!(w.subscribe(bob, "$room/tea/#", Q1), 0x83);
-        command(&mut w, ann, "change", r#"{"room":"tea","locked":false}"#);
+        change(&mut w, ann, r#""locked":false"#);
         assert_eq!(w.subscribe(bob, "$room/tea/#", Q1), 1);
         assert_eq!(w.subscribe(old, "$room/tea/#", Q1), 1);
         // Only the owner may.
@@ -235,10 +251,8 @@ fn refusals_say_why() {
 
 #[test]
 fn who_may_not_speak_observes() {
-    for (shards, ids) in places() {
-        let mut w = World::new(shards);
-        let ann = w.connect(Version::V5, ids[0], &user("ann"));
-        let eve = w.connect(Version::V5, ids[1], &listener("eve"));
+    for place in places() {
+        let (mut w, ann, eve) = meet(place, Version::V5, &listener("eve"));
         assert_eq!(
             w.subscribe(eve, "$room/tea/event", Q1),
             0x8F,
@@ -252,7 +266,6 @@ fn who_may_not_speak_observes() {
             events(&mut w, eve),
             [r#"{"event":"left","user":"ann","reason":"left","members":0}"#]
         );
-        w.subscribe(eve, "$reply/+", Q1);
         w.unsubscribe(eve, "$room/tea/event");
         let refused = command(&mut w, eve, "create", r#"{"room":"tea"}"#);
         assert!(refused.contains(r#""error":"not-allowed""#), "{refused}");
@@ -261,20 +274,16 @@ fn who_may_not_speak_observes() {
 
 #[test]
 fn an_observer_is_sent_out_and_kept_out() {
-    for (shards, ids) in places() {
-        let mut w = World::new(shards);
-        let ann = w.connect(Version::V5, ids[0], &user("ann"));
-        let eve = w.connect(Version::V5, ids[1], &listener("eve"));
+    for place in places() {
+        let (mut w, ann, eve) = meet(place, Version::V5, &listener("eve"));
         w.subscribe(ann, "$room/tea/event", Q1);
-        w.subscribe(ann, "$reply/+", Q1);
-        w.subscribe(eve, "$reply/+", Q1);
         w.subscribe(eve, "$room/tea/event", Q1);
-        command(&mut w, ann, "change", r#"{"room":"tea","locked":true}"#);
+        change(&mut w, ann, r#""locked":true"#);
         let kicked = command(&mut w, ann, "kick", r#"{"room":"tea","user":"eve"}"#);
         assert!(kicked.contains("done"), "{kicked}");
         assert!(told_of_joins(&mut w, eve)[0].contains(r#""error":"kicked""#));
         received(&mut w, eve);
-        command(&mut w, ann, "change", r#"{"room":"tea","capacity":9}"#);
+        change(&mut w, ann, r#""capacity":9"#);
         assert!(events(&mut w, eve).is_empty());
         assert_eq!(w.subscribe(eve, "$room/tea/event", Q1), 0x83);
     }
@@ -282,11 +291,8 @@ fn an_observer_is_sent_out_and_kept_out() {
 
 #[test]
 fn a_lost_connection_keeps_its_place_for_a_while() {
-    for (shards, ids) in places() {
+    for place @ (_, ids) in places() {
         for persistent in [false, true] {
-            let mut w = World::new(shards);
-            let ann = w.connect(Version::V5, ids[0], &user("ann"));
-            w.subscribe(ann, "$room/tea/#", Q1);
             let base = if persistent {
                 ConnectOptions::persistent()
             } else {
@@ -296,7 +302,8 @@ fn a_lost_connection_keeps_its_place_for_a_while() {
                 user: Some("bob"),
                 ..base
             };
-            let bob = w.connect(Version::V5, ids[1], &options);
+            let (mut w, ann, bob) = meet(place, Version::V5, &options);
+            w.subscribe(ann, "$room/tea/#", Q1);
             w.subscribe(bob, "$room/tea/#", Q1);
             received(&mut w, ann);
             w.drop_link(bob);
@@ -334,11 +341,8 @@ fn a_lost_connection_keeps_its_place_for_a_while() {
 
 #[test]
 fn who_is_sent_out_hears_nothing_more() {
-    for (shards, ids) in places() {
-        let mut w = World::new(shards);
-        let ann = w.connect(Version::V5, ids[0], &user("ann"));
-        let bob = w.connect(Version::V5, ids[1], &user("bob"));
-        w.subscribe(ann, "$reply/+", Q1);
+    for place in places() {
+        let (mut w, ann, bob) = meet(place, Version::V5, &user("bob"));
         for client in [ann, bob] {
             w.subscribe(client, "$room/tea/#", Q1);
         }
@@ -358,11 +362,8 @@ fn who_is_sent_out_hears_nothing_more() {
 
 #[test]
 fn history_follows_the_suback_and_precedes_what_is_live() {
-    for (shards, ids) in places() {
-        let mut w = World::new(shards);
-        let ann = w.connect(Version::V5, ids[0], &user("ann"));
-        let bob = w.connect(Version::V311, ids[1], &user("bob"));
-        w.subscribe(ann, "$reply/+", Q1);
+    for place @ (shards, ids) in places() {
+        let (mut w, ann, bob) = meet(place, Version::V311, &user("bob"));
         command(
             &mut w,
             ann,
@@ -403,12 +404,9 @@ fn history_follows_the_suback_and_precedes_what_is_live() {
 
 #[test]
 fn properties_are_told_compared_and_locked() {
-    for (shards, ids) in places() {
-        let mut w = World::new(shards);
-        let ann = w.connect(Version::V5, ids[0], &user("ann"));
-        let bob = w.connect(Version::V5, ids[1], &user("bob"));
+    for place in places() {
+        let (mut w, ann, bob) = meet(place, Version::V5, &user("bob"));
         for client in [ann, bob] {
-            w.subscribe(client, "$reply/+", Q1);
             w.subscribe(client, "$room/g/prop/+", Q1);
         }
         let set = command(
@@ -475,11 +473,8 @@ fn properties_are_told_compared_and_locked() {
 /// A connection that ends while its SUBSCRIBE is under way leaves no seat behind.
 #[test]
 fn a_join_that_nobody_waits_for_is_undone() {
-    for (shards, ids) in places() {
-        let mut w = World::new(shards);
-        let ann = w.connect(Version::V5, ids[0], &user("ann"));
-        let bob = w.connect(Version::V5, ids[1], &user("bob"));
-        w.subscribe(ann, "$reply/+", Q1);
+    for place in places() {
+        let (mut w, ann, bob) = meet(place, Version::V5, &user("bob"));
         w.subscribe(ann, "$room/tea/#", Q1);
         w.paused = true;
         w.subscribe(bob, "$room/tea/#", Q1);
@@ -487,7 +482,7 @@ fn a_join_that_nobody_waits_for_is_undone() {
         w.paused = false;
         w.settle();
         w.pass_secs(31);
-        let info = command(&mut w, ann, "info", r#"{"room":"tea"}"#);
+        let info = tea(&mut w, ann);
         assert!(info.contains(r#""members":["ann"]"#), "{info}");
     }
 }
@@ -495,18 +490,14 @@ fn a_join_that_nobody_waits_for_is_undone() {
 /// Who comes back is told what has become of its place; a room that has ended is not made again.
 #[test]
 fn who_was_sent_out_while_away_is_told_and_stays_out() {
-    for (shards, ids) in places() {
+    for place @ (_, ids) in places() {
         for (version, command_name, error) in [
             (Version::V311, "kick", "kicked"),
             (Version::V5, "kick", "kicked"),
             (Version::V5, "close", "closed"),
         ] {
-            let mut w = World::new(shards);
-            let ann = w.connect(Version::V5, ids[0], &user("ann"));
-            w.subscribe(ann, "$reply/+", Q1);
+            let (mut w, ann, bob) = meet(place, version, &lasting("bob"));
             w.subscribe(ann, "$room/tea/#", Q1);
-            let bob = w.connect(version, ids[1], &lasting("bob"));
-            w.subscribe(bob, "$reply/+", Q1);
             w.subscribe(bob, "$room/tea/event", Q1);
             w.subscribe(bob, "$room/tea/say/+", Q1);
             w.drop_link(bob);
@@ -523,7 +514,7 @@ fn who_was_sent_out_while_away_is_told_and_stays_out() {
             let expected = format!(r#"$reply/join {{"code":152,"error":"{error}","room":"tea""#);
             assert!(told[0].starts_with(&expected), "{told:?}");
             assert!(events(&mut w, ann).is_empty());
-            let info = command(&mut w, ann, "info", r#"{"room":"tea"}"#);
+            let info = tea(&mut w, ann);
             assert!(!info.contains("bob"), "{info}");
             let is_there = command_name == "kick";
             assert_eq!(info.contains(r#""status":"done""#), is_there, "{info}");
@@ -536,31 +527,22 @@ fn who_was_sent_out_while_away_is_told_and_stays_out() {
 /// After the grace period coming back is joining, which may be refused.
 #[test]
 fn who_comes_back_too_late_is_told_why_it_is_not_let_in() {
-    for (shards, ids) in places() {
+    for place @ (_, ids) in places() {
         for version in [Version::V311, Version::V5] {
-            for (change, code) in [(r#""locked":true"#, 0x83), (r#""capacity":1"#, 0x97)] {
-                let mut w = World::new(shards);
-                let ann = w.connect(Version::V5, ids[0], &user("ann"));
-                w.subscribe(ann, "$reply/+", Q1);
+            for (fields, code) in [(r#""locked":true"#, 0x83), (r#""capacity":1"#, 0x97)] {
+                let (mut w, ann, bob) = meet(place, version, &lasting("bob"));
                 w.subscribe(ann, "$room/tea/#", Q1);
-                let bob = w.connect(version, ids[1], &lasting("bob"));
-                w.subscribe(bob, "$reply/+", Q1);
                 w.subscribe(bob, "$room/tea/#", Q1);
                 received(&mut w, bob);
                 w.drop_link(bob);
-                command(
-                    &mut w,
-                    ann,
-                    "change",
-                    &format!(r#"{{"room":"tea",{change}}}"#),
-                );
+                change(&mut w, ann, fields);
                 w.pass_secs(31);
                 let bob = w.connect(version, ids[1], &lasting("bob"));
                 let told = told_of_joins(&mut w, bob);
                 assert_eq!(told.len(), 1, "{told:?}");
                 let expected = format!(r#"$reply/join {{"code":{code},"#);
                 assert!(told[0].starts_with(&expected), "{told:?}");
-                let info = command(&mut w, ann, "info", r#"{"room":"tea"}"#);
+                let info = tea(&mut w, ann);
                 assert!(info.contains(r#""members":["ann"]"#), "{info}");
             }
         }
@@ -570,13 +552,9 @@ fn who_comes_back_too_late_is_told_why_it_is_not_let_in() {
 /// A client that is sent out while it comes back, or goes again while it does, loses nothing else.
 #[test]
 fn who_comes_back_in_between_is_told_or_comes_again() {
-    for (shards, ids) in places() {
-        let mut w = World::new(shards);
-        let ann = w.connect(Version::V5, ids[0], &user("ann"));
-        w.subscribe(ann, "$reply/+", Q1);
+    for place @ (_, ids) in places() {
+        let (mut w, ann, bob) = meet(place, Version::V5, &lasting("bob"));
         w.subscribe(ann, "$room/tea/#", Q1);
-        let bob = w.connect(Version::V5, ids[1], &lasting("bob"));
-        w.subscribe(bob, "$reply/+", Q1);
         w.subscribe(bob, "$room/tea/#", Q1);
         w.drop_link(bob);
         // It goes before the home has answered, and comes again at once.
@@ -587,7 +565,7 @@ fn who_comes_back_in_between_is_told_or_comes_again() {
         w.paused = false;
         w.settle();
         received(&mut w, bob);
-        let info = command(&mut w, ann, "info", r#"{"room":"tea"}"#);
+        let info = tea(&mut w, ann);
         assert!(info.contains(r#""members":["ann","bob"]"#), "{info}");
         w.pass_secs(31);
         w.publish(bob, "$room/tea/say", "still here", Q1, false);
@@ -611,7 +589,7 @@ fn who_comes_back_in_between_is_told_or_comes_again() {
         let told = told_of_joins(&mut w, bob);
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].contains("kicked"), "{told:?}");
-        let info = command(&mut w, ann, "info", r#"{"room":"tea"}"#);
+        let info = tea(&mut w, ann);
         assert!(info.contains(r#""members":["ann"]"#), "{info}");
         w.publish(ann, "$room/tea/say", "he is out", Q1, false);
         assert!(said(&mut w, bob).is_empty());
@@ -662,7 +640,7 @@ const REVOKED: &str = r#"{"event":"left","user":"bob","reason":"revoked","member
 /// Be he there, away for a moment, or put out of the server.
 #[test]
 fn who_loses_the_right_to_a_room_is_out_of_it() {
-    for (shards, ids) in places() {
+    for place @ (shards, ids) in places() {
         for (stays, denied, expiry_secs) in [
             (true, Some(&["$room/tea", "$rooms/"][..]), u32::MAX),
             (false, Some(&["$room/tea", "$rooms/"][..]), u32::MAX),
@@ -670,17 +648,13 @@ fn who_loses_the_right_to_a_room_is_out_of_it() {
             (true, None, u32::MAX),
             (false, None, 0),
         ] {
-            let mut w = World::new(shards);
-            let ann = w.connect(Version::V5, ids[0], &user("ann"));
             let options = ConnectOptions {
                 expiry_secs,
                 ..lasting("bob")
             };
-            let bob = w.connect(Version::V5, ids[1], &options);
+            let (mut w, ann, bob) = meet(place, Version::V5, &options);
             w.subscribe(ann, "$room/tea/#", Q1);
-            w.subscribe(ann, "$reply/+", Q1);
-            command(&mut w, ann, "change", r#"{"room":"tea","capacity":2}"#);
-            w.subscribe(bob, "$reply/+", Q1);
+            change(&mut w, ann, r#""capacity":2"#);
             w.subscribe(bob, "$room/tea/#", Q1);
             command(&mut w, bob, "lock", r#"{"room":"tea","name":"cake"}"#);
             if !stays {
@@ -731,10 +705,8 @@ fn who_loses_the_right_to_a_room_is_out_of_it() {
 /// He goes on as whoever may not speak from the beginning, and comes back to his place.
 #[test]
 fn who_loses_the_right_to_speak_observes() {
-    for (shards, ids) in places() {
-        let mut w = World::new(shards);
-        let ann = w.connect(Version::V5, ids[0], &user("ann"));
-        let bob = w.connect(Version::V5, ids[1], &user("bob"));
+    for place in places() {
+        let (mut w, ann, bob) = meet(place, Version::V5, &user("bob"));
         w.subscribe(ann, "$room/tea/event", Q1);
         w.subscribe(bob, "$room/tea/event", Q1);
         events(&mut w, ann);
@@ -743,15 +715,14 @@ fn who_loses_the_right_to_speak_observes() {
         w.publish(bob, "$room/tea/say", "hello", Q1, false);
         assert_eq!(puback(&mut w, bob), 0x87);
         events(&mut w, bob);
-        w.subscribe(ann, "$reply/+", Q1);
-        command(&mut w, ann, "change", r#"{"room":"tea","locked":true}"#);
+        change(&mut w, ann, r#""locked":true"#);
         assert_eq!(events(&mut w, bob), [r#"{"event":"changed","by":"ann"}"#]);
         // Not into a locked room.
         renew_bob(&mut w, Some(&["$rooms/"]));
         w.publish(bob, "$room/tea/say", "hello", Q1, false);
         assert_eq!(puback(&mut w, bob), 0x87);
         renew_bob(&mut w, Some(&["$room/tea/say", "$rooms/"]));
-        command(&mut w, ann, "change", r#"{"room":"tea","locked":false}"#);
+        change(&mut w, ann, r#""locked":false"#);
         events(&mut w, ann);
         renew_bob(&mut w, Some(&["$rooms/"]));
         assert_eq!(

@@ -42,19 +42,24 @@ fn changes_become_edits_of_the_callers_file() {
     assert_eq!(place.call(call).status, Status::Failed);
 }
 
-#[test]
-fn parts_are_shown() {
-    let place = good(&[(
-        "parts.luau",
+/// A procedure that tells of each part its type, its name and this.
+fn parts_and(field: &str) -> Place {
+    let text = format!(
         "--[[ procedure\nneeds = \"body\"\n]]
         return function(call)
-            local seen = {}
+            local seen = {{}}
             for _, part in call:parts() do
-                table.insert(seen, part.type .. ' ' .. tostring(part.name) .. ' ' .. part.content)
+                table.insert(seen, `{{part.type}} {{part.name}} {{{field}}}`)
             end
             return accept(table.concat(seen, '|'))
-        end",
-    )]);
+        end"
+    );
+    good(&[("parts.luau", &text)])
+}
+
+#[test]
+fn parts_are_shown() {
+    let place = parts_and("part.content");
     let text = "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nhello\r\n--b\r\n\
                 Content-Type: application/x-msdownload; name=a.exe\r\n\
                 Content-Transfer-Encoding: base64\r\n\r\nTVo=\r\n--b--\r\n";
@@ -68,18 +73,7 @@ fn parts_are_shown() {
 /// What hides in a forwarded message is shown, and no part is left out in silence.
 #[test]
 fn parts_of_parts_are_shown() {
-    let place = good(&[(
-        "parts.luau",
-        "--[[ procedure\nneeds = \"body\"\n]]
-        return function(call)
-            local seen = {}
-            for _, part in call:parts() do
-                table.insert(seen, part.type .. ' ' .. tostring(part.name) .. ' '
-                    .. tostring(part.to ~= nil))
-            end
-            return accept(table.concat(seen, '|'))
-        end",
-    )]);
+    let place = parts_and("part.to ~= nil");
     let inner = "Content-Type: multipart/mixed; boundary=i\r\n\r\n--i\r\n\r\nhello\r\n--i\r\n\
                  Content-Type: application/x-msdownload; name=a.exe\r\n\r\nMZ\r\n--i--\r\n";
     let text = format!(
