@@ -75,9 +75,6 @@ fn losses(losses: &Value) -> String {
 
 /// When the configuration was read last, who asked for it, and what came of it.
 fn last_reload(reload: &Value, now_secs: u64) -> String {
-    let at = reload["at"].as_u64().unwrap_or(now_secs);
-    let ago = duration(now_secs.saturating_sub(at));
-    let cause = plain(&reload["cause"]);
     let result = if reload["ok"] == true {
         reloaded(reload)
     } else {
@@ -86,15 +83,29 @@ fn last_reload(reload: &Value, now_secs: u64) -> String {
             plain(&reload["reason"])
         )
     };
-    format!("last reload, {ago} ago ({cause}): {result}")
+    format!("{}: {result}", when(reload, now_secs))
 }
 
-/// What a reload did; if that was nothing, since when.
+fn when(reload: &Value, now_secs: u64) -> String {
+    let at = reload["at"].as_u64().unwrap_or(now_secs);
+    let ago = duration(now_secs.saturating_sub(at));
+    format!("last reload, {ago} ago ({})", plain(&reload["cause"]))
+}
+
+/// What a reload did; if that was nothing, since when, and what came of the one before.
 fn just_reloaded(answer: &Value, now_secs: u64) -> String {
     let done = reloaded(answer);
-    match &answer["before"] {
-        Value::Null => done,
-        before => format!("{done} since the {}", last_reload(before, now_secs)),
+    let before = &answer["before"];
+    if before.is_null() {
+        return done;
+    }
+    let since = format!("{done} since the {}", when(before, now_secs));
+    if before["ok"] != true {
+        return format!("{since}, which failed: {}", plain(&before["reason"]));
+    }
+    match phrases(before) {
+        None => since,
+        Some(found) => format!("{since}, which found {found}"),
     }
 }
 
@@ -104,8 +115,12 @@ fn now_secs() -> u64 {
     now.map_or(0, |since| since.as_secs())
 }
 
-/// What a reload did, in phrases.
 fn reloaded(answer: &Value) -> String {
+    phrases(answer).unwrap_or_else(|| "nothing has changed".to_owned())
+}
+
+/// What a reload did, unless that was nothing.
+fn phrases(answer: &Value) -> Option<String> {
     let phrases = [
         ("changed: ", "changed"),
         ("new certificates: ", "renewed"),
@@ -116,10 +131,7 @@ fn reloaded(answer: &Value) -> String {
         (!is_empty).then(|| format!("{title}{}", plain(&answer[key])))
     };
     let said: Vec<String> = phrases.into_iter().filter_map(said).collect();
-    if said.is_empty() {
-        return "nothing has changed".to_owned();
-    }
-    said.join("; ")
+    (!said.is_empty()).then(|| said.join("; "))
 }
 
 fn listeners(status: &Value) -> String {
@@ -447,13 +459,28 @@ mod tests {
         let failed = json!({ "at": 1_060, "cause": "file", "ok": false, "reason": "no such key" });
         let text = "last reload, 5s ago (file): failed, the old configuration stays: no such key";
         check(failed, text);
-        assert_eq!(reloaded(&json!({ "changed": [] })), "nothing has changed");
-        let before =
-            json!({ "at": 1_062, "cause": "the file changed", "ok": true, "changed": ["adaptor"] });
-        let text = "nothing has changed since the last reload, 3s ago (the file changed): changed: \
-                    adaptor";
-        assert_eq!(just_reloaded(&json!({ "before": before }), 1_065), text);
         let renewed = json!({ "renewed": ["mqtts://0.0.0.0:8883"] });
         assert_eq!(reloaded(&renewed), "new certificates: mqtts://0.0.0.0:8883");
+    }
+
+    #[test]
+    fn a_reload_that_does_nothing_tells_of_the_one_before() {
+        assert_eq!(just_reloaded(&json!({}), 1_065), "nothing has changed");
+        for (result, told) in [
+            (json!({ "ok": true, "changed": [] }), ""),
+            (
+                json!({ "ok": true, "changed": ["adaptor"] }),
+                ", which found changed: adaptor",
+            ),
+            (
+                json!({ "ok": false, "reason": "no such key" }),
+                ", which failed: no such key",
+            ),
+        ] {
+            let mut before = result;
+            (before["at"], before["cause"]) = (json!(1_062), json!("SIGHUP"));
+            let text = format!("nothing has changed since the last reload, 3s ago (SIGHUP){told}");
+            assert_eq!(just_reloaded(&json!({ "before": before }), 1_065), text);
+        }
     }
 }
