@@ -1,16 +1,20 @@
-//! What selects the zone of a login: its name, a token, a certificate.
+//! What selects the zone of a login: its name, a token, the listener.
 
 use std::io::{BufRead, BufReader};
 use std::process::Command;
 
 use serde_json::Value;
+use stentor_auth::credential::{Cost, PasswordHash};
+use stentor_tests::database::{Database, Kind};
 use stentor_tests::{DEADLINE, Plan, Server, process, server};
 
-/// The zones game and shop, each with a user ann; the second listener belongs to shop.
+/// The zones game and shop; the second listener belongs to shop.
+const ZONES: &str = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[[listener]]\nurl = \
+                     \"ws://127.0.0.1:0\"\nzone = \"shop\"\n[[zone]]\nname = \"game\"\n";
+
+/// Each zone has a user ann.
 fn start() -> Server {
-    let config = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[[listener]]\nurl = \
-                  \"ws://127.0.0.1:0\"\nzone = \"shop\"\n[[zone]]\nname = \"game\"\n";
-    let server = Plan::new().config(config).start();
+    let server = Plan::new().config(ZONES).start();
     for name in ["ann", "game/ann", "shop/ann"] {
         let add = ["user", "add", name, "--no-password"];
         server.control(&add).success();
@@ -29,12 +33,12 @@ fn received(server: &Server, zone: &str) -> u64 {
     shown["zones"][0]["messages_in"].as_u64().expect("a number")
 }
 
-/// Publishes by a login name, which may be empty, with a token as password.
-fn publish(server: &Server, scheme: &str, name: &str, token: &str, version: &str) -> Command {
+/// Publishes by a login name, which may be empty, with a password or a token.
+fn publish(server: &Server, scheme: &str, name: &str, password: &str, version: &str) -> Command {
     let mut publish = server::stentor();
     publish.args(["pub", "-L", server.url(scheme), "-u", name, "-V", version]);
     publish.args(["-q", "1", "-t", "t", "-m", "x"]);
-    publish.env("STENTOR_PASSWORD", token);
+    publish.env("STENTOR_PASSWORD", password);
     publish
 }
 
@@ -78,6 +82,61 @@ fn a_token_selects_the_zone_of_its_user() {
         process::run(&mut publish(&server, "ws", name, &shop, "5")).success();
     }
     assert_eq!(received(&server, "shop"), 3);
+}
+
+/// The operator's own table has users of one name in several zones, whose passwords are the names
+/// of these.
+fn check_own_table(kind: Kind) {
+    let database = Database::start(kind);
+    let url = database.create("shop");
+    let row = |(name, password, zone): (&str, &str, &str)| {
+        let hash = PasswordHash::make(password.as_bytes(), Cost::PBKDF2_SHA512);
+        let hash = hash.expect("a hash can be made");
+        format!("INSERT INTO customer VALUES ('{name}', '{hash}', {zone});")
+    };
+    let rows = [
+        ("ann", "default", "NULL"),
+        ("ann", "game", "'game'"),
+        ("ann", "shop", "'shop'"),
+        ("eve", "nowhere", "'nowhere'"),
+    ];
+    let table = "CREATE TABLE customer (login VARCHAR(60), hash VARCHAR(255), realm VARCHAR(60));";
+    database.sql("shop", &[table, &rows.map(row).concat()].concat());
+    let config = format!(
+        "{ZONES}[auth]\nsource = \"{url}\"\nslow_failures = false\ncolumn_zone = \"realm\"\n\
+         query = \"SELECT login AS name, hash AS password, realm FROM customer WHERE login IN (?)\"\n"
+    );
+    let server = Plan::new().config(&config).start();
+    for (scheme, name, zone, count) in [
+        ("mqtt", "ann", "default", 1),
+        ("mqtt", "game/ann", "game", 1),
+        ("ws", "ann", "shop", 1),
+        ("ws", "shop/ann", "shop", 2),
+        ("mqtt", "shop/ann", "shop", 3),
+    ] {
+        process::run(&mut publish(&server, scheme, name, zone, "5")).success();
+        assert_eq!(received(&server, zone), count, "{scheme} {name}");
+    }
+    for (scheme, name, password) in [
+        ("mqtt", "ann", "game"),
+        ("mqtt", "game/ann", "default"),
+        ("ws", "ann", "default"),
+        ("ws", "game/ann", "game"),
+        ("mqtt", "eve", "nowhere"),
+        ("mqtt", "nowhere/eve", "nowhere"),
+    ] {
+        process::run(&mut publish(&server, scheme, name, password, "5")).refusal();
+    }
+}
+
+#[test]
+fn a_table_in_postgres_tells_the_zones_of_its_users() {
+    check_own_table(Kind::Postgres);
+}
+
+#[test]
+fn a_table_in_mariadb_tells_the_zones_of_its_users() {
+    check_own_table(Kind::MariaDb);
 }
 
 /// Nothing of a zone outlives its removal: not its connections, sessions, rooms or retained
