@@ -1,21 +1,23 @@
-//! The examples of `docs/zones.md`, typed as they stand.
+//! The examples of `docs/zones.md` and `docs/adaptors.md`, typed as they stand.
 
 use std::fs;
 use std::process::{Child, Command};
 
-use stentor_tests::{DEADLINE, Server, process, server, tools};
+use stentor_tests::{DEADLINE, Plan, Server, process, server, tools};
 
-/// The code of the blocks in this language, for a server on this port.
-fn blocks(language: &str, port: &str) -> Vec<String> {
-    let path = tools::project().join("docs/zones.md");
+/// The code of the blocks in this language on a page.
+fn code(page: &str, language: &str) -> Vec<String> {
+    let path = tools::project().join("docs").join(page);
     let text = fs::read_to_string(path).expect("the page can be read");
     let fence = format!("```{language}\n");
     let code = |part: &str| part.split("\n```").next().map(str::to_owned);
-    text.split(&fence)
-        .skip(1)
-        .filter_map(code)
-        .map(|code| code.replace("1883", port))
-        .collect()
+    text.split(&fence).skip(1).filter_map(code).collect()
+}
+
+/// The code of the blocks about zones, for a server on this port.
+fn blocks(language: &str, port: &str) -> Vec<String> {
+    let blocks = code("zones.md", language).into_iter();
+    blocks.map(|code| code.replace("1883", port)).collect()
 }
 
 /// What the examples of rooms print among other things.
@@ -133,5 +135,61 @@ fn the_shell_examples_work() {
         for listener in listeners {
             process::finish(listener, DEADLINE).success();
         }
+    }
+}
+
+/// The blocks in this language on a page, which are as many as the test knows.
+fn known<const N: usize>(page: &str, language: &str) -> [String; N] {
+    let blocks = code(page, language).try_into();
+    blocks.unwrap_or_else(|blocks| panic!("{N} blocks were expected: {blocks:?}"))
+}
+
+/// The zone, the room, the listener and the adaptor of the pages in one configuration.
+#[test]
+fn the_configuration_examples_work() {
+    let ([zone], [adaptor]) = (known("zones.md", "toml"), known("adaptors.md", "toml"));
+    let [moderate, _] = known("adaptors.md", "lua");
+    let plan = Plan::new();
+    fs::write(plan.folder().join("moderate.luau"), moderate).expect("a file can be written");
+    let zone = zone.replace("0.0.0.0:1884", "127.0.0.1:0");
+    let more = format!(
+        "[[room]]\nzone = \"game\"\nname = \"tea\"\n[[user]]\nname = \"alice\"\n\
+         zone = \"game\"\npassword_hash = \"{}\"\n",
+        super::hash()
+    );
+    let server = plan.config(&format!("{zone}\n{adaptor}\n{more}")).start();
+    // The listener makes her one of the zone.
+    let run = |code: &str| process::run(&mut line(&server, code, "-u alice"));
+    let hall = run("stentor room show hall").success();
+    assert!(hall.contains("100"), "{hall}");
+    let denied = run("stentor room say tea damn");
+    assert!(denied.stderr.contains("mind your words"), "{denied}");
+    run("stentor room say tea hello").success();
+    let denied = run("stentor room create den");
+    assert!(denied.stderr.contains("administrators"), "{denied}");
+    let mut guest = line(&server, "stentor room say tea hello", "-u guest");
+    process::run(guest.env_remove("STENTOR_PASSWORD")).success();
+}
+
+/// What stands on the page does what its tests say, and so does what `stentor adaptor new` writes.
+#[test]
+fn the_adaptor_examples_work() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    for (name, block) in ["own.luau", "own.test.luau"]
+        .into_iter()
+        .zip(known::<2>("adaptors.md", "lua"))
+    {
+        fs::write(folder.path().join(name), block).expect("a file can be written");
+    }
+    let [made] = known("adaptors.md", "sh");
+    for code in [
+        &*made,
+        "stentor adaptor check own.luau",
+        "stentor adaptor test own.luau",
+    ] {
+        let mut shell = Command::new("sh");
+        let code = format!("stentor() {{ \"$STENTOR\" \"$@\"; }}\n{code}");
+        shell.args(["-c", &code]).current_dir(&folder);
+        process::run(shell.env("STENTOR", server::binary())).success();
     }
 }
