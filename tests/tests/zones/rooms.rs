@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Child;
 
+use stentor_tests::raw::eventually;
 use stentor_tests::{DEADLINE, Plan, Server, process, tools};
 
 use super::commands::command;
@@ -62,14 +63,7 @@ stentor_tests::cases! {
 #[test]
 fn the_commands_make_and_moderate_a_room() {
     let server = super::start();
-    let run = |user: &str, args: &[&str]| {
-        let mut room = command(&server, "room", user);
-        // The word of the command comes before the flags of the connection.
-        let flags: Vec<_> = room.get_args().skip(1).map(ToOwned::to_owned).collect();
-        room = stentor_tests::server::stentor();
-        room.env("STENTOR_PASSWORD", super::PASSWORD);
-        process::run(room.arg("room").args(args).args(flags))
-    };
+    let run = |user: &str, args: &[&str]| process::run(&mut room(&server, user, args));
     run(
         "alice",
         &["create", "tea", "--capacity", "3", "--history", "5"],
@@ -92,10 +86,34 @@ fn the_commands_make_and_moderate_a_room() {
     server.control(&["room", "close", "hall"]).success();
 }
 
-/// Rooms are of the running server: nothing of them is found after a kill.
+/// A permanent room is there as long as the server runs, whoever goes and whatever is reloaded.
+#[test]
+fn a_permanent_room_stays_when_it_is_empty() {
+    let server = super::start();
+    let create = ["create", "hall", "--permanent"];
+    let refused = process::run(&mut room(&server, "alice", &create));
+    assert!(refused.stderr.contains("administrators"), "{refused}");
+    server.control(&[&["room"], &create[..]].concat()).success();
+    for name in ["hall", "tea"] {
+        process::run(&mut room(&server, "bob", &["say", name, "hello"])).success();
+    }
+    server.reconfigure(&format!("{}[limits]\nconnections = 77\n", super::config()));
+    server.control(&["reload"]).success();
+    // Who has gone is gone a moment later.
+    eventually("only permanent rooms are left", || {
+        let listed = process::run(&mut room(&server, "alice", &["ls"])).success();
+        assert!(listed.contains("hall: "), "{listed}");
+        listed == "hall: 0 members\nlobby: 0 members\n"
+    });
+}
+
+/// Rooms are of the running server: after a kill there are those that the configuration has, as it
+/// has them, and nothing else of any.
 #[test]
 fn a_killed_server_forgets_its_rooms() {
-    let server = super::start();
+    let garden = "[[room]]\nname = \"garden\"\ncapacity = 7\n";
+    let plan = Plan::new().config(&format!("{}{garden}", super::config()));
+    let server = plan.start();
     server
         .control(&["room", "create", "hall", "--permanent"])
         .success();
@@ -109,14 +127,19 @@ fn a_killed_server_forgets_its_rooms() {
     let plan: Plan = server.kill();
     let server = plan.start();
     // The end of what is retained is marked by a message that is none; the lobby is made for
-    // whoever looks at the list.
+    // whoever looks at the list, the garden at the start.
     let mut list = command(&server, "sub", "alice");
-    list.args(["-t", "$rooms/+", "-C", "2", "-F", "%t"]);
+    list.args(["-t", "$rooms/+", "-C", "3", "-F", "%t"]);
     list.args(["-D", "subscribe", "user-property", "snapshot-end", "yes"]);
     let seen = process::run(&mut list).success();
     let mut seen: Vec<&str> = seen.lines().collect();
     seen.sort_unstable();
-    assert_eq!(seen, ["$rooms/lobby", "$rooms/snapshot-end"]);
+    assert_eq!(
+        seen,
+        ["$rooms/garden", "$rooms/lobby", "$rooms/snapshot-end"]
+    );
+    let shown = server.control(&["room", "show", "garden"]).success();
+    assert!(shown.starts_with("garden: 0 of 7 members\n"), "{shown}");
 }
 
 /// `stentor room WORDS`, by this user.
