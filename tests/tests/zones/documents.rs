@@ -140,8 +140,8 @@ fn the_shell_examples_work() {
 
 /// The blocks in this language on a page, which are as many as the test knows.
 fn known<const N: usize>(page: &str, language: &str) -> [String; N] {
-    let blocks = code(page, language).try_into();
-    blocks.unwrap_or_else(|blocks| panic!("{N} blocks were expected: {blocks:?}"))
+    <[String; N]>::try_from(code(page, language))
+        .unwrap_or_else(|blocks| panic!("{N} blocks were expected: {blocks:?}"))
 }
 
 /// The zone, the room, the listener and the adaptor of the pages in one configuration.

@@ -3,21 +3,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "a module of a test binary")]
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "each test uses the part that it needs"
-)]
+#![allow(dead_code, reason = "each test uses the part that it needs")]
 
 mod client;
 mod login;
 mod packets;
 mod seeds;
 
-pub use client::{Client, Message};
-pub use login::{ConnectOptions, TestRights, clean, identity, request};
-pub use packets::qos;
-pub use seeds::{Random, run_seeds, run_seeds_or};
+#[allow(unused_imports, reason = "each test uses the part that it needs")]
+pub use self::{
+    client::{Client, Message},
+    login::{ConnectOptions, TestRights, clean, identity, request},
+    packets::qos,
+    seeds::{Random, run_seeds, run_seeds_or},
+};
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;

@@ -1,51 +1,35 @@
 //! Why a room says no.
 
-use thiserror::Error;
-
 /// Why a room does not do what was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// All places are taken.
-    #[error("the room is full")]
     Full,
     /// Nobody may come in now.
-    #[error("the room is locked")]
     Locked,
     /// Only members do that.
-    #[error("not a member of the room")]
     NotMember,
     /// Only the owner and administrators do that.
-    #[error("only the room's owner may do that")]
     NotOwner,
     /// Another user holds the property's lock.
-    #[error("another user has locked the property")]
     PropertyLocked,
     /// The property does not have the expected value or version.
-    #[error("the property has changed")]
     Conflict,
     /// There is no such room, member or property.
-    #[error("there is no such thing in the room")]
     Unknown,
     /// There is such a room already.
-    #[error("there is a room of this name already")]
     Exists,
     /// The name cannot be used.
-    #[error("the name is empty, too long, or contains / + # $ or control characters")]
     Name,
     /// The value or the payload is larger than a bound.
-    #[error("larger than allowed")]
     TooLarge,
     /// As many rooms or properties as there may be.
-    #[error("as many as allowed are there already")]
     TooMany,
     /// The zone does not let users make rooms.
-    #[error("this zone's rooms are made by its administrators")]
     NotAllowed,
     /// Users make no permanent rooms.
-    #[error("permanent rooms are made by administrators")]
     Permanent,
     /// The user may neither enter the room nor see it in the list of rooms.
-    #[error("the right to this room is missing")]
     NoRight,
 }
 
