@@ -58,8 +58,8 @@ impl Lane {
         }
     }
 
-    /// Runs a statement. If the connection turns out to be gone, it is made again, once; so it is if
-    /// the database refuses: PostgreSQL goes on refusing a statement that was prepared before its
+    /// Runs a statement. If the connection turns out to be gone, it is made again, once; so it is
+    /// if the database refuses: PostgreSQL goes on refusing what was prepared before its
     /// table was altered, on that connection.
     pub(super) async fn fetch(&self, statement: &Statement) -> Result<Answer, StoreError> {
         let mut place = self.link.lock().await;

@@ -294,17 +294,7 @@ fn listener(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
         ("keyfile", _) => current.key = Some(absolute(value)),
         ("cafile", _) => current.authority = Some(absolute(value)),
         ("require_certificate", _) => current.needs_certificate = value == "true",
-        ("use_identity_as_username", _) => {
-            current.names_by_certificate = value == "true";
-            if current.names_by_certificate {
-                plan.troubles.push(line.trouble(
-                    "it lets in whoever has a certificate; here each name in one has to be a \
-                     user's, and who is called `admin` in one is Stentor's administrator",
-                    "add the users that no file names: stentor user add NAME --no-password; let \
-                     no certificate have the name admin",
-                ));
-            }
-        }
+        ("use_identity_as_username", _) => names_by_certificate(current, line, plan),
         ("max_connections", "-1") => {}
         ("max_connections", _) if value.parse::<u32>().is_ok() => {
             let count: Option<u32> = value.parse().ok();
@@ -317,6 +307,19 @@ fn listener(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
         }
     }
     true
+}
+
+/// Carried, but a name is worth something else here.
+fn names_by_certificate(listener: &mut Listener, line: &Line, plan: &mut Plan) {
+    listener.names_by_certificate = line.value == "true";
+    if listener.names_by_certificate {
+        plan.troubles.push(line.trouble(
+            "it lets in whoever has a certificate; here each name in one has to be a user's, and \
+             who is called `admin` in one is Stentor's administrator",
+            "add the users that no file names: stentor user add NAME --no-password; let no \
+             certificate have the name admin",
+        ));
+    }
 }
 
 /// Options of the whole server.
