@@ -1,6 +1,7 @@
 //! `stentor adaptor`: makes, checks, tests and reloads the operator's own code.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};

@@ -73,7 +73,7 @@ fn what_cannot_be_compared_is_refused() {
     other["parameters"]["payload_bytes"] = 100.into();
     let results = std::slice::from_ref(&old);
     for (old, new, why) in [
-        (results, &[other][..], "in common"),
+        (results, std::slice::from_ref(&other), "in common"),
         (results, &[], "no results"),
         (&[json!({ "a": 1 })], results, "line 1"),
     ] {
