@@ -236,16 +236,6 @@ impl Head {
         (self.topic_len + self.properties_len + self.payload_len) as u64
     }
 
-    /// When it stops being of interest, in milliseconds since 1970.
-    pub(crate) fn expires_ms(&self) -> Option<u64> {
-        self.expiry_secs
-            .map(|secs| self.received_ms + u64::from(secs) * 1_000)
-    }
-
-    pub(crate) fn is_expired(&self, now_ms: u64) -> bool {
-        self.expires_ms().is_some_and(|at| at <= now_ms)
-    }
-
     /// Whether the topic that lies behind this head is that one; the checksum says nothing here.
     pub(crate) fn is_for(&self, place: &[u8], zone: Zone, topic: &str) -> bool {
         self.zone == zone

@@ -4,9 +4,9 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use stentor_session::Ticket;
+use stentor_session::{Tick, Ticket};
 
 use super::meta::Meta;
 use super::{STRIPES, Store, StoreEvent, Sync, Watcher};
@@ -60,15 +60,20 @@ impl Keeper {
 }
 
 impl<D: Disk> Store<D> {
-    /// Starts the threads. Without them a store neither syncs nor cleans up.
+    /// Starts the threads. Without them a store neither syncs nor cleans up. The clock is the one
+    /// that puts and reads go by.
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub fn start(self: &Arc<Self>, watcher: Arc<dyn Watcher>) -> io::Result<Keeper> {
+    pub fn start(
+        self: &Arc<Self>,
+        watcher: Arc<dyn Watcher>,
+        clock: impl Fn() -> Tick + Send + 'static,
+    ) -> io::Result<Keeper> {
         *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
         let mut threads = Vec::new();
         let store = Arc::clone(self);
-        let keep = move || store.keep_until_end();
+        let keep = move || store.keep_until_end(&clock);
         let keeper = thread::Builder::new()
             .name("store-keeper".into())
             .spawn(keep)?;
@@ -125,7 +130,7 @@ impl<D: Disk> Store<D> {
     }
 
     /// Grows what is low at once, and cleans up now and then.
-    fn keep_until_end(&self) {
+    fn keep_until_end(&self, clock: &dyn Fn() -> Tick) {
         let mut cleaned_at = Instant::now();
         while !self.has_to_end() {
             let low = self.low.swap(0, Ordering::SeqCst);
@@ -133,7 +138,7 @@ impl<D: Disk> Store<D> {
                 self.grow_ahead(stripe);
             }
             if cleaned_at.elapsed() >= ROUND {
-                self.clean_up();
+                self.clean_up(clock());
                 cleaned_at = Instant::now();
             }
             if self.low.load(Ordering::SeqCst) == 0 {
@@ -143,19 +148,17 @@ impl<D: Disk> Store<D> {
     }
 
     /// Removes what has expired, compacts, reserves versions.
-    pub(crate) fn clean_up(&self) {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let now_ms = since.map_or(0, |since| since.as_millis() as u64);
-        self.expire(now_ms);
+    pub(crate) fn clean_up(&self, now: Tick) {
+        self.expire(now);
         self.compact();
         // Another block each time, all over a segment.
-        self.sample((now_ms as usize).wrapping_mul(0x9E37_79B1) >> 7);
+        self.sample((self.wall_ms(now) as usize).wrapping_mul(0x9E37_79B1) >> 7);
         self.reserve_versions();
     }
 
-    /// Removes what has expired by then, in milliseconds since 1970; a running server does it by
-    /// itself.
-    pub fn expire(&self, now_ms: u64) {
+    /// Removes what has expired by then; a running server does it by itself.
+    pub fn expire(&self, now: Tick) {
+        let now_ms = self.wall_ms(now);
         for stripe in 0..STRIPES {
             while self.lock(stripe).sweep(&self.env, now_ms, STEP) {}
         }

@@ -75,8 +75,11 @@ pub struct StoreOptions {
     pub total: Quota,
     /// What each zone may hold.
     pub zone: Quota,
-    /// The wall clock's time at [`Tick::ZERO`].
+    /// The wall clock's time at [`Tick::ZERO`]. What time it is later is told by ticks alone, so
+    /// that a step of the wall clock changes nothing.
     pub started_at: SystemTime,
+    /// Now.
+    pub now: Tick,
     /// A number that nobody can foresee: the secret of a store that is made now.
     pub random: u64,
     /// A number that changes when the machine starts anew: then what was not synced may be lost.
@@ -219,9 +222,9 @@ impl<D: Disk> Store<D> {
 
     /// The message of a record, where it lies.
     fn stored<'r>(&self, record: &Record<'r>) -> Stored<'r> {
-        let expires_at = record.expiry_secs.map_or(Tick::NEVER, |secs| {
-            self.tick(record.received_ms + u64::from(secs) * 1_000)
-        });
+        let expires_ms =
+            self.env
+                .expires_ms(record.version, record.received_ms, record.expiry_secs);
         Stored {
             zone: record.zone,
             topic: record.topic,
@@ -230,7 +233,7 @@ impl<D: Disk> Store<D> {
             qos: record.qos,
             publisher: Publisher::from_bits(record.publisher),
             received_at: self.tick(record.received_ms),
-            expires_at,
+            expires_at: expires_ms.map_or(Tick::NEVER, |ms| self.tick(ms)),
             sequence: record.sequence,
         }
     }

@@ -44,6 +44,8 @@ impl<D: Disk> Store<D> {
             damage,
             // Who lost power lost what was not synced.
             lost_power: meta.boot != options.boot && !meta.is_closed,
+            opened_ms: origin_ms(options) + options.now.as_micros() / 1_000,
+            opened_version: u64::MAX,
         };
         let opened = open_files(&disk, &env, &names, &meta)?;
         let meta = Meta {
@@ -52,8 +54,9 @@ impl<D: Disk> Store<D> {
             ..meta
         };
         let found = recover_all(&env, opened.files);
-        let store = Self::assemble(disk, env, meta, found, options);
+        let mut store = Self::assemble(disk, env, meta, found, options);
         store.readmit(&opened.salvaged, None);
+        store.env.opened_version = store.env.versions.load(Ordering::SeqCst);
         Ok(store)
     }
 
@@ -77,7 +80,6 @@ impl<D: Disk> Store<D> {
             Bounds::default(),
             Arc::clone(&env.versions),
         );
-        let origin = options.started_at.duration_since(SystemTime::UNIX_EPOCH);
         let has_scrubbed = found.iter().any(|found| found.has_scrubbed);
         let (stripes, salvaged): (Vec<_>, Vec<_>) = found
             .into_iter()
@@ -98,7 +100,7 @@ impl<D: Disk> Store<D> {
             }),
             saving: Mutex::default(),
             has_new_segments: AtomicBool::new(false),
-            origin_ms: origin.map_or(0, |since| since.as_millis() as u64),
+            origin_ms: origin_ms(options),
             troubles: Troubles::default(),
             has_new_names: AtomicBool::new(true),
             rounds: Rounds {
@@ -154,6 +156,12 @@ impl<D: Disk> Store<D> {
     pub(super) fn seed(&self) -> u64 {
         self.meta().seed
     }
+}
+
+/// Wall clock at [`Tick::ZERO`](stentor_session::Tick::ZERO), in milliseconds since 1970.
+fn origin_ms(options: &StoreOptions) -> u64 {
+    let since = options.started_at.duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
 }
 
 /// What the segments have in common: from the file that says so, from its copy, or as far as the

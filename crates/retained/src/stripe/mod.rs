@@ -51,6 +51,39 @@ pub(crate) struct Env {
     pub(crate) damage: DamageList,
     /// The machine has lost power since the files were written.
     pub(crate) lost_power: bool,
+    /// Wall clock when the store was opened, in milliseconds since 1970.
+    pub(crate) opened_ms: u64,
+    /// The newest version that was there then; the highest number until that is known.
+    pub(crate) opened_version: u64,
+}
+
+impl Env {
+    /// When a record's message expires, in milliseconds since 1970.
+    ///
+    /// What was there at the opening was received by then, whatever clock it was written by: so
+    /// nothing lives longer than its publisher said.
+    pub(crate) fn expires_ms(
+        &self,
+        version: u64,
+        received_ms: u64,
+        expiry_secs: Option<u32>,
+    ) -> Option<u64> {
+        let received_ms = if version <= self.opened_version {
+            received_ms.min(self.opened_ms)
+        } else {
+            received_ms
+        };
+        expiry_secs.map(|secs| received_ms + u64::from(secs) * 1_000)
+    }
+
+    /// The same of a record's head.
+    fn deadline(&self, head: &Head) -> Option<u64> {
+        self.expires_ms(head.version, head.received_ms, head.expiry_secs)
+    }
+
+    fn is_expired(&self, head: &Head, now_ms: u64) -> bool {
+        self.deadline(head).is_some_and(|at| at <= now_ms)
+    }
 }
 
 /// A message to keep.
@@ -275,7 +308,7 @@ impl<R: Region> Stripe<R> {
         }
         env.accounts.apply(&usage, change);
         if message.expiry_secs.is_some() {
-            self.keep_deadline(hash, place);
+            self.keep_deadline(env, hash, place);
         }
         Ok(Stamp { version, sequence })
     }
@@ -321,7 +354,7 @@ impl<R: Region> Stripe<R> {
             env.accounts.apply(&usage, change);
         }
         if message.expiry_secs.is_some() {
-            self.keep_deadline(entry.hash, place);
+            self.keep_deadline(env, entry.hash, place);
         }
         Ok(Stamp { version, sequence })
     }
@@ -440,9 +473,9 @@ impl<R: Region> Stripe<R> {
     }
 
     /// Sees to it that the message in a place is removed when it expires.
-    fn keep_deadline(&mut self, hash: u64, place: Place) {
+    fn keep_deadline(&mut self, env: &Env, hash: u64, place: Place) {
         let expires_ms = match self.space.head(place) {
-            Ok(Some(head)) => head.expires_ms(),
+            Ok(Some(head)) => env.deadline(&head),
             _ => None,
         };
         if let Some(expires_ms) = expires_ms
@@ -473,21 +506,21 @@ impl<R: Region> Stripe<R> {
             }
             // It may have a later message by now.
             let expired = match self.space.read(place) {
-                Ok(Some(record)) if self.is_expired(place, now_ms) => {
+                Ok(Some(record)) if self.is_expired(env, place, now_ms) => {
                     Some((record.zone, record.topic.to_owned(), record.qos))
                 }
                 _ => None,
             };
             match expired {
-                None => self.keep_deadline(hash, place),
+                None => self.keep_deadline(env, hash, place),
                 Some((zone, topic, qos)) => self.expire(env, hash, (zone, &topic, qos)),
             }
         }
         true
     }
 
-    fn is_expired(&self, place: Place, now_ms: u64) -> bool {
-        matches!(self.space.head(place), Ok(Some(head)) if head.is_expired(now_ms))
+    fn is_expired(&self, env: &Env, place: Place, now_ms: u64) -> bool {
+        matches!(self.space.head(place), Ok(Some(head)) if env.is_expired(&head, now_ms))
     }
 
     fn expire(&mut self, env: &Env, hash: u64, (zone, topic, qos): (Zone, &str, QoS)) {
@@ -505,7 +538,7 @@ impl<R: Region> Stripe<R> {
             && let Some(entry) = self.find(hash, zone, topic)
         {
             // There is no room for the note: it is tried again, and is not read meanwhile.
-            self.keep_deadline(hash, entry.place());
+            self.keep_deadline(env, hash, entry.place());
         }
     }
 

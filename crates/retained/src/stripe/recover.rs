@@ -286,7 +286,7 @@ impl<R: Region> Stripe<R> {
             before = topic;
             let change = Change::between(None, Some(head.content_len()));
             env.accounts.apply(&part.usage, change);
-            if let Some(expires_ms) = head.expires_ms() {
+            if let Some(expires_ms) = env.deadline(head) {
                 timed.push((expires_ms, *hash));
             }
         }
@@ -417,7 +417,7 @@ impl<R: Region> Stripe<R> {
         let len = record.topic.len() + record.properties.len() + record.payload.len();
         env.accounts
             .apply(&usage, Change::between(None, Some(len as u64)));
-        self.keep_deadline(hash, place);
+        self.keep_deadline(env, hash, place);
         Ok(true)
     }
 }

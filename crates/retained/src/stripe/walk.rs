@@ -25,8 +25,8 @@ pub(crate) struct View {
 }
 
 impl View {
-    fn shows(self, head: &Head) -> bool {
-        head.version <= self.mark && !head.is_expired(self.now_ms)
+    fn shows(self, env: &Env, head: &Head) -> bool {
+        head.version <= self.mark && !env.is_expired(head, self.now_ms)
     }
 }
 
@@ -75,7 +75,7 @@ impl<R: Region> Stripe<R> {
         if let Ok(Some(head)) = Head::read(bytes, key)
             && head.is_for(bytes, zone, topic)
         {
-            if !view.shows(&head) {
+            if !view.shows(env, &head) {
                 return None;
             }
             if let Ok(record) = head.record(bytes, key) {
@@ -108,7 +108,7 @@ impl<R: Region> Stripe<R> {
     /// Reads a place, if it may be seen; damage is reported.
     fn visible(&self, env: &Env, place: Place, view: View) -> Option<Record<'_>> {
         match self.space.head(place) {
-            Ok(Some(head)) if !view.shows(&head) => None,
+            Ok(Some(head)) if !view.shows(env, &head) => None,
             _ => match self.space.read(place) {
                 Ok(record) => record,
                 Err(_) => {

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use stentor_session::Tick;
 use stentor_topic::Zone;
 
 use super::support::{Random, get, options, put, walk};
@@ -323,7 +324,7 @@ pub(super) fn with_many_topics() -> (SimulatedDisk, BTreeMap<String, Vec<u8>>) {
         put(&store, &topic, &payload).unwrap();
         held.insert(topic, payload);
     }
-    store.clean_up();
+    store.clean_up(Tick::ZERO);
     (disk, held)
 }
 
@@ -377,7 +378,7 @@ fn a_segment_that_was_removed_is_not_missed() {
         for topic in held.keys() {
             put(&store, topic, payload).unwrap();
         }
-        store.clean_up();
+        store.clean_up(Tick::ZERO);
     }
     let after = segments(&disk);
     assert!(

@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use stentor_hub::Retained;
+use stentor_session::Tick;
 
 use super::support::{Random, get, options, put, walk};
 use crate::disk::simulated::{Operation, SimulatedDisk};
@@ -219,7 +220,7 @@ impl Run {
                 self.store.compact();
             }
             94 => self.fail_or_not(),
-            95 => self.store.expire(2_000_000_000_000),
+            95 => self.store.expire(Tick::from_secs(100_000_000)),
             _ => self.check_all(),
         }
     }

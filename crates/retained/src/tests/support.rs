@@ -18,6 +18,7 @@ pub(super) fn options(sync: Sync) -> StoreOptions {
         total: Quota::UNLIMITED,
         zone: Quota::UNLIMITED,
         started_at: SystemTime::UNIX_EPOCH + Duration::from_secs(1_900_000_000),
+        now: Tick::ZERO,
         random: 0x5EED_5EED_5EED_5EED,
         boot: 1,
     }

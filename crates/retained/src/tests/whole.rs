@@ -11,7 +11,7 @@ use stentor_topic::Zone;
 use super::support::{Random, expiring, get, message, options, put, walk};
 use crate::disk::MappedDisk;
 use crate::disk::simulated::{Operation, SimulatedDisk};
-use crate::{Quota, Store, StoreEvent, Sync, Watcher};
+use crate::{Quota, Store, StoreEvent, StoreOptions, Sync, Watcher};
 
 fn simulated(sync: Sync) -> Store<SimulatedDisk> {
     Store::open(SimulatedDisk::new(1), &options(sync)).unwrap()
@@ -63,15 +63,49 @@ fn what_expires_is_not_read_and_then_removed() {
     // It was received at 5 seconds.
     assert!(get("short", 15).is_none());
     assert_eq!(store.count(), 2);
-    store.expire(1_900_000_015_000);
+    store.expire(Tick::from_secs(15));
     assert_eq!(store.count(), 1);
     assert_eq!(get("later", 15).unwrap().payload(), b"2");
     assert_eq!(
         get("later", 15).unwrap().expiry_secs(Tick::from_secs(15)),
         Some(90)
     );
-    store.expire(1_900_000_105_000);
+    store.expire(Tick::from_secs(105));
     assert_eq!((store.count(), store.status().bytes), (0, 0));
+}
+
+/// The system's clock may be years from the store's: only the store's counts while it runs, and the
+/// next start reckons from its own.
+#[test]
+fn no_message_outlives_its_interval_whatever_the_clocks_say() {
+    const AHEAD: Duration = Duration::from_secs(3_600);
+    let disk = SimulatedDisk::new(1);
+    let right = options(Sync::Never);
+    let ahead = StoreOptions {
+        started_at: right.started_at + AHEAD,
+        ..right
+    };
+    let store = Store::open(disk.clone(), &ahead).unwrap();
+    store.put(&expiring(Zone(0), "a", b"1", Some(10))).unwrap();
+    drop(store);
+    let later = StoreOptions {
+        now: Tick::from_secs(2),
+        ..right
+    };
+    let store = Store::open(disk.clone(), &later).unwrap();
+    let left = |topic, secs| {
+        let now = Tick::from_secs(secs);
+        let found = store.get(Zone(0), topic, store.mark(), now)?;
+        found.expiry_secs(now)
+    };
+    assert_eq!((left("a", 2), left("a", 11)), (Some(10), Some(1)));
+    assert_eq!(left("a", 12), None);
+    // What is put now counts from when it was received, at 5 seconds.
+    store.put(&expiring(Zone(0), "b", b"1", Some(10))).unwrap();
+    store.clean_up(Tick::from_secs(12));
+    assert_eq!((store.count(), left("b", 14)), (1, Some(1)));
+    store.clean_up(Tick::from_secs(15));
+    assert_eq!(store.count(), 0);
 }
 
 #[test]
@@ -154,7 +188,9 @@ fn always_answers_when_the_disk_has_it() {
     let disk = SimulatedDisk::new(1);
     let store = Arc::new(Store::open(disk.clone(), &options(Sync::Always)).unwrap());
     let told = Arc::new(Told::default());
-    let keeper = store.start(Arc::clone(&told) as Arc<dyn Watcher>).unwrap();
+    let keeper = store
+        .start(Arc::clone(&told) as Arc<dyn Watcher>, || Tick::ZERO)
+        .unwrap();
     for round in 0..20_u32 {
         let payload = round.to_le_bytes();
         let Ok(Kept::Later(ticket)) = store.put(&message(Zone(0), "a", &payload)) else {
@@ -187,7 +223,9 @@ fn readers_never_go_back_under_concurrent_puts() {
     let disk = MappedDisk::new(folder.path()).unwrap();
     let sync = Sync::Interval(Duration::from_millis(1));
     let store = Arc::new(Store::open(disk, &options(sync)).unwrap());
-    let keeper = store.start(Arc::new(Told::default())).unwrap();
+    let keeper = store
+        .start(Arc::new(Told::default()), || Tick::ZERO)
+        .unwrap();
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for writer in 0..2 {
@@ -360,7 +398,7 @@ fn lengths_change_after_a_restart() {
                 match random.below(40) {
                     0 => drop(store.commit()),
                     1 => drop(store.compact()),
-                    2 => store.clean_up(),
+                    2 => store.clean_up(Tick::ZERO),
                     _ => {}
                 }
             }

@@ -68,6 +68,7 @@ pub(super) fn open(
         total,
         zone,
         started_at: clock.started_at(),
+        now: clock.now(),
         random: random(),
         boot: boot(),
     };
@@ -114,7 +115,10 @@ pub(super) fn start(backplane: &Arc<Backplane>) -> std::io::Result<Keeper> {
     let messenger = Messenger {
         backplane: Arc::downgrade(backplane),
     };
-    backplane.retained.start(Arc::new(messenger))
+    let clock = backplane.clock;
+    backplane
+        .retained
+        .start(Arc::new(messenger), move || clock.now())
 }
 
 /// A number that changes when the machine starts anew; 0 where the system does not tell.

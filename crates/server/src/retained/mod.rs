@@ -5,7 +5,6 @@ mod line;
 mod offline;
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -382,9 +381,7 @@ impl Desk<'_> {
     /// Takes away what has expired, as a running server does by itself: so what is counted and
     /// checked is what can be read.
     fn expire(&self) {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let now_ms = since.map_or(0, |since| since.as_millis() as u64);
-        self.store.expire(now_ms);
+        self.store.expire(self.now);
     }
 
     fn status(&self) -> Value {

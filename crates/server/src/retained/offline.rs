@@ -135,6 +135,7 @@ impl OfflineStore {
             zone,
             // So that times before now are ticks as well.
             started_at: SystemTime::UNIX_EPOCH,
+            now: now(),
             random: random(),
             boot: boot(),
         };
@@ -160,14 +161,13 @@ impl OfflineStore {
     /// # Errors
     /// A sentence that says why it is refused.
     pub fn ask(&self, request: &Value) -> Result<Value, String> {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let restore = |(message, received_ms): Entry| {
             let message: &Message = &message;
             self.store.restore(message, received_ms).map(|_| ())
         };
         let desk = Desk {
             store: &self.store,
-            now: Tick::ZERO.after(since.unwrap_or_default()),
+            now: now(),
             zones: &self.zones,
             keep: &|entries| {
                 let mut kept: Vec<_> = entries.into_iter().map(restore).collect();
@@ -180,6 +180,12 @@ impl OfflineStore {
         let answer = desk.answer(request.to_string().as_bytes());
         answer.map_err(|refusal| refusal.message)
     }
+}
+
+/// The system's clock, as the store's.
+fn now() -> Tick {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Tick::ZERO.after(since.unwrap_or_default())
 }
 
 impl Drop for OfflineStore {
