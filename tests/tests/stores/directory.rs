@@ -1,5 +1,6 @@
 //! The directory: joined look-ups, an outage, changes that are noticed.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -431,4 +432,33 @@ fn the_first_start_makes_an_administrator_whose_password_is_in_a_file() {
     let directory = start();
     assert!(wait(&look_up(&directory, "admin")).unwrap().is_none());
     assert!(!file.exists());
+}
+
+/// As after a start that was killed: nothing is lost that lets the administrator in.
+#[test]
+fn a_password_file_without_its_user_is_written_anew_and_one_with_it_is_kept() {
+    let start = |books: &Books, file: &Path| {
+        let options = DirectoryOptions {
+            admin_password: Some(file.to_owned()),
+            ..DirectoryOptions::default()
+        };
+        Directory::start(books.clone(), options).unwrap()
+    };
+    let bench = sqlite();
+    let file = bench.folder.path().join("admin-password");
+    std::fs::write(&file, "of a start that was killed\n").unwrap();
+    let directory = start(&bench.books, &file);
+    let admin = wait(&look_up(&directory, "admin")).unwrap().unwrap();
+    drop(directory);
+    let password = std::fs::read_to_string(&file).unwrap();
+    assert_ne!(password, "of a start that was killed\n");
+
+    let bench = sqlite();
+    let file = bench.folder.path().join("admin-password");
+    run(bench.books.open()).unwrap();
+    run(bench.books.store.insert(&[User::clone(&admin)])).unwrap();
+    std::fs::write(&file, &password).unwrap();
+    drop(start(&bench.books, &file));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), password);
+    assert!(run(bench.books.store.is_started()).unwrap());
 }

@@ -245,9 +245,16 @@ pub(crate) fn the_first_start_is_remembered(bench: &Bench) {
     let store = opened(bench);
     run(async {
         assert!(!store.is_started().await.unwrap());
-        store.set_started().await.unwrap();
-        store.set_started().await.unwrap();
+        let (ann, bob) = (user(DEFAULT_ZONE, "ann"), user(DEFAULT_ZONE, "bob"));
+        assert!(store.insert(std::slice::from_ref(&ann)).await.unwrap());
+        // All or nothing.
+        assert!(!store.start(&[bob.clone(), ann]).await.unwrap());
+        assert!(!store.is_started().await.unwrap());
+        assert!(store.find(&[bob.key()]).await.unwrap().is_empty());
+        assert!(store.start(std::slice::from_ref(&bob)).await.unwrap());
+        assert!(store.start(&[]).await.unwrap());
         assert!(store.is_started().await.unwrap());
+        assert_eq!(store.find(&[bob.key()]).await.unwrap().len(), 1);
     });
 }
 

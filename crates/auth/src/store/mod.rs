@@ -117,8 +117,9 @@ pub trait Store: Send + Sync {
     /// Whether a server has been started with this store.
     fn is_started(&self) -> Task<'_, bool>;
 
-    /// Remembers that a server has been started with this store.
-    fn set_started(&self) -> Task<'_, ()>;
+    /// Remembers that a server has been started with this store, and adds its first users, both or
+    /// neither. False, and nothing is changed, if one of them exists.
+    fn start<'a>(&'a self, users: &'a [User]) -> Task<'a, bool>;
 }
 
 /// Users that somebody else keeps. They can be read, not changed.

@@ -213,6 +213,24 @@ impl TextStore {
         })
     }
 
+    /// Adds users, and changes something else with them; false, and nothing is changed, if one of
+    /// them exists.
+    fn add(&self, users: &[User], and: impl FnOnce(&mut Content)) -> Result<bool, StoreError> {
+        let there = |content: &Content| {
+            let mut keys = users.iter().map(User::key);
+            keys.any(|key| content.users.contains_key(&key))
+        };
+        if self.read_with(there)? {
+            return Ok(false);
+        }
+        self.change(|content| {
+            let users = users.iter().map(|user| (user.key(), user.clone()));
+            content.users.extend(users);
+            and(content);
+            true
+        })
+    }
+
     fn read_with<T>(&self, read: impl FnOnce(&Content) -> T) -> Result<T, StoreError> {
         Ok(read(&self.current()?.content))
     }
@@ -307,23 +325,7 @@ impl Store for TextStore {
     }
 
     fn insert<'a>(&'a self, users: &'a [User]) -> Task<'a, bool> {
-        let insert = || {
-            let there = |content: &Content| {
-                users
-                    .iter()
-                    .any(|user| content.users.contains_key(&user.key()))
-            };
-            if self.read_with(there)? {
-                return Ok(false);
-            }
-            self.change(|content| {
-                content
-                    .users
-                    .extend(users.iter().map(|user| (user.key(), user.clone())));
-                true
-            })
-        };
-        ready(insert())
+        ready(self.add(users, |_| ()))
     }
 
     fn put<'a>(&'a self, users: &'a [User]) -> Task<'a, ()> {
@@ -404,8 +406,8 @@ impl Store for TextStore {
         ready(self.read_with(|content| content.started))
     }
 
-    fn set_started(&self) -> Task<'_, ()> {
-        ready(self.change(|content| content.started = true))
+    fn start<'a>(&'a self, users: &'a [User]) -> Task<'a, bool> {
+        ready(self.add(users, |content| content.started = true))
     }
 }
 
@@ -424,7 +426,7 @@ mod tests {
     fn change(path: &Path) -> Result<(), StoreError> {
         let store = TextStore::new(path);
         wait(store.open())?;
-        wait(store.set_started())
+        wait(store.start(&[])).map(drop)
     }
 
     #[test]

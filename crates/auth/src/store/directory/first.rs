@@ -1,6 +1,6 @@
 //! The first administrator.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -34,10 +34,16 @@ pub(super) async fn administrator(books: &Books, file: &Path) -> Result<bool, St
         roles: vec![ADMIN.into()],
         disabled: false,
     };
-    // The password is on disk before anybody needs it; a crash here only means a new one.
+    let known = books.store.find(&[admin.key()]).await?;
+    if !known.is_empty() {
+        // The operator was quicker; whatever file is there is not ours.
+        return books.store.start(&[]).await.map(|_| false);
+    }
+    // The password is on disk before anybody needs it, and the user is made and the start is
+    // remembered at once: a crash before that only means another password, and one after it
+    // nothing at all.
     write(file, &password)?;
-    let added = books.store.insert(&[admin]).await?;
-    books.store.set_started().await?;
+    let added = books.store.start(&[admin]).await?;
     if added {
         info!(
             "the user admin was made, with all rights; its password is in {}; delete the file when \
@@ -45,8 +51,9 @@ pub(super) async fn administrator(books: &Books, file: &Path) -> Result<bool, St
             file.display()
         );
     } else {
-        // The operator, or another server, was quicker.
+        // Another server was quicker, just now.
         let _ = fs::remove_file(file);
+        books.store.start(&[]).await?;
     }
     Ok(added)
 }
@@ -67,7 +74,11 @@ fn write(path: &Path, password: &str) -> Result<(), StoreError> {
         .map_err(failed)?;
     file.write_all(format!("{password}\n").as_bytes())
         .map_err(failed)?;
-    file.sync_all().map_err(failed)
+    file.sync_all().map_err(failed)?;
+    // The name of the file has to last too.
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = File::open(folder.unwrap_or(Path::new("."))).map_err(failed)?;
+    folder.sync_all().map_err(failed)
 }
 
 fn random_password() -> Result<String, String> {

@@ -201,6 +201,22 @@ impl SqlStore {
         users.chunks(INSERT_ROWS).map(statement).collect()
     }
 
+    /// Runs statements that add these users; false if one of them is there already.
+    async fn add(&self, users: &[User], statements: &[Statement]) -> Result<bool, StoreError> {
+        match self.writes.execute(statements).await {
+            Ok(()) => Ok(true),
+            // A row is there already, or something else is wrong.
+            Err(StoreError::Refused(reason)) => {
+                let keys: Vec<UserKey> = users.iter().map(User::key).collect();
+                if self.lookup(&keys).await?.is_empty() {
+                    return Err(StoreError::Refused(reason));
+                }
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     async fn lookup(&self, keys: &[UserKey]) -> Result<Vec<Record>, StoreError> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -288,18 +304,7 @@ impl Store for SqlStore {
     fn insert<'a>(&'a self, users: &'a [User]) -> Task<'a, bool> {
         Box::pin(async move {
             let statements = self.insert_statements(users, "")?;
-            match self.writes.execute(&statements).await {
-                Ok(_) => Ok(true),
-                // A row is there already, or something else is wrong.
-                Err(StoreError::Refused(reason)) => {
-                    let keys: Vec<UserKey> = users.iter().map(User::key).collect();
-                    if self.lookup(&keys).await?.is_empty() {
-                        return Err(StoreError::Refused(reason));
-                    }
-                    Ok(false)
-                }
-                Err(error) => Err(error),
-            }
+            self.add(users, &statements).await
         })
     }
 
@@ -404,14 +409,15 @@ impl Store for SqlStore {
         })
     }
 
-    fn set_started(&self) -> Task<'_, ()> {
-        Box::pin(async {
+    fn start<'a>(&'a self, users: &'a [User]) -> Task<'a, bool> {
+        Box::pin(async move {
             let sql = format!(
                 "INSERT INTO stentor_fact (name, value) VALUES ('started', 'yes'){}",
                 self.dialect.or_keep("name")
             );
-            self.change(&sql, Vec::new()).await?;
-            Ok(())
+            let mut statements = self.insert_statements(users, "")?;
+            statements.push(self.statement(&sql, Vec::new()));
+            self.add(users, &statements).await
         })
     }
 }
