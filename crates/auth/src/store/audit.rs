@@ -1,8 +1,8 @@
 //! A line for everything that changes a right.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,7 +13,7 @@ use crate::calendar::Utc;
 
 /// `DATA_DIR/audit.log`: one JSON object per line, `{"at":…,"who":…,"what":…,"target":…}` and what
 /// else the change says, never a secret. Only the server's user may read it. It may be renamed away
-/// at any time (by logrotate, for example) and begins anew then.
+/// at any time (by logrotate, for example, whether it makes a new one or not) and begins anew then.
 #[derive(Debug)]
 pub struct AuditLog {
     path: Option<std::path::PathBuf>,
@@ -55,7 +55,7 @@ impl AuditLog {
         }
         // A file is whole after any panic.
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if !path.exists() || file.is_none() {
+        if !file.as_ref().is_some_and(|file| is_at(file, path)) {
             *file = Some(append(path)?);
         }
         match &mut *file {
@@ -68,6 +68,15 @@ impl AuditLog {
 fn append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600).open(path)
+}
+
+/// Whether this file is the one at a path: it may have been renamed away, and another one made.
+fn is_at(file: &File, path: &Path) -> bool {
+    let inode = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(there)) => inode(open) == inode(there),
+        _ => false,
+    }
 }
 
 /// The time in UTC: `2026-11-21T08:15:30Z`.
@@ -108,5 +117,13 @@ mod tests {
         );
         let new = std::fs::read_to_string(&path).unwrap();
         assert!(new.contains("user.delete") && new.ends_with("}\n"), "{new}");
+        // Again, and a new file is there at once, as by `create` of logrotate.
+        std::fs::rename(&path, folder.path().join("audit.log.2")).unwrap();
+        std::fs::write(&path, "").unwrap();
+        log.note("uid 0", "user.add", "bob", Value::Null).unwrap();
+        let old = std::fs::read_to_string(folder.path().join("audit.log.2")).unwrap();
+        assert_eq!(old, new);
+        let newest = std::fs::read_to_string(&path).unwrap();
+        assert!(newest.contains("bob"), "{newest}");
     }
 }
