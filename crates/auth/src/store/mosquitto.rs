@@ -107,6 +107,11 @@ impl MosquittoFile {
             if bytes.len() as u64 > FILE_BYTES_MAX {
                 return Err(self.failed("the file has more than 256 MiB"));
             }
+            if state.seen.is_some() && bytes.trim_ascii().is_empty() {
+                // As while `mosquitto_passwd` writes it anew: not the end of all users.
+                let empty = format!("{} is empty", self.path.display());
+                return Err(StoreError::Unavailable(empty));
+            }
             let users = self.read(&bytes)?;
             *state = State { users, seen: stamp };
         }
@@ -199,6 +204,10 @@ mod tests {
         assert!(!error.contains("hush"), "{error}");
         fs::write(&path, "# nobody\n").unwrap();
         assert_eq!(found("ann").unwrap(), 0);
+        fs::write(&path, "").unwrap();
+        assert!(found("ann").unwrap_err().is_unavailable());
+        fs::write(&path, "ann:$7$x\n").unwrap();
+        assert_eq!(found("ann").unwrap(), 1);
     }
 
     #[test]
