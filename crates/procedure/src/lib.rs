@@ -20,6 +20,7 @@ mod builtin;
 mod call;
 mod client;
 mod endpoint;
+mod file;
 pub mod luau;
 mod manifest;
 mod message;

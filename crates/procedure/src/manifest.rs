@@ -10,8 +10,6 @@ use stentor_call_protocol::limits::VERSION_BYTES_MAX;
 
 use crate::net::http::Url;
 
-/// The longest file of a procedure.
-pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The zone that is meant where none is named.
 pub(crate) const DEFAULT_ZONE: &str = "default";
 /// Characters of a line that a message shows.

@@ -13,10 +13,9 @@ use super::http::Request;
 use super::interface::{MARK, Outbox, Shared, Used, install, lock, plain};
 use super::values::{bytes, pairs, request, show, text, verdict};
 use super::{Action, Counters, Event, HOOKS, Options, Verdict};
+use crate::file::read_regular;
 use crate::luau::{Clock, Resident, Script, Trouble, message};
 
-/// The longest file of an adaptor, in bytes.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 /// How long a file's own test may take, and its `save` and `restore`.
 const TEST_TIME: Duration = Duration::from_secs(5);
 /// What `save` hands on, as JSON, and what a command says.
@@ -93,12 +92,7 @@ pub(super) struct Machine {
 
 /// Reads a file that is no larger than it may be.
 pub(super) fn read(path: &Path) -> Result<String, String> {
-    let shown = path.display();
-    let failed = |error: std::io::Error| format!("{shown}: {error}");
-    if std::fs::metadata(path).map_err(failed)?.len() > FILE_BYTES_MAX {
-        return Err(format!("{shown}: the file is larger than 1 MiB"));
-    }
-    std::fs::read_to_string(path).map_err(failed)
+    read_regular(path).map_err(|reason| format!("{}: {reason}", path.display()))
 }
 
 /// What a file is called in messages.

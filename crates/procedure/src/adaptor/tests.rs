@@ -413,6 +413,23 @@ fn http_reaches_hosts_on_the_list_only() {
     assert!(text.contains("not among"), "{text}");
 }
 
+/// Nobody writes to it, so opening it would take for ever.
+#[test]
+fn a_file_that_is_none_is_not_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("x.luau");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0)
+        .expect("a pipe");
+    let (told, result) = std::sync::mpsc::channel();
+    std::thread::spawn(move || told.send(check(&pipe)));
+    let reason = result
+        .recv_timeout(Duration::from_secs(20))
+        .expect("it is answered");
+    let reason = reason.expect_err("it is no file");
+    assert!(reason.contains("no regular file"), "{reason}");
+}
+
 /// What is shipped compiles and passes its tests, and so does what `new` writes.
 #[test]
 fn what_is_shipped_is_good() {

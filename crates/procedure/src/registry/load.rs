@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::fs::{Access, Mode as FileMode, OFlags};
+use rustix::fs::Access;
 use stentor_call_protocol::limits::PROCEDURE_BYTES_MAX;
 
 use super::{How, Procedure, Registry};
 use crate::call::Reply;
 use crate::client::ClientRunner;
 use crate::endpoint::EndpointRunner;
+use crate::file::read_regular;
 use crate::luau::Script;
-use crate::manifest::{FILE_BYTES_MAX, Grant, Kind, Manifest};
+use crate::manifest::{Grant, Kind, Manifest};
 use crate::program::ProgramRunner;
 use crate::queue::{MakeRunner, Queue, Runner};
 use crate::script::{Program, ScriptRunner, TEST_TIME};
@@ -60,7 +60,7 @@ impl Registry {
             .to_string_lossy()
             .into_owned();
         let explain = |reason: &dyn std::fmt::Display| format!("{file}: {reason}");
-        let text = read(&stamp.path).map_err(|error| explain(&error))?;
+        let text = read_regular(&stamp.path).map_err(|error| explain(&error))?;
         let is_script = stamp
             .path
             .extension()
@@ -282,25 +282,6 @@ pub(super) fn scan(folder: &Path) -> Result<Files, String> {
         }
     }
     Ok(found)
-}
-
-/// The text of a procedure's file. What is no regular file is not waited for.
-fn read(path: &Path) -> Result<String, String> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let fail = |error: std::io::Error| error.to_string();
-    let file =
-        rustix::fs::open(path, flags, FileMode::empty()).map_err(|error| fail(error.into()))?;
-    let file = fs::File::from(file);
-    if !file.metadata().map_err(fail)?.is_file() {
-        return Err("it is no regular file".to_owned());
-    }
-    let mut text = String::new();
-    let mut file = file.take(FILE_BYTES_MAX + 1);
-    file.read_to_string(&mut text).map_err(fail)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err("the file has more than 1 MiB".to_owned());
-    }
-    Ok(text)
 }
 
 /// Whether there is a program that this server may start.
