@@ -44,12 +44,21 @@ def turns_go_round():
         assert user.subscribe("$room/chess/#") == [1]
     assert alice.send("$room/chess/say", "good luck")[0] == 0
     assert alice.send("$room/chess/say", '{"start":true}')[0] == 0
-    turn = json.loads(bob.until("$room/chess/prop/turn"))["value"]
+    # The server has locked it before.
+    turn = None
+    while not turn:
+        turn = json.loads(bob.until("$room/chess/prop/turn"))["value"]
     assert (turn["player"], turn["number"]) == ("alice", 1), turn
     assert bob.send("$room/chess/say", '{"move":"e4"}')[0] == response(0x87)
     assert alice.send("$room/chess/say", '{"move":"e4"}')[0] == 0
     assert json.loads(bob.until("$room/chess/prop/turn"))["value"]["player"] == "bob"
-    moves = json.loads(bob.until("$room/chess/prop/moves"))["value"]
+    moves = None
+    while not moves:
+        moves = json.loads(bob.until("$room/chess/prop/moves"))["value"]
+    forged = json.dumps({"room": "chess", "name": "turn", "value": {"winner": "bob"}})
+    bob.subscribe("$reply/+")
+    bob.send("$call/room.set/1", forged)
+    assert json.loads(bob.until("$reply/1"))["error"] == "property-locked"
     assert [(move["player"], move["move"]) for move in moves] == [("alice", "e4")], moves
     assert bob.send("$room/chess/say", '{"move":"e5"}')[0] == 0
     # Nobody comes in now, and whoever is left has won.

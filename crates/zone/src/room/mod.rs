@@ -298,8 +298,8 @@ impl Room {
         Ok(version)
     }
 
-    /// Makes a member the only one who may change a property, until it unlocks it or goes. The
-    /// property need not have a value yet.
+    /// Makes a member the only one who may change a property, until it unlocks it or goes; or the
+    /// server itself, which never goes. The property need not have a value yet.
     ///
     /// # Errors
     /// [`Refusal::NotMember`], [`Refusal::PropertyLocked`], [`Refusal::Name`],
@@ -310,7 +310,8 @@ impl Room {
         name: &str,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
-        if !self.members.is_here(actor.user) {
+        let is_server = actor.user.is_empty() && actor.role == Role::Administrator;
+        if !is_server && !self.members.is_here(actor.user) {
             return Err(Refusal::NotMember);
         }
         let bounds = (&self.options.bounds, self.spare);
@@ -319,7 +320,7 @@ impl Room {
         Ok(())
     }
 
-    /// Gives a lock back. Owner and administrators may break another's.
+    /// Gives a lock back. The owner may break another's, administrators that of the server too.
     ///
     /// # Errors
     /// [`Refusal::Unknown`] if it is not locked, [`Refusal::PropertyLocked`] by another.
@@ -329,8 +330,13 @@ impl Room {
         name: &str,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
-        let breaks = self.must_own(actor).is_ok();
-        self.properties.unlock(actor.user, name, breaks)?;
+        let owns = self.must_own(actor).is_ok();
+        let is_administrator = actor.role == Role::Administrator;
+        let may = |holder: &str| match holder {
+            "" => is_administrator,
+            holder => owns || holder == actor.user,
+        };
+        self.properties.unlock(name, may)?;
         self.show_property(name, out);
         Ok(())
     }

@@ -22,7 +22,7 @@ pub struct Property {
     /// Who set it last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
-    /// Who alone may change it.
+    /// Who alone may change it; the server itself has no name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lock: Option<Arc<str>>,
 }
@@ -158,11 +158,15 @@ impl Properties {
         }
     }
 
-    pub(super) fn unlock(&mut self, user: &str, name: &str, breaks: bool) -> Result<(), Refusal> {
+    pub(super) fn unlock(
+        &mut self,
+        name: &str,
+        may: impl FnOnce(&str) -> bool,
+    ) -> Result<(), Refusal> {
         let property = self.by_name.get_mut(name).ok_or(Refusal::Unknown)?;
         match property.lock.as_deref() {
             None => Err(Refusal::Unknown),
-            Some(holder) if holder != user && !breaks => Err(Refusal::PropertyLocked),
+            Some(holder) if !may(holder) => Err(Refusal::PropertyLocked),
             Some(_) => {
                 property.lock = None;
                 self.tidy(name);

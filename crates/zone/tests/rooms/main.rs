@@ -11,8 +11,8 @@ use core::time::Duration;
 use serde_json::{Map, Value, json};
 use stentor_session::Tick;
 use stentor_zone::{
-    AllRights, Bounds, Change, Condition, Effect, Entry, HistoryBounds, Refusal, Role, RoomOptions,
-    RoomRights, Rooms, RoomsOptions, Wish, run_command,
+    Actor, AllRights, Bounds, Change, Condition, Effect, Entry, HistoryBounds, Refusal, Role,
+    RoomOptions, RoomRights, Rooms, RoomsOptions, Wish, run_command,
 };
 use support::{Hall, admin, seat, user};
 

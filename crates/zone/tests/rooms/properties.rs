@@ -107,6 +107,33 @@ fn a_lock_goes_with_its_holder() {
     );
 }
 
+/// Nobody but administrators takes it away, the room's owner neither, nor who has no name.
+#[test]
+fn the_server_locks_for_itself() {
+    let mut hall = Hall::default();
+    hall.join("ann", 1, "tea").expect("she is let in");
+    let server = Actor {
+        user: "",
+        role: Role::Administrator,
+    };
+    let lock = |hall: &mut Hall, who| hall.act("tea", |room, out| room.lock(who, "turn", out));
+    let unlock = |hall: &mut Hall, who| hall.act("tea", |room, out| room.unlock(who, "turn", out));
+    assert_eq!(lock(&mut hall, admin()), Err(Refusal::NotMember));
+    assert_eq!(lock(&mut hall, user("")), Err(Refusal::NotMember));
+    assert_eq!(lock(&mut hall, server), Ok(()));
+    let set = |hall: &mut Hall, who| {
+        hall.act("tea", |room, out| {
+            room.set(who, "turn", Some(json!(1)), &Condition::Always, out)
+        })
+    };
+    assert_eq!(set(&mut hall, user("ann")), Err(Refusal::PropertyLocked));
+    assert_eq!(unlock(&mut hall, user("ann")), Err(Refusal::PropertyLocked));
+    assert_eq!(unlock(&mut hall, user("")), Err(Refusal::PropertyLocked));
+    assert_eq!(set(&mut hall, server), Ok(1));
+    assert_eq!(unlock(&mut hall, admin()), Ok(()));
+    assert_eq!(set(&mut hall, user("ann")), Ok(2));
+}
+
 /// What all rooms hold together is bounded: nothing more is taken, a room's own oldest words make
 /// room for its newest, and what goes gives its bytes back.
 #[test]
