@@ -4,12 +4,14 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use stentor_session::Message;
+
 /// One session in a room. The holder chooses the number; it names a session as long as that lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seat(pub u64);
 
 /// Something to do, in the order it was asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Effect {
     /// Publish in the room's zone, as the server itself.
     Publish {
@@ -24,10 +26,8 @@ pub enum Effect {
     Recall {
         /// Which session.
         seat: Seat,
-        /// The topic name.
-        topic: Arc<str>,
-        /// The payload.
-        payload: Arc<[u8]>,
+        /// As it was heard.
+        message: Arc<Message>,
         /// How long ago it was said, in milliseconds.
         age_millis: u64,
     },

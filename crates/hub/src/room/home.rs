@@ -216,8 +216,8 @@ impl Hub {
     ) -> Option<Refusal> {
         let zone = who.identity.zone;
         let (result, effects) = self.with_rooms(zone, |rooms, out| {
-            rooms.act(room, out, |room, out| {
-                room.say(now, actor(who, room.name()), message.payload(), out)
+            rooms.act(room, out, |room, _| {
+                room.say(actor(who, room.name()), &message)
             })
         });
         match result {
@@ -377,16 +377,10 @@ impl Hub {
                 }
                 Effect::Recall {
                     seat,
-                    topic,
-                    payload,
+                    message,
                     age_millis,
                 } => {
-                    let age = alloc::format!("{age_millis}");
-                    let mut properties = PropertyBuf::new();
-                    properties.push(Property::UserProperty((AGE, &age)));
-                    let mut raw = Vec::new();
-                    forwardable(properties.as_properties(), &mut raw);
-                    let message = server_message(now, zone, &topic, (&payload, &raw, false));
+                    let message = recalled(now, &message, age_millis);
                     let item = RoomItem::Recall { seat, message };
                     self.send_room(now, shard_of(seat), item);
                 }
@@ -398,6 +392,26 @@ impl Hub {
         }
         self.close_overrun(now);
     }
+}
+
+/// What was said before, as it was, marked as history.
+fn recalled(now: Tick, said: &Message, age_millis: u64) -> Arc<Message> {
+    let age = alloc::format!("{age_millis}");
+    let mut mark = PropertyBuf::new();
+    mark.push(Property::UserProperty((AGE, &age)));
+    let mut properties = said.properties().to_vec();
+    forwardable(mark.as_properties(), &mut properties);
+    let parts = MessageParts {
+        topic: said.topic(),
+        properties: &properties,
+        payload: said.payload(),
+        qos: said.qos,
+        retain: false,
+        expiry_secs: None,
+    };
+    let mut message = Message::new(said.zone, Publisher::SERVER, now, &parts);
+    message.expires_at = said.expires_at;
+    Arc::new(message)
 }
 
 pub(crate) fn server_message(

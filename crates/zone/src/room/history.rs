@@ -4,55 +4,36 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use stentor_session::Tick;
+use stentor_session::{Message, Tick};
 
 use super::HistoryBounds;
 use crate::effect::{Effect, Seat};
 
-#[derive(Debug)]
-struct Said {
-    at: Tick,
-    topic: Arc<str>,
-    payload: Arc<[u8]>,
-}
-
-impl Said {
-    fn cost(&self) -> usize {
-        self.topic.len() + self.payload.len()
-    }
+/// Bytes of what was said, as it counts.
+fn cost(said: &Message) -> usize {
+    said.topic().len() + said.properties().len() + said.payload().len()
 }
 
 /// The newest of what was said, within bounds.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    said: VecDeque<Said>,
+    said: VecDeque<Arc<Message>>,
     bytes: usize,
 }
 
 impl History {
     /// Keeps what was said. So many bytes more may be held than are now: its own oldest make room
     /// where those are too few.
-    pub(super) fn keep(
-        &mut self,
-        now: Tick,
-        (bounds, spare): (&HistoryBounds, usize),
-        topic: &str,
-        payload: &[u8],
-    ) {
+    pub(super) fn keep(&mut self, (bounds, spare): (&HistoryBounds, usize), said: &Arc<Message>) {
         let bounds = HistoryBounds {
             bytes: bounds.bytes.min(self.bytes.saturating_add(spare)),
             ..*bounds
         };
-        if bounds.count == 0 || topic.len() + payload.len() > bounds.bytes {
+        if bounds.count == 0 || cost(said) > bounds.bytes {
             return;
         }
-        let said = Said {
-            at: now,
-            topic: topic.into(),
-            payload: payload.into(),
-        };
-        self.bytes += said.cost();
-        self.said.push_back(said);
+        self.bytes += cost(said);
+        self.said.push_back(Arc::clone(said));
         self.shrink(&bounds);
     }
 
@@ -70,11 +51,11 @@ impl History {
             let Some(oldest) = self.said.pop_front() else {
                 return;
             };
-            self.bytes -= oldest.cost();
+            self.bytes -= cost(&oldest);
         }
     }
 
-    /// Sends a session what was said and is not too old.
+    /// Sends a session what was said, is not too old and has not expired.
     pub(super) fn recall(
         &mut self,
         now: Tick,
@@ -83,18 +64,19 @@ impl History {
         out: &mut Vec<Effect>,
     ) {
         while let (Some(oldest), Some(age)) = (self.said.front(), bounds.age) {
-            if oldest.at.after(age) > now {
+            if oldest.received_at.after(age) > now {
                 break;
             }
-            self.bytes -= oldest.cost();
+            self.bytes -= cost(oldest);
             self.said.pop_front();
         }
+        self.said.retain(|said| !said.is_expired(now));
+        self.bytes = self.said.iter().map(|said| cost(said)).sum();
         out.extend(self.said.iter().map(|said| {
-            let age = now.since(said.at).as_millis();
+            let age = now.since(said.received_at).as_millis();
             Effect::Recall {
                 seat,
-                topic: Arc::clone(&said.topic),
-                payload: Arc::clone(&said.payload),
+                message: Arc::clone(said),
                 age_millis: u64::try_from(age).unwrap_or(u64::MAX),
             }
         }));

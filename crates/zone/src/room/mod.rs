@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use stentor_session::Tick;
+use stentor_session::{Message, Tick};
 
 use crate::effect::{Effect, Expelled};
 use crate::topic;
@@ -249,31 +249,20 @@ impl Room {
         self.properties.get(name)
     }
 
-    /// A member speaks: everybody in the room hears it on `$room/<room>/say/<user>`.
+    /// A member speaks. If it may, the holder of the room lets everybody in it hear the message,
+    /// whose topic is `$room/<room>/say/<user>`.
     ///
     /// # Errors
     /// [`Refusal::NotMember`] for those who only listen; [`Refusal::TooLarge`].
-    pub fn say(
-        &mut self,
-        now: Tick,
-        actor: Actor<'_>,
-        payload: &[u8],
-        out: &mut Vec<Effect>,
-    ) -> Result<(), Refusal> {
+    pub fn say(&mut self, actor: Actor<'_>, message: &Arc<Message>) -> Result<(), Refusal> {
         if !self.members.is_here(actor.user) && actor.role != Role::Administrator {
             return Err(Refusal::NotMember);
         }
-        if payload.len() > self.options.bounds.say_bytes {
+        if message.payload().len() > self.options.bounds.say_bytes {
             return Err(Refusal::TooLarge);
         }
-        let topic = topic::said(&self.name, actor.user);
         let bounds = (&self.options.history, self.spare);
-        self.history.keep(now, bounds, &topic, payload);
-        out.push(Effect::Publish {
-            topic,
-            payload: payload.into(),
-            retain: false,
-        });
+        self.history.keep(bounds, message);
         Ok(())
     }
 

@@ -301,7 +301,7 @@ fn a_command_is_done_as_a_whole_or_not_at_all() {
         assert_eq!(named, part, "{procedure} {words}: {answer}");
         let said = answer["text"].as_str().unwrap_or_default();
         assert!(said.contains(text), "{procedure} {words}: {said}");
-        assert_eq!(effects, [], "{procedure} {words}");
+        assert!(effects.is_empty(), "{procedure} {words}");
         assert_eq!(hall.rooms.len(), 1, "{procedure} {words}");
         assert_eq!(hall.rooms.bytes(), 0, "{procedure} {words}");
     }

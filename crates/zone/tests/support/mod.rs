@@ -2,11 +2,13 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
-use stentor_session::Tick;
+use stentor_session::{Message, MessageParts, Publisher, Tick};
+use stentor_topic::Zone;
 use stentor_zone::{
-    Actor, Effect, Entry, Refusal, Role, Room, RoomOptions, Rooms, RoomsOptions, Seat,
+    Actor, Effect, Entry, Refusal, Role, Room, RoomOptions, Rooms, RoomsOptions, Seat, topic,
 };
 
 pub(crate) const fn user(name: &str) -> Actor<'_> {
@@ -68,10 +70,11 @@ impl Hall {
                 Effect::Clear { seat, .. } => self.cleared.push(seat),
                 Effect::Recall {
                     seat,
-                    payload,
+                    message,
                     age_millis,
-                    ..
-                } => self.recalled.push((seat, payload.to_vec(), age_millis)),
+                } => self
+                    .recalled
+                    .push((seat, message.payload().to_vec(), age_millis)),
             }
         }
     }
@@ -126,8 +129,31 @@ impl Hall {
     }
 
     pub(crate) fn say(&mut self, name: &str, room: &str, payload: &[u8]) -> Result<(), Refusal> {
-        let now = self.now;
-        self.act(room, |room, out| room.say(now, user(name), payload, out))
+        self.say_for(name, room, (payload, None))
+    }
+
+    /// Somebody says something with a message expiry interval.
+    pub(crate) fn say_for(
+        &mut self,
+        name: &str,
+        room: &str,
+        (payload, expiry_secs): (&[u8], Option<u32>),
+    ) -> Result<(), Refusal> {
+        let topic = topic::said(room, name);
+        let parts = MessageParts {
+            topic: &topic,
+            properties: &[],
+            payload,
+            qos: Default::default(),
+            retain: false,
+            expiry_secs,
+        };
+        let message = Message::new(Zone::DEFAULT, Publisher::SERVER, self.now, &parts);
+        let message = Arc::new(message);
+        self.act(room, |room, _| room.say(user(name), &message))?;
+        let said = (message.topic().to_owned(), payload.to_vec());
+        self.said.push(said);
+        Ok(())
     }
 
     /// Moves the time to so many seconds.
