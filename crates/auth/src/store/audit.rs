@@ -99,12 +99,12 @@ mod tests {
         let log = AuditLog::open(&path).unwrap();
         log.note("uid 0", "user.add", "ann", json!({ "roles": ["member"] }))
             .unwrap();
-        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        std::fs::rename(&path, folder.path().join("audit.log.1")).unwrap();
+        fs::rename(&path, folder.path().join("audit.log.1")).unwrap();
         log.note("uid 0", "user.delete", "ann", Value::Null)
             .unwrap();
-        let old = std::fs::read_to_string(folder.path().join("audit.log.1")).unwrap();
+        let old = fs::read_to_string(folder.path().join("audit.log.1")).unwrap();
         let old: Value = serde_json::from_str(&old).unwrap();
         assert_eq!(
             (&old["who"], &old["what"], &old["target"], &old["roles"][0]),
@@ -115,15 +115,15 @@ mod tests {
                 &json!("member")
             )
         );
-        let new = std::fs::read_to_string(&path).unwrap();
+        let new = fs::read_to_string(&path).unwrap();
         assert!(new.contains("user.delete") && new.ends_with("}\n"), "{new}");
         // Again, and a new file is there at once, as by `create` of logrotate.
-        std::fs::rename(&path, folder.path().join("audit.log.2")).unwrap();
-        std::fs::write(&path, "").unwrap();
+        fs::rename(&path, folder.path().join("audit.log.2")).unwrap();
+        fs::write(&path, "").unwrap();
         log.note("uid 0", "user.add", "bob", Value::Null).unwrap();
-        let old = std::fs::read_to_string(folder.path().join("audit.log.2")).unwrap();
+        let old = fs::read_to_string(folder.path().join("audit.log.2")).unwrap();
         assert_eq!(old, new);
-        let newest = std::fs::read_to_string(&path).unwrap();
+        let newest = fs::read_to_string(&path).unwrap();
         assert!(newest.contains("bob"), "{newest}");
     }
 }

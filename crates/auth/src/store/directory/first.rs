@@ -77,7 +77,7 @@ fn write(path: &Path, password: &str) -> Result<(), StoreError> {
     file.sync_all().map_err(failed)?;
     // The name of the file has to last too.
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let folder = File::open(folder.unwrap_or(Path::new("."))).map_err(failed)?;
+    let folder = File::open(folder.unwrap_or_else(|| Path::new("."))).map_err(failed)?;
     folder.sync_all().map_err(failed)
 }
 
