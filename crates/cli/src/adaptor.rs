@@ -144,7 +144,7 @@ fn hooks_and_figures(one: &Value) -> String {
 
 fn show(local: &Local, answer: &Value, last: impl Fn(&Value) -> String) -> Result<(), Failure> {
     if local.json {
-        return print(&format!("{answer}\n"));
+        return print(format!("{answer}\n"));
     }
     let mut table = Table::new(&["FILE", "ZONE", "ROOM", ""]);
     for one in answer["adaptors"].as_array().into_iter().flatten() {
@@ -155,7 +155,7 @@ fn show(local: &Local, answer: &Value, last: impl Fn(&Value) -> String) -> Resul
             last(one),
         ]);
     }
-    print(&table.render())
+    print(table.render())
 }
 
 fn new(name: &str, dir: &Path) -> Result<(), Failure> {
@@ -175,7 +175,7 @@ fn new(name: &str, dir: &Path) -> Result<(), Failure> {
             .open(&path)
             .and_then(|mut file| file.write_all(text.as_bytes()));
         match written {
-            Ok(()) => print(&format!("{}\n", path.display())),
+            Ok(()) => print(format!("{}\n", path.display())),
             Err(error) => Err(Failure::new(format!(
                 "cannot make {}: {error}",
                 path.display()

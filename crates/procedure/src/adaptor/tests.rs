@@ -421,8 +421,8 @@ fn a_file_that_is_none_is_not_waited_for() {
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0)
         .expect("a pipe");
-    let (told, result) = std::sync::mpsc::channel();
-    std::thread::spawn(move || told.send(check(&pipe)));
+    let (told, result) = channel();
+    thread::spawn(move || told.send(check(&pipe)));
     let reason = result
         .recv_timeout(Duration::from_secs(20))
         .expect("it is answered");
