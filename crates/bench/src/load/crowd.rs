@@ -245,13 +245,13 @@ impl Door<'_> {
         let Some(entrant) = self.entrants.get_mut(index).and_then(Option::as_mut) else {
             return;
         };
+        // The last answer and the end may come together.
+        let was_ready = matches!(entrant.stage, Stage::Ready);
         match entrant.advance(event, &self.plan, index) {
             Ok(true) => self.waiting -= 1,
             Ok(false) => {}
             Err(reason) => {
-                if !matches!(entrant.stage, Stage::Ready) {
-                    self.waiting -= 1;
-                }
+                self.waiting -= usize::from(!was_ready);
                 self.refused += usize::from(matches!(entrant.stage, Stage::Refused));
                 self.entrants[index] = None;
                 self.failures.push_back(reason);
