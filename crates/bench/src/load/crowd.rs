@@ -251,7 +251,9 @@ impl Door<'_> {
             Ok(true) => self.waiting -= 1,
             Ok(false) => {}
             Err(reason) => {
-                self.waiting -= usize::from(!was_ready);
+                if !was_ready {
+                    self.waiting -= 1;
+                }
                 self.refused += usize::from(matches!(entrant.stage, Stage::Refused));
                 self.entrants[index] = None;
                 self.failures.push_back(reason);
