@@ -1,6 +1,7 @@
 //! The directory: joined look-ups, an outage, changes that are noticed.
 
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -95,6 +96,18 @@ fn books(source: &Arc<Stubborn>) -> (Books, tempfile::TempDir) {
     let mut books = bench.books;
     books.source = Some(Arc::new(Shared(Arc::clone(source))));
     (books, bench.folder)
+}
+
+/// A directory beside a source that answers at once, its audit log, and the folder of both.
+fn audited(source: &Arc<Stubborn>) -> (Directory, PathBuf, tempfile::TempDir) {
+    let (books, folder) = books(source);
+    source.permits.add_permits(100_000);
+    let audit = folder.path().join("audit.log");
+    let options = DirectoryOptions {
+        audit: AuditLog::open(&audit).unwrap(),
+        ..DirectoryOptions::default()
+    };
+    (Directory::start(books, options).unwrap(), audit, folder)
 }
 
 type Answer = Result<Option<Arc<User>>, Unavailable>;
@@ -285,14 +298,7 @@ fn changes_in_the_operators_tables_are_noticed() {
 #[test]
 fn a_refused_deletion_changes_nothing() {
     let source = Stubborn::new(1);
-    let (books, folder) = books(&source);
-    source.permits.add_permits(100_000);
-    let audit = folder.path().join("audit.log");
-    let options = DirectoryOptions {
-        audit: AuditLog::open(&audit).unwrap(),
-        ..DirectoryOptions::default()
-    };
-    let directory = Directory::start(books, options).unwrap();
+    let (directory, audit, _folder) = audited(&source);
     let order = |order| directory.order(Who::new("the test"), order);
     let name = || "u0".to_owned();
     order(Order::UserDisable { name: name() }).unwrap();
@@ -352,14 +358,7 @@ fn only_what_is_about_roles_takes_them_over() {
 #[test]
 fn a_role_that_cannot_be_taken_from_one_is_taken_from_nobody() {
     let source = Stubborn::new(1);
-    let (books, folder) = books(&source);
-    source.permits.add_permits(100_000);
-    let audit = folder.path().join("audit.log");
-    let options = DirectoryOptions {
-        audit: AuditLog::open(&audit).unwrap(),
-        ..DirectoryOptions::default()
-    };
-    let directory = Directory::start(books, options).unwrap();
+    let (directory, audit, _folder) = audited(&source);
     let order = |order: Value| directory.order(Who::new("the test"), Order::parse(order).unwrap());
     order(json!({ "verb": "role.add", "name": "boss" })).unwrap();
     order(json!({ "verb": "user.add", "name": "ann", "roles": ["boss"] })).unwrap();
