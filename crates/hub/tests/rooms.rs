@@ -733,3 +733,61 @@ fn who_loses_the_right_to_speak_observes() {
         assert_eq!(puback(&mut w, bob), 0);
     }
 }
+
+/// It is asked for anew by whoever subscribes once more.
+#[test]
+fn who_may_speak_again_waits_for_a_place() {
+    for place @ (_, ids) in places() {
+        for version in [Version::V311, Version::V5] {
+            let (mut w, ann, bob) = meet(place, version, &user("bob"));
+            w.subscribe(ann, "$room/tea/event", Q1);
+            change(&mut w, ann, r#""capacity":2"#);
+            w.subscribe(bob, "$room/tea/event", Q1);
+            renew_bob(&mut w, Some(&["$room/tea/say", "$rooms/"]));
+            let cat = w.connect(Version::V5, ids[2], &user("cat"));
+            assert_eq!(w.subscribe(cat, "$room/tea/event", Q1), 1);
+            renew_bob(&mut w, Some(&["$rooms/"]));
+            received(&mut w, bob);
+            assert_eq!(w.subscribe(bob, "$room/tea/say/+", Q1), 1);
+            let told = received(&mut w, bob);
+            assert!(told.is_empty(), "he observes as before: {told:?}");
+            assert!(!tea(&mut w, ann).contains("bob"));
+            w.unsubscribe(cat, "$room/tea/event");
+            events(&mut w, ann);
+            assert_eq!(w.subscribe(bob, "$room/tea/say/+", Q1), 1);
+            assert_eq!(
+                events(&mut w, ann),
+                [r#"{"event":"joined","user":"bob","members":2}"#]
+            );
+            w.publish(bob, "$room/tea/say", "hello", Q1, false);
+            assert_eq!(said(&mut w, bob), ["$room/tea/say/bob hello"]);
+        }
+    }
+}
+
+/// The session's own shard does not know yet that it was sent out.
+#[test]
+fn who_subscribes_once_more_while_sent_out_stays_out() {
+    let mut tried = 0;
+    for place in places() {
+        let (mut w, ann, bob) = meet(place, Version::V5, &user("bob"));
+        if w.clients[bob].shard == 0 {
+            // The home of the room is his own shard.
+            continue;
+        }
+        tried += 1;
+        w.subscribe(ann, "$room/tea/event", Q1);
+        w.subscribe(bob, "$room/tea/event", Q1);
+        w.paused = true;
+        let words = r#"{"room":"tea","user":"bob"}"#;
+        w.publish(ann, "$call/room.kick", words, Q1, false);
+        w.subscribe(bob, "$room/tea/say/+", Q1);
+        w.paused = false;
+        w.settle();
+        let info = tea(&mut w, ann);
+        assert!(!info.contains("bob"), "{info}");
+        w.publish(ann, "$room/tea/say", "he has gone", Q1, false);
+        assert!(said(&mut w, bob).is_empty());
+    }
+    assert!(tried > 0);
+}

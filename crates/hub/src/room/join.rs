@@ -117,7 +117,9 @@ pub(crate) fn room_of(filter: &str) -> Option<&str> {
 }
 
 impl Hub {
-    /// The rooms that a session has to ask for before it may subscribe to these filters.
+    /// The rooms that a session has to ask for before it may subscribe to these filters: those that
+    /// it is not in, and those that it may speak in. There it may still be an observer, who had not
+    /// that right or found no place, and only the home of the zone knows.
     pub(crate) fn rooms_to_ask<'f>(
         &self,
         key: SessionKey,
@@ -135,7 +137,7 @@ impl Hub {
             if self.settings.takes_topic(filter)
                 && self.is_accepted(access)
                 && !rooms.contains(&room)
-                && !self.is_in_room(key, room)
+                && (session.identity.may_speak(room) || !self.is_in_room(key, room))
             {
                 rooms.push(room);
             }
@@ -186,11 +188,13 @@ impl Hub {
             let (zone, all) = (who.identity.zone, all_below(room));
             self.interest.raise(zone, &all, None);
             let may_speak = who.identity.may_speak(room);
+            let is_inside = self.is_in_room(key, room);
             let item = RoomItem::Join {
                 room: room.clone(),
                 who: who.clone(),
                 entry: match (cause, may_speak) {
                     (Cause::Back, true) => Entry::Kept,
+                    (_, true) if is_inside => Entry::Again,
                     (_, true) => Entry::Member,
                     (_, false) => Entry::Observer,
                 },

@@ -172,7 +172,10 @@ impl Hub {
     /// Tells a client that no SUBACK tells it why it is not let into rooms: on `$reply/join`.
     pub(crate) fn explain_refusals(&mut self, now: Tick, key: SessionKey, of: &[RoomVerdict]) {
         for (room, refusal) in of {
-            if let Some(refusal) = refusal {
+            // Who found no place as a member goes on as the observer that it is.
+            if let Some(refusal) = refusal
+                && !self.is_in_room(key, room)
+            {
                 self.say_about_join(now, key, join_refused(room, *refusal));
             }
         }

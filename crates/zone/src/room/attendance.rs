@@ -70,7 +70,8 @@ impl Room {
     ///
     /// # Errors
     /// [`Refusal::Locked`], [`Refusal::Full`]; whoever has a place or observes goes on. For
-    /// [`Entry::Kept`] only [`Refusal::NotMember`].
+    /// [`Entry::Kept`] only [`Refusal::NotMember`], and for [`Entry::Again`] too if the session is
+    /// not in the room.
     pub fn join(
         &mut self,
         now: Tick,
@@ -84,6 +85,9 @@ impl Room {
         }
         if entry == Entry::Observer {
             return self.observe(now, actor, seat, out);
+        }
+        if entry == Entry::Again && !self.observers.contains(seat) {
+            return Err(Refusal::NotMember);
         }
         match self.members.sit(actor.user, seat) {
             Seated::Beside => {}

@@ -58,6 +58,9 @@ pub enum Entry {
     Observer,
     /// As a member who has a place in the room, be it that of another session: nobody else.
     Kept,
+    /// Once more, as a member: a session that observes takes a place if there is one. Nobody comes
+    /// in from outside.
+    Again,
 }
 
 /// What the list of rooms tells of a room.
