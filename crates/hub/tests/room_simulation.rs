@@ -47,6 +47,11 @@ struct Simulation {
     trace: Vec<String>,
 }
 
+/// Whether the session of a seat outlives its connection.
+fn is_lasting(seat: usize) -> bool {
+    seat.is_multiple_of(SESSIONS)
+}
+
 fn name(user: usize) -> String {
     format!("u{user}")
 }
@@ -64,7 +69,7 @@ impl Simulation {
         w.subscribe(root, "$reply/+", Q1);
         let seat = |number| Seat {
             user: number / SESSIONS,
-            persistent: number % SESSIONS == 0,
+            persistent: is_lasting(number),
             client: None,
             rooms: BTreeSet::new(),
             stored: Vec::new(),
@@ -75,7 +80,7 @@ impl Simulation {
             random,
             root,
             seats: (0..USERS * SESSIONS).map(seat).collect(),
-            model: Model::new(ROOMS.len(), ROOMS.len() - 1),
+            model: Model::new(ROOMS.len(), ROOMS.len() - 1, is_lasting),
             trace: Vec::new(),
         };
         // The first look at the rooms makes the lobby.

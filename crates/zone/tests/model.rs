@@ -50,6 +50,8 @@ enum State {
 #[derive(Default)]
 struct Model {
     members: Vec<(u8, State)>,
+    /// Users and their lost sessions, with the end of their grace.
+    awaited: Vec<(u8, u8, u64)>,
     owner: Option<u8>,
     capacity: Option<u8>,
     lock: Option<u8>,
@@ -67,6 +69,13 @@ impl Model {
     }
 
     fn join(&mut self, who: u8, session: u8) -> Result<(), Refusal> {
+        let is_in = matches!(self.state(who), Some(State::Here(all)) if all.contains(&session));
+        let mut awaited = self.awaited.iter();
+        let own = awaited.position(|lost| (lost.0, lost.1) == (who, session));
+        let any = || self.awaited.iter().position(|lost| lost.0 == who);
+        if let Some(place) = own.or_else(any).filter(|_| !is_in) {
+            self.awaited.remove(place);
+        }
         match self.state(who) {
             Some(State::Here(sessions)) => {
                 sessions.insert(session);
@@ -92,7 +101,17 @@ impl Model {
         }
     }
 
+    /// Nobody of a user is there any more.
+    fn depart(&mut self, who: u8) {
+        let awaited = self.awaited.iter().filter(|lost| lost.0 == who);
+        match awaited.map(|lost| lost.2).max() {
+            Some(until) => *self.state(who).expect("a member") = State::Away(until),
+            None => self.remove(who),
+        }
+    }
+
     fn remove(&mut self, who: u8) {
+        self.awaited.retain(|lost| lost.0 != who);
         self.members.retain(|(name, _)| *name != who);
         if self.lock == Some(who) {
             self.lock = None;
@@ -112,6 +131,7 @@ impl Model {
     fn wait(&mut self, secs: u64) {
         self.now += secs;
         let now = self.now;
+        self.awaited.retain(|lost| lost.2 > now);
         let overdue = |state: &State| matches!(state, State::Away(until) if *until <= now);
         let gone: Vec<u8> = self
             .members
@@ -144,14 +164,17 @@ fn take(model: &mut Model, hall: &mut Hall, step: &Step) {
         Step::Leave(who, session) => {
             hall.leave(&name(who), number(who, session), "r");
             if model.stand_up(who, session) {
-                model.remove(who);
+                model.depart(who);
             }
         }
         Step::Lost(who, session) => {
             hall.lost(&name(who), number(who, session), "r");
-            if model.stand_up(who, session) {
+            if matches!(model.state(who), Some(State::Here(all)) if all.contains(&session)) {
                 let until = model.now + GRACE_SECS;
-                *model.state(who).expect("a member") = State::Away(until);
+                model.awaited.push((who, session, until));
+            }
+            if model.stand_up(who, session) {
+                model.depart(who);
             }
         }
         Step::Lock(who) => {

@@ -3,6 +3,7 @@
 mod support;
 
 use serde_json::{Value, json};
+use stentor_session::Tick;
 use stentor_zone::{Actor, Change, Refusal, Role, RoomRights, Rooms, run_command};
 use support::{Hall, seat, user};
 
@@ -27,7 +28,7 @@ fn nobody_begins_to_observe_a_locked_room() {
     // Who observed before goes on, and so does one who observes from now on.
     hall.observe("eve", 2, "tea").unwrap();
     hall.act("tea", |room, out| {
-        room.mute("ann", seat(1), out);
+        room.mute(Tick::ZERO, "ann", seat(1), out);
         Ok(())
     })
     .unwrap();
@@ -96,7 +97,7 @@ fn an_observer_makes_no_rooms() {
         ("room.match", r#"{"create":"tea"}"#),
     ] {
         let mut out = Vec::new();
-        let asks = (stentor_session::Tick::ZERO, "eve");
+        let asks = (Tick::ZERO, "eve");
         let command = (command, words.as_bytes());
         let (_, answer) = run_command(&mut rooms, asks, &Watcher, command, &mut out);
         let answer: Value = serde_json::from_slice(&answer).unwrap();

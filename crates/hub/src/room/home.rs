@@ -182,22 +182,25 @@ impl Hub {
             // The zone has ended.
             return;
         }
-        let (grace, effects) = self.with_rooms(zone, |rooms, out| {
+        let (user, seat) = (who.user(), who.seat);
+        let (away_until, effects) = self.with_rooms(zone, |rooms, out| {
             let left = rooms.act(room, out, |room, out| {
-                match parting {
-                    Parting::Left => room.leave(who.user(), who.seat, out),
-                    Parting::Lost => room.lost(now, who.user(), who.seat, out),
-                    Parting::Revoked => room.revoke(who.user(), who.seat, out),
-                    Parting::Barred => room.bar(who.user(), who.seat, out),
-                    Parting::Muted => room.mute(who.user(), who.seat, out),
-                }
-                Ok(room.grace())
+                Ok(match parting {
+                    Parting::Left => room.leave(now, user, seat, out),
+                    Parting::Lost => room.lost(now, user, seat, out),
+                    Parting::Revoked => room.revoke(now, user, seat, out),
+                    Parting::Muted => room.mute(now, user, seat, out),
+                    Parting::Barred => {
+                        room.bar(now, user, seat, out);
+                        None
+                    }
+                })
             });
             // There may be no such room any more.
-            left.ok().filter(|_| parting == Parting::Lost)
+            left.ok().flatten()
         });
-        if let Some(grace) = grace {
-            self.zones.deadline = self.zones.deadline.min(now.after(grace));
+        if let Some(until) = away_until {
+            self.zones.deadline = self.zones.deadline.min(until);
         }
         self.perform(now, zone, room, effects);
     }

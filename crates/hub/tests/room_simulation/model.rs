@@ -20,6 +20,15 @@ enum State {
     Away(u64),
 }
 
+/// Somebody whose connection was lost a moment ago.
+#[derive(Clone, Debug)]
+struct Awaited {
+    user: usize,
+    /// Of a session that outlives its connection; another is a new one when it comes again.
+    seat: Option<usize>,
+    until: u64,
+}
+
 /// The one property that the simulation plays with.
 #[derive(Clone, Debug, Default)]
 struct Property {
@@ -36,6 +45,8 @@ struct Room {
     members: Vec<(usize, State)>,
     /// Users, and the seats where they lost their connections.
     lost: BTreeSet<(usize, usize)>,
+    /// Those of them for whom the place of their user is kept, and until when.
+    awaited: Vec<Awaited>,
     owner: Option<usize>,
     capacity: Option<usize>,
     locked: bool,
@@ -64,6 +75,7 @@ impl Room {
     fn part(&mut self, user: usize) {
         self.members.retain(|(name, _)| *name != user);
         self.lost.retain(|(name, _)| *name != user);
+        self.awaited.retain(|one| one.user != user);
         if self.property.lock == Some(user) {
             self.property.lock = None;
             self.tidy();
@@ -74,6 +86,29 @@ impl Room {
         if self.owner == Some(user) && !self.permanent {
             self.owner = self.oldest();
             self.claim_until = None;
+        }
+    }
+
+    /// A session comes in: one of those that were lost is not awaited any more.
+    fn arrives(&mut self, user: usize, seat: usize) {
+        if matches!(self.state(user), Some(State::Here(seats)) if seats.contains(&seat)) {
+            return;
+        }
+        let mut awaited = self.awaited.iter();
+        let own = awaited.position(|one| one.user == user && one.seat == Some(seat));
+        let any = || self.awaited.iter().position(|one| one.user == user);
+        if let Some(place) = own.or_else(any) {
+            self.awaited.remove(place);
+        }
+    }
+
+    /// Nobody of a user is there any more.
+    fn depart(&mut self, user: usize) {
+        let own = self.awaited.iter().filter(|one| one.user == user);
+        let until = own.map(|one| one.until).max();
+        match (until, self.state(user)) {
+            (Some(until), Some(state)) => *state = State::Away(until),
+            _ => self.part(user),
         }
     }
 
@@ -89,41 +124,52 @@ impl Room {
     }
 }
 
-/// All rooms; `None` where there is none.
+/// All rooms.
 #[derive(Debug)]
-pub(crate) struct Model(Vec<Option<Room>>);
+pub(crate) struct Model {
+    /// `None` where there is none.
+    rooms: Vec<Option<Room>>,
+    /// Whose sessions outlive their connections.
+    lasting: fn(usize) -> bool,
+}
 
 impl Model {
     /// So many rooms may be there; one of them is permanent.
-    pub(crate) fn new(rooms: usize, permanent: usize) -> Self {
+    pub(crate) fn new(rooms: usize, permanent: usize, lasting: fn(usize) -> bool) -> Self {
         let mut all = vec![None; rooms];
         all[permanent] = Some(Room {
             permanent: true,
             ..Room::default()
         });
-        Self(all)
+        Self {
+            rooms: all,
+            lasting,
+        }
     }
 
     /// Does something in a room that is there.
     fn act<R>(&mut self, room: usize, f: impl FnOnce(&mut Room) -> R) -> Option<R> {
-        let held = self.0[room].as_mut()?;
+        let held = self.rooms[room].as_mut()?;
         let result = f(held);
         if held.is_over() {
-            self.0[room] = None;
+            self.rooms[room] = None;
         }
         Some(result)
     }
 
     pub(crate) fn is_here(&self, room: usize, user: usize) -> bool {
-        self.0[room].as_ref().is_some_and(|room| room.is_here(user))
+        self.rooms[room]
+            .as_ref()
+            .is_some_and(|room| room.is_here(user))
     }
 
     pub(crate) fn join(&mut self, room: usize, user: usize, seat: usize) -> Result<(), Refused> {
-        let held = self.0[room].get_or_insert_with(|| Room {
+        let held = self.rooms[room].get_or_insert_with(|| Room {
             owner: Some(user),
             ..Room::default()
         });
         held.lost.remove(&(user, seat));
+        held.arrives(user, seat);
         match held.state(user) {
             Some(State::Here(seats)) => {
                 seats.insert(seat);
@@ -160,27 +206,32 @@ impl Model {
     pub(crate) fn leave(&mut self, room: usize, user: usize, seat: usize) {
         self.act(room, |room| {
             if Self::stand_up(room, user, seat) {
-                room.part(user);
+                room.depart(user);
             }
         });
     }
 
     pub(crate) fn lost(&mut self, now: u64, room: usize, user: usize, seat: usize) {
+        let lasting = self.lasting;
         self.act(room, |room| {
             if matches!(room.state(user), Some(State::Here(seats)) if seats.contains(&seat)) {
                 room.lost.insert((user, seat));
+                room.awaited.push(Awaited {
+                    user,
+                    seat: Some(seat).filter(|seat| lasting(*seat)),
+                    until: now + GRACE_SECS,
+                });
             }
-            if Self::stand_up(room, user, seat)
-                && let Some(state) = room.state(user)
-            {
-                *state = State::Away(now + GRACE_SECS);
+            if Self::stand_up(room, user, seat) {
+                room.depart(user);
             }
         });
     }
 
     pub(crate) fn advance(&mut self, now: u64) {
-        for room in 0..self.0.len() {
+        for room in 0..self.rooms.len() {
             self.act(room, |room| {
+                room.awaited.retain(|one| one.until > now);
                 let is_late = |state: &State| matches!(state, State::Away(until) if *until <= now);
                 let late = room.members.iter().filter(|(_, state)| is_late(state));
                 let late: Vec<usize> = late.map(|(user, _)| *user).collect();
@@ -194,10 +245,10 @@ impl Model {
     }
 
     pub(crate) fn create(&mut self, now: u64, room: usize, user: usize) -> bool {
-        if self.0[room].is_some() {
+        if self.rooms[room].is_some() {
             return false;
         }
-        self.0[room] = Some(Room {
+        self.rooms[room] = Some(Room {
             owner: Some(user),
             claim_until: Some(now + UNCLAIMED_SECS),
             ..Room::default()
@@ -206,7 +257,7 @@ impl Model {
     }
 
     pub(crate) fn property_version(&self, room: usize) -> u64 {
-        self.0[room]
+        self.rooms[room]
             .as_ref()
             .map_or(0, |room| room.property.version)
     }
@@ -313,7 +364,7 @@ impl Model {
         name: impl Fn(usize) -> String,
     ) -> BTreeMap<String, String> {
         let mut topics = BTreeMap::new();
-        for (room, held) in rooms.iter().zip(&self.0) {
+        for (room, held) in rooms.iter().zip(&self.rooms) {
             let Some(held) = held else { continue };
             for (user, state) in &held.members {
                 let state = match state {

@@ -89,7 +89,7 @@ impl Room {
         if entry == Entry::Again && !self.observers.contains(seat) {
             return Err(Refusal::NotMember);
         }
-        match self.members.sit(actor.user, seat) {
+        match self.members.sit(now, actor.user, seat) {
             Seated::Beside => {}
             Seated::Back => {
                 self.show_member(actor.user, "here", out);
@@ -172,51 +172,96 @@ impl Room {
         self.members.stand_up(user, seat)
     }
 
-    /// A session leaves on purpose. Nothing happens if it is not in the room.
-    pub fn leave(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
-        if self.stand_up(user, seat) == Departure::LastSeat {
-            self.part(user, Reason::Left, out);
-        }
+    /// A session leaves on purpose. Nothing happens if it is not in the room. Returns until when
+    /// the place of its user is kept, if that is away from now on.
+    pub fn leave(
+        &mut self,
+        now: Tick,
+        user: &str,
+        seat: Seat,
+        out: &mut Vec<Effect>,
+    ) -> Option<Tick> {
+        let departure = self.stand_up(user, seat);
+        self.depart(now, user, (departure, Reason::Left), out)
     }
 
-    /// A session's connection was lost. Its user keeps the place for the grace period.
-    pub fn lost(&mut self, now: Tick, user: &str, seat: Seat, out: &mut Vec<Effect>) {
-        if self.observers.remove(seat) || self.members.lose(user, seat) != Departure::LastSeat {
-            return;
+    /// A session's connection was lost. Its user keeps the place for the grace period, be it that
+    /// others of its sessions leave before that is over. Returns what [`leave`](Self::leave) does.
+    pub fn lost(
+        &mut self,
+        now: Tick,
+        user: &str,
+        seat: Seat,
+        out: &mut Vec<Effect>,
+    ) -> Option<Tick> {
+        if self.observers.remove(seat) {
+            return None;
         }
-        if self.options.grace.is_zero() {
-            return self.part(user, Reason::Lost, out);
+        let times = (now, now.after(self.options.grace));
+        let departure = self.members.lose(times, user, seat);
+        self.depart(now, user, (departure, Reason::Lost), out)
+    }
+
+    /// A user that sits nowhere any more is away as long as one of its lost connections may come
+    /// back, or else gone.
+    fn depart(
+        &mut self,
+        now: Tick,
+        user: &str,
+        (departure, reason): (Departure, Reason),
+        out: &mut Vec<Effect>,
+    ) -> Option<Tick> {
+        if departure != Departure::LastSeat {
+            return None;
         }
-        self.members.away(user, now.after(self.options.grace));
+        let Some(until) = self.members.awaited_until(now, user) else {
+            self.part(user, reason, out);
+            return None;
+        };
+        self.members.away(user, until);
         self.show_member(user, "away", out);
         self.tell(Notice::Away { user }, out);
+        Some(until)
     }
 
-    /// A session has no right to be in the room any more, be it here or away.
-    pub fn revoke(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
-        let is_out = self.stand_up(user, seat) == Departure::LastSeat;
-        if is_out || self.members.give_up(user, seat) {
-            self.part(user, Reason::Revoked, out);
+    /// A session has no right to be in the room any more, be it here or away. Returns what
+    /// [`leave`](Self::leave) does.
+    pub fn revoke(
+        &mut self,
+        now: Tick,
+        user: &str,
+        seat: Seat,
+        out: &mut Vec<Effect>,
+    ) -> Option<Tick> {
+        let departure = self.stand_up(user, seat);
+        if departure != Departure::LastSeat {
+            self.bar(now, user, seat, out);
         }
+        self.depart(now, user, (departure, Reason::Revoked), out)
     }
 
     /// A session whose connection was lost has no right to come back to the room.
-    pub fn bar(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
-        if self.members.give_up(user, seat) {
+    pub fn bar(&mut self, now: Tick, user: &str, seat: Seat, out: &mut Vec<Effect>) {
+        if self.members.give_up(now, user, seat) {
             self.part(user, Reason::Revoked, out);
         }
     }
 
-    /// A session has no right to speak any more: it observes, and gives its place up.
-    pub fn mute(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
+    /// A session has no right to speak any more: it observes, and gives its place up. Returns what
+    /// [`leave`](Self::leave) does.
+    pub fn mute(
+        &mut self,
+        now: Tick,
+        user: &str,
+        seat: Seat,
+        out: &mut Vec<Effect>,
+    ) -> Option<Tick> {
         if !self.members.sits(user, seat) {
-            return;
+            return None;
         }
         let departure = self.members.stand_up(user, seat);
         self.observers.add(user, seat);
-        if departure == Departure::LastSeat {
-            self.part(user, Reason::Revoked, out);
-        }
+        self.depart(now, user, (departure, Reason::Revoked), out)
     }
 
     /// Lets go of those who did not come back in time, and of an owner who never came. O(members

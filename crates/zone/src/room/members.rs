@@ -14,9 +14,36 @@ struct Member {
     presence: Presence,
     /// Members in the order they came: the oldest inherits the room.
     number: u64,
-    /// Where its lost connections sat, the last of them: their sessions may come back to a room
-    /// that their user has been sent out of meanwhile, and are told.
-    lost: Vec<Seat>,
+    /// Its lost connections, the last of them: their sessions may come back to a room that their
+    /// user has been sent out of meanwhile, and are told.
+    lost: Vec<Lost>,
+}
+
+/// A connection that was lost.
+#[derive(Debug)]
+struct Lost {
+    /// Where it sat.
+    seat: Seat,
+    /// Until when the place of its user is kept for it, though all others leave. Whoever comes in
+    /// by another session has come for it, and then it is over.
+    until: Tick,
+}
+
+impl Member {
+    fn awaited(&self, now: Tick) -> impl Iterator<Item = &Lost> {
+        self.lost.iter().filter(move |lost| lost.until > now)
+    }
+
+    /// A session comes in: one of those that were lost is not awaited any more.
+    fn arrives(&mut self, now: Tick, seat: Seat) {
+        let is_own = |lost: &Lost| lost.seat == seat && lost.until > now;
+        if !self.lost.iter().any(is_own)
+            && let Some(oldest) = self.lost.iter_mut().find(|lost| lost.until > now)
+        {
+            oldest.until = Tick::ZERO;
+        }
+        self.lost.retain(|lost| lost.seat != seat);
+    }
 }
 
 /// Lost connections of a member that are remembered: more than anybody's sessions that outlive
@@ -97,21 +124,27 @@ impl Members {
 
     /// A session whose connection was lost does not come back. Whether nobody is left who could
     /// come back to the place of its user.
-    pub(super) fn give_up(&mut self, user: &str, seat: Seat) -> bool {
+    pub(super) fn give_up(&mut self, now: Tick, user: &str, seat: Seat) -> bool {
         let Some(member) = self.by_user.get_mut(user) else {
             return false;
         };
         let before = member.lost.len();
-        member.lost.retain(|other| *other != seat);
-        let is_last = before > 0 && member.lost.is_empty();
+        member.lost.retain(|lost| lost.seat != seat);
+        let is_last = member.lost.len() < before && member.awaited(now).next().is_none();
         is_last && matches!(member.presence, Presence::Away(_))
     }
 
-    pub(super) fn sit(&mut self, user: &str, seat: Seat) -> Seated {
+    /// Until when the place of a user is kept for its lost connections.
+    pub(super) fn awaited_until(&self, now: Tick, user: &str) -> Option<Tick> {
+        let awaited = self.by_user.get(user)?.awaited(now);
+        awaited.map(|lost| lost.until).max()
+    }
+
+    pub(super) fn sit(&mut self, now: Tick, user: &str, seat: Seat) -> Seated {
         let Some(member) = self.by_user.get_mut(user) else {
             return Seated::Stranger;
         };
-        member.lost.retain(|other| *other != seat);
+        member.arrives(now, seat);
         match &mut member.presence {
             Presence::Here(seats) => {
                 seats.push(seat);
@@ -135,15 +168,17 @@ impl Members {
         self.by_user.insert(user.into(), member);
     }
 
-    /// The connection of a session was lost, which may come back.
-    pub(super) fn lose(&mut self, user: &str, seat: Seat) -> Departure {
+    /// The connection of a session was lost, which may come back until then.
+    pub(super) fn lose(&mut self, (now, until): (Tick, Tick), user: &str, seat: Seat) -> Departure {
         if self.sits(user, seat)
             && let Some(member) = self.by_user.get_mut(user)
         {
             if member.lost.len() == LOST_MAX {
-                member.lost.remove(0);
+                let is_over = |lost: &Lost| lost.until <= now;
+                let oldest = member.lost.iter().position(is_over).unwrap_or(0);
+                member.lost.remove(oldest);
             }
-            member.lost.push(seat);
+            member.lost.push(Lost { seat, until });
         }
         self.stand_up(user, seat)
     }
@@ -229,7 +264,8 @@ impl Members {
     /// Where a member sits, and where it sat when its connections were lost.
     pub(super) fn all_seats(&self, user: &str) -> Option<Vec<Seat>> {
         let (seats, member) = (self.seats(user)?, self.by_user.get(user)?);
-        Some(seats.iter().chain(&member.lost).copied().collect())
+        let lost = member.lost.iter().map(|lost| lost.seat);
+        Some(seats.iter().copied().chain(lost).collect())
     }
 
     /// Sends everybody away; returns [all seats](Self::all_seats).

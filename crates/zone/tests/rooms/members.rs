@@ -162,6 +162,48 @@ fn a_lost_connection_keeps_its_place_for_the_grace_period() {
     assert_eq!(hall.topics(), Vec::<String>::new());
 }
 
+/// Whichever of its sessions it is that leaves last.
+#[test]
+fn a_lost_connection_keeps_its_place_when_another_leaves() {
+    let mut hall = Hall::default();
+    hall.join("ann", 1, "tea").unwrap();
+    hall.join("bob", 2, "tea").unwrap();
+    hall.join("bob", 3, "tea").unwrap();
+    hall.lost("bob", 2, "tea");
+    hall.at(10);
+    hall.events.clear();
+    hall.leave("bob", 3, "tea");
+    hall.at(29);
+    hall.join("bob", 2, "tea").unwrap();
+    // Somebody who is back as another session leaves nobody behind who could come.
+    hall.lost("bob", 2, "tea");
+    hall.join("bob", 4, "tea").unwrap();
+    hall.leave("bob", 4, "tea");
+    // Nor does somebody who does not come in time.
+    hall.join("bob", 5, "tea").unwrap();
+    hall.join("bob", 6, "tea").unwrap();
+    hall.lost("bob", 5, "tea");
+    hall.at(58);
+    hall.leave("bob", 6, "tea");
+    hall.at(59);
+    let event = |name: &str| json!({"event": name, "user": "bob"});
+    let joined = json!({"event": "joined", "user": "bob", "members": 2});
+    let left = |reason| json!({"event": "left", "user": "bob", "reason": reason, "members": 1});
+    assert_eq!(
+        hall.events("tea"),
+        [
+            event("away"),
+            event("back"),
+            event("away"),
+            event("back"),
+            left("left"),
+            joined,
+            event("away"),
+            left("lost"),
+        ]
+    );
+}
+
 #[test]
 fn the_oldest_member_inherits_the_room() {
     let mut hall = Hall::default();
@@ -301,7 +343,7 @@ fn a_room_of_ten_thousand() {
         let name = format!("user{number}");
         rooms
             .act("hall", &mut out, |room, out| {
-                room.leave(&name, seat(number), out);
+                room.leave(Tick::ZERO, &name, seat(number), out);
                 Ok(())
             })
             .unwrap();
@@ -358,9 +400,9 @@ fn who_loses_the_right_to_a_room_owns_it_no_more() {
         hall.act("tea", |room, out| {
             room.change(admin(), Change::Owner("ann"), out)?;
             if is_revoked {
-                room.revoke("ann", seat(1), out);
+                room.revoke(Tick::ZERO, "ann", seat(1), out);
             } else {
-                room.leave("ann", seat(1), out);
+                room.leave(Tick::ZERO, "ann", seat(1), out);
             }
             Ok(())
         })

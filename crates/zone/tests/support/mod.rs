@@ -114,8 +114,9 @@ impl Hall {
     }
 
     pub(crate) fn leave(&mut self, name: &str, number: u64, room: &str) {
+        let now = self.now;
         let _ = self.act(room, |room, out| {
-            room.leave(name, seat(number), out);
+            room.leave(now, name, seat(number), out);
             Ok(())
         });
     }
