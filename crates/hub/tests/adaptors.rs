@@ -13,7 +13,7 @@ use world::{ConnectOptions, World};
 
 const Q1: QoS = QoS::AtLeastOnce;
 
-/// Wants to hear of everybody who joins a room.
+/// Wants to hear of everybody who joins a room, and of what is said there.
 #[derive(Default)]
 struct Doorman {
     asked: Mutex<Vec<Question>>,
@@ -21,7 +21,7 @@ struct Doorman {
 
 impl Adaptors for Doorman {
     fn hooks(&self, _zone: Zone) -> Hooks {
-        Hooks::JOIN
+        Hooks::JOIN.and(Hooks::SAY)
     }
 
     fn ask(&self, question: Question) -> Result<(), Box<Question>> {
@@ -141,5 +141,24 @@ fn a_connection_that_ends_meanwhile_is_forgotten() {
         let asked = doorman.judge(&mut w, true);
         // At home nothing is under way: it was asked about at once.
         assert!(asked.len() <= 1, "{asked:?}");
+    }
+}
+
+/// What no room takes is not asked about.
+#[test]
+fn too_long_a_word_is_refused_without_asking() {
+    for shards in [1, 4] {
+        let mut w = World::new(shards);
+        let doorman = Arc::new(Doorman::default());
+        w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+        let bob = w.connect(Version::V5, "b", &user("bob"));
+        doorman.subscribe(&mut w, (bob, "$room/tea/event"), true);
+        let most = 64 << 10;
+        for (bytes, asked, code) in [(most + 1, 0, Some(0x97)), (most, 1, None)] {
+            w.publish(bob, "$room/tea/say", &"x".repeat(bytes), Q1, false);
+            assert_eq!(doorman.asked.lock().unwrap().len(), asked);
+            let puback = w.take_packet(bob, 0x40);
+            assert_eq!(puback.map(|packet| packet[4]), code);
+        }
     }
 }

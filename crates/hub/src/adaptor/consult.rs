@@ -291,7 +291,10 @@ impl Hub {
                 }
                 Ok(Address::Say { room }) if hooks.has(Hooks::SAY) => {
                     let may = session.identity.rights.may_publish(topic);
-                    (may && hub.is_in_room(key, room)).then(|| Deed::Say {
+                    // What is too long for every room is refused without asking.
+                    let bounds = &hub.settings.rooms_of(session.zone()).room.bounds;
+                    let fits = publish.payload.len() <= bounds.say_bytes;
+                    (may && fits && hub.is_in_room(key, room)).then(|| Deed::Say {
                         room: room.into(),
                         payload: payload(),
                     })
