@@ -150,6 +150,7 @@ fn user(name: String, credential: String) -> User {
         credentials: vec![Credential::new(credential)],
         roles: vec![MEMBER.into()],
         disabled: false,
+        foreign: false,
     }
 }
 

@@ -230,6 +230,7 @@ pub(crate) fn pinned(config: &Config) -> Vec<User> {
             disabled: false,
         }
     };
+            foreign: false,
     config.users.iter().map(user).collect()
 }
 

@@ -354,6 +354,44 @@ fn only_what_is_about_roles_takes_them_over() {
     assert_eq!(shown(), json!(["member", "anonymous"]));
 }
 
+/// What is said here of a user who is kept elsewhere makes nobody of who is not there any more.
+#[test]
+fn who_is_not_kept_elsewhere_any_more_is_nobody() {
+    let source = Stubborn::new(2);
+    let (directory, _audit, _folder) = audited(&source);
+    let order = |order: Value| directory.order(Who::new("the test"), Order::parse(order).unwrap());
+    let token = |name: &str| {
+        let credential = json!({ "text": "token:0123456789abcdef" });
+        json!({ "verb": "token.create", "name": name, "credential": credential })
+    };
+    // Somebody of ours, who is in their tables too, and one of theirs with roles from us.
+    order(json!({ "verb": "user.add", "name": "u0" })).unwrap();
+    order(token("u0")).unwrap();
+    order(token("u1")).unwrap();
+    order(json!({ "verb": "grant", "name": "u1", "roles": ["admin"] })).unwrap();
+    let is_there = |name: &str| wait(&look_up(&directory, name)).unwrap().is_some();
+    assert!(is_there("u0") && is_there("u1"));
+    source.change(Vec::clear);
+    assert!(is_there("u0") && !is_there("u1"));
+    for refused in [
+        json!({ "verb": "user.show", "name": "u1" }),
+        json!({ "verb": "grant", "name": "u1", "roles": ["member"] }),
+        token("u1"),
+    ] {
+        let refusal = order(refused).unwrap_err();
+        assert_eq!(refusal.code, "not-found", "{refusal}");
+        assert!(refusal.message.contains("user delete u1"), "{refusal}");
+    }
+    source.change(|users| users.push(user(DEFAULT_ZONE, "u1")));
+    assert!(is_there("u1"));
+    source.change(Vec::clear);
+    // Whom we let prove itself is ours.
+    let password = json!([{ "text": "$argon2id$of-u1" }]);
+    let ours = json!([{ "name": "u1", "credentials": password }]);
+    order(json!({ "verb": "user.import", "users": ours, "replace": true })).unwrap();
+    assert!(is_there("u1"));
+}
+
 /// One bearer whose last role is not taken keeps the role for all of them.
 #[test]
 fn a_role_that_cannot_be_taken_from_one_is_taken_from_nobody() {

@@ -20,6 +20,7 @@ pub(crate) fn user(zone: &str, name: &str) -> User {
         credentials: vec![Credential::new(format!("$argon2id$of-{name}"))],
         roles: vec![MEMBER.into()],
         disabled: false,
+        foreign: false,
     }
 }
 
@@ -60,6 +61,7 @@ pub(crate) fn users_are_kept_as_they_are(bench: &Bench) {
     let store = opened(bench);
     let mut odd = user("game", "Ünï'\";-- 用戶 \\%_");
     odd.disabled = true;
+    odd.foreign = true;
     odd.roles = vec!["a b".into(), "c,d".into()];
     odd.credentials.push(Credential {
         text: "token:0123".into(),

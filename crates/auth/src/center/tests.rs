@@ -140,6 +140,7 @@ fn user(login: &str, credentials: &[String]) -> User {
         credentials: credentials.iter().map(credential).collect(),
         roles: Vec::new(),
         disabled: false,
+        foreign: false,
     }
 }
 

@@ -117,6 +117,10 @@ pub struct User {
     /// Whether it may not log in for now.
     #[serde(default)]
     pub disabled: bool,
+    /// Whether somebody else keeps it: then a record of ours only says what is different here, and
+    /// is nobody where they do not know the user any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub foreign: bool,
 }
 
 fn default_zone() -> Arc<str> {
@@ -188,6 +192,7 @@ mod tests {
             credentials: vec![Credential::new("$argon2id$v=19$secret")],
             roles: vec![MEMBER.into()],
             disabled: false,
+            foreign: false,
         }
     }
 

@@ -10,7 +10,8 @@ use crate::model::{User, UserKey};
 ///
 /// Who is in the store and in the source is one user: credentials come from both, roles from the
 /// store if it names any, and either may disable it. So an operator gives roles to people who live
-/// in tables of their own.
+/// in tables of their own. Who was added to the store is a user without the source too; who is
+/// foreign is one only where the source knows it.
 #[derive(Clone)]
 pub struct Books {
     /// What Stentor keeps.
@@ -57,19 +58,21 @@ impl Books {
     /// When either does not answer.
     pub async fn find(&self, keys: &[UserKey]) -> Result<HashMap<UserKey, User>, StoreError> {
         let own = self.store.find(keys).await?;
-        let mut users: HashMap<UserKey, User> = own
+        let mut own: HashMap<UserKey, User> = own
             .into_iter()
             .map(|record| (record.user.key(), record.user))
             .collect();
+        let mut users = HashMap::with_capacity(own.len());
         if let Some(source) = &self.source {
             for foreign in source.find(keys).await? {
-                let merged = match users.remove(&foreign.key()) {
+                let merged = match own.remove(&foreign.key()) {
                     Some(own) => merge(own, foreign),
                     None => foreign,
                 };
                 users.insert(merged.key(), merged);
             }
         }
+        users.extend(own.into_iter().filter(|(_, user)| !user.foreign));
         let asked: HashSet<&UserKey> = keys.iter().collect();
         users.retain(|key, _| asked.contains(key));
         Ok(users)

@@ -215,6 +215,7 @@ impl QuerySource {
             name: key.name,
             credentials: password.map(Credential::new).into_iter().collect(),
             roles: roles.map(Arc::from).collect(),
+            foreign: true,
             disabled: is_unread || is_disabled,
         })
     }

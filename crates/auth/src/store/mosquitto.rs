@@ -124,6 +124,7 @@ impl MosquittoFile {
                 credentials: vec![Credential::new(credential.as_str())],
                 roles: vec![self.role.clone()],
                 disabled: false,
+                foreign: true,
             })
         };
         Ok(in_default.filter_map(user).collect())

@@ -227,6 +227,7 @@ mod tests {
             credentials: Vec::new(),
             roles: Vec::new(),
             disabled: false,
+            foreign: false,
         }
     }
 

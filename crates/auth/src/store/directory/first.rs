@@ -33,6 +33,7 @@ pub(super) async fn administrator(books: &Books, file: &Path) -> Result<bool, St
         credentials: vec![Credential::new(hash.to_string())],
         roles: vec![ADMIN.into()],
         disabled: false,
+        foreign: false,
     };
     let known = books.store.find(&[admin.key()]).await?;
     if !known.is_empty() {

@@ -70,6 +70,7 @@ mod tests {
             credentials: Vec::new(),
             roles: names.iter().map(|name| Arc::from(*name)).collect(),
             disabled: false,
+            foreign: false,
         };
         assert!(roles.of(&user("game", &["member"]))[0].rules.is_empty());
         assert!(

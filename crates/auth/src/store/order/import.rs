@@ -33,6 +33,9 @@ pub struct Imported {
     /// Whether it may not log in for now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled: Option<bool>,
+    /// Whether somebody else keeps it; not given, as it is, unless credentials are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<bool>,
 }
 
 fn default_zone() -> Arc<str> {
@@ -49,6 +52,7 @@ impl From<User> for Imported {
             keeps_tokens: false,
             roles: Some(user.roles),
             disabled: Some(user.disabled),
+            foreign: Some(user.foreign),
         }
     }
 }
@@ -65,6 +69,8 @@ impl Imported {
     pub fn over(self, known: Option<&User>) -> User {
         let of_known = known.map(|user| user.credentials.as_slice());
         let of_known = of_known.unwrap_or_default();
+        // Whom we let prove itself is ours.
+        let stays_foreign = self.credentials.is_none() && known.is_some_and(|user| user.foreign);
         let credentials = match self.credentials {
             None => of_known.to_vec(),
             Some(given) => {
@@ -81,6 +87,7 @@ impl Imported {
             credentials,
             roles: once_each(roles.unwrap_or_else(|| vec![MEMBER.into()])),
             disabled: disabled.unwrap_or_default(),
+            foreign: self.foreign.unwrap_or(stays_foreign),
         }
     }
 }
@@ -157,6 +164,7 @@ mod tests {
             credentials: credentials.into(),
             roles: vec!["boss".into()],
             disabled: true,
+            foreign: true,
         }
     }
 

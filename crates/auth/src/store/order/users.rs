@@ -48,6 +48,7 @@ pub(super) async fn add(
         credentials,
         roles: once_each(roles.unwrap_or_else(|| vec![MEMBER.into()])),
         disabled,
+        foreign: false,
     };
     check(worker, &user)?;
     let key = user.key();
@@ -164,7 +165,12 @@ pub(super) async fn show(worker: &Worker, name: &str) -> Outcome {
 /// The user, wherever it is kept.
 pub(super) async fn find(worker: &Worker, key: &UserKey) -> Result<User, OrderError> {
     let mut users = worker.books.find(std::slice::from_ref(key)).await?;
-    users.remove(key).ok_or_else(|| missing(key))
+    if let Some(user) = users.remove(key) {
+        return Ok(user);
+    }
+    let own = worker.books.store.find(std::slice::from_ref(key)).await?;
+    let is_left = own.iter().any(|record| record.user.key() == *key);
+    Err(if is_left { gone(key) } else { missing(key) })
 }
 
 pub(super) async fn set_password(
@@ -354,7 +360,13 @@ async fn rewrite(
         let own = store.find(std::slice::from_ref(key)).await?;
         let own = own.into_iter().find(|record| record.user.key() == *key);
         let (mut user, revision) = match own {
-            Some(Record { user, revision }) => (user, Some(revision)),
+            Some(Record { user, revision }) => {
+                // An outage of theirs keeps nobody from being shut out.
+                if user.foreign && matches!(foreign(worker, key).await, Ok(None)) {
+                    return Err(gone(key));
+                }
+                (user, Some(revision))
+            }
             None => match foreign(worker, key).await? {
                 Some(foreign) => (nothing_of(foreign), None),
                 None => return Err(missing(key)),
@@ -448,12 +460,22 @@ fn nothing_of(foreign: User) -> User {
         credentials: Vec::new(),
         roles: Vec::new(),
         disabled: false,
+        foreign: true,
         ..foreign
     }
 }
 
 fn missing(key: &UserKey) -> OrderError {
     let message = format!("there is no user {key}; `stentor user list` shows those that there are");
+    OrderError::new("not-found", message)
+}
+
+/// Whoever kept the user does not any more, and what was said here makes none.
+fn gone(key: &UserKey) -> OrderError {
+    let message = format!(
+        "there is no user {key} any more: auth.source does not know it; `stentor user delete \
+         {key}` removes what was said of it here"
+    );
     OrderError::new("not-found", message)
 }
 

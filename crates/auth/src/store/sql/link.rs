@@ -235,14 +235,21 @@ impl Link {
 
     /// Makes or migrates Stentor's tables. Servers that do it at the same time wait for each other.
     pub(super) async fn migrate(&mut self) -> Result<(), StoreError> {
-        let sql = match self {
+        let first = match self {
             Self::Sqlite(_) => include_str!("../../../migrations/sqlite/0001_first.sql"),
             Self::Postgres(_) => include_str!("../../../migrations/postgres/0001_first.sql"),
             Self::MySql(_) => include_str!("../../../migrations/mysql/0001_first.sql"),
         };
-        let kind = MigrationType::Simple;
-        let migration = Migration::new(1, "first".into(), kind, sql.into_sql_str(), false);
-        let mut migrator = Migrator::with_migrations(vec![migration]);
+        let foreign = include_str!("../../../migrations/0002_foreign.sql");
+        let migration = |number, name: &'static str, sql: &'static str| {
+            let kind = MigrationType::Simple;
+            Migration::new(number, name.into(), kind, sql.into_sql_str(), false)
+        };
+        let migrations = vec![
+            migration(1, "first", first),
+            migration(2, "foreign", foreign),
+        ];
+        let mut migrator = Migrator::with_migrations(migrations);
         migrator.dangerous_set_table_name("stentor_migration");
         on_each!(self, connection => migrator.run_direct(None, connection, false).await?);
         Ok(())

@@ -25,6 +25,9 @@ use super::place::{mysql_options, postgres_options};
 use super::{Place, Record, Store, StoreError, Task};
 use crate::model::{Role, User, UserKey, ZoneRecord, initial_roles};
 
+/// The columns that make a record.
+const USER: &str = "login, disabled, roles, credentials, is_foreign, revision";
+
 /// Rows that one INSERT carries.
 const INSERT_ROWS: usize = 64;
 
@@ -138,12 +141,12 @@ impl SqlStore {
     }
 
     fn update_statement(&self, record: &Record) -> Result<Statement, StoreError> {
-        let sql = "UPDATE stentor_user SET disabled = ?, roles = ?, credentials = ?, revision = ? \
-                   WHERE login = ? AND revision = ?";
-        let [login, _, disabled, roles, credentials, next] =
+        let sql = "UPDATE stentor_user SET disabled = ?, roles = ?, credentials = ?, \
+                   is_foreign = ?, revision = ? WHERE login = ? AND revision = ?";
+        let [login, _, disabled, roles, credentials, foreign, next] =
             rows::user_params(&record.user, record.revision.wrapping_add(1))?;
         let revision = Param::Int(record.revision);
-        let params = vec![disabled, roles, credentials, next, login, revision];
+        let params = vec![disabled, roles, credentials, foreign, next, login, revision];
         Ok(self.statement(sql, params))
     }
 
@@ -188,8 +191,8 @@ impl SqlStore {
         let statement = |users: &[User]| {
             let row = format!("({})", marks(rows::USER_COLUMNS));
             let sql = format!(
-                "INSERT INTO stentor_user (login, zone, disabled, roles, credentials, revision) \
-                 VALUES {}{end}",
+                "INSERT INTO stentor_user (login, zone, disabled, roles, credentials, is_foreign, \
+                 revision) VALUES {}{end}",
                 vec![row; users.len()].join(", ")
             );
             let mut params = Vec::with_capacity(users.len() * rows::USER_COLUMNS);
@@ -222,8 +225,7 @@ impl SqlStore {
             return Ok(Vec::new());
         }
         let sql = format!(
-            "SELECT login, disabled, roles, credentials, revision FROM stentor_user \
-             WHERE login IN ({})",
+            "SELECT {USER} FROM stentor_user WHERE login IN ({})",
             marks(padded(keys.len()))
         );
         let params = keys.iter().map(rows::login).map(Param::Text).collect();
@@ -251,10 +253,7 @@ impl SqlStore {
             [] => String::new(),
             conditions => format!("WHERE {}", conditions.join(" AND ")),
         };
-        let sql = format!(
-            "SELECT login, disabled, roles, credentials, revision FROM stentor_user {filter} \
-             ORDER BY login LIMIT {limit}"
-        );
+        let sql = format!("SELECT {USER} FROM stentor_user {filter} ORDER BY login LIMIT {limit}");
         let answer = self.writes.fetch(&self.statement(&sql, params)).await?;
         let records = answer.rows.into_iter().filter_map(readable);
         Ok(records.map(|record| record.user).collect())
@@ -310,7 +309,7 @@ impl Store for SqlStore {
 
     fn put<'a>(&'a self, users: &'a [User]) -> Task<'a, ()> {
         Box::pin(async move {
-            let columns = ["disabled", "roles", "credentials"];
+            let columns = ["disabled", "roles", "credentials", "is_foreign"];
             let mut end = self.dialect.or_replace("login", &columns);
             end += ", revision = stentor_user.revision + 1";
             let statements = self.insert_statements(users, &end)?;

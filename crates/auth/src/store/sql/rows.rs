@@ -10,7 +10,7 @@ use crate::model::{Role, User, UserKey, ZoneRecord};
 use crate::store::{Record, StoreError};
 
 /// Columns of `stentor_user`.
-pub(super) const USER_COLUMNS: usize = 6;
+pub(super) const USER_COLUMNS: usize = 7;
 
 type Row = Vec<Option<String>>;
 
@@ -19,7 +19,7 @@ pub(super) fn login(key: &UserKey) -> String {
     format!("{}/{}", key.zone, key.name)
 }
 
-/// login, zone, disabled, roles, credentials, revision
+/// login, zone, disabled, roles, credentials, is_foreign, revision
 pub(super) fn user_params(user: &User, revision: i64) -> Result<[Param; USER_COLUMNS], StoreError> {
     Ok([
         Param::Text(login(&user.key())),
@@ -27,13 +27,14 @@ pub(super) fn user_params(user: &User, revision: i64) -> Result<[Param; USER_COL
         Param::Int(i64::from(user.disabled)),
         Param::Text(json(&user.roles)?),
         Param::Text(json(&user.credentials)?),
+        Param::Int(i64::from(user.foreign)),
         Param::Int(revision),
     ])
 }
 
-/// login, disabled, roles, credentials, revision
+/// login, disabled, roles, credentials, is_foreign, revision
 pub(super) fn record(row: Row) -> Result<Record, StoreError> {
-    let [login, disabled, roles, credentials, revision] = columns(row)?;
+    let [login, disabled, roles, credentials, is_foreign, revision] = columns(row)?;
     let login = text(login.as_ref(), "login")?;
     let (zone, name) = login
         .split_once('/')
@@ -44,6 +45,7 @@ pub(super) fn record(row: Row) -> Result<Record, StoreError> {
         credentials: from_json(credentials.as_ref(), "credentials")?,
         roles: from_json(roles.as_ref(), "roles")?,
         disabled: number(Some(&disabled))? != 0,
+        foreign: number(Some(&is_foreign))? != 0,
     };
     let revision = text(revision.as_ref(), "revision")?;
     let revision = revision

@@ -66,13 +66,14 @@ fn no_list(error: &serde_json::Error) -> String {
 }
 
 /// The keys that an object may have.
-const KEYS: [&str; 6] = [
+const KEYS: [&str; 7] = [
     "name",
     "password",
     "credentials",
     "zone",
     "roles",
     "disabled",
+    "foreign",
 ];
 
 /// Takes a value out of an object; null is none.
@@ -103,6 +104,7 @@ fn row(place: Place, entry: Entry) -> Result<Row, String> {
     let zone: Option<String> = field(&mut fields, "zone").map_err(|e| wrong(&e))?;
     let roles: Option<Vec<Arc<str>>> = field(&mut fields, "roles").map_err(|e| wrong(&e))?;
     let disabled: Option<bool> = field(&mut fields, "disabled").map_err(|e| wrong(&e))?;
+    let foreign: Option<bool> = field(&mut fields, "foreign").map_err(|e| wrong(&e))?;
     if let Some(key) = fields.keys().next() {
         let known = KEYS.join(", ");
         return Err(wrong(&format!(
@@ -125,6 +127,7 @@ fn row(place: Place, entry: Entry) -> Result<Row, String> {
     row.user.credentials = credentials;
     row.user.roles = roles;
     row.user.disabled = disabled;
+    row.user.foreign = foreign;
     Ok(row)
 }
 

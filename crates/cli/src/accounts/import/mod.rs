@@ -80,6 +80,7 @@ impl Row {
             keeps_tokens: true,
             roles: None,
             disabled: None,
+            foreign: None,
         };
         Self {
             place,

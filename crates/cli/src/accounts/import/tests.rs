@@ -154,6 +154,7 @@ fn what_is_exported_can_be_imported() {
         credentials: Maker::new(Cost::CHEAPEST, true).make(b"x").unwrap(),
         roles: vec!["member".into(), "boss".into()],
         disabled: true,
+        foreign: false,
     };
     let token = stentor_auth::credential::Token::generate().unwrap().hash();
     user.credentials.insert(0, dated(&token.to_string()));

@@ -301,6 +301,7 @@ fn user(name: &str, hash: Option<&str>) -> Result<User, String> {
         credentials,
         roles: Vec::new(),
         disabled: false,
+        foreign: false,
     };
     user.check().map_err(|error| error.to_string())?;
     Ok(user)

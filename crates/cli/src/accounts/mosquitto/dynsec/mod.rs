@@ -355,6 +355,7 @@ fn user<'n>(
         credentials: credential.map(Credential::new).into_iter().collect(),
         roles: names,
         disabled: client.disabled,
+        foreign: false,
     })
 }
 
