@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use rcgen::KeyPair;
 use serde_json::{Value, json};
-use stentor_tests::raw::{connect_as, publish, subscribe};
+use stentor_tests::raw::{connect_as, eventually, publish, subscribe};
 use stentor_tests::{Plan, Raw, Server, Version};
 
 use crate::authenticate::{AGAIN, auth, connect};
@@ -251,4 +251,48 @@ fn a_bearer_who_is_disabled_is_sent_away() {
         again.send(&hello);
         assert_eq!(again.expect(2).body[1], 0x86, "{name}");
     }
+}
+
+/// Who came with a token and was no user is one when somebody adds it, also while it is connected.
+#[test]
+fn a_bearer_has_the_roles_of_a_user_who_is_added() {
+    let server = server(SECRET, "HS256");
+    let rule = ["--rule", "allow publish quiet/#"];
+    let role = ["role", "add", "quiet"];
+    server.control(&[&role[..], &rule].concat()).success();
+    let connected = |name: &str, changes: Value| {
+        let mut claims = json!({ "sub": name });
+        for (key, value) in changes.as_object().expect("an object") {
+            claims[key] = value.clone();
+        }
+        let mut client = server.dial();
+        client.speaks(Version::V5);
+        let token = signed(claims);
+        client.send(&connect_as(Version::V5, name, true, Some((name, &token))));
+        assert_eq!(client.expect(2).body[1], 0, "{name}");
+        client
+    };
+    let published = |client: &mut Raw, topic: &str| {
+        client.send(&publish(Version::V5, topic, b"", 1, false));
+        client.expect(4).body.get(2) != Some(&0x87)
+    };
+    let mut cleo = connected("cleo", json!({}));
+    let mut dora = connected("dora", json!({ "roles": ["member"] }));
+    let mut emil = connected("emil", json!({ "rights": ["allow publish own/#"] }));
+    assert!(published(&mut cleo, "a") && published(&mut dora, "a"));
+    assert!(published(&mut emil, "own/a") && !published(&mut emil, "quiet/a"));
+    for name in ["cleo", "dora", "emil"] {
+        let add = ["user", "add", name, "--no-password", "--role", "quiet"];
+        server.control(&add).success();
+    }
+    eventually("cleo has the role quiet alone", || {
+        !published(&mut cleo, "a")
+    });
+    eventually("emil has it too", || published(&mut emil, "quiet/a"));
+    assert!(published(&mut cleo, "quiet/a") && published(&mut emil, "own/a"));
+    // A token that names roles says what counts.
+    assert!(published(&mut dora, "a"));
+    let grant = ["grant", "cleo", "member"];
+    server.control(&grant).success();
+    eventually("cleo is a member again", || published(&mut cleo, "a"));
 }

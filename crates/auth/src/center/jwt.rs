@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::zones::is_reserved;
 use super::{Proof, Shared, Visitor, now_secs};
 use crate::credential::jwt::{Claims, check_len, verify};
-use crate::model::{Login, MEMBER, User, UserKey};
+use crate::model::{Login, User, UserKey};
 use crate::{Answer, Decision, JwtRefusal, Refusal, Secret};
 
 impl Shared {
@@ -85,16 +85,9 @@ impl Shared {
             None if claims.known_users => return self.bar(visitor, JwtRefusal::Unknown),
             Some(_) | None => {}
         }
-        let roles = match (claims.roles, user) {
-            (Some(roles), _) => Some(roles),
-            (None, Some(_)) => None,
-            // A token with rules of its own needs no role.
-            (None, None) if claims.rules.is_empty() => Some(vec![MEMBER.into()]),
-            (None, None) => Some(Vec::new()),
-        };
         let proof = Proof {
             expires_at_secs: Some(claims.expires_at_secs),
-            roles,
+            roles: claims.roles,
             rules: claims.rules,
             token: None,
         };

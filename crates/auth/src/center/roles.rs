@@ -58,12 +58,16 @@ impl Source<'_> {
         Arc::clone(self.key.map_or(self.nameless_in, |key| &key.zone))
     }
 
-    /// The names of its roles.
+    /// The names of its roles. They follow the user who has the name of somebody who is none, as
+    /// far as the proof says nothing of roles.
     fn roles(&self) -> Vec<Arc<str>> {
         let of_proof = self.proof.and_then(|proof| proof.roles.clone());
+        // Who brings rules needs no role.
+        let has_rules = self.proof.is_some_and(|proof| !proof.rules.is_empty());
         match (of_proof, self.user, self.key) {
             (Some(roles), ..) => roles,
             (None, Some(user), _) => user.roles.clone(),
+            (None, None, Some(_)) if has_rules => Vec::new(),
             (None, None, Some(_)) => vec![MEMBER.into()],
             (None, None, None) => vec![ANONYMOUS.into()],
         }

@@ -480,7 +480,7 @@ fn web_tokens_carry_roles_rules_and_an_end() {
     assert_eq!(by_method(&token(r#","sub":"eve""#)), WRONG);
     assert_eq!(by_method(&token(r#","sub":"stranger""#)), named("stranger"));
     let proof = world.grants.0.lock().unwrap().pop().unwrap();
-    assert_eq!(proof.roles, Some(vec![Arc::from("member")]));
+    assert_eq!(proof.roles, None, "they follow who gets that name");
     world.center.configure(with(true));
     assert_eq!(by_method(&token(r#","sub":"stranger""#)), WRONG);
     assert_eq!(by_method(&ann), named("ann"));

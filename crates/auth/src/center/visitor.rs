@@ -37,7 +37,7 @@ impl fmt::Debug for Visitor {
 pub struct Proof {
     /// When it ends, in seconds since 1970.
     pub expires_at_secs: Option<u64>,
-    /// The roles, instead of the user's own.
+    /// The roles, instead of the user's own, or of `member` for who is no user.
     pub roles: Option<Vec<Arc<str>>>,
     /// Rules beside those of the roles.
     pub rules: Vec<Rule>,
