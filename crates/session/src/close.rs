@@ -125,6 +125,8 @@ pub enum Limit {
 pub enum Timer {
     /// No CONNECT within the log-in time.
     Login,
+    /// A connected client began to authenticate again and did not go on within the log-in time.
+    Authentication,
     /// No packet within one and a half times the keep-alive time [MQTT-3.1.2-24].
     KeepAlive,
     /// The peer did not take the last bytes before the close.
@@ -172,6 +174,7 @@ impl CloseReason {
             Self::Denied(denied) => denied.reason_code(),
             Self::Limit(limit) => limit.reason_code(),
             Self::Timeout(Timer::Login | Timer::Drain) | Self::Remote(_) => return None,
+            Self::Timeout(Timer::Authentication) => ReasonCode::NotAuthorized,
             Self::Timeout(Timer::KeepAlive) => ReasonCode::KeepAliveTimeout,
             Self::Local(Local::TakenOver | Local::Replaced) => ReasonCode::SessionTakenOver,
             Self::Local(Local::ShuttingDown) => ReasonCode::ServerShuttingDown,
@@ -190,6 +193,7 @@ impl CloseReason {
             Self::Denied(denied) => denied.label(),
             Self::Limit(limit) => limit.label(),
             Self::Timeout(Timer::Login) => "login-timeout",
+            Self::Timeout(Timer::Authentication) => "authentication-timeout",
             Self::Timeout(Timer::KeepAlive) => "keep-alive-timeout",
             Self::Timeout(Timer::Drain) => "drain-timeout",
             Self::Local(Local::TakenOver) => "taken-over",

@@ -13,7 +13,12 @@ const PASSWORD: &[u8] = b"pencil";
 
 /// A server with a user who has a secret for one mechanism.
 fn with_ann(sha: Sha) -> Server {
-    let server = Plan::new().tcp().start();
+    with_ann_as(sha, |plan| plan)
+}
+
+/// The same with something else in its plan.
+fn with_ann_as(sha: Sha, change: impl FnOnce(Plan) -> Plan) -> Server {
+    let server = change(Plan::new().tcp()).start();
     let secret = ScramSecret::make(sha, PASSWORD, 4_096).expect("a secret can be made");
     let file = server.folder().join("secret");
     fs::write(&file, secret.to_string()).expect("a file can be written");
@@ -178,4 +183,63 @@ fn what_is_no_message_of_scram_is_refused() {
     eventually("nobody is left", || {
         server.json(&["status"])["connections"] == 0
     });
+}
+
+/// What is begun with a password is not finished with it once there is another one.
+#[test]
+fn an_exchange_does_not_outlive_its_password() {
+    let sha = Sha::Sha256;
+    let server = with_ann(sha);
+    let mut client = server.dial();
+    let (awaiting, message) = first(sha, "ann", PASSWORD);
+    client.send(&connect("c", sha.mechanism(), &message));
+    let (answered, _) = answer(&mut client, sha, awaiting);
+    assert_eq!((answered.kind(), answered.body[1]), (2, 0), "{answered:?}");
+    let (again, message) = first(sha, "ann", PASSWORD);
+    client.send(&auth(AGAIN, sha.mechanism(), &message));
+    let mut newcomer = server.dial();
+    let (new, message) = first(sha, "ann", PASSWORD);
+    newcomer.send(&connect("d", sha.mechanism(), &message));
+    let proof = |client: &mut Raw, awaiting: First| {
+        let answered = awaiting.answer(&data(&client.expect(15), b"r="));
+        answered.expect("a challenge").1
+    };
+    let proofs = [proof(&mut client, again), proof(&mut newcomer, new)];
+    let file = server.folder().join("given");
+    fs::write(&file, "eraser\n").expect("a file can be written");
+    let path = file.to_str().expect("plain names");
+    let change = ["user", "set-password", "ann", "--password-file", path];
+    server.control(&change).success();
+    // Who is connected stays so.
+    client.ping();
+    client.send(&auth(CONTINUE, sha.mechanism(), &proofs[0]));
+    assert_eq!(client.expect(14).body[0], 0x87);
+    newcomer.send(&auth(CONTINUE, sha.mechanism(), &proofs[1]));
+    assert_eq!(newcomer.expect(2).body[1], 0x86);
+}
+
+/// Who begins to authenticate again has as long for it as at the log-in.
+#[test]
+fn an_exchange_that_stands_still_ends() {
+    let sha = Sha::Sha256;
+    let server = with_ann_as(sha, |plan| {
+        plan.variable("STENTOR_LIMITS__LOGIN_TIMEOUT", "1s")
+    });
+    let begun = |client_id: &str| {
+        let mut client = server.dial();
+        let (awaiting, message) = first(sha, "ann", PASSWORD);
+        client.send(&connect(client_id, sha.mechanism(), &message));
+        assert_eq!(answer(&mut client, sha, awaiting).0.body[1], 0);
+        let (awaiting, message) = first(sha, "ann", PASSWORD);
+        client.send(&auth(AGAIN, sha.mechanism(), &message));
+        (client, awaiting)
+    };
+    let (mut idle, _) = begun("c");
+    let (mut busy, awaiting) = begun("d");
+    assert_eq!(answer(&mut busy, sha, awaiting).0.body[0], 0);
+    idle.expect(15);
+    assert_eq!(idle.expect(14).body[0], 0x87);
+    idle.closed();
+    server.wait_log(0, "authentication-timeout");
+    busy.ping();
 }

@@ -95,6 +95,7 @@ impl Shared {
     }
 
     /// It is not let in by its token, which counts like a wrong password.
+            secret: None,
     fn bar(&self, visitor: &Visitor, why: JwtRefusal) -> Decision {
         self.throttle.failed(Instant::now(), visitor);
         Decision::JwtRefused(why)

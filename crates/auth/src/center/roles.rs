@@ -260,10 +260,12 @@ fn all_roles(directory: &Directory) -> Vec<Arc<Role>> {
 /// Whether the token that somebody came with was taken away.
 fn is_withdrawn(proof: Option<&Proof>, user: Option<&User>) -> bool {
     let token = proof.and_then(|proof| proof.token.as_ref());
-    let (Some(token), Some(user)) = (token, user) else {
-        return false;
-    };
-    !user.credentials.iter().any(|one| one.text == *token)
+    token.is_some_and(|token| lacks(user, token))
+}
+
+/// Whether there is a user who does not have this credential.
+fn lacks(user: Option<&User>, text: &Arc<str>) -> bool {
+    user.is_some_and(|user| !user.credentials.iter().any(|one| one.text == *text))
 }
 
 /// Whether nothing would change by replacing one by the other.
@@ -356,7 +358,7 @@ impl Grants for RoleGrants {
         &self,
         visitor: &Visitor,
         user: Option<&Arc<User>>,
-        proof: Proof,
+        mut proof: Proof,
         expires_at: Tick,
     ) -> io::Result<Option<Arc<Identity>>> {
         let as_of = self.changes.load(Ordering::SeqCst);
@@ -367,7 +369,9 @@ impl Grants for RoleGrants {
             Some(Some(user)) if user.disabled => return Ok(None),
             current => current.flatten(),
         };
-        if is_withdrawn(Some(&proof), user.as_deref()) {
+        let secret = proof.secret.take();
+        let has_changed = secret.is_some_and(|secret| lacks(user.as_deref(), &secret));
+        if has_changed || is_withdrawn(Some(&proof), user.as_deref()) {
             return Ok(None);
         }
         let source = Source {

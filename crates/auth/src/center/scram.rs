@@ -16,8 +16,8 @@ pub(super) struct Waiting {
     visitor: Visitor,
     turn: Turn,
     server: ScramServer,
-    /// Whose secret it is, and when it ends; `None` for nobody's.
-    found: Option<(Arc<User>, Option<u64>)>,
+    /// Whose secret it is, and what it proves; `None` for nobody's.
+    found: Option<(Arc<User>, Proof)>,
 }
 
 /// The login name in the first message of a client. A user name in CONNECT must be the same. One
@@ -50,11 +50,16 @@ impl Shared {
             };
             let known = user.and_then(|user| {
                 let of_sha = |secret: &ScramSecret| secret.sha() == sha;
-                let (secret, end) = valid(&user).find_map(|credential| {
+                let (secret, proof) = valid(&user).find_map(|credential| {
                     let secret = ScramSecret::parse(&credential.text).ok().filter(of_sha)?;
-                    Some((secret, credential.expires_at_secs))
+                    let proof = Proof {
+                        expires_at_secs: credential.expires_at_secs,
+                        secret: Some(Arc::clone(&credential.text)),
+                        ..Proof::default()
+                    };
+                    Some((secret, proof))
                 })?;
-                Some((secret, (user, end)))
+                Some((secret, (user, proof)))
             });
             let (secret, found) = match known {
                 Some((secret, found)) => {
@@ -98,11 +103,7 @@ impl Shared {
             return Decision::Refused(Refusal::Slowed);
         }
         match (server.finish(message), found) {
-            (Ok(signature), Some((user, expires_at_secs))) => {
-                let proof = Proof {
-                    expires_at_secs,
-                    ..Proof::default()
-                };
+            (Ok(signature), Some((user, proof))) => {
                 self.accept(&visitor, Some(&user), proof, Some(signature))
             }
             _ => self.fail(&visitor),

@@ -236,7 +236,8 @@ section! {
     /// New connections per second; 0 turns the limit off.
     connection_rate: u32 = count(0, 1_000_000), Default("0"), Live;
     /// The time that a client has from connecting until its whole CONNECT has arrived, and for each
-    /// AUTH after it; what it waits for afterwards does not count.
+    /// AUTH that it is asked for, also when it authenticates again; what it waits for afterwards
+    /// does not count.
     login_timeout: Duration = seconds(1, 300), Default("10s"), NewConnections;
     /// The longest keep alive. An MQTT 5 client that asks for more, or for none, is told this one;
     /// an older one cannot be told and is refused (return code 2), as by mosquitto's

@@ -184,7 +184,7 @@ impl Shard {
         }
     }
 
-    /// The time of a connection is over: for logging in, or for closing.
+    /// The time of a connection is over: for logging in, for authenticating again, or for closing.
     pub(super) fn expire(&mut self, key: LinkKey) {
         let Some(link) = self.links.get(key.index as usize) else {
             return;
@@ -202,7 +202,12 @@ impl Shard {
                 self.bury(key.index);
             }
             Phase::Draining { .. } => self.bury(key.index),
-            Phase::Live(_) => self.resume(key.index),
+            Phase::Live(session) => {
+                let session = *session;
+                if !self.expire_exchange(key, session) {
+                    self.resume(key.index);
+                }
+            }
             Phase::Gone => {}
         }
     }

@@ -6,7 +6,7 @@ use stentor_auth::{Begun, Decision, Exchange, JwtRefusal, LoginRequest, Method, 
 use stentor_hub::{Authenticated, Authentication, SessionKey, Step};
 use stentor_mqtt::ReasonCode;
 use stentor_session::{
-    CloseReason, ConnectRequest, Denied, Limit, Remote, Violation, auth, read_auth,
+    CloseReason, ConnectRequest, Denied, Limit, Remote, Tick, Timer, Violation, auth, read_auth,
 };
 use zeroize::Zeroize;
 
@@ -141,7 +141,7 @@ impl Shard {
                 self.backplane.authenticator.begin(request, answer)
             }
             Step::Continue => match self.exchanges.remove(&key) {
-                Some(exchange) => {
+                Some((exchange, _)) => {
                     let answer = self.answer_to(key);
                     self.backplane.authenticator.proceed(exchange, data, answer)
                 }
@@ -155,6 +155,21 @@ impl Shard {
         if let Begun::Decided(decision) = begun {
             self.decided_again(key, session, decision);
         }
+    }
+
+    /// Ends a connected client that was asked for something and has not answered in its time:
+    /// whether there was one.
+    pub(super) fn expire_exchange(&mut self, key: LinkKey, session: SessionKey) -> bool {
+        let is_late = |(_, deadline): &(Exchange, Tick)| *deadline <= self.now;
+        if !self.exchanges.get(&key).is_some_and(is_late) {
+            return false;
+        }
+        self.exchanges.remove(&key);
+        let refused = Authenticated::Refused(CloseReason::Timeout(Timer::Authentication));
+        let link = stentor_hub::LinkId(key.index);
+        self.hub.authenticated(self.now, session, link, refused);
+        self.forward();
+        true
     }
 
     /// Says in the log why a web token renews nothing: the session's end only says that it has no
@@ -175,7 +190,9 @@ impl Shard {
         let authenticated = match decision {
             Decision::Accepted(identity, data) => Authenticated::Accepted(identity, data),
             Decision::Continue(exchange, data) => {
-                self.exchanges.insert(key, exchange);
+                let deadline = self.now.after(self.policy.login_timeout);
+                self.timers.insert(deadline, key);
+                self.exchanges.insert(key, (exchange, deadline));
                 Authenticated::Continue(data)
             }
             Decision::Refused(why) => Authenticated::Refused(match reason_of(why) {

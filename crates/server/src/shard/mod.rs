@@ -100,8 +100,8 @@ pub(crate) struct Shard {
     outbox: Outbox,
     tickets: Tickets,
     timers: Wheel<LinkKey>,
-    /// Enhanced authentications of connected clients that wait for them.
-    exchanges: HashMap<LinkKey, Exchange>,
+    /// Enhanced authentications of connected clients that wait for them, and until when.
+    exchanges: HashMap<LinkKey, (Exchange, Tick)>,
     /// Links with bytes to read.
     readable: Vec<u32>,
     /// For each shard, the links that are not read until it has caught up.

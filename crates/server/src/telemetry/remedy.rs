@@ -38,7 +38,7 @@ pub(super) fn remedy(reason: CloseReason, scene: &Scene<'_>) -> String {
              they can again"
                 .into()
         }
-        CloseReason::Timeout(Timer::KeepAlive | Timer::Drain)
+        CloseReason::Timeout(Timer::Authentication | Timer::KeepAlive | Timer::Drain)
         | CloseReason::Local(
             Local::TakenOver
             | Local::Replaced
