@@ -295,6 +295,9 @@ pub enum JwtRefusal {
     /// Nobody may be called so.
     #[error("its JSON web token is of a name that the server keeps for itself or for guests")]
     Reserved,
+    /// The token is of a user of a zone that there is not.
+    #[error("its JSON web token is of a zone that there is not")]
+    NoZone,
     /// The directory has the user, and it may not log in.
     #[error("the user of its JSON web token is disabled")]
     Disabled,

@@ -208,11 +208,13 @@ fn zones(config: &Config) -> Vec<Arc<str>> {
     let users = config.users.iter().map(|user| &user.zone);
     let listeners = config.listeners.iter().filter_map(|one| one.zone.as_ref());
     let issuers = config.jwts.iter().filter_map(|one| one.zone.as_ref());
+    let adaptors = config.adaptors.iter().filter_map(|one| one.zone.as_ref());
     let all = zones
         .chain(rooms)
         .chain(users)
         .chain(listeners)
-        .chain(issuers);
+        .chain(issuers)
+        .chain(adaptors);
     let names: BTreeSet<&str> = all.map(String::as_str).collect();
     let is_named = |name: &&str| *name != DEFAULT_ZONE;
     names.into_iter().filter(is_named).map(Into::into).collect()
@@ -228,9 +230,9 @@ pub(crate) fn pinned(config: &Config) -> Vec<User> {
             credentials: hash.map(Credential::new).into_iter().collect(),
             roles: vec![if user.admin { ADMIN } else { MEMBER }.into()],
             disabled: false,
+            foreign: false,
         }
     };
-            foreign: false,
     config.users.iter().map(user).collect()
 }
 

@@ -296,3 +296,33 @@ fn a_bearer_has_the_roles_of_a_user_who_is_added() {
     server.control(&grant).success();
     eventually("cleo is a member again", || published(&mut cleo, "a"));
 }
+
+/// A token makes neither a zone nor a name that no command could speak of.
+#[test]
+fn a_token_of_what_there_cannot_be_is_refused() {
+    let server = server(SECRET, "HS256");
+    let by_token = |changes: Value| {
+        let mut client = server.dial();
+        client.send(&connect("c", "JWT", signed(changes).as_bytes()));
+        client.expect(2).body[1]
+    };
+    let long = "x".repeat(256);
+    for (changes, why) in [
+        (json!({ "zone": "nowhere" }), "a zone that there is not"),
+        (json!({ "zone": "a/b" }), "must not contain '/'"),
+        (
+            json!({ "sub": "https://id.example/ann" }),
+            "must not contain '/'",
+        ),
+        (json!({ "sub": "a+b" }), "must not contain '+'"),
+        (json!({ "sub": " ann" }), "white space"),
+        (json!({ "sub": "a\u{7f}b" }), "U+007F"),
+        (json!({ "sub": long }), "at most 255 bytes"),
+    ] {
+        let from = server.log().len();
+        assert_eq!(by_token(changes.clone()), 0x86, "{changes}");
+        server.wait_log(from, why);
+    }
+    server.control(&["zone", "add", "nowhere"]).success();
+    assert_eq!(by_token(json!({ "zone": "nowhere" })), 0);
+}

@@ -251,3 +251,31 @@ fn one_odd_row_is_nobody_elses_trouble() {
     );
     assert!(!log.contains("perhaps"), "{log}");
 }
+
+/// A zone that a table names has to be there: nobody's table makes one.
+#[test]
+fn a_zone_that_is_not_there_lets_nobody_in() {
+    let plan = Plan::new();
+    let file = plan.folder().join("shop.db");
+    let hash = PasswordHash::make(b"pencil", Cost::PBKDF2_SHA512).expect("a hash can be made");
+    let script = format!(
+        "import sqlite3,sys\nd = sqlite3.connect(sys.argv[1])\nd.executescript(\"\"\"\
+         CREATE TABLE customer (name TEXT, password TEXT, zone TEXT);\
+         INSERT INTO customer VALUES ('eve', '{hash}', 'nowhere'), ('ann', '{hash}', NULL);\"\"\")"
+    );
+    process::run(Command::new("python3").arg("-c").arg(script).arg(&file)).success();
+    let config = format!(
+        "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[auth]\nsource = \"sqlite:{}\"\n\
+         query = \"SELECT name, password, zone FROM customer WHERE name IN (?)\"\n",
+        file.display()
+    );
+    let server = plan.config(&config).start();
+    assert_eq!(login(&server, "ann", "pencil").0, 0);
+    assert_eq!(login(&server, "nowhere/eve", "pencil").0, 0x86);
+    let log = server.wait_log(0, "there is no zone \"nowhere\"");
+    assert!(log.contains("stentor zone add"), "{log}");
+    let status = server.json(&["status"]);
+    assert!(!status["zones"].to_string().contains("nowhere"), "{status}");
+    server.control(&["zone", "add", "nowhere"]).success();
+    assert_eq!(login(&server, "nowhere/eve", "pencil").0, 0);
+}

@@ -80,7 +80,12 @@ impl Shared {
         user: Option<&Arc<User>>,
         claims: Claims,
     ) -> Decision {
+        let has_home = match user {
+            Some(user) => self.has_home(user),
+            None => self.grants.has_zone(&claims.zone),
+        };
         match user {
+            _ if !has_home => return self.bar(visitor, JwtRefusal::NoZone),
             Some(user) if user.disabled => return self.bar(visitor, JwtRefusal::Disabled),
             None if claims.known_users => return self.bar(visitor, JwtRefusal::Unknown),
             Some(_) | None => {}
@@ -90,12 +95,12 @@ impl Shared {
             roles: claims.roles,
             rules: claims.rules,
             token: None,
+            secret: None,
         };
         self.accept(visitor, user, proof, None)
     }
 
     /// It is not let in by its token, which counts like a wrong password.
-            secret: None,
     fn bar(&self, visitor: &Visitor, why: JwtRefusal) -> Decision {
         self.throttle.failed(Instant::now(), visitor);
         Decision::JwtRefused(why)

@@ -523,7 +523,7 @@ impl Shared {
     }
 
     /// Looks a user up and goes on with it, on the thread where it is found. A user who is shut
-    /// out is nobody.
+    /// out is nobody, and so is one whom somebody else keeps in a zone that there is not.
     fn find(
         self: &Arc<Self>,
         visitor: Visitor,
@@ -536,13 +536,19 @@ impl Shared {
         let answer = answer.or(Refusal::Busy);
         let found: Found = Box::new(move |result| match result {
             Ok(user) => {
-                let user = user.filter(|user| !user.disabled);
+                let user = user.filter(|user| !user.disabled && shared.has_home(user));
                 then(&shared, visitor, user, answer);
             }
             Err(_) => answer.give(Decision::Refused(Refusal::Unavailable)),
         });
         // If it is refused, the dropped answer has said so.
         let _ = self.accounts.look_up(key, found);
+    }
+
+    /// Whether there is the zone of a user. Somebody else's tables may name any, and a zone of a
+    /// user of ours may have left the configuration only.
+    fn has_home(&self, user: &User) -> bool {
+        !user.foreign || self.grants.has_zone(&user.zone)
     }
 
     /// It is who it says to be.

@@ -142,6 +142,9 @@ impl Center {
         if !fits(&key.zone) || !fits(&key.name) || name.contains('\n') || is_reserved(&key) {
             return Decision::Refused(Refusal::Credentials);
         }
+        if !self.0.grants.has_zone(&key.zone) {
+            return Decision::Refused(Refusal::NoZone);
+        }
         let visitor = Visitor {
             key,
             zone: request.zone.clone(),

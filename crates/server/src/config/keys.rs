@@ -449,7 +449,7 @@ section! {
     /// `t`, `true`, `y`, `yes`, `on` or a date says so; 0, `f`, `false`, `n`, `no`, `off`, an empty
     /// text or NULL that it may. What is none of these keeps the user out, and the log names it.
     column_disabled: String = Kind::Text, Default("disabled"), Restart;
-    /// The column of the query with the zone.
+    /// The column of the query with the zone, which has to be there: `stentor zone add`.
     column_zone: String = Kind::Text, Default("zone"), Restart;
     /// The role of users from `source` who have none there.
     role: String = Kind::Name, Default("member"), Restart;
@@ -499,9 +499,11 @@ section! {
     algorithms: Vec<String> = Kind::Texts, Default(""), Live;
     /// How much the clocks may differ when a token is shown; a connection ends with its token.
     leeway: Duration = seconds(0, 3_600), Default("30s"), Live;
-    /// The claim that is the user's name.
+    /// The claim that is the user's name, which is one as `stentor user add` takes it: without
+    /// `/ + # $`.
     user_claim: String = Kind::Text, Default("sub"), Live;
-    /// The zone of all users of this issuer; not given, the claim `zone`, or `default`.
+    /// The zone of all users of this issuer; not given, the claim `zone`, which has to be there
+    /// (`stentor zone add`), or `default`.
     zone: Option<String> = Kind::Name, Unset("game"), Live;
     /// Lets only those users of this issuer in who are in the database as well.
     known_users: bool = Kind::Flag, Default("false"), Live;

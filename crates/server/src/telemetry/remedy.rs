@@ -173,6 +173,10 @@ const fn for_bearer(why: &JwtRefusal) -> &'static str {
             }
             JwtError::Audience => {
                 "`audience` of its [[jwt]] lists whom tokens may be for; without it, they must \
+            JwtError::Name(..) => {
+                "whoever issues it has to give another name, or `user_claim` of its [[jwt]] to \
+                 name another claim"
+            }
                  name nobody"
             }
             JwtError::Issuer => "`issuer` of its [[jwt]] says whose tokens count",
@@ -187,6 +191,9 @@ const fn for_bearer(why: &JwtRefusal) -> &'static str {
         JwtRefusal::Reserved => "whoever issues it has to give the user another name",
         JwtRefusal::Disabled => "`stentor user enable` lets the user in again",
         JwtRefusal::Unknown => {
+        JwtRefusal::NoZone => {
+            "`stentor zone list` shows those that there are, `stentor zone add` adds one"
+        }
             "`stentor user add` adds the user; without `known_users` its [[jwt]] lets everybody in"
         }
     }

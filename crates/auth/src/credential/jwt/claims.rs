@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::{Issuer, JwtError};
-use crate::model::{DEFAULT_ZONE, NAME_BYTES_MAX, Rule, USER_ROLES_MAX};
+use crate::model::{DEFAULT_ZONE, Rule, USER_ROLES_MAX, check_name};
 
 /// The claims of a token as JSON.
 pub(super) type Object = Map<String, Value>;
@@ -73,17 +73,16 @@ fn text<'a>(object: &'a Object, claim: &str) -> Result<Option<&'a str>, JwtError
     }
 }
 
-/// A claim that must be something that may be called so. A name is taken as it is, `/` and all:
-/// many issuers call their users by URLs.
+/// A claim that must be a name as commands can give one: an operator has to be able to shut
+/// everybody out who comes.
 fn name(object: &Object, claim: &str) -> Result<Option<Arc<str>>, JwtError> {
     let Some(name) = text(object, claim)? else {
         return Ok(None);
     };
-    let is_bad = name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(char::is_control);
-    if is_bad {
-        return Err(JwtError::Claim(claim.to_owned()));
+    match check_name(name) {
+        Ok(()) => Ok(Some(name.into())),
+        Err(error) => Err(JwtError::Name(claim.to_owned(), error)),
     }
-    Ok(Some(name.into()))
 }
 
 /// Seconds since 1970; RFC 7519 allows fractions.

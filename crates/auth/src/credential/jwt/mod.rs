@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use jsonwebtoken::{Header, Validation};
 use thiserror::Error;
 
+use crate::model::NameError;
+
 pub use claims::Claims;
 pub use jsonwebtoken::Algorithm;
 pub use keys::{KEY_FILE_BYTES_MAX, KeyError, Keys};
@@ -71,6 +73,9 @@ pub enum JwtError {
     /// A claim is missing or has a wrong shape.
     #[error("its claim {0:?} is missing or not of the right shape")]
     Claim(String),
+    /// A claim is a name that nobody and nothing can have.
+    #[error("its claim {0:?} is no name: {1}")]
+    Name(String, NameError),
     /// It is for somebody else.
     #[error("its audience is not this server")]
     Audience,

@@ -211,6 +211,7 @@ fn claims_are_checked_one_by_one() {
     };
     let right = json!({"iss": "https://id.example", "aud": "stentor"});
     let claim = |name: &str| Err(JwtError::Claim(name.into()));
+    let no_name = |name: &str, error| Err(JwtError::Name(name.into(), error));
     let long = "x".repeat(NAME_LEN + 1);
     let cases = [
         (json!({}), false, Ok(ann())),
@@ -232,9 +233,27 @@ fn claims_are_checked_one_by_one() {
         (json!({"nbf": "now"}), false, claim("nbf")),
         (json!({"iat": NOW + 11}), false, Err(JwtError::NotYet)),
         (json!({"sub": 7}), false, claim("sub")),
-        (json!({"sub": ""}), false, claim("sub")),
-        (json!({"sub": "a\nb"}), false, claim("sub")),
-        (json!({"sub": long}), false, claim("sub")),
+        (json!({"sub": ""}), false, no_name("sub", NameError::Empty)),
+        (
+            json!({"sub": "a\nb"}),
+            false,
+            no_name("sub", NameError::Control('\n')),
+        ),
+        (
+            json!({"sub": long}),
+            false,
+            no_name("sub", NameError::TooLong),
+        ),
+        (
+            json!({"sub": "ann "}),
+            false,
+            no_name("sub", NameError::Space),
+        ),
+        (
+            json!({"sub": "https://id.example/ann"}),
+            false,
+            no_name("sub", NameError::Reserved('/')),
+        ),
         (json!({"aud": "stentor"}), false, Err(JwtError::Audience)),
         (json!({"aud": []}), false, Err(JwtError::Audience)),
         (right.clone(), true, Ok(ann())),
@@ -305,6 +324,11 @@ fn claims_are_checked_one_by_one() {
             }),
         ),
         (json!({"zone": 1}), false, claim("zone")),
+        (
+            json!({"zone": "game/1"}),
+            false,
+            no_name("zone", NameError::Reserved('/')),
+        ),
     ];
     for (changes, is_strict, expected) in cases {
         let issuer = if is_strict {
