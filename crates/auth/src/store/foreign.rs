@@ -17,7 +17,7 @@ pub struct Columns {
     pub name: String,
     /// The password's hash. It must be there; NULL is no password.
     pub password: String,
-    /// The names of roles, separated by commas or spaces.
+    /// The names of roles, separated by commas or white space.
     pub roles: String,
     /// Whether the user may not log in: a number other than 0, a word for yes, or a date. What is
     /// neither that nor a no shuts the user out, and is told.
@@ -203,7 +203,6 @@ impl QuerySource {
         let name = value(Some(at.name))?;
         let roles = value(at.roles).unwrap_or_default();
         let is_unread = roles == UNREAD;
-        let roles = roles.split([',', ' ']).filter(|role| !role.is_empty());
         let zone = value(at.zone).filter(|zone| !zone.is_empty());
         let password = value(Some(at.password))
             .map(str::trim)
@@ -214,9 +213,9 @@ impl QuerySource {
             zone: key.zone,
             name: key.name,
             credentials: password.map(Credential::new).into_iter().collect(),
-            roles: roles.map(Arc::from).collect(),
-            foreign: true,
+            roles: roles_in(roles).map(Arc::from).collect(),
             disabled: is_unread || is_disabled,
+            foreign: true,
         })
     }
 }
@@ -275,6 +274,12 @@ impl Places {
 /// The longest text that may be a hash, in bytes.
 const HASH_BYTES_MAX: usize = 1_024;
 
+/// The names of roles in a value: people write lists over several lines, too.
+fn roles_in(text: &str) -> impl Iterator<Item = &str> {
+    let is_between = |one: char| one == ',' || one.is_whitespace();
+    text.split(is_between).filter(|role| !role.is_empty())
+}
+
 /// Whether a value disables, in what databases and people write for yes and for no; `None` if it
 /// says neither.
 fn disables(text: &str) -> Option<bool> {
@@ -326,6 +331,14 @@ impl Source for QuerySource {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn roles_are_separated_by_commas_and_white_space() {
+        for text in ["a,b", " a  b ", "a\tb", "a\r\nb\n", "a,\n\tb,", "a\u{a0}b"] {
+            assert_eq!(roles_in(text).collect::<Vec<_>>(), ["a", "b"], "{text:?}");
+        }
+        assert_eq!(roles_in(" \n,").count(), 0);
+    }
 
     #[test]
     fn a_value_disables_or_does_not_or_says_neither() {
