@@ -8,10 +8,15 @@ use stentor_tests::{Certificates, Finished, Plan, Server, process, server};
 
 /// A server whose clients show certificates, with the users it knows.
 fn listening(name: &str, users: &[&str]) -> (Server, Certificates) {
+    listening_also(name, "", users)
+}
+
+/// The same with more lines for its listener.
+fn listening_also(name: &str, lines: &str, users: &[&str]) -> (Server, Certificates) {
     let (plan, certificates) = Plan::new().certificates();
     let config = format!(
         "[[listener]]\nurl = \"mqtts://127.0.0.1:0\"\nclient_certificates = \"required\"\n\
-         client_ca = \"{}\"\ncertificate_user = \"{name}\"\n",
+         client_ca = \"{}\"\ncertificate_user = \"{name}\"\n{lines}",
         certificates.authority().display()
     );
     let server = plan.config(&config).start();
@@ -112,4 +117,18 @@ fn a_certificate_of_another_authority_is_none() {
     publish(&server, certificates.authority(), &forged, "own/pump").refusal();
     let genuine = certificates.client("pump");
     publish(&server, certificates.authority(), &genuine, "own/pump").success();
+}
+
+/// Who ought to be somebody does not come in as nobody.
+#[test]
+fn a_certificate_that_names_nobody_is_refused() {
+    for (kind, name, why) in [
+        ("dns", "pump", "no name of the kind that `certificate_user`"),
+        ("cn", "", "the name in its certificate"),
+    ] {
+        let (server, certificates) = listening_also(kind, "anonymous = true\n", &[]);
+        let shown = certificates.client(name);
+        publish(&server, certificates.authority(), &shown, "x").refusal();
+        server.wait_log(0, why);
+    }
 }

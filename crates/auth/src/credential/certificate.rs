@@ -28,16 +28,21 @@ pub enum NameSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CertificateError {
     /// It is none.
-    #[error("the certificate cannot be read")]
+    #[error("its certificate cannot be read")]
     Malformed,
     /// It has no such name.
-    #[error("the certificate has no such name")]
+    #[error(
+        "its certificate has no name of the kind that `certificate_user` of the [[listener]] says"
+    )]
     Missing,
     /// It has several, so that it is not clear whose it is.
-    #[error("the certificate has several common names")]
+    #[error("its certificate has several common names, so that it is not clear whose it is")]
     Ambiguous,
-    /// The name is too long, or contains control characters.
-    #[error("the name in the certificate is none that a user can have")]
+    /// The name is empty or too long, or contains control characters.
+    #[error(
+        "the name in its certificate is none that a user can have: it is empty, longer than \
+         {NAME_BYTES_MAX} bytes, or has control characters"
+    )]
     Name,
 }
 

@@ -360,7 +360,7 @@ section! {
     /// read again on every reload.
     client_ca: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/clients-ca.crt"), NewConnections;
     /// Which name in a client's certificate logs it in as the user of that name, without a
-    /// password.
+    /// password. A certificate without one logs nobody in, not even without a name.
     certificate_user: CertificateUser = Kind::Choice(CertificateUser::NAMES), Default("none"),
         NewConnections;
     /// The load balancers in front of this listener: connections from these addresses must begin

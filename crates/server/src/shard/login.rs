@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use stentor_auth::credential::certificate::user_name;
+use stentor_auth::credential::certificate::{CertificateError, user_name};
 use stentor_auth::rights::Unrestricted;
-use stentor_auth::{Answer, Begun, Decision, JwtRefusal, LoginRequest, Method, Refusal, Secret};
+use stentor_auth::{Answer, Begun, Decision, LoginRequest, Method, Refusal, Secret};
 use stentor_hub::{Identity, LinkId, home_shard};
 use stentor_mqtt::{ConnAck, Packet, Property, PropertyBuf, ReasonCode, Version, encode};
 use stentor_session::{
@@ -25,10 +25,10 @@ const WRONG_LOGIN: CloseReason = CloseReason::Denied(Denied::Credentials);
 
 impl Link {
     /// The user that the client's certificate names, where the listener takes names from those.
-    fn certified_name(&self) -> Option<String> {
+    fn certified_name(&self) -> Option<Result<String, CertificateError>> {
         let source = self.port.rules.load().certificate_name?;
         let certificate = self.transport.client_certificate()?;
-        user_name(certificate, source).ok()
+        Some(user_name(certificate, source))
     }
 
     /// Who it says that it is: by its CONNECT, or by its certificate where that names nobody.
@@ -41,8 +41,8 @@ impl Link {
         };
         match (username, self.certified_name()) {
             (Some(name), _) => Claim::Named(full(name)),
-            (None, Some(name)) => Claim::Certified(full(&name)),
-            (None, None) => Claim::Nobody,
+            (None, Some(Ok(name))) => Claim::Certified(full(&name)),
+            (None, Some(Err(_)) | None) => Claim::Nobody,
         }
     }
 }
@@ -121,7 +121,14 @@ impl Shard {
         }
         let client_id = &*request.client_id;
         let rules = link.port.rules.load();
-        let certificate_name = link.certified_name();
+        let certificate_name = match link.certified_name() {
+            // Who ought to be somebody does not come in as nobody.
+            Some(Err(error)) if method.is_none() && said_username.is_none() => {
+                let fault = Fault::Certificate(error);
+                return self.refuse_proof(index, &request, fault);
+            }
+            name => name.and_then(Result::ok),
+        };
         let mut login = LoginRequest {
             username: said_username,
             password: request.password.take().map(Secret::new),
@@ -173,7 +180,7 @@ impl Shard {
             }
             Decision::Continue(exchange, data) => self.ask(index, request, exchange, &data),
             Decision::Refused(why) => self.refuse(index, &request, reason_of(why)),
-            Decision::JwtRefused(why) => self.refuse_bearer(index, &request, why),
+            Decision::JwtRefused(why) => self.refuse_proof(index, &request, Fault::Bearer(why)),
             Decision::Denied { code, text } => self.deny(index, &request, code, &text),
         }
     }
@@ -189,10 +196,11 @@ impl Shard {
         self.part(index, Some(refused(request, code, text)));
     }
 
-    /// Answers a web token that does not let its bearer in as a wrong password is answered.
-    fn refuse_bearer(&mut self, index: u32, request: &ConnectRequest, why: JwtRefusal) {
+    /// Answers a web token or a certificate that does not let its bearer in as a wrong password is
+    /// answered.
+    fn refuse_proof(&mut self, index: u32, request: &ConnectRequest, why: Fault) {
         let who = (request.username.as_deref(), &*request.client_id);
-        self.note_refusal_for(index, who, WRONG_LOGIN, Some(Fault::Bearer(why)));
+        self.note_refusal_for(index, who, WRONG_LOGIN, Some(why));
         let code = WRONG_LOGIN.reason_code();
         let answer = code.map(|code| refused(request, code, WRONG_LOGIN.told()));
         self.part(index, answer);

@@ -74,10 +74,7 @@ fn denial(denied: Denied, scene: &Scene<'_>) -> Cow<'static, str> {
             )
             .into()
         }
-        Denied::Credentials => match scene.fault {
-            Some(Fault::Bearer(why)) => format!("{why}; {}", for_bearer(why)).into(),
-            Some(Fault::Said(_) | Fault::Origin(_)) | None => wrong_login(scene),
-        },
+        Denied::Credentials => wrong_login(scene),
         Denied::Origin => refused_origin(scene),
         Denied::Version => "MQTT 3.1, 3.1.1 and 5.0 are spoken here".into(),
         Denied::ClientId => {
@@ -128,6 +125,11 @@ fn denial(denied: Denied, scene: &Scene<'_>) -> Cow<'static, str> {
 
 /// Names and passwords are not told apart to the client; the operator gets what tells them apart.
 fn wrong_login(scene: &Scene<'_>) -> Cow<'static, str> {
+    match scene.fault {
+        Some(Fault::Bearer(why)) => return format!("{why}; {}", for_bearer(why)).into(),
+        Some(Fault::Certificate(error)) => return error.to_string().into(),
+        Some(Fault::Said(_) | Fault::Origin(_)) | None => {}
+    }
     let command = |verb: &str, name: &str| {
         let (name, folder) = (shown(name), scene.data_dir.to_string_lossy());
         let (name, folder) = (word(&name), word(&folder));
@@ -171,12 +173,12 @@ const fn for_bearer(why: &JwtRefusal) -> &'static str {
             JwtError::Claim(_) => {
                 "whoever issues it has to mend that; [[jwt]] says what claims there are"
             }
-            JwtError::Audience => {
-                "`audience` of its [[jwt]] lists whom tokens may be for; without it, they must \
             JwtError::Name(..) => {
                 "whoever issues it has to give another name, or `user_claim` of its [[jwt]] to \
                  name another claim"
             }
+            JwtError::Audience => {
+                "`audience` of its [[jwt]] lists whom tokens may be for; without it, they must \
                  name nobody"
             }
             JwtError::Issuer => "`issuer` of its [[jwt]] says whose tokens count",
@@ -189,11 +191,11 @@ const fn for_bearer(why: &JwtRefusal) -> &'static str {
         JwtRefusal::OtherUser => "it has to give the name that the token has, or none",
         JwtRefusal::OtherZone => "`zone` of that [[listener]] says which one it is",
         JwtRefusal::Reserved => "whoever issues it has to give the user another name",
-        JwtRefusal::Disabled => "`stentor user enable` lets the user in again",
-        JwtRefusal::Unknown => {
         JwtRefusal::NoZone => {
             "`stentor zone list` shows those that there are, `stentor zone add` adds one"
         }
+        JwtRefusal::Disabled => "`stentor user enable` lets the user in again",
+        JwtRefusal::Unknown => {
             "`stentor user add` adds the user; without `known_users` its [[jwt]] lets everybody in"
         }
     }
@@ -203,7 +205,7 @@ fn refused_origin(scene: &Scene<'_>) -> Cow<'static, str> {
     let url = scene.url;
     let origin = match scene.fault {
         Some(Fault::Origin(origin)) => &**origin,
-        Some(Fault::Said(_) | Fault::Bearer(_)) | None => "",
+        Some(Fault::Said(_) | Fault::Bearer(_) | Fault::Certificate(_)) | None => "",
     };
     match origin {
         "null" => "a page that has no origin of its own, since it was opened from a file or runs \
@@ -258,7 +260,9 @@ fn violated(violation: Violation, scene: &Scene<'_>) -> Cow<'static, str> {
     match violation {
         Violation::WebSocket | Violation::Tls => match scene.fault {
             Some(Fault::Said(said)) => said.clone(),
-            Some(Fault::Origin(_) | Fault::Bearer(_)) | None => Cow::Borrowed(""),
+            Some(Fault::Origin(_) | Fault::Bearer(_) | Fault::Certificate(_)) | None => {
+                Cow::Borrowed("")
+            }
         },
         Violation::ExpectedConnect => {
             "what it sent is no CONNECT of MQTT; TLS has a listener mqtts://, WebSocket one of \

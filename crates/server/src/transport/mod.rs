@@ -15,6 +15,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use stentor_auth::JwtRefusal;
+use stentor_auth::credential::certificate::CertificateError;
 use stentor_session::{Batch, CloseReason};
 
 use crate::listener::Port;
@@ -172,6 +173,8 @@ pub(crate) enum Fault {
     Said(Cow<'static, str>),
     /// Its web token does not let it in.
     Bearer(JwtRefusal),
+    /// Its certificate names nobody.
+    Certificate(CertificateError),
 }
 
 /// Bytes on their way out, forgotten from the front as they are written. Holds no memory while it
