@@ -166,11 +166,15 @@ impl TextStore {
         Ok(content)
     }
 
-    /// Changes the content, writes the file, and only then takes the change over.
-    fn change<T>(&self, change: impl FnOnce(&mut Content) -> T) -> Result<T, StoreError> {
+    /// Changes the content, writes the file, and only then takes the change over. One that turns
+    /// out to be none says false, and nothing is written; between its look at the content and the
+    /// end nobody else changes anything.
+    fn change(&self, change: impl FnOnce(&mut Content) -> bool) -> Result<bool, StoreError> {
         let mut state = self.current()?;
         let mut content = state.content.clone();
-        let result = change(&mut content);
+        if !change(&mut content) {
+            return Ok(false);
+        }
         self.write(&content)?;
         let metadata = fs::metadata(&self.path).map_err(|error| self.failed(error))?;
         let modified = metadata.modified().map_err(|error| self.failed(error))?;
@@ -178,7 +182,7 @@ impl TextStore {
             content,
             seen: Some((modified, metadata.len())),
         };
-        Ok(result)
+        Ok(true)
     }
 
     fn write(&self, content: &Content) -> Result<(), StoreError> {
@@ -216,14 +220,11 @@ impl TextStore {
     /// Adds users, and changes something else with them; false, and nothing is changed, if one of
     /// them exists.
     fn add(&self, users: &[User], and: impl FnOnce(&mut Content)) -> Result<bool, StoreError> {
-        let there = |content: &Content| {
-            let mut keys = users.iter().map(User::key);
-            keys.any(|key| content.users.contains_key(&key))
-        };
-        if self.read_with(there)? {
-            return Ok(false);
-        }
         self.change(|content| {
+            let mut keys = users.iter().map(User::key);
+            if keys.any(|key| content.users.contains_key(&key)) {
+                return false;
+            }
             let users = users.iter().map(|user| (user.key(), user.clone()));
             content.users.extend(users);
             and(content);
@@ -277,10 +278,12 @@ impl Store for TextStore {
             if self.path.exists() {
                 return self.read_with(|_| ());
             }
-            self.change(|content| {
+            let fill = |content: &mut Content| {
                 let roles = initial_roles().into_iter();
                 content.roles = roles.map(|role| (role_key(&role), role)).collect();
-            })
+                true
+            };
+            self.change(fill).map(drop)
         };
         ready(open())
     }
@@ -329,23 +332,22 @@ impl Store for TextStore {
     }
 
     fn put<'a>(&'a self, users: &'a [User]) -> Task<'a, ()> {
-        ready(self.change(|content| {
-            content
-                .users
-                .extend(users.iter().map(|user| (user.key(), user.clone())));
-        }))
+        let put = |content: &mut Content| {
+            let users = users.iter().map(|user| (user.key(), user.clone()));
+            content.users.extend(users);
+            true
+        };
+        ready(self.change(put).map(drop))
     }
 
     fn update<'a>(&'a self, record: &'a Record) -> Task<'a, bool> {
-        let key = record.user.key();
-        let update = || {
-            if !self.read_with(|content| content.users.contains_key(&key))? {
-                return Ok(false);
-            }
-            self.change(|content| content.users.insert(key.clone(), record.user.clone()))?;
-            Ok(true)
-        };
-        ready(update())
+        ready(self.change(|content| {
+            let user = content.users.get_mut(&record.user.key());
+            user.is_some_and(|user| {
+                *user = record.user.clone();
+                true
+            })
+        }))
     }
 
     fn delete<'a>(&'a self, key: &'a UserKey) -> Task<'a, bool> {
@@ -357,9 +359,11 @@ impl Store for TextStore {
     }
 
     fn put_role<'a>(&'a self, role: &'a Role) -> Task<'a, ()> {
-        ready(self.change(|content| {
+        let put = |content: &mut Content| {
             content.roles.insert(role_key(role), role.clone());
-        }))
+            true
+        };
+        ready(self.change(put).map(drop))
     }
 
     fn delete_role<'a>(
@@ -369,23 +373,16 @@ impl Store for TextStore {
         bearers: &'a [Record],
     ) -> Task<'a, bool> {
         let key = (zone.unwrap_or_default().to_owned(), name.to_owned());
-        let delete = || {
-            let is_there = |content: &Content| {
-                let mut keys = bearers.iter().map(|record| record.user.key());
-                content.roles.contains_key(&key) && keys.all(|key| content.users.contains_key(&key))
-            };
-            if !self.read_with(is_there)? {
-                return Ok(false);
+        ready(self.change(|content| {
+            let users = bearers.iter().map(|record| &record.user);
+            let users: BTreeMap<UserKey, User> =
+                users.map(|user| (user.key(), user.clone())).collect();
+            if !users.keys().all(|key| content.users.contains_key(key)) {
+                return false;
             }
-            self.change(|content| {
-                let users = bearers.iter().map(|record| &record.user);
-                content
-                    .users
-                    .extend(users.map(|user| (user.key(), user.clone())));
-                content.roles.remove(&key).is_some()
-            })
-        };
-        ready(delete())
+            content.users.extend(users);
+            content.roles.remove(&key).is_some()
+        }))
     }
 
     fn zones(&self) -> Task<'_, Vec<ZoneRecord>> {
@@ -393,9 +390,11 @@ impl Store for TextStore {
     }
 
     fn put_zone<'a>(&'a self, zone: &'a ZoneRecord) -> Task<'a, ()> {
-        ready(self.change(|content| {
+        let put = |content: &mut Content| {
             content.zones.insert(zone.name.to_string(), zone.clone());
-        }))
+            true
+        };
+        ready(self.change(put).map(drop))
     }
 
     fn delete_zone<'a>(&'a self, name: &'a str) -> Task<'a, bool> {
