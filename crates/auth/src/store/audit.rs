@@ -1,14 +1,15 @@
 //! A line for everything that changes a right.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use super::inode::Inode;
 use crate::calendar::Utc;
 
 /// `DATA_DIR/audit.log`: one JSON object per line, `{"at":…,"who":…,"what":…,"target":…}` and what
@@ -72,9 +73,8 @@ fn append(path: &Path) -> io::Result<File> {
 
 /// Whether this file is the one at a path: it may have been renamed away, and another one made.
 fn is_at(file: &File, path: &Path) -> bool {
-    let inode = |metadata: Metadata| (metadata.dev(), metadata.ino());
-    match (file.metadata(), fs::metadata(path)) {
-        (Ok(open), Ok(there)) => inode(open) == inode(there),
+    match (Inode::of(file), Inode::at(path)) {
+        (Ok(open), Ok(there)) => open == there,
         _ => false,
     }
 }
@@ -90,6 +90,7 @@ fn now() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

@@ -14,6 +14,7 @@ mod books;
 mod directory;
 mod error;
 mod foreign;
+mod inode;
 mod mosquitto;
 mod order;
 mod place;

@@ -1,17 +1,13 @@
 //! The file of an SQLite database, which somebody may take away while it is open.
 
-use std::fs::{self, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tracing::warn;
 
 use crate::store::StoreError;
-
-/// Which file it is: its device, and its number there.
-type Inode = (u64, u64);
+use crate::store::inode::Inode;
 
 /// The file that was opened, and whether its path still leads to it. A process may go on reading a
 /// file that was removed, and writing to it, but nobody ever finds what it wrote.
@@ -78,24 +74,19 @@ impl DatabaseFile {
     pub(super) fn note_opened(&self) {
         let mut state = self.lock();
         if state.opened.is_none() {
-            state.opened = self.look().ok();
+            state.opened = Inode::at(&self.path).ok();
         }
     }
 
     /// What became of the file that was opened; `None` if it is where it was.
     fn moved(&self, state: &State) -> Option<String> {
         let opened = state.opened?;
-        match self.look() {
+        match Inode::at(&self.path) {
             Ok(now) if now == opened => None,
             Ok(_) => Some("was replaced".to_owned()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some("was removed".to_owned()),
             Err(error) => Some(format!("was taken away ({error})")),
         }
-    }
-
-    fn look(&self) -> io::Result<Inode> {
-        let inode = |file: Metadata| (file.dev(), file.ino());
-        fs::metadata(&self.path).map(inode)
     }
 
     /// Nothing panics between two changes of the state.
@@ -107,6 +98,7 @@ impl DatabaseFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_file_that_is_taken_away_or_replaced_is_noticed() {
