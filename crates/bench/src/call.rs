@@ -27,6 +27,7 @@ use crate::progress::Progress;
 use crate::report::json::Context;
 use crate::report::machine;
 use crate::report::number::grouped;
+use crate::stats::Spread;
 use object::Load;
 use programs::{Program, Stage};
 
@@ -41,6 +42,9 @@ published (Scope Engine 0.97, 2002), 10,000 calls of /sizecheck, one after the o
 const SPAMC_SHARE: u64 = 10;
 /// How many turns a run is cut into, so that all programs meet the same moods of the machine.
 const TURNS: u64 = 10;
+/// Calls of each program before the clock starts: the first ones read the programs into memory and
+/// wake the servers.
+const WARM_UP: u64 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Preset {
@@ -105,8 +109,9 @@ impl CallArgs {
         format!(
             "scope-2002: {} calls of /sizecheck, {} at once\n  \
              1. write a spool file of {} B, compile the floor, start both servers\n  \
-             2. start a process for each call, wait for its exit code, start the next\n  \
-             3. the same in {TURNS} turns for: a program that does nothing, a bare round trip \
+             2. call {WARM_UP} times with each program, uncounted\n  \
+             3. start a process for each call, wait for its exit code, start the next\n  \
+             4. the same in {TURNS} turns for: a program that does nothing, a bare round trip \
              (the floor), stentor-call, each by Unix socket and by TCP, and spamc if installed\n",
             counts(self.calls()),
             counts(self.callers()),
@@ -177,9 +182,8 @@ pub(crate) fn run(
             progress.stage(format!("call: {calls} calls, {callers} at once"));
             let turns = measure(&stage.programs, calls, callers, progress)?;
             progress.clear();
-            let all: Vec<Figures> = turns.iter().map(|turns| Figures::sum(turns)).collect();
-            failed += all.iter().map(|figures| figures.failed).sum::<u64>();
-            let text = table(&stage.programs, &all, calls, callers);
+            failed += turns.iter().flatten().map(|turn| turn.failed).sum::<u64>();
+            let text = table(&stage.programs, &turns, calls, callers);
             output.show(&format!("{text}  again: {}\n\n", context.command))?;
             let load = Load {
                 calls,
@@ -205,6 +209,10 @@ fn measure(
     callers: u64,
     progress: &Progress,
 ) -> Result<Vec<Vec<Figures>>, BenchError> {
+    progress.show("warm-up");
+    for program in programs {
+        turn(program, WARM_UP, 1)?;
+    }
     let mut all = vec![Vec::new(); programs.len()];
     let turns = TURNS.min(calls / 10).max(1);
     for number in 1..=turns {
@@ -272,10 +280,12 @@ fn children_cpu_s() -> Result<f64, BenchError> {
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
-/// How much longer a program takes than another one.
-fn ratio(programs: &[Program], all: &[Figures], index: usize, to: &str) -> Option<f64> {
+/// How much longer a program takes than another one, turn by turn.
+fn ratio(programs: &[Program], all: &[Vec<Figures>], index: usize, to: &str) -> Option<Spread> {
     let base = programs.iter().position(|program| program.name == to)?;
-    (base != index).then(|| all[index].us_per_call() / all[base].us_per_call())
+    let each = |turn: &Figures| Some(turn.us_per_call());
+    let pairs = all[index].iter().zip(&all[base]);
+    Spread::of_ratios(pairs.map(|(own, base)| (each(own), each(base)))).filter(|_| base != index)
 }
 
 /// The floor that a program is compared with.
@@ -287,10 +297,11 @@ fn floor_of(name: &str) -> &'static str {
     }
 }
 
-fn table(programs: &[Program], all: &[Figures], calls: u64, callers: u64) -> String {
+fn table(programs: &[Program], all: &[Vec<Figures>], calls: u64, callers: u64) -> String {
     let mut text = format!(
-        "{calls} calls, {callers} at once, each a process (posix_spawn)\n\
-         {:<20} {:>8} {:>9} {:>9} {:>9} {:>11} {:>11} {:>9} {:>9}\n",
+        "{calls} calls, {callers} at once, each a process (posix_spawn); ratios: median \
+         (lowest-highest) of the turns\n\
+         {:<20} {:>8} {:>9} {:>9} {:>9} {:>11} {:>11} {:>17} {:>9}\n",
         "",
         "calls",
         "wall s",
@@ -301,14 +312,21 @@ fn table(programs: &[Program], all: &[Figures], calls: u64, callers: u64) -> Str
         "x floor",
         "x nothing"
     );
-    for (index, (program, figures)) in programs.iter().zip(all).enumerate() {
+    for (index, (program, turns)) in programs.iter().zip(all).enumerate() {
+        let figures = Figures::sum(turns);
         let calls = figures.calls.max(1) as f64;
-        let shown = |ratio: Option<f64>| ratio.map_or(String::new(), |r| format!("{r:.2}"));
+        let to_floor = ratio(programs, all, index, floor_of(program.name));
+        let to_floor = to_floor.map_or(String::new(), |ratio| {
+            let Spread { median, low, high } = ratio;
+            format!("{median:.2} ({low:.2}-{high:.2})")
+        });
+        let to_nothing = ratio(programs, all, index, "nothing");
+        let to_nothing = to_nothing.map_or(String::new(), |ratio| format!("{:.2}", ratio.median));
         let server = program.server.map_or(String::new(), |_| {
             format!("{:.1}", figures.server_cpu_s * 1e6 / calls)
         });
         text.push_str(&format!(
-            "{:<20} {:>8} {:>9.3} {:>9.0} {:>9.1} {:>11.1} {:>11} {:>9} {:>9}{}\n",
+            "{:<20} {:>8} {:>9.3} {:>9.0} {:>9.1} {:>11.1} {:>11} {:>17} {:>9}{}\n",
             program.name,
             figures.calls,
             figures.wall_s,
@@ -316,8 +334,8 @@ fn table(programs: &[Program], all: &[Figures], calls: u64, callers: u64) -> Str
             figures.us_per_call(),
             figures.client_cpu_s * 1e6 / calls,
             server,
-            shown(ratio(programs, all, index, floor_of(program.name))),
-            shown(ratio(programs, all, index, "nothing")),
+            to_floor,
+            to_nothing,
             if figures.failed > 0 {
                 format!("  {} FAILED", figures.failed)
             } else {

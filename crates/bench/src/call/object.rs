@@ -56,6 +56,7 @@ pub(super) fn of(
     let pairs = turns.first().map_or(0, Vec::len) as u32;
     let mut object = json::object(&sheet, &results, pairs, context);
     let sums: Vec<Figures> = turns.iter().map(|turns| Figures::sum(turns)).collect();
+    let to = |index, base| ratio(programs, turns, index, base).map(|ratio| ratio.median);
     object["programs"] = programs
         .iter()
         .zip(&sums)
@@ -68,8 +69,8 @@ pub(super) fn of(
                 "wall_s": sum.wall_s,
                 "client_cpu_s": sum.client_cpu_s,
                 "server_cpu_s": program.server.map(|_| sum.server_cpu_s),
-                "to_floor": ratio(programs, &sums, index, floor_of(program.name)),
-                "to_nothing": ratio(programs, &sums, index, "nothing"),
+                "to_floor": to(index, floor_of(program.name)),
+                "to_nothing": to(index, "nothing"),
             })
         })
         .collect();
