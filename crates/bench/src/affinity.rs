@@ -10,6 +10,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::error::{BenchError, Doing};
+use crate::interrupt::{self, Kept};
 use crate::process;
 use crate::workload::Sheet;
 
@@ -120,33 +121,29 @@ impl Allotment {
         own.transpose()
     }
 
-    /// Moves a server that ran before (all threads, and its children) to its processors.
+    /// Moves a server that ran before (all threads, and its children) to its processors, until
+    /// the guard is dropped or the benchmark is interrupted.
     ///
     /// # Errors
     /// When its process is unknown, or the system does not let us.
-    pub(crate) fn move_server(&self, server: Option<u32>) -> Result<(), BenchError> {
+    pub(crate) fn move_server(&self, server: Option<u32>) -> Result<Option<Moved>, BenchError> {
         let Some((cpus, _)) = &self.0 else {
-            return Ok(());
+            return Ok(None);
         };
         let Some(server) = server else {
             return Err(BenchError::usage(
                 "cannot place a server whose process is unknown: use --placement free, or --pid",
             ));
         };
-        let tasks = process::family(server).into_iter().flat_map(|pid| {
-            fs::read_dir(format!("/proc/{pid}/task"))
-                .into_iter()
-                .flatten()
-                .flatten()
-        });
-        for task in tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()) {
-            match sched_setaffinity(Pid::from_raw(task), cpus) {
+        let moved = Moved(interrupt::keep_places(Places::of(server)));
+        for task in tasks(server) {
+            match sched_setaffinity(task, cpus) {
                 // A thread that has ended meanwhile.
                 Ok(()) | Err(Errno::ESRCH) => {}
                 result => result.doing("place the server on a processor")?,
             }
         }
-        Ok(())
+        Ok(Some(moved))
     }
 
     /// The numbers of the processors, for the JSON; null where the scheduler chooses.
@@ -157,6 +154,47 @@ impl Allotment {
         )
     }
 }
+
+/// All threads of a process and of its children.
+fn tasks(server: u32) -> impl Iterator<Item = Pid> {
+    let tasks = process::family(server).into_iter().flat_map(|pid| {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+        tasks.into_iter().flatten().flatten()
+    });
+    let numbers = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
+    numbers.map(Pid::from_raw)
+}
+
+/// Where the threads of a server ran before it was moved.
+#[derive(Debug)]
+pub(crate) struct Places {
+    server: u32,
+    before: Vec<(Pid, CpuSet)>,
+}
+
+impl Places {
+    fn of(server: u32) -> Self {
+        let place = |task| Some((task, sched_getaffinity(task).ok()?));
+        let before = tasks(server).filter_map(place).collect();
+        Self { server, before }
+    }
+
+    /// Moves them back; threads that were made meanwhile go where the first one goes.
+    pub(crate) fn restore(&self) {
+        let Some((_, usual)) = self.before.first() else {
+            return;
+        };
+        for task in tasks(self.server) {
+            let known = self.before.iter().find(|(known, _)| *known == task);
+            // A thread that has ended meanwhile.
+            let _ = sched_setaffinity(task, known.map_or(usual, |(_, cpus)| cpus));
+        }
+    }
+}
+
+/// A server on the processors of a benchmark; it goes back where it was when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Moved(#[expect(dead_code, reason = "held until it is dropped")] Kept);
 
 /// Keeps this thread on some processors; it goes back where it was when this is dropped.
 #[derive(Debug)]

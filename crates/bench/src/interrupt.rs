@@ -14,16 +14,21 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tempfile::TempDir;
 
+use crate::affinity::Places;
+
 /// What would stay behind.
 #[derive(Debug)]
 enum Leftover {
     Process(u32),
     Folder(PathBuf),
+    /// A server that ran before, and is elsewhere now.
+    Places(Places),
 }
 
 static STARTED: Mutex<BTreeMap<u64, Leftover>> = Mutex::new(BTreeMap::new());
 
-/// Ends a process, should the benchmark be interrupted before this is dropped.
+/// Ends a process, should the benchmark be interrupted before this is dropped; moves one back in
+/// any case.
 #[derive(Debug)]
 pub(crate) struct Kept(u64);
 
@@ -44,6 +49,11 @@ pub(crate) fn folder(prefix: &str) -> io::Result<TempDir> {
     Ok(folder)
 }
 
+/// Moves a server back where it was, when this is dropped or the benchmark is interrupted.
+pub(crate) fn keep_places(places: Places) -> Kept {
+    Kept(put(&mut started(), Leftover::Places(places)))
+}
+
 fn put(started: &mut BTreeMap<u64, Leftover>, leftover: Leftover) -> u64 {
     let number = started.last_key_value().map_or(0, |(last, _)| last + 1);
     started.insert(number, leftover);
@@ -52,7 +62,10 @@ fn put(started: &mut BTreeMap<u64, Leftover>, leftover: Leftover) -> u64 {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        started().remove(&self.0);
+        let leftover = started().remove(&self.0);
+        if let Some(Leftover::Places(places)) = leftover {
+            places.restore();
+        }
     }
 }
 
@@ -89,8 +102,12 @@ fn clean_up() {
     // It stays locked: nothing is started any more.
     let started = started();
     for leftover in started.values() {
-        if let Leftover::Process(pid) = leftover {
-            let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
+        match leftover {
+            Leftover::Process(pid) => {
+                let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
+            }
+            Leftover::Places(places) => places.restore(),
+            Leftover::Folder(_) => {}
         }
     }
     for leftover in started.values() {

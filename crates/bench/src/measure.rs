@@ -173,17 +173,9 @@ impl Leg {
         if let Some(climb) = &self.climb {
             return climb.verdict();
         }
-        let faults = self.faults;
-        let counts = [
-            (faults.lost, "lost"),
-            (faults.duplicated, "duplicated"),
-            (faults.reordered, "out of order"),
-            (faults.corrupt, "corrupt or foreign"),
-            (self.failed, "failed"),
-        ];
-        let wrong: Vec<String> = counts
-            .into_iter()
-            .filter(|(count, _)| *count > 0)
+        let failed = (self.failed > 0).then_some((self.failed, "failed"));
+        let faults = self.faults.told().chain(failed);
+        let wrong: Vec<String> = faults
             .map(|(count, what)| format!("{count} {what}"))
             .chain(self.behind.clone())
             .collect();

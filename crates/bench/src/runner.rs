@@ -45,9 +45,13 @@ impl Outcome {
         Spread::of(self.sound_legs().filter_map(|leg| leg.figure(key)))
     }
 
-    /// Median and spread of the ratio to `floor`, pair by pair.
+    /// Median and spread of the ratio to `floor`, pair by pair. None where the load grew: the
+    /// figures are those of the last step that was carried, which was another one.
     pub(crate) fn ratio(&self, floor: &Self, key: &str) -> Option<Spread> {
-        let figure = |leg: &Result<Leg, Verdict>| leg.as_ref().ok().and_then(|leg| leg.figure(key));
+        let figure = |leg: &Result<Leg, Verdict>| {
+            let leg = leg.as_ref().ok().filter(|leg| leg.climb.is_none())?;
+            leg.figure(key)
+        };
         Spread::of_ratios(
             self.legs
                 .iter()
@@ -115,6 +119,10 @@ pub(crate) fn run(
             let leg = measure(workload, index, subject, sheet, plan.placement, progress);
             let rival = index > floors.len();
             let leg = match leg {
+                // It was there before: that it is not any more is a result.
+                Err(BenchError::Server(why)) if !outcomes.legs.is_empty() => {
+                    Err(Verdict::Failed(format!("not there any more: {why}")))
+                }
                 Err(e) if !rival => {
                     progress.clear();
                     return Err(e);
@@ -139,14 +147,15 @@ fn measure(
 ) -> Result<Result<Leg, Verdict>, BenchError> {
     let allotment = placement.allot()?;
     let mut running = allotment.start(|| subject.start(&sheet.needs))??;
-    if !running.was_started_here() {
-        allotment.move_server(running.pid())?;
-    }
+    let moved = match running.was_started_here() {
+        true => None,
+        false => allotment.move_server(running.pid())?,
+    };
     let stay = allotment.generate()?;
     let sampler = Sampler::start(running.pid());
     let leg = workload.leg(index, &mut running, progress);
     let samples = sampler.finish();
-    drop(stay);
+    drop((stay, moved));
     // A dead server explains whatever else went wrong, and is a result of its own.
     let is_sound = matches!(&leg, Ok(leg) if leg.verdict() == Verdict::Sound);
     if let Err(death) = look_after(&mut running, is_sound) {

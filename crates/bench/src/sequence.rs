@@ -35,6 +35,17 @@ impl Faults {
     pub(crate) fn total(&self) -> u64 {
         self.lost + self.duplicated + self.reordered + self.corrupt
     }
+
+    /// What there is of each kind, in words.
+    pub(crate) fn told(&self) -> impl Iterator<Item = (u64, &'static str)> {
+        let kinds = [
+            (self.lost, "lost"),
+            (self.duplicated, "duplicated"),
+            (self.reordered, "out of order"),
+            (self.corrupt, "corrupt or foreign"),
+        ];
+        kinds.into_iter().filter(|(count, _)| *count > 0)
+    }
 }
 
 impl AddAssign for Faults {

@@ -1,4 +1,4 @@
-//! A server that relays MQTT 3.1.1 at QoS 0, and does it badly.
+//! A server that relays MQTT 3.1.1, at QoS 0 whatever it is asked for, and does it badly.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -24,6 +24,8 @@ pub(crate) enum Fault {
     Stalls { after: u64 },
     /// After so many, it closes all connections.
     Dies { after: u64 },
+    /// It closes each connection so long after its SUBACK.
+    Leaves { millis: u64 },
     /// It delivers everything so much later.
     Late { millis: u64 },
     /// It does its work, and tells the test after so many.
@@ -111,12 +113,10 @@ impl Relay {
         while let Ok((first, body)) = read(&mut stream) {
             let answered = match first >> 4 {
                 1 => stream.write_all(&[0x20, 2, 0, 0]),
-                3 => {
-                    self.publish(first, &body);
-                    Ok(())
-                }
+                3 => self.take(&mut stream, first, body),
                 8 => {
                     self.subscribe(&stream, &body);
+                    self.leave(&stream);
                     stream.write_all(&[0x90, 3, body[0], body[1], 0])
                 }
                 12 => stream.write_all(&[0xd0, 0]),
@@ -133,6 +133,33 @@ impl Relay {
         let stream = stream.try_clone().unwrap();
         let mut state = self.state.lock().unwrap();
         state.subscribers.entry(filter).or_default().push(stream);
+    }
+
+    fn leave(&self, stream: &TcpStream) {
+        if let Fault::Leaves { millis } = self.fault {
+            let stream = stream.try_clone().unwrap();
+            let due = Instant::now() + Duration::from_millis(millis);
+            thread::spawn(move || {
+                while let Some(rest) = due.checked_duration_since(Instant::now()) {
+                    thread::park_timeout(rest);
+                }
+                let _ = stream.shutdown(Shutdown::Both);
+            });
+        }
+    }
+
+    /// A message, acknowledged if its publisher waits for that.
+    fn take(&self, stream: &mut TcpStream, first: u8, mut body: Vec<u8>) -> io::Result<()> {
+        if first & 0x06 == 0 {
+            self.publish(first, &body);
+            return Ok(());
+        }
+        let (topic, _) = text(&body);
+        let at = 2 + topic.len();
+        let id: Vec<u8> = body.drain(at..at + 2).collect();
+        stream.write_all(&[0x40, 2, id[0], id[1]])?;
+        self.publish(first & !0x06, &body);
+        Ok(())
     }
 
     fn publish(&self, first: u8, body: &[u8]) {

@@ -5,6 +5,7 @@
 
 mod ends;
 mod faulty;
+mod foreign;
 mod private;
 mod reports;
 mod suite;

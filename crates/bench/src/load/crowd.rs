@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mio::event::Event;
 use mio::{Events, Poll};
+use nix::errno::Errno;
 
 use crate::clock::{SECOND_NS, as_ns, now_ns};
 use crate::error::{BenchError, Doing};
@@ -99,7 +100,8 @@ enum Stage {
     ExpectChallenge(Box<AwaitingFirst>),
     /// With the server's own proof, if it makes one.
     ExpectConnAck(Option<Box<AwaitingFinal>>),
-    ExpectSubAck,
+    /// With the QoS that was asked for.
+    ExpectSubAck(u8),
     /// An answer is looked at; it stays so where that was no good.
     Judging,
     /// CONNACK said no.
@@ -140,7 +142,7 @@ pub(crate) fn open(poll: &mut Poll, plan: &Plan<'_>) -> Result<Crowd, BenchError
     loop {
         let mut is_full = false;
         while !is_full && door.entrants.len() < door.allowed() && door.waiting < plan.at_once {
-            is_full = !door.begin(poll);
+            is_full = !door.begin(poll)?;
         }
         if door.waiting == 0 && door.entrants.len() == plan.count {
             break;
@@ -206,7 +208,10 @@ impl Door<'_> {
 
     /// `false` if the backlog of a Unix socket is full, which says so instead of waiting as TCP
     /// does.
-    fn begin(&mut self, poll: &Poll) -> bool {
+    ///
+    /// # Errors
+    /// When this machine has no more descriptors or addresses.
+    fn begin(&mut self, poll: &Poll) -> Result<bool, BenchError> {
         let index = self.entrants.len();
         let started_ns = now_ns();
         let source = self.plan.endpoint.source(self.plan.first + index);
@@ -231,13 +236,20 @@ impl Door<'_> {
                 }));
                 self.waiting += 1;
             }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            // Nothing that the server could help.
+            Err(e) if is_own_limit(&e) => {
+                return Err(e).doing(format!(
+                    "open connection {} of this load (descriptors: ulimit -n; or fewer clients)",
+                    self.plan.first + index + 1
+                ));
+            }
             Err(e) => {
                 self.entrants.push(None);
                 self.failures.push_back(format!("cannot connect: {e}"));
             }
         }
-        true
+        Ok(true)
     }
 
     fn advance(&mut self, event: &Event) {
@@ -283,7 +295,7 @@ impl Door<'_> {
                     ..
                 }) => "no CONNACK",
                 Some(Entrant {
-                    stage: Stage::ExpectSubAck,
+                    stage: Stage::ExpectSubAck(_),
                     ..
                 }) => "no SUBACK",
                 Some(Entrant {
@@ -298,6 +310,24 @@ impl Door<'_> {
             self.waiting -= 1;
         }
     }
+}
+
+/// A server that grants less than what was asked for is not compared with those that do it.
+fn granted(suback: &[u8], asked: u8) -> Result<(), String> {
+    match suback.last() {
+        Some(&code) if code < asked => Err(format!(
+            "the server granted QoS {code} where {asked} was asked for"
+        )),
+        Some(0..0x80) => Ok(()),
+        Some(_) | None => Err("the server refused the subscription".into()),
+    }
+}
+
+/// Whether it is this machine that has no more to give, rather than the server.
+fn is_own_limit(error: &io::Error) -> bool {
+    let own = [Errno::EMFILE, Errno::ENFILE, Errno::EADDRNOTAVAIL];
+    let code = error.raw_os_error().map(Errno::from_raw);
+    code.is_some_and(|code| own.contains(&code))
 }
 
 impl Entrant {
@@ -407,13 +437,11 @@ impl Entrant {
                     self.stage = Stage::Ready;
                     if let Some((filter, qos)) = (plan.filter)(index) {
                         wire::push_subscribe(&mut self.unsent, plan.version, 1, &filter, qos);
-                        self.stage = Stage::ExpectSubAck;
+                        self.stage = Stage::ExpectSubAck(qos);
                     }
                 }
-                (Stage::ExpectSubAck, wire::SUBACK) => {
-                    if body.last().is_none_or(|&code| code >= 0x80) {
-                        return Err("the server refused the subscription".into());
-                    }
+                (Stage::ExpectSubAck(asked), wire::SUBACK) => {
+                    granted(body, asked)?;
                     self.stage = Stage::Ready;
                 }
                 _ => {

@@ -31,7 +31,7 @@ use crate::wire::{self, Frame, PublishTemplate, Version};
 const GRACE_NS: u64 = 5 * SECOND_NS;
 /// The alarm clock's place in the poll.
 const ALARM: Token = Token(usize::MAX);
-/// One read takes at most this much: some messages of one client.
+/// One read takes at most this much, some messages of one client, unless one message is larger.
 const READ_BYTES: usize = 64 * 1_024;
 
 /// When who writes: the clients take turns, evenly spread over the period.
@@ -74,24 +74,40 @@ struct Turn {
 /// has heard.
 #[derive(Debug)]
 pub(crate) struct Audience {
-    written: AtomicU64,
+    /// Messages of each client.
+    written: Box<[AtomicU64]>,
     /// Threads that have more to write.
     writing: AtomicUsize,
 }
 
 impl Audience {
-    /// On so many threads.
-    pub(crate) const fn new(threads: usize) -> Self {
+    /// So many clients on so many threads.
+    pub(crate) fn new(clients: usize, threads: usize) -> Self {
         Self {
-            written: AtomicU64::new(0),
+            written: (0..clients).map(|_| AtomicU64::new(0)).collect(),
             writing: AtomicUsize::new(threads),
         }
     }
 
+    /// Messages of each, once nobody writes any more.
+    fn written(&self) -> Option<impl Iterator<Item = u64>> {
+        let is_over = self.writing.load(Ordering::SeqCst) == 0;
+        let each = self.written.iter();
+        is_over.then(|| each.map(|count| count.load(Ordering::SeqCst)))
+    }
+
     /// Messages of all, once nobody writes any more.
     fn total(&self) -> Option<u64> {
-        let is_over = self.writing.load(Ordering::SeqCst) == 0;
-        is_over.then(|| self.written.load(Ordering::SeqCst))
+        self.written().map(Iterator::sum)
+    }
+}
+
+impl Audience {
+    /// Whether a message may be one of theirs; `first` is the number of the first client.
+    fn has_written(&self, stamp: &Stamp, first: usize) -> bool {
+        let place = (stamp.publisher as usize).checked_sub(first);
+        let written = place.and_then(|place| self.written.get(place));
+        written.is_some_and(|count| stamp.sequence < count.load(Ordering::SeqCst))
     }
 }
 
@@ -158,7 +174,9 @@ struct Penfriend {
     /// Packet id and intended time of what is not answered, in order.
     waiting: VecDeque<(u16, u64)>,
     checker: Checker,
-    /// Messages that it has heard before an audience.
+    /// What it has heard of each client before an audience, as far as any has written.
+    others: Vec<Checker>,
+    /// Messages that it has heard before an audience, each once.
     heard: u64,
     unsent: Vec<u8>,
     carry: Vec<u8>,
@@ -194,6 +212,7 @@ impl Circle {
                 sequence: 0,
                 waiting: VecDeque::new(),
                 checker: Checker::default(),
+                others: Vec::new(),
                 heard: 0,
                 unsent: Vec::new(),
                 carry: carry.unwrap_or_default(),
@@ -274,17 +293,11 @@ impl Circle {
                 self.turn(event);
             }
         }
-        let total = self.audience.as_ref().and_then(|audience| audience.total());
         for friend in &self.friends {
-            match (&self.audience, total) {
-                (None, _) => self.tally.faults.lost += friend.checker.missing(friend.sequence),
-                (Some(_), Some(total)) => {
-                    self.tally.faults.lost += total.saturating_sub(friend.heard);
-                    self.tally.faults.duplicated += friend.heard.saturating_sub(total);
-                }
-                // Another thread has failed, and tells why.
-                (Some(_), None) => {}
-            }
+            self.tally.faults.lost += match &self.audience {
+                None => friend.checker.missing(friend.sequence),
+                Some(audience) => friend.missed(audience),
+            };
             self.tally.unanswered += friend.waiting.len() as u64;
         }
         Ok(self.tally)
@@ -345,7 +358,8 @@ impl Circle {
         });
         friend.sequence += 1;
         if let Some(audience) = &self.audience {
-            audience.written.fetch_add(1, Ordering::SeqCst);
+            let place = friend.number - self.schedule.first;
+            audience.written[place].fetch_add(1, Ordering::SeqCst);
         }
         friend.waiting.push_back((packet_id, due_ns));
         if self.schedule.is_measured(due_ns) {
@@ -378,13 +392,16 @@ impl Circle {
         is_sound
     }
 
-    fn read_into(&mut self, index: usize, is_closed: bool, scratch: &mut [u8]) -> bool {
+    fn read_into(&mut self, index: usize, is_closed: bool, scratch: &mut Vec<u8>) -> bool {
         loop {
             let friend = &mut self.friends[index];
             let Some(link) = &mut friend.link else {
                 return true;
             };
             let kept = friend.carry.len();
+            if kept >= scratch.len() / 2 {
+                scratch.resize(kept * 4, 0);
+            }
             scratch[..kept].copy_from_slice(&friend.carry);
             let read = match link.read(&mut scratch[kept..]) {
                 Ok(0) => return false,
@@ -450,10 +467,13 @@ impl Circle {
     fn arrived(&mut self, index: usize, payload: &[u8], now: u64) {
         let friend = &mut self.friends[index];
         self.tally.received += u64::from(self.schedule.is_measured(now));
-        let is_shared = self.audience.is_some();
-        let stamp = Stamp::read(payload).filter(|stamp| {
-            let is_own = stamp.publisher as usize == friend.number;
-            is_shared || is_own && stamp.sequence < friend.sequence
+        let (audience, first) = (self.audience.as_deref(), self.schedule.first);
+        let stamp = Stamp::read(payload).filter(|stamp| match audience {
+            None => {
+                let is_own = stamp.publisher as usize == friend.number;
+                is_own && stamp.sequence < friend.sequence
+            }
+            Some(audience) => audience.has_written(stamp, first),
         });
         let Some(stamp) = stamp else {
             self.tally.faults.corrupt += 1;
@@ -463,14 +483,14 @@ impl Circle {
         if !stamp.fits(payload, friend.template.payload_len()) {
             self.tally.faults.corrupt += 1;
         }
-        if is_shared {
-            friend.heard += 1;
-        } else {
-            match friend.checker.arrive(stamp.sequence) {
-                Arrival::InOrder | Arrival::Ahead => {}
-                Arrival::Late => self.tally.faults.reordered += 1,
-                Arrival::Duplicate => self.tally.faults.duplicated += 1,
-            }
+        let arrival = match audience {
+            None => friend.checker.arrive(stamp.sequence),
+            Some(_) => friend.hear(stamp.publisher as usize - first, stamp.sequence),
+        };
+        match arrival {
+            Arrival::InOrder | Arrival::Ahead => {}
+            Arrival::Late => self.tally.faults.reordered += 1,
+            Arrival::Duplicate => self.tally.faults.duplicated += 1,
         }
         if self.schedule.is_measured(stamp.intended_ns) {
             let taken = now.saturating_sub(stamp.intended_ns);
@@ -480,6 +500,29 @@ impl Circle {
 }
 
 impl Penfriend {
+    /// Takes note of a message of the client in this place.
+    fn hear(&mut self, place: usize, sequence: u64) -> Arrival {
+        if self.others.len() <= place {
+            self.others.resize_with(place + 1, Checker::default);
+        }
+        let arrival = self.others[place].arrive(sequence);
+        if arrival != Arrival::Duplicate {
+            self.heard += 1;
+        }
+        arrival
+    }
+
+    /// Messages of all that it has not heard. None where another thread has failed, which tells
+    /// why.
+    fn missed(&self, audience: &Audience) -> u64 {
+        let written = audience.written().into_iter().flatten().enumerate();
+        let each = written.map(|(place, written)| match self.others.get(place) {
+            Some(checker) => checker.missing(written),
+            None => written,
+        });
+        each.sum()
+    }
+
     /// Sends what the kernel takes. An error shows at the next read.
     fn send(&mut self) {
         if let Some(link) = &mut self.link {
@@ -498,6 +541,41 @@ fn wake_at(alarm: &TimerFd, at_ns: u64) -> nix::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What came twice does not stand for what was lost, not even of another writer.
+    #[test]
+    fn before_an_audience_each_writer_is_followed() {
+        let audience = Audience::new(2, 1);
+        for (count, written) in audience.written.iter().zip([3, 2]) {
+            count.store(written, Ordering::SeqCst);
+        }
+        assert_eq!(audience.total(), None, "somebody writes");
+        audience.writing.store(0, Ordering::SeqCst);
+        assert_eq!(audience.total(), Some(5));
+        let topic = |_| (7, PublishTemplate::new(Version::V311, "t", 1, false, 24));
+        let mut circle = Circle::new(
+            vec![None],
+            Version::V311,
+            topic,
+            Schedule {
+                start_ns: 0,
+                from_ns: 0,
+                end_ns: 0,
+                period_ns: 1,
+                first: 7,
+                clients: 2,
+            },
+        );
+        let friend = &mut circle.friends[0];
+        let heard = [(0, 0), (0, 2), (0, 2), (0, 2), (1, 1), (1, 0)];
+        let arrivals = heard.map(|(place, sequence)| friend.hear(place, sequence));
+        use Arrival::{Ahead, Duplicate, InOrder, Late};
+        assert_eq!(
+            arrivals,
+            [InOrder, Ahead, Duplicate, Duplicate, Ahead, Late]
+        );
+        assert_eq!((friend.heard, friend.missed(&audience)), (4, 1));
+    }
 
     #[test]
     fn clients_take_turns_over_the_period() {

@@ -23,7 +23,8 @@ const GRACE_NS: u64 = 5 * SECOND_NS;
 /// What the publisher thread reports.
 #[derive(Debug)]
 pub(crate) struct Published {
-    /// How much later than intended messages were handed to the kernel.
+    /// How much later than intended messages were handed to the kernel, the time apart for which
+    /// the server took none.
     pub(crate) lateness: Histogram<u64>,
     /// Connections that the server closed.
     pub(crate) disconnected: u64,
@@ -63,6 +64,8 @@ struct Publisher {
     packet_id: u16,
     unsent: Vec<u8>,
     carry: Vec<u8>,
+    /// When the server was last seen to take no more.
+    held_ns: u64,
 }
 
 /// All publishers.
@@ -95,6 +98,7 @@ impl Press {
                 packet_id: 0,
                 unsent: Vec::new(),
                 carry: client.carry,
+                held_ns: 0,
             })
             .collect();
         Self {
@@ -183,8 +187,11 @@ impl Press {
                 break;
             };
             publisher.push(index, intended_ns, self.qos);
-            let late = now_ns().saturating_sub(intended_ns);
+            let late = now_ns().saturating_sub(intended_ns.max(publisher.held_ns));
             self.lateness.saturating_record(late);
+        }
+        if !publisher.has_room(self.qos) {
+            publisher.held_ns = now_ns();
         }
         let sent = publisher.sequence != before;
         if sent {

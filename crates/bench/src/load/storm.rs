@@ -156,6 +156,9 @@ impl Storm {
         loop {
             let user = &mut self.users[index];
             let kept = user.client.carry.len();
+            if kept >= self.scratch.len() / 2 {
+                self.scratch.resize(kept * 4, 0);
+            }
             self.scratch[..kept].copy_from_slice(&user.client.carry);
             let read = match user.client.link.read(&mut self.scratch[kept..]) {
                 Ok(0) => return false,

@@ -29,18 +29,17 @@ pub(crate) fn line(words: &[String]) -> String {
 
 /// An address without its password.
 fn masked(word: &str) -> String {
-    let Some((scheme, rest)) = word.split_once("://") else {
-        return word.to_owned();
+    // Addresses may come without their scheme, and behind `--target=`.
+    let (scheme, rest) = match word.find("://") {
+        Some(at) => word.split_at(at + 3),
+        None => ("", word),
     };
     let authority = rest.split(['/', '?']).next().unwrap_or(rest);
     let Some((user, host)) = authority.rsplit_once('@') else {
         return word.to_owned();
     };
     match user.split_once(':') {
-        Some((name, _)) => format!(
-            "{scheme}://{name}:PASSWORD@{host}{}",
-            &rest[authority.len()..]
-        ),
+        Some((name, _)) => format!("{scheme}{name}:PASSWORD@{host}{}", &rest[authority.len()..]),
         None => word.to_owned(),
     }
 }
@@ -73,6 +72,10 @@ mod tests {
             (
                 "bench login --database postgres://u:p@h/db?x=1",
                 "stentor bench login --database 'postgres://u:PASSWORD@h/db?x=1'",
+            ),
+            (
+                "bench idle --target me:secret@h:1883 --against=me:secret@h",
+                "stentor bench idle --target me:PASSWORD@h:1883 --against=me:PASSWORD@h",
             ),
             (
                 "bench idle --target mqtt://h",

@@ -5,15 +5,20 @@ use serde_json::Value;
 use crate::measure::Unit;
 
 /// Parameters that tell workloads of one name apart.
-const NAMING: [&str; 7] = [
+const NAMING: [&str; 10] = [
     "proof",
+    "store",
+    "scene",
     "topics",
     "clients",
     "qos",
     "transport",
     "placement",
     "calls",
+    "callers",
 ];
+/// What goes without saying.
+const USUAL: [&str; 4] = ["apart", "mqtt", "sqlite", "private"];
 
 /// A figure with its unit.
 pub(crate) fn figure(value: f64, unit: Unit) -> String {
@@ -34,8 +39,9 @@ pub(crate) fn titled(object: &Value) -> String {
     for key in NAMING {
         match &object["parameters"][key] {
             Value::Null => {}
-            Value::String(word) if word == "apart" || word == "mqtt" => {}
+            Value::String(word) if USUAL.contains(&word.as_str()) || text == *word => {}
             Value::Number(number) if key == "qos" && number.as_u64() == Some(0) => {}
+            Value::Number(number) if key == "callers" && number.as_u64() == Some(1) => {}
             Value::String(word) => text.push_str(&format!(", {word}")),
             value if key == "qos" => text.push_str(&format!(", QoS {value}")),
             value => text.push_str(&format!(", {value} {key}")),
@@ -43,6 +49,9 @@ pub(crate) fn titled(object: &Value) -> String {
     }
     if object["parameters"]["rate_per_publisher"] == "max" {
         text.push_str(", rate max");
+    }
+    if object["parameters"]["ramp_step"].is_number() {
+        text.push_str(", ramp");
     }
     text
 }

@@ -354,18 +354,20 @@ impl Fanout {
         push_link(&mut leg, rate, self.payload);
         leg.push(GENERATOR, each(outcome.generator_cpu_s));
         outcome.generator.push(&mut leg);
-        if let Some(offered) = self.offered().filter(|offered| rate < offered * 0.98) {
-            leg.behind = Some(format!(
-                "carried {:.0} % of the load",
-                rate / offered * 100.0
-            ));
-        }
         let server_busy = outcome.server_cpu_s.unwrap_or(f64::MAX) / outcome.seconds;
         let late_ms = outcome.lateness.value_at_quantile(0.99) as f64 / 1e6;
         if outcome.busiest_thread > 0.97 && server_busy < 0.9 {
             leg.limited = Some("a generator thread was busy all the time".into());
         } else if self.rate != Rate::Max && late_ms > 50.0 {
             leg.limited = Some(format!("1 % of messages left {late_ms:.0} ms late or more"));
+        }
+        let offered = self.offered().filter(|offered| rate < offered * 0.98);
+        // What left too late cannot have come in time.
+        if let Some(offered) = offered.filter(|_| leg.limited.is_none()) {
+            leg.behind = Some(format!(
+                "carried {:.0} % of the load",
+                rate / offered * 100.0
+            ));
         }
         leg
     }
@@ -511,7 +513,19 @@ impl Fanout {
                 rate: Rate::Paced(rate),
                 ..self.clone()
             };
-            let step = load.evaluate(load.load().run(running, 0, progress)?);
+            let outcome = match load.load().run(running, 0, progress) {
+                // It was there in the step before.
+                Err(BenchError::Server(why)) if number > 0 => {
+                    climb.harm.push(why);
+                    break;
+                }
+                outcome => outcome?,
+            };
+            if outcome.disconnected > 0 {
+                let closed = grouped(outcome.disconnected as f64);
+                climb.harm.push(format!("{closed} live connections broke"));
+            }
+            let step = load.evaluate(outcome);
             let p99_us = step.figure(P99.key);
             let verdict = match (step.verdict(), plan.too_late(p99_us)) {
                 (Verdict::Sound, Some(why)) => Verdict::Failed(why),

@@ -1,5 +1,6 @@
 //! What a connection costs that does nothing: resident memory of the server, before and after.
 
+use std::io::{self, Read};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::args::{Common, clients};
 use crate::clock::now_ns;
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
-use crate::load::crowd::{self, Plan};
+use crate::load::crowd::{self, Client, Plan};
 use crate::load::{join, spawn};
 use crate::measure::{Leg, Metric, Unit};
 use crate::meter::GeneratorMeter;
@@ -160,8 +161,26 @@ impl Workload for Idle {
     }
 }
 
+/// How many connections the server has closed since they were ready.
+fn closed(clients: Vec<Option<Client>>) -> u64 {
+    let mut chunk = [0; 4_096];
+    let is_closed = |client: &mut Client| {
+        loop {
+            match client.link.read(&mut chunk) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return e.kind() != io::ErrorKind::WouldBlock,
+            }
+        }
+    };
+    let mut clients: Vec<Client> = clients.into_iter().flatten().collect();
+    let closed = clients.iter_mut().map(is_closed);
+    closed.filter(|is_closed| *is_closed).count() as u64
+}
+
 /// A thread that holds connections open until its sender is dropped, and then says how many could
-/// not be opened, and why.
+/// not be opened or were closed, and why.
 type Holder = (
     mpsc::Sender<()>,
     std::thread::JoinHandle<Result<(u64, Option<String>), BenchError>>,
@@ -204,7 +223,10 @@ impl Idle {
                 let crowd = crowd?;
                 // An error means: released.
                 let _ = released.recv();
-                Ok((crowd.failed as u64, crowd.first_failure))
+                let closed = closed(crowd.clients);
+                let told = || format!("the server closed {closed} connections that were idle");
+                let reason = crowd.first_failure.or_else(|| (closed > 0).then(told));
+                Ok((crowd.failed as u64 + closed, reason))
             })?;
             let now = || format!("connecting: {} of {total}", count(first + seen.get()));
             progress.receive(now, &is_ready);

@@ -45,8 +45,14 @@ fn headline(object: &Value) -> String {
             .map_or_else(|| "–".into(), |v| figure(v, unit))
     };
     let ratio_of = |metric: &Value| object["ratio"][key(metric)]["median"].as_f64();
-    let with_ratio = metrics.iter().find_map(ratio_of);
-    let ratio = ratio_of(metric).or(with_ratio);
+    let own = ratio_of(metric).map(|ratio| format!("{ratio:.2}"));
+    // The ratio of another figure says whose it is.
+    let other = || {
+        let (ratio, of) = metrics.iter().find_map(|of| Some((ratio_of(of)?, of)))?;
+        let label = escaped(of["label"].as_str().unwrap_or_default());
+        Some(format!("{ratio:.2}<small>{label}</small>"))
+    };
+    let ratio = own.or_else(other).unwrap_or_else(|| "–".into());
     let loss = &object["loss"];
     let lost = loss["lost"].as_u64().unwrap_or(0) + loss["failed"].as_u64().unwrap_or(0);
     format!(
@@ -54,7 +60,7 @@ fn headline(object: &Value) -> String {
         escaped(metric["label"].as_str().unwrap_or_default()),
         shown(&object["measured"][key(metric)]["median"]),
         shown(&object["published"]["figures"][key(metric)]),
-        ratio.map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}")),
+        ratio,
     )
 }
 

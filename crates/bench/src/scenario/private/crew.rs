@@ -109,7 +109,10 @@ impl Crew {
             missing: Missing::default(),
         };
         let mut first = base;
-        let audience = way.is_shared().then(|| Arc::new(Audience::new(threads)));
+        let shared = way
+            .is_shared()
+            .then(|| Audience::new(load.clients, threads));
+        let audience = shared.map(Arc::new);
         for thread in 0..threads {
             let count = (load.clients - thread).div_ceil(threads);
             let (begin, begun) = mpsc::channel();

@@ -207,7 +207,10 @@ impl Ramp<'_> {
         if came < SHARE_MIN {
             why.push(format!("{:.0} % of what was due came out", came * 100.0));
         }
-        let is_whole = missing.count == 0 && broken + tally.broken == 0;
+        let faults = tally.faults.told();
+        why.extend(faults.map(|(count, what)| format!("{} {what}", grouped(count as f64))));
+        let is_whole =
+            missing.count == 0 && broken + tally.broken == 0 && tally.faults.total() == 0;
         let verdict = match left_late(&tally.lateness).filter(|_| is_whole) {
             // Late messages make late answers: who was late is asked first.
             Some(late) => Verdict::GeneratorLimited(late),
@@ -242,7 +245,6 @@ impl Ramp<'_> {
         let after = self.ask()?;
         let mut broken = self.total.broken + after.broken;
         self.total += after;
-        let earlier = self.total.faults;
         let mut ended = Tally::default();
         progress.show("waiting for the last messages");
         // All waves end at once: what one waits for must not keep the next one writing.
@@ -252,21 +254,20 @@ impl Ramp<'_> {
             ended += crew.dismiss()?;
         }
         broken += ended.broken;
-        let lost = ended.faults.lost + earlier.lost;
         let unanswered = ended.unanswered + self.total.unanswered;
         self.total += ended;
         if broken > 0 {
             climb.harm.push(format!("{broken} live connections broke"));
         }
-        if lost > 0 {
-            climb.harm.push(format!("{lost} messages were lost"));
-        }
+        let faults = self.total.faults.told();
+        let told = faults.map(|(count, what)| format!("{count} messages were {what}"));
+        climb.harm.extend(told);
         if unanswered > 0 {
             climb.harm.push(format!("{unanswered} were not answered"));
         }
         if climb.harm.is_empty() {
             climb.aftermath.push(format!(
-                "of the {} who were there, none broke and nothing was lost",
+                "of the {} who were there, none broke and each message came once and in order",
                 grouped(live as f64)
             ));
         }

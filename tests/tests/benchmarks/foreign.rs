@@ -1,0 +1,107 @@
+//! Servers that others run: what they do wrong shows, and they are left as they were.
+
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
+use stentor_tests::Plan;
+use stentor_tests::process::run_within;
+use stentor_tests::server::binary;
+
+use crate::faulty::{Fault, Faulty};
+use crate::measure;
+
+const SHORT: [&str; 6] = ["--seconds", "1", "--warmup", "0", "--no-floor", "--pairs"];
+
+/// One that dies in the first pair has failed, though the second finds nobody.
+#[test]
+fn a_server_that_is_gone_in_the_next_pair_has_failed() {
+    let server = Faulty::start(Fault::Dies { after: 50 });
+    let url = server.url();
+    let load = ["fanout", "ice-2", "--target", &url, "--publishers", "2"];
+    let rate = ["--subscribers", "4", "--rate", "100"];
+    let (code, result) = measure(&[&load[..], &rate, &SHORT, &["2"]].concat());
+    assert_eq!(code, 1, "{result}");
+    assert_eq!(result["verdict"]["result"], "failed", "{result}");
+    assert!(result["loss"]["lost"].as_u64() > Some(0), "{result}");
+}
+
+#[test]
+fn connections_that_end_while_they_are_idle_are_missed() {
+    let server = Faulty::start(Fault::Leaves { millis: 300 });
+    let url = server.url();
+    let load = ["idle", "--connections", "20", "--target", &url];
+    let (code, result) = measure(&[&load[..], &["--no-floor", "--pairs", "1"]].concat());
+    assert_eq!(code, 1, "{result}");
+    let why = result["verdict"]["why"].as_str().unwrap();
+    assert!(why.contains("20 failed") && why.contains("closed"), "{why}");
+}
+
+/// What is not lost may still be wrong.
+#[test]
+fn a_ramp_finds_repeated_and_damaged_messages() {
+    for (fault, what) in [
+        (Fault::Repeats { every: 7 }, "duplicated"),
+        (Fault::Damages { every: 7 }, "corrupt"),
+    ] {
+        let server = Faulty::start(fault);
+        let url = server.url();
+        let load = ["private", "appwarp-heavy", "--own-topic", "--target", &url];
+        let size = ["--clients", "40", "--ramp", "20"];
+        let (code, result) = measure(&[&load[..], &size, &SHORT, &["1"]].concat());
+        assert_eq!(code, 1, "{result}");
+        let why = result["verdict"]["why"].as_str().unwrap();
+        assert!(why.contains(what), "{why}");
+    }
+}
+
+#[test]
+fn a_server_that_grants_less_is_not_measured_as_if_it_did() {
+    let server = Faulty::start(Fault::None);
+    let url = server.url();
+    let load = ["fanout", "ice-2", "--qos", "1", "--target", &url];
+    let size = ["--publishers", "1", "--subscribers", "2"];
+    let (code, result) = measure(&[&load[..], &size, &SHORT, &["1"]].concat());
+    assert_eq!(code, 3, "{result}");
+    let why = result["verdict"]["why"].as_str().unwrap();
+    assert!(why.contains("granted QoS 0 where 1"), "{why}");
+}
+
+/// Messages that no single read can hold.
+#[test]
+fn large_messages_are_read_whole() {
+    let load = ["private", "--own-topic", "--clients", "5", "--every", "1"];
+    let size = ["--payload", "300000"];
+    let (code, result) = measure(&[&load[..], &size, &SHORT, &["1"]].concat());
+    assert_eq!(code, 0, "{result}");
+    let load = ["recover", "--users", "2", "--topics", "3"];
+    let size = ["--payload", "200000", "--no-floor", "--pairs", "1"];
+    let (code, result) = measure(&[&load[..], &size].concat());
+    assert_eq!(code, 0, "{result}");
+}
+
+/// No server is to blame for the descriptors of the generator.
+#[test]
+fn descriptors_of_the_generator_are_its_own_limit() {
+    let server = Plan::new().tcp().anonymous().start();
+    let url = format!("mqtt://{}", server.address("mqtt"));
+    let load = "bench idle --connections 1000 --no-floor --pairs 1 --target";
+    let mut command = std::process::Command::new("sh");
+    let text = format!("ulimit -n 256; exec {} {load} {url}", binary().display());
+    command.args(["-c", &text]);
+    let finished = run_within(&mut command, stentor_tests::DEADLINE);
+    assert_eq!(finished.status.code(), Some(3), "{finished}");
+    assert!(finished.stderr.contains("ulimit -n"), "{finished}");
+}
+
+#[test]
+fn a_server_goes_back_to_its_processors() {
+    let server = Plan::new().tcp().anonymous().start();
+    let pid = Pid::from_raw(server.pid());
+    let places = || -> CpuSet { sched_getaffinity(pid).unwrap() };
+    let (before, number) = (places(), server.pid().to_string());
+    let url = format!("mqtt://{}", server.address("mqtt"));
+    let load = ["fanout", "ice-2", "--publishers", "1", "--subscribers", "2"];
+    let target = ["--target", &url, "--pid", &number, "--placement", "apart"];
+    let (code, result) = measure(&[&load[..], &target, &SHORT, &["1"]].concat());
+    assert_eq!(code, 0, "{result}");
+    assert_eq!(places(), before, "{result}");
+}
