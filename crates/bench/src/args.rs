@@ -334,10 +334,9 @@ pub(crate) fn threads(text: &str) -> Result<usize, String> {
     within(text, 1, 1_024)
 }
 
-/// Reads the bytes of a message. A packet of MQTT has 256 MiB at most, its topic in them; a sixth
-/// of that is more than any server takes as it comes.
+/// Reads the bytes of a message. As servers come, many take packets of 1 MiB at most.
 pub(crate) fn payload_bytes(text: &str) -> Result<usize, String> {
-    within(text, 0, 40_000_000)
+    within(text, 0, 1_000_000)
 }
 
 fn within(text: &str, least: usize, most: usize) -> Result<usize, String> {

@@ -1,5 +1,6 @@
 //! What got better or worse between two files of results, with the noise taken into account.
 
+use std::cmp::Ordering;
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
@@ -36,6 +37,7 @@ const CIRCUMSTANCES: [&str; 3] = ["memory_bytes", "descriptors_max", "build"];
 Figures that have a floor are compared by their ratio to it, which holds while the machine's mood
 changes; the others by themselves. A figure got better or worse if the spreads of old and new do
 not overlap and the medians differ by 3 % or more. Fewer than 3 pairs count as a spread of 15 %.
+More messages or connections lost, repeated, out of order, damaged or failed are worse.
 Where processor, number of processors, kernel or system differ, only ratios are compared, and it
 says so; other limits, builds and placements are told. Files of another schema are refused, and so
 are figures that are none, by line and field.
@@ -118,7 +120,8 @@ impl Comparison {
     }
 
     fn add(&mut self, before: &Value, now: &Value, all: bool) {
-        for warning in circumstances(before, now) {
+        let reservations = reservations(before, now);
+        for warning in circumstances(before, now).into_iter().chain(reservations) {
             if !self.warnings.contains(&warning) {
                 self.warnings.push(warning);
             }
@@ -277,6 +280,10 @@ fn circumstances(old: &Value, new: &Value) -> Vec<String> {
         &part(old, &["processors"]),
         &part(new, &["processors"]),
     ));
+    others.extend(differences(
+        &part(old, &["server"]),
+        &part(new, &["server"]),
+    ));
     if !others.is_empty() {
         warnings.push(format!(
             "warning: {}: this may be what made the difference\n",
@@ -284,6 +291,56 @@ fn circumstances(old: &Value, new: &Value) -> Vec<String> {
         ));
     }
     warnings
+}
+
+/// What one workload's figures do not say, a line each.
+fn reservations(old: &Value, new: &Value) -> Vec<String> {
+    let title = plain(&new["title"]);
+    let mut warnings = Vec::new();
+    for (object, which) in [(old, "old"), (new, "new")] {
+        if object["verdict"]["result"] == "generator-limited" {
+            warnings.push(format!(
+                "warning: {title}: the generator was the limit of the {which} result, so that its \
+                 figures are lower bounds\n"
+            ));
+        }
+    }
+    let keys = |object: &Value| -> Vec<String> {
+        let measured = object["measured"].as_object();
+        measured.map_or_else(Vec::new, |figures| figures.keys().cloned().collect())
+    };
+    let (before, now) = (keys(old), keys(new));
+    for (these, others, which) in [(&before, &now, "old"), (&now, &before, "new")] {
+        let alone = these.iter().filter(|key| !others.contains(key));
+        let alone: Vec<String> = alone
+            .map(|key| key.replace(char::is_control, "?"))
+            .collect();
+        if !alone.is_empty() && !others.is_empty() {
+            warnings.push(format!(
+                "warning: {title}: in the {which} file only: {}\n",
+                alone.join(", ")
+            ));
+        }
+    }
+    warnings
+}
+
+/// Messages and connections that were lost, repeated, out of order, damaged or failed.
+fn loss_change(old: &Value, new: &Value, is_apart: bool) -> Option<(Change, Vec<String>)> {
+    let sum = |object: &Value| -> Option<u64> {
+        let counts = object["loss"].as_object()?.values();
+        Some(counts.filter_map(Value::as_u64).sum())
+    };
+    let (before, now) = (sum(old)?, sum(new)?);
+    let change = match now.cmp(&before) {
+        _ if is_apart => Change::Apart,
+        Ordering::Greater => Change::Worse,
+        Ordering::Less => Change::Better,
+        Ordering::Equal => Change::None,
+    };
+    let (before, now) = (before.to_string(), now.to_string());
+    let words = ["  lost or wrong", &before, &now, "", change.as_str()];
+    Some((change, words.map(str::to_owned).to_vec()))
 }
 
 /// Every figure of one workload, and the verdict.
@@ -302,6 +359,7 @@ fn changes(old: &Value, new: &Value) -> Vec<(Change, Vec<String>)> {
         let words = ["  verdict", &before, &now, "", change.as_str()];
         lines.push((change, words.map(str::to_owned).to_vec()));
     }
+    lines.extend(loss_change(old, new, is_apart));
     let metrics = new["metrics"].as_array().into_iter().flatten();
     lines.extend(metrics.filter_map(|metric| figure_change(old, new, metric, is_apart)));
     lines

@@ -193,7 +193,7 @@ impl Floor {
         }
     }
 
-    fn turn(&mut self, event: &Event, scratch: &mut [u8]) {
+    fn turn(&mut self, event: &Event, scratch: &mut Vec<u8>) {
         let index = event.token().0;
         let Some(mut peer) = self.peers.get_mut(index).and_then(Option::take) else {
             return;
@@ -209,11 +209,11 @@ impl Floor {
 
     /// Reads until the socket is drained; `false` if the peer is gone. The end may come with the
     /// same event as the last bytes (`closed`).
-    fn read(&mut self, index: usize, peer: &mut Peer, scratch: &mut [u8], closed: bool) -> bool {
+    fn read(&mut self, index: usize, peer: &mut Peer, scratch: &mut Vec<u8>, closed: bool) -> bool {
         loop {
             let kept = peer.carry.len();
-            if kept == scratch.len() {
-                return false;
+            if kept >= scratch.len() / 2 {
+                scratch.resize(kept * 4, 0);
             }
             scratch[..kept].copy_from_slice(&peer.carry);
             let read = match peer.stream.read(&mut scratch[kept..]) {

@@ -159,6 +159,17 @@ impl Link {
         let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
     }
 
+    /// Lets what was sent arrive though the connection ends: as [`tune`](Self::tune) leaves it, the
+    /// end throws away what the kernel still holds.
+    pub(crate) fn linger(&self) {
+        let stream = match self {
+            Self::Tcp(stream) => stream,
+            Self::Layered(link) => link.socket(),
+            Self::Unix(_) => return,
+        };
+        let _ = SockRef::from(stream).set_linger(None);
+    }
+
     /// Writes what the kernel takes of what is waiting; the rest waits on.
     ///
     /// # Errors

@@ -72,7 +72,7 @@ fn large_messages_are_read_whole() {
     let size = ["--payload", "300000"];
     let (code, result) = measure(&[&load[..], &size, &SHORT, &["1"]].concat());
     assert_eq!(code, 0, "{result}");
-    let load = ["recover", "--users", "2", "--topics", "3"];
+    let load = ["recover", "--users", "2", "--subscriptions", "3"];
     let size = ["--payload", "200000", "--no-floor", "--pairs", "1"];
     let (code, result) = measure(&[&load[..], &size].concat());
     assert_eq!(code, 0, "{result}");
@@ -104,4 +104,37 @@ fn a_server_goes_back_to_its_processors() {
     let (code, result) = measure(&[&load[..], &target, &SHORT, &["1"]].concat());
     assert_eq!(code, 0, "{result}");
     assert_eq!(places(), before, "{result}");
+}
+
+/// What only the benchmark wanted to be kept is not kept.
+#[test]
+fn no_retained_messages_are_left_behind() {
+    let server = Plan::new().tcp().anonymous().start();
+    let url = format!("mqtt://{}", server.address("mqtt"));
+    let target = ["--target", &url, "--placement", "free"];
+    let recover = [
+        "recover",
+        "--users",
+        "2",
+        "--subscriptions",
+        "3",
+        "--no-floor",
+    ];
+    let size = ["--publishers", "2", "--subscribers", "2", "--retain"];
+    let fanout = [&["fanout", "ice-2"][..], &size, &SHORT[..5]].concat();
+    for load in [&recover[..], &fanout] {
+        let (code, result) = measure(&[load, &target, &["--pairs", "1"]].concat());
+        assert_eq!(code, 0, "{result}");
+    }
+    let counted = server.json(&["retained", "count"]);
+    assert_eq!(counted["messages"], 0, "{counted}");
+}
+
+/// Messages that only the end of the connection could lose.
+#[test]
+fn the_last_messages_are_not_torn_off() {
+    let load = ["fanout", "ice-2", "--publishers", "2", "--subscribers", "2"];
+    let size = ["--rate", "3", "--payload", "900000"];
+    let (code, result) = measure(&[&load[..], &size, &SHORT, &["3"]].concat());
+    assert_eq!(code, 0, "{result}");
 }

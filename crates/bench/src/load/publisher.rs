@@ -30,6 +30,8 @@ pub(crate) struct Published {
     pub(crate) disconnected: u64,
     /// QoS 1 and 2: never acknowledged.
     pub(crate) unacknowledged: u64,
+    /// Due, but the server took no more until the end.
+    pub(crate) unsent: u64,
 }
 
 /// A schedule of intended send times: publishers take turns, evenly spread over the period.
@@ -44,6 +46,13 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
+    /// Messages of a publisher that are due before the end.
+    fn total(&self, publisher: usize, publishers: usize) -> u64 {
+        let seconds = self.end_ns.saturating_sub(self.start_ns) as f64 / SECOND_NS as f64;
+        let turns = seconds * self.rate - publisher as f64 / publishers as f64;
+        turns.ceil().max(0.0) as u64
+    }
+
     /// When the `sequence`th message of a publisher is due.
     fn due_ns(&self, publisher: usize, publishers: usize, sequence: u64) -> u64 {
         let turns = sequence as f64 + publisher as f64 / publishers as f64;
@@ -135,7 +144,11 @@ impl Press {
                 }
             }
             if next_ns == u64::MAX || self.shared.is_stopped() {
-                return self.finish();
+                let unsent = self.unsent(schedule);
+                return Published {
+                    unsent,
+                    ..self.finish()
+                };
             }
             sleep_until_ns(next_ns);
         }
@@ -210,6 +223,16 @@ impl Press {
         }
     }
 
+    /// Messages that were due, and wait for a server that is there.
+    fn unsent(&self, schedule: &Schedule) -> u64 {
+        let count = self.publishers.len();
+        let open = self.publishers.iter().enumerate();
+        let open = open.filter(|(_, publisher)| publisher.link.is_some());
+        let due = |index| schedule.total(index, count);
+        open.map(|(index, publisher)| due(index).saturating_sub(publisher.sequence))
+            .sum()
+    }
+
     fn finish(mut self) -> Published {
         let give_up_ns = now_ns() + GRACE_NS;
         loop {
@@ -226,7 +249,10 @@ impl Press {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.shared.finish();
+        let links = self.publishers.iter().flat_map(|p| &p.link);
+        links.for_each(Link::linger);
         Published {
+            unsent: 0,
             lateness: self.lateness,
             disconnected: self.disconnected,
             unacknowledged: self.publishers.iter().map(|p| p.in_flight).sum(),
@@ -333,5 +359,9 @@ mod tests {
         assert_eq!(schedule.due_ns(1, 4, 0), 25_001_000);
         assert_eq!(schedule.due_ns(0, 4, 1), 100_001_000);
         assert_eq!(schedule.due_ns(3, 4, 10), 1_075_001_000);
+        let end_ns = 1_075_001_000;
+        let schedule = Schedule { end_ns, ..schedule };
+        let totals = [0, 1, 2, 3].map(|publisher| schedule.total(publisher, 4));
+        assert_eq!(totals, [11, 11, 11, 10]);
     }
 }

@@ -32,6 +32,10 @@ pub(crate) fn object(sheet: &Sheet, results: &Results, pairs: u32, context: &Con
         .iter()
         .map(|f| (f.name.clone(), figures(f, &metrics)))
         .collect();
+    let floor_verdicts = results.floors.iter();
+    let floor_verdicts: Map<String, Value> = floor_verdicts
+        .map(|f| (f.name.clone(), f.verdict().object()))
+        .collect();
     let rivals = results.servers.iter().skip(1);
     let rivals: Vec<Value> = rivals
         .map(|rival| self::rival(rival, principal, own, &metrics))
@@ -51,6 +55,7 @@ pub(crate) fn object(sheet: &Sheet, results: &Results, pairs: u32, context: &Con
         "metrics": metrics.iter().map(metric).collect::<Vec<_>>(),
         "floor": principal.map(|floor| figures(floor, &metrics)),
         "floors": floors,
+        "floor_verdicts": floor_verdicts,
         "measured": own.map(|own| figures(own, &metrics)),
         "ratio": principal.zip(own).map(|(floor, own)| ratio(own, floor, &metrics)),
         "ratios": own.map(|own| {

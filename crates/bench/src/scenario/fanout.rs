@@ -170,6 +170,7 @@ impl FanoutArgs {
             grace: Duration::from_secs(5),
             workers: self
                 .workers
+                .map(|workers| workers.min(subscribers))
                 .unwrap_or_else(|| subscribers.div_ceil(CONNECTIONS_PER_WORKER))
                 .max(1),
             window: self.window,
@@ -324,6 +325,15 @@ impl Fanout {
         }
     }
 
+    /// The share of the load that was not delivered in time, if it is more than the edges of the
+    /// interval explain: 2 %, and one message of each publisher.
+    fn missing_share(&self, deliveries: u64, seconds: f64) -> Option<f64> {
+        let due = self.offered()? * seconds;
+        let missing = due - deliveries as f64;
+        let edges = (due * 0.02).max(self.subscribers as f64);
+        (missing > edges).then_some(missing / due)
+    }
+
     fn evaluate(&self, outcome: Outcome) -> Leg {
         let mut leg = Leg {
             faults: outcome.faults,
@@ -361,13 +371,19 @@ impl Fanout {
         } else if self.rate != Rate::Max && late_ms > 50.0 {
             leg.limited = Some(format!("1 % of messages left {late_ms:.0} ms late or more"));
         }
-        let offered = self.offered().filter(|offered| rate < offered * 0.98);
         // What left too late cannot have come in time.
-        if let Some(offered) = offered.filter(|_| leg.limited.is_none()) {
-            leg.behind = Some(format!(
-                "carried {:.0} % of the load",
-                rate / offered * 100.0
-            ));
+        if leg.limited.is_none() {
+            let unsent = match outcome.unsent {
+                0 => String::new(),
+                unsent => format!(
+                    ", {} messages that were due never left since the server took no more",
+                    grouped(unsent as f64)
+                ),
+            };
+            let missing = self.missing_share(outcome.deliveries, outcome.seconds);
+            let carried = missing.map(|missing| (1.0 - missing) * 100.0);
+            leg.behind =
+                carried.map(|carried| format!("carried {carried:.0} % of the load{unsent}"));
         }
         leg
     }
@@ -537,10 +553,15 @@ impl Fanout {
                 verdict,
             });
             if !goes_on {
+                leg.faults += step.faults;
+                leg.failed += step.failed;
                 break;
             }
-            // What is shown is the last step that was carried.
+            // What is shown is the last step that was carried; what was lost, of all.
+            let (faults, failed) = (leg.faults, leg.failed);
             leg = step;
+            leg.faults += faults;
+            leg.failed += failed;
         }
         leg.climb = Some(climb);
         Ok(leg)

@@ -228,8 +228,22 @@ impl Workload for Recover {
                 leg.push(COLD, cold.duration_ns as f64 / 1e3);
             }
         }
+        if !running.was_started_here() {
+            // Nobody else's server keeps what was only for this.
+            self.publish((running, progress), &run, Message::Empty, self.stored)?;
+        }
         Ok(leg)
     }
+}
+
+/// What is published to a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Message {
+    /// Without RETAIN.
+    Live,
+    Retained,
+    /// Empty and retained: it clears the topic.
+    Empty,
 }
 
 /// How long the files of a server that was started here are, once it has saved.
@@ -275,9 +289,14 @@ impl Recover {
         &self,
         (running, progress): (&Running, &Progress),
         run: &str,
-        retain: bool,
+        message: Message,
         count: u64,
     ) -> Result<f64, BenchError> {
+        let (retain, payload) = match message {
+            Message::Live => (false, self.payload),
+            Message::Retained => (true, self.payload),
+            Message::Empty => (true, 0),
+        };
         let (this, run) = (self.clone(), run.to_owned());
         let (endpoint, login) = (running.endpoint.clone(), running.login.clone());
         let now = || format!("publishing to {} topics", super::count(count));
@@ -289,7 +308,7 @@ impl Recover {
                 version: this.version,
                 client_id: format!("p-{run}"),
                 retain,
-                payload: this.payload,
+                payload,
                 count,
                 topic: &topic,
             };
@@ -304,9 +323,9 @@ impl Recover {
         leg: &mut Leg,
     ) -> Result<(), BenchError> {
         // The same topics for all three, so that their rates can be compared.
-        let plain = self.publish(place, run, false, self.total())?;
-        let create = self.publish(place, run, true, self.stored)?;
-        let update = self.publish(place, run, true, self.total())?;
+        let plain = self.publish(place, run, Message::Live, self.total())?;
+        let create = self.publish(place, run, Message::Retained, self.stored)?;
+        let update = self.publish(place, run, Message::Retained, self.total())?;
         leg.push(PUBLISH, plain);
         leg.push(CREATE, create);
         leg.push(UPDATE, update);
@@ -342,7 +361,7 @@ impl Recover {
         let quiet_ns = load::join(pulse("quiet")?)??;
         leg.push(QUIET, quiet_ns as f64 / 1e3);
         // Every message is new, so that there is something to save.
-        self.publish((running, progress), run, true, self.stored)?;
+        self.publish((running, progress), run, Message::Retained, self.stored)?;
         let saving = pulse("saving")?;
         running.save()?;
         let saving_ns = load::join(saving)??;

@@ -269,6 +269,15 @@ pub(super) fn ramp(object: &Value) -> String {
     )
 }
 
+/// Why a verdict is what it is, and whose fault that was.
+fn reason(verdict: &Value) -> Option<String> {
+    let why = verdict["why"].as_str()?;
+    Some(match verdict["result"].as_str() {
+        Some("generator-limited") => format!("the generator was the limit: {why}"),
+        _ => why.to_owned(),
+    })
+}
+
 /// What was said with the published figures, and what was wrong.
 pub(super) fn notes(object: &Value) -> String {
     let published = object["published"]["notes"]
@@ -279,17 +288,16 @@ pub(super) fn notes(object: &Value) -> String {
         .filter_map(Value::as_str)
         .map(str::to_owned)
         .collect();
-    if let Some(why) = object["verdict"]["why"].as_str() {
-        notes.push(format!(
-            "{}: {why}",
-            object["server"].as_str().unwrap_or("server")
-        ));
+    for (name, verdict) in object["floor_verdicts"].as_object().into_iter().flatten() {
+        notes.extend(reason(verdict).map(|why| format!("{name}: {why}")));
     }
+    let name = object["server"].as_str().unwrap_or("server");
+    notes.extend(reason(&object["verdict"]).map(|why| format!("{name}: {why}")));
     for other in object["rivals"].as_array().into_iter().flatten() {
         let name = other["name"].as_str().unwrap_or_default();
         let errors = other["errors"].as_array().into_iter().flatten();
-        let wrong = other["verdict"]["why"].as_str().into_iter();
-        let wrong = wrong.chain(errors.filter_map(Value::as_str).take(1));
+        let errors = errors.filter_map(|why| why.as_str().map(str::to_owned));
+        let wrong = reason(&other["verdict"]).into_iter().chain(errors);
         notes.extend(wrong.take(1).map(|why| format!("{name}: {why}")));
     }
     if notes.is_empty() {

@@ -13,10 +13,11 @@ use super::{Fanout, Rate};
 use crate::clock::{SECOND_NS, as_ns, now_ns, sleep_until_ns};
 use crate::error::{BenchError, Doing};
 use crate::load::crowd::{self, Client, Plan};
+use crate::load::fill::Fill;
 use crate::load::publisher::{Press, Published, Schedule};
 use crate::load::receiver::{self, Orders, Received};
 use crate::load::shared::Shared;
-use crate::load::{histogram, join, spawn};
+use crate::load::{self, histogram, join, spawn};
 use crate::measure::Series;
 use crate::meter::{GeneratorMeter, GeneratorUse};
 use crate::process::{self, Usage};
@@ -53,6 +54,8 @@ pub(super) struct Outcome {
     pub(super) faults: Faults,
     pub(super) disconnected: u64,
     pub(super) unacknowledged: u64,
+    /// Messages that were due, but the server took no more.
+    pub(super) unsent: u64,
     pub(super) server_cpu_s: Option<f64>,
     pub(super) generator_cpu_s: f64,
     pub(super) generator: GeneratorUse,
@@ -69,6 +72,8 @@ struct Threads {
     publisher: JoinHandle<Result<Published, BenchError>>,
     /// Starts the publisher.
     start: mpsc::Sender<Schedule>,
+    /// What the topics are called after.
+    run: Arc<String>,
 }
 
 impl Load<'_> {
@@ -97,7 +102,11 @@ impl Load<'_> {
         let generator = meter.stop();
         let usage = running.usage();
         progress.show("waiting for the last messages");
+        let run = Arc::clone(&threads.run);
         let ended = threads.end()?;
+        if plan.retain && !running.was_started_here() {
+            self.clear(running, &run, progress)?;
+        }
         Ok(Outcome {
             deliveries: after.delivered - before.delivered,
             seconds: (after.at_ns - before.at_ns) as f64 / SECOND_NS as f64,
@@ -107,6 +116,7 @@ impl Load<'_> {
             faults: ended.faults,
             disconnected: ended.disconnected,
             unacknowledged: ended.unacknowledged,
+            unsent: ended.unsent,
             server_cpu_s: after
                 .server_cpu_s
                 .zip(before.server_cpu_s)
@@ -120,6 +130,28 @@ impl Load<'_> {
                 counts,
             },
         })
+    }
+
+    /// Nobody else's server keeps what was only for this.
+    fn clear(&self, running: &Running, run: &str, progress: &Progress) -> Result<(), BenchError> {
+        let (version, count) = (self.plan.version, self.plan.publishers as u64);
+        let (endpoint, login) = (running.endpoint.clone(), running.login.clone());
+        let run = run.to_owned();
+        let now = || "clearing the retained messages".into();
+        load::run("publisher", (progress, &now), move || {
+            let fill = Fill {
+                endpoint: &endpoint,
+                login: &login,
+                version,
+                client_id: format!("p-{run}"),
+                retain: true,
+                payload: 0,
+                count,
+                topic: &|publisher| topic(&run, publisher),
+            };
+            fill.run()
+        })?;
+        Ok(())
     }
 
     /// Finds the window with the highest rate that loses nothing.
@@ -197,7 +229,7 @@ impl Load<'_> {
         let subscribed = (0..plan.workers).all(|_| comes());
         let job = Opening {
             plan: plan.clone(),
-            run,
+            run: Arc::clone(&run),
             login: running.login.clone(),
             endpoint: running.endpoint.clone(),
             first: plan.subscribers,
@@ -214,6 +246,7 @@ impl Load<'_> {
             receivers,
             publisher,
             start,
+            run,
         };
         if !subscribed || !connected {
             threads.end()?;
@@ -221,6 +254,10 @@ impl Load<'_> {
         }
         Ok(threads)
     }
+}
+
+fn topic(run: &str, publisher: u64) -> String {
+    format!("bench/{run}/{publisher}")
 }
 
 /// What a load thread needs to open its clients.
@@ -235,7 +272,7 @@ struct Opening {
 
 impl Opening {
     fn topic(&self, publisher: usize) -> String {
-        format!("bench/{}/{publisher}", self.run)
+        topic(&self.run, publisher as u64)
     }
 
     fn subscribers(&self) -> Result<(Poll, Vec<Client>), BenchError> {
@@ -314,6 +351,7 @@ struct Ended {
     faults: Faults,
     disconnected: u64,
     unacknowledged: u64,
+    unsent: u64,
 }
 
 impl Threads {
@@ -341,6 +379,7 @@ impl Threads {
             faults: Faults::default(),
             disconnected: 0,
             unacknowledged: 0,
+            unsent: 0,
         };
         let mut failure = None;
         for receiver in self.receivers {
@@ -360,6 +399,7 @@ impl Threads {
         let published = published?;
         ended.disconnected += published.disconnected;
         ended.unacknowledged = published.unacknowledged;
+        ended.unsent = published.unsent;
         let _ = ended.lateness.add(&published.lateness);
         Ok(ended)
     }

@@ -208,6 +208,7 @@ fn a_verdict_follows_from_the_figures() {
             faults: Faults::default(),
             disconnected: 0,
             unacknowledged: 0,
+            unsent: 0,
             server_cpu_s: Some(0.1),
             generator_cpu_s: 0.1,
             generator: GeneratorMeter::start().stop(),

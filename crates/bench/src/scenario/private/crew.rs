@@ -270,7 +270,8 @@ impl Post {
             at_once: AT_ONCE,
             pace: self.load.connect_rate,
             patience: PATIENCE,
-            client_id: &|index| format!("c-{}", self.number(index)),
+            // Short, and not those of another benchmark of the same server.
+            client_id: &|index| format!("c-{:x}-{}", std::process::id(), self.number(index)),
             entry: Some(&|index| self.entry(index)),
             filter: &|index| Some((self.way.filter(self.number(index)), 0)),
             gauge: Some(&self.gauge),
