@@ -150,8 +150,14 @@ impl Workload for Idle {
         let opened = (self.connections as u64 - leg.failed).max(1) as f64;
         let each = |after: u64, before: u64| after.saturating_sub(before) as f64 / opened;
         let both = before.zip(after);
-        leg.push(RSS_EACH, both.map(|(b, a)| each(a.rss, b.rss)));
-        leg.push(PSS_EACH, both.map(|(b, a)| each(a.pss, b.pss)));
+        // One that has memory left of earlier connections shows nothing of what these take.
+        let grown = |bytes: &f64| *bytes > 0.0;
+        let (rss, pss) = (
+            both.map(|(b, a)| each(a.rss, b.rss)),
+            both.map(|(b, a)| each(a.pss, b.pss)),
+        );
+        leg.push(RSS_EACH, rss.filter(grown));
+        leg.push(PSS_EACH, pss.filter(grown));
         leg.push(BEFORE, before.map(|b| b.rss as f64));
         leg.push(AFTER, after.map(|a| a.rss as f64));
         leg.push(CONNECTS, opened / opened_s);
