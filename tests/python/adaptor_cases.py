@@ -71,6 +71,18 @@ def joins_and_subscriptions_are_judged():
     alice.client.subscribe([("a", 1), ("secret/x", 1), ("$room/tea/#", 1)])
     codes = [code.value for code in alice.granted.get(timeout=PATIENCE)]
     assert codes == [1, 0x87 if V5 else 0x80, 1], codes
+    # A room is come into once, or not at all.
+    assert alice.subscribe("asked/join") == [1]
+    twice = [("$room/one/event", 1), ("$room/one/say/+", 1), ("$room/two/event", 1)]
+    alice.client.subscribe(twice)
+    codes = [code.value for code in alice.granted.get(timeout=PATIENCE)]
+    assert codes == [1, 1, 1], codes
+    asked = [alice.until("asked/join") for _ in range(2)]
+    assert asked == ["$room/one/event", "$room/two/event"], asked
+    vip = [("$room/vip/event", 1), ("b", 1), ("$room/vip/say/+", 1)]
+    alice.client.subscribe(vip)
+    codes = [code.value for code in alice.granted.get(timeout=PATIENCE)]
+    assert codes == [0x83 if V5 else 0x80, 1, 0x83 if V5 else 0x80], codes
 
 
 def coming_back_too_late_is_judged():

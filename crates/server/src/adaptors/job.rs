@@ -83,6 +83,20 @@ impl Job {
         }
     }
 
+    /// An adaptor is against a filter of a SUBSCRIBE: against all of them, if it comes into a room.
+    pub(super) fn deny(&mut self, filter: usize, denial: &Denial) {
+        self.steps.retain(|(_, of)| *of != filter);
+        let Deed::Subscribe(filters) = &self.question.deed else {
+            return;
+        };
+        let room = filters.get(filter).and_then(|(_, room)| room.as_deref());
+        for (at, (place, (_, other))) in self.denials.iter_mut().zip(filters).enumerate() {
+            if at == filter || room.is_some() && other.as_deref() == room {
+                *place = Some(denial.clone());
+            }
+        }
+    }
+
     /// What an adaptor has made of it.
     pub(super) fn change(&mut self, allowed: Allowed) {
         let rewrite = &mut self.rewrite;

@@ -176,10 +176,7 @@ impl Shared {
                 if !matches!(job.question.deed, Deed::Subscribe(_)) {
                     return self.judge(&job.question, Judgement::Denied(denial));
                 }
-                job.steps.retain(|(_, of)| *of != filter);
-                if let Some(place) = job.denials.get_mut(filter) {
-                    *place = Some(denial);
-                }
+                job.deny(filter, &denial);
             }
         }
         self.go_on(job);

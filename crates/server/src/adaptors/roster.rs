@@ -1,6 +1,6 @@
 //! Which adaptors there are, each with what it is for, and how a configuration changes them.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -104,7 +104,8 @@ impl Roster {
         }
     }
 
-    /// Who is asked about a deed, in this order, and about which filter of a SUBSCRIBE.
+    /// Who is asked about a deed, in this order, and about which filter of a SUBSCRIBE: of those
+    /// that come into one room, about the first.
     pub(super) fn steps(&self, zone: Zone, deed: &Deed) -> VecDeque<(Arc<Scoped>, usize)> {
         let hearers = |hook: &'static str, room: Option<&str>, filter: usize| {
             let all = self.of(zone).iter();
@@ -117,9 +118,11 @@ impl Roster {
             Deed::Private { .. } => hearers("private", None, 0),
             Deed::Say { room, .. } => hearers("say", Some(room), 0),
             Deed::Subscribe(filters) => {
+                let mut rooms: HashSet<&str> = HashSet::new();
                 let filters = filters.iter().enumerate();
                 let each = filters.flat_map(|(at, (text, room))| match room {
-                    Some(room) => hearers("join", Some(room), at),
+                    Some(room) if rooms.insert(room) => hearers("join", Some(room), at),
+                    Some(_) => VecDeque::new(),
                     None if Interest::parse(shared(text).1) == Interest::Elsewhere => {
                         hearers("subscribe", None, at)
                     }
