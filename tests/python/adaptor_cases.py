@@ -58,6 +58,30 @@ def private_messages_are_judged():
     assert alice.until("$private/from/robot") == "at your service"
 
 
+def what_is_redirected_is_judged_there():
+    alice, bob = User("game/alice"), User("game/bob")
+    assert bob.subscribe("$private/from/+") == [1]
+    assert alice.subscribe("$private/from/+") == [1]
+    assert alice.subscribe("$reply/+") == [1]
+    assert alice.send("t/whisper", "no")[0] == response(0x83)
+    assert alice.send("t/whisper", "hide")[0] == 0
+    assert json.loads(alice.until("$reply/9"))["status"] == "delivered"
+    assert alice.send("t/whisper", "mute")[0] == 0
+    bob.expect("$private/from/alice", "mute")
+    assert alice.send("t/whisper", "carry")[0] == 0
+    assert alice.until("$private/from/alice") == "for bob"
+    assert json.loads(alice.until("$reply/9"))["to"] == "alice", "no reply for mute"
+    assert alice.send("t/whisper", "plain")[0] == 0
+    bob.expect("$private/from/alice", "plain")
+    assert json.loads(alice.until("$reply/9"))["to"] == "bob"
+    # And in a room.
+    assert alice.send("t/aloud", "plain")[0] == response(0x87), "she is not in it"
+    assert alice.subscribe("$room/tea/say/+") == [1]
+    assert alice.send("t/aloud", "damn")[0] == response(0x83)
+    assert alice.send("t/aloud", "change me")[0] == 0
+    assert alice.until("$room/tea/say/alice") == "changed"
+
+
 def joins_and_subscriptions_are_judged():
     alice = User("game/alice")
     assert alice.subscribe("$reply/+") == [1]

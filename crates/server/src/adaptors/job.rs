@@ -1,12 +1,14 @@
 //! A question on its way from one adaptor to the next.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 
 use stentor_hub::{Deed, Denial, Identity, Question, Rewrite};
 use stentor_mqtt::QoS;
 use stentor_procedure::adaptor::{Allowed, Event, Field};
 use stentor_topic::Subscription;
+use stentor_zone::{Address, topic};
 
 use super::Scoped;
 
@@ -18,6 +20,16 @@ pub(super) struct Job {
     pub(super) steps: VecDeque<(Arc<Scoped>, usize)>,
     pub(super) rewrite: Rewrite,
     pub(super) denials: Vec<Option<Denial>>,
+    /// Of a publish that goes to one of the zone's own topics.
+    pub(super) detour: Option<Detour>,
+}
+
+/// What a publish has become that an adaptor has sent to one of the zone's own topics.
+pub(super) enum Detour {
+    /// A private message, with this behind its recipient: where its response goes.
+    Private(Option<Box<str>>),
+    /// Something said in this room.
+    Say(Box<str>),
 }
 
 impl Job {
@@ -81,6 +93,55 @@ impl Job {
             zone: Arc::clone(&self.zone),
             fields,
         }
+    }
+
+    /// A publish that adaptors have sent to one of the zone's own topics is judged once more, as
+    /// what it is there, if its sender may do that. Whether this is one.
+    pub(super) fn turn_off(&mut self) -> bool {
+        let identity = &self.question.identity;
+        let may = |topic: &str| identity.user.is_some() && identity.rights.may_publish(topic);
+        let Some(to) = self.rewrite.to.as_deref() else {
+            return false;
+        };
+        let Deed::Publish { payload, .. } = &mut self.question.deed else {
+            return false;
+        };
+        if self.rewrite.hides_notification {
+            return false;
+        }
+        let (deed, detour) = match Address::parse(to) {
+            Ok(Address::Private { user, reply }) if may(&topic::private_to(&user)) => {
+                let payload = mem::take(payload);
+                let to = user.as_ref().into();
+                let detour = Detour::Private(reply.map(Into::into));
+                (Deed::Private { to, payload }, detour)
+            }
+            Ok(Address::Say { room }) if may(&topic::say(room)) => {
+                let (room, payload): (Box<str>, _) = (room.into(), mem::take(payload));
+                let detour = Detour::Say(room.clone());
+                (Deed::Say { room, payload }, detour)
+            }
+            _ => return false,
+        };
+        self.question.deed = deed;
+        self.detour = Some(detour);
+        self.rewrite.to = None;
+        true
+    }
+
+    /// Where it goes after [`turn_off`](Self::turn_off), as the topic that it is published to.
+    pub(super) fn come_back(&mut self) {
+        let to = match (self.detour.take(), &self.question.deed) {
+            (Some(Detour::Private(reply)), Deed::Private { to, .. }) => {
+                let to = self.rewrite.to.as_deref().unwrap_or(to);
+                let reply = reply.filter(|_| !self.rewrite.hides_response);
+                let reply = reply.map_or_else(String::new, |id| format!("/{id}"));
+                topic::private_to(to) + &reply
+            }
+            (Some(Detour::Say(room)), _) => topic::say(&room),
+            _ => return,
+        };
+        self.rewrite.to = Some(to.into());
     }
 
     /// An adaptor is against a filter of a SUBSCRIBE: against all of them, if it comes into a room.

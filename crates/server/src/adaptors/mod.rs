@@ -155,6 +155,10 @@ pub(crate) fn check(config: &Config) -> impl Iterator<Item = ServerError> {
 impl Shared {
     /// Asks the next adaptor, or tells the shard.
     fn go_on(self: &Arc<Self>, mut job: Box<Job>) {
+        if job.steps.is_empty() && job.turn_off() {
+            let identity = &job.question.identity;
+            job.steps = self.roster.load().steps(identity.zone, &job.question.deed);
+        }
         let Some((next, filter)) = job.steps.pop_front() else {
             return self.finish(*job);
         };
@@ -182,10 +186,13 @@ impl Shared {
         self.go_on(job);
     }
 
-    fn finish(&self, job: Job) {
+    fn finish(&self, mut job: Job) {
         let judgement = match job.question.deed {
             Deed::Subscribe(_) => Judgement::Filters(job.denials),
-            _ => Judgement::Done(job.rewrite),
+            _ => {
+                job.come_back();
+                Judgement::Done(job.rewrite)
+            }
         };
         self.judge(&job.question, judgement);
     }
@@ -231,6 +238,7 @@ impl Adaptors for Plane {
             steps: self.0.roster.load().steps(zone, &question.deed),
             question,
             rewrite: Rewrite::default(),
+            detour: None,
             denials: vec![None; filters],
         };
         self.0.go_on(Box::new(job));
