@@ -22,7 +22,7 @@ pub(super) struct Elsewhere {
 }
 
 /// A listener as it comes together.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Listener {
     /// `None` for what is no port: the listener is not carried, and neither are its options.
     port: Option<u16>,
@@ -47,6 +47,7 @@ struct Draft {
     limits: Vec<(&'static str, String)>,
     packet_bytes: Option<u64>,
     payload_bytes: Option<u64>,
+    queue_bytes: Option<u64>,
     sys: Option<String>,
     level: Option<&'static str>,
 }
@@ -149,6 +150,10 @@ pub(super) fn take(lines: &[Line], plan: &mut Plan) -> Elsewhere {
             ..Listener::default()
         });
     }
+    if plan.has_ipv6 {
+        draft.open_ipv6();
+    }
+    tell_queue_size(&draft, lines, plan);
     plan.config = draft.toml();
     plan.listeners = draft.listeners.len();
     plan.has_certificate_names = draft.listeners.iter().any(|one| one.names_by_certificate);
@@ -355,6 +360,7 @@ fn general(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
             let count = if count == 0 { 1_000_000 } else { count };
             draft.limit("queue_messages", count.to_string());
         }
+        ("max_queued_bytes", Some(bytes)) => draft.queue_bytes = Some(bytes),
         ("max_keepalive", Some(secs @ 1..=65_535)) => {
             draft.limit("keep_alive_max", format!("\"{secs}s\""));
         }
@@ -392,6 +398,12 @@ const CONNECTIONS_MAX: u32 = 10_000_000;
 /// The bounds of `limits.packet_bytes`.
 const PACKET_BYTES: (u64, u64) = (1 << 10, 256 << 20);
 
+/// The bounds of `limits.queue_bytes`.
+const QUEUE_BYTES: (u64, u64) = (4 << 10, 16 << 30);
+
+/// What `limits.packet_bytes` and `limits.queue_bytes` are where nothing is said.
+const DEFAULTS: (u64, u64) = (2 << 20, 4 << 20);
+
 /// What a packet has beside its payload, at most, but for many user properties: a topic, a header
 /// and some more.
 const BESIDE_PAYLOAD: u64 = 128 << 10;
@@ -408,6 +420,20 @@ fn packet_size(draft: &mut Draft, bytes: u64, line: &Line, plan: &mut Plan) {
         0 => most,
         bytes => bytes.clamp(least, most),
     });
+}
+
+/// Lists the bound of a queue that became another one, by the last line that says one.
+fn tell_queue_size(draft: &Draft, lines: &[Line], plan: &mut Plan) {
+    let is_raised =
+        draft.queue_bytes.is_some_and(|bytes| bytes > 0) && draft.queue_bytes < draft.queue_bytes();
+    let mut lines = lines.iter().rev();
+    if let Some(line) = lines.find(|line| is_raised && line.key == "max_queued_bytes") {
+        let reason = "what waits for a client has to have room for the largest packet, \
+                      `limits.packet_bytes`, and for 4 KiB";
+        let remedy = "lower `limits.packet_bytes` and `limits.queue_bytes` if your messages are \
+                      small";
+        plan.troubles.push(line.trouble(reason, remedy));
+    }
 }
 
 /// Days of `1h`, `2d`, `3w`, `4m` (months), `5y`; hours are rounded up.
@@ -459,11 +485,37 @@ fn absolute(path: &str) -> String {
 }
 
 impl Draft {
+    /// Puts one for IPv6 beside each listener that was told no address: here an address is one
+    /// family's.
+    fn open_ipv6(&mut self) {
+        let both = |listener: Listener| {
+            let is_everywhere = listener.bind.is_none();
+            let other = is_everywhere.then(|| Listener {
+                bind: Some("::".to_owned()),
+                ..listener.clone()
+            });
+            std::iter::once(listener).chain(other)
+        };
+        let listeners = std::mem::take(&mut self.listeners);
+        self.listeners = listeners.into_iter().flat_map(both).collect();
+    }
+
     /// The largest packet; the smaller of two bounds counts.
     fn packet_bytes(&self) -> Option<u64> {
         let beside = |payload: u64| payload.saturating_add(BESIDE_PAYLOAD).min(PACKET_BYTES.1);
         let payload = self.payload_bytes.map(beside);
         self.packet_bytes.into_iter().chain(payload).min()
+    }
+
+    /// What may wait for one client: the largest packet at least. 0 is no bound.
+    fn queue_bytes(&self) -> Option<u64> {
+        let (least, most) = QUEUE_BYTES;
+        let packet = self.packet_bytes().unwrap_or(DEFAULTS.0);
+        match self.queue_bytes {
+            None => (packet > DEFAULTS.1).then_some(packet),
+            Some(0) => Some(most),
+            Some(bytes) => Some(bytes.max(packet).clamp(least, most)),
+        }
     }
 
     /// The last line counts.
@@ -483,9 +535,13 @@ impl Draft {
                 anonymous
             });
         }
-        let packet_bytes = self.packet_bytes().map(|bytes| bytes.to_string());
-        let packet_bytes = packet_bytes.map(|bytes| ("packet_bytes", bytes));
-        let mut limits = self.limits.iter().cloned().chain(packet_bytes).peekable();
+        let bytes = [
+            ("packet_bytes", self.packet_bytes()),
+            ("queue_bytes", self.queue_bytes()),
+        ];
+        let bytes = bytes.into_iter();
+        let bytes = bytes.filter_map(|(key, bytes)| Some((key, bytes?.to_string())));
+        let mut limits = self.limits.iter().cloned().chain(bytes).peekable();
         if limits.peek().is_some() {
             out += "\n[limits]\n";
             for (key, value) in limits {
@@ -620,12 +676,61 @@ mod tests {
         assert_eq!(elsewhere.acl, Some("/a".into()));
     }
 
+    #[test]
+    fn a_listener_without_an_address_is_on_ipv6_too() {
+        let urls = |text: &str| {
+            let mut plan = Plan {
+                has_ipv6: true,
+                ..Plan::default()
+            };
+            take(&lines("m.conf", text), &mut plan);
+            let urls = plan
+                .config
+                .lines()
+                .filter_map(|line| line.strip_prefix("url = "));
+            let urls: Vec<String> = urls.map(str::to_owned).collect();
+            assert_eq!(urls.len(), plan.listeners, "{text}");
+            urls.join(" ")
+        };
+        for (text, expected) in [
+            (
+                "listener 1884\n",
+                "\"mqtt://0.0.0.0:1884\" \"mqtt://[::]:1884\"",
+            ),
+            (
+                "port 9001\nprotocol websockets\n",
+                "\"ws://0.0.0.0:9001\" \"ws://[::]:9001\"",
+            ),
+            ("listener 1884 192.0.2.1\n", "\"mqtt://192.0.2.1:1884\""),
+            ("listener 0 /run/m.sock\n", "\"unix:/run/m.sock\""),
+            ("listener 1884\nbind_address ::1\n", "\"mqtt://[::1]:1884\""),
+            ("", "\"mqtt://127.0.0.1:1883\""),
+        ] {
+            assert_eq!(urls(text), expected, "{text}");
+        }
+        // What belongs to one belongs to both.
+        let mut plan = Plan {
+            has_ipv6: true,
+            ..Plan::default()
+        };
+        take(
+            &lines("m.conf", "listener 1884\nmax_connections 7\n"),
+            &mut plan,
+        );
+        let bound = plan.config.matches("max_connections = 7\n").count();
+        assert_eq!(bound, 2, "{}", plan.config);
+    }
+
     /// One bounds packets, the other what is in them.
     #[test]
     fn a_bound_of_payloads_is_no_bound_of_packets() {
         for (text, expected, told) in [
             ("max_packet_size 5000\n", "packet_bytes = 5000\n", 0),
-            ("max_packet_size 0\n", "packet_bytes = 268435456\n", 0),
+            (
+                "max_packet_size 0\n",
+                "packet_bytes = 268435456\nqueue_bytes = 268435456\n",
+                0,
+            ),
             ("max_packet_size 20\n", "packet_bytes = 1024\n", 1),
             ("message_size_limit 5000\n", "packet_bytes = 136072\n", 1),
             (
@@ -643,10 +748,29 @@ mod tests {
                 "inflight = 65535\nqueue_messages = 1000000\n",
                 0,
             ),
+            ("max_queued_bytes 5000000\n", "queue_bytes = 5000000\n", 0),
+            ("max_queued_bytes 0\n", "queue_bytes = 17179869184\n", 0),
+            ("max_queued_bytes 20\n", "queue_bytes = 2097152\n", 1),
+            (
+                "max_queued_bytes 5000\nmax_packet_size 4000\n",
+                "packet_bytes = 4000\nqueue_bytes = 5000\n",
+                0,
+            ),
         ] {
             let (plan, _) = taken(text);
             assert!(plan.config.contains(expected), "{text}{}", plan.config);
             assert_eq!(plan.troubles.len(), told, "{text}");
+            let bytes = |key: &str| {
+                let mut lines = plan.config.lines();
+                let value = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
+                value.map(|value| value.parse::<u64>().unwrap())
+            };
+            // Or the server would not take the file.
+            let packet = bytes("packet_bytes").unwrap_or(DEFAULTS.0);
+            assert!(
+                bytes("queue_bytes").unwrap_or(DEFAULTS.1) >= packet,
+                "{text}"
+            );
         }
         let (plan, _) = taken("message_size_limit 0\n");
         assert!(!plan.config.contains("packet_bytes"), "{}", plan.config);

@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
+use std::net::{Ipv6Addr, UdpSocket};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -126,6 +127,8 @@ impl fmt::Display for Trouble {
 /// Everything that will be written.
 #[derive(Debug, Default)]
 struct Plan {
+    /// Whether this machine has IPv6: mosquitto listens on it as well where it is told no address.
+    has_ipv6: bool,
     config: String,
     listeners: usize,
     /// Whether clients may log in by the name in their certificate.
@@ -257,7 +260,10 @@ impl Drop for Draft {
 impl Plan {
     /// Reads everything that a configuration names.
     fn read(file: &Path) -> Result<Self, String> {
-        let mut plan = Self::default();
+        let mut plan = Self {
+            has_ipv6: UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok(),
+            ..Self::default()
+        };
         let elsewhere = conf::take(&conf::gather(file)?, &mut plan);
         if let Some(path) = &elsewhere.dynsec {
             let text = conf::read(path)?;
