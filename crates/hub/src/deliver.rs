@@ -195,7 +195,13 @@ impl Counter<'_> {
                     self.lose(slot, &topic, cause);
                 }
             }
-            Verdict::Overrun => self.overrun.push(key),
+            Verdict::Overrun => {
+                if terms.qos == QoS::AtMostOnce {
+                    // It waits nowhere.
+                    self.lose(slot, parcel.message.topic(), LossCause::Disconnect);
+                }
+                self.overrun.push(key);
+            }
         }
     }
 

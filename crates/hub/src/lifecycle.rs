@@ -154,28 +154,43 @@ impl Hub {
     /// Closes the connections that a policy has given up.
     pub(crate) fn close_overrun(&mut self, now: Tick) {
         while let Some(key) = self.overrun.pop() {
+            self.count_abandoned(key);
             let limit = stentor_session::Limit::QueueBytes;
-            // What waits in the socket's queue at QoS 0 is lost with it.
-            if let Some(session) = self.sessions.get_mut(key)
-                && let Link::Live(live) = &mut session.link
-            {
-                if let Some(output) = &mut live.output {
-                    let client_id = &*session.client_id;
-                    output.abandon(|topic, messages| {
-                        self.stats.publishes_dropped += messages;
-                        let cause = LossCause::Disconnect;
-                        match topic {
-                            Some(topic) => {
-                                self.losses
-                                    .record_several(cause, client_id, topic, messages);
-                            }
-                            None => self.losses.record_many(cause, messages),
-                        }
-                    });
-                }
-                self.close(now, key, CloseReason::Limit(limit));
-            }
+            self.close(now, key, CloseReason::Limit(limit));
         }
+    }
+
+    /// What waits in the socket's queue at QoS 0 is lost with its connection, and what is owed with
+    /// its session, if that ends too.
+    fn count_abandoned(&mut self, key: SessionKey) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let (zone, ends) = (session.zone(), !session.is_persistent());
+        let Link::Live(live) = &mut session.link else {
+            return;
+        };
+        let (losses, cause) = (&mut self.losses, LossCause::Disconnect);
+        let mut lost = 0;
+        if let Some(output) = &mut live.output {
+            let client_id = &*session.client_id;
+            output.abandon(|topic, messages| {
+                lost += messages;
+                match topic {
+                    Some(topic) => {
+                        losses.record_several(cause, client_id, topic, messages);
+                    }
+                    None => losses.record_many(cause, messages),
+                }
+            });
+        }
+        if let Some(outbound) = session.outbound.as_ref().filter(|_| ends) {
+            let owed = (outbound.in_flight_len() + outbound.waiting_len()) as u64;
+            losses.record_many(cause, owed);
+            lost += owed;
+        }
+        self.stats.publishes_dropped += lost;
+        self.traffic.of(zone).dropped += lost;
     }
 
     /// A session is without a connection from now on, or at its end.

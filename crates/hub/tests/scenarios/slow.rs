@@ -88,6 +88,30 @@ fn policy_disconnect_closes_with_0x97_and_keeps_the_session() {
     assert!(w.take_messages(s).len() > 10);
 }
 
+/// Whatever the QoS, if the session ends with its connection.
+#[test]
+fn what_is_lost_by_policy_disconnect_is_counted() {
+    for qos in [QoS::AtMostOnce, QoS::AtLeastOnce] {
+        let (mut w, p, other) = slow_world(SlowPolicy::Disconnect, SlowPolicy::Disconnect);
+        w.clients[other].socket_room = usize::MAX;
+        w.unsubscribe(other, "t/#");
+        let s = w.connect(Version::V5, "brief", &clean());
+        w.subscribe(s, "t/#", qos);
+        w.clients[s].socket_room = 0;
+        let mut published = 0;
+        while w.clients[s].closed.is_none() {
+            w.publish(p, "t/1", &"x".repeat(1_000), qos, false);
+            published += 1;
+        }
+        let shard = usize::from(w.clients[s].shard);
+        assert_eq!(
+            w.hubs[shard].stats().publishes_dropped,
+            published,
+            "{qos:?}"
+        );
+    }
+}
+
 #[test]
 fn a_slow_client_gets_every_byte_in_order_through_any_window() {
     for room in [5, 64, 1_000, 9_000] {
