@@ -18,6 +18,7 @@ impl Center {
         let shared = Arc::clone(&self.0);
         let visitor = Visitor {
             key: key.clone(),
+            says_zone: true,
             zone: None,
             client_id: None,
             address: None,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::zones::is_reserved;
 use super::{Proof, Shared, Visitor, now_secs};
 use crate::credential::jwt::{Claims, check_len, verify};
-use crate::model::{Login, User, UserKey};
+use crate::model::{User, UserKey};
 use crate::{Answer, Decision, JwtRefusal, Refusal, Secret};
 
 impl Shared {
@@ -35,16 +35,14 @@ impl Shared {
 
     fn find_bearer(self: &Arc<Self>, visitor: Visitor, claims: Claims, answer: Answer) {
         let bearer = UserKey::new(Arc::clone(&claims.zone), Arc::clone(&claims.user));
-        // A client that says its name must say the token's.
-        let said = Login {
-            zone: &visitor.key.zone,
-            name: &visitor.key.name,
-        };
+        // A client that says its name must say the token's; the zone it may leave to it.
+        let said = &visitor.key;
+        let is_said = said.name == bearer.name && (!visitor.says_zone || said.zone == bearer.zone);
         let is_elsewhere = visitor
             .zone
             .as_ref()
             .is_some_and(|zone| *zone != bearer.zone);
-        let is_other = !said.name.is_empty() && visitor.key != bearer;
+        let is_other = !said.name.is_empty() && !is_said;
         let refusal = if is_elsewhere {
             Some(JwtRefusal::OtherZone)
         } else if is_other {

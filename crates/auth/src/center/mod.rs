@@ -367,6 +367,7 @@ fn classify(request: LoginRequest, settings: &CenterSettings) -> Result<(Visitor
         let key = zones::key(name, request.zone.as_ref()).map_err(Unknown::Refused)?;
         Ok(Visitor {
             key,
+            says_zone: name.contains('/'),
             zone: request.zone.clone(),
             client_id: request.client_id.clone(),
             address: request.address,

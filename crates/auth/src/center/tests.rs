@@ -404,6 +404,7 @@ fn certificates_log_in_as_the_user_they_name() {
     // Whoever guesses ann's password from the same address does not hold it up.
     let ann = Visitor {
         key: UserKey::parse("ann"),
+        says_zone: false,
         zone: None,
         client_id: None,
         address: None,
@@ -475,6 +476,32 @@ fn web_tokens_carry_roles_rules_and_an_end() {
             ..LoginRequest::default()
         })
     };
+    // A name without a zone leaves it to the token, but not to a listener of another one.
+    let of_game = token(r#","sub":"ann","zone":"game""#);
+    let at_listener = |zone: Option<&str>, name: &str, shown: &str| {
+        world.login(LoginRequest {
+            zone: zone.map(Into::into),
+            ..with_password(name, shown)
+        })
+    };
+    for (zone, name, expected) in [
+        (None, "ann", named("ann")),
+        (None, "game/ann", named("ann")),
+        (None, "", named("ann")),
+        (None, "default/ann", WRONG),
+        (None, "bob", WRONG),
+        (None, "game/bob", WRONG),
+        (Some("game"), "ann", named("ann")),
+        (Some("game"), "game/ann", named("ann")),
+        (Some("chat"), "ann", WRONG),
+    ] {
+        assert_eq!(
+            at_listener(zone, name, &of_game),
+            expected,
+            "{zone:?} {name}"
+        );
+    }
+    assert_eq!(at_listener(None, "game/ann", &ann), WRONG);
     assert_eq!(by_method(&ann), named("ann"));
     assert_eq!(by_method("nothing"), WRONG);
     assert_eq!(by_method(&token(r#","sub":"eve""#)), WRONG);

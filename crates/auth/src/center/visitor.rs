@@ -13,6 +13,8 @@ use crate::model::{Rule, UserKey};
 pub struct Visitor {
     /// Who it says to be.
     pub key: UserKey,
+    /// Whether it said a zone with its name; otherwise a credential that names one may.
+    pub says_zone: bool,
     /// The zone of the listener, if that belongs to one.
     pub zone: Option<Arc<str>>,
     /// Its client id; `None` if the server is to choose it.

@@ -147,6 +147,7 @@ impl Center {
         }
         let visitor = Visitor {
             key,
+            says_zone: name.contains('/'),
             zone: request.zone.clone(),
             client_id: request.client_id.clone(),
             address: request.address,

@@ -5,6 +5,7 @@ fn visitor(name: &str, address: &str) -> Visitor {
     Visitor {
         zone: None,
         key: UserKey::parse(name),
+        says_zone: true,
         client_id: None,
         address: (!address.is_empty()).then(|| address.parse().unwrap()),
         again: None,
