@@ -185,15 +185,20 @@ impl Hub {
         };
         let live = self.sessions.get_mut(key).and_then(Session::live_mut);
         let extras = live.and_then(|live| live.extras.as_mut());
-        let Some(before) = extras.and_then(|extras| extras.seat.claim(claim)) else {
+        if let Some(before) = extras.and_then(|extras| extras.seat.claim(claim)) {
+            self.replaced(now, before);
+        }
+    }
+
+    /// A connection that is there already belongs to a user of whom only the newest is to stay from
+    /// now on: it stays until there is a newer one.
+    pub(crate) fn line_up(&mut self, key: SessionKey) {
+        let Some(claim) = self.claim_of(key) else {
             return;
         };
-        let shard = ShardId((before >> 56) as u8);
-        if shard == self.shard {
-            self.replaced(now, before);
-        } else {
-            let item = MeshItem::Replaced { claim: before };
-            self.effects.mesh.push((shard, item));
+        let live = self.sessions.get_mut(key).and_then(Session::live_mut);
+        if let Some(extras) = live.and_then(|live| live.extras.as_mut()) {
+            extras.seat.line_up(claim);
         }
     }
 
@@ -206,18 +211,32 @@ impl Hub {
         (slot < 1 << 24).then_some(u64::from(self.shard.0) << 56 | slot << 32 | serial.max(1))
     }
 
-    /// A newer connection of its user takes the place of one that is here.
+    /// A newer connection of its user takes the place of one, on whatever shard that is, and of
+    /// those that end with it.
     pub(crate) fn replaced(&mut self, now: Tick, claim: u64) {
-        let slot = (claim >> 32) as u32 & ((1 << 24) - 1);
-        let Some(key) = self.sessions.key(slot) else {
-            return;
-        };
-        let live = self.sessions.get(key).and_then(Session::live);
-        let extras = live.and_then(|live| live.extras.as_ref());
-        if extras.is_some_and(|extras| extras.seat.has_claim(claim)) {
-            self.settle(now);
-            self.close(now, key, CloseReason::Local(Local::Replaced));
+        let mut next = Some(claim);
+        while let Some(claim) = next {
+            let shard = ShardId((claim >> 56) as u8);
+            if shard != self.shard {
+                let item = MeshItem::Replaced { claim };
+                self.effects.mesh.push((shard, item));
+                return;
+            }
+            next = self.replaced_here(now, claim);
         }
+    }
+
+    /// Returns the claim of the connection that ends with it.
+    fn replaced_here(&mut self, now: Tick, claim: u64) -> Option<u64> {
+        let slot = (claim >> 32) as u32 & ((1 << 24) - 1);
+        let key = self.sessions.key(slot)?;
+        let live = self.sessions.get(key).and_then(Session::live)?;
+        let extras = live.extras.as_ref();
+        let seat = &extras.filter(|extras| extras.seat.has_claim(claim))?.seat;
+        let older = seat.older();
+        self.settle(now);
+        self.close(now, key, CloseReason::Local(Local::Replaced));
+        older
     }
 
     fn live(&self, now: Tick, link: LinkId, request: &ConnectRequest) -> Live {

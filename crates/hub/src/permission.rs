@@ -70,6 +70,7 @@ impl Hub {
         session.filtered = filtered;
         session.apply_quotas();
         session.keep_seat();
+        self.line_up(key);
         self.withdraw(now, key, &identity);
         self.review_rooms(now, key, &before);
     }

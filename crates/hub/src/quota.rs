@@ -90,15 +90,27 @@ impl Drop for Held {
 pub(crate) struct Claim {
     newest: Arc<Newest>,
     number: u64,
+    /// The claim that it took the place of without ending that connection, or 0: both were there
+    /// when only the newest was to stay from then on. It ends with this one.
+    older: u64,
+}
+
+impl Claim {
+    fn new(newest: &Arc<Newest>) -> Self {
+        Self {
+            newest: Arc::clone(newest),
+            number: 0,
+            older: 0,
+        }
+    }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         // Where a newer one stands, nothing changes.
-        let _ =
-            self.newest
-                .0
-                .compare_exchange(self.number, 0, Ordering::Relaxed, Ordering::Relaxed);
+        let newest = &self.newest.0;
+        let (mine, older) = (self.number, self.older);
+        let _ = newest.compare_exchange(mine, older, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -120,10 +132,7 @@ impl Seat {
             Some(places) => Held::take(places, beyond).map(Some).ok_or(limit),
         };
         Ok(Self {
-            newest: needs.newest.as_ref().map(|newest| Claim {
-                newest: Arc::clone(newest),
-                number: 0,
-            }),
+            newest: needs.newest.as_ref().map(Claim::new),
             user: one(&needs.user, Limit::ConnectionsPerUser)?,
             zone: one(&needs.zone, Limit::ConnectionsPerZone)?,
         })
@@ -137,7 +146,7 @@ impl Seat {
             Held::take(places, u32::MAX)
         };
         Self {
-            newest,
+            newest: newest.or_else(|| needs.newest.as_ref().map(Claim::new)),
             user: one(&needs.user),
             zone: one(&needs.zone),
         }
@@ -156,11 +165,26 @@ impl Seat {
         Some(before).filter(|before| *before != 0 && *before != number)
     }
 
+    /// Of a connection that was there before only the newest was to stay: it is replaced like
+    /// others from now on, and so is the one that stood there, but not yet.
+    pub(crate) fn line_up(&mut self, number: u64) {
+        if let Some(claim) = self.newest.as_mut().filter(|claim| claim.number == 0) {
+            claim.number = number;
+            claim.older = claim.newest.0.swap(number, Ordering::Relaxed);
+        }
+    }
+
     /// Whether it has claimed this.
     pub(crate) fn has_claim(&self, number: u64) -> bool {
         self.newest
             .as_ref()
             .is_some_and(|claim| claim.number == number)
+    }
+
+    /// The claim of the connection that ends with this one, if there is one.
+    pub(crate) fn older(&self) -> Option<u64> {
+        let older = self.newest.as_ref()?.older;
+        (older != 0).then_some(older)
     }
 
     /// Frees the places; what was claimed stays so.
@@ -298,6 +322,27 @@ mod tests {
         assert_eq!(kept.claim(3), None, "it is its own");
         drop((second, kept));
         assert_eq!(take().claim(4), None, "nobody is left");
+    }
+
+    #[test]
+    fn who_was_there_before_stands_in_line_to_be_replaced() {
+        let needs = Needs {
+            newest: Some(Arc::default()),
+            ..Needs::default()
+        };
+        let mut seats: [Seat; 4] = core::array::from_fn(|_| Seat::keep(&needs, None));
+        for (number, seat) in (1..).zip(&mut seats) {
+            seat.line_up(number);
+            seat.line_up(9);
+        }
+        let [first, second, third, last] = seats;
+        assert!(last.has_claim(4) && last.older() == Some(3));
+        assert_eq!((second.older(), first.older()), (Some(1), None));
+        drop(last);
+        let mut newcomer = Seat::keep(&needs, None);
+        assert_eq!(newcomer.claim(5), Some(3), "who has gone is not waited for");
+        assert_eq!(newcomer.older(), None);
+        drop((first, second, third));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 
 use nix::sys::signal::{Signal, kill};
+use stentor_tests::raw::eventually;
 use stentor_tests::{Plan, Server, process, tools};
 
 /// Zones with rules of their own; the second listener belongs to one of them.
@@ -181,6 +182,54 @@ fn a_reload_changes_zones_and_rooms() {
     server.control(&["reload"]).success();
     while !rooms("yard").contains(r#""capacity":7"#) {}
     while rooms("hall").contains("capacity") {}
+}
+
+/// Who is connected is counted by the rules of a reload, and stays.
+#[test]
+fn a_reload_counts_who_is_connected() {
+    let config = |rule: &str| {
+        let second = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\nzone = \"one\"\n";
+        let text = config().replace(second, "");
+        text.replace("second_login = \"refuse\"", rule)
+    };
+    let server = Plan::new().config(&config("")).start();
+    let stay = || {
+        let mut listen = super::commands::command(&server, "sub", "one/alice");
+        let mut listener = process::start(listen.args(["-d", "-t", "news"]));
+        let says = listener.stderr.take().expect("standard error is captured");
+        let mut says = BufReader::new(says).lines();
+        let is_there = |line: std::io::Result<String>| line.expect("a line").contains("subscribed");
+        assert!(says.any(is_there), "alice did not subscribe");
+        (listener, says)
+    };
+    let come = || {
+        let mut publish = super::commands::command(&server, "pub", "one/alice");
+        process::run(publish.args(["-t", "t", "-m", "x"]))
+    };
+    let reload = |rule: &str| {
+        server.reconfigure(&config(rule));
+        server.control(&["reload"]).success();
+    };
+    let there = || server.json(&["zone", "show", "one"])["zones"][0]["connections"].clone();
+    let (first, second) = (stay(), stay());
+    come().success();
+    for rule in ["user_connections = 2", "second_login = \"refuse\""] {
+        reload(rule);
+        // The news takes a moment to the shards.
+        eventually("a third is refused", || !come().status.success());
+        assert_eq!(there(), 2, "they stay");
+        reload("");
+        eventually("a third comes", || come().status.success());
+    }
+    reload("second_login = \"replace\"");
+    eventually("both are replaced", || {
+        come().success();
+        there() == 0
+    });
+    for (listener, _) in [first, second] {
+        let ended = process::finish(listener, stentor_tests::DEADLINE);
+        assert!(!ended.status.success(), "{ended}");
+    }
 }
 
 /// What there is of each zone is shown, by names that people would try.

@@ -310,8 +310,12 @@ impl Grants for RoleGrants {
     }
 
     fn configure(&self, zones: &ZoneRules) {
-        self.rules.store(Arc::new(zones.clone()));
+        let before = self.rules.swap(Arc::new(zones.clone()));
         self.anonymous.store(Arc::new([None, None]));
+        if *before != *zones {
+            // Those who are connected are counted by the new rules too.
+            self.directory.zones_have_changed();
+        }
     }
 
     fn anonymous(&self, zone: &str, client_id: Option<Arc<str>>) -> io::Result<Arc<Identity>> {

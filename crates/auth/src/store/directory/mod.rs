@@ -277,6 +277,11 @@ impl Directory {
         self.shared.named_zones.store(Arc::new(zones));
     }
 
+    /// Tells whoever follows the changes that other rules hold in zones from now on.
+    pub fn zones_have_changed(&self) {
+        self.shared.tell(Change::Zones);
+    }
+
     /// Says what becomes of a subscription of which only a part is permitted, as
     /// `auth.subscribe` has it: whether it is refused. [`Order::UserTest`] answers by it.
     pub fn subscribe_strictly(&self, strict: bool) {
