@@ -133,4 +133,30 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn titles_say_where_there_are_no_private_messages() {
+        let own = "a message to a topic of its own";
+        for (words, expected) in [
+            ("", "each with a private message to itself every".to_owned()),
+            (
+                " --target mqtt://localhost",
+                format!("each with {own} every"),
+            ),
+            (
+                " --no-server --against mqtt://localhost",
+                format!("each with {own} every"),
+            ),
+            (
+                " --against mqtt://localhost",
+                format!("private message to itself ({own} on servers that are not started here)"),
+            ),
+        ] {
+            let words = format!("private appwarp-heavy --clients 5000{words}");
+            for (is_published, title) in sheets(&words) {
+                assert!(title.contains(&expected), "{words}: {title}");
+                assert_eq!(is_published, title.contains("private"), "{words}: {title}");
+            }
+        }
+    }
 }

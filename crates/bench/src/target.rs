@@ -165,6 +165,11 @@ impl Needs {
 }
 
 impl Subject {
+    /// Whether this is our own server, started here.
+    pub(crate) const fn is_own(&self) -> bool {
+        matches!(self, Self::Own { .. })
+    }
+
     /// As shown in tables.
     pub(crate) fn name(&self) -> String {
         match self {

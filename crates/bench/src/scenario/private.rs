@@ -27,7 +27,7 @@ use crate::process::{CpuMeter, Usage};
 use crate::progress::Progress;
 use crate::ramp::{Plan, RampArgs};
 use crate::report::number::grouped;
-use crate::target::{Needs, Running};
+use crate::target::{Needs, Running, Subject};
 use crate::wire::Version;
 use crate::workload::{Published, Sheet, Workload, members};
 
@@ -137,11 +137,7 @@ impl Scenario for PrivateArgs {
             } else {
                 self.clients.clone()
             };
-            let usual = if self.own_topic {
-                Scene::OwnTopic
-            } else {
-                Scene::Private
-            };
+            let usual = self.usual_scene();
             for clients in rows {
                 let scenes = [Some(usual), self.adaptor.then_some(Scene::Adaptor)];
                 for scene in scenes.into_iter().flatten() {
@@ -160,6 +156,18 @@ const ROOM_CLIENTS: u32 = 3_000;
 const ROOM_EVERY: u16 = 100;
 
 impl PrivateArgs {
+    /// Private messages, unless no measured server is one that is started here, with users for
+    /// them.
+    fn usual_scene(&self) -> Scene {
+        let subjects = self.common.subjects(None);
+        let is_foreign = !subjects.is_empty() && !subjects.iter().any(Subject::is_own);
+        if self.own_topic || is_foreign {
+            Scene::OwnTopic
+        } else {
+            Scene::Private
+        }
+    }
+
     /// A room, and beside it an ordinary topic that everybody subscribes to.
     fn rooms(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
         let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
@@ -204,8 +212,11 @@ impl PrivateArgs {
                 Some(Arc::new(Accounts::make(Proof::Token, home, clients)?))
             }
         };
+        let subjects = self.common.subjects(None);
+        let has_strangers = subjects.iter().any(|subject| !subject.is_own());
         Ok(Private {
             scene,
+            elsewhere: (scene == Scene::Private && has_strangers).then_some(Scene::OwnTopic),
             preset,
             clients,
             period,
@@ -221,10 +232,9 @@ impl PrivateArgs {
 
     /// The load that grows to the breaking point, for each preset.
     fn ramps(&self, presets: &[Preset], plan: Plan) -> Result<Vec<Box<dyn Workload>>, BenchError> {
-        let scene = match (self.own_topic, self.adaptor) {
-            (true, _) => Scene::OwnTopic,
-            (false, true) => Scene::Adaptor,
-            (false, false) => Scene::Private,
+        let scene = match self.adaptor {
+            true => Scene::Adaptor,
+            false => self.usual_scene(),
         };
         let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
         for preset in presets {
@@ -249,6 +259,8 @@ impl PrivateArgs {
 #[derive(Clone, Debug)]
 struct Private {
     scene: Scene,
+    /// What they do on servers that are not started here, if that is something else.
+    elsewhere: Option<Scene>,
     preset: Preset,
     clients: usize,
     period: Duration,
@@ -274,8 +286,12 @@ impl Private {
         let grows = self.ramp.map_or_else(String::new, |plan| {
             format!("{} more again and again, up to ", count(plan.step))
         });
+        let elsewhere = self.elsewhere.map_or_else(String::new, |scene| {
+            format!(" ({} on servers that are not started here)", scene.what())
+        });
         format!(
-            "{name}: {grows}{} clients, each with {} every {} s, {} B, QoS 1 in, 0 out, MQTT {}",
+            "{name}: {grows}{} clients, each with {}{elsewhere} every {} s, {} B, QoS 1 in, 0 \
+             out, MQTT {}",
             count(self.clients),
             self.scene.what(),
             self.period.as_secs(),
@@ -372,23 +388,27 @@ impl Private {
 impl Workload for Private {
     fn sheet(&self) -> Sheet {
         let preset = self.preset.to_possible_value();
+        let mut parameters = members(json!({
+            "preset": preset.map(|value| value.get_name().to_owned()),
+            "clients": self.clients,
+            "period_seconds": self.period.as_secs(),
+            "payload_bytes": self.payload,
+            "connect_rate": self.connect_rate,
+            "own_topic": self.scene == Scene::OwnTopic,
+            "scene": self.scene.name(),
+            "version": self.version.as_str(),
+            "warmup_seconds": self.warmup.as_secs_f64(),
+            "seconds": self.seconds.as_secs_f64(),
+            "ramp_step": self.ramp.map(|plan| plan.step),
+            "bound_ms": self.ramp.map(|plan| plan.bound.as_millis() as u64),
+        }));
+        if let Some(scene) = self.elsewhere {
+            parameters.insert("scene_elsewhere".into(), scene.name().into());
+        }
         Sheet {
             name: "private",
             title: self.title(),
-            parameters: members(json!({
-                "preset": preset.map(|value| value.get_name().to_owned()),
-                "clients": self.clients,
-                "period_seconds": self.period.as_secs(),
-                "payload_bytes": self.payload,
-                "connect_rate": self.connect_rate,
-                "own_topic": self.scene == Scene::OwnTopic,
-                "scene": self.scene.name(),
-                "version": self.version.as_str(),
-                "warmup_seconds": self.warmup.as_secs_f64(),
-                "seconds": self.seconds.as_secs_f64(),
-                "ramp_step": self.ramp.map(|plan| plan.step),
-                "bound_ms": self.ramp.map(|plan| plan.bound.as_millis() as u64),
-            })),
+            parameters,
             floors: match self.clients <= FLOOR_CLIENTS_MAX
                 && !self.scene.is_shared()
                 && self.ramp.is_none()
