@@ -159,6 +159,12 @@ impl<R: Region> Space<R> {
     /// Takes a free slot of a class; `None` if the stripe has to grow.
     pub(crate) fn take(&mut self, id: ClassId, class: &Class) -> Option<Slot> {
         let partial = self.partial.get(usize::from(id.0))?;
+    /// Blocks of as few runs as hold what lies in all segments.
+    pub(crate) fn packed_blocks(&self) -> usize {
+        let runs = self.segments().flat_map(|(_, segment)| segment.runs());
+        segment::packed_blocks(runs.map(|(_, run)| run))
+    }
+
         let run = match partial.last() {
             Some(run) => *run,
             None => self.carve(id, class)?,

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Stdio;
 
+use serde_json::Value;
 use stentor_tests::raw::eventually;
 use stentor_tests::{Finished, Plan, Raw, Server, Version, process, raw, server, tools};
 
@@ -289,6 +290,34 @@ fn a_copy_of_a_stentor_has_none_of_its_numbers() {
     assert!(line.contains("\"qos\":2"), "{line}");
     let again = retained(&new.data_dir(), &args).success();
     assert!(again.starts_with("0 new, 0 changed, 1 the same"), "{again}");
+}
+
+/// Files are as large as what is in them asks for, not as what once was: on a running server, and
+/// on the files of a stopped one.
+#[test]
+fn a_store_that_is_emptied_shrinks() {
+    let mut server = Server::open();
+    let folder = server.data_dir();
+    let file = server.folder().join("kept.jsonl");
+    let lines = (0..20_000).map(|i| format!("{{\"topic\":\"t/{i}\",\"payload\":\"{i:0500}\"}}\n"));
+    fs::write(&file, lines.collect::<String>()).expect("a file can be written");
+    let path = file.to_str().expect("a temporary path is text");
+    let bytes = || {
+        let count = retained(&folder, &["count", "--json"]).success();
+        let count: Value = serde_json::from_str(&count).expect("an answer is JSON");
+        count["file_bytes"].as_u64().expect("files have a length")
+    };
+    for is_running in [true, false] {
+        retained(&folder, &["import", path]).success();
+        assert!(bytes() > 20 << 20, "{} bytes", bytes());
+        if !is_running {
+            assert!(server.stop().success(), "it ends in order");
+        }
+        retained(&folder, &["clear", "t/#"]).success();
+        retained(&folder, &["compact"]).success();
+        assert!(bytes() <= 9 << 20, "{} bytes, {is_running}", bytes());
+        retained(&folder, &["verify"]).success();
+    }
 }
 
 /// mosquitto drops what its queue for one client has no room for, and tells nobody: what comes

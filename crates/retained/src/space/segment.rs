@@ -1,7 +1,7 @@
 //! A segment: a mapped file, and which of its blocks belong to runs.
 
 use super::run::Run;
-use crate::class::{BLOCK_BYTES, Class, ClassId};
+use crate::class::{self, BLOCK_BYTES, Class, ClassId};
 use crate::disk::Region;
 use crate::layout;
 
@@ -172,7 +172,7 @@ impl<R: Region> Segment<R> {
         let Some(run) = self.run(block as u32) else {
             return;
         };
-        let count = crate::class::get(run.class).map_or(1, |class| class.run_blocks);
+        let count = class::get(run.class).map_or(1, |class| class.run_blocks);
         for block in &mut self.blocks[block..block + count] {
             *block = Block::Free;
         }
@@ -216,10 +216,15 @@ impl<R: Region> Segment<R> {
     /// Bytes of the slots in use.
     pub(crate) fn live_bytes(&self) -> usize {
         let bytes = self.runs().map(|(_, run)| {
-            let slot = crate::class::get(run.class).map_or(0, Class::slot_bytes);
+            let slot = class::get(run.class).map_or(0, Class::slot_bytes);
             slot * run.live()
         });
         bytes.sum()
+    }
+
+    /// Blocks that what lies here needs elsewhere, where no run has room for it.
+    pub(crate) fn packed_blocks(&self) -> usize {
+        packed_blocks(self.runs().map(|(_, run)| run))
     }
 
     /// All runs, by their first block.
@@ -231,4 +236,17 @@ impl<R: Region> Segment<R> {
                 Block::Free | Block::Taken => None,
             })
     }
+}
+
+/// Blocks of as few runs as hold what lies in these.
+pub(super) fn packed_blocks<'a>(runs: impl Iterator<Item = &'a Run>) -> usize {
+    let mut live = vec![0; class::count()];
+    for run in runs {
+        live[usize::from(run.class.0)] += run.live();
+    }
+    let blocks = class::all()
+        .iter()
+        .zip(live)
+        .map(|(class, live)| live.div_ceil(class.run_slots) * class.run_blocks);
+    blocks.sum()
 }

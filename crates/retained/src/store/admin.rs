@@ -7,11 +7,15 @@ use stentor_hub::{Kept, NotKept};
 use stentor_session::Message;
 use stentor_topic::Zone;
 
-use super::{STRIPES, Store};
+use super::{STRIPES, Store, Sync};
 use crate::damage::{DamageReport, Outcome};
 use crate::disk::Disk;
 use crate::stripe::View;
 use crate::usage::Quota;
+
+/// Commits that a compaction waits for: segments are emptied one after the other in each stripe,
+/// and others may put meanwhile.
+const COMMITS_MAX: usize = 32;
 
 /// How a store is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -187,6 +191,27 @@ impl<D: Disk> Store<D> {
             (number, true) if number >= ticket.0 => Ok(()),
             _ => Err(NotKept::Failed),
         }
+    }
+
+    /// Gives unused files back to the disk; how many went. What is moved frees its place when the
+    /// disk has the copy, so `commit` brings that there in between; whether it did.
+    pub fn compact_by(&self, commit: impl Fn() -> bool) -> usize {
+        let mut removed = self.compact();
+        for _ in 0..COMMITS_MAX {
+            let is_held = |stripe| self.lock(stripe).is_holding();
+            if !(0..STRIPES).any(is_held) || !commit() {
+                break;
+            }
+            removed += self.compact();
+        }
+        removed
+    }
+
+    /// Brings what was put until now to the disk; whether it is there. For threads that may wait,
+    /// while the store's own threads run.
+    #[must_use]
+    pub fn commit_soon(&self) -> bool {
+        self.sync != Sync::Never && self.wait_for(Kept::Later(self.want_round())).is_ok()
     }
 
     /// Keeps a message that was received at another time, in milliseconds since 1970.

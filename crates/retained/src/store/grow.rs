@@ -48,7 +48,7 @@ impl<D: Disk> Store<D> {
         if let Some(refusal) = self.troubles.recent(GROWING) {
             return Err(refusal);
         }
-        let grown = self.add_segment(number, blocks);
+        let grown = self.add_segment(number, |stripe| next_blocks(stripe, blocks));
         match grown {
             Ok(()) => {
                 self.well(GROWING);
@@ -58,11 +58,21 @@ impl<D: Disk> Store<D> {
         }
     }
 
+    /// Gives a stripe a segment of so many blocks, for what a larger one holds; whether it has it.
+    /// Where there is no room for it, the larger one stays: that is no trouble for anybody.
+    pub(super) fn make_smaller(&self, number: usize, blocks: usize) -> bool {
+        self.troubles.recent(GROWING).is_none() && self.add_segment(number, |_| blocks).is_ok()
+    }
+
     /// Makes a segment: the file has its name only when it is complete.
-    pub(super) fn add_segment(&self, number: usize, at_least: usize) -> io::Result<()> {
+    fn add_segment(
+        &self,
+        number: usize,
+        blocks: impl FnOnce(&Stripe<D::Region>) -> usize,
+    ) -> io::Result<()> {
         let (file, blocks) = {
             let mut stripe = self.lock(number);
-            (stripe.take_segment_number(), next_blocks(&stripe, at_least))
+            (stripe.take_segment_number(), blocks(&stripe))
         };
         let head = SegmentHead {
             seed: self.seed(),

@@ -12,6 +12,7 @@ use super::meta::Meta;
 use super::{STRIPES, Store, StoreEvent, Sync, Watcher};
 use crate::disk::{Disk, Flusher, Region};
 use crate::layout;
+use crate::space::Segment;
 use crate::stripe::{Batch, Compaction};
 
 pub(crate) type Flush<D> = <<D as Disk>::Region as Region>::Flusher;
@@ -168,37 +169,52 @@ impl<D: Disk> Store<D> {
     ///
     /// Returns how many went.
     pub fn compact(&self) -> usize {
-        let mut removed = 0;
-        for stripe in 0..STRIPES {
-            loop {
-                let step = self.lock(stripe).compact(&self.env, STEP);
-                match step {
-                    Compaction::Idle => break,
-                    Compaction::Busy => {}
-                    Compaction::Emptied(segment) => {
-                        // There are `STRIPES`.
-                        let name = layout::file_name(stripe as u16, segment.number());
-                        let key = (stripe as u16, segment.number());
-                        drop(segment);
-                        self.meta().segments.remove(&key);
-                        // What is missing must not be in the list.
-                        let removed_from_list = self.save_meta(|_| {});
-                        match removed_from_list.and_then(|()| self.disk.remove(&name)) {
-                            Ok(()) => {
-                                removed += 1;
-                                self.well(REMOVING);
-                            }
-                            // An empty file does no harm; the next start takes it up again.
-                            Err(error) => {
-                                self.trouble(REMOVING, &error);
-                            }
-                        }
-                        self.has_new_names.store(true, Ordering::SeqCst);
+        (0..STRIPES).map(|stripe| self.compact_stripe(stripe)).sum()
+    }
+
+    fn compact_stripe(&self, stripe: usize) -> usize {
+        let (mut removed, mut has_grown) = (0, false);
+        loop {
+            let step = self.lock(stripe).compact(&self.env, STEP);
+            match step {
+                Compaction::Idle => return removed,
+                Compaction::Busy => {}
+                Compaction::Cramped(blocks) => {
+                    // Once: who publishes meanwhile could make it go on.
+                    if has_grown || !self.make_smaller(stripe, blocks) {
+                        return removed;
                     }
+                    has_grown = true;
+                }
+                Compaction::Emptied(segment) => {
+                    removed += usize::from(self.remove_segment(stripe, segment));
                 }
             }
         }
-        removed
+    }
+
+    /// Removes the file of an empty segment; whether it has gone.
+    fn remove_segment(&self, stripe: usize, segment: Segment<D::Region>) -> bool {
+        // There are `STRIPES`.
+        let name = layout::file_name(stripe as u16, segment.number());
+        let key = (stripe as u16, segment.number());
+        drop(segment);
+        self.meta().segments.remove(&key);
+        // What is missing must not be in the list.
+        let removed_from_list = self.save_meta(|_| {});
+        let removed = removed_from_list.and_then(|()| self.disk.remove(&name));
+        self.has_new_names.store(true, Ordering::SeqCst);
+        match removed {
+            Ok(()) => {
+                self.well(REMOVING);
+                true
+            }
+            // An empty file does no harm; the next start takes it up again.
+            Err(error) => {
+                self.trouble(REMOVING, &error);
+                false
+            }
+        }
     }
 
     /// Sees to it that the next start knows that versions above all that are used are free, and

@@ -287,6 +287,11 @@ impl<D: Disk> Store<D> {
         if self.sync != Sync::Always {
             return Kept::Now;
         }
+        Kept::Later(self.want_round())
+    }
+
+    /// Asks for a commit of what was put until now.
+    fn want_round(&self) -> Ticket {
         let round = self.rounds.open.load(Ordering::SeqCst);
         let known = self
             .rounds
@@ -298,7 +303,7 @@ impl<D: Disk> Store<D> {
             self.rounds.wake.notify_one();
             drop(ends);
         }
-        Kept::Later(Ticket(round))
+        Ticket(round)
     }
 }
 

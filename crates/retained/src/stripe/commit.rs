@@ -74,6 +74,11 @@ impl<R: Region> Stripe<R> {
         }
     }
 
+    /// Whether slots wait for a commit to be freed.
+    pub(crate) fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Frees what a store that promises nothing about power losses need not hold.
     pub(crate) fn release_all(&mut self, env: &Env) {
         if env.careful {

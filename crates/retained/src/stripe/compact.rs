@@ -5,8 +5,8 @@ use crate::class::{self, BLOCK_BYTES};
 use crate::disk::Region;
 use crate::space::{Place, Segment, Slot};
 
-/// What a stripe may have free in any case.
-const SLACK_BYTES: usize = 16 * BLOCK_BYTES;
+/// Blocks that a stripe may have free in any case.
+const SLACK_BLOCKS: usize = 16;
 
 /// What a step of compaction came to.
 #[derive(Debug)]
@@ -15,21 +15,41 @@ pub(crate) enum Compaction<R> {
     Idle,
     /// There is more to do, now or after the next commit.
     Busy,
+    /// A segment is much too large for what there is, and no other has room for it: the stripe
+    /// should get one of so many blocks.
+    Cramped(usize),
     /// A segment is empty: its file can go.
     Emptied(Segment<R>),
 }
 
+/// What is to be done about the segments of a stripe.
+enum Choice {
+    Nothing,
+    /// Empty the one at this position.
+    Retire(u16),
+    /// Make one of so many blocks, so that a much larger one can be emptied.
+    Grow(usize),
+}
+
 impl<R: Region> Stripe<R> {
-    /// Moves at most so many messages out of the segment with the least in use, if the others have
-    /// room for them and there is a lot of free room.
+    /// Moves at most so many messages out of a segment, if the others have room for them and there
+    /// is a lot of free room.
     pub(crate) fn compact(&mut self, env: &Env, at_most: usize) -> Compaction<R> {
         let retired = self
             .space
             .segments()
             .find(|(_, segment)| segment.is_retired())
             .map(|(position, _)| position);
-        let Some(position) = retired.or_else(|| self.retire_one()) else {
-            return Compaction::Idle;
+        let position = match retired {
+            Some(position) => position,
+            None => match self.choose() {
+                Choice::Retire(position) => {
+                    self.space.retire(position);
+                    position
+                }
+                Choice::Grow(blocks) => return Compaction::Cramped(blocks),
+                Choice::Nothing => return Compaction::Idle,
+            },
         };
         let is_unused = self.space.segment(position).is_some_and(Segment::is_unused);
         if is_unused {
@@ -54,30 +74,36 @@ impl<R: Region> Stripe<R> {
         }
     }
 
-    /// Chooses a segment to be emptied.
-    fn retire_one(&mut self) -> Option<u16> {
-        let (mut total, mut least) = (0, None);
-        for (position, segment) in self.space.segments() {
-            let live = segment.live_bytes();
-            total += live;
-            if least.is_none_or(|(bytes, _)| live < bytes) {
-                least = Some((live, position));
-            }
+    /// Chooses the segment to be emptied: the one that gives back the most, of those that the
+    /// others have room for.
+    fn choose(&self) -> Choice {
+        let space = &self.space;
+        let (blocks, free) = (space.blocks(), space.free_blocks());
+        // What there always is room for. An empty stripe may lose all that it has.
+        if blocks <= SLACK_BLOCKS {
+            return Choice::Nothing;
         }
-        let (live, position) = least?;
-        let segment = self.space.segment(position)?;
-        let others = (self.space.blocks() - segment.blocks()) * BLOCK_BYTES;
-        let free = (self.space.free_blocks() - segment.free_blocks()) * BLOCK_BYTES;
-        // Afterwards half must be free, so that growing and compacting do not take turns; and one
-        // segment always stays.
-        let is_worth_it = self.space.segments().count() > 1
-            && others > 2 * total + SLACK_BYTES
-            && free > 2 * live;
-        if !is_worth_it {
-            return None;
+        let live: usize = space.segments().map(|(_, it)| it.live_bytes()).sum();
+        // Afterwards half must be free, so that growing and compacting do not take turns.
+        let enough = match live {
+            0 => 0,
+            _ => (2 * live).div_ceil(BLOCK_BYTES).max(space.packed_blocks()) + SLACK_BLOCKS,
+        };
+        let fits_elsewhere = |segment: &Segment<R>| {
+            let free_bytes = (free - segment.free_blocks()) * BLOCK_BYTES;
+            blocks - segment.blocks() >= enough
+                && free_bytes >= 2 * segment.live_bytes()
+                && free_bytes >= segment.packed_blocks() * BLOCK_BYTES
+        };
+        let gain = |(_, segment): &(u16, &Segment<R>)| segment.bytes().len() - segment.live_bytes();
+        let worthy = space.segments().filter(|(_, it)| fits_elsewhere(it));
+        if let Some((position, _)) = worthy.max_by_key(gain) {
+            return Choice::Retire(position);
         }
-        self.space.retire(position);
-        Some(position)
+        match space.segments().max_by_key(gain) {
+            Some((_, largest)) if largest.blocks() > 2 * enough => Choice::Grow(enough),
+            _ => Choice::Nothing,
+        }
     }
 
     /// Moves the message of a slot to another segment; whether it did.

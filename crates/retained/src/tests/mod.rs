@@ -5,5 +5,6 @@ mod damage;
 mod files;
 mod model;
 mod recover;
+mod shrink;
 mod support;
 mod whole;

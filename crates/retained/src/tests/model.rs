@@ -104,6 +104,8 @@ impl Run {
     fn payload(&mut self) -> Vec<u8> {
         self.count += 1;
         let len = match self.random.below(30) {
+            // Now and then so large that its segment is given up when it has gone.
+            0 if self.random.one_in(4) => 300_000 + self.random.below(500_000),
             0 => 20_000 + self.random.below(100_000),
             1..4 => 500 + self.random.below(10_000),
             _ => self.random.below(300),

@@ -21,6 +21,7 @@ pub(super) fn answer(backplane: &Backplane, line: &[u8]) -> Answer {
         zones: backplane,
         keep: &|entries| keep(backplane, entries),
     };
+        commit: &|| backplane.retained.commit_soon(),
     desk.answer(line)
         .map_err(|refusal| Failure::new(refusal.code, refusal.message))
 }

@@ -225,7 +225,12 @@ impl Desk<'_> {
             "retained.clear" => self.clear(&request),
             "retained.status" => Ok(self.status()),
             "retained.verify" => Ok(self.verify(&request)),
-            "retained.compact" => Ok(json!({ "files_removed": self.store.compact() })),
+    /// Brings what was changed to the disk; whether it is there.
+    pub(crate) commit: &'a dyn Fn() -> bool,
+            "retained.compact" => {
+                let removed = self.store.compact_by(self.commit);
+                Ok(json!({ "files_removed": removed }))
+            }
             verb => Err(refuse(
                 "unknown-verb",
                 format!(

@@ -184,6 +184,7 @@ impl OfflineStore {
 
 /// The system's clock, as the store's.
 fn now() -> Tick {
+            commit: &|| self.store.commit(),
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Tick::ZERO.after(since.unwrap_or_default())
 }

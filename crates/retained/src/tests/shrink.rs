@@ -1,0 +1,135 @@
+//! What was large and is not any more gives its room back, and is not harmed by it.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use stentor_hub::Retained;
+
+use super::support::{get, options, put, walk};
+use crate::disk::simulated::{Operation, SimulatedDisk};
+use crate::{Store, Sync};
+
+const LARGE: &str = "large";
+const INTERVAL: Sync = Sync::Interval(Duration::from_secs(1));
+
+fn open(disk: &SimulatedDisk, sync: Sync) -> Store<SimulatedDisk> {
+    Store::open(disk.clone(), &options(sync)).unwrap()
+}
+
+/// Bytes of the files, once there is nothing more to be given back: two commits free what was
+/// cleared, one what was moved.
+fn compacted(store: &Store<SimulatedDisk>) -> u64 {
+    for _ in 0..20 {
+        store.compact();
+        store.commit();
+    }
+    store.status().files.allocated
+}
+
+fn clear(store: &Store<SimulatedDisk>, topics: impl Iterator<Item = String>) {
+    for topic in topics {
+        put(store, &topic, b"").unwrap();
+    }
+}
+
+/// What a store takes on disk is a matter of what it holds, not of what it once held.
+#[test]
+fn a_store_that_was_large_shrinks() {
+    for sync in [Sync::Never, INTERVAL] {
+        let disk = SimulatedDisk::new(1);
+        let store = open(&disk, sync);
+        let topics = || (0..30_000).map(|i| format!("t/{i}"));
+        for topic in topics() {
+            put(&store, &topic, &[7; 300]).unwrap();
+        }
+        put(&store, LARGE, &[8; 3 << 20]).unwrap();
+        let full = store.status().files.allocated;
+        // In each stripe something stays.
+        clear(&store, topics().skip(500));
+        put(&store, LARGE, b"").unwrap();
+        let left = compacted(&store);
+        assert!(
+            left <= 16 << 20 && left < full / 2,
+            "{left} of {full} bytes"
+        );
+        assert_eq!(walk(&store, "#", 1_000).len(), 500);
+        clear(&store, topics().take(500));
+        let empty = compacted(&store);
+        assert!(empty <= 9 << 20, "{empty} bytes");
+        assert_eq!(compacted(&store), empty, "that is all");
+        drop(store);
+        let store = open(&disk, sync);
+        assert_eq!(store.damage(), (0, vec![]));
+        put(&store, "t/1", b"again").unwrap();
+        assert_eq!(get(&store, "t/1").as_deref(), Some(&b"again"[..]));
+    }
+}
+
+/// Topics of the stripe that the large one falls to: they share its file.
+fn neighbours() -> Vec<String> {
+    let is_one = |topic: &String| {
+        let store = open(&SimulatedDisk::new(1), Sync::Never);
+        put(&store, LARGE, b"x").unwrap();
+        put(&store, topic, b"x").unwrap();
+        store.status().files.files == 1
+    };
+    let topics = (0..200).map(|i| format!("n/{i}"));
+    topics.filter(is_one).take(3).collect()
+}
+
+/// A store with one large segment, and little in it.
+fn hollow(sync: Sync) -> (SimulatedDisk, Vec<String>) {
+    let (disk, topics) = (SimulatedDisk::new(1), neighbours());
+    let store = open(&disk, sync);
+    put(&store, LARGE, &[7; 400_000]).unwrap();
+    put(&store, LARGE, b"").unwrap();
+    // Two commits free what was cleared.
+    store.commit();
+    store.commit();
+    for topic in &topics {
+        put(&store, topic, topic.as_bytes()).unwrap();
+    }
+    store.commit();
+    let files = store.status().files;
+    assert!(files.files == 1 && files.allocated > 800_000, "{files:?}");
+    (disk, topics)
+}
+
+#[track_caller]
+fn check(store: &Store<SimulatedDisk>, topics: &[String], what: &str) {
+    for topic in topics {
+        let found = get(store, topic);
+        assert_eq!(found.as_deref(), Some(topic.as_bytes()), "{what}");
+    }
+    assert_eq!(store.count(), topics.len() as u64, "{what}");
+    assert_eq!(store.verify().damaged, 0, "{what}");
+}
+
+/// Where the disk does not take the small segment, the large one stays, and nobody is refused.
+#[test]
+fn an_exchange_of_segments_may_fail() {
+    for (operation, kind) in [
+        (Operation::Grow, ErrorKind::StorageFull),
+        (Operation::Rename, ErrorKind::ReadOnlyFilesystem),
+        (Operation::Write, ErrorKind::StorageFull),
+        (Operation::Remove, ErrorKind::Other),
+        (Operation::Flush, ErrorKind::Other),
+        (Operation::SyncNames, ErrorKind::Other),
+    ] {
+        let (disk, topics) = hollow(INTERVAL);
+        let store = open(&disk, INTERVAL);
+        let what = format!("{operation:?}");
+        disk.break_down(Some((operation, kind)));
+        compacted(&store);
+        check(&store, &topics, &what);
+        put(&store, &topics[0], topics[0].as_bytes()).expect("nobody is refused");
+        disk.break_down(None);
+        compacted(&store);
+        drop(store);
+        let store = open(&disk.after_kill(), INTERVAL);
+        check(&store, &topics, &what);
+        let bytes = compacted(&store);
+        assert!(bytes < 400_000, "{what}: {bytes} bytes are left");
+        check(&store, &topics, &what);
+    }
+}
