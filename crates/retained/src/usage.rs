@@ -44,15 +44,27 @@ impl Usage {
         }
     }
 
-    /// Whether so much more stays within a quota. What holds more than its quota, since that was
-    /// lowered, may still shrink.
-    fn has_room(&self, quota: &Limits, change: Change) -> bool {
-        let fits = |used: &AtomicU64, more: i64, max: &AtomicU64| {
-            let used = used.load(Ordering::Relaxed);
-            more <= 0 || used.saturating_add_signed(more) <= max.load(Ordering::Relaxed)
+    /// Takes what a change adds, if that stays within a quota; whether it did. What holds more than
+    /// its quota, since that was lowered, may still shrink.
+    fn reserve(&self, quota: &Limits, change: Change) -> bool {
+        let take = |used: &AtomicU64, more: i64, max: &AtomicU64| {
+            let Some(more) = u64::try_from(more).ok().filter(|more| *more > 0) else {
+                return true;
+            };
+            let max = max.load(Ordering::Relaxed);
+            let within = |used: u64| used.checked_add(more).filter(|after| *after <= max);
+            used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
+                .is_ok()
         };
-        fits(&self.messages, change.messages, &quota.messages_max)
-            && fits(&self.bytes, change.bytes, &quota.bytes_max)
+        if !take(&self.messages, change.messages, &quota.messages_max) {
+            return false;
+        }
+        let is_taken = take(&self.bytes, change.bytes, &quota.bytes_max);
+        if !is_taken {
+            let bytes = 0;
+            self.apply(Change { bytes, ..change }.grown().undone());
+        }
+        is_taken
     }
 
     fn apply(&self, change: Change) {
@@ -80,6 +92,30 @@ impl Change {
             bytes: bytes(after) - bytes(before),
         }
     }
+
+    /// What it adds.
+    fn grown(self) -> Self {
+        Self {
+            messages: self.messages.max(0),
+            bytes: self.bytes.max(0),
+        }
+    }
+
+    /// What it takes away.
+    fn shrunk(self) -> Self {
+        Self {
+            messages: self.messages.min(0),
+            bytes: self.bytes.min(0),
+        }
+    }
+
+    /// Its opposite.
+    fn undone(self) -> Self {
+        Self {
+            messages: -self.messages,
+            bytes: -self.bytes,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -103,8 +139,8 @@ impl Limits {
     }
 }
 
-/// What all zones use, together and each. Shards that put at the same moment may go beyond a quota
-/// by one message each.
+/// What all zones use, together and each. Who puts takes what it needs before, and gives back what
+/// it has freed after, so that shards that put at the same moment stay within the quotas together.
 #[derive(Debug)]
 pub(crate) struct Accounts {
     total: Usage,
@@ -135,10 +171,30 @@ impl Accounts {
         Arc::clone(zones.entry(zone).or_insert_with(|| Arc::new(Usage::new())))
     }
 
-    pub(crate) fn has_room(&self, zone: &Usage, change: Change) -> bool {
-        self.total.has_room(&self.total_limits, change) && zone.has_room(&self.zone_limits, change)
+    /// Takes what a change adds, if the quotas have room for it; whether they had. Then the change
+    /// is made and [`Self::settle`]d, or this is [`Self::release`]d.
+    pub(crate) fn reserve(&self, zone: &Usage, change: Change) -> bool {
+        if !self.total.reserve(&self.total_limits, change) {
+            return false;
+        }
+        let is_reserved = zone.reserve(&self.zone_limits, change);
+        if !is_reserved {
+            self.total.apply(change.grown().undone());
+        }
+        is_reserved
     }
 
+    /// Gives back what was reserved for a change that was not made.
+    pub(crate) fn release(&self, zone: &Usage, change: Change) {
+        self.apply(zone, change.grown().undone());
+    }
+
+    /// Gives back what a change for which there was a reservation has freed.
+    pub(crate) fn settle(&self, zone: &Usage, change: Change) {
+        self.apply(zone, change.shrunk());
+    }
+
+    /// Counts a change that no quota is asked about.
     pub(crate) fn apply(&self, zone: &Usage, change: Change) {
         self.total.apply(change);
         zone.apply(change);

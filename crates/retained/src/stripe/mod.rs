@@ -290,10 +290,13 @@ impl<R: Region> Stripe<R> {
     fn add(&mut self, env: &Env, hash: u64, message: &Incoming<'_>) -> Result<Stamp, PutError> {
         let usage = self.usage(env, message.zone);
         let change = Change::between(None, Some(message.content_len()));
-        if !env.accounts.has_room(&usage, change) {
+        if !env.accounts.reserve(&usage, change) {
             return Err(PutError::Quota);
         }
-        let slot = self.take_slot(message.encoded_len())?;
+        let give_back = |_: &PutError| env.accounts.release(&usage, change);
+        let slot = self
+            .take_slot(message.encoded_len())
+            .inspect_err(give_back)?;
         let version = self.next_version(env);
         let place = Place {
             slot,
@@ -306,7 +309,7 @@ impl<R: Region> Stripe<R> {
         if let Some(zone) = self.zones.get_mut(&message.zone) {
             zone.names.insert(message.topic);
         }
-        env.accounts.apply(&usage, change);
+        env.accounts.settle(&usage, change);
         if message.expiry_secs.is_some() {
             self.keep_deadline(env, hash, place);
         }
@@ -327,20 +330,17 @@ impl<R: Region> Stripe<R> {
         let usage = (change != Change::default()).then(|| self.usage(env, message.zone));
         if usage
             .as_ref()
-            .is_some_and(|usage| !env.accounts.has_room(usage, change))
+            .is_some_and(|usage| !env.accounts.reserve(usage, change))
         {
             return Err(PutError::Quota);
         }
-        let need = message.encoded_len();
-        let place = if self.fits(live.slot, need) && self.may_overwrite_spare(env, live, head) {
-            live.spare()
-        } else {
-            let slot = self.take_slot(need)?;
-            Place {
-                slot,
-                second: false,
-            }
-        };
+        let place = self
+            .place_beside(env, live, head, message.encoded_len())
+            .inspect_err(|_| {
+                if let Some(usage) = &usage {
+                    env.accounts.release(usage, change);
+                }
+            })?;
         let version = self.next_version(env);
         let sequence = head.map_or(version, |head| head.sequence + 1);
         self.space.write(place, &record(message, version, sequence));
@@ -351,12 +351,29 @@ impl<R: Region> Stripe<R> {
             self.leave(env, live.slot);
         }
         if let Some(usage) = usage {
-            env.accounts.apply(&usage, change);
+            env.accounts.settle(&usage, change);
         }
         if message.expiry_secs.is_some() {
             self.keep_deadline(env, entry.hash, place);
         }
         Ok(Stamp { version, sequence })
+    }
+
+    /// Where the next record of a topic goes: beside the newest one, or into another slot.
+    fn place_beside(
+        &mut self,
+        env: &Env,
+        live: Place,
+        head: Option<Head>,
+        need: usize,
+    ) -> Result<Place, PutError> {
+        if self.fits(live.slot, need) && self.may_overwrite_spare(env, live, head) {
+            return Ok(live.spare());
+        }
+        Ok(Place {
+            slot: self.take_slot(need)?,
+            second: false,
+        })
     }
 
     /// Whether a record belongs into a slot: it fits, and does not waste most of it.

@@ -46,6 +46,34 @@ fn quotas_bound_all_zones_and_each() {
     assert_eq!(store.status().zones.len(), 2);
 }
 
+/// Shards that put at the same moment do not go beyond a quota together.
+#[test]
+fn a_quota_holds_whoever_puts_at_the_same_moment() {
+    const PUTTERS: usize = 4;
+    let store = simulated(Sync::Never);
+    let zone = Quota {
+        messages_max: 2,
+        bytes_max: u64::MAX,
+    };
+    store.set_quotas(Quota::UNLIMITED, zone);
+    let start = std::sync::Barrier::new(PUTTERS);
+    std::thread::scope(|scope| {
+        for putter in 0..PUTTERS {
+            let (store, start) = (&store, &start);
+            scope.spawn(move || {
+                for zone in 0..400 {
+                    start.wait();
+                    // Refused or not.
+                    let _ = store.put(&message(Zone(zone), &format!("t/{putter}"), &[7; 3_000]));
+                }
+            });
+        }
+    });
+    for (zone, messages, _) in store.status().zones {
+        assert_eq!(messages, 2, "zone {zone:?}");
+    }
+}
+
 #[test]
 fn what_expires_is_not_read_and_then_removed() {
     let store = simulated(Sync::Never);
