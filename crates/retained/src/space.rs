@@ -54,6 +54,8 @@ pub(crate) struct Space<R> {
     partial: Vec<Vec<RunId>>,
     /// Blocks were taken since this was last asked.
     has_carved: bool,
+    /// Where short records are put together, so that no put has to clear room for that.
+    together: Box<[u8]>,
 }
 
 /// A run, by its segment and first block.
@@ -71,6 +73,7 @@ impl<R: Region> Space<R> {
             segments: Vec::new(),
             partial,
             has_carved: false,
+            together: vec![0; TOGETHER_BYTES_MAX].into(),
         }
     }
 
@@ -156,15 +159,15 @@ impl<R: Region> Space<R> {
         self.segments().map(|(_, segment)| segment.blocks()).sum()
     }
 
-    /// Takes a free slot of a class; `None` if the stripe has to grow.
-    pub(crate) fn take(&mut self, id: ClassId, class: &Class) -> Option<Slot> {
-        let partial = self.partial.get(usize::from(id.0))?;
     /// Blocks of as few runs as hold what lies in all segments.
     pub(crate) fn packed_blocks(&self) -> usize {
         let runs = self.segments().flat_map(|(_, segment)| segment.runs());
         segment::packed_blocks(runs.map(|(_, run)| run))
     }
 
+    /// Takes a free slot of a class; `None` if the stripe has to grow.
+    pub(crate) fn take(&mut self, id: ClassId, class: &Class) -> Option<Slot> {
+        let partial = self.partial.get(usize::from(id.0))?;
         let run = match partial.last() {
             Some(run) => *run,
             None => self.carve(id, class)?,
@@ -317,10 +320,9 @@ impl<R: Region> Space<R> {
         }
     }
 
-    /// The class of a slot.
-    pub(crate) fn class_of(&self, slot: Slot) -> Option<&'static Class> {
-        let run = self.segment(slot.segment)?.run(slot.block)?;
-        class::get(run.class)
+    /// Bytes of each of the two places of a slot.
+    pub(crate) fn place_bytes(&self, slot: Slot) -> Option<usize> {
+        self.segment(slot.segment)?.place_bytes(slot.block)
     }
 
     /// Where a place lies in its segment: from, to.
@@ -387,13 +389,13 @@ impl<R: Region> Space<R> {
         };
         let key = layout::place_key(segment.key(), at);
         debug_assert!(at + record.encoded_len() <= end, "the record fits");
-        let Some(segment) = self.segment_mut(place.slot.segment) else {
+        let segments = &mut self.segments;
+        let Some(Some(segment)) = segments.get_mut(usize::from(place.slot.segment)) else {
             return;
         };
-        let mut buffer = [0; TOGETHER_BYTES_MAX];
         let head;
         // A short record is put together first: its parts are copied and summed up faster.
-        let (first, rest) = if let Some(whole) = record.encode(key, &mut buffer) {
+        let (first, rest) = if let Some(whole) = record.encode(key, &mut self.together) {
             let (first, rest) = whole.split_at(EMPTY_BYTES);
             (first, [rest, &[], &[], &[]])
         } else {

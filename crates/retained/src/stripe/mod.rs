@@ -379,10 +379,9 @@ impl<R: Region> Stripe<R> {
     /// Whether a record belongs into a slot: it fits, and does not waste most of it.
     fn fits(&self, slot: Slot, need: usize) -> bool {
         const SMALL: usize = 512;
-        self.space.class_of(slot).is_some_and(|class| {
-            need <= class.place_bytes
-                && (class.place_bytes <= SMALL || need > class.place_bytes / 4)
-        })
+        self.space
+            .place_bytes(slot)
+            .is_some_and(|bytes| need <= bytes && (bytes <= SMALL || need > bytes / 4))
     }
 
     /// See the module.
