@@ -18,6 +18,7 @@ use crate::outbox::Outbox;
 use crate::route::Parcel;
 use crate::sessions::{Backlog, Flushing, Link, Live, Session};
 use crate::stats::LossCause;
+use crate::subscribe::SubscriptionRef;
 
 /// Below this many bytes that wait for its socket, a client keeps up. What is held back goes when
 /// fewer wait, so that it is still the newest when it goes. At most [`QUEUED_SHARE`] of what may
@@ -34,6 +35,13 @@ const QUEUED_SHARE: usize = 4;
 
 /// Rates that one session may ask for: each costs a comparison for every message it gets.
 const RATES_MAX: usize = 64;
+
+/// What is said to who asks for one more.
+pub(crate) const TOO_MANY_RATES: &str = "64 subscriptions of the session have a max-rate already";
+
+/// What is said of a `max-rate` that is none.
+pub(crate) const NO_RATE: &str =
+    "max-rate is messages a second: digits, perhaps with a point, from 0.001 to 1000000";
 
 /// Topics of which one session has had a message so recently that the next one has to wait. More
 /// are not remembered: their messages go at once.
@@ -129,20 +137,28 @@ pub(crate) struct NoRate;
 /// `max-rate` of its SUBSCRIBE: messages per second, perhaps with a fraction.
 ///
 /// # Errors
-/// When it is there and no number from 0.001 to 1,000,000.
+/// When it is there and no plain decimal from 0.001 to 1,000,000.
 pub(crate) fn max_rate(properties: Properties<'_>) -> Result<Option<Duration>, NoRate> {
     let mut pairs = properties.user_properties();
     let Some((_, text)) = pairs.find(|(name, _)| *name == "max-rate") else {
         return Ok(None);
     };
     match text.parse::<f64>() {
-        Ok(rate) if (0.001..=1_000_000.0).contains(&rate) => {
+        Ok(rate) if is_plain(text) && (0.001..=1_000_000.0).contains(&rate) => {
             // At most 10^9, and at least 1.
             let micros = 1_000_000.0 / rate;
             Ok(Some(Duration::from_micros(micros as u64)))
         }
         _ => Err(NoRate),
     }
+}
+
+/// Whether a number is written with digits, and perhaps digits behind a point: no other way of
+/// writing it is the same everywhere.
+fn is_plain(text: &str) -> bool {
+    let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    is_digits(whole) && is_digits(fraction)
 }
 
 /// Decides whether a session gets a message now. `None`: it does, like everybody.
@@ -328,6 +344,13 @@ impl Session {
     /// Whether another subscription of it may have a rate.
     pub(crate) fn takes_rate(&self) -> bool {
         self.conflating().is_none_or(|c| c.rates.len() < RATES_MAX)
+    }
+
+    /// Whether a subscription of it has a rate.
+    pub(crate) fn has_rate(&self, subscription: SubscriptionRef) -> bool {
+        let is_it = |rate: &Rate| SubscriptionRef::Filter(rate.id) == subscription;
+        let known = self.conflating();
+        known.is_some_and(|c| c.rates.iter().any(is_it))
     }
 
     /// Sets the rate of a subscription, or takes it back.

@@ -18,7 +18,7 @@ use stentor_zone::{Interest, inbox};
 
 use crate::acknowledge::explanation;
 use crate::adaptor::Denial;
-use crate::conflate::{NoRate, max_rate};
+use crate::conflate::{NO_RATE, NoRate, TOO_MANY_RATES, max_rate};
 use crate::effects::Event;
 use crate::hub::Hub;
 use crate::key::SessionKey;
@@ -419,7 +419,7 @@ impl Hub {
             return Err((ReasonCode::TopicFilterInvalid, ""));
         }
         let Ok(wishes) = asked else {
-            return Err((ReasonCode::ImplementationSpecificError, ""));
+            return Err((ReasonCode::ImplementationSpecificError, NO_RATE));
         };
         let Some(session) = self.sessions.get(key) else {
             return Err((ReasonCode::UnspecifiedError, ""));
@@ -435,10 +435,13 @@ impl Hub {
             ));
         }
         let zone = session.zone();
-        let has_rate = share.is_none() && wishes.interval.is_some();
-        let is_full = self.is_full(session, text, has_rate);
-        if is_full && self.find_subscription(key, zone, share, filter).is_none() {
+        let known = || self.find_subscription(key, zone, share, filter);
+        if self.is_full(session, text) && known().is_none() {
             return Err((ReasonCode::QuotaExceeded, ""));
+        }
+        let has_rate = share.is_none() && wishes.interval.is_some();
+        if has_rate && !session.takes_rate() && !known().is_some_and(|it| session.has_rate(it)) {
+            return Err((ReasonCode::QuotaExceeded, TOO_MANY_RATES));
         }
         if let Interest::Room { room } = Interest::parse(filter)
             && !self.is_in_room(key, room)
@@ -457,12 +460,11 @@ impl Hub {
     }
 
     /// Whether a session has no room for another subscription, written like this.
-    fn is_full(&self, session: &Session, text: &str, has_rate: bool) -> bool {
+    fn is_full(&self, session: &Session, text: &str) -> bool {
         let quota = session.identity.rights.quotas().subscriptions;
         let max = quota.map_or(usize::MAX, |quota| quota as usize);
         session.subscriptions.len() >= self.settings.subscriptions_max.min(max)
             || session.filter_bytes as usize + text.len() > self.settings.subscription_bytes_max
-            || has_rate && !session.takes_rate()
     }
 
     /// Puts an ordinary subscription into the index. Interest is raised before the SUBACK is

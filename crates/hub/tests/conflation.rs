@@ -46,6 +46,11 @@ fn numbers(payloads: Vec<String>) -> Vec<u32> {
 
 /// Subscribes with user properties; returns the reason code.
 fn subscribe(w: &mut World, client: usize, filter: &str, qos: QoS, pairs: &[(&str, &str)]) -> u8 {
+    *suback(w, client, filter, qos, pairs).last().unwrap()
+}
+
+/// The whole SUBACK.
+fn suback(w: &mut World, client: usize, filter: &str, qos: QoS, pairs: &[(&str, &str)]) -> Vec<u8> {
     let mut filters = SubscribeFilterBuf::new(Version::V5);
     let options = SubscribeOptions {
         qos,
@@ -64,7 +69,7 @@ fn subscribe(w: &mut World, client: usize, filter: &str, qos: QoS, pairs: &[(&st
             filters: filters.as_filters(),
         }),
     );
-    *w.take_packet(client, 0x90).unwrap().last().unwrap()
+    w.take_packet(client, 0x90).unwrap()
 }
 
 #[test]
@@ -321,9 +326,14 @@ fn a_subscription_may_ask_for_a_rate() {
     let mut w = World::with_settings(1, settings());
     let p = w.connect(Version::V5, "p", &clean());
     let s = w.connect(Version::V5, "s", &ConnectOptions::persistent());
-    for bad in ["", "x", "0", "-1", "NaN", "inf", "1000001", "0.0001"] {
-        let reason = subscribe(&mut w, s, "m", QoS::AtMostOnce, &[("max-rate", bad)]);
-        assert_eq!(reason, 0x83, "{bad}");
+    for bad in [
+        "", "x", "0", "-1", "+1", "NaN", "inf", "1000001", "0.0001", "1e3", ".5", "5.", " 5",
+        "1.2.3",
+    ] {
+        let refused = suback(&mut w, s, "m", QoS::AtMostOnce, &[("max-rate", bad)]);
+        assert_eq!(refused.last(), Some(&0x83), "{bad}");
+        let told = String::from_utf8_lossy(&refused);
+        assert!(told.contains("from 0.001 to 1000000"), "{told}");
     }
     assert_eq!(
         subscribe(&mut w, s, "m", QoS::AtMostOnce, &[("max-rate", "4")]),
@@ -384,6 +394,10 @@ fn too_many_rates_are_refused() {
         assert_eq!(ask(&mut w, i), 0);
     }
     assert_eq!(ask(&mut w, 64), 0x97);
+    // Nor for a subscription that has none yet; one that has one may change it.
+    w.subscribe(s, "f/64", QoS::AtMostOnce);
+    assert_eq!(ask(&mut w, 64), 0x97);
+    assert_eq!(ask(&mut w, 7), 0);
     w.unsubscribe(s, "f/7");
     assert_eq!(ask(&mut w, 64), 0);
 }
