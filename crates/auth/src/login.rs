@@ -36,6 +36,12 @@ pub trait Authenticator: Send + Sync {
         None
     }
 
+    /// Whether there is such a zone: it was added, or the configuration names it.
+    fn has_zone(&self, zone: &str) -> bool {
+        let _ = zone;
+        false
+    }
+
     /// The number of a zone, which gets one if it has none.
     ///
     /// # Errors

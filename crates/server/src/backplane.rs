@@ -16,6 +16,7 @@ use crate::call::Desk;
 use crate::clock::Clock;
 use crate::inbox::{Slot, Tickets};
 use crate::mesh::Lane;
+use crate::retained::TopicBounds;
 use crate::shard::{Incoming, Letter};
 use crate::telemetry::Journal;
 
@@ -31,6 +32,8 @@ pub(crate) struct Backplane {
     pub(crate) admission: Arc<Admission>,
     /// The retained messages.
     pub(crate) retained: Arc<Store<MappedDisk>>,
+    /// What topics may be that commands put messages on.
+    pub(crate) topic_bounds: TopicBounds,
     /// Where shards leave calls of procedures.
     pub(crate) desk: Arc<Desk>,
     /// The operator's own code.

@@ -52,6 +52,13 @@ fn messages_are_listed_read_set_and_cleared() {
     retained(&folder, &["set", "plant/a", ""]).refusal();
     retained(&folder, &["set", "plant/a", "x", "--qos", "3"]).refusal();
     retained(&folder, &["ls", "plant/#/a"]).refusal();
+    let shared = retained(&folder, &["set", "$share/g/plant", "x"]).refusal();
+    assert!(shared.contains("shared subscriptions"), "{shared}");
+    let deep = retained(&folder, &["set", &"a/".repeat(256), "x"]).refusal();
+    assert!(
+        deep.contains("257 levels") && deep.contains("topic_levels"),
+        "{deep}"
+    );
     let count = retained(&folder, &["count", "--json"]).success();
     assert!(count.contains("\"messages\":2"), "{count}");
     let cleared = retained(&folder, &["clear", "plant/+/#"]).success();
@@ -140,13 +147,13 @@ fn an_import_makes_the_store_that_is_not_there() {
         }
         let refused = retained(&new, &["import", "no-such-file"]).refusal();
         assert!(refused.contains("cannot read no-such-file"), "{refused}");
-        let dry = retained(&new, &["import", path, "--dry-run"]);
+        let dry = retained(&new, &["import", path, "--dry-run", "--new-zones"]);
         assert!(dry.stdout.starts_with("1 would be new"), "{dry}");
         assert!(dry.stderr.contains("a new one would be in"), "{dry}");
         dry.success();
         assert_eq!(new.exists(), exists, "nothing is made for nothing");
         assert!(!new.join("retained").exists() && !new.join("zones").exists());
-        let imported = retained(&new, &["import", path]);
+        let imported = retained(&new, &["import", path, "--new-zones"]);
         assert!(imported.stdout.starts_with("1 new"), "{imported}");
         assert!(imported.stderr.contains("a new one is in"), "{imported}");
         imported.success();
@@ -218,9 +225,16 @@ fn an_export_of_a_zone_is_imported_into_the_zone_of_that_name() {
     let folder = server.data_dir();
     let unknown = retained(&folder, &["ls", "--zone", "game"]).refusal();
     assert!(unknown.contains("game"), "{unknown}");
-    for (zone, topic) in [("chat", "a"), ("game", "b"), ("default", "c")] {
+    server.control(&["zone", "add", "chat"]).success();
+    for (zone, topic) in [("chat", "a"), ("default", "c")] {
         retained(&folder, &["set", topic, zone, "--zone", zone]).success();
     }
+    let set = ["set", "b", "game", "--zone", "game"];
+    let unknown = retained(&folder, &set).refusal();
+    assert!(unknown.contains("--new-zones"), "{unknown}");
+    retained(&folder, &[&set[..], &["--new-zones"]].concat()).success();
+    // It is none that is new any more.
+    retained(&folder, &set).success();
     let exported = retained(&folder, &["export", "--zone", "game"]).success();
     assert!(exported.contains("\"zone\":\"game\""), "{exported}");
     assert_eq!(exported.lines().count(), 1);
@@ -229,11 +243,23 @@ fn an_export_of_a_zone_is_imported_into_the_zone_of_that_name() {
     fs::write(&file, &exported).expect("a file can be written");
     let path = file.to_str().expect("a temporary path is text");
     let folder = other.data_dir();
-    retained(&folder, &["import", path]).success();
+    for import in [&["import", path][..], &["import", path, "--dry-run"]] {
+        let refused = retained(&folder, import);
+        assert!(refused.stdout.ends_with("1 refused\n"), "{refused}");
+        let told = refused.refusal();
+        assert!(
+            told.contains("line 1: ") && told.contains("--new-zones"),
+            "{told}"
+        );
+    }
+    let dry = retained(&folder, &["import", path, "--dry-run", "--new-zones"]).success();
+    assert!(dry.starts_with("1 would be new"), "{dry}");
+    retained(&folder, &["ls", "--zone", "game"]).refusal();
+    retained(&folder, &["import", path, "--new-zones"]).success();
     let there = retained(&folder, &["get", "b", "--zone", "game"]).success();
     assert_eq!(there, "game");
     assert_eq!(retained(&folder, &["export"]).success(), "");
-    retained(&folder, &["set", "d", "x", "--zone", "a/b"]).refusal();
+    retained(&folder, &["set", "d", "x", "--zone", "a/b", "--new-zones"]).refusal();
     // The same while no server runs.
     let plan = other.stop_for_restart();
     let offline = retained(&folder, &["export", "--zone", "game"]).success();
@@ -241,7 +267,9 @@ fn an_export_of_a_zone_is_imported_into_the_zone_of_that_name() {
         offline.split("\"received_ms\"").next(),
         exported.split("\"received_ms\"").next()
     );
-    retained(&folder, &["set", "e", "x", "--zone", "new"]).success();
+    retained(&folder, &["set", "e", "x", "--zone", "new"]).refusal();
+    retained(&folder, &["set", "e", "x", "--zone", "game"]).success();
+    retained(&folder, &["set", "e", "x", "--zone", "new", "--new-zones"]).success();
     let there = retained(&folder, &["get", "e", "--zone", "new"]).success();
     assert_eq!(there, "x");
     drop(plan);

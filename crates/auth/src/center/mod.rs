@@ -341,6 +341,10 @@ impl Authenticator for Center {
         self.0.grants.known_zone(zone)
     }
 
+    fn has_zone(&self, zone: &str) -> bool {
+        self.0.grants.has_zone(zone)
+    }
+
     fn zone_number(&self, zone: &str) -> io::Result<Zone> {
         self.0.grants.zone_number(zone)
     }

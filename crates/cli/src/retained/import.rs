@@ -50,6 +50,9 @@ pub(super) struct Import {
     /// Change nothing: only count what differs
     #[arg(long)]
     dry_run: bool,
+    /// Take zones that there are not yet, too: for a backup on a new machine
+    #[arg(long)]
+    new_zones: bool,
     #[command(flatten)]
     place: Where,
 }
@@ -67,6 +70,7 @@ struct Tally {
 pub(super) struct Sink {
     store: Store,
     is_dry: bool,
+    new_zones: bool,
     pause: Duration,
     /// The file that is read; `None` for another broker.
     file: Option<String>,
@@ -114,6 +118,7 @@ impl Sink {
             "verb": "retained.put",
             "messages": messages,
             "dry_run": self.is_dry,
+            "new_zones": self.new_zones,
         }))?;
         let number = |name: &str| answer[name].as_u64().unwrap_or(0);
         self.tally.new += number("new");
@@ -156,6 +161,7 @@ impl Import {
         let mut sink = Sink {
             store: self.place.open(access)?,
             is_dry: self.dry_run,
+            new_zones: self.new_zones,
             pause: Duration::from_secs_f64(1.0 / per_second),
             file: self.from.is_none().then(|| self.file.display().to_string()),
             batch: Vec::new(),

@@ -89,6 +89,9 @@ struct Set {
     /// Seconds until it expires
     #[arg(long, value_name = "SECONDS")]
     expiry: Option<u32>,
+    /// Take a zone that there is not yet, too
+    #[arg(long)]
+    new_zones: bool,
     #[command(flatten)]
     place: Where,
 }
@@ -334,7 +337,11 @@ impl Set {
         if let Some(secs) = self.expiry {
             message["expiry_secs"] = json!(secs);
         }
-        let request = json!({ "verb": "retained.put", "messages": [message] });
+        let request = json!({
+            "verb": "retained.put",
+            "messages": [message],
+            "new_zones": self.new_zones,
+        });
         let answer = self.place.open(Access::Change)?.ask(request)?;
         import::check_refused(&answer)?;
         show(&self.place, &answer, || {

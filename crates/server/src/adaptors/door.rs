@@ -101,6 +101,10 @@ impl Authenticator for Doorkeeper {
         self.center.known_zone(zone)
     }
 
+    fn has_zone(&self, zone: &str) -> bool {
+        self.center.has_zone(zone)
+    }
+
     fn zone_number(&self, zone: &str) -> std::io::Result<Zone> {
         self.center.zone_number(zone)
     }

@@ -9,7 +9,7 @@ use stentor_topic::Zone;
 
 use super::protocol::{Answer, Failure};
 use crate::backplane::Backplane;
-use crate::retained::{Desk, Entry, ZoneNames, check_zone, not_noted};
+use crate::retained::{Desk, Entry, ZoneNames, not_noted};
 use crate::shard::{Inquiry, Letter};
 use crate::telemetry::collect::ANSWER_TIME;
 
@@ -19,9 +19,10 @@ pub(super) fn answer(backplane: &Backplane, line: &[u8]) -> Answer {
         store: &backplane.retained,
         now: backplane.clock.now(),
         zones: backplane,
+        bounds: &backplane.topic_bounds,
         keep: &|entries| keep(backplane, entries),
-    };
         commit: &|| backplane.retained.commit_soon(),
+    };
     desk.answer(line)
         .map_err(|refusal| Failure::new(refusal.code, refusal.message))
 }
@@ -31,12 +32,20 @@ impl ZoneNames for Backplane {
         self.zone_name(zone)
     }
 
+    fn exists(&self, name: &str) -> bool {
+        let holds_any = |zone: Zone| {
+            let zones = self.retained.status().zones;
+            zones.iter().any(|(number, ..)| *number == zone)
+        };
+        // A zone that has been removed keeps its number.
+        self.authenticator.has_zone(name) || self.known(name).is_some_and(holds_any)
+    }
+
     fn known(&self, name: &str) -> Option<Zone> {
         self.authenticator.known_zone(name)
     }
 
     fn number(&self, name: &str) -> Result<Zone, String> {
-        check_zone(name)?;
         let number = self.authenticator.zone_number(name);
         number.map_err(|error| not_noted(name, &error))
     }

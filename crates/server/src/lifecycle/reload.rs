@@ -234,6 +234,7 @@ impl Reloader {
         backplane.admission.reconfigure(&new.limits);
         let (total, zone) = retained::quotas(new);
         backplane.retained.set_quotas(total, zone);
+        backplane.topic_bounds.set(&new.limits);
         let policy = Arc::new(Policy::of(new, zones));
         for shard in 0..backplane.shards.len() {
             backplane.post(shard, Letter::Configure(Arc::clone(&policy)));

@@ -33,6 +33,7 @@ use crate::fdtable::{self, Table};
 use crate::inbox::{self, Inbox, Tickets};
 use crate::logins;
 use crate::mesh::{self, Bell, Lane};
+use crate::retained::TopicBounds;
 use crate::shard::{Equipment, Policy, Shard};
 use crate::telemetry::Journal;
 use crate::zones;
@@ -223,6 +224,7 @@ fn connect(
         authenticator,
         admission,
         retained: Arc::clone(&retained.store),
+        topic_bounds: TopicBounds::new(&config.limits),
         journal,
         desk: Arc::default(),
         shards,

@@ -19,6 +19,9 @@ const CONTENT_BYTES_MAX: usize = (256 << 20) - 32;
 /// Figures of the running server, which are not kept.
 const SERVERS_OWN: &str = "$SYS/";
 
+/// What begins so is a shared subscription where it is a filter.
+const SHARED: &str = "$share/";
+
 /// One message.
 #[derive(Debug)]
 pub(super) struct Line {
@@ -111,11 +114,12 @@ impl Line {
     }
 
     /// Reads a line. What it does not name has its default, or is in `zone`; names that are not
-    /// known are refused, so that nothing is lost without anybody knowing.
+    /// known are refused, so that nothing is lost without anybody knowing. `zone_of` tells the
+    /// number of a zone that it names.
     pub(super) fn from_json(
         value: &Value,
         zone: Zone,
-        zones: &dyn ZoneNames,
+        zone_of: &mut dyn FnMut(&str) -> Result<Zone, String>,
     ) -> Result<Self, String> {
         let object = value.as_object().ok_or("it is not a JSON object")?;
         if object.contains_key("payload") && object.contains_key("payload_base64") {
@@ -132,7 +136,7 @@ impl Line {
                     let bits = value.as_u64().and_then(|qos| u8::try_from(qos).ok());
                     line.qos = bits.and_then(QoS::from_bits).ok_or_else(wrong)?;
                 }
-                "zone" => line.zone = zones.number(value.as_str().ok_or_else(wrong)?)?,
+                "zone" => line.zone = zone_of(value.as_str().ok_or_else(wrong)?)?,
                 "received_ms" if value.is_null() => {}
                 "received_ms" => {
                     let ms = value.as_u64().filter(|ms| *ms < 1 << 48);
@@ -168,12 +172,18 @@ impl Line {
     }
 }
 
-/// Refuses the topics that only the server writes: figures of its own, rooms, presence, calls.
+/// Refuses the topics that only the server writes: figures of its own, rooms, presence, calls; and
+/// those that nobody could subscribe to.
 fn refuse_own(topic: &str) -> Result<(), String> {
     let is_figure = topic.starts_with(SERVERS_OWN);
     if is_figure || Address::parse(topic) != Err(NotAddress::Elsewhere) {
         let (tree, _) = topic.split_once('/').unwrap_or((topic, ""));
         return Err(format!("topics below {tree}/ are the server's own"));
+    }
+    if topic.starts_with(SHARED) {
+        return Err(format!(
+            "nobody could subscribe to it: below {SHARED} are shared subscriptions"
+        ));
     }
     Ok(())
 }

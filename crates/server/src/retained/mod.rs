@@ -1,9 +1,11 @@
 //! What `stentor retained` asks for: answered by a running server on its control socket, and for a
 //! stopped one by the command itself.
 
+mod bounds;
 mod line;
 mod offline;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -14,11 +16,15 @@ use stentor_retained::{Store, Verified};
 use stentor_session::{Message, Tick};
 use stentor_topic::{Zone, has_wildcard, validate_filter};
 
+pub(crate) use bounds::TopicBounds;
 use line::Line;
 pub use line::properties_json;
+use offline::check_zone;
+pub(crate) use offline::not_noted;
 pub use offline::{Access, OfflineError, OfflineStore};
-pub(crate) use offline::{check_zone, not_noted};
 
+/// The number of no zone: there are not as many.
+const NOWHERE: Zone = Zone(u32::MAX);
 /// Topics visited under one lock.
 const VISITS: usize = 1_000;
 /// A page ends when it holds so many messages, or so many bytes of payload.
@@ -51,13 +57,16 @@ pub(crate) trait ZoneNames {
     /// The name of a zone, or its number in words where it has none any more.
     fn name(&self, zone: Zone) -> String;
 
+    /// Whether there is a zone of this name, or something of it.
+    fn exists(&self, name: &str) -> bool;
+
     /// The number of a zone that has one.
     fn known(&self, name: &str) -> Option<Zone>;
 
     /// The number of a zone, which gets one if it has none.
     ///
     /// # Errors
-    /// When it is no name of a zone, or the new number cannot be written down.
+    /// When the new number cannot be written down.
     fn number(&self, name: &str) -> Result<Zone, String>;
 }
 
@@ -89,6 +98,9 @@ struct Request {
     /// For `retained.put`: only compare.
     #[serde(default)]
     dry_run: bool,
+    /// For `retained.put`: also into zones that there are not yet.
+    #[serde(default)]
+    new_zones: bool,
     /// For `retained.verify`: which part of the store; beyond the last one, only the damage that
     /// was found is listed.
     #[serde(default)]
@@ -210,8 +222,11 @@ pub(crate) struct Desk<'a> {
     pub(crate) store: &'a Store<MappedDisk>,
     pub(crate) now: Tick,
     pub(crate) zones: &'a dyn ZoneNames,
+    pub(crate) bounds: &'a TopicBounds,
     /// Keeps messages, and sends them to those who are subscribed; an outcome for each.
     pub(crate) keep: &'a dyn Fn(Vec<Entry>) -> Vec<Result<(), NotKept>>,
+    /// Brings what was changed to the disk; whether it is there.
+    pub(crate) commit: &'a dyn Fn() -> bool,
 }
 
 impl Desk<'_> {
@@ -225,8 +240,6 @@ impl Desk<'_> {
             "retained.clear" => self.clear(&request),
             "retained.status" => Ok(self.status()),
             "retained.verify" => Ok(self.verify(&request)),
-    /// Brings what was changed to the disk; whether it is there.
-    pub(crate) commit: &'a dyn Fn() -> bool,
             "retained.compact" => {
                 let removed = self.store.compact_by(self.commit);
                 Ok(json!({ "files_removed": removed }))
@@ -253,6 +266,24 @@ impl Desk<'_> {
                 refuse("not-found", text)
             }),
         }
+    }
+
+    /// The number of a zone that messages are put into.
+    fn target(&self, request: &Request, name: &str) -> Result<Zone, Refusal> {
+        let bad = |reason| refuse("bad-request", reason);
+        check_zone(name).map_err(bad)?;
+        if !request.new_zones && !self.zones.exists(name) {
+            let text = format!(
+                "there is nothing of a zone {name:?}; `stentor zone list` lists the zones, and \
+                 with --new-zones others are taken too"
+            );
+            return Err(refuse("not-found", text));
+        }
+        if request.dry_run {
+            // A new zone gets no number for it.
+            return Ok(self.zones.known(name).unwrap_or(NOWHERE));
+        }
+        self.zones.number(name).map_err(bad)
     }
 
     /// Messages that match a filter, from a cursor on.
@@ -306,16 +337,21 @@ impl Desk<'_> {
     /// Keeps messages; those that are there already, the same in every byte, are left alone.
     fn put(&self, request: &Request) -> Result<Value, Refusal> {
         let zone = match &request.zone {
-            Some(Which::Name(name)) => self
-                .zones
-                .number(name)
-                .map_err(|reason| refuse("bad-request", reason))?,
+            Some(Which::Name(name)) => self.target(request, name)?,
             None | Some(Which::Number(_)) => self.zone(request)?,
+        };
+        // Many lines name the same zone.
+        let mut targets: HashMap<String, Result<Zone, String>> = HashMap::new();
+        let mut zone_of = |name: &str| {
+            let ask = || self.target(request, name).map_err(|it| it.message);
+            targets.entry(name.into()).or_insert_with(ask).clone()
         };
         let mut tally = Tally::default();
         let mut pending = Pending::default();
         for (at, value) in request.messages.iter().enumerate() {
-            let line = match Line::from_json(value, zone, self.zones) {
+            let line = Line::from_json(value, zone, &mut zone_of)
+                .and_then(|line| self.bounds.check(&line.topic).map(|()| line));
+            let line = match line {
                 Ok(line) => line,
                 Err(reason) => {
                     tally.refuse(at, &value["topic"], &reason);

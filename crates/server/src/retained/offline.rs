@@ -15,7 +15,7 @@ use stentor_session::{Message, Tick};
 use stentor_topic::Zone;
 use stentor_zone::check_name;
 
-use super::{Desk, Entry, ZoneNames};
+use super::{Desk, Entry, TopicBounds, ZoneNames};
 use crate::config::Config;
 use crate::data_dir::is_free;
 use crate::lifecycle::{boot, quotas, random, retained_dir};
@@ -25,7 +25,8 @@ use crate::logins::ZONES;
 #[derive(Debug)]
 pub struct OfflineStore {
     store: Store<MappedDisk>,
-    zones: ZoneNumbers,
+    zones: Zones,
+    bounds: TopicBounds,
     access: Access,
     /// Where there was no store before.
     missing: Option<PathBuf>,
@@ -141,9 +142,15 @@ impl OfflineStore {
         };
         let store =
             Store::open(disk, &options).map_err(|error| OfflineError::Open { path, error })?;
+        let of_rooms = config.rooms.iter().map(|room| &room.zone);
+        let named = config.zones.iter().map(|zone| &zone.name);
         Ok(Self {
             store,
-            zones,
+            zones: Zones {
+                numbers: zones,
+                configured: named.chain(of_rooms).cloned().collect(),
+            },
+            bounds: TopicBounds::new(&config.limits),
             access,
             missing,
         })
@@ -169,6 +176,7 @@ impl OfflineStore {
             store: &self.store,
             now: now(),
             zones: &self.zones,
+            bounds: &self.bounds,
             keep: &|entries| {
                 let mut kept: Vec<_> = entries.into_iter().map(restore).collect();
                 if !self.store.commit() {
@@ -176,6 +184,7 @@ impl OfflineStore {
                 }
                 kept
             },
+            commit: &|| self.store.commit(),
         };
         let answer = desk.answer(request.to_string().as_bytes());
         answer.map_err(|refusal| refusal.message)
@@ -184,7 +193,6 @@ impl OfflineStore {
 
 /// The system's clock, as the store's.
 fn now() -> Tick {
-            commit: &|| self.store.commit(),
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Tick::ZERO.after(since.unwrap_or_default())
 }
@@ -202,18 +210,30 @@ impl Drop for OfflineStore {
     }
 }
 
-impl ZoneNames for ZoneNumbers {
+/// The zones that a stopped server is known to have had, and those of its configuration.
+#[derive(Debug)]
+struct Zones {
+    numbers: ZoneNumbers,
+    configured: Vec<String>,
+}
+
+impl ZoneNames for Zones {
     fn name(&self, zone: Zone) -> String {
-        Self::name(self, zone).unwrap_or_else(|| zone.get().to_string())
+        let name = self.numbers.name(zone);
+        name.unwrap_or_else(|| zone.get().to_string())
+    }
+
+    fn exists(&self, name: &str) -> bool {
+        self.known(name).is_some() || self.configured.iter().any(|it| it == name)
     }
 
     fn known(&self, name: &str) -> Option<Zone> {
-        Self::known(self, name)
+        self.numbers.known(name)
     }
 
     fn number(&self, name: &str) -> Result<Zone, String> {
-        check_zone(name)?;
-        Self::number(self, name).map_err(|error| not_noted(name, &error))
+        let number = self.numbers.number(name);
+        number.map_err(|error| not_noted(name, &error))
     }
 }
 
@@ -239,7 +259,7 @@ fn make(data_dir: &Path) -> Result<(), OfflineError> {
 }
 
 /// Refuses what no zone can be called.
-pub(crate) fn check_zone(name: &str) -> Result<(), String> {
+pub(super) fn check_zone(name: &str) -> Result<(), String> {
     check_name(name).map_err(|error| format!("{name:?} is no name of a zone: {error}"))
 }
 

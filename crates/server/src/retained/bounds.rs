@@ -1,0 +1,47 @@
+//! How long and how deep the topics of messages may be that are put by command.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::config::Limits;
+
+/// The bounds of a configuration on topics, which a PUBLISH has to keep to as well.
+#[derive(Debug)]
+pub(crate) struct TopicBounds {
+    bytes_max: AtomicUsize,
+    levels_max: AtomicUsize,
+}
+
+impl TopicBounds {
+    /// Those of a configuration.
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            bytes_max: AtomicUsize::new(limits.topic_bytes.into()),
+            levels_max: AtomicUsize::new(limits.topic_levels.into()),
+        }
+    }
+
+    /// Takes over those of another one.
+    pub(crate) fn set(&self, limits: &Limits) {
+        let (bytes, levels) = (limits.topic_bytes, limits.topic_levels);
+        self.bytes_max.store(bytes.into(), Ordering::Relaxed);
+        self.levels_max.store(levels.into(), Ordering::Relaxed);
+    }
+
+    /// Refuses a topic beyond them.
+    pub(super) fn check(&self, topic: &str) -> Result<(), String> {
+        let (bytes, levels) = (topic.len(), topic.split('/').count());
+        for (count, max, key) in [
+            (bytes, &self.bytes_max, "topic_bytes"),
+            (levels, &self.levels_max, "topic_levels"),
+        ] {
+            let max = max.load(Ordering::Relaxed);
+            if count > max {
+                let what = key.trim_start_matches("topic_");
+                return Err(format!(
+                    "the topic has {count} {what}, and limits.{key} allows {max}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
