@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use stentor_tests::raw::eventually;
@@ -318,6 +319,24 @@ fn a_copy_of_a_stentor_has_none_of_its_numbers() {
     assert!(line.contains("\"qos\":2"), "{line}");
     let again = retained(&new.data_dir(), &args).success();
     assert!(again.starts_with("0 new, 0 changed, 1 the same"), "{again}");
+}
+
+/// What a Stentor says of itself now and then is not waited for: it leaves nothing out.
+#[test]
+fn a_copy_of_a_stentor_waits_for_no_figures() {
+    let seldom = "[sys]\ninterval = \"3600s\"\n";
+    let old = Plan::new().tcp().anonymous().config(seldom).start();
+    let mut reader = old.client(Version::V4, "r");
+    reader.subscribe("$SYS/broker/uptime", 0);
+    reader.expect(3);
+    retained(&old.data_dir(), &["set", "t/a", "x"]).success();
+    let new = Server::open();
+    let begun = Instant::now();
+    let args = ["import", "--from", old.url("mqtt"), "--idle", "1"];
+    let copied = retained(&new.data_dir(), &args).success();
+    assert!(copied.starts_with("1 new"), "{copied}");
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
 /// Files are as large as what is in them asks for, not as what once was: on a running server, and

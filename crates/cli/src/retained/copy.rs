@@ -31,6 +31,12 @@ const COUNT_TOPIC: &str = "$SYS/broker/retained messages/count";
 const DROPPED_TOPIC: &str = "$SYS/broker/publish/messages/dropped";
 /// What changes whenever they say how they are.
 const TICK_TOPIC: &str = "$SYS/broker/uptime";
+/// Where they say what they are.
+const VERSION_TOPIC: &str = "$SYS/broker/version";
+/// What a Stentor says there.
+const STENTOR: &[u8] = b"stentor ";
+/// What is asked for beside the messages to be copied.
+const OWN_TOPICS: [&str; 3] = [DROPPED_TOPIC, TICK_TOPIC, VERSION_TOPIC];
 const OWN_FILTER: &str = "$SYS/#";
 /// Messages of the broker's own that may be counted and have expired.
 const OWN_MAX: u64 = 64;
@@ -167,6 +173,8 @@ struct Source {
     idle: Duration,
     /// It says how it is.
     tells: bool,
+    /// It drops no retained message that was asked for: what its queue has no room for waits.
+    drops_nothing: bool,
     /// It has said since the copy began that it drops messages.
     drops: bool,
     /// It has said how it is since this was last cleared.
@@ -179,10 +187,11 @@ impl Source {
             client: Client::connect(options)?,
             idle,
             tells: false,
+            drops_nothing: false,
             drops: false,
             has_ticked: false,
         };
-        let filters = [DROPPED_TOPIC, TICK_TOPIC].map(str::to_owned);
+        let filters = OWN_TOPICS.map(str::to_owned);
         match source.subscribe(&filters, QoS::AtMostOnce) {
             // Not everybody may see that.
             Err(Stopped::Refused(..)) => {}
@@ -220,6 +229,8 @@ impl Source {
         if let Some(message) = &message {
             let is_live = !message.retain;
             self.tells |= message.topic == TICK_TOPIC;
+            self.drops_nothing |=
+                message.topic == VERSION_TOPIC && message.payload.starts_with(STENTOR);
             self.has_ticked |= is_live && message.topic == TICK_TOPIC;
             self.drops |= is_live && message.topic == DROPPED_TOPIC;
         }
@@ -252,7 +263,7 @@ impl Source {
     fn list(&mut self, filter: &str) -> Result<HashSet<String>, Stopped> {
         let mut topics = HashSet::new();
         let filters = [filter.to_owned()];
-        let is_own = |topic: &str| topic == TICK_TOPIC || topic == DROPPED_TOPIC;
+        let is_own = |topic: &str| OWN_TOPICS.contains(&topic);
         self.subscribe(&filters, QoS::AtMostOnce)?;
         self.receive(|message| {
             if !is_own(&message.topic) {
@@ -281,7 +292,7 @@ impl Source {
     /// How many retained messages the other broker says it has, if it says so and dropped some, or
     /// has many more than were listed.
     fn said(&mut self, filter: &str, listed: u64) -> Result<Option<u64>, Stopped> {
-        if !self.tells {
+        if !self.tells || self.drops_nothing {
             return Ok(None);
         }
         // What it has dropped by now is in what it says next.
