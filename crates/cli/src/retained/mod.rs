@@ -147,9 +147,12 @@ fn list(filtered: &Filtered) -> Result<(), Failure> {
     let is_json = filtered.place.is_json();
     let mut out = Pieces::standard();
     let now_ms = Time::now().unix_millis();
-    if !is_json {
-        out.put(&row("BYTES", "QOS", "AGE", "TOPIC"))?;
-    }
+    // Once the filter has been taken: what is refused has no head.
+    let mut has_head = is_json;
+    let mut head = |out: &mut Pieces| match std::mem::replace(&mut has_head, true) {
+        true => Ok(()),
+        false => out.put(&row("BYTES", "QOS", "AGE", "TOPIC")),
+    };
     store.messages(&filtered.filter, |message| {
         let len = payload_of(&message).len() as u64;
         if is_json {
@@ -167,8 +170,10 @@ fn list(filtered: &Filtered) -> Result<(), Failure> {
             |at| duration(now_ms.saturating_sub(at) / 1_000),
         );
         let (qos, topic) = (plain(&message["qos"]), plain(&message["topic"]));
+        head(&mut out)?;
         out.put(&row(&bytes(len), &qos, &age, &topic))
     })?;
+    head(&mut out)?;
     out.end()
 }
 
