@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::json;
-use stentor_zone::{AllRights, Change, Refusal, RoomsOptions, run_command};
+use stentor_zone::{AllRights, Change, Refusal, RoomOptions, RoomsOptions, run_command};
 use support::{Hall, admin, user};
 
 /// A zone whose users own two rooms each, with as many that bob has made.
@@ -87,4 +87,25 @@ fn a_room_without_an_owner_is_not_for_who_owns_enough() {
     });
     hall.at(601);
     assert_eq!(owner(&hall, "tea"), "bob");
+}
+
+/// Who made a room by command finds it as it was made, whoever has looked into it meanwhile.
+#[test]
+fn a_room_waits_for_its_owner_whoever_comes_and_goes() {
+    let mut hall = Hall::default();
+    hall.create(user("ann"), "castle", RoomOptions::default())
+        .expect("a room that may be made");
+    hall.join("bob", 2, "castle").expect("it is open");
+    hall.leave("bob", 2, "castle");
+    assert_eq!(owner(&hall, "castle"), "ann");
+    hall.at(599);
+    assert!(hall.rooms.get("castle").is_some());
+    hall.at(600);
+    assert!(hall.rooms.get("castle").is_none(), "she did not come");
+    // Once she has come it ends like any other.
+    hall.create(user("ann"), "castle", RoomOptions::default())
+        .expect("a room that may be made");
+    hall.join("ann", 1, "castle").expect("it is hers");
+    hall.leave("ann", 1, "castle");
+    assert!(hall.rooms.get("castle").is_none());
 }

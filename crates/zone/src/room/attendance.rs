@@ -328,9 +328,6 @@ impl Room {
             },
             out,
         );
-        if self.is_deserted() {
-            self.claim_until = Tick::NEVER;
-        }
         // A permanent room keeps its owner, who may come back to it unless it has lost the right.
         let is_heritable = !self.options.permanent || reason == Reason::Revoked;
         if self.owner.as_deref() == Some(user) && is_heritable {
