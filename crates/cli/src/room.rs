@@ -131,10 +131,7 @@ const PATIENCE_SECS: u64 = 30;
 impl Room {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.command {
-            Command::Ls(ls) => {
-                let result = command(&ls.connect, "list", &json!({}))?;
-                print(&result, ls.json, list)
-            }
+            Command::Ls(ls) => print(&ls.all()?, ls.json, list),
             Command::Show(one) => {
                 let words = json!({ "room": checked(&one.room)? });
                 print(&command(&one.connect, "info", &words)?, one.json, show)
@@ -169,6 +166,25 @@ impl Room {
                 print(&result, one.json, |result| closed(&one.room, result))
             }
         }
+    }
+}
+
+impl Ls {
+    /// All parts of the list.
+    fn all(&self) -> Result<Value, Failure> {
+        let mut rooms = Vec::new();
+        let mut words = json!({});
+        loop {
+            let mut part = command(&self.connect, "list", &words)?;
+            if let Value::Array(some) = part["rooms"].take() {
+                rooms.extend(some);
+            }
+            match part["next"].take() {
+                Value::Null => break,
+                next => words["after"] = next,
+            }
+        }
+        Ok(json!({ "total": rooms.len(), "rooms": rooms }))
     }
 }
 

@@ -17,6 +17,12 @@ use crate::words::{BadWord, Words, below, quoted};
 /// How the names of these procedures begin.
 pub const ROOM_COMMANDS: &str = "room.";
 
+/// Rooms that one `room.list` looks at; longer lists are told in parts.
+const LOOKED_AT_MAX: usize = 1_000;
+
+/// Bytes of what it tells, about: the home of the zone does nothing else meanwhile.
+const LISTED_BYTES_MAX: usize = 128 << 10;
+
 /// The fields that a command has; `None` if there is no such command.
 fn fields_of(procedure: &str) -> Option<&'static [&'static str]> {
     Some(match procedure {
@@ -49,7 +55,7 @@ fn fields_of(procedure: &str) -> Option<&'static [&'static str]> {
         "room.change" => &["room", "capacity", "locked", "history", "owner"],
         "room.kick" => &["room", "user"],
         "room.close" | "room.info" => &["room"],
-        "room.list" => &[],
+        "room.list" => &["after"],
         _ => return None,
     })
 }
@@ -219,7 +225,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
                 Ok(json!({ "stays": stays }))
             }
             "room.info" => self.info(),
-            "room.list" => Ok(self.list()),
+            "room.list" => self.list(),
             _ => Err(Failed::NoSuchCommand),
         }
     }
@@ -239,10 +245,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
 
     /// What the list of rooms tells, without what the user may not read.
     fn shown(&self, room: &Room) -> Summary {
-        let mut summary = room.summary();
-        let may_read = |property: &str| self.may_read_property(room.name(), property);
-        summary.properties.retain(|property, _| may_read(property));
-        summary
+        room.summary_of(|property| self.may_read_property(room.name(), property))
     }
 
     /// Whether one of the topics that tell of a property is permitted.
@@ -276,15 +279,32 @@ impl<'a, R: RoomRights> Command<'a, R> {
         Ok(told)
     }
 
-    fn list(&self) -> Value {
-        /// Longer lists are read from `$rooms/+`.
-        const LISTED_MAX: usize = 1_000;
-        let seen = || self.rooms.iter().filter(|room| self.may_see(room.name()));
-        let rooms: Vec<_> = seen()
-            .take(LISTED_MAX)
-            .map(|room| self.shown(room))
-            .collect();
-        json!({ "rooms": rooms, "total": seen().count() })
+    /// A part of the list: so many rooms are looked at and told of, no more, and `next` tells what
+    /// to go on after.
+    fn list(&mut self) -> Result<Value, Failed> {
+        let after = self.words.text("after")?;
+        let mut rooms = Vec::new();
+        let (mut bytes, mut last, mut next) = (0, None, None);
+        for (looked_at, room) in self.rooms.after(after.as_deref()).enumerate() {
+            let is_seen = self.may_see(room.name());
+            bytes += usize::from(is_seen) * room.listed_bytes();
+            let is_much = bytes > LISTED_BYTES_MAX && !rooms.is_empty();
+            if looked_at >= LOOKED_AT_MAX || is_much {
+                next = last;
+                break;
+            }
+            last = Some(room.name());
+            if is_seen {
+                rooms.push(self.shown(room));
+            }
+        }
+        let mut told = json!({ "rooms": rooms });
+        if let Some(next) = next {
+            told["next"] = json!(next);
+        } else if after.is_none() {
+            told["total"] = json!(rooms.len());
+        }
+        Ok(told)
     }
 
     fn room(&self) -> Result<&'a str, Failed> {

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use core::ops::Bound;
 use core::time::Duration;
 use serde_json::{Map, Value};
 use stentor_session::Tick;
@@ -154,6 +155,13 @@ impl Rooms {
     /// All of them, by name.
     pub fn iter(&self) -> impl Iterator<Item = &Room> {
         self.rooms.values()
+    }
+
+    /// Those whose names come after this one.
+    pub(crate) fn after(&self, name: Option<&str>) -> impl Iterator<Item = &Room> {
+        let begin = name.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = self.rooms.range::<str, _>((begin, Bound::Unbounded));
+        range.map(|(_, room)| room)
     }
 
     /// What a new room is made with unless its maker says otherwise.

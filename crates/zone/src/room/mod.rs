@@ -165,6 +165,11 @@ impl Room {
     /// What the list of rooms tells. O(properties).
     #[must_use]
     pub fn summary(&self) -> Summary {
+        self.summary_of(|_| true)
+    }
+
+    /// The same of these properties only.
+    pub(crate) fn summary_of(&self, tells: impl Fn(&str) -> bool) -> Summary {
         Summary {
             room: Arc::clone(&self.name),
             members: self.members.len(),
@@ -172,12 +177,19 @@ impl Room {
             owner: self.owner.clone(),
             locked: self.options.locked,
             permanent: self.options.permanent,
-            properties: self.properties.values(),
+            properties: self.properties.values(tells),
         }
     }
 
+    /// Bytes of what the list of rooms tells, about.
+    pub(crate) fn listed_bytes(&self) -> usize {
+        /// Of a room and of a property, beside names and values.
+        const EACH: usize = 64;
+        self.name.len() + self.properties.bytes() + EACH * (1 + self.properties.len())
+    }
+
     /// Bytes of its properties and of what it keeps of what was said.
-    pub(crate) const fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.properties.bytes() + self.history.bytes()
     }
 
@@ -252,13 +264,19 @@ impl Room {
         self.properties.get(name)
     }
 
+    /// Whether somebody may speak: a member who is there, or an administrator.
+    #[must_use]
+    pub fn may_say(&self, actor: Actor<'_>) -> bool {
+        self.members.is_here(actor.user) || actor.role == Role::Administrator
+    }
+
     /// A member speaks. If it may, the holder of the room lets everybody in it hear the message,
     /// whose topic is `$room/<room>/say/<user>`.
     ///
     /// # Errors
     /// [`Refusal::NotMember`] for those who only listen; [`Refusal::TooLarge`].
     pub fn say(&mut self, actor: Actor<'_>, message: &Arc<Message>) -> Result<(), Refusal> {
-        if !self.members.is_here(actor.user) && actor.role != Role::Administrator {
+        if !self.may_say(actor) {
             return Err(Refusal::NotMember);
         }
         if message.payload().len() > self.options.bounds.say_bytes {

@@ -93,9 +93,11 @@ impl Properties {
         self.by_name.get(name)
     }
 
-    pub(super) fn values(&self) -> Map<String, Value> {
+    /// The values of these.
+    pub(super) fn values(&self, tells: impl Fn(&str) -> bool) -> Map<String, Value> {
         self.by_name
             .iter()
+            .filter(|(name, _)| tells(name))
             .filter_map(|(name, property)| Some((String::from(&**name), property.value.clone()?)))
             .collect()
     }
@@ -191,6 +193,10 @@ impl Properties {
             self.tidy(name);
         }
         names
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
     }
 
     pub(super) const fn bytes(&self) -> usize {

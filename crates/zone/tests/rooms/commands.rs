@@ -308,3 +308,47 @@ fn a_command_is_done_as_a_whole_or_not_at_all() {
     let summary = hall.rooms.get("tea").unwrap().summary();
     assert_eq!(serde_json::to_value(summary).unwrap(), before);
 }
+
+/// A long list is told in parts, each of which is bounded by rooms and by bytes.
+#[test]
+fn a_long_list_is_told_in_parts() {
+    let mut hall = Hall::new(RoomsOptions {
+        owned_max: usize::MAX,
+        ..RoomsOptions::default()
+    });
+    let list = |hall: &mut Hall, words: &str| {
+        let (answer, _) = command(hall, "ann", "room.list", words);
+        let told = answer["result"].clone();
+        let rooms = told["rooms"].as_array().expect("a list").len();
+        (rooms, told, answer.to_string().len())
+    };
+    for number in 0..1_500 {
+        hall.join("ann", 1, &format!("r{number:04}"))
+            .expect("a room");
+    }
+    let (rooms, told, bytes) = list(&mut hall, "{}");
+    assert_eq!((rooms, &told["next"]), (1_000, &json!("r0999")));
+    assert!(told.get("total").is_none() && bytes < 200_000, "{bytes}");
+    let (rooms, told, _) = list(&mut hall, r#"{"after":"r0999"}"#);
+    assert_eq!((rooms, &told["rooms"][0]["room"]), (500, &json!("r1000")));
+    assert!(told.get("next").is_none() && told.get("total").is_none());
+    // Large ones are fewer, and one is told of in any case.
+    for room in ["a", "b", "c"] {
+        hall.join("ann", 1, room).expect("a room");
+        for property in 0..64 {
+            let value = Some(json!("x".repeat(4_000)));
+            hall.act(room, |room, out| {
+                let name = format!("p{property}");
+                room.set(user("ann"), &name, value, &Condition::Always, out)
+            })
+            .expect("a property");
+        }
+    }
+    let mut after = String::from("{}");
+    for room in ["a", "b", "c"] {
+        let (rooms, told, bytes) = list(&mut hall, &after);
+        assert_eq!((rooms, &told["next"]), (1, &json!(room)));
+        assert!(bytes < 300_000, "{bytes}");
+        after = format!(r#"{{"after":"{room}"}}"#);
+    }
+}
