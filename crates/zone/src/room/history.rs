@@ -9,7 +9,11 @@ use stentor_session::{Message, Tick};
 use super::HistoryBounds;
 use crate::effect::{Effect, Seat};
 
-/// Bytes of what was said, as it counts.
+/// Bytes that each message takes beside its topic, properties and payload: itself, its counters and
+/// place in the list, and what the allocator puts around its three parts.
+const OVERHEAD: usize = size_of::<Message>() + 6 * size_of::<usize>();
+
+/// Bytes of what was said, as it counts for the room.
 fn cost(said: &Message) -> usize {
     said.topic().len() + said.properties().len() + said.payload().len()
 }
@@ -18,6 +22,7 @@ fn cost(said: &Message) -> usize {
 #[derive(Debug, Default)]
 pub(super) struct History {
     said: VecDeque<Arc<Message>>,
+    /// What it counts for the room.
     bytes: usize,
 }
 
@@ -25,20 +30,21 @@ impl History {
     /// Keeps what was said. So many bytes more may be held than are now: its own oldest make room
     /// where those are too few.
     pub(super) fn keep(&mut self, (bounds, spare): (&HistoryBounds, usize), said: &Arc<Message>) {
-        let bounds = HistoryBounds {
-            bytes: bounds.bytes.min(self.bytes.saturating_add(spare)),
-            ..*bounds
-        };
-        if bounds.count == 0 || cost(said) > bounds.bytes {
+        let held_max = self.bytes().saturating_add(spare);
+        if bounds.count == 0 || cost(said) > bounds.bytes || cost(said) + OVERHEAD > held_max {
             return;
         }
         self.bytes += cost(said);
         self.said.push_back(Arc::clone(said));
-        self.shrink(&bounds);
+        self.shrink(bounds);
+        while self.bytes() > held_max {
+            self.forget_oldest();
+        }
     }
 
-    pub(super) const fn bytes(&self) -> usize {
-        self.bytes
+    /// Bytes that it holds.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes + self.said.len() * OVERHEAD
     }
 
     pub(super) fn clear(&mut self) {
@@ -48,9 +54,12 @@ impl History {
     /// Forgets the oldest until the rest is within bounds.
     pub(super) fn shrink(&mut self, bounds: &HistoryBounds) {
         while self.said.len() > bounds.count || self.bytes > bounds.bytes {
-            let Some(oldest) = self.said.pop_front() else {
-                return;
-            };
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.said.pop_front() {
             self.bytes -= cost(&oldest);
         }
     }
