@@ -378,7 +378,10 @@ impl Hub {
         match &session.link {
             Link::Away(_) => self.settle_absence(now, timer.session),
             Link::Live(live) => {
-                let silence = keep_alive_deadline(live.last_seen, live.keep_alive_secs);
+                // While something that it asked for is decided nothing is read from it, and it
+                // cannot show that it is alive.
+                let seen = if live.is_held() { now } else { live.last_seen };
+                let silence = keep_alive_deadline(seen, live.keep_alive_secs);
                 let expiry = session.identity.expires_at;
                 if expiry <= now {
                     let reason = CloseReason::Denied(Denied::Expired);

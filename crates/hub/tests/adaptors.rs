@@ -162,3 +162,32 @@ fn too_long_a_word_is_refused_without_asking() {
         }
     }
 }
+
+/// A client that is not read cannot show that it is alive.
+#[test]
+fn a_client_whose_packet_is_judged_is_not_silent() {
+    let mut w = World::new(1);
+    let doorman = Arc::new(Doorman::default());
+    w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+    let options = ConnectOptions {
+        keep_alive_secs: 1,
+        ..user("bob")
+    };
+    let bob = w.connect(Version::V5, "b", &options);
+    w.subscribe_only(
+        bob,
+        PacketId::new(9).unwrap(),
+        "$room/tea/#",
+        SubscribeOptions::default(),
+    );
+    for _ in 0..5 {
+        w.pass_secs(1);
+    }
+    assert_eq!(doorman.judge(&mut w, true), ["tea"]);
+    assert!(w.take_packet(bob, 0x90).is_some(), "it is connected still");
+    // From then on it counts.
+    for _ in 0..3 {
+        w.pass_secs(1);
+    }
+    assert_eq!(w.take_packet(bob, 0xE0).map(|p| p[2]), Some(0x8D));
+}
