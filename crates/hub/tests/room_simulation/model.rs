@@ -80,9 +80,6 @@ impl Room {
             self.property.lock = None;
             self.tidy();
         }
-        if self.members.is_empty() {
-            self.claim_until = None;
-        }
         if self.owner == Some(user) && !self.permanent {
             self.owner = self.oldest();
             self.claim_until = None;
