@@ -102,6 +102,10 @@ impl<R: Region> Space<R> {
                 self.unlist(class, at);
             }
         }
+        // Nothing is freed in a run that a kill has left without anything in it.
+        if let Some(segment) = self.segment_mut(position) {
+            segment.free_unused_runs();
+        }
     }
 
     /// Adds a segment; its position, or the segment itself if there are too many.
@@ -275,10 +279,7 @@ impl<R: Region> Space<R> {
             }
             return;
         }
-        let block = slot.block as usize;
-        let entry = layout::free_entry(segment.key(), block);
-        segment.write(layout::entry_at(block), &entry);
-        segment.remove_run(slot.block);
+        segment.free_run(slot.block);
         if !was_full && !is_retired {
             self.unlist(class, position);
         }

@@ -167,7 +167,23 @@ impl<R: Region> Segment<R> {
         self.place_bytes[block as usize] = u32::try_from(class.place_bytes).unwrap_or(0);
     }
 
-    pub(crate) fn remove_run(&mut self, block: u32) {
+    /// Gives back the blocks of a run, in the file as well.
+    pub(crate) fn free_run(&mut self, block: u32) {
+        let entry = layout::free_entry(self.key, block as usize);
+        self.write(layout::entry_at(block as usize), &entry);
+        self.remove_run(block);
+    }
+
+    /// The same of all runs with nothing in them.
+    pub(crate) fn free_unused_runs(&mut self) {
+        let unused = self.runs().filter(|(_, run)| run.is_unused());
+        let unused: Vec<u32> = unused.map(|(block, _)| block).collect();
+        for block in unused {
+            self.free_run(block);
+        }
+    }
+
+    fn remove_run(&mut self, block: u32) {
         let block = block as usize;
         let Some(run) = self.run(block as u32) else {
             return;

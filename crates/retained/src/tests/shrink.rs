@@ -105,6 +105,39 @@ fn check(store: &Store<SimulatedDisk>, topics: &[String], what: &str) {
     assert_eq!(store.verify().damaged, 0, "{what}");
 }
 
+/// Killed or without power after any write of the exchange of a large segment for a small one:
+/// each message is there, once, and the next process completes it.
+#[test]
+fn an_exchange_of_segments_may_end_at_any_write() {
+    for (sync, loses_power) in [(Sync::Never, false), (INTERVAL, false), (INTERVAL, true)] {
+        let (disk, topics) = hollow(sync);
+        assert!(!topics.is_empty(), "there are topics in the stripe");
+        let (mut fuse, mut was_killed) = (0, true);
+        while was_killed {
+            let what = format!("{sync:?}, {loses_power}, after {fuse} bytes");
+            let disk = disk.after_kill();
+            let store = open(&disk, sync);
+            disk.kill_after(fuse);
+            compacted(&store);
+            was_killed = disk.is_killed();
+            let disk = match loses_power {
+                true => disk.after_power_loss(),
+                false => disk.after_kill(),
+            };
+            let mut options = options(sync);
+            options.boot += u64::from(loses_power);
+            let store = Store::open(disk, &options).unwrap();
+            assert_eq!(store.losses(), 0, "{what}");
+            check(&store, &topics, &what);
+            let bytes = compacted(&store);
+            assert!(bytes < 400_000, "{what}: {bytes} bytes are left");
+            check(&store, &topics, &what);
+            fuse += 8;
+        }
+        assert!(fuse > 100, "something was written");
+    }
+}
+
 /// Where the disk does not take the small segment, the large one stays, and nobody is refused.
 #[test]
 fn an_exchange_of_segments_may_fail() {
