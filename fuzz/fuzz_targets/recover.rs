@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use libfuzzer_sys::fuzz_target;
-use stentor_hub::{Cursor, Retained, Walk};
+use stentor_hub::{Cursor, Retained, Scope, Walk};
 use stentor_mqtt::QoS;
 use stentor_retained::disk::Disk;
 use stentor_retained::disk::simulated::SimulatedDisk;
@@ -55,7 +55,7 @@ fn check(disk: &SimulatedDisk) {
         return;
     };
     let (mut cursor, mut found) = (Cursor::default(), Vec::new());
-    let scope = (store.mark(), Tick::ZERO);
+    let scope = Scope::until(store.mark(), Tick::ZERO);
     while store.walk(Zone(0), "#", scope, &mut cursor, 16, &mut found) == Walk::More {}
     for message in &found {
         assert!(message.topic().starts_with("t/"), "nobody put that");

@@ -308,6 +308,21 @@ fn keeps_up(session: &Session, qos: QoS, queue_bytes_max: usize) -> bool {
         && (qos == QoS::AtMostOnce || session.has_window())
 }
 
+/// How far a session's lists of messages that are held back have come, at QoS 0 and above.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeldBack {
+    taken: [u64; 2],
+    /// Where they end.
+    pub(crate) listed: [u64; 2],
+}
+
+impl HeldBack {
+    /// Whether what was in the lists has gone; those that are empty have passed everything.
+    pub(crate) fn has_passed(&self, listed: [u64; 2]) -> bool {
+        (0..2).all(|lane| self.taken[lane] >= listed[lane] || self.taken[lane] == self.listed[lane])
+    }
+}
+
 impl Session {
     fn conflating(&self) -> Option<&Conflating> {
         match &self.link {
@@ -331,12 +346,21 @@ impl Session {
     }
 
     /// Whether messages above QoS 0 are held back that may go when the client acknowledges others.
-    pub(crate) fn has_held_windowed(&self) -> bool {
+    fn has_held_windowed(&self) -> bool {
         self.conflating()
             .is_some_and(|known| known.queue.is_ready(Lane::Windowed))
     }
 
-    /// The same, and no packet id is free.
+    /// How far the lists of messages that are held back have come, and how far when all of them
+    /// have gone that may go now.
+    pub(crate) fn held(&self) -> HeldBack {
+        self.conflating().map_or_else(HeldBack::default, |known| {
+            let (taken, listed) = (known.queue.taken(), known.queue.listed());
+            HeldBack { taken, listed }
+        })
+    }
+
+    /// Whether messages above QoS 0 are held back, and no packet id is free.
     pub(crate) fn is_out_of_window(&self) -> bool {
         self.has_held_windowed() && !self.has_window()
     }
@@ -443,6 +467,8 @@ impl Hub {
                     held.armed = Tick::NEVER;
                 }
                 self.release(now, key);
+                // The end of a snapshot may have waited for it.
+                self.continue_snapshots(now, key);
             }
         }
     }

@@ -207,9 +207,17 @@ impl Counter<'_> {
 
     fn lose(&mut self, slot: u32, topic: &str, cause: LossCause) {
         self.stats.publishes_dropped += 1;
-        let Some(session) = self.sessions.at(slot) else {
+        let Some(session) = self.sessions.at_mut(slot) else {
             return;
         };
+        if let Some(snapshots) = session.live_mut().and_then(Live::snapshots) {
+            match cause {
+                LossCause::DropNewest => snapshots.lose_live(),
+                LossCause::DropOldest => snapshots.lose_queued(),
+                // The store does not help.
+                _ => {}
+            }
+        }
         self.traffic.of(session.zone()).dropped += 1;
         if self.losses.record(cause, &session.client_id, topic) {
             self.events.push(Event::Losing {

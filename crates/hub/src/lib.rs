@@ -62,7 +62,7 @@ pub use key::{LinkId, SHARDS_MAX, SessionKey, ShardId, home_shard};
 pub use private::PrivateMessage;
 pub use quota::{Needs, Newest, Places, Quotas};
 pub use renewal::{Renewal, Renewed};
-pub use retained::{Cursor, Kept, Mark, NotKept, Purpose, Retained, Stored, Walk};
+pub use retained::{Cursor, Kept, Mark, NotKept, Purpose, Retained, Scope, Stored, Walk};
 pub use rights::{Access, GuestMark, Identity, Rights};
 pub use room::{Parting, RoomItem, Who};
 pub use serve::{Ask, Served};

@@ -238,10 +238,14 @@ impl Hub {
         let delay = session.will.as_ref().map(|will| will.delay_secs);
         let will_at = delay.map_or(Tick::NEVER, |secs| now.after_secs(secs).min(until));
         session.epoch = session.epoch.wrapping_add(1);
-        let (snapshots, conflating) = match live.extras.take() {
+        let (mut snapshots, conflating) = match live.extras.take() {
             Some(extras) => (extras.snapshots, extras.conflating),
             None => (None, None),
         };
+        if let Some(snapshots) = &mut snapshots {
+            // What waits at QoS 0, and what comes at QoS 0 from now on.
+            snapshots.lose_live();
+        }
         session.link = Link::Away(Away {
             until,
             will_at,

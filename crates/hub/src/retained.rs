@@ -50,6 +50,29 @@ pub struct Cursor {
     pub after: Option<Box<str>>,
 }
 
+/// Which messages a walk finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// None that was put until then; `Mark(0)` excludes nothing.
+    pub after: Mark,
+    /// None that was put later.
+    pub mark: Mark,
+    /// None that has expired by then.
+    pub now: Tick,
+}
+
+impl Scope {
+    /// All that was put until `mark` and has not expired.
+    #[must_use]
+    pub const fn until(mark: Mark, now: Tick) -> Self {
+        Self {
+            after: Mark(0),
+            mark,
+            now,
+        }
+    }
+}
+
 /// Whether a walk goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walk {
@@ -196,7 +219,7 @@ pub trait Retained: Send + Sync {
         &self,
         zone: Zone,
         filter: &str,
-        scope: (Mark, Tick),
+        scope: Scope,
         cursor: &mut Cursor,
         visits: usize,
         out: &mut Vec<Arc<Message>>,

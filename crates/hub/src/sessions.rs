@@ -294,6 +294,11 @@ impl Session {
         rooms
     }
 
+    /// Its client's retained messages that are still to be sent, while it is there.
+    pub(crate) fn snapshots(&self) -> Option<&Snapshots> {
+        self.live()?.extras.as_ref()?.snapshots.as_deref()
+    }
+
     /// What is left of a subscription's snapshot is not wanted any more.
     pub(crate) fn forget_snapshot(&mut self, id: FilterId) {
         if let Some(snapshots) = self.live_mut().and_then(Live::snapshots) {

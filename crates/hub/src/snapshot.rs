@@ -13,13 +13,14 @@ use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
 use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::{FilterId, Zone, has_wildcard};
 
+use crate::conflate::HeldBack;
 use crate::deliver::{Course, Terms};
 use crate::fence::Fence;
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
 use crate::outbox::Outbox;
-use crate::retained::{Cursor, Mark, Walk};
+use crate::retained::{Cursor, Mark, Scope, Walk};
 use crate::route::{Parcel, is_own};
 use crate::sessions::{Live, Session};
 use crate::settings::Settings;
@@ -43,8 +44,14 @@ pub(crate) struct Snapshot {
     id: FilterId,
     filter: Box<str>,
     options: Options,
+    /// What was put until then has been looked at; `Mark(0)` for nothing.
+    after: Mark,
     mark: Mark,
+    /// What the session had lost when the walk began.
+    lost: Lost,
     progress: Progress,
+    /// Whether stored messages are still wanted.
+    sends: bool,
     marks_end: bool,
     /// What has to come live first.
     fence: Option<Fence>,
@@ -57,8 +64,18 @@ pub(crate) struct Snapshot {
 enum Progress {
     /// There may be more in the store.
     Walking(Cursor),
-    /// All is on its way; what follows it is not yet.
-    Walked,
+    /// All is on its way, or held back up to there; what follows it is not yet.
+    Walked([u64; 2]),
+}
+
+/// How often a session has lost messages while it had snapshots. What is above a snapshot's mark
+/// comes live, unless it is lost on the way: then it is read from the store after all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Lost {
+    /// Messages that would have come live.
+    live: u64,
+    /// Messages that had been queued, and may have been stored ones.
+    queued: u64,
 }
 
 /// The snapshots of one session, which take turns: one for each subscription at most.
@@ -68,6 +85,7 @@ pub(crate) struct Snapshots {
     turns: VecDeque<(FilterId, u64)>,
     by_filter: HashMap<FilterId, (u64, Snapshot), foldhash::fast::FixedState>,
     tickets: u64,
+    lost: Lost,
     /// Until then the store is fetching what is next.
     idle_until: Tick,
 }
@@ -100,15 +118,27 @@ impl Snapshots {
         }
     }
 
-    /// The next one. While messages of the session are held back (`holds_some`), not one whose end
-    /// alone is left, which comes after them: what lets them go asks again.
-    fn pop_ready(&mut self, holds_some: bool) -> Option<Snapshot> {
+    /// The next one, but not one whose end alone is left while messages of it are held back: it
+    /// comes after them, and what lets them go asks again.
+    fn pop_ready(&mut self, held: HeldBack) -> Option<Snapshot> {
         let next = self.pop()?;
-        if holds_some && matches!(next.progress, Progress::Walked) {
+        if let Progress::Walked(listed) = next.progress
+            && !held.has_passed(listed)
+        {
             self.push(next);
             return None;
         }
         Some(next)
+    }
+
+    /// A message that would have come live was lost.
+    pub(crate) const fn lose_live(&mut self) {
+        self.lost.live += 1;
+    }
+
+    /// A message was lost that had been queued: perhaps a stored one.
+    pub(crate) const fn lose_queued(&mut self) {
+        self.lost.queued += 1;
     }
 
     /// The subscription is gone: what is left of its snapshot is not wanted any more.
@@ -192,15 +222,19 @@ impl Hub {
             let progress = if sends {
                 Progress::Walking(Cursor::default())
             } else {
-                Progress::Walked
+                Progress::Walked([0; 2])
             };
             let snapshots = live.extras().snapshots.get_or_insert_default();
+            let lost = snapshots.lost;
             snapshots.push(Snapshot {
                 id,
                 filter,
                 options,
+                after: Mark(0),
                 mark,
+                lost,
                 progress,
+                sends,
                 marks_end,
                 fence,
                 fetches: 0,
@@ -230,12 +264,12 @@ impl Hub {
             return VISITS;
         };
         let (zone, at_most) = (session.zone(), visits(session, &self.settings));
-        let holds_some = session.has_held_windowed();
+        let held = session.held();
         let Some(mut snapshot) = session
             .live_mut()
             .and_then(|live| live.snapshots())
             .filter(|snapshots| snapshots.idle_until <= now)
-            .and_then(|snapshots| snapshots.pop_ready(holds_some))
+            .and_then(|snapshots| snapshots.pop_ready(held))
         else {
             return VISITS;
         };
@@ -248,37 +282,16 @@ impl Hub {
             self.put_back(now, key, snapshot, now.after(FETCH_TIME));
             return VISITS;
         }
-        let mut found = core::mem::take(&mut self.found);
         let mut visited = 1;
-        let walk = match &mut snapshot.progress {
-            Progress::Walking(cursor) if has_wildcard(&snapshot.filter) => {
-                let scope = (snapshot.mark, now);
-                visited = VISITS;
-                self.retained
-                    .walk(zone, &snapshot.filter, scope, cursor, at_most, &mut found)
-            }
-            Progress::Walking(_) => {
-                let (filter, mark) = (&snapshot.filter, snapshot.mark);
-                found.extend(self.retained.get(zone, filter, mark, now));
-                Walk::Done
-            }
-            Progress::Walked => {
-                self.send_end(now, key, &snapshot);
-                snapshot.marks_end = false;
-                Walk::Done
-            }
-        };
-        for message in found.drain(..) {
-            self.send_retained(now, key, snapshot.options, &message);
-        }
-        self.found = found;
-        let walk = match walk {
-            // The end comes after the last message, which may wait for a packet id.
-            Walk::Done if snapshot.marks_end => {
-                snapshot.progress = Progress::Walked;
-                Walk::More
-            }
-            walk => walk,
+        let walk = if let Progress::Walked(_) = snapshot.progress {
+            self.finish(now, key, &mut snapshot)
+        } else {
+            visited = if has_wildcard(&snapshot.filter) {
+                VISITS
+            } else {
+                1
+            };
+            self.step(now, key, &mut snapshot, at_most)
         };
         if let Some(session) = self.sessions.get_mut(key) {
             let is_ready = is_ready(session, &self.settings);
@@ -287,6 +300,81 @@ impl Hub {
             }
         }
         visited
+    }
+
+    /// One step through the store.
+    fn step(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        snapshot: &mut Snapshot,
+        at_most: usize,
+    ) -> Walk {
+        let Some(zone) = self.sessions.get(key).map(Session::zone) else {
+            return Walk::Done;
+        };
+        let mut found = core::mem::take(&mut self.found);
+        let (filter, mark) = (&snapshot.filter, snapshot.mark);
+        let walk = match &mut snapshot.progress {
+            Progress::Walking(cursor) if has_wildcard(filter) => {
+                let after = snapshot.after;
+                let scope = Scope { after, mark, now };
+                self.retained
+                    .walk(zone, filter, scope, cursor, at_most, &mut found)
+            }
+            _ => {
+                found.extend(self.retained.get(zone, filter, mark, now));
+                // There is no other topic.
+                snapshot.sends &= found.is_empty();
+                Walk::Done
+            }
+        };
+        for message in found.drain(..) {
+            self.send_retained(now, key, snapshot.options, &message);
+        }
+        self.found = found;
+        if walk == Walk::Done {
+            // The end comes after the last message, which may wait for a packet id, and after all
+            // that was passed over because it comes live.
+            let session = self.sessions.get(key);
+            let held = session.map_or_else(HeldBack::default, Session::held);
+            snapshot.progress = Progress::Walked(held.listed);
+            snapshot.fence = self.fences.raise();
+            let lost = self.lost(key);
+            if snapshot.marks_end || snapshot.fence.is_some() || lost != snapshot.lost {
+                return Walk::More;
+            }
+        }
+        walk
+    }
+
+    /// After a walk: what was passed over because it comes live has come, or was lost. Then the
+    /// next walk is for what was put since this one began.
+    fn finish(&mut self, now: Tick, key: SessionKey, snapshot: &mut Snapshot) -> Walk {
+        let lost = self.lost(key);
+        if snapshot.sends && lost != snapshot.lost {
+            snapshot.after = if lost.queued == snapshot.lost.queued {
+                snapshot.mark
+            } else {
+                Mark(0)
+            };
+            snapshot.mark = self.retained.mark();
+            snapshot.fence = self.fences.raise();
+            snapshot.lost = lost;
+            snapshot.progress = Progress::Walking(Cursor::default());
+            return Walk::More;
+        }
+        if snapshot.marks_end {
+            self.send_end(now, key, snapshot);
+        }
+        Walk::Done
+    }
+
+    /// What a session has lost.
+    fn lost(&self, key: SessionKey) -> Lost {
+        let session = self.sessions.get(key);
+        let snapshots = session.and_then(Session::snapshots);
+        snapshots.map_or_else(Lost::default, |snapshots| snapshots.lost)
     }
 
     /// Whether a message may still come that was kept before a snapshot began.
@@ -343,10 +431,9 @@ impl Hub {
 
     /// Whether a session still has retained messages to come.
     pub(crate) fn has_snapshots(&self, key: SessionKey) -> bool {
-        self.sessions
-            .get(key)
-            .and_then(|session| session.live())
-            .and_then(|live| live.extras.as_ref()?.snapshots.as_ref())
+        let session = self.sessions.get(key);
+        session
+            .and_then(Session::snapshots)
             .is_some_and(|snapshots| !snapshots.is_empty())
     }
 

@@ -7,7 +7,7 @@ mod world;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use stentor_hub::{Cursor, Kept, Mark, NotKept, Retained, Settings, Walk};
+use stentor_hub::{Cursor, Kept, Mark, NotKept, Retained, Scope, Settings, Walk};
 use stentor_mqtt::{QoS, Version};
 use stentor_retained::{Bounds, MemoryStore};
 use stentor_session::{Message, Tick};
@@ -43,7 +43,7 @@ impl Retained for ColdStore {
         &self,
         zone: Zone,
         filter: &str,
-        scope: (Mark, Tick),
+        scope: Scope,
         cursor: &mut Cursor,
         visits: usize,
         out: &mut Vec<Arc<Message>>,

@@ -7,7 +7,7 @@ mod world;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stentor_hub::{ControlItem, Cursor, Kept, Mark, NotKept, Retained, Settings, Walk};
+use stentor_hub::{ControlItem, Cursor, Kept, Mark, NotKept, Retained, Scope, Settings, Walk};
 use stentor_mqtt::{PacketId, QoS, ReasonCode, Version};
 use stentor_retained::{Bounds, MemoryStore};
 use stentor_session::{CloseReason, Limit, Local, Message, Tick, Ticket};
@@ -39,7 +39,7 @@ impl Retained for LateStore {
         &self,
         zone: Zone,
         filter: &str,
-        scope: (Mark, Tick),
+        scope: Scope,
         cursor: &mut Cursor,
         visits: usize,
         out: &mut Vec<Arc<Message>>,

@@ -8,7 +8,7 @@ mod world;
 use std::sync::{Arc, Mutex};
 
 use stentor_hub::{
-    Cursor, Keep, Kept, Mark, NotKept, Purpose, Retained, Settings, TopicPolicy, Walk,
+    Cursor, Keep, Kept, Mark, NotKept, Purpose, Retained, Scope, Settings, TopicPolicy, Walk,
 };
 use stentor_mqtt::{
     Packet, PacketId, Property, PropertyBuf, QoS, Subscribe, SubscribeFilterBuf, SubscribeOptions,
@@ -285,7 +285,7 @@ impl Retained for ExpectingStore {
         &self,
         zone: Zone,
         filter: &str,
-        scope: (Mark, Tick),
+        scope: Scope,
         cursor: &mut Cursor,
         visits: usize,
         out: &mut Vec<Arc<Message>>,

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use stentor_hub::{Cursor, Kept, Mark, NotKept, Retained, Walk};
+use stentor_hub::{Cursor, Kept, Mark, NotKept, Retained, Scope, Walk};
 use stentor_session::{Message, Tick};
 use stentor_topic::{TopicHasher, Zone, literal_prefix, matches};
 
@@ -175,14 +175,14 @@ impl Retained for MemoryStore {
     fn get(&self, zone: Zone, topic: &str, mark: Mark, now: Tick) -> Option<Arc<Message>> {
         let stripe = self.stripe_of(zone, topic);
         let value = stripe.get(&zone)?.get(topic)?;
-        is_visible(value, mark, now).then(|| Arc::clone(&value.message))
+        is_visible(value, Scope::until(mark, now)).then(|| Arc::clone(&value.message))
     }
 
     fn walk(
         &self,
         zone: Zone,
         filter: &str,
-        (mark, now): (Mark, Tick),
+        scope: Scope,
         cursor: &mut Cursor,
         visits: usize,
         out: &mut Vec<Arc<Message>>,
@@ -207,7 +207,7 @@ impl Retained for MemoryStore {
                     break;
                 }
                 last = Some(topic);
-                if matches(filter, topic) && is_visible(value, mark, now) {
+                if matches(filter, topic) && is_visible(value, scope) {
                     out.push(Arc::clone(&value.message));
                 }
                 left -= 1;
@@ -235,8 +235,9 @@ fn next_stripe(cursor: &mut Cursor) {
     cursor.after = None;
 }
 
-fn is_visible(value: &Value, mark: Mark, now: Tick) -> bool {
-    value.version <= mark.0 && !value.message.is_expired(now)
+fn is_visible(value: &Value, scope: Scope) -> bool {
+    let is_put_then = scope.after.0 < value.version && value.version <= scope.mark.0;
+    is_put_then && !value.message.is_expired(scope.now)
 }
 
 #[cfg(test)]
@@ -263,7 +264,7 @@ mod tests {
 
     fn walk(store: &MemoryStore, filter: &str, visits: usize) -> Vec<String> {
         let (mut cursor, mut out) = (Cursor::default(), Vec::new());
-        let scope = (store.mark(), Tick::ZERO);
+        let scope = Scope::until(store.mark(), Tick::ZERO);
         while store.walk(Zone(0), filter, scope, &mut cursor, visits, &mut out) == Walk::More {}
         let mut topics: Vec<_> = out.iter().map(|m| m.topic().to_owned()).collect();
         topics.sort();

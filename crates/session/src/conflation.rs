@@ -25,6 +25,8 @@ pub struct Conflation {
     topics: BTreeMap<Rc<str>, Held>,
     /// Topics whose message may go, in the order in which they began to wait: at QoS 0, and above.
     ready: [VecDeque<Rc<str>>; 2],
+    /// How many were taken from each of the two.
+    taken: [u64; 2],
     /// When the next message of a topic may go; each topic stands here once at most.
     later: BinaryHeap<Reverse<(Tick, Rc<str>)>>,
     waiting: usize,
@@ -216,6 +218,7 @@ impl Conflation {
     /// Takes out the message whose turn it is in one of the lists: it goes now.
     pub fn pop(&mut self, now: Tick, lane: Lane) -> Option<Delivery> {
         while let Some(topic) = self.ready[lane as usize].pop_front() {
+            self.taken[lane as usize] += 1;
             let Some(held) = self.topics.get_mut(&topic) else {
                 continue;
             };
@@ -245,6 +248,18 @@ impl Conflation {
     #[must_use]
     pub fn is_ready(&self, lane: Lane) -> bool {
         !self.ready[lane as usize].is_empty()
+    }
+
+    /// How many topics have come to their turn in each list.
+    #[must_use]
+    pub fn taken(&self) -> [u64; 2] {
+        self.taken
+    }
+
+    /// What [`Conflation::taken`] is when all that may go now has gone, whatever comes after it.
+    #[must_use]
+    pub fn listed(&self) -> [u64; 2] {
+        core::array::from_fn(|lane| self.taken[lane] + self.ready[lane].len() as u64)
     }
 
     /// The connection is gone: what waits at QoS 0 is, too.

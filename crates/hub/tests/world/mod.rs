@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use stentor_hub::{
     Adaptors, Admitted, Callees, ControlItem, Cursor, Event, Hub, Identity, InterestTable, LinkId,
-    MeshItem, Retained, Rights, SessionKey, Settings, ShardId, Shared, Walk, home_shard,
+    MeshItem, Retained, Rights, Scope, SessionKey, Settings, ShardId, Shared, Walk, home_shard,
 };
 use stentor_mqtt::{QoS, Version};
 use stentor_retained::{Bounds, MemoryStore};
@@ -246,7 +246,7 @@ impl World {
     /// What is retained that matches a filter, by topic.
     pub fn stored(&self, filter: &str) -> BTreeMap<String, String> {
         let (mut cursor, mut found) = (Cursor::default(), Vec::new());
-        let scope = (self.retained.mark(), self.now);
+        let scope = Scope::until(self.retained.mark(), self.now);
         let zone = Zone(0);
         while self
             .retained

@@ -160,6 +160,7 @@ impl<D: Disk> Store<D> {
     pub fn received_ms(&self, zone: Zone, topic: &str) -> Option<u64> {
         let (hash, stripe) = self.place_of(zone, topic);
         let view = View {
+            after: 0,
             mark: u64::MAX,
             now_ms: 0,
         };

@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, SystemTime};
 
-use stentor_hub::{Cursor, Kept, Mark, NotKept, Purpose, Retained, Stored, Walk};
+use stentor_hub::{Cursor, Kept, Mark, NotKept, Purpose, Retained, Scope, Stored, Walk};
 use stentor_session::{Message, Publisher, Tick, Ticket};
 use stentor_topic::Zone;
 
@@ -208,10 +208,11 @@ impl<D: Disk> Store<D> {
         Tick::from_millis(ms.saturating_sub(self.origin_ms))
     }
 
-    fn view(&self, mark: Mark, now: Tick) -> View {
+    fn view(&self, scope: Scope) -> View {
         View {
-            mark: mark.0,
-            now_ms: self.wall_ms(now),
+            after: scope.after.0,
+            mark: scope.mark.0,
+            now_ms: self.wall_ms(scope.now),
         }
     }
 
@@ -332,7 +333,7 @@ impl<D: Disk> Retained for Store<D> {
             return None;
         }
         let (hash, stripe) = self.place_of(zone, topic);
-        let view = self.view(mark, now);
+        let view = self.view(Scope::until(mark, now));
         self.lock(stripe)
             .get(&self.env, hash, (zone, topic), view, |record| {
                 self.message(record)
@@ -351,7 +352,7 @@ impl<D: Disk> Retained for Store<D> {
         }
         if mark != Mark(0) {
             let (hash, stripe) = self.place_of(zone, topic);
-            let view = self.view(mark, now);
+            let view = self.view(Scope::until(mark, now));
             let stripe = self.lock(stripe);
             stripe.get(&self.env, hash, (zone, topic), view, |record| {
                 found(&self.stored(record));
@@ -397,17 +398,15 @@ impl<D: Disk> Retained for Store<D> {
         &self,
         zone: Zone,
         filter: &str,
-        (mark, now): (Mark, Tick),
+        scope: Scope,
         cursor: &mut Cursor,
         visits: usize,
         out: &mut Vec<Arc<Message>>,
     ) -> Walk {
         if is_volatile(filter) {
-            return self
-                .volatile
-                .walk(zone, filter, (mark, now), cursor, visits, out);
+            return self.volatile.walk(zone, filter, scope, cursor, visits, out);
         }
-        let view = self.view(mark, now);
+        let view = self.view(scope);
         let mut budget = Budget {
             visits,
             bytes: STEP_BYTES,

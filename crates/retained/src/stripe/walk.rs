@@ -18,6 +18,8 @@ use crate::store::Verified;
 /// What a reader may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct View {
+    /// Nothing that was put until then; 0 excludes nothing.
+    pub(crate) after: u64,
     /// Nothing that was put later.
     pub(crate) mark: u64,
     /// Nothing that has expired by then.
@@ -26,7 +28,8 @@ pub(crate) struct View {
 
 impl View {
     fn shows(self, env: &Env, head: &Head) -> bool {
-        head.version <= self.mark && !env.is_expired(head, self.now_ms)
+        let is_put_then = self.after < head.version && head.version <= self.mark;
+        is_put_then && !env.is_expired(head, self.now_ms)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Messages that the system has taken out of memory: looked at without touching them.
 
-use stentor_hub::{Cursor, Retained, Walk};
+use stentor_hub::{Cursor, Retained, Scope, Walk};
 use stentor_session::Tick;
 use stentor_topic::Zone;
 
@@ -33,7 +33,7 @@ fn what_is_cold_is_brought_before_it_is_read() {
     assert_eq!(get(&store, "t/7").as_deref(), Some(&b"x"[..]));
     // A walk, as a snapshot does it: never a step over what is not there.
     let (mut cursor, mut found, mut fetched) = (Cursor::default(), Vec::new(), 0);
-    let scope = (store.mark(), Tick::from_secs(6));
+    let scope = Scope::until(store.mark(), Tick::from_secs(6));
     loop {
         if store.is_fetching(ZONE, "#", &cursor, 64) {
             fetched += 1;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use stentor_hub::{Cursor, NotKept, Retained, Walk};
+use stentor_hub::{Cursor, NotKept, Retained, Scope, Walk};
 use stentor_mqtt::QoS;
 use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::Zone;
@@ -61,7 +61,7 @@ pub(super) fn get<D: Disk>(store: &Store<D>, topic: &str) -> Option<Vec<u8>> {
 /// All matches of a filter, in steps of so many visits.
 pub(super) fn walk<D: Disk>(store: &Store<D>, filter: &str, visits: usize) -> Vec<Arc<Message>> {
     let (mut cursor, mut found) = (Cursor::default(), Vec::new());
-    let scope = (store.mark(), Tick::from_secs(6));
+    let scope = Scope::until(store.mark(), Tick::from_secs(6));
     while store.walk(Zone(0), filter, scope, &mut cursor, visits, &mut found) == Walk::More {}
     found
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use stentor_hub::{Cursor, Retained, Walk};
+use stentor_hub::{Cursor, Retained, Scope, Walk};
 use stentor_topic::Zone;
 
 use super::protocol::Request;
@@ -54,7 +54,7 @@ fn retained(backplane: &Backplane, request: &Request, at_most: usize) -> Vec<Val
     } else {
         "#"
     };
-    let scope = (backplane.retained.mark(), backplane.clock.now());
+    let scope = Scope::until(backplane.retained.mark(), backplane.clock.now());
     let (mut cursor, mut found, mut topics) = (Cursor::default(), Vec::new(), Vec::new());
     loop {
         let zone = Zone(request.zone);

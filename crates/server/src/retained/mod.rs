@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use stentor_hub::{Cursor, NotKept, Retained, Walk};
+use stentor_hub::{Cursor, NotKept, Retained, Scope, Walk};
 use stentor_retained::disk::MappedDisk;
 use stentor_retained::{Store, Verified};
 use stentor_session::{Message, Tick};
@@ -305,7 +305,7 @@ impl Desk<'_> {
             return Ok((found.into_iter().collect(), true));
         }
         let (mut found, mut bytes) = (Vec::new(), 0);
-        let scope = (mark, self.now);
+        let scope = Scope::until(mark, self.now);
         loop {
             let before = found.len();
             let walk = self

@@ -140,7 +140,7 @@ impl SysTopics {
 
 #[cfg(test)]
 mod tests {
-    use stentor_hub::{Cursor, Walk};
+    use stentor_hub::{Cursor, Scope, Walk};
 
     use super::*;
     use crate::lifecycle::testing::Running;
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(reports(backplane).len(), backplane.shards.len());
         let (mark, mut cursor) = (backplane.retained.mark(), Cursor::default());
         let mut found = Vec::new();
-        let scope = (mark, backplane.clock.now());
+        let scope = Scope::until(mark, backplane.clock.now());
         let store = &backplane.retained;
         while store.walk(
             Zone::DEFAULT,
