@@ -79,6 +79,19 @@ impl Pieces {
     }
 }
 
+/// A text of somebody else's for people: in one line, and without what plays tricks on a terminal.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for char in text.chars() {
+        if char.is_control() {
+            shown.extend(char.escape_default());
+        } else {
+            shown.push(char);
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,5 +103,11 @@ mod tests {
         let full = failure("a.csv", &io::ErrorKind::StorageFull.into());
         assert_eq!(full.code(), 1);
         assert!(full.message().starts_with("cannot write to a.csv: "));
+    }
+
+    #[test]
+    fn nobodys_words_look_like_anothers() {
+        let told = shown("evil\u{1b}[31m\nalice: fake\u{9b}2J\u{7f} \u{e9}");
+        assert_eq!(told, "evil\\u{1b}[31m\\nalice: fake\\u{9b}2J\\u{7f} \u{e9}");
     }
 }

@@ -294,7 +294,7 @@ fn list(result: &Value) -> String {
         } else {
             ""
         };
-        let name = room["room"].as_str().unwrap_or_default();
+        let name = output::shown(room["room"].as_str().unwrap_or_default());
         format!("{name}: {members}{locked}\n")
     };
     rooms.iter().map(line).collect()
@@ -313,15 +313,22 @@ fn closed(room: &str, result: &Value) -> String {
 fn show(result: &Value) -> String {
     let room = &result["room"];
     let members = result["members"].as_array().map(|members| {
-        let names: Vec<&str> = members.iter().filter_map(Value::as_str).collect();
+        let names = members.iter().filter_map(Value::as_str);
+        let names: Vec<String> = names.map(output::shown).collect();
         names.join(", ")
     });
     let members = members.unwrap_or_else(|| "not shown to who may not come in".into());
-    let owner = room["owner"].as_str().unwrap_or("nobody");
+    let owner = output::shown(room["owner"].as_str().unwrap_or("nobody"));
     let mut text = list(&json!({ "rooms": [room] }));
     text.push_str(&format!("owner: {owner}\nmembers: {members}\n"));
     if let Some(properties) = room["properties"].as_object() {
-        let line = |(name, value): (&String, &Value)| format!("{name} = {value}\n");
+        let line = |(name, value): (&String, &Value)| {
+            format!(
+                "{} = {}\n",
+                output::shown(name),
+                output::shown(&value.to_string())
+            )
+        };
         text.extend(properties.iter().map(line));
     }
     text

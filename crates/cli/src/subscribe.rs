@@ -13,7 +13,7 @@ use stentor_client::{
 use crate::connect::{Attempt, Connect, Plan, hint_at_shell, qos};
 use crate::failure::{self, Failure};
 use crate::format::Format;
-use crate::output::print_next;
+use crate::output::{print_next, shown};
 use crate::stop::Stop;
 use crate::time::Time;
 
@@ -89,12 +89,14 @@ impl Printer {
         if self.style == Style::Senders {
             let sender = message.topic.rsplit('/').next().unwrap_or_default();
             let name = stentor_zone::decode_name(sender).unwrap_or_else(|| sender.into());
-            // A name must not play tricks on the terminal.
-            let name = name.replace(char::is_control, "\u{FFFD}");
             text.extend_from_slice(name.as_bytes());
             text.extend_from_slice(b": ");
         }
         self.format.write(message, Time::now(), &mut text);
+        if matches!(self.style, Style::Senders | Style::Topics) {
+            // Nobody's words look like another's, or like the terminal's own.
+            text = shown(&String::from_utf8_lossy(&text)).into_bytes();
+        }
         text.extend_from_slice(self.end);
         print_next(&text)
     }

@@ -4,6 +4,8 @@ use std::io::{self, IsTerminal};
 
 use serde_json::Value;
 
+use crate::output::shown;
+
 /// Rows under heads, as wide as their contents.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -64,16 +66,7 @@ impl Table {
 pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::Null => "-".into(),
-        Value::String(text) => {
-            let escaped = text.chars().map(|char| {
-                if char.is_control() {
-                    char.escape_default().to_string()
-                } else {
-                    char.to_string()
-                }
-            });
-            escaped.collect()
-        }
+        Value::String(text) => shown(text),
         Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(", "),
         Value::Object(object) => {
             let pairs = object.iter().map(|(name, value)| match value {
