@@ -111,7 +111,7 @@ impl Lane {
             None => self.connect().await?,
         };
         let result = link.execute(statements, must_change).await;
-        keep(place, link, result)
+        keep_whole(place, link, result)
     }
 
     /// Makes sure that the database answers.
@@ -132,7 +132,13 @@ impl Lane {
         let place = self.link.lock().await;
         let mut link = self.connect().await?;
         let result = link.migrate().await;
-        keep(place, link, result)
+        keep_whole(place, link, result)
+    }
+
+    /// Keeps everybody else waiting, as a long change does.
+    #[cfg(test)]
+    pub(super) async fn hold(&self) -> impl Drop + '_ {
+        self.link.lock().await
     }
 }
 
@@ -146,4 +152,61 @@ fn keep<T>(
         *place = Some(link);
     }
     result
+}
+
+/// Puts a connection back whose transaction did not fail. After one that did, nobody knows how deep
+/// in transactions it is: SQLite ends some by itself, on a full disk for example, and the driver
+/// goes on as if they were open. All that is changed later would be done, and never be committed.
+fn keep_whole<T>(
+    mut place: Place<'_>,
+    link: Link,
+    result: Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    if result.is_ok() {
+        *place = Some(link);
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(path: &std::path::Path) -> Lane {
+        Lane::new(Options::sqlite(path, false), None)
+    }
+
+    /// As a full disk does, `OR ROLLBACK` ends the transaction behind the driver's back.
+    #[tokio::test]
+    async fn what_is_changed_after_a_failure_is_committed() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = folder.path().join("x.db");
+        let lanes = [lane(&path), lane(&path)];
+        let run = async |sql: &str| {
+            let sql = sql.to_owned();
+            let params = Vec::new();
+            lanes[0].execute(&[Statement { sql, params }]).await
+        };
+        run("CREATE TABLE one (n INTEGER PRIMARY KEY)")
+            .await
+            .expect("it is new");
+        run("INSERT INTO one VALUES (1)")
+            .await
+            .expect("it is empty");
+        for again in ["OR ROLLBACK", "", "OR ROLLBACK", "OR ROLLBACK", ""] {
+            let refused = run(&format!("INSERT {again} INTO one VALUES (1)")).await;
+            assert!(
+                matches!(refused, Err(StoreError::Refused(_))),
+                "{refused:?}"
+            );
+        }
+        run("INSERT INTO one VALUES (2)")
+            .await
+            .expect("it is not there");
+        let sql = "SELECT COUNT(*) FROM one".to_owned();
+        let params = Vec::new();
+        let seen = lanes[1].fetch(&Statement { sql, params }).await;
+        let seen = seen.expect("others may read").rows[0][0].clone();
+        assert_eq!(seen.as_deref(), Some("2"));
+    }
 }

@@ -31,8 +31,8 @@ const USER: &str = "login, disabled, roles, credentials, is_foreign, revision";
 /// Rows that one INSERT carries.
 const INSERT_ROWS: usize = 64;
 
-/// Keeps records in a database. Look-ups have a connection of their own, so that they never wait
-/// for a long change.
+/// Keeps records in a database. Look-ups, of roles and zones too, have a connection of their own, so
+/// that they never wait for a long change.
 pub struct SqlStore {
     reads: Lane,
     writes: Lane,
@@ -339,7 +339,7 @@ impl Store for SqlStore {
             // somebody is refused a change.
             let _ = self.writes.check();
             let sql = "SELECT scope, name, rules, quotas FROM stentor_role ORDER BY scope, name";
-            let answer = self.writes.fetch(&self.statement(sql, Vec::new())).await?;
+            let answer = self.reads.fetch(&self.statement(sql, Vec::new())).await?;
             answer.rows.into_iter().map(rows::role).collect()
         })
     }
@@ -374,7 +374,7 @@ impl Store for SqlStore {
     fn zones(&self) -> Task<'_, Vec<ZoneRecord>> {
         Box::pin(async {
             let sql = "SELECT name, connections FROM stentor_zone ORDER BY name";
-            let answer = self.writes.fetch(&self.statement(sql, Vec::new())).await?;
+            let answer = self.reads.fetch(&self.statement(sql, Vec::new())).await?;
             answer.rows.into_iter().map(rows::zone).collect()
         })
     }
@@ -468,4 +468,26 @@ impl Reader {
 
 fn with_list(query: &str, values: usize) -> String {
     query.replacen("(?)", &format!("({})", marks(values)), 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As one does that waits for a row that somebody else has locked.
+    #[tokio::test]
+    async fn nothing_that_log_ins_need_waits_for_a_change() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let store = SqlStore::sqlite(&folder.path().join("auth.db"));
+        store.open().await.expect("a new one can be made");
+        let _change = store.writes.hold().await;
+        let look = async {
+            let ann = [UserKey::parse("ann")];
+            assert!(store.find(&ann).await.expect("users").is_empty());
+            assert_eq!(store.roles().await.expect("roles").len(), 3);
+            store.zones().await.expect("zones");
+        };
+        let in_time = tokio::time::timeout(std::time::Duration::from_secs(10), look).await;
+        assert!(in_time.is_ok(), "they wait");
+    }
 }
