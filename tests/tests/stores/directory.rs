@@ -294,6 +294,88 @@ fn changes_in_the_operators_tables_are_noticed() {
     );
 }
 
+/// What is ordered of a user in the store needs nobody else: it is done, written down, and told to
+/// whoever is connected.
+#[test]
+fn an_outage_of_the_source_hides_no_change() {
+    let source = Stubborn::new(2);
+    let (directory, audit, _folder) = audited(&source);
+    let order = |order: Value| {
+        let order = Order::parse(order).unwrap();
+        directory.order(Who::new("the test"), order)
+    };
+    let token = json!({ "text": "token:0123456789ab", "label": "l" });
+    order(json!({ "verb": "user.add", "name": "ann" })).unwrap();
+    order(json!({ "verb": "token.create", "name": "u1", "credential": token })).unwrap();
+    order(json!({ "verb": "user.enable", "name": "u0" })).unwrap();
+    let names = ["ann", "u0", "u1"];
+    let users = names.map(|name| wait(&look_up(&directory, name)).unwrap().unwrap());
+    let _watches = users.each_ref().map(|user| directory.watch(user));
+    let (sender, changes) = channel();
+    assert!(directory.on_change(move |change| {
+        if let Change::User(key, user) = change {
+            sender
+                .send((key.to_string(), user))
+                .expect("the test waits");
+        }
+    }));
+    source.there.store(false, Ordering::SeqCst);
+    assert!(wait(&look_up(&directory, "u0")).is_err());
+    for (verb, name) in [
+        ("user.disable", "ann"),
+        ("user.disable", "u0"),
+        ("token.revoke", "u1"),
+    ] {
+        order(json!({ "verb": verb, "name": name, "id": "l" })).unwrap();
+        let (key, user) = changes.recv_timeout(DEADLINE).expect("it is told");
+        let user = user.expect("it is still a user");
+        let is_out = match verb {
+            "token.revoke" => user
+                .credentials
+                .iter()
+                .all(|one| !one.text.starts_with("token:")),
+            _ => user.disabled,
+        };
+        assert!(key == name && is_out, "{key}: {user:?}");
+    }
+    // What takes an answer of theirs is not done.
+    let refusal = order(json!({ "verb": "user.delete", "name": "ann" })).unwrap_err();
+    assert_eq!(refusal.code, "unavailable", "{refusal}");
+    let log = std::fs::read_to_string(&audit).unwrap();
+    let lines =
+        ["user.disable", "token.revoke", "user.delete"].map(|what| log.matches(what).count());
+    assert_eq!(lines, [2, 1, 0], "{log}");
+}
+
+/// Somebody who is shut out while the source thinks does not get in by what was read before.
+#[test]
+fn a_look_up_that_is_under_way_sees_what_was_changed() {
+    let source = Stubborn::new(1);
+    let (books, _folder) = books(&source);
+    source.permits.add_permits(100_000);
+    let options = DirectoryOptions {
+        timeout: DEADLINE,
+        ..DirectoryOptions::default()
+    };
+    let directory = Directory::start(books, options).unwrap();
+    let order = |order| directory.order(Who::new("the test"), order).unwrap();
+    let name = || "ann".to_owned();
+    order(Order::parse(json!({ "verb": "user.add", "name": "ann" })).unwrap());
+    // From now on the source thinks.
+    let before = source.queries.load(Ordering::SeqCst);
+    source.permits.forget_permits(usize::MAX >> 3);
+    let answer = look_up(&directory, "ann");
+    while source.queries.load(Ordering::SeqCst) == before {
+        std::thread::yield_now();
+    }
+    order(Order::UserDisable { name: name() });
+    source.permits.add_permits(100_000);
+    let ann = wait(&answer).unwrap().expect("there is still such a user");
+    assert!(ann.disabled, "{ann:?}");
+    let known = directory.cached(&ann.key());
+    assert!(known.is_some_and(|known| known.disabled));
+}
+
 /// Who is kept elsewhere is not deleted here, nor is what is said of them here.
 #[test]
 fn a_refused_deletion_changes_nothing() {

@@ -57,25 +57,59 @@ impl Books {
     /// # Errors
     /// When either does not answer.
     pub async fn find(&self, keys: &[UserKey]) -> Result<HashMap<UserKey, User>, StoreError> {
-        let own = self.store.find(keys).await?;
-        let mut own: HashMap<UserKey, User> = own
-            .into_iter()
-            .map(|record| (record.user.key(), record.user))
-            .collect();
-        let mut users = HashMap::with_capacity(own.len());
+        let known = self.look(keys).await?.into_iter();
+        let users = known.filter_map(|(key, known)| Some((key, known.user()?)));
+        Ok(users.collect())
+    }
+
+    /// The same, with what comes from where.
+    pub(super) async fn look(
+        &self,
+        keys: &[UserKey],
+    ) -> Result<HashMap<UserKey, Known>, StoreError> {
+        let own = self.own(keys).await?.into_iter();
+        let of_own = |(key, user)| {
+            let own = Some(user);
+            (key, Known { own, foreign: None })
+        };
+        let mut known: HashMap<UserKey, Known> = own.map(of_own).collect();
         if let Some(source) = &self.source {
             for foreign in source.find(keys).await? {
-                let merged = match own.remove(&foreign.key()) {
-                    Some(own) => merge(own, foreign),
-                    None => foreign,
-                };
-                users.insert(merged.key(), merged);
+                let entry = known.entry(foreign.key());
+                entry.or_default().foreign = Some(foreign);
             }
         }
-        users.extend(own.into_iter().filter(|(_, user)| !user.foreign));
         let asked: HashSet<&UserKey> = keys.iter().collect();
-        users.retain(|key, _| asked.contains(key));
-        Ok(users)
+        known.retain(|key, _| asked.contains(key));
+        Ok(known)
+    }
+
+    /// What the store alone says of users.
+    pub(super) async fn own(&self, keys: &[UserKey]) -> Result<HashMap<UserKey, User>, StoreError> {
+        let records = self.store.find(keys).await?.into_iter();
+        Ok(records
+            .map(|record| (record.user.key(), record.user))
+            .collect())
+    }
+}
+
+/// What is known of a user, by who says it.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// What the store says.
+    pub(super) own: Option<User>,
+    /// What the source says.
+    pub(super) foreign: Option<User>,
+}
+
+impl Known {
+    /// The user that this makes, if it makes one.
+    pub(super) fn user(self) -> Option<User> {
+        match (self.own, self.foreign) {
+            (Some(own), Some(foreign)) => Some(merge(own, foreign)),
+            (Some(own), None) => (!own.foreign).then_some(own),
+            (None, foreign) => foreign,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::model::{User, UserKey};
+use crate::store::books::Known;
 
 /// Users kept who are not watched.
 const UNWATCHED_MAX: usize = 200_000;
@@ -27,9 +28,32 @@ struct Table {
 
 struct Entry {
     user: Arc<User>,
+    foreign: Foreign,
     watches: usize,
     /// Refreshes since the last look-up.
     idle: u32,
+}
+
+/// What somebody else says of a user.
+enum Foreign {
+    /// Nothing.
+    Nothing,
+    /// All that is known.
+    All,
+    /// A part of it.
+    Part(Box<User>),
+}
+
+impl Foreign {
+    /// The user, and what of it is foreign; none if there is no such user.
+    fn of(known: Known) -> Option<(User, Self)> {
+        let foreign = match (&known.own, &known.foreign) {
+            (_, None) => Self::Nothing,
+            (None, Some(_)) => Self::All,
+            (Some(_), Some(foreign)) => Self::Part(Box::new(foreign.clone())),
+        };
+        Some((known.user()?, foreign))
+    }
 }
 
 /// Keeps a user current while somebody holds it.
@@ -74,26 +98,28 @@ impl Cache {
         Some(Arc::clone(&entry.user))
     }
 
-    /// Keeps what was found, and says whether something else was known before. A user who has not
-    /// changed keeps its place in memory.
-    pub(super) fn keep(&self, user: User) -> (Arc<User>, bool) {
+    /// Keeps what was found, if it is a user, and says whether something else was known before. A
+    /// user who has not changed keeps its place in memory.
+    pub(super) fn keep(&self, known: Known) -> Option<(Arc<User>, bool)> {
+        let (user, foreign) = Foreign::of(known)?;
         let mut table = lock(&self.0);
         let key = user.key();
         if let Some(entry) = table.entries.get_mut(&key) {
             entry.idle = 0;
+            entry.foreign = foreign;
             let has_changed = *entry.user != user;
             if has_changed {
                 entry.user = Arc::new(user);
             }
-            return (Arc::clone(&entry.user), has_changed);
+            return Some((Arc::clone(&entry.user), has_changed));
         }
         let user = Arc::new(user);
         let is_news = table.absent.contains_key(&key);
         if table.unwatched < UNWATCHED_MAX {
-            table.insert(key, Arc::clone(&user), 0);
+            table.insert(key, (Arc::clone(&user), foreign), 0);
             table.unwatched += 1;
         }
-        (user, is_news)
+        Some((user, is_news))
     }
 
     /// A user who was looked up, as it is known now. Who is held by somebody is never forgotten
@@ -116,7 +142,14 @@ impl Cache {
                 let first = entry.watches == 1;
                 table.unwatched -= usize::from(first);
             }
-            None => table.insert(key.clone(), Arc::clone(user), 1),
+            // There was no room for it; the next refresh tells from where it comes.
+            None => {
+                let foreign = match user.foreign {
+                    true => Foreign::All,
+                    false => Foreign::Nothing,
+                };
+                table.insert(key.clone(), (Arc::clone(user), foreign), 1);
+            }
         }
         let watched = Watched::User(Arc::clone(&self.0));
         Watch { key, watched }
@@ -153,18 +186,29 @@ impl Cache {
         table.entries.contains_key(key) || table.absent.contains_key(key)
     }
 
+    /// Takes over what the store says of a user now. What somebody else said of it last holds. The
+    /// new state, if it is another one.
+    pub(super) fn put_own(&self, key: &UserKey, own: Option<User>) -> Option<Option<Arc<User>>> {
+        let foreign = lock(&self.0).entries.get(key).and_then(Entry::foreign);
+        self.refresh(key, Known { own, foreign })
+    }
+
     /// Takes over what a refresh has found. The new state, if it is another one.
-    pub(super) fn refresh(&self, key: &UserKey, found: Option<User>) -> Option<Option<Arc<User>>> {
+    pub(super) fn refresh(&self, key: &UserKey, known: Known) -> Option<Option<Arc<User>>> {
+        let found = Foreign::of(known);
         let mut table = lock(&self.0);
         let is_watched = table.absent.contains_key(key);
         let Some(entry) = table.entries.get_mut(key) else {
             return found
                 .filter(|_| is_watched)
-                .map(|user| Some(Arc::new(user)));
+                .map(|(user, _)| Some(Arc::new(user)));
         };
         match found {
-            Some(user) if *entry.user == user => None,
-            Some(user) => {
+            Some((user, foreign)) => {
+                entry.foreign = foreign;
+                if *entry.user == user {
+                    return None;
+                }
                 entry.user = Arc::new(user);
                 Some(Some(Arc::clone(&entry.user)))
             }
@@ -174,6 +218,16 @@ impl Cache {
                 table.unwatched -= usize::from(unwatched);
                 Some(None)
             }
+        }
+    }
+}
+
+impl Entry {
+    fn foreign(&self) -> Option<User> {
+        match &self.foreign {
+            Foreign::Nothing => None,
+            Foreign::All => Some(User::clone(&self.user)),
+            Foreign::Part(foreign) => Some(User::clone(foreign)),
         }
     }
 }
@@ -188,9 +242,10 @@ impl Table {
         }
     }
 
-    fn insert(&mut self, key: UserKey, user: Arc<User>, watches: usize) {
+    fn insert(&mut self, key: UserKey, (user, foreign): (Arc<User>, Foreign), watches: usize) {
         let entry = Entry {
             user,
+            foreign,
             watches,
             idle: 0,
         };
@@ -231,11 +286,20 @@ mod tests {
         }
     }
 
+    fn own(name: &str) -> Known {
+        let own = Some(user(name));
+        Known { own, foreign: None }
+    }
+
+    fn keep(cache: &Cache, name: &str) -> (Arc<User>, bool) {
+        cache.keep(own(name)).expect("it is a user")
+    }
+
     #[test]
     fn who_is_watched_stays_and_who_is_idle_goes() {
         let cache = Cache::default();
-        let (ann, _) = cache.keep(user("ann"));
-        let (bob, _) = cache.keep(user("bob"));
+        let (ann, _) = keep(&cache, "ann");
+        let (bob, _) = keep(&cache, "bob");
         let watch = cache.watch(&ann);
         drop(ann);
         drop(bob);
@@ -253,12 +317,12 @@ mod tests {
     #[test]
     fn who_is_held_by_a_login_is_confirmed_until_it_is_deleted() {
         let cache = Cache::default();
-        let (ann, _) = cache.keep(user("ann"));
+        let (ann, _) = keep(&cache, "ann");
         for _ in 0..=2 * IDLE_REFRESHES_MAX {
             cache.keys_to_refresh();
         }
         assert!(Arc::ptr_eq(&cache.confirm(&ann).unwrap(), &ann));
-        cache.refresh(&ann.key(), None);
+        cache.refresh(&ann.key(), Known::default());
         assert!(cache.confirm(&ann).is_none());
     }
 
@@ -266,15 +330,15 @@ mod tests {
     fn who_gets_a_name_that_is_watched_is_told() {
         let cache = Cache::default();
         let key = user("ann").key();
-        assert!(!cache.has(&key) && cache.refresh(&key, Some(user("ann"))).is_none());
+        assert!(!cache.has(&key) && cache.refresh(&key, own("ann")).is_none());
         let (watch, other) = (
             cache.watch_absent(key.clone()),
             cache.watch_absent(key.clone()),
         );
         assert!(cache.has(&key));
         assert_eq!(cache.keys_to_refresh(), std::slice::from_ref(&key));
-        assert!(cache.refresh(&key, None).is_none());
-        assert!(cache.refresh(&key, Some(user("ann"))).unwrap().is_some());
+        assert!(cache.refresh(&key, Known::default()).is_none());
+        assert!(cache.refresh(&key, own("ann")).unwrap().is_some());
         drop(watch);
         assert!(cache.has(&key));
         drop(other);
@@ -284,22 +348,61 @@ mod tests {
     #[test]
     fn a_refresh_tells_what_has_changed() {
         let cache = Cache::default();
-        let (ann, is_news) = cache.keep(user("ann"));
-        assert!(!is_news && !cache.keep(user("ann")).1);
+        let (ann, is_news) = keep(&cache, "ann");
+        assert!(!is_news && !keep(&cache, "ann").1);
         let key = ann.key();
         let _watch = cache.watch(&ann);
-        assert!(cache.refresh(&key, Some(user("ann"))).is_none());
-        let mut other = user("ann");
-        other.disabled = true;
-        let told = cache.refresh(&key, Some(other)).unwrap().unwrap();
+        assert!(cache.refresh(&key, own("ann")).is_none());
+        let mut other = own("ann");
+        other.own.as_mut().expect("it is ours").disabled = true;
+        let told = cache.refresh(&key, other).unwrap().unwrap();
         assert!(told.disabled && cache.get(&key).unwrap().disabled);
         // What a look-up finds is no less a change.
-        let (ann, is_news) = cache.keep(user("ann"));
+        let (ann, is_news) = keep(&cache, "ann");
         assert!(is_news && !ann.disabled);
-        assert!(cache.refresh(&key, None).unwrap().is_none());
-        assert!(cache.refresh(&key, None).is_none(), "nobody is told twice");
+        assert!(cache.refresh(&key, Known::default()).unwrap().is_none());
+        assert!(
+            cache.refresh(&key, Known::default()).is_none(),
+            "nobody is told twice"
+        );
         // Somebody of the same name is another user.
-        cache.keep(user("ann"));
+        keep(&cache, "ann");
         assert_eq!(lock(&cache.0).unwatched, 1);
+    }
+    #[test]
+    fn what_somebody_else_said_last_holds() {
+        let cache = Cache::default();
+        let foreign = User {
+            roles: vec!["clerk".into()],
+            foreign: true,
+            ..user("ann")
+        };
+        let key = foreign.key();
+        let found = Known {
+            own: None,
+            foreign: Some(foreign),
+        };
+        cache.keep(found).expect("it is a user");
+        let different = |disabled| {
+            let own = User {
+                disabled,
+                foreign: true,
+                ..user("ann")
+            };
+            cache.put_own(&key, Some(own)).unwrap().unwrap()
+        };
+        for disabled in [true, false] {
+            let now = different(disabled);
+            assert_eq!((now.disabled, &*now.roles[0]), (disabled, "clerk"));
+        }
+        assert!(
+            cache.put_own(&key, None).is_none(),
+            "the same is known without"
+        );
+        cache.refresh(&key, Known::default());
+        assert!(
+            cache.put_own(&key, Some(user("ann"))).is_none(),
+            "nobody wants to know"
+        );
     }
 }

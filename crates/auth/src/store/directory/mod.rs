@@ -1,6 +1,7 @@
 //! Whom the rest of the server asks about users, roles and zones.
 
 mod cache;
+mod edits;
 mod first;
 mod health;
 mod queue;

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use super::Worker;
 use crate::model::{DEFAULT_ZONE, User, UserKey};
 use crate::store::StoreError;
+use crate::store::books::Known;
 
 /// Queries that one refused look-up costs at most: whoever sends odd names must not keep the others
 /// waiting for long.
@@ -16,10 +17,20 @@ const QUERIES_MAX: usize = 48;
 /// What is known after a look-up.
 #[derive(Default)]
 pub(super) struct Findings {
-    /// Who exists. Who was asked for and stands nowhere here does not.
-    pub(super) users: HashMap<UserKey, User>,
+    /// What is known of those who exist. Who was asked for and stands nowhere here does not.
+    pub(super) users: HashMap<UserKey, Known>,
     /// Those of whom nothing could be found out.
     pub(super) unknown: HashSet<UserKey>,
+}
+
+impl Findings {
+    /// Takes over what the store says of some of them now.
+    pub(super) fn put_own(&mut self, keys: &[UserKey], mut own: HashMap<UserKey, User>) {
+        for key in keys {
+            let known = self.users.entry(key.clone()).or_default();
+            known.own = own.remove(key);
+        }
+    }
 }
 
 /// Whether every database holds a name like this. PostgreSQL's texts have no NUL.

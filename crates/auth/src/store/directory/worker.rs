@@ -11,11 +11,13 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::{MissedTickBehavior, timeout};
 use tracing::{info, warn};
 
+use super::edits::Edits;
 use super::queue::Queue;
 use super::sift::Findings;
 use super::{Change, DirectoryOptions, Found, OrderAnswer, Roles, Shared, Unavailable, first};
 use crate::counted;
 use crate::model::{User, UserKey};
+use crate::store::books::Known;
 use crate::store::{Books, Order, StoreError, Who, order};
 
 /// Names that one query asks for.
@@ -48,6 +50,8 @@ pub(in crate::store) struct Worker {
     shown: String,
     /// What was wrong with the tables when they were asked last, so that it is told once.
     trouble: RefCell<String>,
+    /// What orders have changed.
+    edits: RefCell<Edits>,
 }
 
 impl Worker {
@@ -58,6 +62,7 @@ impl Worker {
             options,
             shared,
             trouble: RefCell::default(),
+            edits: RefCell::default(),
         }
     }
 
@@ -192,7 +197,7 @@ impl Worker {
                     founds.into_iter().for_each(|found| found(Err(Unavailable)));
                     continue;
                 }
-                let user = self.found(&key, users.remove(&key));
+                let user = self.found(&key, users.remove(&key).unwrap_or_default());
                 for found in founds {
                     found(Ok(user.clone()));
                 }
@@ -202,15 +207,12 @@ impl Worker {
 
     /// Takes over what a look-up has found. If it is something else than what was known, who is
     /// connected is told at once: a refresh would find it known already.
-    fn found(&self, key: &UserKey, user: Option<User>) -> Option<Arc<User>> {
+    fn found(&self, key: &UserKey, known: Known) -> Option<Arc<User>> {
         let cache = &self.shared.cache;
-        let Some(user) = user else {
-            if let Some(change) = cache.refresh(key, None) {
-                self.shared.tell(Change::User(key.clone(), change));
-            }
+        let Some((user, has_changed)) = cache.keep(known) else {
+            self.tell(key, cache.refresh(key, Known::default()));
             return None;
         };
-        let (user, has_changed) = cache.keep(user);
         if has_changed {
             let change = Some(Arc::clone(&user));
             self.shared.tell(Change::User(key.clone(), change));
@@ -219,20 +221,36 @@ impl Worker {
     }
 
     /// One query, within its time.
-    pub(super) async fn ask(&self, keys: &[UserKey]) -> Result<HashMap<UserKey, User>, StoreError> {
+    pub(super) async fn ask(
+        &self,
+        keys: &[UserKey],
+    ) -> Result<HashMap<UserKey, Known>, StoreError> {
         self.shared.queries.fetch_add(1, Ordering::Relaxed);
-        self.in_time(self.books.find(keys)).await
+        self.in_time(self.books.look(keys)).await
     }
 
-    /// One query, or a few more if it is refused for some of the names.
+    /// One query, or a few more if it is refused for some of the names. What an order changes
+    /// meanwhile may have been read before, and is read again: what was answered counts from then
+    /// on, however long somebody else's tables take.
     async fn look(&self, keys: &[UserKey]) -> Result<Findings, StoreError> {
-        match self.ask(keys).await {
-            Ok(users) => Ok(Findings {
+        let mut seen = self.edits.borrow().count();
+        let mut findings = match self.ask(keys).await {
+            Ok(users) => Findings {
                 users,
                 ..Findings::default()
-            }),
-            Err(error) if error.is_unavailable() => Err(error),
-            Err(error) => self.sift(keys, error).await,
+            },
+            Err(error) if error.is_unavailable() => return Err(error),
+            Err(error) => self.sift(keys, error).await?,
+        };
+        // Orders come one at a time, and each takes longer than one look into the store.
+        loop {
+            let changed = self.edits.borrow().after(seen, keys);
+            if changed.is_empty() {
+                return Ok(findings);
+            }
+            seen = self.edits.borrow().count();
+            let own = self.in_time(self.books.own(&changed)).await?;
+            findings.put_own(&changed, own);
         }
     }
 
@@ -301,7 +319,7 @@ impl Worker {
 
     /// What one query answers, if it does in time. One that was sent into a void would hold its
     /// connection for ever, and with it whoever tries whether the database is back.
-    async fn in_time<T>(
+    pub(in crate::store) async fn in_time<T>(
         &self,
         query: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
@@ -352,8 +370,30 @@ impl Worker {
         Ok(changed)
     }
 
+    /// Takes over at once what an order has written to the store, or deleted from it. Nobody is
+    /// asked: an outage of somebody else's tables keeps no connection alive.
+    pub(in crate::store) fn take_over(&self, key: UserKey, own: Option<User>) {
+        let change = self.shared.cache.put_own(&key, own);
+        self.tell(&key, change);
+        self.edits.borrow_mut().add(key);
+    }
+
+    /// The same for a user of whom nobody else knows either.
+    pub(in crate::store) fn forget(&self, key: UserKey) {
+        let change = self.shared.cache.refresh(&key, Known::default());
+        self.tell(&key, change);
+        self.edits.borrow_mut().add(key);
+    }
+
+    /// Tells what has become of a user, if something has.
+    fn tell(&self, key: &UserKey, change: Option<Option<Arc<User>>>) {
+        if let Some(user) = change {
+            self.shared.tell(Change::User(key.clone(), user));
+        }
+    }
+
     /// Reads these users again, if they are known; how many have changed.
-    pub(in crate::store) async fn reread(&self, keys: &[UserKey]) -> Result<usize, StoreError> {
+    async fn reread(&self, keys: &[UserKey]) -> Result<usize, StoreError> {
         let known = keys.iter().filter(|key| self.shared.cache.has(key));
         let keys: Vec<UserKey> = known.cloned().collect();
         if keys.is_empty() {
@@ -365,7 +405,7 @@ impl Worker {
             if unknown.contains(&key) {
                 continue;
             }
-            let found = users.remove(&key);
+            let found = users.remove(&key).unwrap_or_default();
             if let Some(user) = self.shared.cache.refresh(&key, found) {
                 changed += 1;
                 self.shared.tell(Change::User(key, user));

@@ -132,7 +132,7 @@ pub(super) async fn import(
     replace: bool,
 ) -> Outcome {
     let users = checked(worker, users, replace).await?;
-    let mut keys: Vec<UserKey> = users.iter().map(User::key).collect();
+    let keys: Vec<UserKey> = users.iter().map(User::key).collect();
     let store = &worker.books.store;
     if replace {
         store.put(&users).await?;
@@ -144,12 +144,14 @@ pub(super) async fn import(
             None => OrderError::new("exists", "a user stands there twice"),
         });
     }
-    worker.reread(&keys).await?;
-    keys.truncate(20);
-    let some: Vec<String> = keys.iter().map(UserKey::to_string).collect();
-    let detail = json!({ "users": users.len(), "replace": replace, "first": some });
+    let count = users.len();
+    let some: Vec<String> = keys.iter().take(20).map(UserKey::to_string).collect();
+    let detail = json!({ "users": count, "replace": replace, "first": some });
     worker.note(who, "user.import", "users", detail);
-    Ok(json!({ "imported": users.len() }))
+    for (key, user) in keys.into_iter().zip(users) {
+        worker.take_over(key, Some(user));
+    }
+    Ok(json!({ "imported": count }))
 }
 
 #[cfg(test)]

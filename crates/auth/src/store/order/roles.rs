@@ -94,10 +94,10 @@ async fn put(worker: &Worker, who: &Who, what: &str, role: Role) -> Outcome {
         return Err(OrderError::new("not-found", message));
     }
     worker.books.store.put_role(&role).await?;
-    worker.read_roles().await?;
     let rules: Vec<String> = role.rules.iter().map(Rule::to_string).collect();
     let detail = json!({ "zone": role.zone, "rules": rules, "quotas": role.quotas });
     worker.note(who, what, &role.name, detail);
+    worker.read_roles().await?;
     Ok(shown(&role))
 }
 
@@ -120,23 +120,24 @@ pub(super) async fn delete(
 ) -> Outcome {
     let (zone, name) = (zone.as_deref(), &*name);
     let bearers = delete_with(worker, zone, name, force).await?;
-    worker.read_roles().await?;
-    for keys in bearers.chunks(PAGE.0) {
-        worker.reread(keys).await?;
-    }
-    let detail = json!({ "zone": zone, "taken_from": bearers.len() });
+    let count = bearers.len();
+    let detail = json!({ "zone": zone, "taken_from": count });
     worker.note(who, "role.delete", name, detail);
-    Ok(json!({ "taken_from": bearers.len(), "note": lost_with(zone, name) }))
+    for user in bearers {
+        worker.take_over(user.key(), Some(user));
+    }
+    worker.read_roles().await?;
+    Ok(json!({ "taken_from": count, "note": lost_with(zone, name) }))
 }
 
-/// Deletes a role and takes it from its bearers, who are returned, all or nothing: however often
-/// others change one of them at the same time.
+/// Deletes a role and takes it from its bearers, who are returned as they are then, all or nothing:
+/// however often others change one of them at the same time.
 async fn delete_with(
     worker: &Worker,
     zone: Option<&str>,
     name: &str,
     force: bool,
-) -> Result<Vec<UserKey>, OrderError> {
+) -> Result<Vec<User>, OrderError> {
     for _ in 0..users::ATTEMPTS_MAX {
         find(worker, zone, name).await?;
         let mut bearers = bearers(worker, zone, name).await?;
@@ -151,7 +152,7 @@ async fn delete_with(
             users::check_left(worker, some.iter().map(|record| &record.user)).await?;
         }
         if worker.books.store.delete_role(zone, name, &bearers).await? {
-            return Ok(keys);
+            return Ok(bearers.into_iter().map(|record| record.user).collect());
         }
     }
     Err(users::contended(format_args!("the role {name:?}")))

@@ -60,7 +60,7 @@ pub(super) async fn add(
     {
         return Err(exists(&key));
     }
-    worker.reread(std::slice::from_ref(&key)).await?;
+    worker.take_over(key.clone(), Some(user.clone()));
     worker.note(who, "user.add", &key.to_string(), changed(&user));
     Ok(shown(&user))
 }
@@ -152,11 +152,8 @@ pub(super) async fn show(worker: &Worker, name: &str) -> Outcome {
     let key = UserKey::parse(name);
     let user = find(worker, &key).await?;
     let mut answer = shown(&user);
-    let foreign = match &worker.books.source {
-        None => false,
-        Some(source) => !source.find(&[key]).await?.is_empty(),
-    };
-    if foreign && let Some(source) = &worker.books.source {
+    let is_foreign = foreign(worker, &key).await?.is_some();
+    if is_foreign && let Some(source) = &worker.books.source {
         answer["kept_by"] = source.describe().into();
     }
     Ok(answer)
@@ -164,7 +161,8 @@ pub(super) async fn show(worker: &Worker, name: &str) -> Outcome {
 
 /// The user, wherever it is kept.
 pub(super) async fn find(worker: &Worker, key: &UserKey) -> Result<User, OrderError> {
-    let mut users = worker.books.find(std::slice::from_ref(key)).await?;
+    let find = worker.books.find(std::slice::from_ref(key));
+    let mut users = worker.in_time(find).await?;
     if let Some(user) = users.remove(key) {
         return Ok(user);
     }
@@ -181,7 +179,7 @@ pub(super) async fn set_password(
 ) -> Outcome {
     let key = UserKey::parse(name);
     if let Some(source) = &worker.books.source
-        && let Some(foreign) = source.find(std::slice::from_ref(&key)).await?.first()
+        && let Some(foreign) = foreign(worker, &key).await?
         && !foreign.credentials.is_empty()
     {
         let message = format!(
@@ -196,9 +194,9 @@ pub(super) async fn set_password(
         user.credentials.extend(credentials.iter().cloned());
         Ok(())
     };
-    modify(worker, &key, change).await?;
+    let user = modify(worker, &key, change).await?;
     worker.note(who, "user.set-password", &key.to_string(), Value::Null);
-    Ok(shown(&find(worker, &key).await?))
+    Ok(shown(&whole(worker, user).await))
 }
 
 pub(super) async fn disable(worker: &Worker, who: &Who, name: &str, disabled: bool) -> Outcome {
@@ -207,15 +205,18 @@ pub(super) async fn disable(worker: &Worker, who: &Who, name: &str, disabled: bo
         user.disabled = disabled;
         Ok(())
     };
-    modify(worker, &key, change).await?;
+    let user = modify(worker, &key, change).await?;
     let what = if disabled {
         "user.disable"
     } else {
         "user.enable"
     };
     worker.note(who, what, &key.to_string(), Value::Null);
-    let user = find(worker, &key).await?;
-    if user.disabled != disabled
+    if disabled {
+        return Ok(shown(&user));
+    }
+    let user = whole(worker, user).await;
+    if user.disabled
         && let Some(source) = &worker.books.source
     {
         let message = format!(
@@ -231,7 +232,7 @@ pub(super) async fn delete(worker: &Worker, who: &Who, name: &str) -> Outcome {
     let key = UserKey::parse(name);
     // Its own record may be what disables it, or what narrows its roles: it stays with the user.
     if let Some(source) = &worker.books.source
-        && !source.find(std::slice::from_ref(&key)).await?.is_empty()
+        && foreign(worker, &key).await?.is_some()
     {
         let message = format!(
             "{key} is kept by {}, which Stentor only reads; delete it there, or keep it out with \
@@ -241,7 +242,7 @@ pub(super) async fn delete(worker: &Worker, who: &Who, name: &str) -> Outcome {
         return Err(OrderError::new("refused", message));
     }
     let deleted = worker.books.store.delete(&key).await?;
-    worker.reread(std::slice::from_ref(&key)).await?;
+    worker.forget(key.clone());
     if !deleted {
         return Err(missing(&key));
     }
@@ -375,7 +376,7 @@ async fn rewrite(
         change(&mut user).await?;
         user.check().map_err(OrderError::bad)?;
         if write(&**store, &user, revision).await? {
-            worker.reread(std::slice::from_ref(key)).await?;
+            worker.take_over(key.clone(), Some(user.clone()));
             return Ok(user);
         }
     }
@@ -429,7 +430,7 @@ pub(super) async fn check_left<'a>(
         return Ok(());
     };
     let keys: Vec<UserKey> = left.iter().cloned().collect();
-    let known = source.find(&keys).await?;
+    let known = worker.in_time(source.find(&keys)).await?;
     let Some(foreign) = known.iter().find(|user| left.contains(&user.key())) else {
         return Ok(());
     };
@@ -449,8 +450,15 @@ async fn foreign(worker: &Worker, key: &UserKey) -> Result<Option<User>, OrderEr
     let Some(source) = &worker.books.source else {
         return Ok(None);
     };
-    let users = source.find(std::slice::from_ref(key)).await?;
+    let find = source.find(std::slice::from_ref(key));
+    let users = worker.in_time(find).await?;
     Ok(users.into_iter().find(|user| user.key() == *key))
+}
+
+/// A user whose record was changed, with what somebody else says of it, if they answer: what was
+/// done is done without them.
+async fn whole(worker: &Worker, own: User) -> User {
+    find(worker, &own.key()).await.unwrap_or(own)
 }
 
 /// What the store says of a user whom somebody else keeps while nothing is changed here: all that

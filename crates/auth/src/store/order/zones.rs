@@ -26,13 +26,13 @@ pub(super) async fn add(
     let zone = ZoneRecord { name, connections };
     zone.check().map_err(OrderError::bad)?;
     worker.books.store.put_zone(&zone).await?;
-    worker.read_zones().await?;
     worker.note(
         who,
         "zone.add",
         &zone.name,
         json!({ "connections": connections }),
     );
+    worker.read_zones().await?;
     Ok(json!(zone))
 }
 
@@ -90,7 +90,7 @@ pub(super) async fn remove(worker: &Worker, who: &Who, name: &str) -> Outcome {
             format!("there is no zone {name:?}; `stentor zone list` shows those that there are");
         return Err(OrderError::new("not-found", message));
     }
-    worker.read_zones().await?;
     worker.note(who, "zone.remove", name, Value::Null);
+    worker.read_zones().await?;
     Ok(json!({}))
 }
