@@ -193,13 +193,62 @@ fn a_column_that_is_missing_is_told_at_the_start() {
          column_name = \"login\"\n",
         file.display()
     );
-    let refusal = plan.config(&config).refused().refusal();
-    for part in [
-        "no column \"password\", but with login, hash",
-        "auth.column_",
+    for (more, missing) in [
+        ("", "password"),
+        (
+            "column_password = \"hash\"\ncolumn_disabled = \"locked\"\n",
+            "locked",
+        ),
+        (
+            "column_password = \"hash\"\ncolumn_roles = \"team\"\n",
+            "team",
+        ),
+        (
+            "column_password = \"hash\"\ncolumn_zone = \"realm\"\n",
+            "realm",
+        ),
     ] {
-        assert!(refusal.contains(part), "{refusal}");
+        let refusal = plan.config(&format!("{config}{more}")).refused().refusal();
+        let told = format!("no column \"{missing}\", but with login, hash");
+        for part in [told.as_str(), "auth.column_"] {
+            assert!(refusal.contains(part), "{refusal}");
+        }
     }
+}
+
+/// Nobody comes in because nobody can say any more who is shut out.
+#[test]
+fn a_column_that_was_there_is_not_taken_for_one_that_never_was() {
+    let plan = Plan::new();
+    let file = plan.folder().join("shop.db");
+    let hash = PasswordHash::make(b"pencil", Cost::PBKDF2_SHA512).expect("a hash can be made");
+    let sql = |script: &str| {
+        let script = format!(
+            "import sqlite3,sys\nsqlite3.connect(sys.argv[1]).executescript(\"\"\"{script}\"\"\")"
+        );
+        process::run(Command::new("python3").arg("-c").arg(script).arg(&file)).success();
+    };
+    sql(&format!(
+        "CREATE TABLE customer (name TEXT, password TEXT, disabled INT);\
+         INSERT INTO customer VALUES ('ann', '{hash}', 0), ('bob', '{hash}', 1);"
+    ));
+    let config = format!(
+        "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[auth]\nsource = \"sqlite:{}\"\n\
+         query = \"SELECT * FROM customer WHERE name IN (?)\"\n\
+         slow_failures = false\nremember = \"0s\"\n",
+        file.display()
+    );
+    let server = plan.config(&config).start();
+    assert_eq!(login(&server, "ann", "pencil").0, 0);
+    assert_eq!(login(&server, "bob", "pencil").0, 0x86);
+    sql("ALTER TABLE customer RENAME disabled TO blocked");
+    for name in ["bob", "ann"] {
+        assert_eq!(login(&server, name, "pencil").0, 0x88, "{name}");
+    }
+    server.wait_log(0, "no column \"disabled\"");
+    sql("ALTER TABLE customer RENAME blocked TO disabled");
+    assert_eq!(login(&server, "bob", "pencil").0, 0x86);
+    assert_eq!(login(&server, "ann", "pencil").0, 0);
 }
 
 /// A row that makes no sense shuts its own user out, also where it is read together with others.
@@ -213,7 +262,7 @@ fn one_odd_row_is_nobody_elses_trouble() {
          CREATE TABLE customer (name TEXT, password, disabled);\
          INSERT INTO customer VALUES ('good', '{hash}', NULL), ('gone', '{hash}', '2026-01-01'),\
          ('odd', X'FF00FF', 0), ('long', '{}', 0), ('here', '{hash}', 'no'),\
-         ('vague', '{hash}', 'perhaps');\"\"\")",
+         ('vague', '{hash}', 'perhaps'), ('server', '{hash}', 0);\"\"\")",
         "x".repeat(2_000)
     );
     process::run(Command::new("python3").arg("-c").arg(script).arg(&file)).success();
@@ -226,7 +275,7 @@ fn one_odd_row_is_nobody_elses_trouble() {
     let server = plan.config(&config).start();
     // Sent before any is answered, so that they are looked up together.
     let names = [
-        "odd", "good", "long", "gone", "here", "vague", "odd", "good", "long",
+        "odd", "good", "long", "gone", "here", "vague", "odd", "good", "long", "server",
     ];
     let mut clients: Vec<Raw> = names.iter().map(|_| server.dial()).collect();
     for (client, name) in clients.iter_mut().zip(names) {
@@ -246,7 +295,8 @@ fn one_odd_row_is_nobody_elses_trouble() {
         .filter(|line| line.contains("kept out"))
         .collect();
     assert!(
-        matches!(told[..], [line] if line.contains("vague") && line.contains("\"disabled\"")),
+        matches!(told[..], [vague, server] if vague.contains("\"vague\"")
+            && vague.contains("\"disabled\"") && server.contains("no user is called server")),
         "{log}"
     );
     assert!(!log.contains("perhaps"), "{log}");

@@ -59,7 +59,7 @@ fn check_own_tables(kind: Kind, types: (&str, &str)) {
         password: "hash".into(),
         roles: "team".into(),
         disabled: "locked".into(),
-        zone: "realm".into(),
+        ..Columns::default()
     };
     let query = "SELECT login, hash, locked, team FROM customer WHERE login IN (?)";
     let place: Place = url.parse().expect("a place");

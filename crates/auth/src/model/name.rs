@@ -40,7 +40,7 @@ pub enum NameError {
 }
 
 /// Checks a name that somebody gives to a new user, role or zone. Names of users in an operator's
-/// own tables are taken as they are.
+/// own tables are taken as they are, but for [`SERVER`].
 ///
 /// # Errors
 /// The first rule that the name breaks.

@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::sql::{Reader, Typed, UNREAD};
 use super::{Place, Source, StoreError, Task};
-use crate::model::{Credential, DEFAULT_ZONE, MEMBER, User, UserKey};
+use crate::model::{Credential, DEFAULT_ZONE, MEMBER, NameError, SERVER, User, UserKey};
 
 /// What the columns of the operator's query are called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,26 @@ impl Default for Columns {
     }
 }
 
+/// Which of the columns that may be missing have to be there all the same. A column for disabled that
+/// is gone would let everybody in.
+#[derive(Clone, Copy, Debug, Default)]
+struct Needed {
+    roles: bool,
+    disabled: bool,
+    zone: bool,
+}
+
 impl Columns {
+    /// Those with names of the operator's own.
+    fn mapped(&self) -> Needed {
+        let usual = Self::default();
+        Needed {
+            roles: self.roles != usual.roles,
+            disabled: self.disabled != usual.disabled,
+            zone: self.zone != usual.zone,
+        }
+    }
+
     /// What comes of a value that cannot be read; `None` if it is what the operator expects: a date
     /// in `disabled_at` disables.
     fn effect(&self, typed: &Typed) -> Option<&'static str> {
@@ -66,6 +85,8 @@ pub struct QuerySource {
     columns: Columns,
     role: Arc<str>,
     shown: String,
+    /// What the configuration maps, and what was there before.
+    needed: Mutex<Needed>,
     /// What was said of columns and values that cannot be read.
     told: Mutex<BTreeSet<String>>,
 }
@@ -96,6 +117,7 @@ impl QuerySource {
         Ok(Self {
             reader: Reader::new(place, password)?,
             query: query.to_owned(),
+            needed: Mutex::new(columns.mapped()),
             columns,
             role: role.unwrap_or(MEMBER).into(),
             shown: place.to_string(),
@@ -120,7 +142,7 @@ impl QuerySource {
         if answer.rows.is_empty() {
             return Ok(Vec::new());
         }
-        let places = Places::of(&answer.columns, &self.columns)?;
+        let places = self.places(&answer.columns)?;
         let mut users: BTreeMap<UserKey, User> = BTreeMap::new();
         for user in answer.rows.iter().filter_map(|row| self.user(row, &places)) {
             match users.entry(user.key()) {
@@ -135,6 +157,17 @@ impl QuerySource {
             user
         });
         Ok(with_role.collect())
+    }
+
+    /// Where the columns of an answer are. What was there once has to be there from then on.
+    fn places(&self, columns: &[String]) -> Result<Places, StoreError> {
+        // Every step leaves it whole.
+        let mut needed = self.needed.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = Places::of(columns, &self.columns, *needed)?;
+        needed.roles |= places.roles.is_some();
+        needed.disabled |= places.disabled.is_some();
+        needed.zone |= places.zone.is_some();
+        Ok(places)
     }
 
     /// Says each sentence once.
@@ -167,7 +200,7 @@ impl QuerySource {
     async fn complaints(&self) -> Result<Vec<String>, StoreError> {
         let columns = self.reader.columns(&self.query).await?;
         let names: Vec<String> = columns.iter().map(|one| one.typed.column.clone()).collect();
-        Places::of(&names, &self.columns)?;
+        self.places(&names)?;
         let unread = columns.iter().filter(|one| !one.is_readable);
         Ok(unread
             .filter_map(|one| self.complaint(&one.typed))
@@ -201,6 +234,14 @@ impl QuerySource {
     fn user(&self, row: &[Option<String>], at: &Places) -> Option<User> {
         let value = |place: Option<usize>| place.and_then(|at| row.get(at)?.as_deref());
         let name = value(Some(at.name))?;
+        if name == SERVER {
+            let error = NameError::Server;
+            let shown = &self.shown;
+            self.tell([format!(
+                "a user of auth.query in {shown} is kept out: {error}"
+            )]);
+            return None;
+        }
         let roles = value(at.roles).unwrap_or_default();
         let is_unread = roles == UNREAD;
         let zone = value(at.zone).filter(|zone| !zone.is_empty());
@@ -246,7 +287,7 @@ struct Places {
 }
 
 impl Places {
-    fn of(columns: &[String], wanted: &Columns) -> Result<Self, StoreError> {
+    fn of(columns: &[String], wanted: &Columns, needed: Needed) -> Result<Self, StoreError> {
         let find = |name: &String| {
             columns
                 .iter()
@@ -261,12 +302,16 @@ impl Places {
                 ))
             })
         };
+        let may = |name: &String, is_needed: bool| match is_needed {
+            true => must(name).map(Some),
+            false => Ok(find(name)),
+        };
         Ok(Self {
             name: must(&wanted.name)?,
             password: must(&wanted.password)?,
-            roles: find(&wanted.roles),
-            disabled: find(&wanted.disabled),
-            zone: find(&wanted.zone),
+            roles: may(&wanted.roles, needed.roles)?,
+            disabled: may(&wanted.disabled, needed.disabled)?,
+            zone: may(&wanted.zone, needed.zone)?,
         })
     }
 }
@@ -407,7 +452,8 @@ mod tests {
     #[test]
     fn missing_columns_are_named() {
         let columns = ["login".to_owned(), "PASSWORD".to_owned()];
-        let error = Places::of(&columns, &Columns::default())
+        let usual = Columns::default();
+        let error = Places::of(&columns, &usual, usual.mapped())
             .err()
             .unwrap()
             .to_string();
@@ -419,7 +465,15 @@ mod tests {
             name: "login".into(),
             ..Columns::default()
         };
-        let places = Places::of(&columns, &mapped).unwrap();
+        let places = Places::of(&columns, &mapped, mapped.mapped()).unwrap();
         assert_eq!((places.name, places.password, places.zone), (0, 1, None));
+        let mapped = Columns {
+            disabled: "locked".into(),
+            ..mapped
+        };
+        let refused = Places::of(&columns, &mapped, mapped.mapped())
+            .err()
+            .unwrap();
+        assert!(refused.to_string().contains("\"locked\""), "{refused}");
     }
 }

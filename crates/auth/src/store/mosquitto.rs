@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use tracing::warn;
 
 use super::{Source, StoreError, Task};
-use crate::model::{CREDENTIAL_BYTES_MAX, Credential, DEFAULT_ZONE, MEMBER, User, UserKey};
+use crate::model::{CREDENTIAL_BYTES_MAX, Credential, DEFAULT_ZONE, MEMBER, SERVER, User, UserKey};
 
 /// The largest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 256 << 20;
@@ -145,6 +145,9 @@ fn parse_line(line: &[u8]) -> Result<Option<(&str, &str)>, &'static str> {
     if name.is_empty() || name.contains('\0') {
         return Err("there is no name");
     }
+    if name == SERVER {
+        return Err("no user is called server: messages of the server's own are from that name");
+    }
     if hash.len() > CREDENTIAL_BYTES_MAX {
         return Err("it is too long");
     }
@@ -218,6 +221,7 @@ mod tests {
             (b"ann\n".as_slice(), (1, "no colon")),
             (b"\n:$7$x\n", (2, "no name")),
             (b"ann:secret\n", (1, "not hashed")),
+            (b"server:$7$x\n", (1, "no user is called server")),
             (b"ann:\xff\n", (1, "no UTF-8")),
             (&long, (1, "too long")),
         ] {

@@ -436,7 +436,8 @@ section! {
     /// A file whose first line is the password for the database in `source`.
     source_password_file: Option<PathBuf> = Kind::Path, Unset("/run/credentials/source"), Restart;
     /// How users are found in `source`; `(?)` stands for the list of names. Columns for roles
-    /// (separated by commas or white space), zone and disabled may be missing.
+    /// (separated by commas or white space), zone and disabled may be missing, unless `column_…`
+    /// gives them other names.
     query: Option<String> = Kind::Text,
         Unset("SELECT name, password FROM account WHERE name IN (?)"), Restart;
     /// The column of the query with the name.
