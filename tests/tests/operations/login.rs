@@ -142,6 +142,31 @@ fn a_user_who_is_added_by_a_reload_gets_in() {
     assert_eq!(answer(&server, Version::V5, Some(("bob", "b"))), 0);
 }
 
+/// What a reload does to rights is written down like what a command does.
+#[test]
+fn a_reload_that_changes_users_is_in_the_audit_log() {
+    let base = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n";
+    let bob = |more: &str| format!("{base}[[user]]\nname = \"bob\"\n{more}");
+    let server = Plan::new().config(&bob("")).start();
+    let audit = server.data_dir().join("audit.log");
+    for (config, expected) in [
+        (bob("admin = true\n"), r#""users":{"bob":["admin"]}"#),
+        (base.to_owned(), r#""users":{"bob":null}"#),
+    ] {
+        server.reconfigure(&config);
+        server.control(&["reload"]).success();
+        let log = std::fs::read_to_string(&audit).expect("there is a log");
+        let last = log.lines().last().expect("it has lines");
+        for part in ["config.reload", "user[bob]", expected] {
+            assert!(last.contains(part), "{log}");
+        }
+    }
+    let before = std::fs::read_to_string(&audit).expect("there is a log");
+    server.control(&["reload"]).success();
+    let after = std::fs::read_to_string(&audit).expect("there is a log");
+    assert_eq!(before, after, "nothing has changed");
+}
+
 /// 3.1.1 [MQTT-3.1.4-5], 5.0 [MQTT-3.1.4-6]: what was sent along with a refused CONNECT.
 #[test]
 fn nothing_after_a_refused_connect_is_processed() {

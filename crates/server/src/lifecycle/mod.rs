@@ -252,7 +252,7 @@ impl Supervisor {
 
     fn reload(&mut self, who: &'static str, answer: Option<Sender<ReloadResult>>) {
         self.systemd.reloading();
-        let result = self.reloader.reload(&self.backplane);
+        let result = self.reloader.reload(who, &self.backplane);
         match &result {
             Ok(reloaded) => reloaded.log(who),
             Err(reason) => {

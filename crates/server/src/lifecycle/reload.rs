@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use serde_json::{Map, Value, json};
 use stentor_auth::center::Center;
-use stentor_auth::store::Directory;
+use stentor_auth::store::{Directory, Who};
 use stentor_hub::ZoneSettings;
 use tracing::{info, warn};
 
@@ -105,7 +106,7 @@ impl Prepared {
 
 impl Reloader {
     /// Loads the configuration again and takes it over, all or nothing.
-    pub(super) fn reload(&mut self, backplane: &Backplane) -> ReloadResult {
+    pub(super) fn reload(&mut self, who: &'static str, backplane: &Backplane) -> ReloadResult {
         let new = Config::load(&self.sources).map_err(|error| error.to_string())?;
         let diff = diff(&self.config, &new);
         let prepared = self
@@ -149,8 +150,29 @@ impl Reloader {
                 .map(str::to_owned)
                 .collect(),
         };
+        self.note(who, &reloaded.changed, &new);
         self.config = new;
         Ok(reloaded)
+    }
+
+    /// Writes down what holds now, for some of it is about rights, and the roles of users of the
+    /// configuration who are not as before.
+    fn note(&self, who: &'static str, changed: &[String], new: &Config) {
+        if changed.is_empty() {
+            return;
+        }
+        let [before, now] = [&self.config, new].map(accounts::pinned);
+        let mut users = Map::new();
+        for user in before.iter().filter(|user| !now.contains(user)) {
+            users.insert(user.key().to_string(), Value::Null);
+        }
+        for user in now.iter().filter(|user| !before.contains(user)) {
+            users.insert(user.key().to_string(), json!(user.roles));
+        }
+        let detail = json!({ "changed": changed, "users": users });
+        let who = Who::new(who);
+        self.directory
+            .note(&who, "config.reload", "configuration", detail);
     }
 
     fn prepare(&self, new: &Config, diff: &Diff, shards: u8) -> Result<Prepared, ServerError> {

@@ -21,6 +21,7 @@ use arc_swap::ArcSwap;
 use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::mpsc;
+use tracing::warn;
 
 use super::{AuditLog, Books, Order, OrderError, StoreError, Who};
 use crate::model::{User, UserKey, ZoneRecord};
@@ -116,6 +117,7 @@ struct Shared {
     health: Health,
     hook: OnceLock<Hook>,
     queries: AtomicU64,
+    audit: AuditLog,
 }
 
 impl Shared {
@@ -124,6 +126,12 @@ impl Shared {
         name == crate::model::DEFAULT_ZONE
             || self.zones.load().iter().any(|zone| is_it(&zone.name))
             || self.named_zones.load().iter().any(is_it)
+    }
+
+    fn note(&self, who: &Who, what: &str, target: &str, detail: Value) {
+        if let Err(error) = self.audit.note(&who.to_string(), what, target, detail) {
+            warn!(what, target, "the audit log cannot be written: {error}");
+        }
     }
 
     fn tell(&self, change: Change) {
@@ -148,7 +156,7 @@ impl Directory {
     ///
     /// # Errors
     /// When the database refuses, a file cannot be used, or the system gives no thread.
-    pub fn start(books: Books, options: DirectoryOptions) -> Result<Self, StoreError> {
+    pub fn start(books: Books, mut options: DirectoryOptions) -> Result<Self, StoreError> {
         let look_ups = Arc::new(Queue::new(options.waiting_max));
         let (orders, order_queue) = mpsc::channel(ORDERS_WAITING_MAX);
         let shared = Arc::new(Shared {
@@ -161,6 +169,7 @@ impl Directory {
             health: Health::default(),
             hook: OnceLock::new(),
             queries: AtomicU64::new(0),
+            audit: std::mem::replace(&mut options.audit, AuditLog::nowhere()),
         });
         let (confirm, confirmed) = std::sync::mpsc::channel();
         let worker = Worker::new(books, options, Arc::clone(&shared));
@@ -271,6 +280,11 @@ impl Directory {
                 self.shared.tell(Change::User(key, Some(user)));
             }
         }
+    }
+
+    /// Writes down in the audit log what changes rights and is no order.
+    pub fn note(&self, who: &Who, what: &str, target: &str, detail: Value) {
+        self.shared.note(who, what, target, detail);
     }
 
     /// The zones that the configuration names: they are listed with those of the books.

@@ -467,13 +467,7 @@ impl Worker {
         target: &str,
         detail: serde_json::Value,
     ) {
-        if let Err(error) = self
-            .options
-            .audit
-            .note(&who.to_string(), what, target, detail)
-        {
-            warn!(what, target, "the audit log cannot be written: {error}");
-        }
+        self.shared.note(who, what, target, detail);
     }
 }
 
