@@ -511,6 +511,31 @@ fn users_of_the_configuration_go_before_all_others() {
     pinned.roles = vec!["admin".into()];
     directory.pin(vec![pinned.clone()]);
     assert_eq!(*wait(&look_up(&directory, "ann")).unwrap().unwrap(), pinned);
+    // Commands show it, and do nothing about it that would have no effect.
+    let order = |order: Value| {
+        let order = Order::parse(order).unwrap();
+        directory.order(Who::new("the test"), order)
+    };
+    let shown = order(json!({ "verb": "user.show", "name": "ann" })).unwrap();
+    assert_eq!(
+        (&shown["roles"][0], &shown["kept_by"]),
+        (&json!("admin"), &json!("the configuration"))
+    );
+    for verb in [
+        "user.add",
+        "user.disable",
+        "user.set-password",
+        "grant",
+        "revoke",
+    ] {
+        let request =
+            json!({ "verb": verb, "name": "ann", "roles": ["member"], "credentials": [] });
+        let refusal = order(request).unwrap_err().to_string();
+        assert!(
+            refusal.contains("stands in the configuration"),
+            "{verb}: {refusal}"
+        );
+    }
     directory.pin(Vec::new());
     assert_eq!(
         *wait(&look_up(&directory, "ann")).unwrap().unwrap(),

@@ -52,6 +52,7 @@ pub(super) async fn add(
     };
     check(worker, &user)?;
     let key = user.key();
+    check_free(worker, &key)?;
     if !worker
         .books
         .store
@@ -152,6 +153,10 @@ pub(super) async fn show(worker: &Worker, name: &str) -> Outcome {
     let key = UserKey::parse(name);
     let user = find(worker, &key).await?;
     let mut answer = shown(&user);
+    if worker.pinned(&key).is_some() {
+        answer["kept_by"] = "the configuration".into();
+        return Ok(answer);
+    }
     let is_foreign = foreign(worker, &key).await?.is_some();
     if is_foreign && let Some(source) = &worker.books.source {
         answer["kept_by"] = source.describe().into();
@@ -161,6 +166,9 @@ pub(super) async fn show(worker: &Worker, name: &str) -> Outcome {
 
 /// The user, wherever it is kept.
 pub(super) async fn find(worker: &Worker, key: &UserKey) -> Result<User, OrderError> {
+    if let Some(user) = worker.pinned(key) {
+        return Ok(User::clone(&user));
+    }
     let find = worker.books.find(std::slice::from_ref(key));
     let mut users = worker.in_time(find).await?;
     if let Some(user) = users.remove(key) {
@@ -244,6 +252,7 @@ pub(super) async fn delete(worker: &Worker, who: &Who, name: &str) -> Outcome {
     let deleted = worker.books.store.delete(&key).await?;
     worker.forget(key.clone());
     if !deleted {
+        check_free(worker, &key)?;
         return Err(missing(&key));
     }
     worker.note(who, "user.delete", &key.to_string(), Value::Null);
@@ -356,6 +365,7 @@ async fn rewrite(
     key: &UserKey,
     change: impl AsyncFn(&mut User) -> Result<(), OrderError>,
 ) -> Result<User, OrderError> {
+    check_free(worker, key)?;
     let store = &worker.books.store;
     for _ in 0..ATTEMPTS_MAX {
         let own = store.find(std::slice::from_ref(key)).await?;
@@ -471,6 +481,17 @@ fn nothing_of(foreign: User) -> User {
         foreign: true,
         ..foreign
     }
+}
+
+/// Refuses to say anything here of a user of the configuration, who goes before all others: it would
+/// have no effect.
+fn check_free(worker: &Worker, key: &UserKey) -> Result<(), OrderError> {
+    if worker.pinned(key).is_none() {
+        return Ok(());
+    }
+    let message =
+        format!("{key} stands in the configuration; change its [[user]] there, and reload");
+    Err(OrderError::new("refused", message))
 }
 
 fn missing(key: &UserKey) -> OrderError {
