@@ -68,11 +68,14 @@ pub(super) fn role_params(role: &Role) -> Result<Vec<Param>, StoreError> {
 pub(super) fn role(row: Row) -> Result<Role, StoreError> {
     let [scope, name, rules, quotas] = columns(row)?;
     let scope = text(scope.as_ref(), "scope")?;
+    let name = text(name.as_ref(), "name")?;
+    // Whoever mends it has to find it.
+    let place = |column: &str| format!("{column} of the role {name:?}");
     Ok(Role {
         zone: (!scope.is_empty()).then(|| Arc::from(scope)),
-        name: text(name.as_ref(), "name")?.into(),
-        rules: from_json(rules.as_ref(), "rules")?,
-        quotas: from_json(quotas.as_ref(), "quotas")?,
+        name: name.into(),
+        rules: from_json(rules.as_ref(), &place("rules"))?,
+        quotas: from_json(quotas.as_ref(), &place("quotas"))?,
     })
 }
 
@@ -119,4 +122,18 @@ fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
 fn from_json<T: DeserializeOwned>(column: Option<&String>, name: &str) -> Result<T, StoreError> {
     serde_json::from_str(text(column, name)?)
         .map_err(|error| StoreError::Content(format!("the column {name}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_that_cannot_be_read_is_named() {
+        let row = ["", "boss", "allow everything", "{}"].map(|text| Some(text.to_owned()));
+        let error = role(row.into())
+            .expect_err("that is no list of rules")
+            .to_string();
+        assert!(error.contains("rules of the role \"boss\""), "{error}");
+    }
 }
