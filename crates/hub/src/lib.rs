@@ -64,7 +64,7 @@ pub use quota::{Needs, Newest, Places, Quotas};
 pub use renewal::{Renewal, Renewed};
 pub use retained::{Cursor, Kept, Mark, NotKept, Purpose, Retained, Scope, Stored, Walk};
 pub use rights::{Access, GuestMark, Identity, Rights};
-pub use room::{Parting, RoomItem, Who};
+pub use room::{Parting, Place, RoomItem, Who};
 pub use serve::{Ask, Served};
 pub use settings::{
     Keep, PolicyFinder, Settings, SlowPolicy, TopicPolicy, WideSubscription, ZoneSettings,

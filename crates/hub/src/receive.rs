@@ -129,7 +129,7 @@ impl Hub {
             let publish = decode_publish(version, Sender::Client, first, body);
             let publish = publish.map_err(malformed)?;
             if self.adaptors.is_some()
-                && let Some(result) = self.consult_publish(key, &publish, packet)
+                && let Some(result) = self.consult_publish(now, key, &publish, packet)
             {
                 return result;
             }

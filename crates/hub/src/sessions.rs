@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use hashbrown::HashTable;
+use hashbrown::{HashMap, HashTable};
 use slab::Slab;
 use smallvec::SmallVec;
 use stentor_mqtt::Version;
@@ -111,6 +111,8 @@ pub(crate) struct Extras {
     pub(crate) seat: Seat,
     /// How many things that it has asked for have to be decided before more is read.
     pub(crate) held: u32,
+    /// The rooms that it is in, with the number of its subscriptions below each.
+    rooms: HashMap<Box<str>, u32, foldhash::fast::FixedState>,
     /// Hashes of the topics and filters whose refusal was logged already.
     denied: Vec<u64>,
 }
@@ -251,6 +253,42 @@ impl Session {
         let seat = Seat::keep(&needs, claim);
         if !seat.is_empty() {
             live.extras().seat = seat;
+        }
+    }
+
+    /// Whether it has a subscription below a room.
+    pub(crate) fn is_in_room(&self, room: &str) -> bool {
+        let extras = self.live().and_then(|live| live.extras.as_ref());
+        extras.is_some_and(|extras| extras.rooms.contains_key(room))
+    }
+
+    /// How many rooms it has subscriptions below.
+    pub(crate) fn room_count(&self) -> usize {
+        let extras = self.live().and_then(|live| live.extras.as_ref());
+        extras.map_or(0, |extras| extras.rooms.len())
+    }
+
+    /// It has one subscription more below a room.
+    pub(crate) fn entered(&mut self, room: &str) {
+        if let Link::Live(live) = &mut self.link {
+            let rooms = &mut live.extras().rooms;
+            match rooms.get_mut(room) {
+                Some(count) => *count += 1,
+                None => drop(rooms.insert(room.into(), 1)),
+            }
+        }
+    }
+
+    /// It has one subscription less below a room.
+    pub(crate) fn left(&mut self, room: &str) {
+        let Some(extras) = self.live_mut().and_then(|live| live.extras.as_mut()) else {
+            return;
+        };
+        if let Some(count) = extras.rooms.get_mut(room) {
+            *count -= 1;
+            if *count == 0 {
+                extras.rooms.remove(room);
+            }
         }
     }
 

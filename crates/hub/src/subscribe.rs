@@ -24,7 +24,7 @@ use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
 use crate::rights::{Access, Identity};
-use crate::room::{Cause, Element, ROOM, ROOMS, RoomVerdict, Verdicts};
+use crate::room::{Cause, Element, JOINED_AT_ONCE_MAX, ROOM, ROOMS, Verdicts, room_of};
 use crate::sessions::{Link, Session};
 use crate::snapshot::{SNAPSHOT_END, Wanted};
 
@@ -158,16 +158,17 @@ impl Hub {
         key: SessionKey,
         subscribe: &Subscribe<'_>,
     ) -> Result<(), CloseReason> {
-        self.subscribe_judged(now, key, subscribe, &[])
+        self.subscribe_judged(now, key, subscribe, (&[], &[]))
     }
 
-    /// A SUBSCRIBE, and what adaptors have against its elements; what is missing is allowed.
+    /// A SUBSCRIBE, what adaptors have against its elements, and the rooms of which they were not
+    /// asked; what is missing is allowed.
     pub(crate) fn subscribe_judged(
         &mut self,
         now: Tick,
         key: SessionKey,
         subscribe: &Subscribe<'_>,
-        denials: &[Option<Denial>],
+        (denials, unasked): (&[Option<Denial>], &[Box<str>]),
     ) -> Result<(), CloseReason> {
         let Some(live) = self
             .sessions
@@ -193,9 +194,8 @@ impl Hub {
         let packet_id = subscribe.packet_id;
         let allowed = elements.clone().filter(|element| element.denial.is_none());
         let filters = allowed.map(|element| element.filter);
-        let rooms = self.rooms_to_ask(key, filters);
-        if !rooms.is_empty() {
-            let rooms: Vec<Box<str>> = rooms.into_iter().map(Into::into).collect();
+        let rooms = self.rooms_to_ask(key, filters, (unasked, JOINED_AT_ONCE_MAX));
+        if !rooms.to_ask.is_empty() {
             let owned = |wanting: Wanting<'_>| Element {
                 filter: wanting.filter.into(),
                 options: wanting.options,
@@ -209,7 +209,8 @@ impl Hub {
                 return Ok(());
             }
         }
-        self.subscribe_all(now, key, Some(packet_id), elements, (asked, &[]))
+        let verdicts = &rooms.verdicts;
+        self.subscribe_all(now, key, Some(packet_id), elements, (asked, verdicts))
     }
 
     /// Goes on with a SUBSCRIBE whose rooms have answered.
@@ -239,7 +240,7 @@ impl Hub {
         key: SessionKey,
         packet_id: Option<PacketId>,
         elements: impl Iterator<Item = Wanting<'f>>,
-        (asked, verdicts): (Asked, &[RoomVerdict]),
+        (asked, verdicts): (Asked, &Verdicts),
     ) -> Result<(), CloseReason> {
         let is_v5 = self.sessions.get(key).is_some_and(Session::speaks_v5);
         // There is no SUBACK, or it has no reasons.
@@ -259,11 +260,8 @@ impl Hub {
                 let room = room.or_else(|| (filter == ROOM).then_some(""));
                 // What the home of the zone says is told with the room that it was asked for.
                 let is_told = |room: &str| {
-                    let of_room = |(of, _): &&RoomVerdict| room.split('/').next() == Some(of);
-                    verdicts
-                        .iter()
-                        .find(of_room)
-                        .is_some_and(|(_, refusal)| refusal.is_some())
+                    let verdict = room.split('/').next().and_then(|room| verdicts.get(room));
+                    verdict.is_some_and(Option::is_some)
                 };
                 if room.is_some_and(|room| !is_told(room)) {
                     no_joins.push((filter, reason, why));
@@ -303,7 +301,7 @@ impl Hub {
         &mut self,
         key: SessionKey,
         wanting: Wanting<'a>,
-        (asked, verdicts): (Asked, &[RoomVerdict]),
+        (asked, verdicts): (Asked, &Verdicts),
         all_wanted: &mut AllWanted<'a>,
     ) -> Result<Answer<'a>, CloseReason> {
         let Wanting {
@@ -413,7 +411,7 @@ impl Hub {
         key: SessionKey,
         text: &str,
         Subscription { share, filter }: Subscription<'_>,
-        (asked, verdicts): (Asked, &[RoomVerdict]),
+        (asked, verdicts): (Asked, &Verdicts),
     ) -> Result<(Access, Zone, Wishes), Answer<'static>> {
         if !self.settings.takes_topic(filter) {
             return Err((ReasonCode::TopicFilterInvalid, ""));
@@ -446,10 +444,9 @@ impl Hub {
         if let Interest::Room { room } = Interest::parse(filter)
             && !self.is_in_room(key, room)
         {
-            let verdict = verdicts.iter().find(|(of, _)| **of == *room);
-            match verdict {
-                Some((_, None)) => {}
-                Some((_, Some(refusal))) => {
+            match verdicts.get(room) {
+                Some(None) => {}
+                Some(Some(refusal)) => {
                     let reason = ReasonCode::from_u8(refusal.code());
                     return Err((reason.unwrap_or(ReasonCode::NotAuthorized), refusal.text()));
                 }
@@ -461,10 +458,16 @@ impl Hub {
 
     /// Whether a session has no room for another subscription, written like this.
     fn is_full(&self, session: &Session, text: &str) -> bool {
+        self.places_left(session) == 0
+            || session.filter_bytes as usize + text.len() > self.settings.subscription_bytes_max
+    }
+
+    /// How many subscriptions more a session may have.
+    pub(crate) fn places_left(&self, session: &Session) -> usize {
         let quota = session.identity.rights.quotas().subscriptions;
         let max = quota.map_or(usize::MAX, |quota| quota as usize);
-        session.subscriptions.len() >= self.settings.subscriptions_max.min(max)
-            || session.filter_bytes as usize + text.len() > self.settings.subscription_bytes_max
+        let max = self.settings.subscriptions_max.min(max);
+        max.saturating_sub(session.subscriptions.len())
     }
 
     /// Puts an ordinary subscription into the index. Interest is raised before the SUBACK is
@@ -491,6 +494,9 @@ impl Hub {
         self.stats.subscriptions += 1;
         if let Some(session) = self.sessions.get_mut(key) {
             session.subscribed(SubscriptionRef::Filter(inserted.id), filter.len());
+            if let Some(room) = room_of(filter) {
+                session.entered(room);
+            }
         }
         inserted
     }
@@ -605,10 +611,13 @@ impl Hub {
                 let (zone, filter) = self.index.filter(id);
                 let bytes = inbox::written(filter).len();
                 self.interest.lower(zone, filter);
-                self.index.remove(id, key.slot);
                 if let Some(session) = self.sessions.get_mut(key) {
                     session.set_rate(id, "", None);
+                    if let Some(room) = room_of(filter) {
+                        session.left(room);
+                    }
                 }
+                self.index.remove(id, key.slot);
                 bytes
             }
             SubscriptionRef::Share(slot) => {

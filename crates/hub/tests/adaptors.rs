@@ -6,7 +6,9 @@ mod world;
 
 use std::sync::{Arc, Mutex};
 
-use stentor_hub::{Adaptors, ControlItem, Deed, Denial, Happening, Hooks, Judgement, Question};
+use stentor_hub::{
+    Adaptors, ControlItem, Deed, Denial, Happening, Hooks, Judgement, Question, Rewrite,
+};
 use stentor_mqtt::{PacketId, QoS, ReasonCode, SubscribeOptions, Version};
 use stentor_topic::Zone;
 use world::{ConnectOptions, World};
@@ -160,6 +162,86 @@ fn too_long_a_word_is_refused_without_asking() {
             let puback = w.take_packet(bob, 0x40);
             assert_eq!(puback.map(|packet| packet[4]), code);
         }
+    }
+}
+
+/// Allows everything that waits to be judged; how much that was.
+fn allow_all(w: &mut World, doorman: &Doorman) -> usize {
+    let questions = std::mem::take(&mut *doorman.asked.lock().unwrap());
+    let count = questions.len();
+    for question in questions {
+        let judgement = match question.deed {
+            Deed::Subscribe(_) => Judgement::Filters(Vec::new()),
+            _ => Judgement::Done(Rewrite::default()),
+        };
+        let item = ControlItem::Judged {
+            number: question.number,
+            judgement: Arc::new(judgement),
+        };
+        w.control(question.shard.0, item);
+    }
+    w.settle();
+    count
+}
+
+/// What would be heard is judged, whatever session of a member says it; what would not is not.
+#[test]
+fn what_another_session_of_a_member_says_is_judged() {
+    for (shards, id) in [(1, "b"), (4, "b"), (4, "e"), (4, "h"), (4, "k")] {
+        let mut w = World::new(shards);
+        let doorman = Arc::new(Doorman::default());
+        w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+        let inside = w.connect(Version::V5, "a", &user("ann"));
+        doorman.subscribe(&mut w, (inside, "$room/tea/#"), true);
+        w.take_messages(inside);
+        let beside = w.connect(Version::V5, id, &user("ann"));
+        w.publish(beside, "$room/tea/say", "hi", Q1, false);
+        assert_eq!(w.take_payloads(inside).len(), 0, "nobody has judged it");
+        assert_eq!(allow_all(&mut w, &doorman), 1);
+        assert_eq!(w.take_packet(beside, 0x40).map(|p| p.len()), Some(4));
+        assert_eq!(w.take_payloads(inside), ["hi"]);
+        // Who is no member and no administrator is not heard.
+        let stranger = ConnectOptions {
+            denied: &["$rooms/"],
+            ..user("bob")
+        };
+        let outside = w.connect(Version::V5, "d", &stranger);
+        w.publish(outside, "$room/tea/say", "hi", Q1, false);
+        assert_eq!(allow_all(&mut w, &doorman), 0);
+        assert_eq!(w.take_packet(outside, 0x40).map(|p| p[4]), Some(0x87));
+    }
+}
+
+/// Who is sent out of a room while a SUBSCRIBE waits for adaptors, who were not asked about that
+/// room, does not come back by it.
+#[test]
+fn who_is_sent_out_meanwhile_stays_out() {
+    for (shards, id) in [(1, "b"), (4, "b"), (4, "e"), (4, "h"), (4, "k")] {
+        let mut w = World::new(shards);
+        let doorman = Arc::new(Doorman::default());
+        w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+        let ann = w.connect(Version::V5, "a", &user("ann"));
+        doorman.subscribe(&mut w, (ann, "$room/tea/event"), true);
+        let bob = w.connect(Version::V5, id, &user("bob"));
+        doorman.subscribe(&mut w, (bob, "$room/tea/event"), true);
+        let filters = ["$room/den/event", "$room/tea/#"].map(String::from);
+        w.subscribe_all_only(bob, &filters);
+        let kick = r#"{"room":"tea","user":"bob"}"#;
+        w.publish(ann, "$call/room.kick/1", kick, Q1, false);
+        assert_eq!(
+            doorman.judge(&mut w, true),
+            ["den"],
+            "of tea nobody was asked"
+        );
+        let suback = w.take_packet(bob, 0x90).expect("a SUBACK");
+        assert_eq!(suback[suback.len() - 2..], [0, 0x87]);
+        w.take_messages(bob);
+        w.publish(ann, "$room/tea/say", "he is gone", Q1, false);
+        allow_all(&mut w, &doorman);
+        assert_eq!(w.take_payloads(bob).len(), 0);
+        // By another one, of which they are asked, it may.
+        let back = doorman.subscribe(&mut w, (bob, "$room/tea/#"), true);
+        assert_eq!(back, (1, vec!["tea".to_owned()]));
     }
 }
 

@@ -11,6 +11,7 @@ use stentor_mqtt::{
     Packet, PacketId, Properties, PropertyBuf, QoS, Unsubscribe, UnsubscribeFilterBuf, Version,
 };
 use stentor_session::{CloseReason, Limit, Violation};
+use stentor_zone::RoomsOptions;
 use world::{ConnectOptions, World, clean};
 
 fn persistent() -> ConnectOptions<'static> {
@@ -166,6 +167,75 @@ fn an_unsubscribe_may_name_everything_at_once() {
     let key = w.clients[c].key.unwrap();
     assert_eq!(w.hubs[0].subscriptions(key), [Arc::from("left")]);
     assert_eq!(w.hubs[0].stats().subscriptions, 1);
+}
+
+/// A packet that names very many rooms joins some, without a pass over all for each.
+#[test]
+fn a_subscribe_joins_so_many_rooms() {
+    const ROOMS: usize = 40_000;
+    let rooms = |max| RoomsOptions {
+        owned_max: max,
+        ..RoomsOptions::default()
+    };
+    let settings = Settings {
+        rooms: rooms(usize::MAX),
+        ..Settings::default()
+    };
+    let user = ConnectOptions {
+        user: Some("ann"),
+        denied: &["$rooms/r"],
+        ..clean()
+    };
+    for shards in [1, 4] {
+        let mut w = World::with_settings(shards, settings.clone());
+        let c = w.connect(Version::V5, "c", &user);
+        let filters = |from: usize| -> Vec<String> {
+            (from..ROOMS).map(|i| format!("$room/r{i}/event")).collect()
+        };
+        for at_once in 1..=10 {
+            let reasons = w.subscribe_all(c, &filters(0));
+            let joined = 1_000 * at_once;
+            assert_eq!(
+                reasons.iter().filter(|reason| **reason == 0).count(),
+                joined
+            );
+            assert!(reasons[joined..].iter().all(|reason| *reason == 0x97));
+        }
+        let reasons = w.subscribe_all(c, &filters(20_000));
+        assert!(reasons.iter().all(|reason| *reason == 0x97), "in too many");
+        w.drop_link(c);
+        w.pass_secs(31);
+        assert_eq!(w.hubs[0].stats().subscriptions, 0);
+    }
+}
+
+/// What a session has no room for makes no rooms.
+#[test]
+fn a_full_session_asks_for_no_rooms() {
+    for shards in [1, 4] {
+        let settings = Settings {
+            subscriptions_max: 3,
+            ..Settings::default()
+        };
+        let user = |name| ConnectOptions {
+            user: Some(name),
+            denied: &["secret/"],
+            ..clean()
+        };
+        let mut w = World::with_settings(shards, settings);
+        let watcher = w.connect(Version::V5, "w", &user("eve"));
+        w.subscribe(watcher, "$rooms/+", QoS::AtMostOnce);
+        w.take_messages(watcher);
+        let c = w.connect(Version::V5, "c", &user("ann"));
+        w.subscribe(c, "t", QoS::AtMostOnce);
+        let filters: Vec<String> = (0..9).map(|i| format!("$room/r{i}/#")).collect();
+        let reasons = w.subscribe_all(c, &filters);
+        assert_eq!(reasons, [0, 0, 0x97, 0x97, 0x97, 0x97, 0x97, 0x97, 0x97]);
+        let heard = w.take_messages(watcher).into_iter();
+        let mut heard: Vec<String> = heard.map(|message| message.topic).collect();
+        heard.dedup();
+        assert_eq!(heard, ["$rooms/r0", "$rooms/r1"]);
+    }
 }
 
 /// What has expired gives its room to what is new.

@@ -16,7 +16,7 @@ use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::publish::may_publish;
 use crate::rights::Identity;
-use crate::room::{Element, RoomItem, room_of};
+use crate::room::{Element, Place, RoomItem, room_of};
 use crate::sessions::Session;
 
 /// What a client is told when adaptors have more to do than they can.
@@ -36,13 +36,32 @@ impl Hub {
     /// it was put aside, or refused because no more can wait.
     pub(crate) fn consult_publish(
         &mut self,
+        now: Tick,
         key: SessionKey,
         publish: &Publish<'_>,
         packet: &[u8],
     ) -> Option<Result<(), CloseReason>> {
         let hooks = self.hooks(self.sessions.get(key)?.zone());
         let deed = self.deed_of_publish(key, publish, hooks)?;
-        if self.put_aside(key, deed, packet)? {
+        if let Deed::Say { room, .. } = &deed
+            && !self.is_in_room(key, room)
+        {
+            // Another session of its user may be there, or it needs not be: the home knows.
+            let rooms = alloc::vec![room.clone()];
+            let is_asked = self.ask_home(now, key, (rooms, Place::Heard), packet);
+            return is_asked.then_some(Ok(()));
+        }
+        self.consult_about_publish(key, publish, deed, packet)
+    }
+
+    fn consult_about_publish(
+        &mut self,
+        key: SessionKey,
+        publish: &Publish<'_>,
+        deed: Deed,
+        packet: &[u8],
+    ) -> Option<Result<(), CloseReason>> {
+        if self.put_aside(key, (deed, Vec::new()), packet)? {
             return Some(Ok(()));
         }
         let busy = Outcome::new(ReasonCode::QuotaExceeded, BUSY);
@@ -62,7 +81,7 @@ impl Hub {
             return None;
         }
         let deed = self.deed_of_subscribe(key, subscribe, (hooks, &[]))?;
-        if hooks.has(Hooks::JOIN) && self.ask_places(now, key, &deed, packet) {
+        if hooks.has(Hooks::JOIN) && self.ask_places(now, key, &deed.0, packet) {
             return Some(Ok(()));
         }
         self.consult_about(key, subscribe, deed, packet)
@@ -71,51 +90,78 @@ impl Hub {
     /// To come back to a place that is kept is no join, whatever session does it, and the home of
     /// the zone knows where one is. Whether it was asked.
     fn ask_places(&mut self, now: Tick, key: SessionKey, deed: &Deed, packet: &[u8]) -> bool {
-        let (Some(session), Some(who)) = (self.sessions.get(key), self.who(key)) else {
+        let Some(session) = self.sessions.get(key) else {
             return false;
         };
         let Deed::Subscribe(filters) = deed else {
             return false;
         };
-        let mut rooms: Vec<Box<str>> = Vec::new();
-        for room in filters.iter().filter_map(|(_, room)| room.as_deref()) {
-            if who.identity.may_speak(room) && !rooms.iter().any(|known| **known == *room) {
-                rooms.push(room.into());
-            }
-        }
-        if rooms.is_empty() {
+        let rooms = filters.iter().filter_map(|(_, room)| room.as_ref());
+        let rooms = rooms.filter(|room| session.identity.may_speak(room));
+        let mut rooms: Vec<Box<str>> = rooms.cloned().collect();
+        rooms.sort_unstable();
+        rooms.dedup();
+        !rooms.is_empty() && self.ask_home(now, key, (rooms, Place::Kept), packet)
+    }
+
+    /// Asks the home in which of these rooms a session's user has such a place; the packet waits.
+    fn ask_home(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        (rooms, sought): (Vec<Box<str>>, Place),
+        packet: &[u8],
+    ) -> bool {
+        let (Some(session), Some(who)) = (self.sessions.get(key), self.who(key)) else {
             return false;
-        }
+        };
         let packed = Packed {
             session: key,
             epoch: session.epoch,
             packet: packet.into(),
+            unasked: Vec::new(),
         };
         let ticket = self.issue_ticket();
         self.questions.placing.insert(ticket, packed);
         self.hold(key);
         let home = self.home_of(who.identity.zone);
-        let answer = (self.shard, ticket);
-        self.send_room(now, home, RoomItem::Places { rooms, who, answer });
+        let item = RoomItem::Places {
+            rooms,
+            sought,
+            who,
+            answer: (self.shard, ticket),
+        };
+        self.send_room(now, home, item);
         true
     }
 
-    /// The home has said in which rooms the place of a SUBSCRIBE's user is kept: of these no
-    /// adaptor is asked.
-    pub(crate) fn placed(&mut self, now: Tick, ticket: Ticket, kept: &[Box<str>]) {
+    /// The home has said in which rooms the user of a packet has a place: of those that it comes
+    /// back to no adaptor is asked, and of those that it speaks in they are.
+    pub(crate) fn placed(&mut self, now: Tick, ticket: Ticket, found: &[Box<str>]) {
         let Some(packed) = self.questions.placing.remove(&ticket) else {
             return;
         };
         self.unpack(now, &packed, |hub, key, packet| {
-            let Packet::Subscribe(subscribe) = packet else {
-                return Ok(());
-            };
             let zone = hub.sessions.get(key).map(Session::zone);
             let hooks = zone.map_or(Hooks::NONE, |zone| hub.hooks(zone));
-            let deed = hub.deed_of_subscribe(key, subscribe, (hooks, kept));
-            let consulted =
-                deed.and_then(|deed| hub.consult_about(key, subscribe, deed, &packed.packet));
-            consulted.unwrap_or_else(|| hub.subscribe_judged(now, key, subscribe, &[]))
+            match packet {
+                Packet::Subscribe(subscribe) => {
+                    let deed = hub.deed_of_subscribe(key, subscribe, (hooks, found));
+                    let consulted = deed
+                        .and_then(|deed| hub.consult_about(key, subscribe, deed, &packed.packet));
+                    let judged = (&[][..], found);
+                    consulted.unwrap_or_else(|| hub.subscribe_judged(now, key, subscribe, judged))
+                }
+                Packet::Publish(publish) => {
+                    let deed = hub.deed_of_publish(key, publish, hooks);
+                    let deed = deed.filter(|_| !found.is_empty());
+                    let consulted = deed.and_then(|deed| {
+                        hub.consult_about_publish(key, publish, deed, &packed.packet)
+                    });
+                    consulted.unwrap_or_else(|| hub.on_publish(now, key, publish))
+                }
+                _ => Ok(()),
+            }
         });
     }
 
@@ -123,10 +169,10 @@ impl Hub {
         &mut self,
         key: SessionKey,
         subscribe: &Subscribe<'_>,
-        deed: Deed,
+        (deed, unasked): (Deed, Vec<Box<str>>),
         packet: &[u8],
     ) -> Option<Result<(), CloseReason>> {
-        if !self.put_aside(key, deed, packet)? {
+        if !self.put_aside(key, (deed, unasked), packet)? {
             self.refuse_subscribe(key, subscribe, ReasonCode::QuotaExceeded, BUSY);
         }
         Some(Ok(()))
@@ -170,13 +216,19 @@ impl Hub {
     }
 
     /// Asks, and keeps the packet until the judgement; `false` if no more can wait.
-    fn put_aside(&mut self, key: SessionKey, deed: Deed, packet: &[u8]) -> Option<bool> {
+    fn put_aside(
+        &mut self,
+        key: SessionKey,
+        (deed, unasked): (Deed, Vec<Box<str>>),
+        packet: &[u8],
+    ) -> Option<bool> {
         let session = self.sessions.get(key)?;
         let (identity, client_id) = (Arc::clone(&session.identity), session.client_id.clone());
         let aside = Aside::Packet(Packed {
             session: key,
             epoch: session.epoch,
             packet: packet.into(),
+            unasked,
         });
         let is_asked = self.ask(identity, client_id, deed, aside);
         if is_asked {
@@ -294,7 +346,7 @@ impl Hub {
                     // What is too long for every room is refused without asking.
                     let bounds = &hub.settings.rooms_of(session.zone()).room.bounds;
                     let fits = publish.payload.len() <= bounds.say_bytes;
-                    (may && fits && hub.is_in_room(key, room)).then(|| Deed::Say {
+                    (may && fits && session.identity.user.is_some()).then(|| Deed::Say {
                         room: room.into(),
                         payload: payload(),
                     })
@@ -306,20 +358,27 @@ impl Hub {
         deed.ok().flatten()
     }
 
+    /// What a SUBSCRIBE is, where an adaptor wants to hear of that, with the rooms of which none is
+    /// asked, in order: the session is in them, or has a place that is kept.
     fn deed_of_subscribe(
         &self,
         key: SessionKey,
         subscribe: &Subscribe<'_>,
         (hooks, kept): (Hooks, &[Box<str>]),
-    ) -> Option<Deed> {
-        let is_kept = |room: &str| kept.iter().any(|known| **known == *room);
+    ) -> Option<(Deed, Vec<Box<str>>)> {
+        let is_kept = |room: &str| kept.binary_search_by(|known| (**known).cmp(room)).is_ok();
         let mut is_wanted = false;
         let mut filters = Vec::new();
+        let mut unasked: Vec<Box<str>> = Vec::new();
         for element in subscribe.filters.iter() {
             let parsed = Subscription::parse(element.filter).ok();
             let filter = parsed.map_or("", |parsed| parsed.filter);
             let room = match Interest::parse(filter) {
-                Interest::Room { room } if !self.is_in_room(key, room) && !is_kept(room) => {
+                Interest::Room { room } if self.is_in_room(key, room) || is_kept(room) => {
+                    unasked.push(room.into());
+                    None
+                }
+                Interest::Room { room } => {
                     is_wanted |= hooks.has(Hooks::JOIN);
                     Some(room.into())
                 }
@@ -331,6 +390,12 @@ impl Hub {
             };
             filters.push((element.filter.into(), room));
         }
-        is_wanted.then_some(Deed::Subscribe(filters))
+        if hooks.has(Hooks::JOIN) {
+            unasked.sort_unstable();
+            unasked.dedup();
+        } else {
+            unasked.clear();
+        }
+        is_wanted.then_some((Deed::Subscribe(filters), unasked))
     }
 }

@@ -94,7 +94,8 @@ impl Hub {
         self.unpack(now, packed, |hub, key, packet| match packet {
             Packet::Publish(publish) => hub.publish_judged(now, key, publish, judgement),
             Packet::Subscribe(subscribe) => {
-                hub.subscribe_judged(now, key, subscribe, denials_of(judgement))
+                let judged = (denials_of(judgement), &packed.unasked[..]);
+                hub.subscribe_judged(now, key, subscribe, judged)
             }
             _ => Ok(()),
         });

@@ -239,8 +239,8 @@ pub trait Adaptors: Send + Sync {
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     waiting: HashMap<u64, Aside, foldhash::fast::FixedState>,
-    /// Each SUBSCRIBE of which the home is asked first whether it joins anything: at most one of a
-    /// connection.
+    /// Each packet of which the home is asked first: whether a SUBSCRIBE joins anything, whether
+    /// what is said is heard. At most one of a connection.
     placing: HashMap<Ticket, Packed, foldhash::fast::FixedState>,
     asked: u64,
     /// The rooms that adaptors know of.
@@ -268,6 +268,9 @@ struct Packed {
     /// The session's, when the packet came.
     epoch: u32,
     packet: Vec<u8>,
+    /// Rooms of a SUBSCRIBE of which adaptors are not asked, in order: the session was in them, or
+    /// had a place there. If it is out by the time they have judged the rest, it does not come in.
+    unasked: Vec<Box<str>>,
 }
 
 /// What waits for a judgement.

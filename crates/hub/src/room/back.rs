@@ -12,7 +12,7 @@ use stentor_session::Tick;
 use stentor_zone::{Expelled, join_ended};
 
 use super::below;
-use super::join::{Cause, Element, Verdicts, room_of};
+use super::join::{Cause, Element, ROOMS_MAX, Verdicts, room_of};
 use crate::adaptor::Denial;
 use crate::hub::Hub;
 use crate::key::SessionKey;
@@ -32,16 +32,16 @@ impl Hub {
     fn ask_again(&mut self, now: Tick, key: SessionKey, elements: Vec<Element>, cause: Cause) {
         let elements = self.tell_expelled(now, key, elements);
         let allowed = elements.iter().filter(|element| element.denial.is_none());
-        let rooms = self.rooms_to_ask(key, allowed.map(|element| &*element.filter));
-        let rooms: Vec<Box<str>> = rooms.into_iter().map(Into::into).collect();
-        let asked = if rooms.is_empty() {
+        let filters = allowed.map(|element| &*element.filter);
+        let rooms = self.rooms_to_ask(key, filters, (&[], ROOMS_MAX));
+        let asked = if rooms.to_ask.is_empty() {
             Err(elements)
         } else {
             let wishes = Ok(Wishes::NOTHING);
             self.ask_rooms(now, key, &rooms, cause, (elements, wishes))
         };
         if let Err(elements) = asked {
-            let answered = (&elements[..], Ok(Wishes::NOTHING), &Verdicts::new());
+            let answered = (&elements[..], Ok(Wishes::NOTHING), &rooms.verdicts);
             self.go_on_subscribing(now, key, None, answered);
         }
     }
@@ -56,13 +56,12 @@ impl Hub {
     ) {
         let elements = self.tell_expelled(now, key, elements);
         let is_gone = |element: &Element| {
-            let mut verdicts = verdicts.iter();
-            let room = room_of(&element.filter);
-            verdicts.any(|(of, refusal)| Some(&**of) == room && refusal.is_some())
+            let verdict = room_of(&element.filter).and_then(|room| verdicts.get(room));
+            verdict.is_some_and(Option::is_some)
         };
         let (gone, kept): (Vec<Element>, Vec<Element>) = elements.into_iter().partition(is_gone);
         let mut places = verdicts.clone();
-        places.retain(|(_, refusal)| refusal.is_none());
+        places.retain(|_, refusal| refusal.is_none());
         if !kept.is_empty() {
             let answered = (&kept[..], Ok(Wishes::NOTHING), &places);
             self.go_on_subscribing(now, key, None, answered);

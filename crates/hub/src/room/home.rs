@@ -15,7 +15,7 @@ use stentor_zone::{
 };
 
 use super::review::Absent;
-use super::{Parting, RoomItem, Who, shard_of};
+use super::{Parting, Place, RoomItem, Who, shard_of};
 use crate::call::{Answer, ReturnAddress};
 use crate::effects::ControlItem;
 use crate::hub::Hub;
@@ -168,11 +168,22 @@ impl Hub {
         self.perform(now, zone, &room, recalls);
     }
 
-    /// In which of these rooms a user's place is kept, though all its connections are lost.
-    pub(super) fn home_places(&self, who: &Who, mut rooms: Vec<Box<str>>) -> Vec<Box<str>> {
+    /// In which of these rooms a user has such a place.
+    pub(super) fn home_places(
+        &self,
+        who: &Who,
+        mut rooms: Vec<Box<str>>,
+        sought: Place,
+    ) -> Vec<Box<str>> {
         let zone = self.zones.by_zone.get(&who.identity.zone);
-        let held = |room: &str| zone.and_then(|rooms| rooms.get(room));
-        rooms.retain(|room| held(room).is_some_and(|room| room.is_away(who.user())));
+        let has_place = |name: &str| {
+            let room = zone.and_then(|rooms| rooms.get(name));
+            room.is_some_and(|room| match sought {
+                Place::Kept => room.is_away(who.user()),
+                Place::Heard => room.may_say(actor(who, name)),
+            })
+        };
+        rooms.retain(|room| has_place(room));
         rooms
     }
 

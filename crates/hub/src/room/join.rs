@@ -1,17 +1,18 @@
 //! Coming into rooms and going out of them: SUBSCRIBE, UNSUBSCRIBE, and connections that end.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use stentor_mqtt::{PacketId, RetainHandling, SubscribeOptions};
 use stentor_session::{CloseReason, Remote, Tick, Ticket};
 use stentor_topic::Subscription;
 use stentor_zone::{Entry, Expelled, Interest, Refusal};
 
-use super::{Parting, RoomItem, Who, all_below, session_of};
+use super::{Parting, ROOMS, RoomItem, Who, all_below, session_of};
 use crate::adaptor::Denial;
 use crate::hub::Hub;
 use crate::key::SessionKey;
@@ -51,11 +52,20 @@ impl Element {
     }
 }
 
-/// What the home of a zone said about a room: why not, if it is refused.
-pub(crate) type RoomVerdict = (Box<str>, Option<Refusal>);
+/// What was said about the rooms of a SUBSCRIBE: of each why not, if it is refused.
+pub(crate) type Verdicts = BTreeMap<Box<str>, Option<Refusal>>;
 
-/// What it said about the rooms of a SUBSCRIBE.
-pub(crate) type Verdicts = Vec<RoomVerdict>;
+/// The rooms of a SUBSCRIBE.
+#[derive(Debug, Default)]
+pub(crate) struct RoomsWanted {
+    /// Those that the home of the zone is asked for, each with how the session comes in.
+    pub(crate) to_ask: Vec<(Box<str>, Entry)>,
+    /// Those that are refused without asking.
+    pub(crate) verdicts: Verdicts,
+}
+
+/// Texts of one packet, each once.
+type Texts<'t> = HashSet<&'t str, foldhash::fast::FixedState>;
 
 /// Why a session asks for rooms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,8 +112,17 @@ pub(super) struct Joining {
 /// Sessions of this shard that may wait for rooms at a time.
 const WAITING_MAX: usize = 1 << 18;
 
+/// Rooms that one SUBSCRIBE joins.
+pub(crate) const JOINED_AT_ONCE_MAX: usize = 1_000;
+
+/// Rooms that a session is in.
+pub(super) const ROOMS_MAX: usize = 10_000;
+
 /// The room that a filter is about.
 pub(crate) fn room_of(filter: &str) -> Option<&str> {
+    if !filter.starts_with(ROOMS) {
+        return None;
+    }
     match Subscription::parse(filter) {
         Ok(Subscription {
             share: None,
@@ -119,30 +138,65 @@ pub(crate) fn room_of(filter: &str) -> Option<&str> {
 impl Hub {
     /// The rooms that a session has to ask for before it may subscribe to these filters: those that
     /// it is not in, and those that it may speak in. There it may still be an observer, who had not
-    /// that right or found no place, and only the home of the zone knows.
+    /// that right or found no place, and only the home of the zone knows. No more than `at_once` are
+    /// asked for. Adaptors were not asked about these (`unasked`, in order), for the session was in
+    /// them or had a place there: it comes into none of them from outside. O(filters).
     pub(crate) fn rooms_to_ask<'f>(
         &self,
         key: SessionKey,
         filters: impl Iterator<Item = &'f str>,
-    ) -> Vec<&'f str> {
-        let mut rooms = Vec::new();
+        (unasked, at_once): (&[Box<str>], usize),
+    ) -> RoomsWanted {
+        let mut wanted = RoomsWanted::default();
+        let mut known = Texts::default();
         let Some(session) = self.sessions.get(key) else {
-            return rooms;
+            return wanted;
         };
-        for filter in filters.filter(|filter| filter.starts_with("$room/")) {
-            let Some(room) = room_of(filter) else {
+        // What the session has no room for is refused without asking.
+        let mut places = self.places_left(session);
+        let mut rooms = ROOMS_MAX.saturating_sub(session.room_count());
+        let (mut anew, mut again) = (at_once, at_once);
+        for filter in filters {
+            let Some(room) = room_of(filter).filter(|room| !known.contains(room)) else {
                 continue;
             };
             let access = session.identity.rights.may_subscribe(filter);
-            if self.settings.takes_topic(filter)
-                && self.is_accepted(access)
-                && !rooms.contains(&room)
-                && (session.identity.may_speak(room) || !self.is_in_room(key, room))
-            {
-                rooms.push(room);
+            let is_inside = session.is_in_room(room);
+            let may_speak = session.identity.may_speak(room);
+            let may = self.settings.takes_topic(filter) && self.is_accepted(access);
+            if !may || is_inside && !may_speak || !is_inside && places == 0 {
+                continue;
             }
+            known.insert(room);
+            let was_there = unasked
+                .binary_search_by(|other| (**other).cmp(room))
+                .is_ok();
+            let entry = match (may_speak, is_inside, was_there) {
+                (true, true, _) => Entry::Again,
+                (true, false, true) => Entry::Kept,
+                (true, false, false) => Entry::Member,
+                (false, _, false) => Entry::Observer,
+                (false, _, true) => {
+                    wanted
+                        .verdicts
+                        .insert(room.into(), Some(Refusal::NotMember));
+                    continue;
+                }
+            };
+            let left = if is_inside { &mut again } else { &mut anew };
+            if *left == 0 || !is_inside && rooms == 0 {
+                // Who is inside stays what it is there.
+                if !is_inside {
+                    wanted.verdicts.insert(room.into(), Some(Refusal::TooMany));
+                }
+                continue;
+            }
+            *left -= 1;
+            places -= usize::from(!is_inside);
+            rooms -= usize::from(!is_inside);
+            wanted.to_ask.push((room.into(), entry));
         }
-        rooms
+        wanted
     }
 
     /// Asks for rooms, of which there is at least one; what was asked for goes on when all have
@@ -154,7 +208,7 @@ impl Hub {
         &mut self,
         now: Tick,
         key: SessionKey,
-        rooms: &[Box<str>],
+        rooms: &RoomsWanted,
         cause: Cause,
         (elements, asked): (Vec<Element>, Asked),
     ) -> Result<(), Vec<Element>> {
@@ -173,30 +227,26 @@ impl Hub {
             epoch: session.epoch,
             cause,
             elements,
-            rooms: rooms.to_vec(),
+            rooms: rooms.to_ask.iter().map(|(room, _)| room.clone()).collect(),
             asked,
-            verdicts: Vec::new(),
-            left: rooms.len(),
+            verdicts: rooms.verdicts.clone(),
+            left: rooms.to_ask.len(),
         };
         let ticket = self.issue_ticket();
         self.joins.waiting.insert(ticket, joining);
         let home = self.home_of(who.identity.zone);
         // An UNSUBSCRIBE behind it has to find what this one brings.
         self.hold(key);
-        for room in rooms {
+        for (room, entry) in &rooms.to_ask {
             // Live messages follow the answer only if they are sent here from now on.
             let (zone, all) = (who.identity.zone, all_below(room));
             self.interest.raise(zone, &all, None);
-            let may_speak = who.identity.may_speak(room);
-            let is_inside = self.is_in_room(key, room);
             let item = RoomItem::Join {
                 room: room.clone(),
                 who: who.clone(),
-                entry: match (cause, may_speak) {
-                    (Cause::Back, true) => Entry::Kept,
-                    (_, true) if is_inside => Entry::Again,
-                    (_, true) => Entry::Member,
-                    (_, false) => Entry::Observer,
+                entry: match (cause, *entry) {
+                    (Cause::Back, Entry::Member | Entry::Again) => Entry::Kept,
+                    (_, entry) => entry,
                 },
                 answer: (self.shard, ticket),
             };
@@ -216,7 +266,7 @@ impl Hub {
         let Some(joining) = self.joins.waiting.get_mut(&ticket) else {
             return;
         };
-        joining.verdicts.push((room.into(), refusal));
+        joining.verdicts.insert(room.into(), refusal);
         joining.left = joining.left.saturating_sub(1);
         if joining.left > 0 {
             return;
@@ -240,11 +290,12 @@ impl Hub {
             self.let_go(now, key);
             self.catch_up_rights(now, key, &joining.who.identity);
         }
-        for (room, refusal) in &joining.verdicts {
+        for room in &joining.rooms {
             let zone = joining.who.identity.zone;
             self.interest.lower(zone, &all_below(room));
+            let has_joined = joining.verdicts.get(room).is_some_and(Option::is_none);
             // Of a connection that ended meanwhile the home has been told.
-            if is_same && refusal.is_none() && !self.is_in_room(key, room) {
+            if is_same && has_joined && !self.is_in_room(key, room) {
                 self.leave_room(now, joining.who.clone(), room, Parting::Left);
             }
         }
@@ -287,12 +338,10 @@ impl Hub {
         key: SessionKey,
         filters: impl Iterator<Item = &'f str>,
     ) {
-        let mut left: Vec<&str> = Vec::new();
-        for room in filters.filter_map(room_of) {
-            if !left.contains(&room) && !self.is_in_room(key, room) {
-                left.push(room);
-            }
-        }
+        let mut known = Texts::default();
+        let rooms = filters.filter_map(room_of);
+        let rooms = rooms.filter(|room| known.insert(room) && !self.is_in_room(key, room));
+        let left: Vec<&str> = rooms.collect();
         for room in left {
             if let Some(who) = self.who(key) {
                 self.leave_room(now, who, room, Parting::Left);
@@ -310,8 +359,10 @@ impl Hub {
     ) -> Vec<Element> {
         let mut elements = self.drop_subscriptions_below(key, "$room/");
         let mut rooms: Vec<String> = Vec::new();
+        let mut known: HashSet<String, foldhash::fast::FixedState> = HashSet::default();
         let mut add = |room: &str| {
-            if !rooms.iter().any(|known| known == room) {
+            if !known.contains(room) {
+                known.insert(room.into());
                 rooms.push(room.into());
             }
         };

@@ -34,7 +34,7 @@ use crate::rights::Identity;
 use crate::subscribe::SubscriptionRef;
 
 pub(crate) use home::{Zones, server_message};
-pub(crate) use join::{Cause, Element, Joins, RoomVerdict, Verdicts, room_of};
+pub(crate) use join::{Cause, Element, JOINED_AT_ONCE_MAX, Joins, Verdicts, room_of};
 pub(crate) use talk::{ROOM, ROOMS};
 
 /// What shards say to each other about rooms.
@@ -51,10 +51,12 @@ pub enum RoomItem {
         /// Who waits: to be told by [`RoomItem::Joined`].
         answer: (ShardId, Ticket),
     },
-    /// To the home: a session is about to subscribe to these rooms.
+    /// To the home: a session is about to subscribe to these rooms, or to speak there.
     Places {
-        /// The rooms.
+        /// The rooms, in order.
         rooms: Vec<Box<str>>,
+        /// What is asked about them.
+        sought: Place,
         /// Who.
         who: Who,
         /// Who waits: to be told by [`RoomItem::Placed`].
@@ -117,12 +119,12 @@ pub enum RoomItem {
         /// Why not.
         refusal: Option<Refusal>,
     },
-    /// From the home: in which rooms the place of a lost connection is kept.
+    /// From the home: in which rooms the user has a place.
     Placed {
         /// What waits.
         ticket: Ticket,
-        /// Of the rooms that were asked about.
-        kept: Vec<Box<str>>,
+        /// Those of the rooms that were asked about, in order.
+        found: Vec<Box<str>>,
     },
     /// From the home: what became of something said.
     Said {
@@ -147,6 +149,15 @@ pub enum RoomItem {
         /// Why.
         why: Expelled,
     },
+}
+
+/// What a home is asked about a user and a room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Whether its place is kept, though all its connections are lost.
+    Kept,
+    /// Whether what it says there is heard, be it that another session of it is in the room.
+    Heard,
 }
 
 /// How a session goes out of a room.
@@ -241,10 +252,8 @@ impl Hub {
 
     /// Whether a session has a subscription below a room.
     pub(crate) fn is_in_room(&self, key: SessionKey, room: &str) -> bool {
-        let below = below(room);
-        let is_below = |subscription: &_| self.filter_of(*subscription).starts_with(below.as_str());
         let session = self.sessions.get(key);
-        session.is_some_and(|session| session.subscriptions.iter().any(is_below))
+        session.is_some_and(|session| session.is_in_room(room))
     }
 
     /// Sends something about rooms to a shard, which may be this one.
@@ -267,12 +276,17 @@ impl Hub {
                 entry,
                 answer,
             } => self.home_join(now, room, &who, entry, answer),
-            RoomItem::Places { rooms, who, answer } => {
-                let kept = self.home_places(&who, rooms);
+            RoomItem::Places {
+                rooms,
+                sought,
+                who,
+                answer,
+            } => {
+                let found = self.home_places(&who, rooms, sought);
                 let (shard, ticket) = answer;
-                self.send_room(now, shard, RoomItem::Placed { ticket, kept });
+                self.send_room(now, shard, RoomItem::Placed { ticket, found });
             }
-            RoomItem::Placed { ticket, kept } => self.placed(now, ticket, &kept),
+            RoomItem::Placed { ticket, found } => self.placed(now, ticket, &found),
             RoomItem::Leave {
                 room,
                 who,

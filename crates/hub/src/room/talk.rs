@@ -8,7 +8,7 @@ use stentor_mqtt::{Publish, ReasonCode, forwardable};
 use stentor_session::{Message, MessageParts, Outcome, Tick};
 use stentor_zone::{Interest, Refusal, adaptor_refused, join_refused, out_of_room, topic};
 
-use super::{RoomItem, RoomVerdict};
+use super::{RoomItem, Verdicts};
 use crate::acknowledge::Taken;
 use crate::adaptor::Denial;
 use crate::call::{Answer, ReturnAddress};
@@ -170,7 +170,7 @@ impl Hub {
     }
 
     /// Tells a client that no SUBACK tells it why it is not let into rooms: on `$reply/join`.
-    pub(crate) fn explain_refusals(&mut self, now: Tick, key: SessionKey, of: &[RoomVerdict]) {
+    pub(crate) fn explain_refusals(&mut self, now: Tick, key: SessionKey, of: &Verdicts) {
         for (room, refusal) in of {
             // Who found no place as a member goes on as the observer that it is.
             if let Some(refusal) = refusal

@@ -60,6 +60,27 @@ impl World {
         *bytes.last().unwrap()
     }
 
+    /// Subscribes to all of these by one packet; what the SUBACK says of each.
+    pub fn subscribe_all(&mut self, client: usize, filters: &[String]) -> Vec<u8> {
+        self.subscribe_all_only(client, filters);
+        let suback = self.take_packet(client, 0x90).unwrap_or_default();
+        suback[suback.len().saturating_sub(filters.len())..].to_vec()
+    }
+
+    /// The same, and waits for nothing.
+    pub fn subscribe_all_only(&mut self, client: usize, filters: &[String]) {
+        let mut all = SubscribeFilterBuf::new(self.clients[client].version);
+        for filter in filters {
+            all.push(filter, qos(QoS::AtMostOnce)).unwrap();
+        }
+        let packet = Packet::Subscribe(Subscribe {
+            packet_id: PacketId::new(9).unwrap(),
+            properties: Properties::EMPTY,
+            filters: all.as_filters(),
+        });
+        self.send(client, &packet);
+    }
+
     /// Sends a SUBSCRIBE and waits for nothing.
     pub fn subscribe_only(
         &mut self,
