@@ -163,6 +163,34 @@ fn the_configuration_changes_adaptors() {
     publish(&server, "t/secret", "x").success();
 }
 
+/// Where one of the adaptors cannot go on with its new options, none does.
+#[test]
+fn a_refused_configuration_changes_no_adaptor() {
+    let plan = Plan::new();
+    let (file, second) = (
+        plan.folder().join("judge.luau"),
+        plan.folder().join("b.luau"),
+    );
+    fs::write(&file, judge()).expect("a file can be written");
+    fs::write(&second, "return {}").expect("a file can be written");
+    let both = |first: &str, other: &str| {
+        let path = second.display();
+        let other = format!("[[adaptor]]\nfile = \"{path}\"\nzone = \"game\"\n{other}");
+        format!("{}{first}{other}", config(&file))
+    };
+    let server = plan.config(&both("", "")).start();
+    publish(&server, "t/judged", "mistype").refusal();
+    fs::write(&second, "return {").expect("a file can be written");
+    server.reconfigure(&both("on_error = \"allow\"\n", "memory = \"8MiB\"\n"));
+    let refused = server.control(&["reload"]);
+    assert!(refused.stderr.contains("b.luau"), "{refused}");
+    publish(&server, "t/judged", "mistype").refusal();
+    // When it is mended the same configuration is taken.
+    fs::write(&second, "return {}").expect("a file can be written");
+    server.json(&["reload"]);
+    publish(&server, "t/judged", "mistype").success();
+}
+
 /// A version that cannot hand over its state is replaced without it, if somebody says so.
 #[test]
 fn a_failing_save_is_passed_over_on_demand() {

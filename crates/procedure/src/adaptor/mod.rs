@@ -434,8 +434,19 @@ impl Adaptor {
     ///
     /// # Errors
     /// Why not; then it goes on as it was.
-    pub fn change(&self, options: Options) -> Result<bool, String> {
-        self.order(|answer| Input::Change(Box::new(options), answer))
+    pub fn change(&self, options: Options) -> Result<(), String> {
+        self.prepare(options).map(Change::take)
+    }
+
+    /// The same, but for the last step: it runs nothing until the change is taken, or given up by
+    /// being dropped.
+    ///
+    /// # Errors
+    /// Why not; then it goes on as it was.
+    pub fn prepare(&self, options: Options) -> Result<Change, String> {
+        let (sender, decided) = channel();
+        self.order(|answer| Input::Change(Box::new(options), answer, decided))?;
+        Ok(Change(sender))
     }
 
     fn order(
@@ -456,6 +467,18 @@ impl Adaptor {
         // A question that does not arrive is answered as it is dropped.
         drop(inputs);
         drop(sent);
+    }
+}
+
+/// Other options that an adaptor can go on with, and waits to be told whether it does.
+#[derive(Debug)]
+pub struct Change(Sender<()>);
+
+impl Change {
+    /// It does.
+    pub fn take(self) {
+        // It has ended if it does not listen.
+        let _ = self.0.send(());
     }
 }
 

@@ -31,7 +31,8 @@ pub(super) enum Input {
     Answered(u64, Vec<u8>),
     Http(u64, Result<(u16, Vec<u8>), String>),
     Look(Start, Sender<Result<bool, String>>),
-    Change(Box<Options>, Sender<Result<bool, String>>),
+    /// Other options; who is to be told whether they are good, and who says then that they count.
+    Change(Box<Options>, Sender<Result<bool, String>>, Receiver<()>),
     Stop,
 }
 
@@ -150,7 +151,7 @@ impl Worker {
             Input::Http(number, reply) => self.resume(number, &Resumed::Http(reply)),
             // Nobody may wait any more for these.
             Input::Look(start, answer) => drop(answer.send(self.look_now(start))),
-            Input::Change(options, answer) => drop(answer.send(self.change(*options))),
+            Input::Change(options, answer, decided) => self.change(*options, &answer, &decided),
             Input::Stop => {}
         }
     }
@@ -414,8 +415,13 @@ impl Worker {
         }
     }
 
-    /// Goes on with other options.
-    fn change(&mut self, options: Options) -> Result<bool, String> {
+    /// Goes on with other options, if they are good and whoever has them wants that still.
+    fn change(
+        &mut self,
+        options: Options,
+        answer: &Sender<Result<bool, String>>,
+        decided: &Receiver<()>,
+    ) {
         let options = Options {
             id: self.options.id,
             zone: Arc::clone(&self.options.zone),
@@ -423,13 +429,17 @@ impl Worker {
             ..options
         };
         let stamp = Stamp::of(&options);
-        let new = Machine::load(&options, &self.common.counters)?;
-        self.carry_over(&new)?;
-        self.running.clone_from(&stamp);
-        self.seen = stamp;
-        self.options = options;
-        self.replace(new);
-        Ok(true)
+        let loaded = Machine::load(&options, &self.common.counters);
+        let carried = loaded.and_then(|new| self.carry_over(&new).map(|()| new));
+        let told = carried.as_ref().map(|_| true).map_err(String::clone);
+        // It runs nothing meanwhile, or what it keeps by then would be lost.
+        let counts = answer.send(told).is_ok() && decided.recv().is_ok();
+        if let (Ok(new), true) = (carried, counts) {
+            self.running.clone_from(&stamp);
+            self.seen = stamp;
+            self.options = options;
+            self.replace(new);
+        }
     }
 }
 

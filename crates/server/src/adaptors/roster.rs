@@ -9,7 +9,7 @@ use stentor_auth::center::Center;
 use stentor_auth::model::DEFAULT_ZONE;
 use stentor_auth::store::Directory;
 use stentor_hub::Deed;
-use stentor_procedure::adaptor::{Adaptor, HOOKS, OnError, Options, Start};
+use stentor_procedure::adaptor::{Adaptor, Change, HOOKS, OnError, Options, Start};
 use stentor_topic::Zone;
 use stentor_zone::Interest;
 use tracing::info;
@@ -189,9 +189,12 @@ impl Roster {
                 info!("adaptor {} loaded", one.file.display());
             }
         }
-        for (running, options) in changed {
-            running.change(options)?;
-        }
+        // All of them or none: those that could go on with other options wait for the last.
+        let prepared: Result<Vec<_>, _> = changed
+            .into_iter()
+            .map(|(running, options)| running.prepare(options))
+            .collect();
+        prepared?.into_iter().flatten().for_each(Prepared::take);
         for gone in before.into_iter().flatten() {
             info!("adaptor {} ended", gone.running.adaptor.path().display());
         }
@@ -199,15 +202,32 @@ impl Roster {
     }
 }
 
+/// A machine that is ready to go on with other options.
+struct Prepared {
+    running: Arc<Running>,
+    options: Options,
+    change: Change,
+}
+
+impl Prepared {
+    fn take(self) {
+        self.change.take();
+        *self.running.options() = self.options;
+    }
+}
+
 impl Running {
-    fn change(&self, options: Options) -> Result<(), ServerError> {
-        let mut own = self.options();
-        if own.differ(&options) {
-            let changed = self.adaptor.change(options.clone());
-            changed.map_err(ServerError::Adaptor)?;
-            *own = options;
+    /// Has it ready for these options, if they are others. It waits from then on.
+    fn prepare(self: Arc<Self>, options: Options) -> Result<Option<Prepared>, ServerError> {
+        if !self.options().differ(&options) {
+            return Ok(None);
         }
-        Ok(())
+        let change = self.adaptor.prepare(options.clone());
+        Ok(Some(Prepared {
+            change: change.map_err(ServerError::Adaptor)?,
+            running: self,
+            options,
+        }))
     }
 }
 
