@@ -181,6 +181,8 @@ pub enum Verdict {
         /// The reason, for people.
         text: String,
     },
+    /// It is not done, for too much waits already. Whoever asked may try again.
+    Busy,
 }
 
 /// What becomes of something that is done.
@@ -401,7 +403,7 @@ impl Adaptor {
     pub fn ask(&self, event: Event, answer: Answer) {
         let on_error = self.common.on_error();
         if !self.common.enter(&event) {
-            return answer(on_error.verdict("the adaptor has too much to do"));
+            return answer(on_error.busy());
         }
         let answer = Some(answer);
         self.send(Input::Event(event, Some(Asked { answer, on_error })));
@@ -500,6 +502,15 @@ pub enum Start {
 impl OnError {
     const fn new(denies: bool) -> Self {
         if denies { Self::Deny } else { Self::Allow }
+    }
+
+    /// What a question comes to for which there is no room.
+    #[must_use]
+    pub fn busy(self) -> Verdict {
+        match self {
+            Self::Allow => Verdict::Allow(Allowed::default()),
+            Self::Deny => Verdict::Busy,
+        }
     }
 
     /// What a question comes to that no hook has answered.

@@ -69,16 +69,27 @@ impl World {
         }
     }
 
+    /// Asks about something said, and waits for nothing.
+    fn begin(&self, payload: &str, verdicts: &Sender<Verdict>) {
+        let sender = verdicts.clone();
+        let answer = move |said| drop(sender.send(said));
+        self.adaptor.ask(event("say", payload), Box::new(answer));
+    }
+
     fn ask(&self, hook: &'static str, payload: &str) -> Verdict {
         let (sender, verdict) = channel();
-        let event = Event {
-            hook,
-            zone: "game".into(),
-            fields: vec![("user", "ann".into()), ("payload", payload.into())],
-        };
+        let event = event(hook, payload);
         self.adaptor
             .ask(event, Box::new(move |said| sender.send(said).unwrap()));
         verdict.recv_timeout(Duration::from_secs(30)).unwrap()
+    }
+}
+
+fn event(hook: &'static str, payload: &str) -> Event {
+    Event {
+        hook,
+        zone: "game".into(),
+        fields: vec![("user", "ann".into()), ("payload", payload.into())],
     }
 }
 
@@ -411,6 +422,57 @@ fn http_reaches_hosts_on_the_list_only() {
         panic!("it was denied");
     };
     assert!(text.contains("not among"), "{text}");
+}
+
+/// More requests than may be under way wait for one that ends, first come, first served.
+#[test]
+fn many_requests_wait_for_their_turn() {
+    use std::io::{Read, Write};
+    const REQUESTS: usize = 300;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("it listens").port();
+    let server = thread::spawn(move || {
+        let mut head = [0; 1_000];
+        let mut serve = |mut stream: std::net::TcpStream| {
+            let _ = stream.read(&mut head).expect("a request");
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+            stream.write_all(answer).expect("it is read");
+        };
+        let mut accept = || listener.accept().expect("a connection").0;
+        let first: Vec<_> = (0..64).map(|_| accept()).collect();
+        first.into_iter().for_each(&mut serve);
+        (64..REQUESTS).for_each(|_| serve(accept()));
+    });
+    let world = world(
+        "return { say = function(event)
+            local reply, trouble = http(event.payload)
+            return deny(reply and reply.status .. reply.body or trouble)
+        end }",
+    );
+    let (sender, verdicts) = channel();
+    for _ in 0..REQUESTS {
+        world.begin(&format!("http://127.0.0.1:{port}/x"), &sender);
+    }
+    for _ in 0..REQUESTS {
+        let verdict = verdicts.recv_timeout(Duration::from_secs(30));
+        assert_eq!(verdict, Ok(denied("200hi")));
+    }
+    server.join().expect("all were served");
+}
+
+/// Beyond that it is said that there is too much to do, which is no judgement.
+#[test]
+fn so_many_hooks_wait() {
+    let world = world("return { say = function() room('info', { room = 'tea' }) end }");
+    let (sender, verdicts) = channel();
+    for _ in 0..1_001 {
+        world.begin("", &sender);
+    }
+    let verdict = verdicts.recv_timeout(Duration::from_secs(30));
+    assert_eq!(verdict, Ok(Verdict::Busy));
+    world.adaptor.answered(world.command(), b"{}".to_vec());
+    let verdict = verdicts.recv_timeout(Duration::from_secs(30));
+    assert_eq!(verdict, Ok(allowed()));
 }
 
 /// Nobody writes to it, so opening it would take for ever.

@@ -1,6 +1,6 @@
 //! The thread of an adaptor: one run after the other, waits aside, the file looked at.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -20,7 +20,8 @@ use crate::luau::Trouble;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Hooks that may wait at a time.
 const ASIDE_MAX: usize = 1_000;
-/// Threads that wait for an HTTP answer, some of them perhaps for nobody any more.
+/// Threads that wait for an HTTP answer, some of them perhaps for nobody any more. Other requests
+/// wait for one of them.
 const HTTP_MAX: usize = 64;
 /// Failures are told once in this time, with their number.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
@@ -54,6 +55,8 @@ pub(super) struct Worker {
     common: Arc<Common>,
     /// Threads that wait for an HTTP answer.
     https: Arc<AtomicUsize>,
+    /// Requests that wait for one of them, the oldest first. No more than there are hooks aside.
+    requests: VecDeque<(u64, Request)>,
     /// For the threads of HTTP requests.
     inputs: Sender<Input>,
     aside: HashMap<u64, Aside>,
@@ -97,6 +100,7 @@ impl Worker {
             seen: stamp,
             common,
             https: Arc::default(),
+            requests: VecDeque::new(),
             inputs,
             aside: HashMap::new(),
             failures: Failures::default(),
@@ -148,7 +152,10 @@ impl Worker {
                 self.begin(&event, answer);
             }
             Input::Answered(number, json) => self.resume(number, &Resumed::Json(json)),
-            Input::Http(number, reply) => self.resume(number, &Resumed::Http(reply)),
+            Input::Http(number, reply) => {
+                self.resume(number, &Resumed::Http(reply));
+                self.send_requests();
+            }
             // Nobody may wait any more for these.
             Input::Look(start, answer) => drop(answer.send(self.look_now(start))),
             Input::Change(options, answer, decided) => self.change(*options, &answer, &decided),
@@ -198,15 +205,14 @@ impl Worker {
             Step::Done(verdict) => return entry.answer(verdict),
             Step::Waits(thread, wait) => (thread, wait),
         };
-        let is_http = matches!(wait, Wait::Http(_));
-        let is_busy = is_http && self.https.load(Ordering::Relaxed) >= HTTP_MAX;
-        if self.aside.len() >= ASIDE_MAX || is_busy {
+        if self.aside.len() >= ASIDE_MAX {
             let trouble = Trouble::Mistake("too many of its hooks wait".to_owned());
-            return self.fail(&machine, entry, &trouble);
+            let verdict = self.options.on_error.busy();
+            return self.fail_with(&machine, entry, &trouble, verdict);
         }
         self.number += 1;
         let number = self.number;
-        let (zone, end) = (Arc::clone(&entry.zone), entry.end);
+        let zone = Arc::clone(&entry.zone);
         let used = machine.used();
         let aside = Aside {
             machine,
@@ -215,10 +221,10 @@ impl Worker {
             entry,
         };
         self.aside.insert(number, aside);
-        self.wait(number, wait, &zone, end);
+        self.wait(number, wait, &zone);
     }
 
-    fn wait(&mut self, number: u64, wait: Wait, zone: &str, end: Instant) {
+    fn wait(&mut self, number: u64, wait: Wait, zone: &str) {
         match wait {
             Wait::Command(procedure, payload) => self.host.act(
                 zone,
@@ -237,7 +243,23 @@ impl Worker {
                     number,
                 },
             ),
-            Wait::Http(request) => self.request(number, request, end),
+            Wait::Http(request) => {
+                self.requests.push_back((number, request));
+                self.send_requests();
+            }
+        }
+    }
+
+    /// Sends as many requests as may be under way.
+    fn send_requests(&mut self) {
+        while self.https.load(Ordering::Relaxed) < HTTP_MAX
+            && let Some((number, request)) = self.requests.pop_front()
+        {
+            // Its hook may have been given up.
+            if let Some(aside) = self.aside.get(&number) {
+                let end = aside.entry.end;
+                self.request(number, request, end);
+            }
         }
     }
 
@@ -276,9 +298,23 @@ impl Worker {
                 self.fail(&aside.machine, aside.entry, &Trouble::Mistake(reason));
             }
         }
+        let aside = &self.aside;
+        self.requests
+            .retain(|(number, _)| aside.contains_key(number));
     }
 
     fn fail(&mut self, machine: &Arc<Machine>, entry: Entry, trouble: &Trouble) {
+        let verdict = self.options.on_error.verdict("the zone's adaptor failed");
+        self.fail_with(machine, entry, trouble, verdict);
+    }
+
+    fn fail_with(
+        &mut self,
+        machine: &Arc<Machine>,
+        entry: Entry,
+        trouble: &Trouble,
+        verdict: Verdict,
+    ) {
         // What a failed run has done is not done.
         machine.take();
         self.common
@@ -292,7 +328,7 @@ impl Worker {
             reason: trouble.told(&label(&self.options.path)),
         });
         self.tell_failures(Instant::now());
-        entry.answer(self.options.on_error.verdict("the zone's adaptor failed"));
+        entry.answer(verdict);
         if *trouble == Trouble::Memory && Arc::ptr_eq(machine, &self.machine) && machine.is_spent()
         {
             self.begin_anew();

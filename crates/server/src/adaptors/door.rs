@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use stentor_auth::center::Center;
 use stentor_auth::model::UserKey;
-use stentor_auth::{Answer, Authenticator, Begun, Decision, Exchange, LoginRequest};
+use stentor_auth::{Answer, Authenticator, Begun, Decision, Exchange, LoginRequest, Refusal};
 use stentor_procedure::adaptor::{Allowed, Answer as Verdicted, Event, Field, Verdict};
 use stentor_topic::Zone;
 use tracing::warn;
@@ -148,6 +148,7 @@ impl Visit {
     fn take(self, verdict: Verdict) {
         match verdict {
             Verdict::Deny { code, text } => self.answer.give(Decision::Denied { code, text }),
+            Verdict::Busy => self.answer.give(Decision::Refused(Refusal::Busy)),
             Verdict::Allow(Allowed {
                 roles: Some(roles), ..
             }) => {

@@ -36,6 +36,9 @@ use hands::Hands;
 use job::{Job, who};
 use roster::{Roster, Scoped};
 
+/// What a client is told when an adaptor has more to do than it can.
+const BUSY: &str = "the zone's adaptor has too much to do; try again";
+
 /// All adaptors, of which there may be none.
 #[derive(Clone)]
 pub(crate) struct Plane(Arc<Shared>);
@@ -169,19 +172,28 @@ impl Shared {
     }
 
     fn take(self: &Arc<Self>, mut job: Box<Job>, filter: usize, verdict: Verdict) {
-        match verdict {
-            Verdict::Allow(allowed) => job.change(allowed),
+        let denial = match verdict {
+            Verdict::Allow(allowed) => {
+                job.change(allowed);
+                None
+            }
             Verdict::Deny { code, text } => {
                 let reason = code.and_then(ReasonCode::from_u8);
-                let denial = Denial {
+                Some(Denial {
                     reason: reason.unwrap_or(ReasonCode::ImplementationSpecificError),
                     text: text.into(),
-                };
-                if !matches!(job.question.deed, Deed::Subscribe(_)) {
-                    return self.judge(&job.question, Judgement::Denied(denial));
-                }
-                job.deny(filter, &denial);
+                })
             }
+            Verdict::Busy => Some(Denial {
+                reason: ReasonCode::QuotaExceeded,
+                text: BUSY.into(),
+            }),
+        };
+        if let Some(denial) = denial {
+            if !matches!(job.question.deed, Deed::Subscribe(_)) {
+                return self.judge(&job.question, Judgement::Denied(denial));
+            }
+            job.deny(filter, &denial);
         }
         self.go_on(job);
     }
