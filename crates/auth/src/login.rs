@@ -246,6 +246,12 @@ impl Exchange {
         Self(Box::new(state))
     }
 
+    /// Whether it is this that it has remembered.
+    #[must_use]
+    pub fn is<T: Any>(&self) -> bool {
+        self.0.is::<T>()
+    }
+
     /// What it has remembered; `None` if that was something else.
     #[must_use]
     pub fn into_state<T: Any>(self) -> Option<T> {

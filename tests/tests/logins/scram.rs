@@ -243,3 +243,31 @@ fn an_exchange_that_stands_still_ends() {
     server.wait_log(0, "authentication-timeout");
     busy.ping();
 }
+
+/// The operator's own code is asked about everybody, whatever it proves itself by.
+#[test]
+fn adaptors_judge_who_logs_in() {
+    let script = "return { login = function(event)
+        if event.user ~= 'ann' or event.password then return deny('this is another') end
+        if event.client_id == 'c' then return deny('not you') end
+        if event.client_id == 'd' then return allow({ roles = { 'member' } }) end
+        return nil
+    end }";
+    let sha = Sha::Sha256;
+    let server = with_ann_as(sha, |plan| {
+        let file = plan.folder().join("door.luau");
+        fs::write(&file, script).expect("a file can be written");
+        plan.config(&format!("[[adaptor]]\nfile = \"{}\"\n", file.display()))
+    });
+    assert_eq!(outcome(&server, sha, PASSWORD), 0x87);
+    server.wait_log(0, "an adaptor's `login` denied it: not you");
+    for id in ["d", "e"] {
+        let mut client = server.dial();
+        let (awaiting, message) = first(sha, "ann", PASSWORD);
+        client.send(&connect(id, sha.mechanism(), &message));
+        let (answered, last) = answer(&mut client, sha, awaiting);
+        assert_eq!((answered.kind(), answered.body[1]), (2, 0), "{answered:?}");
+        last.finish(&data(&answered, b"v="))
+            .expect("the server proves itself");
+    }
+}

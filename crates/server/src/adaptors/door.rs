@@ -1,18 +1,22 @@
 //! Log-ins: the adaptors are asked before the Auth Center.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stentor_auth::center::Center;
 use stentor_auth::model::UserKey;
 use stentor_auth::{Answer, Authenticator, Begun, Decision, Exchange, LoginRequest, Refusal};
+use stentor_hub::Identity;
 use stentor_procedure::adaptor::{Allowed, Answer as Verdicted, Event, Field, Verdict};
 use stentor_topic::Zone;
 use tracing::warn;
 
 use super::{Plane, Scoped};
 
-/// Asks the adaptors about log-ins, then the Auth Center.
+/// Asks the adaptors about log-ins, then the Auth Center: where a name is given with a password. Who
+/// proves itself otherwise has a name when the Auth Center has said so; then they are asked.
+#[derive(Clone)]
 pub(crate) struct Doorkeeper {
     center: Arc<Center>,
     plane: Plane,
@@ -55,20 +59,50 @@ impl Doorkeeper {
 
 /// A log-in on its way from one adaptor to the next.
 struct Visit {
-    request: LoginRequest,
+    door: Doorkeeper,
     answer: Answer,
     zone: Arc<str>,
+    user: String,
+    client_id: Option<Arc<str>>,
+    address: Option<IpAddr>,
+    stage: Stage,
     steps: VecDeque<Arc<Scoped>>,
-    center: Arc<Center>,
-    unknown: Arc<Unknown>,
 }
+
+/// What the Auth Center has to do with a log-in.
+enum Stage {
+    /// It is asked when all adaptors have been.
+    Before(LoginRequest),
+    /// It lets it in as this, with the last data of its method.
+    After(Arc<Identity>, Option<Vec<u8>>),
+}
+
+/// A log-in that shows who it is as it goes on.
+#[derive(Clone)]
+struct Unnamed {
+    client_id: Option<Arc<str>>,
+    address: Option<IpAddr>,
+    /// Whether it is in already, and authenticates again: that is no log-in.
+    is_again: bool,
+}
+
+/// An exchange of the Auth Center's, and whose it is.
+struct Underway(Exchange, Unnamed);
 
 impl Authenticator for Doorkeeper {
     fn begin(&self, request: LoginRequest, answer: Answer) -> Begun {
-        // Whoever proves itself by a method, or again, shows nothing that an adaptor could judge.
         let name = match (&request.username, &request.method, &request.again) {
             (Some(name), None, None) => name.as_str(),
-            _ => return self.center.begin(request, answer),
+            _ if !self.plane.judges_logins() => return self.center.begin(request, answer),
+            _ => {
+                let unnamed = Unnamed {
+                    client_id: request.client_id.clone(),
+                    address: request.address,
+                    is_again: request.again.is_some(),
+                };
+                let begin = |answer| self.center.begin(request, answer);
+                return self.ask_later(unnamed, answer, begin);
+            }
         };
         let key = UserKey::parse(name);
         let is_bare = !name.contains('/');
@@ -77,20 +111,31 @@ impl Authenticator for Doorkeeper {
         if steps.is_empty() {
             return self.center.begin(request, answer);
         }
+        let user = name.split_once('/').map_or(name, |(_, name)| name);
         let visit = Visit {
-            request,
+            door: self.clone(),
             answer,
             zone,
+            user: user.to_owned(),
+            client_id: request.client_id.clone(),
+            address: request.address,
+            stage: Stage::Before(request),
             steps,
-            center: Arc::clone(&self.center),
-            unknown: Arc::clone(&self.unknown),
         };
         visit.go_on();
         Begun::Pending
     }
 
     fn proceed(&self, exchange: Exchange, data: Vec<u8>, answer: Answer) -> Begun {
-        self.center.proceed(exchange, data, answer)
+        // It began when there was no such adaptor.
+        if !exchange.is::<Underway>() {
+            return self.center.proceed(exchange, data, answer);
+        }
+        let Some(Underway(exchange, unnamed)) = exchange.into_state() else {
+            return answer.decided(Decision::Refused(Refusal::Protocol));
+        };
+        let proceed = |answer| self.center.proceed(exchange, data, answer);
+        self.ask_later(unnamed, answer, proceed)
     }
 
     fn zone_name(&self, zone: Zone) -> Option<String> {
@@ -114,10 +159,67 @@ impl Authenticator for Doorkeeper {
     }
 }
 
+impl Doorkeeper {
+    /// The Auth Center decides first; then the adaptors are asked about whom it lets in.
+    fn ask_later(
+        &self,
+        unnamed: Unnamed,
+        answer: Answer,
+        begin: impl FnOnce(Answer) -> Begun,
+    ) -> Begun {
+        let slot = Arc::new(Mutex::new(Some((self.clone(), unnamed, answer))));
+        let own = Arc::clone(&slot);
+        let decided = move |decision| {
+            let waiting = own.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some((door, unnamed, answer)) = waiting {
+                door.decided(unnamed, answer, decision);
+            }
+        };
+        match begin(Answer::new(decided.clone())) {
+            Begun::Decided(decision) => decided(decision),
+            Begun::Pending => {}
+        }
+        Begun::Pending
+    }
+
+    fn decided(self, unnamed: Unnamed, answer: Answer, decision: Decision) {
+        let (identity, data) = match decision {
+            Decision::Continue(exchange, data) => {
+                let exchange = Exchange::new(Underway(exchange, unnamed));
+                return answer.give(Decision::Continue(exchange, data));
+            }
+            Decision::Accepted(identity, data) => (identity, data),
+            other => return answer.give(other),
+        };
+        let zone: Arc<str> = self
+            .center
+            .zone_name(identity.zone)
+            .unwrap_or_default()
+            .into();
+        let user = identity.user.as_deref().map(str::to_owned);
+        let steps = self.plane.judges_of_logins(&zone);
+        let user = match user {
+            Some(user) if !unnamed.is_again && !steps.is_empty() => user,
+            _ => return answer.give(Decision::Accepted(identity, data)),
+        };
+        let visit = Visit {
+            door: self,
+            answer,
+            zone,
+            user,
+            client_id: unnamed.client_id,
+            address: unnamed.address,
+            stage: Stage::After(identity, data),
+            steps,
+        };
+        visit.go_on();
+    }
+}
+
 impl Visit {
     fn go_on(mut self) {
         let Some(next) = self.steps.pop_front() else {
-            return self.ask_center();
+            return self.finish();
         };
         let event = self.event();
         let answer: Verdicted = Box::new(move |verdict| self.take(verdict));
@@ -125,17 +227,16 @@ impl Visit {
     }
 
     fn event(&self) -> Event {
-        let request = &self.request;
-        let name = request.username.as_deref().unwrap_or_default();
-        let name = name.split_once('/').map_or(name, |(_, name)| name);
-        let mut fields = vec![("user", Field::from(name))];
-        if let Some(password) = &request.password {
+        let mut fields = vec![("user", Field::from(&*self.user))];
+        if let Stage::Before(request) = &self.stage
+            && let Some(password) = &request.password
+        {
             fields.push(("password", Field::from(password.reveal())));
         }
-        if let Some(client_id) = &request.client_id {
+        if let Some(client_id) = &self.client_id {
             fields.push(("client_id", Field::from(&**client_id)));
         }
-        if let Some(address) = request.address {
+        if let Some(address) = self.address {
             fields.push(("address", Field::from(address.to_string().as_str())));
         }
         Event {
@@ -151,22 +252,54 @@ impl Visit {
             Verdict::Busy => self.answer.give(Decision::Refused(Refusal::Busy)),
             Verdict::Allow(Allowed {
                 roles: Some(roles), ..
-            }) => {
-                let roles: Vec<Arc<str>> = roles.into_iter().map(Into::into).collect();
-                for role in &roles {
-                    if !self.center.has_role(&self.zone, role) {
-                        self.unknown.tell(&self.zone, role);
-                    }
-                }
-                let decision = self.center.vouch(&self.request, roles);
-                self.answer.give(decision);
-            }
+            }) => self.vouch(roles),
             Verdict::Allow(_) => self.go_on(),
         }
     }
 
-    /// Nobody had anything against it: the Auth Center decides as usual.
-    fn ask_center(self) {
+    /// It is let in with these roles.
+    fn vouch(self, roles: Vec<String>) {
+        let center = &self.door.center;
+        let roles: Vec<Arc<str>> = roles.into_iter().map(Into::into).collect();
+        for role in &roles {
+            if !center.has_role(&self.zone, role) {
+                self.door.unknown.tell(&self.zone, role);
+            }
+        }
+        let decision = match self.stage {
+            Stage::Before(request) => center.vouch(&request, roles),
+            Stage::After(identity, data) => {
+                let request = LoginRequest {
+                    username: Some(format!("{}/{}", self.zone, self.user)),
+                    client_id: self.client_id,
+                    address: self.address,
+                    ..LoginRequest::default()
+                };
+                match center.vouch(&request, roles) {
+                    Decision::Accepted(vouched, _) => {
+                        // What it has shown does not hold longer for that.
+                        let vouched = Identity {
+                            expires_at: identity.expires_at,
+                            ..(*vouched).clone()
+                        };
+                        Decision::Accepted(Arc::new(vouched), data)
+                    }
+                    other => other,
+                }
+            }
+        };
+        self.answer.give(decision);
+    }
+
+    /// Nobody had anything against it.
+    fn finish(self) {
+        let request = match self.stage {
+            Stage::Before(request) => request,
+            Stage::After(identity, data) => {
+                return self.answer.give(Decision::Accepted(identity, data));
+            }
+        };
+        // The Auth Center decides as usual.
         let slot = Arc::new(Mutex::new(Some(self.answer)));
         let own = Arc::clone(&slot);
         let give = move |decision| {
@@ -176,7 +309,7 @@ impl Visit {
             }
         };
         let later = Answer::new(give.clone());
-        if let Begun::Decided(decision) = self.center.begin(self.request, later) {
+        if let Begun::Decided(decision) = self.door.center.begin(request, later) {
             give(decision);
         }
     }

@@ -137,6 +137,12 @@ impl Plane {
         roster.all.iter().map(|one| one.describe()).collect()
     }
 
+    /// Whether somebody is asked about log-ins, to whatever zone.
+    fn judges_logins(&self) -> bool {
+        let roster = self.0.roster.load();
+        roster.all.iter().any(|one| one.hears("login", None))
+    }
+
     /// Those who are asked about log-ins to a zone.
     fn judges_of_logins(&self, zone: &str) -> VecDeque<Arc<Scoped>> {
         let roster = self.0.roster.load();
