@@ -6,11 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stentor_hub::{Cursor, Kept, Mark, NotKept, Retained, Scope, Walk};
-use stentor_session::{Message, Tick};
+use stentor_session::{Message, Publisher, Tick};
 use stentor_topic::{TopicHasher, Zone, literal_prefix, matches};
 
 /// Parts of the store with a lock each. Far more than shards, so that two rarely meet.
 const STRIPES: u64 = 64;
+
+/// What begins so is the server's own; of it, clients may publish what tells of their bridges.
+const SERVERS_OWN: &str = "$SYS/";
+/// Messages of clients there that each part of a zone holds. They stay in memory whatever the
+/// quotas say, so there are few of them, and they are small.
+const CLIENTS_MESSAGES_MAX: usize = 256;
+/// Bytes of topic, properties and payload of each of them.
+const CLIENTS_BYTES_MAX: usize = 1024;
 
 /// What the store may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +55,8 @@ pub struct MemoryStore {
     epoch: u64,
 }
 
-type Stripe = BTreeMap<Zone, BTreeMap<Box<str>, Value>>;
+type Topics = BTreeMap<Box<str>, Value>;
+type Stripe = BTreeMap<Zone, Topics>;
 
 struct Value {
     version: u64,
@@ -114,6 +123,33 @@ impl MemoryStore {
             && self.bytes() + more <= self.bytes_max.load(Ordering::Relaxed)
     }
 
+    /// Whether there is room for a message of a client, where the server's own are. Where there is
+    /// none, those that have expired make some.
+    fn takes_from_client(&self, topics: &mut Topics, message: &Message) -> bool {
+        let topic = message.topic();
+        if !topic.starts_with(SERVERS_OWN) || message.publisher == Publisher::SERVER {
+            return true;
+        }
+        if topic.len() + message.properties().len() + message.payload().len() > CLIENTS_BYTES_MAX {
+            return false;
+        }
+        let own = topics
+            .range::<str, _>((Bound::Included(SERVERS_OWN), Bound::Unbounded))
+            .take_while(|(topic, _)| topic.starts_with(SERVERS_OWN))
+            .filter(|(_, value)| value.message.publisher != Publisher::SERVER);
+        if topics.contains_key(topic) || own.clone().count() < CLIENTS_MESSAGES_MAX {
+            return true;
+        }
+        let expired = own.filter(|(_, value)| value.message.is_expired(message.received_at));
+        let expired: Vec<_> = expired.map(|(topic, _)| topic.clone()).collect();
+        for topic in &expired {
+            if let Some(value) = topics.remove(topic) {
+                self.forget(&value);
+            }
+        }
+        !expired.is_empty()
+    }
+
     fn forget(&self, value: &Value) {
         self.messages.fetch_sub(1, Ordering::Relaxed);
         self.bytes
@@ -137,6 +173,9 @@ impl Retained for MemoryStore {
             message.stamp(next);
             self.version.fetch_add(1, Ordering::SeqCst);
             return Ok(Kept::Now);
+        }
+        if !self.takes_from_client(topics, message) {
+            return Err(NotKept::Full);
         }
         let cost = message.cost() as u64;
         let freed = topics
@@ -328,6 +367,44 @@ mod tests {
         }
         assert_eq!(walk(&store, "#", 64).len(), 1000);
         assert_eq!(walk(&store, "$SYS/#", 64), ["$SYS/x"]);
+    }
+
+    /// Those below `$SYS/`, where no quota counts.
+    #[test]
+    fn what_clients_say_of_their_bridges_is_bounded() {
+        let store = store();
+        let put = |publisher, topic: &str, payload: &[u8], expiry_secs| {
+            let mut message = message(topic, payload, expiry_secs);
+            Arc::get_mut(&mut message).unwrap().publisher = publisher;
+            store.put(&message)
+        };
+        let client = Publisher::client("c");
+        let state = |number| format!("$SYS/broker/connection/{number}/state");
+        assert_eq!(
+            put(client, &state(0), &[b'x'; 1_024], None),
+            Err(NotKept::Full)
+        );
+        // What has expired by the time of the next one makes room.
+        for number in 50_000..100_000 {
+            assert!(put(client, &state(number), b"1", Some(0)).is_ok());
+        }
+        assert!(store.count() <= 64 * CLIENTS_MESSAGES_MAX as u64);
+        assert!(put(client, &state(0), b"1", None).is_ok());
+        let kept = |from: usize| {
+            (from..from + 50_000)
+                .filter(|number| put(client, &state(*number), b"1", None).is_ok())
+                .count()
+        };
+        assert_eq!(kept(1), 64 * CLIENTS_MESSAGES_MAX - 1);
+        assert!(
+            put(client, &state(0), b"0", None).is_ok(),
+            "what is there changes"
+        );
+        assert!(put(Publisher::SERVER, "$SYS/broker/uptime", b"1", None).is_ok());
+        assert!(
+            put(client, "a", &[b'x'; 2_000], None).is_ok(),
+            "elsewhere quotas count"
+        );
     }
 
     #[test]

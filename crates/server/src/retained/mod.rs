@@ -25,6 +25,10 @@ pub use offline::{Access, OfflineError, OfflineStore};
 
 /// The number of no zone: there are not as many.
 const NOWHERE: Zone = Zone(u32::MAX);
+
+/// What clients publish among the server's own topics.
+const BRIDGES: &str = "$SYS/broker/connection/";
+
 /// Topics visited under one lock.
 const VISITS: usize = 1_000;
 /// A page ends when it holds so many messages, or so many bytes of payload.
@@ -397,7 +401,8 @@ impl Desk<'_> {
     /// Clears the topics of one page.
     fn clear(&self, request: &Request) -> Result<Value, Refusal> {
         let zone = self.zone(request)?;
-        if request.filter.split('/').next() == Some("$SYS") {
+        let is_bridges = request.filter.starts_with(BRIDGES);
+        if request.filter.split('/').next() == Some("$SYS") && !is_bridges {
             let text = "topics below $SYS/ are the server's own and cannot be cleared";
             return Err(refuse("bad-request", text));
         }
