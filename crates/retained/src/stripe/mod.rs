@@ -9,12 +9,12 @@
 
 mod commit;
 mod compact;
+mod deadlines;
 mod recover;
 mod salvage;
 mod walk;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,6 +33,7 @@ use crate::usage::{Accounts, Change, Usage};
 
 pub(crate) use commit::Batch;
 pub(crate) use compact::Compaction;
+use deadlines::Deadlines;
 pub(crate) use recover::{Found, recover};
 pub(crate) use salvage::{Salvaged, salvage};
 pub(crate) use walk::{Budget, View};
@@ -163,8 +164,8 @@ pub(crate) struct Stripe<R> {
     space: Space<R>,
     index: Index,
     zones: BTreeMap<Zone, ZonePart>,
-    /// When the messages of timed topics expire, and the topic's hash.
-    deadlines: BinaryHeap<Reverse<(u64, u64)>>,
+    /// When the messages of timed topics expire.
+    deadlines: Deadlines,
     held: Vec<Held>,
     /// The version of the last put.
     newest: u64,
@@ -186,7 +187,7 @@ impl<R: Region> Stripe<R> {
             space: Space::new(),
             index: Index::default(),
             zones: BTreeMap::new(),
-            deadlines: BinaryHeap::new(),
+            deadlines: Deadlines::new(),
             held: Vec::new(),
             newest: 0,
             durable: 0,
@@ -311,7 +312,7 @@ impl<R: Region> Stripe<R> {
         }
         env.accounts.settle(&usage, change);
         if message.expiry_secs.is_some() {
-            self.keep_deadline(env, hash, place);
+            self.keep_deadline(env, hash, place, None);
         }
         Ok(Stamp { version, sequence })
     }
@@ -354,7 +355,8 @@ impl<R: Region> Stripe<R> {
             env.accounts.settle(&usage, change);
         }
         if message.expiry_secs.is_some() {
-            self.keep_deadline(env, entry.hash, place);
+            let before = head.and_then(|head| env.deadline(&head));
+            self.keep_deadline(env, entry.hash, place, before);
         }
         Ok(Stamp { version, sequence })
     }
@@ -488,29 +490,26 @@ impl<R: Region> Stripe<R> {
         }
     }
 
-    /// Sees to it that the message in a place is removed when it expires.
-    fn keep_deadline(&mut self, env: &Env, hash: u64, place: Place) {
+    /// Sees to it that the message in a place is removed when it expires. `before` is when the one
+    /// would have been that it replaces.
+    fn keep_deadline(&mut self, env: &Env, hash: u64, place: Place, before: Option<u64>) {
         let expires_ms = match self.space.head(place) {
             Ok(Some(head)) => env.deadline(&head),
             _ => None,
         };
         if let Some(expires_ms) = expires_ms
             && let Some(entry) = self.index.entry_mut(hash, place)
-            && !entry.is_timed()
         {
+            let is_timed = entry.is_timed();
+            self.deadlines.note(hash, expires_ms, is_timed, before);
             entry.set_timed(true);
-            self.deadlines.push(Reverse((expires_ms, hash)));
         }
     }
 
     /// Removes messages that have expired, at most so many; whether there may be more.
     pub(crate) fn sweep(&mut self, env: &Env, now_ms: u64, at_most: usize) -> bool {
         for _ in 0..at_most {
-            match self.deadlines.peek() {
-                Some(Reverse((at, _))) if *at <= now_ms => {}
-                _ => return false,
-            }
-            let Some(Reverse((_, hash))) = self.deadlines.pop() else {
+            let Some(hash) = self.deadlines.pop(now_ms) else {
                 return false;
             };
             let Some(entry) = self.index.find(hash, |entry| entry.is_timed()) else {
@@ -528,8 +527,8 @@ impl<R: Region> Stripe<R> {
                 _ => None,
             };
             match expired {
-                None => self.keep_deadline(env, hash, place),
-                Some((zone, topic, qos)) => self.expire(env, hash, (zone, &topic, qos)),
+                None => self.keep_deadline(env, hash, place, None),
+                Some((zone, topic, qos)) => self.expire(env, (hash, now_ms), (zone, &topic, qos)),
             }
         }
         true
@@ -539,7 +538,14 @@ impl<R: Region> Stripe<R> {
         matches!(self.space.head(place), Ok(Some(head)) if env.is_expired(&head, now_ms))
     }
 
-    fn expire(&mut self, env: &Env, hash: u64, (zone, topic, qos): (Zone, &str, QoS)) {
+    fn expire(
+        &mut self,
+        env: &Env,
+        (hash, now_ms): (u64, u64),
+        (zone, topic, qos): (Zone, &str, QoS),
+    ) {
+        /// When it is tried again where there was no room.
+        const LATER_MS: u64 = 1_000;
         let message = Incoming {
             zone,
             topic,
@@ -554,7 +560,10 @@ impl<R: Region> Stripe<R> {
             && let Some(entry) = self.find(hash, zone, topic)
         {
             // There is no room for the note: it is tried again, and is not read meanwhile.
-            self.keep_deadline(env, hash, entry.place());
+            if let Some(entry) = self.index.entry_mut(hash, entry.place()) {
+                entry.set_timed(true);
+                self.deadlines.note(hash, now_ms + LATER_MS, false, None);
+            }
         }
     }
 

@@ -3,7 +3,6 @@
 //! Of each slot the newest whole record counts, and of each topic the newest of all slots. A note
 //! that a topic was cleared counts as a record, so that nothing older comes back.
 
-use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
 
 use stentor_topic::Zone;
@@ -296,7 +295,7 @@ impl<R: Region> Stripe<R> {
                 && let Some(entry) = self.index.entry_mut(hash, entry.place())
             {
                 entry.set_timed(true);
-                self.deadlines.push(Reverse((expires_ms, hash)));
+                self.deadlines.note(hash, expires_ms, false, None);
             }
         }
     }
@@ -417,7 +416,7 @@ impl<R: Region> Stripe<R> {
         let len = record.topic.len() + record.properties.len() + record.payload.len();
         env.accounts
             .apply(&usage, Change::between(None, Some(len as u64)));
-        self.keep_deadline(env, hash, place);
+        self.keep_deadline(env, hash, place, None);
         Ok(true)
     }
 }

@@ -102,6 +102,29 @@ fn what_expires_is_not_read_and_then_removed() {
     assert_eq!((store.count(), store.status().bytes), (0, 0));
 }
 
+#[test]
+fn a_shorter_expiry_than_before_counts_at_once() {
+    let quota = Quota {
+        messages_max: 3,
+        ..Quota::UNLIMITED
+    };
+    let store = simulated(Sync::Never);
+    store.set_quotas(quota, Quota::UNLIMITED);
+    for secs in [3_600, 1] {
+        for topic in ["a", "b", "c"] {
+            store
+                .put(&expiring(Zone(0), topic, b"1", Some(secs)))
+                .unwrap();
+        }
+    }
+    // As in a message that had none before.
+    store.put(&message(Zone(0), "c", b"1")).unwrap();
+    store.put(&expiring(Zone(0), "c", b"1", Some(1))).unwrap();
+    store.expire(Tick::from_secs(6));
+    assert_eq!((store.count(), store.status().bytes), (0, 0));
+    put(&store, "d", b"1").unwrap();
+}
+
 /// The system's clock may be years from the store's: only the store's counts while it runs, and the
 /// next start reckons from its own.
 #[test]

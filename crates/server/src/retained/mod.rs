@@ -369,6 +369,7 @@ impl Desk<'_> {
             let mark = self.store.mark();
             let known = self.store.get(line.zone, &line.topic, mark, self.now);
             if known.as_ref().is_some_and(|known| line.is(known)) {
+        self.expire();
                 tally.same += 1;
             } else if request.dry_run {
                 tally.count(known.is_some());
