@@ -345,6 +345,7 @@ impl Set {
         let request = json!({
             "verb": "retained.put",
             "messages": [message],
+            "anew": true,
             "new_zones": self.new_zones,
         });
         let answer = self.place.open(Access::Change)?.ask(request)?;

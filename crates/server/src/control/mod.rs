@@ -16,7 +16,8 @@
 //! | `adaptor.ls` | | `adaptors`: files, scopes, hooks, figures |
 //! | `adaptor.reload` | `fresh`: without what was kept | the same, and what became of each file |
 //! | `retained.page` | `filter`, `zone`, `cursor` | `messages`, and a `cursor` if there are more |
-//! | `retained.put` | `messages`, `dry_run` | `new`, `changed`, the `same`, `refused` |
+//! | `retained.filters` | `zone` | `filters` that cover all that is kept |
+//! | `retained.put` | `messages`, `dry_run`, `anew` | `new`, `changed`, the `same`, `refused` |
 //! | `retained.clear` | `filter`, `zone`, `cursor` | how many were `cleared`; perhaps a `cursor` |
 //! | `retained.verify` | `stripe` | `whole`, `damaged`, `losses`, the `next` stripe, reports |
 //! | `retained.status`, `retained.compact` | | figures; files removed |

@@ -65,12 +65,17 @@ impl Line {
         }
     }
 
-    /// Whether a stored message is this one, whenever it came.
-    pub(super) fn is(&self, message: &Message) -> bool {
+    /// Whether a stored message is this one, whenever it came, and stays for as long.
+    pub(super) fn is(&self, message: &Message, now: Tick) -> bool {
         message.payload() == self.payload
             && message.qos == self.qos
             && message.properties() == self.properties.as_properties().raw()
-            && (message.expires_at == Tick::NEVER) == self.expiry_secs.is_none()
+            && match (self.expiry_secs, message.expiry_secs(now)) {
+                (None, None) => true,
+                // Whole seconds: what was read a moment ago is the same.
+                (Some(secs), Some(left)) => secs.abs_diff(left) <= 1,
+                _ => false,
+            }
     }
 
     /// The message to keep, with RETAIN as those get it that ask for it as published.
@@ -265,6 +270,8 @@ fn read_properties(value: &Value) -> Result<PropertyBuf, String> {
             }
             "user_properties" => {
                 for pair in value.as_array().ok_or_else(wrong)? {
+                    let pair = pair.as_array().filter(|pair| pair.len() == 2);
+                    let pair = pair.ok_or_else(wrong)?;
                     let pair = text(&pair[0]).zip(text(&pair[1])).ok_or_else(wrong)?;
                     push(Property::UserProperty(pair))?;
                 }

@@ -110,6 +110,9 @@ struct Request {
     #[serde(default)]
     stripe: usize,
     /// For `retained.verify`: from which damaged place on.
+    /// For `retained.put`: what is there is kept anew, even if it is the same.
+    #[serde(default)]
+    anew: bool,
     #[serde(default)]
     from: usize,
 }
@@ -368,8 +371,8 @@ impl Desk<'_> {
             }
             let mark = self.store.mark();
             let known = self.store.get(line.zone, &line.topic, mark, self.now);
-            if known.as_ref().is_some_and(|known| line.is(known)) {
-        self.expire();
+            let is_it = |known: &Arc<Message>| line.is(known, self.now);
+            if !request.anew && known.as_ref().is_some_and(is_it) {
                 tally.same += 1;
             } else if request.dry_run {
                 tally.count(known.is_some());
