@@ -62,7 +62,7 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Filtered {
-    /// Only topics that match this filter; '$SYS/#' has to be asked for
+    /// Only topics that match this filter; 'ls' leaves out what begins with '$' unless it says so
     #[arg(default_value = "#")]
     filter: String,
     #[command(flatten)]
@@ -220,7 +220,16 @@ fn clear(command: &Clear) -> Result<(), Failure> {
 fn export(filtered: &Filtered) -> Result<(), Failure> {
     let mut out = Pieces::standard();
     let store = filtered.place.open(Access::Read)?;
-    store.messages(&filtered.filter, |message| out.put(&format!("{message}\n")))?;
+    let mut filters = vec![json!(filtered.filter)];
+    if filtered.filter == "#" {
+        // All of it: what begins with `$` too, but for what the server says of itself.
+        let answer = store.ask(json!({ "verb": "retained.filters" }))?;
+        let all = answer["filters"].as_array();
+        filters = all.cloned().unwrap_or(filters);
+    }
+    for filter in filters.iter().filter_map(Value::as_str) {
+        store.messages(filter, |message| out.put(&format!("{message}\n")))?;
+    }
     out.end()
 }
 

@@ -163,7 +163,12 @@ fn is_repeatable(request: &Value) -> bool {
 
 /// Whether a request changes nothing.
 fn reads(request: &Value) -> bool {
-    let reading = ["retained.page", "retained.verify", "retained.status"];
+    let reading = [
+        "retained.page",
+        "retained.filters",
+        "retained.verify",
+        "retained.status",
+    ];
     reading.contains(&request["verb"].as_str().unwrap_or_default())
 }
 

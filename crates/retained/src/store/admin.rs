@@ -1,5 +1,6 @@
 //! What operators ask of a store.
 
+use std::collections::BTreeSet;
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -152,6 +153,17 @@ impl<D: Disk> Store<D> {
     /// New quotas; what is held stays.
     pub fn set_quotas(&self, total: Quota, zone: Quota) {
         self.env.accounts.set_quotas(total, zone);
+    }
+
+    /// The first levels of a zone's topics that begin with `$`, which no filter covers that begins
+    /// with a wildcard; without those that are not kept over a restart.
+    #[must_use]
+    pub fn trees(&self, zone: Zone) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        for stripe in 0..STRIPES {
+            self.lock(stripe).trees(zone, &mut found);
+        }
+        found
     }
 
     /// When the message of a topic was received, in milliseconds since 1970; also one from before

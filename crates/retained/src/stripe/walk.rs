@@ -1,6 +1,7 @@
 //! Reading: one topic, or the matches of a filter.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use stentor_hub::Purpose;
@@ -162,6 +163,23 @@ impl<R: Region> Stripe<R> {
             *after = Some(last.into_boxed_str());
         }
         is_done
+    }
+
+    /// Adds the first levels that begin with `$` of a zone's topics.
+    pub(crate) fn trees(&self, zone: Zone, found: &mut BTreeSet<String>) {
+        let Some(part) = self.zones.get(&zone) else {
+            return;
+        };
+        let mut names = part.names.range("$", true);
+        while let Some(topic) = names.next() {
+            if !topic.starts_with('$') {
+                return;
+            }
+            let (tree, _) = topic.split_once('/').unwrap_or((topic, ""));
+            if !found.contains(tree) {
+                found.insert(tree.to_owned());
+            }
+        }
     }
 
     /// What the next step of a walk would read and the disk has to bring first. The budget is that

@@ -43,17 +43,22 @@ pub(crate) fn clear_zone<E>(
     zone: Zone,
     ask: impl Fn(&Value) -> Result<Value, E>,
 ) -> Result<u64, E> {
-    let (mut cleared, mut cursor) = (0, Value::Null);
-    loop {
-        let mut page = ask(&json!({
-            "verb": "retained.clear", "zone": zone.get(), "filter": "#", "cursor": cursor,
-        }))?;
-        cleared += page["cleared"].as_u64().unwrap_or_default();
-        cursor = page["cursor"].take();
-        if cursor.is_null() {
-            return Ok(cleared);
+    let found = ask(&json!({ "verb": "retained.filters", "zone": zone.get() }))?;
+    let mut cleared = 0;
+    for filter in found["filters"].as_array().into_iter().flatten() {
+        let mut cursor = Value::Null;
+        loop {
+            let mut page = ask(&json!({
+                "verb": "retained.clear", "zone": zone.get(), "filter": filter, "cursor": cursor,
+            }))?;
+            cleared += page["cleared"].as_u64().unwrap_or_default();
+            cursor = page["cursor"].take();
+            if cursor.is_null() {
+                break;
+            }
         }
     }
+    Ok(cleared)
 }
 
 /// The names and numbers of zones.
@@ -105,14 +110,14 @@ struct Request {
     /// For `retained.put`: also into zones that there are not yet.
     #[serde(default)]
     new_zones: bool,
+    /// For `retained.put`: what is there is kept anew, even if it is the same.
+    #[serde(default)]
+    anew: bool,
     /// For `retained.verify`: which part of the store; beyond the last one, only the damage that
     /// was found is listed.
     #[serde(default)]
     stripe: usize,
     /// For `retained.verify`: from which damaged place on.
-    /// For `retained.put`: what is there is kept anew, even if it is the same.
-    #[serde(default)]
-    anew: bool,
     #[serde(default)]
     from: usize,
 }
@@ -244,6 +249,7 @@ impl Desk<'_> {
         match request.verb.as_str() {
             "retained.page" => self.page(&request),
             "retained.put" => self.put(&request),
+            "retained.filters" => self.filters(&request),
             "retained.clear" => self.clear(&request),
             "retained.status" => Ok(self.status()),
             "retained.verify" => Ok(self.verify(&request)),
@@ -254,8 +260,8 @@ impl Desk<'_> {
             verb => Err(refuse(
                 "unknown-verb",
                 format!(
-                    "there is no verb {verb:?}; there are retained.page, put, clear, status, \
-                     verify and compact"
+                    "there is no verb {verb:?}; there are retained.page, filters, put, clear, \
+                     status, verify and compact"
                 ),
             )),
         }
@@ -341,6 +347,14 @@ impl Desk<'_> {
         Ok(json!({ "messages": lines, "cursor": next(is_done, &cursor) }))
     }
 
+    /// Filters that cover together all that is kept of a zone: `#` leaves out what begins with `$`.
+    fn filters(&self, request: &Request) -> Result<Value, Refusal> {
+        let trees = self.store.trees(self.zone(request)?);
+        let below = trees.into_iter().map(|tree| format!("{tree}/#"));
+        let filters: Vec<String> = std::iter::once("#".to_owned()).chain(below).collect();
+        Ok(json!({ "filters": filters }))
+    }
+
     /// Keeps messages; those that are there already, the same in every byte, are left alone.
     fn put(&self, request: &Request) -> Result<Value, Refusal> {
         let zone = match &request.zone {
@@ -353,6 +367,8 @@ impl Desk<'_> {
             let ask = || self.target(request, name).map_err(|it| it.message);
             targets.entry(name.into()).or_insert_with(ask).clone()
         };
+
+        self.expire();
         let mut tally = Tally::default();
         let mut pending = Pending::default();
         for (at, value) in request.messages.iter().enumerate() {
