@@ -9,7 +9,7 @@ use std::sync::Arc;
 use stentor_auth::model::{ADMIN, Credential, DEFAULT_ZONE, MEMBER, User};
 use stentor_auth::store::{
     AuditLog, Books, Columns, Directory, DirectoryOptions, MosquittoFile, Order, OrderError, Place,
-    QuerySource, Source, SqlStore, Store, StoreError, TextStore, Who, ZoneNumbers,
+    QuerySource, Source, SqlStore, Store, StoreError, TextStore, Who,
 };
 use tracing::warn;
 
@@ -17,7 +17,7 @@ use crate::config::{Config, Secret, Subscribing};
 use crate::data_dir::{self, DataDir};
 use crate::error::ServerError;
 use crate::log;
-use crate::logins::{self, ZONES};
+use crate::logins;
 use crate::retained::{Access, OfflineError, OfflineStore, clear_zone};
 
 /// The embedded database in the data folder.
@@ -33,7 +33,7 @@ const AUDIT_LOG: &str = "audit.log";
 pub struct Accounts {
     directory: Directory,
     config: Config,
-    data_dir: DataDir,
+    _data_dir: DataDir,
 }
 
 impl Accounts {
@@ -54,7 +54,7 @@ impl Accounts {
         Ok(Self {
             directory,
             config: config.clone(),
-            data_dir,
+            _data_dir: data_dir,
         })
     }
 
@@ -116,15 +116,12 @@ impl Accounts {
 
     /// Removes the retained messages of a zone; returns how many there were.
     fn clear_zone(&self, zone: &str) -> Result<u64, String> {
-        let zones = self.data_dir.path().join(ZONES);
-        let numbers = ZoneNumbers::open(&zones).map_err(|error| error.to_string())?;
-        let Some(zone) = numbers.known(zone) else {
-            return Ok(0);
-        };
         match OfflineStore::open(&self.config, Access::Change) {
             Err(OfflineError::Missing { .. }) => Ok(0),
             Err(error) => Err(error.to_string()),
-            Ok(store) => clear_zone(zone, |request| store.ask(request)),
+            Ok(store) => store
+                .known_zone(zone)
+                .map_or(Ok(0), |zone| clear_zone(zone, |request| store.ask(request))),
         }
     }
 }

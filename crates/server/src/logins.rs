@@ -10,13 +10,17 @@ use std::time::Duration;
 use stentor_auth::Helper;
 use stentor_auth::center::{Center, CenterOptions, CenterSettings, Changes, DecoyKey, RoleGrants};
 use stentor_auth::credential::jwt::{Algorithm, Issuer, KeySource, Keys};
-use stentor_auth::store::{Change, Directory, ZoneNumbers};
+use stentor_auth::store::{Change, Directory, ZoneFiles, ZoneNumbers};
 use stentor_hub::ControlItem;
+use stentor_retained::Store;
+use stentor_retained::disk::Disk;
+use tracing::warn;
 
 use crate::backplane::Backplane;
 use crate::clock::Clock;
 use crate::config::{Config, Jwt};
 use crate::error::ServerError;
+use crate::lifecycle::retained_dir;
 use crate::priority;
 use crate::shard::Letter;
 
@@ -48,12 +52,12 @@ pub(crate) fn start(
     config: &Config,
     folder: &Path,
     directory: &Arc<Directory>,
+    zones: ZoneNumbers,
     clock: Clock,
 ) -> Result<Logins, ServerError> {
     let system = |error| ServerError::system("starting the Auth Center", error);
     let (sender, changes) = channel();
     tell(directory, sender);
-    let zones = ZoneNumbers::open(&folder.join(ZONES)).map_err(system)?;
     let grants = Arc::new(RoleGrants::new(Arc::clone(directory), zones));
     let options = CenterOptions {
         hash_threads: thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -78,6 +82,41 @@ pub(crate) fn start(
         grants,
         changes,
     })
+}
+
+/// Where the zones of a data folder and of the retained messages keep their numbers.
+pub(crate) fn zone_files<D: Disk>(
+    config: &Config,
+    folder: &Path,
+    retained: &Store<D>,
+) -> ZoneFiles {
+    let used = retained
+        .status()
+        .zones
+        .last()
+        .map_or(0, |zone| zone.0.get());
+    ZoneFiles {
+        own: folder.join(ZONES),
+        copy: retained_dir(config, folder).join(ZONES),
+        used,
+    }
+}
+
+/// The numbers of zones, and tells what is wrong with them.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub(crate) fn zones<D: Disk>(
+    config: &Config,
+    folder: &Path,
+    retained: &Store<D>,
+) -> Result<ZoneNumbers, ServerError> {
+    let zones = ZoneNumbers::open(&zone_files(config, folder, retained))
+        .map_err(|error| ServerError::system("reading the numbers of zones", error))?;
+    if let Some(trouble) = zones.trouble() {
+        warn!("{trouble}");
+    }
+    Ok(zones)
 }
 
 /// Has the directory tell what changes. Nobody waits for what follows from it.

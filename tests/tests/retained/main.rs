@@ -7,3 +7,4 @@ mod flags;
 mod kill;
 mod support;
 mod survive;
+mod whose;

@@ -39,7 +39,7 @@ pub use order::{IMPORT_USERS_MAX, Imported, Order, OrderError, Who};
 pub use place::{Place, PlaceError};
 pub use sql::SqlStore;
 pub use text::TextStore;
-pub use zones::ZoneNumbers;
+pub use zones::{ZoneFiles, ZoneNumbers};
 
 /// What a store promises.
 pub type Task<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;

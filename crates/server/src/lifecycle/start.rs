@@ -97,7 +97,8 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
     let (doors, opened, calls) = Doors::open(&config.listeners, count)?;
     let store = retained::open(config, data_dir.path(), clock)?;
     let directory = Arc::new(accounts::open(config, data_dir, true)?);
-    let logins = logins::start(config, data_dir.path(), &directory, clock)?;
+    let zones = logins::zones(config, data_dir.path(), &store)?;
+    let logins = logins::start(config, data_dir.path(), &directory, zones, clock)?;
     let adaptors = Plane::start(config, (&logins.center, &directory))?;
     let kept = Kept {
         clock,

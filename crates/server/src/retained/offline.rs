@@ -19,7 +19,7 @@ use super::{Desk, Entry, TopicBounds, ZoneNames};
 use crate::config::Config;
 use crate::data_dir::is_free;
 use crate::lifecycle::{boot, quotas, random, retained_dir};
-use crate::logins::ZONES;
+use crate::logins::zone_files;
 
 /// The store of a stopped server, for this process alone.
 #[derive(Debug)]
@@ -120,14 +120,6 @@ impl OfflineStore {
                 _ => OfflineError::Unusable { path, error },
             }
         })?;
-        let zones = match access {
-            Access::Read | Access::Compare => ZoneNumbers::read(&data_dir.join(ZONES)),
-            Access::Change | Access::Make => ZoneNumbers::open(&data_dir.join(ZONES)),
-        };
-        let zones = zones.map_err(|error| OfflineError::Unusable {
-            path: data_dir.join(ZONES),
-            error,
-        })?;
         let (total, zone) = quotas(config);
         let options = StoreOptions {
             // There are no threads; `ask` commits what it changed.
@@ -144,6 +136,15 @@ impl OfflineStore {
             Store::open(disk, &options).map_err(|error| OfflineError::Open { path, error })?;
         let of_rooms = config.rooms.iter().map(|room| &room.zone);
         let named = config.zones.iter().map(|zone| &zone.name);
+        let files = zone_files(config, data_dir, &store);
+        let zones = match access {
+            Access::Read | Access::Compare => ZoneNumbers::read(&files),
+            Access::Change | Access::Make => ZoneNumbers::open(&files),
+        };
+        let zones = zones.map_err(|error| OfflineError::Unusable {
+            path: files.own,
+            error,
+        })?;
         Ok(Self {
             store,
             zones: Zones {
@@ -161,6 +162,11 @@ impl OfflineStore {
     #[must_use]
     pub fn missing(&self) -> Option<&Path> {
         self.missing.as_deref()
+    }
+
+    /// The number of a zone that has one.
+    pub(crate) fn known_zone(&self, name: &str) -> Option<Zone> {
+        self.zones.numbers.known(name)
     }
 
     /// Answers a request of the control socket whose verb begins with `retained.`.
