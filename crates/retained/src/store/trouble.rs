@@ -58,7 +58,7 @@ impl Troubles {
     ) -> (NotKept, Option<String>) {
         let is_full = matches!(
             error.kind(),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
         );
         let text = format!("{doing}: {error}");
         let trouble = Trouble {

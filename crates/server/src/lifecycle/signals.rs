@@ -34,6 +34,10 @@ pub(super) fn block() -> io::Result<Signals> {
         .into_iter()
         .collect();
     set.thread_block()?;
+    // Nobody waits for it: a file that may not grow any more is an error of who writes it, as a
+    // full disk is.
+    let of_files: SigSet = [Signal::SIGXFSZ].into_iter().collect();
+    of_files.thread_block()?;
     Ok(Signals(set))
 }
 
