@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use stentor_hub::NotKept;
 
 use super::meta::NEW_SUFFIX;
-use super::{Store, StoreEvent};
+use super::{STRIPES, Store, StoreEvent};
 use crate::disk::{Disk, Flusher, Region};
 use crate::layout::{self, SegmentHead};
 use crate::space::Segment;
@@ -123,6 +123,17 @@ impl<D: Disk> Store<D> {
         if let Some((flusher, len)) = newest {
             // If it fails, the first write waits instead.
             let _ = flusher.load(0..len.min(LOAD_BYTES_MAX), true);
+        }
+    }
+
+    /// Where there was no room for a segment: tries again, so that it is known when there is.
+    pub(super) fn retry_growing(&self) {
+        if !self.troubles.has(GROWING) {
+            return;
+        }
+        match (0..STRIPES).find(|number| is_low(&self.lock(*number))) {
+            Some(number) => self.grow_ahead(number),
+            None => self.well(GROWING),
         }
     }
 

@@ -152,6 +152,7 @@ impl<D: Disk> Store<D> {
     pub(crate) fn clean_up(&self, now: Tick) {
         self.expire(now);
         self.compact();
+        self.retry_growing();
         // Another block each time, all over a segment.
         self.sample((self.wall_ms(now) as usize).wrapping_mul(0x9E37_79B1) >> 7);
         self.reserve_versions();

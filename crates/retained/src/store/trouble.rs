@@ -73,6 +73,11 @@ impl Troubles {
         (refusal, is_news.then_some(text))
     }
 
+    /// Whether something fails.
+    pub(crate) fn has(&self, doing: &str) -> bool {
+        self.is_any.load(Ordering::Relaxed) && self.lock().contains_key(doing)
+    }
+
     /// Something has succeeded; whether it was the last thing that had failed.
     pub(crate) fn succeeded(&self, doing: &str) -> bool {
         if !self.is_any.load(Ordering::Relaxed) {
