@@ -182,8 +182,8 @@ fn a_column_that_cannot_be_read_is_told_at_the_start() {
 /// A column that has to be there and is not keeps the server from starting.
 #[test]
 fn a_column_that_is_missing_is_told_at_the_start() {
-    let plan = Plan::new();
-    let file = plan.folder().join("shop.db");
+    let folder = tempfile::tempdir().expect("a folder for the database");
+    let file = folder.path().join("shop.db");
     let script = "import sqlite3,sys\nsqlite3.connect(sys.argv[1]).execute(\"CREATE TABLE customer \
                   (login TEXT, hash TEXT)\")";
     process::run(Command::new("python3").arg("-c").arg(script).arg(&file)).success();
@@ -208,7 +208,8 @@ fn a_column_that_is_missing_is_told_at_the_start() {
             "realm",
         ),
     ] {
-        let refusal = plan.config(&format!("{config}{more}")).refused().refusal();
+        let plan = Plan::new().config(&format!("{config}{more}"));
+        let refusal = plan.refused().refusal();
         let told = format!("no column \"{missing}\", but with login, hash");
         for part in [told.as_str(), "auth.column_"] {
             assert!(refusal.contains(part), "{refusal}");

@@ -39,8 +39,8 @@ impl Default for Columns {
     }
 }
 
-/// Which of the columns that may be missing have to be there all the same. A column for disabled that
-/// is gone would let everybody in.
+/// Which of the columns that may be missing have to be there all the same. A column for disabled
+/// that is gone would let everybody in.
 #[derive(Clone, Copy, Debug, Default)]
 struct Needed {
     roles: bool,

@@ -138,9 +138,9 @@ pub(crate) fn room_of(filter: &str) -> Option<&str> {
 impl Hub {
     /// The rooms that a session has to ask for before it may subscribe to these filters: those that
     /// it is not in, and those that it may speak in. There it may still be an observer, who had not
-    /// that right or found no place, and only the home of the zone knows. No more than `at_once` are
-    /// asked for. Adaptors were not asked about these (`unasked`, in order), for the session was in
-    /// them or had a place there: it comes into none of them from outside. O(filters).
+    /// that right or found no place, and only the home of the zone knows. No more than `at_once`
+    /// are asked for. Adaptors were not asked about these (`unasked`, in order), for the session
+    /// was in them or had a place there: it comes into none of them from outside. O(filters).
     pub(crate) fn rooms_to_ask<'f>(
         &self,
         key: SessionKey,

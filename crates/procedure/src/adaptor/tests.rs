@@ -438,7 +438,7 @@ fn many_requests_wait_for_their_turn() {
             let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
             stream.write_all(answer).expect("it is read");
         };
-        let mut accept = || listener.accept().expect("a connection").0;
+        let accept = || listener.accept().expect("a connection").0;
         let first: Vec<_> = (0..64).map(|_| accept()).collect();
         first.into_iter().for_each(&mut serve);
         (64..REQUESTS).for_each(|_| serve(accept()));

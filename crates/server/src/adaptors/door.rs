@@ -14,8 +14,8 @@ use tracing::warn;
 
 use super::{Plane, Scoped};
 
-/// Asks the adaptors about log-ins, then the Auth Center: where a name is given with a password. Who
-/// proves itself otherwise has a name when the Auth Center has said so; then they are asked.
+/// Asks the adaptors about log-ins, then the Auth Center: where a name is given with a password.
+/// Who proves itself otherwise has a name when the Auth Center has said so; then they are asked.
 #[derive(Clone)]
 pub(crate) struct Doorkeeper {
     center: Arc<Center>,

@@ -1,7 +1,7 @@
 //! What orders have changed while look-ups were under way.
 //!
-//! A look-up may have read a user's record when an order changes it, and still wait for what somebody
-//! else says of the user. So it asks here at its end what it has to read again.
+//! A look-up may have read a user's record when an order changes it, and still wait for what
+//! somebody else says of the user. So it asks here at its end what it has to read again.
 
 use std::collections::{HashSet, VecDeque};
 

@@ -31,8 +31,8 @@ const USER: &str = "login, disabled, roles, credentials, is_foreign, revision";
 /// Rows that one INSERT carries.
 const INSERT_ROWS: usize = 64;
 
-/// Keeps records in a database. Look-ups, of roles and zones too, have a connection of their own, so
-/// that they never wait for a long change.
+/// Keeps records in a database. Look-ups, of roles and zones too, have a connection of their own,
+/// so that they never wait for a long change.
 pub struct SqlStore {
     reads: Lane,
     writes: Lane,
