@@ -79,8 +79,12 @@ fn without(fault: &Fault, options: &Options, deadline: &Deadline) -> Outcome {
 /// server is an outcome as well; only a message that cannot be read or passed on is none.
 fn call(options: &Options, deadline: &Deadline) -> Result<Outcome, Fault> {
     let message = file::open(options, deadline)?;
+    // A message that passes whatever the server does has to be printed then.
+    let is_sure = options.changed == Changed::Printed && options.on_error == Some(Verdict::Accept);
+    let patience = is_sure.then(|| deadline.with_rest());
+    let patience = patience.as_ref().unwrap_or(deadline);
     let (outcome, edits) =
-        talk::talk(options, message.as_ref(), deadline).unwrap_or_else(|fault| {
+        talk::talk(options, message.as_ref(), patience).unwrap_or_else(|fault| {
             outcome::complain(options.profile, &fault.to_string(), deadline);
             (Outcome::of_fault(&fault, options.on_error), Vec::new())
         });

@@ -109,6 +109,18 @@ pub struct Call {
 }
 
 impl Call {
+    /// Reads what has to be known of a message whose file was not read yet.
+    ///
+    /// # Errors
+    /// As [`Message::new`].
+    pub(crate) fn open(&mut self) -> std::io::Result<()> {
+        if let Some(spooled) = self.message.open()? {
+            self.envelope.complete(spooled);
+            self.can_edit &= self.message.exists();
+        }
+        Ok(())
+    }
+
     /// The first argument of that name.
     #[must_use]
     pub fn argument(&self, name: &str) -> Option<&str> {

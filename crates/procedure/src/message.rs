@@ -32,6 +32,8 @@ pub struct Message {
     file_size: u64,
     /// Where the message begins in the file.
     start: u64,
+    /// Nothing of its file was read: how that is laid out.
+    unopened: Option<Format>,
 }
 
 impl Message {
@@ -42,7 +44,41 @@ impl Message {
             content: Content::None,
             file_size: 0,
             start: 0,
+            unopened: None,
         }
+    }
+
+    /// The message in a file of which nothing is read, not even its size, until [`Message::open`]:
+    /// the file system that it is on may hang.
+    #[must_use]
+    pub const fn later(file: File, format: Format) -> Self {
+        Self {
+            content: Content::File(file),
+            file_size: 0,
+            start: 0,
+            unopened: Some(format),
+        }
+    }
+
+    /// Whether it still has to be opened.
+    #[must_use]
+    pub const fn is_unopened(&self) -> bool {
+        self.unopened.is_some()
+    }
+
+    /// Reads what has to be known of its file, if that was put off; for a spool file also its
+    /// envelope.
+    ///
+    /// # Errors
+    /// As [`Message::new`].
+    pub(crate) fn open(&mut self) -> io::Result<Option<Envelope>> {
+        let Some(format) = self.unopened.take() else {
+            return Ok(None);
+        };
+        let content = std::mem::replace(&mut self.content, Content::None);
+        let (message, envelope) = Self::new(content, 0, format)?;
+        *self = message;
+        Ok(Some(envelope))
     }
 
     /// A file that is laid out as `format` says; for a spool file also its envelope. One that has
@@ -68,6 +104,7 @@ impl Message {
             content,
             file_size,
             start: 0,
+            unopened: None,
         };
         let mut envelope = Envelope::default();
         if format == Format::XmailSpool && !matches!(message.content, Content::None) {
@@ -91,6 +128,11 @@ impl Message {
         !matches!(self.content, Content::None)
     }
 
+    /// Whether it has to be read from a file.
+    pub(crate) const fn is_file(&self) -> bool {
+        matches!(self.content, Content::File(_))
+    }
+
     /// The size of the message in bytes; of a spool file, without what stands before it.
     #[must_use]
     pub const fn size(&self) -> u64 {
@@ -109,6 +151,15 @@ impl Message {
         match &self.content {
             Content::Bytes(bytes) => bytes.len() as u64 == self.file_size,
             Content::None | Content::File(_) => true,
+        }
+    }
+
+    /// The bytes that are here; none of a file.
+    #[must_use]
+    pub fn beginning(&self) -> &[u8] {
+        match &self.content {
+            Content::Bytes(bytes) => bytes,
+            Content::None | Content::File(_) => &[],
         }
     }
 
@@ -256,6 +307,21 @@ mod tests {
         assert_eq!(message.size(), 28);
         assert_eq!(message.start(), SPOOL.len() as u64 - 28);
         assert!(message.is_whole());
+    }
+
+    #[test]
+    fn a_file_may_be_opened_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m");
+        std::fs::write(&path, SPOOL).unwrap();
+        let mut message = Message::later(File::open(&path).unwrap(), Format::XmailSpool);
+        assert!(message.is_unopened() && message.exists());
+        let envelope = message.open().unwrap().expect("it was not open");
+        assert_eq!(envelope.from.as_deref(), Some("a@ext.test"));
+        assert_eq!((message.size(), message.is_unopened()), (28, false));
+        assert_eq!(message.open().unwrap(), None);
+        let mut folder = Message::later(File::open(folder.path()).unwrap(), Format::Message);
+        assert!(folder.open().is_err());
     }
 
     #[test]

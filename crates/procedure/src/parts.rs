@@ -53,6 +53,8 @@ pub struct Part<'a> {
     pub content: Cow<'a, [u8]>,
     /// It stands in the message as quoted-printable or base64.
     pub is_encoded: bool,
+    /// It is in something signed or encrypted, which a change would break.
+    pub is_signed: bool,
     /// Where its body stands in the message, unless it is in a message in the message.
     pub place: Option<Range<usize>>,
 }
@@ -77,6 +79,7 @@ pub fn walk<E: From<PartsError>>(
         show,
         shown: 0,
         twofold: 0,
+        signed: 0,
     };
     walk.entity(message, Some(0), 0, "text/plain")
 }
@@ -86,6 +89,8 @@ struct Walk<'a, F> {
     shown: usize,
     /// What was read in two ways.
     twofold: usize,
+    /// Signed and encrypted containers around the place that is read.
+    signed: usize,
 }
 
 impl<F> Walk<'_, F> {
@@ -111,6 +116,8 @@ impl<F> Walk<'_, F> {
         let (head, body) = bytes.split_at(at);
         let head = Head::read(head, default);
         let decoded = head.encoding.decode(body);
+        let is_sealed = head.is_sealed();
+        self.signed += usize::from(is_sealed);
         let mut is_container = self.container(body, place.map(|place| place + at), depth, &head)?;
         if let Cow::Owned(decoded) = &decoded
             && !head.containers.is_empty()
@@ -118,6 +125,7 @@ impl<F> Walk<'_, F> {
             self.read_twice()?;
             is_container |= self.container(decoded, None, depth, &head)?;
         }
+        self.signed -= usize::from(is_sealed);
         if is_container {
             return Ok(());
         }
@@ -132,6 +140,7 @@ impl<F> Walk<'_, F> {
             kind: head.kind,
             names: head.names,
             is_encoded: head.encoding != Encoding::None,
+            is_signed: self.signed > 0,
             place: place.map(|place| place + at..place + bytes.len()),
         })?;
         match inner {
@@ -208,6 +217,7 @@ impl<F> Walk<'_, F> {
                 names: mime::file_name(&file.name).into_iter().collect(),
                 content: Cow::Owned(file.content),
                 is_encoded: true,
+                is_signed: self.signed > 0,
                 place: None,
             })?;
         }
@@ -276,6 +286,12 @@ impl Head {
             },
             charset: fields.charset(),
         }
+    }
+
+    /// Whether what is in it is signed or encrypted (RFC 1847).
+    fn is_sealed(&self) -> bool {
+        let mut kinds = self.containers.iter().map(|(kind, _)| kind.as_str());
+        kinds.any(|kind| matches!(kind, "signed" | "encrypted"))
     }
 
     /// The content, as UTF-8 if it is text.

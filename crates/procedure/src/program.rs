@@ -13,7 +13,9 @@ use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus,
+};
 use stentor_call_protocol::{Status, Verdict};
 
 use crate::answer::{Answer, Outcome};
@@ -32,6 +34,8 @@ const NULL: &str = "/dev/null";
 pub(crate) struct ProgramRunner {
     pub(crate) command: Vec<String>,
     pub(crate) manifest: Arc<Manifest>,
+    /// Processor time of the last program.
+    pub(crate) spent: Duration,
 }
 
 impl Runner for ProgramRunner {
@@ -55,6 +59,10 @@ impl Runner for ProgramRunner {
             }
         }
     }
+
+    fn spent_elsewhere(&mut self) -> Duration {
+        std::mem::take(&mut self.spent)
+    }
 }
 
 /// How a program ended.
@@ -66,16 +74,19 @@ enum Ended {
 }
 
 impl ProgramRunner {
-    fn execute(&self, call: &Call, end: Instant) -> io::Result<Ended> {
+    fn execute(&mut self, call: &Call, end: Instant) -> io::Result<Ended> {
         let (pid, stdout) = self.spawn(call)?;
-        let running = Running(Some(pid));
+        let mut running = Running::new(pid);
         let limit = Rlimit {
             current: Some(self.manifest.memory),
             maximum: Some(self.manifest.memory),
         };
         // It may have ended already.
         let _ = rustix::process::prlimit(Some(pid), Resource::As, limit);
-        running.wait(pid, stdout.into(), end)
+        let ended = running.wait(pid, stdout.into(), end);
+        running.end();
+        self.spent = running.spent;
+        ended
     }
 
     /// Starts it; what it prints can be read from the second value. Unlike a `Command` of the
@@ -163,11 +174,22 @@ fn environment(call: &Call) -> Vec<(String, String)> {
 }
 
 /// A program that runs, until it is waited for; dropping it ends it and its process group.
-struct Running(Option<Pid>);
+struct Running {
+    pid: Option<Pid>,
+    /// Its processor time, once it has ended.
+    spent: Duration,
+}
 
 impl Running {
+    const fn new(pid: Pid) -> Self {
+        Self {
+            pid: Some(pid),
+            spent: Duration::ZERO,
+        }
+    }
+
     /// Waits for the end, taking what is printed.
-    fn wait(mut self, pid: Pid, mut stdout: File, end: Instant) -> io::Result<Ended> {
+    fn wait(&mut self, pid: Pid, mut stdout: File, end: Instant) -> io::Result<Ended> {
         let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
         let flags = rustix::fs::fcntl_getfl(&stdout)? | rustix::fs::OFlags::NONBLOCK;
         rustix::fs::fcntl_setfl(&stdout, flags)?;
@@ -206,9 +228,13 @@ impl Running {
 
     /// Ends the group, which has its number until the program is waited for; how it ended.
     fn end(&mut self) -> Option<WaitStatus> {
-        let pid = self.0.take()?;
+        let pid = self.pid.take()?;
         // There may be nobody left.
         let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+        // What it spent is told as long as it was not waited for.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while let Err(Errno::INTR) = rustix::process::waitid(WaitId::Pid(pid), options) {}
+        self.spent = processor_time(pid);
         loop {
             match rustix::process::waitpid(Some(pid), WaitOptions::empty()) {
                 Err(Errno::INTR) => {}
@@ -222,6 +248,19 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Processor time of a program that has ended, with that of those it has started and waited for.
+fn processor_time(pid: Pid) -> Duration {
+    let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    let stat = std::fs::read_to_string(path).unwrap_or_default();
+    // Its name, in parentheses, may have spaces: fields are counted from behind it. In ticks:
+    // utime, stime, cutime, cstime (proc(5), fields 14 to 17).
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let times = fields.split_whitespace().skip(11).take(4);
+    let ticks: u64 = times.filter_map(|time| time.parse::<u64>().ok()).sum();
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    Duration::from_millis(ticks.saturating_mul(1000) / per_second)
 }
 
 /// Takes what is there; whether there may be more.
@@ -297,6 +336,19 @@ mod tests {
         ProgramRunner {
             command,
             manifest: Arc::new(manifest),
+            spent: Duration::ZERO,
+        }
+    }
+
+    /// Of the program and of what it has waited for; of one that is ended, too.
+    #[test]
+    fn processor_time_is_counted() {
+        let burn = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
+        for script in [burn, &format!("({burn}); true"), "while :; do :; done"] {
+            let mut runner = runner(script, "2s");
+            runner.run(&empty_call("p"));
+            assert!(runner.spent_elsewhere() > Duration::ZERO, "{script}");
+            assert_eq!(runner.spent_elsewhere(), Duration::ZERO, "{script}");
         }
     }
 

@@ -18,14 +18,24 @@ const IDLE_TIME: Duration = Duration::from_secs(30);
 pub(crate) trait Runner {
     /// Runs a call. A panic ends this call, and the runner is made anew.
     fn run(&mut self, call: &Call) -> Answer;
+
+    /// Processor time of other processes for the last call.
+    fn spent_elsewhere(&mut self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// Makes runners. Called on the thread that will use the runner.
 pub(crate) type MakeRunner = dyn Fn() -> Result<Box<dyn Runner>, String> + Send + Sync;
 
+/// What is done about a call on the thread that runs it, since it may wait for a file: the answer
+/// if there is one without the procedure.
+pub(crate) type Prepare = dyn FnOnce(&mut Call) -> Option<Answer> + Send;
+
 /// A call with the place for its answer.
 pub(crate) struct Job {
     pub(crate) call: Call,
+    pub(crate) prepare: Box<Prepare>,
     pub(crate) reply: Arc<Reply>,
 }
 
@@ -167,7 +177,12 @@ impl Shared {
 
     fn work(&self) {
         let mut runner = None;
-        while let Some(Job { call, reply }) = self.next() {
+        while let Some(job) = self.next() {
+            let Job {
+                mut call,
+                prepare,
+                reply,
+            } = job;
             // The watchdog was quicker: the caller is gone.
             if reply.is_sent() || call.deadline <= Instant::now() {
                 reply.send(Answer::failed(
@@ -177,12 +192,17 @@ impl Shared {
                 continue;
             }
             let before = thread_time();
-            let answer = catch_unwind(AssertUnwindSafe(|| self.run(&mut runner, &call)));
+            let answer = catch_unwind(AssertUnwindSafe(|| match prepare(&mut call) {
+                Some(answer) => answer,
+                None => self.run(&mut runner, &call),
+            }));
             let answer = answer.unwrap_or_else(|_| {
                 runner = None;
                 Answer::failed(Status::Failed, "the procedure crashed")
             });
-            self.statistics.spend(thread_time().saturating_sub(before));
+            let elsewhere = runner.as_mut().map(|runner| runner.spent_elsewhere());
+            let own = thread_time().saturating_sub(before);
+            self.statistics.spend(own + elsewhere.unwrap_or_default());
             reply.send(answer);
         }
     }

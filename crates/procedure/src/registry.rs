@@ -3,19 +3,22 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use stentor_call_protocol::limits::{EDITS_MAX, INSERTED_BYTES_MAX, RESULT_BYTES_MAX};
 use stentor_call_protocol::{Status, Verdict};
 
-use crate::answer::{Answer, Outcome};
-use crate::builtin::Builtin;
+use crate::answer::{Answer, Change, Outcome};
+use crate::builtin::{Builtin, BuiltinRunner};
 use crate::call::{Call, Caller, Reply};
 use crate::client::Clients;
 use crate::manifest::{Manifest, Mode, Need};
+use crate::message::Message;
 use crate::outside::Outside;
-use crate::queue::{Job, Queue};
+use crate::pace::Lines;
+use crate::queue::{Job, Queue, Runner};
 use crate::statistics::{Figures, Statistics};
 use crate::store::Store;
 use crate::watchdog::Watchdog;
@@ -23,6 +26,8 @@ use load::{Files, Stamp};
 
 mod load;
 
+/// Calls of what is built in that are about files: at a time, and waiting.
+const BUILTIN_BOUNDS: (usize, usize) = (4, 100);
 /// Recipients that the log names.
 const RECIPIENTS_SHOWN: usize = 10;
 
@@ -60,10 +65,13 @@ pub struct Registry {
     looking: Mutex<()>,
     /// What was refused stays refused until its file changes. Never locked for long.
     refused: Mutex<BTreeMap<String, (Stamp, String)>>,
+    /// Lines about calls of procedures that are not there.
+    missed: Mutex<Lines>,
 }
 
-/// One version of a procedure.
-struct Procedure {
+/// One version of a procedure. A call that has it in its hands ends with it, whatever takes its
+/// place meanwhile.
+pub struct Procedure {
     name: String,
     manifest: Arc<Manifest>,
     how: How,
@@ -73,8 +81,71 @@ struct Procedure {
 }
 
 enum How {
-    Builtin(Builtin),
+    /// With the threads for calls about files.
+    Builtin(Builtin, Queue),
     Queue(Queue),
+}
+
+impl Procedure {
+    fn builtin(builtin: Builtin, name: &str) -> Self {
+        let statistics = Arc::new(Statistics::new());
+        let make = Box::new(move || Ok(Box::new(BuiltinRunner(builtin)) as Box<dyn Runner>));
+        let queue = Queue::new(name, BUILTIN_BOUNDS, &statistics, make);
+        Self {
+            name: name.to_owned(),
+            manifest: Arc::new(builtin.manifest()),
+            how: How::Builtin(builtin, queue),
+            statistics,
+            stamp: None,
+        }
+    }
+
+    /// What it has to see.
+    #[must_use]
+    pub fn needs(&self) -> Need {
+        self.manifest.needs
+    }
+
+    /// The largest message that it looks at, in bytes.
+    #[must_use]
+    pub fn max_body(&self) -> u64 {
+        self.manifest.max_body
+    }
+
+    /// How long it may take.
+    #[must_use]
+    pub fn deadline(&self) -> Duration {
+        self.manifest.deadline
+    }
+
+    /// Whether this caller may call it. Users may call what does not name others; others what is
+    /// open to all, or to their address.
+    #[must_use]
+    pub fn admits(&self, caller: &Caller) -> bool {
+        let manifest = &self.manifest;
+        match caller {
+            Caller::User { .. } => match &manifest.allow_users {
+                Some(users) => {
+                    let name = caller.name();
+                    manifest.anonymous || users.iter().any(|user| **user == *name)
+                }
+                None => true,
+            },
+            Caller::Anonymous(address) => {
+                let is_listed = |address: &str| {
+                    let address = address.parse();
+                    address.is_ok_and(|address| manifest.allow_addresses.contains(&address))
+                };
+                manifest.anonymous || is_listed(address)
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Procedure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Procedure").field(&self.name).finish()
+    }
 }
 
 impl Registry {
@@ -88,16 +159,8 @@ impl Registry {
             Some(path) => Some(Store::open(path).map_err(|error| error.to_string())?),
             None => None,
         };
-        let builtins = Builtin::ALL.map(|(builtin, name)| {
-            let procedure = Procedure {
-                name: name.to_owned(),
-                manifest: Arc::new(builtin.manifest()),
-                how: How::Builtin(builtin),
-                statistics: Arc::new(Statistics::new()),
-                stamp: None,
-            };
-            (name.to_owned(), Arc::new(procedure))
-        });
+        let builtins = Builtin::ALL
+            .map(|(builtin, name)| (name.to_owned(), Arc::new(Procedure::builtin(builtin, name))));
         let watchdog =
             Watchdog::start().map_err(|error| format!("start the watchdog of calls: {error}"))?;
         let registry = Self {
@@ -107,6 +170,7 @@ impl Registry {
             store,
             looking: Mutex::default(),
             refused: Mutex::default(),
+            missed: Mutex::new(Lines::new()),
         };
         let loaded = registry.refresh()?;
         Ok((registry, loaded))
@@ -218,22 +282,10 @@ impl Registry {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a procedure has to see, if there is one of that name.
+    /// The procedure of that name, as it is now.
     #[must_use]
-    pub fn needs(&self, procedure: &str) -> Option<Need> {
-        let table = self.table.load();
-        table
-            .get(procedure)
-            .map(|procedure| procedure.manifest.needs)
-    }
-
-    /// The largest message that a procedure looks at, in bytes, if there is one of that name.
-    #[must_use]
-    pub fn max_body(&self, procedure: &str) -> Option<u64> {
-        let table = self.table.load();
-        table
-            .get(procedure)
-            .map(|procedure| procedure.manifest.max_body)
+    pub fn find(&self, procedure: &str) -> Option<Arc<Procedure>> {
+        self.table.load().get(procedure).cloned()
     }
 
     /// Whether everybody who reaches the server may call a procedure of that name.
@@ -246,30 +298,68 @@ impl Registry {
 
     /// Runs a procedure. `then` gets the answer: exactly once, on any thread, by the deadline of
     /// the call (a few milliseconds later at most), and must not block.
-    pub fn call(&self, mut call: Call, then: impl FnOnce(Answer) + Send + 'static) {
+    pub fn call(&self, call: Call, then: impl FnOnce(Answer) + Send + 'static) {
+        match self.find(&call.procedure) {
+            Some(procedure) => self.run(&procedure, call, then),
+            None => then(self.not_found(&call)),
+        }
+    }
+
+    /// The same for a version that was found before, when the call began.
+    pub fn run(
+        &self,
+        procedure: &Procedure,
+        mut call: Call,
+        then: impl FnOnce(Answer) + Send + 'static,
+    ) {
         let start = Instant::now();
-        let Some(procedure) = self.table.load().get(&call.procedure).cloned() else {
-            return then(not_found(&call));
-        };
-        let finish = finish(&procedure, &call, start, then);
+        let (finish, seen) = finish(procedure, &call, start, then);
         let manifest = &procedure.manifest;
-        if !is_allowed(manifest, &call.caller) {
+        if !procedure.admits(&call.caller) {
             let reason = "this caller may not call this procedure";
             return finish(Answer::failed(Status::NotAllowed, reason));
         }
-        if call.message.size() > manifest.max_body && manifest.needs >= Need::Headers {
-            let text = format!("not looked at: more than {} bytes", manifest.max_body);
-            return finish(Answer::done(Outcome::of(manifest.on_large, &text)));
+        if let Some(answer) = without(manifest, &call.message) {
+            return finish(answer);
         }
-        match &procedure.how {
-            How::Builtin(builtin) => finish(builtin.run(&call, || self.figures())),
-            How::Queue(queue) => {
-                call.deadline = call.deadline.min(start + manifest.deadline);
-                let (deadline, reply) = (call.deadline, Arc::new(Reply::new(finish)));
-                self.watchdog.watch(deadline, &reply, queue.note_late());
-                queue.push(Job { call, reply });
+        let queue = match &procedure.how {
+            How::Builtin(Builtin::Status, _) => {
+                return finish(Builtin::Status.run(&call, || self.figures()));
             }
+            How::Builtin(builtin, _) if !call.message.is_unopened() => {
+                return finish(builtin.run(&call, Vec::new));
+            }
+            How::Builtin(_, queue) | How::Queue(queue) => queue,
+        };
+        call.deadline = call.deadline.min(start + manifest.deadline);
+        let (deadline, reply) = (call.deadline, Arc::new(Reply::new(finish)));
+        self.watchdog.watch(deadline, &reply, queue.note_late());
+        let manifest = Arc::clone(manifest);
+        queue.push(Job {
+            call,
+            prepare: Box::new(move |call| prepare(&manifest, call, &seen)),
+            reply,
+        });
+    }
+
+    /// The answer to a call of a procedure that is not there. Its line in the log is often all that
+    /// the operator gets to see of a misspelt name.
+    fn not_found(&self, call: &Call) -> Answer {
+        let reason = format!("there is no procedure /{}", call.procedure);
+        let mut lines = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(suppressed) = lines.admit(Instant::now()) {
+            let about = About::of(call, false);
+            tracing::warn!(
+                target: "call",
+                procedure = call.procedure,
+                status = Status::NotFound.name(),
+                queue_id = about.queue_id,
+                caller = about.caller,
+                suppressed,
+                "{reason}",
+            );
         }
+        Answer::failed(Status::NotFound, &reason)
     }
 
     /// Answers a call that is not run, for somebody else has decided about it: with the advice of
@@ -278,9 +368,10 @@ impl Registry {
         match self.table.load().get(&call.procedure) {
             Some(procedure) => {
                 let answer = Answer::failed(status, reason);
-                finish(procedure, call, Instant::now(), then)(answer);
+                let (finish, _) = finish(procedure, call, Instant::now(), then);
+                finish(answer);
             }
-            None => then(not_found(call)),
+            None => then(self.not_found(call)),
         }
     }
 
@@ -299,8 +390,7 @@ impl Registry {
             kind: procedure.manifest.kind.name(),
             observe: procedure.manifest.mode == Mode::Observe,
             waiting: match &procedure.how {
-                How::Builtin(_) => 0,
-                How::Queue(queue) => queue.waiting(),
+                How::Builtin(_, queue) | How::Queue(queue) => queue.waiting(),
             },
             problem: refused
                 .get(name)
@@ -314,55 +404,81 @@ impl Registry {
     }
 }
 
-fn not_found(call: &Call) -> Answer {
-    let reason = format!("there is no procedure /{}", call.procedure);
-    Answer::failed(Status::NotFound, &reason)
+/// What a message gets that the procedure does not look at.
+fn without(manifest: &Manifest, message: &Message) -> Option<Answer> {
+    if message.size() > manifest.max_body && manifest.needs >= Need::Headers {
+        let text = format!("not looked at: more than {} bytes", manifest.max_body);
+        return Some(Answer::done(Outcome::of(manifest.on_large, &text)));
+    }
+    if manifest.needs == Need::Body && !message.is_whole() {
+        // Half of a message looks harmless.
+        let reason = "the message is not whole";
+        return Some(Answer::failed(Status::Failed, reason));
+    }
+    None
 }
 
-/// What ends a call: the answer is completed, counted, logged and given to `then`.
+/// Opens a call's message where that was put off, and reads what the log is to say of it. Only the
+/// procedure's own threads wait for files.
+fn prepare(manifest: &Manifest, call: &mut Call, seen: &OnceLock<About>) -> Option<Answer> {
+    let was_unopened = call.message.is_unopened();
+    if let Err(error) = call.open() {
+        return Some(Answer::failed(Status::BadCall, &error.to_string()));
+    }
+    // Nobody was here before.
+    let _ = seen.set(About::of(call, manifest.needs >= Need::Headers));
+    was_unopened
+        .then(|| without(manifest, &call.message))
+        .flatten()
+}
+
+/// What ends a call: the answer is completed, counted, logged and given to `then`. Whoever reads
+/// the message puts what the log says of it into the second value.
 fn finish<T: FnOnce(Answer)>(
     procedure: &Procedure,
     call: &Call,
     start: Instant,
     then: T,
-) -> impl FnOnce(Answer) + use<T> {
+) -> (impl FnOnce(Answer) + use<T>, Arc<OnceLock<About>>) {
     let manifest = Arc::clone(&procedure.manifest);
-    let about = About::of(call, &manifest);
+    let is_here = manifest.needs >= Need::Headers && !call.message.is_file();
+    let about = About::of(call, is_here);
+    let seen: Arc<OnceLock<About>> = Arc::default();
+    let read = Arc::clone(&seen);
     let statistics = Arc::clone(&procedure.statistics);
     let name = procedure.name.clone();
-    move |mut answer: Answer| {
+    let finish = move |answer: Answer| {
+        let mut answer = sendable(answer);
         let took = start.elapsed();
         answer.version.clone_from(&manifest.version);
         if answer.outcome.is_none() {
             answer.advice = Some(manifest.on_error);
         }
         statistics.count(&answer, took);
+        let about = read.get().unwrap_or(&about);
         about.log(&name, &manifest, &answer, took);
         if manifest.mode == Mode::Observe {
             answer = observed(answer);
         }
         then(answer);
-    }
+    };
+    (finish, seen)
 }
 
-/// Users may call what does not name others; others what is open to all, or to their address.
-fn is_allowed(manifest: &Manifest, caller: &Caller) -> bool {
-    match caller {
-        Caller::User { .. } => match &manifest.allow_users {
-            Some(users) => {
-                let name = caller.name();
-                manifest.anonymous || users.iter().any(|user| **user == *name)
-            }
-            None => true,
-        },
-        Caller::Anonymous(address) => {
-            let is_listed = |address: &str| {
-                let address = address.parse();
-                address.is_ok_and(|address| manifest.allow_addresses.contains(&address))
-            };
-            manifest.anonymous || is_listed(address)
-        }
+/// An answer that the protocols can carry: another one becomes a failure, so that the log, the
+/// figures and the caller agree.
+fn sendable(answer: Answer) -> Answer {
+    let is_short = answer.outcome.as_ref().is_none_or(|outcome| {
+        let pieces = |change: &Change| change.inserted.len().div_ceil(INSERTED_BYTES_MAX).max(1);
+        let edits: usize = outcome.changes.iter().map(pieces).sum();
+        edits <= EDITS_MAX && outcome.result.len() <= RESULT_BYTES_MAX
+    });
+    if is_short {
+        return answer;
     }
+    let reason = "the procedure's answer cannot be sent: it has too many changes, or its result is \
+                  too long";
+    Answer::failed(Status::Failed, reason)
 }
 
 /// What a caller gets of a procedure that is only observed.
@@ -388,13 +504,17 @@ struct About {
 }
 
 impl About {
-    fn of(call: &Call, manifest: &Manifest) -> Self {
+    /// For the name of the message its headers are read if need be, and only if they may be.
+    fn of(call: &Call, may_read: bool) -> Self {
         let envelope = &call.envelope;
-        let message_id = match manifest.needs {
-            _ if envelope.message_id.is_some() => envelope.message_id.clone(),
-            Need::Headers | Need::Body => call.message.headers().ok().and_then(|h| message_id(&h)),
-            Need::Size | Need::Envelope => None,
+        let read = || {
+            call.message
+                .headers()
+                .ok()
+                .and_then(|headers| message_id(&headers))
         };
+        let known = envelope.message_id.clone();
+        let message_id = known.or_else(|| may_read.then(read).flatten());
         let shown = envelope.recipients.len().min(RECIPIENTS_SHOWN);
         let mut rcpt = envelope.recipients[..shown].join(", ");
         if envelope.recipients.len() > shown {
@@ -415,7 +535,7 @@ impl About {
     }
 
     /// One line per verdict.
-    fn log(&self, name: &str, manifest: &Manifest, answer: &Answer, took: std::time::Duration) {
+    fn log(&self, name: &str, manifest: &Manifest, answer: &Answer, took: Duration) {
         tracing::info!(
             target: "call",
             procedure = name,

@@ -21,6 +21,10 @@ use crate::queue::Runner;
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
+/// Places of a message that are changed one by one; where there are more, all that is between them
+/// is written anew.
+const PLACES_MAX: usize = 1000;
+
 /// How the names of the headers begin in which SpamAssassin says what it thinks.
 const OWN_HEADERS: &[u8] = b"X-Spam-";
 
@@ -122,12 +126,33 @@ fn changes(message: &[u8], start: u64, mark: Option<&str>) -> Vec<Change> {
         let name = head[header.clone()].get(..OWN_HEADERS.len());
         name.is_some_and(|name| name.eq_ignore_ascii_case(OWN_HEADERS))
     };
-    let forged = mime::headers(head).filter(is_forged).map(|header| Change {
-        offset: start + header.start as u64,
-        deleted: header.len() as u64,
-        inserted: Vec::new(),
-    });
-    mark.into_iter().chain(forged).collect()
+    let mut forged: Vec<Range<usize>> = Vec::new();
+    for header in mime::headers(head).filter(is_forged) {
+        match forged.last_mut() {
+            Some(last) if last.end == header.start => last.end = header.end,
+            _ => forged.push(header),
+        }
+    }
+    let deleted = |range: &Range<usize>, inserted| Change {
+        offset: start + range.start as u64,
+        deleted: range.len() as u64,
+        inserted,
+    };
+    let changes = match (forged.first(), forged.last()) {
+        (Some(first), Some(last)) if forged.len() > PLACES_MAX => {
+            let honest = forged.windows(2);
+            let honest = honest.map(|pair| &head[pair[0].end..pair[1].start]);
+            vec![deleted(
+                &(first.start..last.end),
+                honest.collect::<Vec<_>>().concat(),
+            )]
+        }
+        _ => forged
+            .iter()
+            .map(|range| deleted(range, Vec::new()))
+            .collect(),
+    };
+    mark.into_iter().chain(changes).collect()
 }
 
 fn tenths(value: i64) -> String {
@@ -192,6 +217,17 @@ mod tests {
         assert_eq!(bare, "X-Spam-Flag: YES\nX-Spam-Status: Yes\nA: b\n\nc\n");
         for nothing in ["", "\r\nX-Spam-Flag: NO\r\n", "X-Spam"] {
             assert_eq!(changes(nothing.as_bytes(), 0, None), []);
+        }
+        // However many there are, the list of changes is short.
+        for honest in ["", "A: b\r\n"] {
+            let many = format!("X-Spam-Flag: NO\r\n{honest}").repeat(9000) + "\r\nbody";
+            let clean = honest.repeat(9000) + "\r\nbody";
+            assert_eq!(changed(&many, None), clean);
+            assert_eq!(
+                changed(&many, Some("Yes, score=9")),
+                format!("{mark}{clean}")
+            );
+            assert_eq!(changes(many.as_bytes(), 0, None).len(), 1);
         }
         // All headers, and no body.
         assert_eq!(changed("A: b\r\nX-Spam-Flag: NO", None), "A: b\r\n");

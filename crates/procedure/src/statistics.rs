@@ -47,7 +47,7 @@ pub struct Figures {
     pub p99_us: u64,
     /// The longest call.
     pub max_us: u64,
-    /// Processor time of its threads, in microseconds.
+    /// Processor time of its threads and programs, in microseconds.
     pub cpu_us: u64,
     /// Why the newest version of its file is not loaded; empty if it is.
     pub problem: String,

@@ -1,12 +1,14 @@
 //! What scripts keep: keys with an expiry, one shelf per procedure, in one file.
 //!
 //! A write is in the file's memory at once and on the disk within a second: a killed server loses
-//! at most that second, and never the file.
+//! at most that second, and never the file. After an error of the disk, a full one say, the
+//! database refuses everything until it is opened again, which is tried until it works.
 
 use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +20,8 @@ use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinitio
 
 /// How long a write may wait for the disk.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+/// How long to wait between two attempts to open the file again, at most.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How often what has expired is thrown away.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
 /// How soon after that it may happen again, for a procedure whose quota is used up.
@@ -61,13 +65,24 @@ pub enum StoreError {
     /// The file cannot be used.
     #[error("{0}")]
     File(String),
+    /// The file could not be read or written, and has to be opened again.
+    #[error("{0}")]
+    Broken(String),
 }
 
 impl<E: Into<redb::Error>> From<E> for StoreError {
     fn from(error: E) -> Self {
-        Self::File(error.into().to_string())
+        match error.into() {
+            error @ (redb::Error::Io(_) | redb::Error::PreviousIo) => {
+                Self::Broken(error.to_string())
+            }
+            error => Self::File(error.to_string()),
+        }
     }
 }
+
+/// Opens the database.
+type Open = dyn Fn() -> Result<Database, StoreError> + Send + Sync;
 
 /// The file with all shelves.
 pub struct Store {
@@ -77,7 +92,11 @@ pub struct Store {
 }
 
 struct Shared {
-    database: Database,
+    /// None while it cannot be opened.
+    database: RwLock<Option<Database>>,
+    open: Box<Open>,
+    /// Why it has to be opened again, if it has to.
+    trouble: Mutex<Option<String>>,
     /// Writers go one after the other; reading needs no lock.
     writing: Mutex<()>,
     is_dirty: AtomicBool,
@@ -92,18 +111,22 @@ impl Store {
     /// When it cannot be used, by its name.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let fail = |error: StoreError| StoreError::File(format!("{}: {error}", path.display()));
-        let file = private_file(path).map_err(|error| fail(StoreError::File(error.to_string())))?;
-        let database = Database::builder().create_file(file);
-        let shared = database.map_err(StoreError::from).and_then(Shared::new);
-        let shared = shared.map_err(fail)?;
+        let own = path.to_owned();
+        let open = move || {
+            let file = private_file(&own).map_err(|error| StoreError::File(error.to_string()))?;
+            Ok(Database::builder().create_file(file)?)
+        };
+        let shared = Shared::new(Box::new(open)).map_err(fail)?;
         let (stop, stopped) = channel();
         let own = Arc::clone(&shared);
         let flusher = std::thread::Builder::new()
             .name("proc-store".into())
             .spawn(move || {
                 let mut swept = Instant::now();
+                let mut mending = None;
                 while stopped.recv_timeout(FLUSH_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                     own.flush();
+                    own.mend(&mut mending, Instant::now());
                     if own.is_sweep_due(swept.elapsed()) {
                         own.sweep_again();
                         swept = Instant::now();
@@ -153,16 +176,93 @@ fn private_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Attempts to open the database again.
+struct Mending {
+    /// Between the last two.
+    pause: Duration,
+    /// When the next one is due.
+    due: Instant,
+}
+
 impl Shared {
-    fn new(database: Database) -> Result<Arc<Self>, StoreError> {
+    fn new(open: Box<Open>) -> Result<Arc<Self>, StoreError> {
         let shared = Self {
-            database,
+            database: RwLock::new(Some(open()?)),
+            open,
+            trouble: Mutex::default(),
             writing: Mutex::new(()),
             is_dirty: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
         };
         shared.sweep()?;
         Ok(Arc::new(shared))
+    }
+
+    /// Does something with the database, if it can be used.
+    fn with<R>(
+        &self,
+        run: impl FnOnce(&Database) -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(database) = &*database else {
+            return Err(StoreError::File("its file cannot be used now".to_owned()));
+        };
+        let result = run(database);
+        if let Err(StoreError::Broken(reason)) = &result {
+            self.trouble().get_or_insert_with(|| reason.clone());
+        }
+        result
+    }
+
+    fn trouble(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the database again if it has to be, and not too often. The log hears of the trouble
+    /// and of its end.
+    fn mend(&self, mending: &mut Option<Mending>, now: Instant) {
+        let Some(reason) = self.trouble().clone() else {
+            return;
+        };
+        let attempt = mending.get_or_insert_with(|| {
+            tracing::warn!(
+                "the store of the procedures cannot be used: {reason}; it is opened again as soon \
+                 as that works"
+            );
+            Mending {
+                pause: FLUSH_INTERVAL,
+                due: now,
+            }
+        });
+        if now < attempt.due {
+            return;
+        }
+        if self.reopen().is_err() {
+            attempt.due = now + attempt.pause;
+            attempt.pause = (attempt.pause * 2).min(PAUSE_MAX);
+            return;
+        }
+        *mending = None;
+        tracing::info!(
+            "the store of the procedures works again; what was kept in the last second before \
+             may be lost"
+        );
+    }
+
+    fn reopen(&self) -> Result<(), StoreError> {
+        let mut database = self
+            .database
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        // The old one has the file's lock.
+        drop(database.take());
+        *database = Some((self.open)()?);
+        drop(database);
+        *self.trouble() = None;
+        // This writes, too; what goes wrong is new trouble.
+        self.sweep().inspect_err(|error| {
+            self.trouble().get_or_insert_with(|| error.to_string());
+        })
     }
 
     fn is_sweep_due(&self, since: Duration) -> bool {
@@ -180,7 +280,11 @@ impl Shared {
     /// Makes the tables, throws away what has expired, and counts anew what is used.
     fn sweep(&self) -> Result<(), StoreError> {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let transaction = self.database.begin_write()?;
+        self.with(Self::swept)
+    }
+
+    fn swept(database: &Database) -> Result<(), StoreError> {
+        let transaction = database.begin_write()?;
         {
             let mut entries = transaction.open_table(ENTRIES)?;
             let now = now_secs();
@@ -206,14 +310,15 @@ impl Shared {
             return;
         }
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let flushed = self
-            .database
-            .begin_write()
-            .map_err(StoreError::from)
-            .and_then(|transaction| transaction.commit().map_err(StoreError::from));
-        if let Err(error) = flushed {
-            self.is_dirty.store(true, Ordering::Release);
-            tracing::warn!("the store of the procedures was not written to disk: {error}");
+        let flushed = self.with(|database| Ok(database.begin_write()?.commit()?));
+        match flushed {
+            Ok(()) => {}
+            // It is told as the trouble that it is, and there is nothing left to be written.
+            Err(StoreError::Broken(_)) => {}
+            Err(error) => {
+                self.is_dirty.store(true, Ordering::Release);
+                tracing::warn!("the store of the procedures was not written to disk: {error}");
+            }
         }
     }
 }
@@ -240,11 +345,13 @@ impl Shelf {
     /// # Errors
     /// When it cannot be made.
     pub fn scratch(quota: u64) -> Result<Self, StoreError> {
-        let mut builder = Database::builder();
-        builder.set_cache_size(SCRATCH_CACHE_BYTES);
-        let database = builder.create_with_backend(InMemoryBackend::new())?;
+        let open = || {
+            let mut builder = Database::builder();
+            builder.set_cache_size(SCRATCH_CACHE_BYTES);
+            Ok(builder.create_with_backend(InMemoryBackend::new())?)
+        };
         Ok(Self {
-            shared: Shared::new(database)?,
+            shared: Shared::new(Box::new(open))?,
             procedure: "scratch".to_owned(),
             quota,
         })
@@ -256,13 +363,15 @@ impl Shelf {
     /// When the key is impossible, or the file cannot be read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         check_key(key)?;
-        let transaction = self.shared.database.begin_read()?;
-        let entries = transaction.open_table(ENTRIES)?;
-        let entry = entries.get((self.procedure.as_str(), key))?;
-        Ok(entry.and_then(|entry| {
-            let (expires, value) = entry.value();
-            (!is_expired(expires, now_secs())).then(|| value.to_vec())
-        }))
+        self.shared.with(|database| {
+            let transaction = database.begin_read()?;
+            let entries = transaction.open_table(ENTRIES)?;
+            let entry = entries.get((self.procedure.as_str(), key))?;
+            Ok(entry.and_then(|entry| {
+                let (expires, value) = entry.value();
+                (!is_expired(expires, now_secs())).then(|| value.to_vec())
+            }))
+        })
     }
 
     /// Sets a key; with a time to live, it expires after so many seconds.
@@ -366,18 +475,20 @@ impl Shelf {
             .writing
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let mut transaction = self.shared.database.begin_write()?;
-        transaction.set_durability(Durability::None)?;
-        let result = {
-            let mut entries = transaction.open_table(ENTRIES)?;
-            let mut used = transaction.open_table(USED)?;
-            change(&mut entries, &mut used, now_secs())
-        };
-        // What failed is forgotten with the transaction.
-        let result = result?;
-        transaction.commit()?;
-        self.shared.is_dirty.store(true, Ordering::Release);
-        Ok(result)
+        self.shared.with(|database| {
+            let mut transaction = database.begin_write()?;
+            transaction.set_durability(Durability::None)?;
+            let result = {
+                let mut entries = transaction.open_table(ENTRIES)?;
+                let mut used = transaction.open_table(USED)?;
+                change(&mut entries, &mut used, now_secs())
+            };
+            // What failed is forgotten with the transaction.
+            let result = result?;
+            transaction.commit()?;
+            self.shared.is_dirty.store(true, Ordering::Release);
+            Ok(result)
+        })
     }
 }
 
@@ -405,6 +516,11 @@ pub(crate) fn now_secs() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::MutexGuard;
+    use std::sync::atomic::AtomicUsize;
+
+    use redb::StorageBackend;
+
     use super::*;
 
     fn open(folder: &tempfile::TempDir) -> Store {
@@ -442,6 +558,107 @@ mod tests {
         assert_eq!(mode(), 0o600);
         let value = store.shelf("p", 100).get(b"k").unwrap();
         assert_eq!(value.as_deref(), Some(&b"v"[..]));
+    }
+
+    /// A disk that may be full.
+    #[derive(Clone, Debug, Default)]
+    struct Disk {
+        bytes: Arc<Mutex<Vec<u8>>>,
+        is_full: Arc<AtomicBool>,
+        opened: Arc<AtomicUsize>,
+    }
+
+    impl Disk {
+        fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
+            self.bytes.lock().expect("nobody panics with it")
+        }
+
+        fn set_full(&self, is_full: bool) {
+            self.is_full.store(is_full, Ordering::Release);
+        }
+
+        fn check(&self) -> io::Result<()> {
+            if self.is_full.load(Ordering::Acquire) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            Ok(())
+        }
+    }
+
+    impl StorageBackend for Disk {
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.bytes().len() as u64)
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            let bytes = self.bytes();
+            let from = offset as usize;
+            let piece = bytes.get(from..from + out.len());
+            out.copy_from_slice(piece.ok_or(io::ErrorKind::UnexpectedEof)?);
+            Ok(())
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.check()?;
+            self.bytes().resize(len as usize, 0);
+            Ok(())
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.check()
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.check()?;
+            let mut bytes = self.bytes();
+            let from = offset as usize;
+            let place = bytes.get_mut(from..from + data.len());
+            place
+                .ok_or(io::ErrorKind::UnexpectedEof)?
+                .copy_from_slice(data);
+            Ok(())
+        }
+    }
+
+    /// A disk that is full for a moment keeps nobody's store from working after it.
+    #[test]
+    fn it_works_again_once_the_disk_does() {
+        let disk = Disk::default();
+        let own = disk.clone();
+        let open = move || {
+            own.opened.fetch_add(1, Ordering::AcqRel);
+            Ok(Database::builder().create_with_backend(own.clone())?)
+        };
+        let shared = Shared::new(Box::new(open)).unwrap();
+        let shelf = Shelf {
+            shared: Arc::clone(&shared),
+            procedure: "p".to_owned(),
+            quota: 1000,
+        };
+        shelf.set(b"k", b"old", None).unwrap();
+        shared.flush();
+        disk.set_full(true);
+        // That it cannot be kept is seen at the latest when it goes to the disk.
+        let _ = shelf.set(b"k", b"new", None);
+        shared.flush();
+        assert!(shelf.set(b"k", b"new", None).is_err());
+        let (mut mending, start) = (None, Instant::now());
+        let attempts = |secs: u64, mending: &mut Option<Mending>| {
+            let before = disk.opened.load(Ordering::Acquire);
+            shared.mend(mending, start + Duration::from_secs(secs));
+            disk.opened.load(Ordering::Acquire) - before
+        };
+        let tries = [0, 0, 1, 2, 3, 4].map(|secs| attempts(secs, &mut mending));
+        assert_eq!(tries, [1, 0, 1, 0, 1, 0], "less and less often");
+        assert!(shelf.get(b"k").is_err());
+        disk.set_full(false);
+        assert_eq!(attempts(1000, &mut mending), 1);
+        assert!(mending.is_none());
+        let kept = shelf.get(b"k").unwrap();
+        assert_eq!(kept.as_deref(), Some(&b"old"[..]));
+        shelf.set(b"k", b"newer", None).unwrap();
+        shared.flush();
+        assert_eq!(attempts(1001, &mut mending), 0, "there is no trouble");
     }
 
     #[test]

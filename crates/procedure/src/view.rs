@@ -207,6 +207,7 @@ impl<'a> View<'a> {
             entry.set("content", lua.create_string(&part.content)?)?;
             entry.set("is_text", part.is_text())?;
             entry.set("is_encoded", part.is_encoded)?;
+            entry.set("is_signed", part.is_signed)?;
             if let Some(place) = part.place {
                 entry.set("from", place.start)?;
                 entry.set("to", place.end)?;

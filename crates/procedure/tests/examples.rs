@@ -279,6 +279,51 @@ fn signature_goes_after_the_plain_text() {
         let outcome = place.outcome(call("signature", &signed, &text));
         assert_eq!(outcome.verdict, Verdict::Accept, "{kind}");
     }
+    // In whatever it is packed; what is not signed there may be changed.
+    let signed = parts.replace("multipart/alternative", "Multipart/Signed");
+    let packed = |more: &str| {
+        format!(
+            "Content-Type: multipart/mixed; boundary=o\r\n\r\n--o\r\n{signed}\r\n{more}--o--\r\n"
+        )
+    };
+    let outcome = place.outcome(call("signature", &packed(""), &text));
+    assert_eq!(outcome.verdict, Verdict::Accept, "{}", outcome.text);
+    let open = packed("--o\r\n\r\nfooter\r\n");
+    let new = changed(&open, &place.outcome(call("signature", &open, &text)));
+    assert!(
+        new.contains(&signed) && new.contains("footer\r\n-- \r\nbye"),
+        "{new}"
+    );
+}
+
+/// Whoever sends a message chooses what is in it: none passes for being hard to read.
+#[test]
+fn what_is_too_much_to_be_read_is_refused() {
+    let place = place();
+    let outer = "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\
+                 Content-Disposition: attachment; filename=a.exe\r\n\r\nhello\r\n";
+    let many = format!("{outer}{}", "--b\r\n\r\n\r\n".repeat(1001));
+    let deep = format!(
+        "{outer}--b\r\n{}",
+        "Content-Type: message/rfc822\r\n\r\n".repeat(30)
+    );
+    let long = format!("{outer}--b\r\nA: {}\r\n\r\n", "x".repeat(70_000));
+    let nested = "Content-Type: message/rfc822\r\n\r\n".repeat(15);
+    let large = format!("{nested}\r\n{}", "x".repeat(6 << 20));
+    for (letter, name) in [
+        (many, "many"),
+        (deep, "deep"),
+        (long, "long"),
+        (large, "large"),
+    ] {
+        let outcome = place.outcome(call("attachments", &letter, &[]));
+        assert_eq!(outcome.verdict, Verdict::Reject, "{name}: {}", outcome.text);
+    }
+    // A forward of a forward of a document is not too much.
+    let nested = "Content-Type: message/rfc822\r\n\r\n".repeat(2);
+    let forwarded = format!("{nested}\r\n{}", "x".repeat(6 << 20));
+    let outcome = place.outcome(call("attachments", &forwarded, &[]));
+    assert_eq!(outcome.verdict, Verdict::Accept, "{}", outcome.text);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod lines;
 mod many;
 mod store;
 mod trouble;
+mod waiting;
 mod xmail;
 
 use std::fs;

@@ -104,6 +104,38 @@ fn an_endless_test_holds_up_the_start_for_a_while_only() {
     assert!(gone.stderr.contains("not-found"), "{gone}");
 }
 
+/// What no procedure gets to see has a line too: the caller, a mail server say, may tell nobody.
+#[test]
+fn calls_that_come_to_nothing_are_in_the_log() {
+    let calls = Calls::start(&[]);
+    let none = calls.by_unix(&["--profile", "xmail-queue", "/sizechek"]);
+    assert_eq!(code(&none), Some(0), "XMail delivers: {none}");
+    calls.server.wait_log(0, "there is no procedure /sizechek");
+    let token = calls.file("token", b"guess");
+    let guessed = calls.by_tcp(&["--token-file", word(&token), "/noop"]);
+    assert!(
+        guessed.stderr.contains("nobody has this token"),
+        "{guessed}"
+    );
+    let log = calls.server.wait_log(0, "nobody has this token");
+    assert!(log.contains("caller=\"127.0.0.1\""), "{log}");
+    let file = calls.file("m", b"no spool file");
+    let words = ["--format", "xmail", "--file", word(&file), "/noop"];
+    for (run, status) in [
+        (
+            Calls::by_unix as fn(&Calls, &[&str]) -> _,
+            "procedure=\"noop\"",
+        ),
+        (Calls::by_tcp, "caller=\"127.0.0.1\""),
+    ] {
+        let from = calls.server.log().len();
+        let bad = run(&calls, &words);
+        assert!(bad.stderr.contains("<<MAIL-DATA>>"), "{bad}");
+        let log = calls.server.wait_log(from, "status=\"bad-call\"");
+        assert!(log.contains(status), "{log}");
+    }
+}
+
 /// A server that is killed while it works on a call: the mail is deferred, not lost.
 #[test]
 fn a_killed_server_means_later() {

@@ -1,6 +1,7 @@
 //! Mail servers ask procedures: a real Postfix by milter, policy delegation and pipe, with mail
 //! that a real client sends; and Sendmail's protocol played by miltertest and by hand.
 
+mod begun;
 mod exim;
 mod milter;
 mod pipe;

@@ -25,6 +25,9 @@ pub(crate) use unix::{
     temporary_file,
 };
 
+/// What [`Deadline::with_rest`] leaves at most.
+const REST_MAX: Duration = Duration::from_secs(1);
+
 /// When the program started.
 #[derive(Clone, Copy)]
 pub(crate) struct Clock(Instant);
@@ -52,5 +55,12 @@ impl Deadline {
             Some(left) if !left.is_zero() => Ok(left),
             _ => Err(Fault::Timeout),
         }
+    }
+
+    /// An earlier one, so that after it there is time for what has to be done in any case: a
+    /// quarter of what is left, a second at most.
+    pub(crate) fn with_rest(&self) -> Self {
+        let left = self.0.saturating_duration_since(Instant::now());
+        Self(self.0 - (left / 4).min(REST_MAX))
     }
 }

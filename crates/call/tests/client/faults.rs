@@ -112,6 +112,37 @@ fn servers_that_lie() {
     }
 }
 
+/// A filter that lets everything pass without a server does so with one that is slow.
+#[test]
+fn a_filter_passes_the_message_on_whatever_the_server_does() {
+    let half = |mut peer: crate::support::Peer| {
+        peer.send(&verdict(Verdict::Reject, "no")[..9]);
+        peer.until_closed();
+    };
+    let asking = |mut peer: crate::support::Peer| {
+        let mut bytes = Vec::new();
+        stentor_call_protocol::encode_need_body(&mut bytes);
+        peer.send(&bytes);
+        peer.until_closed();
+    };
+    for fake in [
+        Fake::dead(),
+        Fake::unix(|mut peer| peer.until_closed()),
+        Fake::unix(half),
+        Fake::tcp(|mut peer| peer.until_closed()),
+        Fake::tcp(half),
+        Fake::tcp(asking),
+    ] {
+        let message = "a: b\r\n\r\n".to_owned() + &"x".repeat(500_000);
+        let file = fake.file("m", message.as_bytes());
+        let words = ["--profile", "postfix-pipe", "--filter", "--deadline", "4s"];
+        let on_error = ["--on-error", "accept", "--file", word(&file), "/p"];
+        let finished = fake.run(&[&words[..], &on_error].concat());
+        assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+        assert!(finished.stdout == message, "all of it is printed");
+    }
+}
+
 /// A queue that is full makes `connect` wait for ever by default.
 #[test]
 fn a_server_that_does_not_accept() {

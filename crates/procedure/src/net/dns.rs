@@ -1,17 +1,20 @@
-//! A question to a name server and its answer (RFC 1035), over UDP.
+//! A question to a name server and its answer (RFC 1035), over UDP, and over TCP if that is too
+//! short.
 
 use std::fmt::Write as _;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use super::{is_late, left};
+use super::{Stream, is_late, left};
 
 /// After this time a question is asked again: packets get lost.
 const AGAIN: Duration = Duration::from_secs(2);
 /// The longest answer over UDP without extensions.
 const ANSWER_BYTES_MAX: usize = 512;
+/// The bit of an answer that is cut off.
+const CUT_OFF: u8 = 0x02;
 /// Records of one answer.
 const RECORDS_MAX: usize = 64;
 
@@ -86,6 +89,9 @@ pub(crate) fn ask(
         let mut answer = [0; ANSWER_BYTES_MAX];
         match socket.recv(&mut answer) {
             // What is no answer to this question may be somebody's guess.
+            Ok(read) if is_answer(&answer[..read], &question) && answer[2] & CUT_OFF != 0 => {
+                return ask_by_tcp(server, &question, kind, end);
+            }
             Ok(read) => match records(&answer[..read], &question, kind) {
                 Some(Ok(records)) => return Ok(records),
                 Some(Err(reason)) => return Err(io::Error::other(reason)),
@@ -94,6 +100,27 @@ pub(crate) fn ask(
             Err(error) if is_late(&error) || error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// Asks for an answer that is too long for one packet.
+fn ask_by_tcp(
+    server: SocketAddr,
+    question: &[u8],
+    kind: Kind,
+    end: Instant,
+) -> io::Result<Vec<String>> {
+    let mut stream = Stream::connect(&server.to_string(), end)?;
+    // A question is much shorter than 64 KiB.
+    let len = question.len() as u16;
+    stream.write_all(&[&len.to_be_bytes(), question].concat())?;
+    let mut len = [0; 2];
+    stream.read_exact(&mut len)?;
+    let mut answer = vec![0; u16::from_be_bytes(len).into()];
+    stream.read_exact(&mut answer)?;
+    match records(&answer, question, kind) {
+        Some(records) => records.map_err(io::Error::other),
+        None => Err(io::Error::other("the name server answers something else")),
     }
 }
 
@@ -125,9 +152,7 @@ pub(crate) fn records(
     question: &[u8],
     kind: Kind,
 ) -> Option<Result<Vec<String>, &'static str>> {
-    let is_reply = answer.get(2)? & 0x80 != 0;
-    let asked = answer.get(12..question.len())?;
-    if answer[..2] != question[..2] || !is_reply || !asked.eq_ignore_ascii_case(&question[12..]) {
+    if !is_answer(answer, question) {
         return None;
     }
     match answer[3] & 0x0F {
@@ -135,8 +160,8 @@ pub(crate) fn records(
         3 => return Some(Ok(Vec::new())),
         _ => return Some(Err("the name server could not find out")),
     }
-    if answer[2] & 0x02 != 0 {
-        return Some(Err("the answer is too long for one packet"));
+    if answer[2] & CUT_OFF != 0 {
+        return Some(Err("the answer is cut off"));
     }
     let count = usize::from(u16::from_be_bytes([answer[6], answer[7]]));
     let mut at = question.len();
@@ -149,6 +174,15 @@ pub(crate) fn records(
         }
     }
     Some(Ok(found))
+}
+
+/// Whether these bytes answer the question.
+fn is_answer(answer: &[u8], question: &[u8]) -> bool {
+    let Some(asked) = answer.get(12..question.len()) else {
+        return false;
+    };
+    let is_reply = answer[2] & 0x80 != 0;
+    answer[..2] == question[..2] && is_reply && asked.eq_ignore_ascii_case(&question[12..])
 }
 
 /// The record at a place, which moves on; an inner `None` for one of another kind.
@@ -269,6 +303,34 @@ mod tests {
         ] {
             assert_eq!(look(server, kind).unwrap(), expected);
         }
+    }
+
+    /// A name server that says by UDP that its answer is too long, and gives it by TCP.
+    #[test]
+    fn long_answers_come_by_tcp() {
+        let address = super::super::serve(|mut stream| {
+            let mut len = [0; 2];
+            stream.read_exact(&mut len).expect("a length comes");
+            let mut answer = vec![0; u16::from_be_bytes(len).into()];
+            stream.read_exact(&mut answer).expect("a question comes");
+            answer[2] |= 0x80;
+            answer[7] = 9;
+            for _ in 0..9 {
+                answer.extend_from_slice(&[0xC0, 12, 0, 16, 0, 1, 0, 0, 0, 9, 0, 201, 200]);
+                answer.extend_from_slice(&[b'x'; 200]);
+            }
+            let len = (answer.len() as u16).to_be_bytes();
+            let _ = stream.write_all(&[&len, &answer[..]].concat());
+        });
+        let socket = UdpSocket::bind(address).expect("the same port is free");
+        std::thread::spawn(move || {
+            let mut question = [0; 512];
+            while let Ok((read, from)) = socket.recv_from(&mut question) {
+                question[2] |= 0x80 | CUT_OFF;
+                let _ = socket.send_to(&question[..read], from);
+            }
+        });
+        assert_eq!(look(address, Kind::Txt).unwrap(), vec!["x".repeat(200); 9]);
     }
 
     #[test]

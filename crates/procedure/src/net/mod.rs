@@ -89,6 +89,15 @@ impl Stream {
         }
     }
 
+    /// It is of no use after that moment, if it is earlier than the one known before.
+    pub(crate) fn hurry(&mut self, end: Instant) {
+        let raw = match self {
+            Self::Plain(raw) => raw,
+            Self::Tls(stream) => &mut stream.sock,
+        };
+        raw.end = raw.end.min(end);
+    }
+
     /// Nothing more will be sent.
     ///
     /// # Errors

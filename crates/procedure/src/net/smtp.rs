@@ -1,7 +1,7 @@
 //! Handing a message to a relay by SMTP.
 
 use std::io::{self, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Stream;
 
@@ -11,6 +11,9 @@ pub(crate) const RECIPIENTS_MAX: usize = 100;
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// The longest reply of a relay.
 const REPLY_BYTES_MAX: usize = 64 * 1024;
+
+/// How long a relay may take to say farewell.
+const FAREWELL: Duration = Duration::from_millis(100);
 
 /// A message to be sent.
 pub(crate) struct Letter<'a> {
@@ -56,7 +59,8 @@ pub(crate) fn send(relay: &str, letter: &Letter<'_>, end: Instant) -> io::Result
     }
     talk.say(b"DATA\r\n", 3)?;
     talk.say(&dotted(letter.text), 2)?;
-    // It has the message; what it says to the farewell changes nothing.
+    // It has the message; what it says to the farewell, and when, changes nothing.
+    talk.stream.hurry(Instant::now() + FAREWELL);
     let _ = talk.say(b"QUIT\r\n", 2);
     Ok(())
 }
@@ -115,11 +119,11 @@ impl Talk {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use std::io::{BufRead, BufReader};
     use std::sync::mpsc::{Receiver, channel};
-    use std::time::Duration;
 
-    use super::*;
+    const PATIENCE: Duration = Duration::from_secs(30);
 
     /// A relay that takes everything but a recipient `no@…`, and what it heard.
     fn relay() -> (String, Receiver<String>) {
@@ -133,6 +137,8 @@ mod tests {
                 all.push_str(&line);
                 all.push('\n');
                 let reply: &[u8] = match line.as_str() {
+                    // Nothing is said to the farewell.
+                    "QUIT" => continue,
                     "." => {
                         in_data = false;
                         b"250 taken\r\n"
@@ -158,13 +164,15 @@ mod tests {
             to: &[to.to_owned()],
             text: b"A: b\n\n.dot\r\nx\ry\r\n",
         };
-        send(relay, &letter, Instant::now() + Duration::from_secs(60))
+        send(relay, &letter, Instant::now() + PATIENCE)
     }
 
     #[test]
     fn a_letter_goes_as_smtp_has_it() {
         let (address, heard) = relay();
+        let start = Instant::now();
         give(&address, "", "b@here.test").unwrap();
+        assert!(start.elapsed() < PATIENCE, "it waits for the farewell");
         let expected = "EHLO stentor.localhost\nMAIL FROM:<>\nRCPT TO:<b@here.test>\nDATA\n\
                         A: b\n\n..dot\nxy\n.\nQUIT\n";
         assert_eq!(heard.recv().unwrap(), expected);

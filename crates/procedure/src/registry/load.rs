@@ -102,6 +102,7 @@ impl Registry {
                     Ok(Box::new(ProgramRunner {
                         command: command.clone(),
                         manifest: Arc::clone(&manifest),
+                        spent: Duration::ZERO,
                     }))
                 }))
             }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::net::{TcpStream, UnixStream};
@@ -13,9 +13,9 @@ use stentor_call_protocol::{
     Answer as Wire, Arrival, Call as WireCall, Edit, Reception, Status, Transfer, Verdict,
     Violation, encode_need_body,
 };
-use stentor_procedure::{Answer, Call, Content, Envelope, Message, Need, Registry};
+use stentor_procedure::{Answer, Call, Content, Envelope, Message, Procedure};
 
-use super::body::Body;
+use super::body::{Bodies, Body, Share};
 use super::identity::Claim;
 use crate::fdtable::passing;
 
@@ -51,8 +51,8 @@ enum Phase {
     /// Not all of it has come.
     Arriving,
     /// The rest of the file is on its way.
-    Receiving { called: Box<Called>, body: Body },
-    /// A procedure has it.
+    Receiving { asked: Box<Asked>, body: Body },
+    /// It is found out who calls, or a procedure has it.
     Running,
     /// The answer leaves.
     Answering { bytes: Vec<u8>, sent: usize },
@@ -60,20 +60,24 @@ enum Phase {
 
 /// What a connection needs of its surroundings.
 pub(super) struct Around<'a> {
-    pub(super) registry: &'a Registry,
     /// Who shows this token; `None` if nobody has it.
     pub(super) claim: &'a dyn Fn(&[u8]) -> Option<Claim>,
-    /// Where large files are kept while they are needed.
-    pub(super) folder: &'a Path,
 }
 
 /// What is to be done with a connection.
 pub(super) enum Next {
     /// Nothing, until more happens.
     Wait,
-    /// Hand this to the procedures, if it is true who calls; [`Connection::answer`] is to get what
-    /// they say.
-    Run(Box<Called>),
+    /// A call has come. If it is true who calls, and they may, hand it to the procedures, or
+    /// [`Connection::ask`] for the rest of the message before; [`Connection::answer`] is to get
+    /// what they say.
+    Called(Box<Called>),
+    /// The rest of the message is here: hand it to the procedure.
+    Run(Box<Asked>),
+    /// The message is not kept, and the call is over for this reason.
+    Refuse(Box<Asked>, (Status, String)),
+    /// What came is no call that anybody would run: it is to be answered so.
+    Wrong(Status, String),
     /// It is over.
     Close,
 }
@@ -84,6 +88,15 @@ pub(super) struct Called {
     pub(super) claim: Claim,
 }
 
+/// A call whose message was asked for, and the version that needs it.
+pub(super) struct Asked {
+    pub(super) call: Call,
+    pub(super) procedure: Arc<Procedure>,
+    /// The message has to be here by then. Who sends slowly holds a place for no longer than the
+    /// procedure may take.
+    until: Instant,
+}
+
 /// One connection, which is one call.
 pub(super) struct Connection {
     pub(super) stream: Stream,
@@ -92,6 +105,8 @@ pub(super) struct Connection {
     input: Vec<u8>,
     file: Option<OwnedFd>,
     can_edit: bool,
+    /// The room that its message takes.
+    share: Option<Share>,
     /// When it is closed if nothing happens.
     pub(super) until: Instant,
 }
@@ -106,6 +121,7 @@ impl Connection {
             input: Vec::new(),
             file: None,
             can_edit: false,
+            share: None,
             until: Instant::now() + arrival_time,
         }
     }
@@ -120,18 +136,18 @@ impl Connection {
         matches!(self.phase, Phase::Answering { .. })
     }
 
-    /// While its message is on its way: when the call is over.
+    /// While its message is on its way: when that is no longer waited for.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.phase {
-            Phase::Receiving { called, .. } => Some(called.call.deadline),
+            Phase::Receiving { asked, .. } => Some(asked.until),
             _ => None,
         }
     }
 
     /// Waits no longer for a message that is on its way.
-    pub(super) fn give_up(&mut self) -> Option<Box<Called>> {
+    pub(super) fn give_up(&mut self) -> Option<Box<Asked>> {
         match std::mem::replace(&mut self.phase, Phase::Running) {
-            Phase::Receiving { called, .. } => Some(called),
+            Phase::Receiving { asked, .. } => Some(asked),
             other => {
                 self.phase = other;
                 None
@@ -157,7 +173,7 @@ impl Connection {
             match self.take(around) {
                 Ok(Next::Wait) => {}
                 Ok(next) => return next,
-                Err(reason) => return self.refuse(&reason),
+                Err(reason) => return Next::Wrong(Status::BadCall, reason),
             }
         }
     }
@@ -188,7 +204,7 @@ impl Connection {
             taken += len;
             next = match arrival {
                 Arrival::Call(call) => self.called(&call, around)?,
-                Arrival::Data(piece) => self.received(piece, around)?,
+                Arrival::Data(piece) => self.received(piece),
                 Arrival::Complete => self.complete()?,
             };
             if !matches!(next, Next::Wait) {
@@ -201,20 +217,26 @@ impl Connection {
 
     fn called(&mut self, wire: &WireCall<'_>, around: &Around<'_>) -> Result<Next, String> {
         let Some(claim) = (around.claim)(wire.token) else {
-            let answer = Answer::failed(Status::NotAllowed, "nobody has this token");
-            return Ok(self.answer(&answer));
+            let reason = "nobody has this token".to_owned();
+            return Ok(Next::Wrong(Status::NotAllowed, reason));
         };
         self.can_edit = wire.can_edit;
-        let content = match wire.transfer {
-            Transfer::None => Content::None,
-            Transfer::OnDemand => Content::Bytes(wire.head.to_vec()),
+        let opened = |content| {
+            let message = Message::new(content, wire.size, wire.format);
+            message.map_err(|error| error.to_string())
+        };
+        let (message, spooled) = match wire.transfer {
+            Transfer::None => opened(Content::None)?,
+            Transfer::OnDemand => opened(Content::Bytes(wire.head.to_vec()))?,
+            // It is opened by who runs the call: this thread waits for no file system.
             Transfer::Descriptor => match self.file.take() {
-                Some(file) => Content::File(File::from(file)),
+                Some(file) => (
+                    Message::later(File::from(file), wire.format),
+                    Envelope::default(),
+                ),
                 None => return Err("no file came with the call".to_owned()),
             },
         };
-        let (message, spooled) =
-            Message::new(content, wire.size, wire.format).map_err(|error| error.to_string())?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let arguments: Vec<_> = wire
             .arguments
@@ -236,47 +258,65 @@ impl Connection {
             message,
         };
         self.until = call.deadline + TAKING_TIME;
-        let needs_body = around.registry.needs(&call.procedure) == Some(Need::Body);
-        let max = around.registry.max_body(&call.procedure).unwrap_or(0);
-        if !needs_body || call.message.is_whole() || call.message.size() > max {
-            self.phase = Phase::Running;
-            return Ok(Next::Run(Box::new(Called { call, claim })));
+        self.phase = Phase::Running;
+        Ok(Next::Called(Box::new(Called { call, claim })))
+    }
+
+    /// Asks for the rest of the message, which this version of a procedure needs.
+    pub(super) fn ask(
+        &mut self,
+        call: Call,
+        procedure: Arc<Procedure>,
+        bodies: &Arc<Bodies>,
+    ) -> Next {
+        let mut body = bodies.begin(&call.caller);
+        let head = call.message.beginning();
+        let kept = body
+            .reserve(call.message.start() + call.message.size())
+            .and_then(|()| body.add(head));
+        let until = call.deadline.min(Instant::now() + procedure.deadline());
+        let asked = Box::new(Asked {
+            call,
+            procedure,
+            until,
+        });
+        if let Err(unkept) = kept {
+            return Next::Refuse(asked, unkept.why());
         }
         self.reception.ask();
-        let mut body = Body::new();
-        body.add(wire.head, around.folder)
-            .map_err(|error| error.to_string())?;
-        let called = Box::new(Called { call, claim });
-        self.phase = Phase::Receiving { called, body };
+        self.phase = Phase::Receiving { asked, body };
         let mut bytes = Vec::new();
         encode_need_body(&mut bytes);
         // Five bytes on a connection that has sent nothing yet always fit.
         match self.stream.write(&bytes) {
-            Ok(sent) if sent == bytes.len() => Ok(Next::Wait),
-            _ => Ok(Next::Close),
+            Ok(sent) if sent == bytes.len() => Next::Wait,
+            _ => Next::Close,
         }
     }
 
-    fn received(&mut self, piece: &[u8], around: &Around<'_>) -> Result<Next, String> {
-        if let Phase::Receiving { body, .. } = &mut self.phase {
-            body.add(piece, around.folder)
-                .map_err(|error| error.to_string())?;
+    fn received(&mut self, piece: &[u8]) -> Next {
+        let Phase::Receiving { body, .. } = &mut self.phase else {
+            return Next::Wait;
+        };
+        let Err(unkept) = body.add(piece) else {
+            return Next::Wait;
+        };
+        match self.give_up() {
+            Some(asked) => Next::Refuse(asked, unkept.why()),
+            None => Next::Wait,
         }
-        Ok(Next::Wait)
     }
 
     fn complete(&mut self) -> Result<Next, String> {
         match std::mem::replace(&mut self.phase, Phase::Running) {
-            Phase::Receiving { mut called, body } => {
-                called.call.message.complete(body.content());
-                Ok(Next::Run(called))
+            Phase::Receiving { mut asked, body } => {
+                let (content, share) = body.content();
+                asked.call.message.complete(content);
+                self.share = Some(share);
+                Ok(Next::Run(asked))
             }
             _ => Err("the file ended before it began".to_owned()),
         }
-    }
-
-    fn refuse(&mut self, reason: &str) -> Next {
-        self.answer(&Answer::failed(Status::BadCall, reason))
     }
 
     /// Sends the answer, as much as the socket takes.

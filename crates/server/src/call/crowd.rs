@@ -6,6 +6,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
+/// Where somebody calls from whom nobody knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Origin {
+    /// The network.
+    Address(IpAddr),
+    /// This machine: the number of its user.
+    User(u32),
+}
+
 /// Connections beyond those that are served, which get to say their call and are told why it is
 /// not served.
 const TURNED_AWAY_MAX: usize = 256;
@@ -17,11 +26,11 @@ pub(super) type Name = (usize, u64);
 pub(super) struct Crowd {
     served_max: usize,
     connected: usize,
-    /// Those who had not made their call right after they came, in the order of their arrival;
-    /// some of them may have gone or made it since.
+    /// Those who had not made their call right after they came, and strangers whose messages are
+    /// waited for, in that order; some of them may have gone or done it since.
     silent: VecDeque<Name>,
-    /// Connections from the network by those who have not shown who they are.
-    strangers: HashMap<IpAddr, usize>,
+    /// Connections by those who have not shown who they are.
+    strangers: HashMap<Origin, usize>,
 }
 
 impl Crowd {
@@ -34,27 +43,27 @@ impl Crowd {
         }
     }
 
-    /// A connection, with its address if it comes from the network.
-    pub(super) fn enter(&mut self, address: Option<IpAddr>) {
+    /// A connection, with its origin if nobody knows who it is.
+    pub(super) fn enter(&mut self, origin: Option<Origin>) {
         self.connected += 1;
-        if let Some(address) = address {
-            *self.strangers.entry(address).or_default() += 1;
+        if let Some(origin) = origin {
+            *self.strangers.entry(origin).or_default() += 1;
         }
     }
 
-    /// One is closed; the address if nobody knows who it was.
-    pub(super) fn leave(&mut self, address: Option<IpAddr>) {
+    /// One is closed; its origin if nobody knows who it was.
+    pub(super) fn leave(&mut self, origin: Option<Origin>) {
         self.connected -= 1;
-        self.known(address);
+        self.known(origin);
     }
 
-    /// Somebody from that address is no stranger any more, or has gone.
-    pub(super) fn known(&mut self, address: Option<IpAddr>) {
-        let Some(address) = address else { return };
-        if let Some(count) = self.strangers.get_mut(&address) {
+    /// Somebody from there is no stranger any more, or has gone.
+    pub(super) fn known(&mut self, origin: Option<Origin>) {
+        let Some(origin) = origin else { return };
+        if let Some(count) = self.strangers.get_mut(&origin) {
             *count -= 1;
             if *count == 0 {
-                self.strangers.remove(&address);
+                self.strangers.remove(&origin);
             }
         }
     }
@@ -69,26 +78,26 @@ impl Crowd {
         self.connected > self.served_max + TURNED_AWAY_MAX
     }
 
-    /// Strangers from one address have more than half of the places.
-    pub(super) fn is_besieged(&self, address: Option<IpAddr>) -> bool {
-        let count = address.and_then(|address| self.strangers.get(&address));
+    /// Strangers from one origin have more than half of the places.
+    pub(super) fn is_besieged(&self, origin: Option<Origin>) -> bool {
+        let count = origin.and_then(|origin| self.strangers.get(&origin));
         count.is_some_and(|count| *count > self.served_max.div_ceil(2))
     }
 
-    /// Somebody has come and says nothing yet.
+    /// Somebody has come and says nothing yet, or a stranger's message is waited for.
     pub(super) fn wait(&mut self, name: Name) {
         self.silent.push_back(name);
     }
 
-    /// Who has been silent for longest, among those of whom this is true.
+    /// Who has been waited for longest, among those of whom this is true.
     pub(super) fn most_silent(&mut self, is_meant: impl FnMut(&Name) -> bool) -> Option<Name> {
         let at = self.silent.iter().position(is_meant)?;
         self.silent.remove(at)
     }
 
-    /// Forgets those who are silent no more.
-    pub(super) fn tidy(&mut self, is_silent: impl FnMut(&Name) -> bool) {
-        self.silent.retain(is_silent);
+    /// Forgets those who are waited for no more.
+    pub(super) fn tidy(&mut self, is_waited_for: impl FnMut(&Name) -> bool) {
+        self.silent.retain(is_waited_for);
     }
 }
 
@@ -114,8 +123,9 @@ mod tests {
     }
 
     #[test]
-    fn strangers_of_one_address_leave_room_for_others() {
-        let (here, there) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+    fn strangers_of_one_origin_leave_room_for_others() {
+        let here = Origin::Address(IpAddr::from([192, 0, 2, 1]));
+        let there = Origin::User(2);
         let mut crowd = Crowd::new(4);
         for _ in 0..3 {
             assert!(!crowd.is_besieged(Some(here)));

@@ -1,5 +1,6 @@
 //! Where calls come in, and who brings them.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, TcpListener as StdTcpListener};
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,6 +12,7 @@ use mio::net::{TcpListener, UnixListener};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
 use super::connection::Stream;
+use super::crowd::Origin;
 use super::groups;
 use super::identity::{Claim, Identities, Tokens};
 use crate::config::ListenUrl;
@@ -69,7 +71,7 @@ impl Entrance {
                     [vec![peer.gid()], others].concat()
                 };
                 let claim = self.identities.claim(uid, groups);
-                Ok((Stream::Unix(stream), Peer::Local(claim)))
+                Ok((Stream::Unix(stream), Peer::Local(claim, peer.uid())))
             }
             Listening::Tcp(socket) => {
                 let (stream, address) = socket.accept()?;
@@ -84,23 +86,34 @@ impl Entrance {
 
 /// What is known of a caller before its call.
 pub(super) enum Peer {
-    Local(Claim),
+    /// A program of this machine, and the number of its user.
+    Local(Claim, u32),
     Remote(IpAddr),
 }
 
-impl Peer {
-    /// Where it is, in the network.
-    pub(super) const fn address(&self) -> Option<IpAddr> {
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Local(_) => None,
-            Self::Remote(address) => Some(*address),
+            Self::Local(_, uid) => write!(f, "uid {uid}"),
+            Self::Remote(address) => address.fmt(f),
+        }
+    }
+}
+
+impl Peer {
+    /// Where it calls from, if nobody knows who it is.
+    pub(super) const fn origin(&self) -> Option<Origin> {
+        match self {
+            Self::Local(Claim::Nobody(_), uid) => Some(Origin::User(*uid)),
+            Self::Local(..) => None,
+            Self::Remote(address) => Some(Origin::Address(*address)),
         }
     }
 
     /// How long it may take to make its call, which is one write.
     pub(super) const fn arrival_time(&self) -> Duration {
         match self {
-            Self::Local(_) => Duration::from_secs(10),
+            Self::Local(..) => Duration::from_secs(10),
             Self::Remote(_) => Duration::from_secs(3),
         }
     }
@@ -108,8 +121,8 @@ impl Peer {
     /// Who it is with this token; `None` if nobody has it.
     pub(super) fn claim(&self, tokens: &Tokens, token: &[u8]) -> Option<Claim> {
         match self {
-            Self::Local(claim) if token.is_empty() => Some(claim.clone()),
-            Self::Local(_) => tokens.claim(token, None),
+            Self::Local(claim, _) if token.is_empty() => Some(claim.clone()),
+            Self::Local(..) => tokens.claim(token, None),
             Self::Remote(address) if token.is_empty() => Some(Claim::Nobody(address.to_string())),
             Self::Remote(address) => tokens.claim(token, Some(*address)),
         }

@@ -34,6 +34,7 @@ use crate::config::{ListenUrl, Listener, Procedures};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::listener::Bound;
+use body::Bodies;
 use clients::Switchboard;
 pub(crate) use desk::{Desk, json as answer_json};
 use entrance::Entrance;
@@ -89,7 +90,7 @@ impl CallServer {
         if listeners.is_empty() && config.folder.is_none() {
             return Ok(server);
         }
-        let folder = data_dir.path().to_owned();
+        let bodies = Bodies::new(data_dir.path().to_owned(), config.bodies);
         let connections_max = config.connections as usize;
         let urls = listeners.iter().flat_map(|(_, places)| places);
         server.urls.extend(urls.map(|place| place.url.clone()));
@@ -97,14 +98,14 @@ impl CallServer {
             .into_iter()
             .partition(|(listener, _)| listener.url.is_mail());
         if !mail.is_empty() {
-            let started = MailServer::start(mail, &registry, folder.clone(), connections_max);
+            let started = MailServer::start(mail, &registry, &bodies, connections_max);
             server.mail = Some(started.map_err(system)?);
         }
         let (stopper, serve) = serve::prepare(
             entrances(clients)?,
             (tokens, center),
             &registry,
-            folder,
+            bodies,
             connections_max,
         )
         .map_err(system)?;

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -14,16 +12,18 @@ use stentor_auth::center::Center;
 use stentor_auth::{Decision, Refusal};
 use stentor_call_protocol::Status;
 use stentor_hub::Identity;
-use stentor_procedure::{Answer, Call, Caller, Registry};
+use stentor_procedure::{Answer, Call, Caller, Need, Procedure, Registry};
 use stentor_zone::topic;
 use tracing::warn;
 
+use super::body::Bodies;
 use super::callers::Callers;
 use super::connection::{Around, Called, Connection, Next, Stream};
-use super::crowd::{Crowd, Name};
+use super::crowd::{Crowd, Name, Origin};
 use super::entrance::{Entrance, Peer};
 use super::identity::{Claim, Tokens};
 use crate::listener::is_shortage;
+use crate::log::{Admission, RateLimit};
 
 /// The token of the waker; listeners follow, then connections.
 const WAKER: Token = Token(0);
@@ -31,10 +31,15 @@ const WAKER: Token = Token(0);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// What callers are told who find no place.
 const FULL: &str = "too many callers are connected (procedures.connections)";
-/// What callers are told who show no token, when others from their address have half of the places.
-const BESIEGED: &str = "too many callers without a token are connected from this address";
+/// What callers are told whom nobody knows, when others from their address, or of their user, have
+/// half of the places.
+const BESIEGED: &str = "too many callers without a token are connected from this address or user";
 /// What callers are told at the end.
 const STOPPING: &str = "the server is stopping";
+/// Lines in each [`COMPLAINTS_PERIOD`] about calls that no procedure gets to see.
+const COMPLAINTS_MAX: u32 = 30;
+/// The time that [`COMPLAINTS_MAX`] holds for.
+const COMPLAINTS_PERIOD: Duration = Duration::from_secs(60);
 /// How long nothing is accepted after the system had no descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -95,8 +100,8 @@ struct Held {
     peer: Peer,
     /// The number of its listener.
     listener: usize,
-    /// From the network, as long as it has not shown who it is.
-    stranger: Option<IpAddr>,
+    /// Where it calls from, as long as it has not shown who it is.
+    stranger: Option<Origin>,
     /// While its message is on its way: when the call is over without it.
     alarm: Option<Instant>,
 }
@@ -110,7 +115,7 @@ struct Server {
     tokens: Tokens,
     callers: Callers,
     registry: Arc<Registry>,
-    folder: PathBuf,
+    bodies: Arc<Bodies>,
     outbox: Arc<Outbox>,
     connections: Slab<Held>,
     /// By the numbers of the listeners.
@@ -121,6 +126,7 @@ struct Server {
     number: u64,
     /// Nothing is accepted before.
     paused_until: Option<Instant>,
+    complaints: RateLimit,
 }
 
 /// Makes everything that can fail; the second value is the thread's work.
@@ -131,7 +137,7 @@ pub(super) fn prepare(
     mut entrances: Vec<Entrance>,
     (tokens, center): (Tokens, &Arc<Center>),
     registry: &Arc<Registry>,
-    folder: PathBuf,
+    bodies: Arc<Bodies>,
     connections_max: usize,
 ) -> io::Result<(Stopper, impl FnOnce() + Send + 'static)> {
     let poll = Poll::new()?;
@@ -155,12 +161,13 @@ pub(super) fn prepare(
         tokens,
         callers: Callers::new(center),
         registry: Arc::clone(registry),
-        folder,
+        bodies,
         outbox: Arc::clone(&outbox),
         connections: Slab::new(),
         alarms: BTreeMap::new(),
         number: 0,
         paused_until: None,
+        complaints: RateLimit::new(COMPLAINTS_MAX, COMPLAINTS_PERIOD),
     };
     Ok((Stopper(outbox), move || server.run()))
 }
@@ -235,10 +242,10 @@ impl Server {
                 continue;
             };
             if held.number == number
-                && let Some(called) = held.connection.give_up()
+                && let Some(asked) = held.connection.give_up()
             {
                 let reason = "the message did not come before the deadline";
-                self.refuse(key, number, &called.call, (Status::TimedOut, reason));
+                self.refuse(key, number, &asked.call, (Status::TimedOut, reason));
                 self.hand_out();
             }
         }
@@ -259,7 +266,7 @@ impl Server {
         }
         let connections = &self.connections;
         for crowd in &mut self.crowds {
-            crowd.tidy(|name| is_silent(connections, *name));
+            crowd.tidy(|name| is_waited_for(connections, *name));
         }
     }
 
@@ -296,8 +303,13 @@ impl Server {
         if let Some(held) = self.connections.get_mut(key)
             && !held.connection.is_answering()
         {
+            let mut answer = Answer::failed(status, reason);
+            if let Some(asked) = held.connection.give_up() {
+                let refused = |said| answer = said;
+                self.registry.refuse(&asked.call, (status, reason), refused);
+            }
             // What the socket does not take at once is not waited for.
-            held.connection.answer(&Answer::failed(status, reason));
+            held.connection.answer(&answer);
         }
         self.close(key);
     }
@@ -349,7 +361,7 @@ impl Server {
             return;
         }
         self.number += 1;
-        let (name, stranger) = ((key, self.number), peer.address());
+        let (name, stranger) = ((key, self.number), peer.origin());
         self.crowds[listener].enter(stranger);
         self.connections.insert(Held {
             number: self.number,
@@ -372,12 +384,12 @@ impl Server {
         }
     }
 
-    /// Sends away who has been silent for longest, of that address if one is given; whether there
+    /// Sends away who has been waited for longest, of that origin if one is given; whether there
     /// was somebody.
-    fn make_room(&mut self, listener: usize, from: Option<IpAddr>) -> bool {
+    fn make_room(&mut self, listener: usize, from: Option<Origin>) -> bool {
         let connections = &self.connections;
         let is_from = |key: usize| from.is_none() || connections[key].stranger == from;
-        let is_meant = |name: &Name| is_silent(connections, *name) && is_from(name.0);
+        let is_meant = |name: &Name| is_waited_for(connections, *name) && is_from(name.0);
         let found = self.crowds[listener].most_silent(is_meant);
         if let Some((key, _)) = found {
             let reason = if from.is_some() { BESIEGED } else { FULL };
@@ -399,11 +411,7 @@ impl Server {
         if matches!(next, Next::Wait) {
             let (tokens, peer) = (&self.tokens, &held.peer);
             let claim = |token: &[u8]| peer.claim(tokens, token);
-            let around = Around {
-                registry: &self.registry,
-                claim: &claim,
-                folder: &self.folder,
-            };
+            let around = Around { claim: &claim };
             next = connection.readable(&around);
         }
         if let (None, Some(at)) = (held.alarm, connection.deadline()) {
@@ -417,7 +425,33 @@ impl Server {
         match next {
             Next::Wait => {}
             Next::Close => self.close(key),
-            Next::Run(called) => self.identify(key, number, called),
+            Next::Called(called) => self.identify(key, number, called),
+            Next::Run(asked) => {
+                let reply = self.reply(key, number);
+                self.registry.run(&asked.procedure, asked.call, reply);
+            }
+            Next::Wrong(status, reason) => {
+                self.complain(key, status, &reason);
+                if let Some(held) = self.connections.get_mut(key) {
+                    let next = held.connection.answer(&Answer::failed(status, &reason));
+                    self.follow(key, number, next);
+                }
+            }
+            Next::Refuse(asked, (status, reason)) => {
+                self.refuse(key, number, &asked.call, (status, &reason));
+            }
+        }
+    }
+
+    /// Tells the operator of a call that no procedure gets to see: its caller, a mail server say,
+    /// may tell nobody.
+    fn complain(&mut self, key: usize, status: Status, reason: &str) {
+        let Some(held) = self.connections.get(key) else {
+            return;
+        };
+        if let Admission::Write { held_back } = self.complaints.admit(Instant::now()) {
+            let caller = held.peer.to_string();
+            warn!(target: "call", status = status.name(), caller, held_back, "{reason}");
         }
     }
 
@@ -487,7 +521,7 @@ impl Server {
     }
 
     /// A caller who may call only what everybody may.
-    fn bar(&self, key: usize, number: u64, mut call: Call, reason: &str) {
+    fn bar(&mut self, key: usize, number: u64, mut call: Call, reason: &str) {
         if self.registry.is_open(&call.procedure) {
             call.caller = Caller::Anonymous(call.caller.name().into_owned());
             return self.call(key, number, call);
@@ -495,8 +529,29 @@ impl Server {
         self.refuse(key, number, &call, (Status::NotAllowed, reason));
     }
 
-    fn call(&self, key: usize, number: u64, call: Call) {
-        self.registry.call(call, self.reply(key, number));
+    /// Runs a call, once its message is here if the procedure needs that. Who may not call is
+    /// refused before a byte of it is taken.
+    fn call(&mut self, key: usize, number: u64, call: Call) {
+        let reply = self.reply(key, number);
+        let Some(procedure) = self.registry.find(&call.procedure) else {
+            return self.registry.call(call, reply);
+        };
+        if !is_short(&procedure, &call) {
+            return self.registry.run(&procedure, call, reply);
+        }
+        let Some(held) = self.connections.get_mut(key) else {
+            return;
+        };
+        let next = held.connection.ask(call, procedure, &self.bodies);
+        if held.stranger.is_some() {
+            self.crowds[held.listener].wait((key, number));
+        }
+        let is_asked = matches!(next, Next::Wait);
+        self.follow(key, number, next);
+        if is_asked {
+            // Some of it may have come along.
+            self.ready(key, false);
+        }
     }
 
     fn refuse(&self, key: usize, number: u64, call: &Call, why: (Status, &str)) {
@@ -537,6 +592,26 @@ impl Server {
             }
         }
     }
+}
+
+/// Whether the rest of a call's message has to be asked for.
+fn is_short(procedure: &Procedure, call: &Call) -> bool {
+    let message = &call.message;
+    procedure.needs() == Need::Body
+        && !message.is_whole()
+        && message.size() <= procedure.max_body()
+        && procedure.admits(&call.caller)
+}
+
+/// Whether a connection of that name is there and makes room for others: it has not made its call,
+/// or a stranger's message is on its way.
+fn is_waited_for(connections: &Slab<Held>, (key, number): Name) -> bool {
+    let held = connections.get(key).filter(|held| held.number == number);
+    held.is_some_and(|held| {
+        let connection = &held.connection;
+        let is_receiving = connection.deadline().is_some();
+        connection.is_silent() || (is_receiving && held.stranger.is_some())
+    })
 }
 
 /// Whether a connection of that name is there and has not made its call.

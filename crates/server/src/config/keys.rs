@@ -313,9 +313,14 @@ section! {
     /// SHA-256 of the token. Tokens of `stentor token create` need no line here.
     tokens: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/call.tokens"), Restart;
     /// Callers, or mail servers, that are connected at a time to each listener for them. Those who
-    /// make no call go first when it is full; of those who show no token over TCP one address has
-    /// at most half of the places.
+    /// make no call go first when it is full; of those whom nobody knows one address, or one user
+    /// of this machine, has at most half of the places.
     connections: u32 = count(1, 100_000), Default("4096"), Restart;
+    /// The bytes of all messages that are held at once for procedures, from when they come by TCP
+    /// or from a mail server until they are answered; half of it for callers whom nobody knows.
+    /// Beyond it a call is answered "overloaded". A file that a caller passes by Unix socket counts
+    /// not.
+    bodies: u64 = bytes(MIB, 16 * TIB), Default("1GiB"), Restart;
     /// The mail server, `HOST:PORT`, that scripts with the grant `mail` hand their messages to.
     relay: Option<String> = Kind::Text, Unset("127.0.0.1:25"), Restart;
     /// The name server that scripts with the grant `dns` ask; not given, this machine's first one.

@@ -37,6 +37,30 @@ fn hostile_scripts_end_their_call_only() {
     assert_eq!(place.outcome(empty_call("noop")).verdict, Verdict::Accept);
 }
 
+/// What the protocols cannot carry is a failure for everybody: caller, log and figures.
+#[test]
+fn an_answer_that_cannot_be_sent_is_a_failure() {
+    let change = |offset, inserted| Change {
+        offset,
+        deleted: 0,
+        inserted,
+    };
+    let answer = |changes| {
+        let mut outcome = Outcome::of(Verdict::Modified, "");
+        outcome.changes = changes;
+        sendable(Answer::done(outcome))
+    };
+    let many = |count: u64| (0..count).map(|at| change(at, Vec::new())).collect();
+    assert_eq!(answer(many(EDITS_MAX as u64)).status, Status::Done);
+    assert_eq!(answer(many(EDITS_MAX as u64 + 1)).status, Status::Failed);
+    let long = vec![change(0, vec![0; EDITS_MAX * INSERTED_BYTES_MAX + 1])];
+    assert_eq!(answer(long).status, Status::Failed);
+    let mut outcome = Outcome::of(Verdict::Accept, "");
+    outcome.result = vec![0; RESULT_BYTES_MAX + 1];
+    let answer = sendable(Answer::done(outcome));
+    assert_eq!(answer.status, Status::Failed, "{}", answer.reason);
+}
+
 /// What a run asks of the server is bounded, and the script learns that.
 #[test]
 fn a_run_does_not_ask_without_end() {

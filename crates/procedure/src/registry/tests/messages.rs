@@ -42,6 +42,40 @@ fn changes_become_edits_of_the_callers_file() {
     assert_eq!(place.call(call).status, Status::Failed);
 }
 
+/// A file system may hang: whoever takes calls reads no files.
+#[test]
+fn files_are_read_by_the_procedures_own_threads() {
+    let text = "--[[ procedure\nneeds = \"size\"\n]]
+        return function(call) return accept(call.size .. ' ' .. tostring(call.args.x)) end";
+    let place = good(&[("size.luau", text)]);
+    let path = place.folder.path().join("m");
+    fs::write(&path, "T: u\r\n\r\nbody").unwrap();
+    for name in ["size", "noop", "echo", "sizecheck"] {
+        let mut call = empty_call(name);
+        let file = fs::File::open(&path).unwrap();
+        call.message = Message::later(file, Format::Message);
+        let (send, answered) = channel();
+        place.registry.call(call, move |answer| {
+            let sent = send.send((answer, std::thread::current().id()));
+            sent.expect("the test waits");
+        });
+        let (answer, thread) = answered.recv().unwrap();
+        assert_eq!(answer.status, Status::Done, "{name}: {}", answer.reason);
+        assert_ne!(thread, std::thread::current().id(), "{name}");
+        // What is no message is told by the same thread.
+        let folder = fs::File::open(place.folder.path()).unwrap();
+        let mut call = empty_call(name);
+        call.message = Message::later(folder, Format::Message);
+        let answer = place.call(call);
+        assert_eq!(answer.status, Status::BadCall, "{name}");
+        assert_eq!(answer.advice, Some(Verdict::Tempfail), "{name}");
+    }
+    let mut call = empty_call("sizecheck");
+    call.arguments = vec![("max".into(), "11".into())];
+    call.message = Message::later(fs::File::open(&path).unwrap(), Format::Message);
+    assert_eq!(place.outcome(call).verdict, Verdict::Reject);
+}
+
 /// A procedure that tells of each part its type, its name and this.
 fn parts_and(field: &str) -> Place {
     let text = format!(

@@ -1,15 +1,18 @@
 //! A connection of a mail server that speaks the milter protocol.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use stentor_call_protocol::{Status, Verdict};
 use stentor_mail::milter::{Command, Event, Reply, Session, changes};
-use stentor_procedure::{Answer, Change, Content, Envelope, Format, Message, Need, message_id};
+use stentor_procedure::{
+    Answer, Change, Content, Envelope, Format, Message, Need, Procedure, message_id,
+};
 
 use super::link::Link;
 use super::{Ending, Visit, refusal, verdict};
-use crate::call::body::Body;
+use crate::call::body::{Body, Unkept};
 
 /// How long a connection may say nothing, as filters made with Sendmail's own library have it.
 const IDLE_TIME: Duration = Duration::from_secs(7210);
@@ -69,12 +72,24 @@ struct Conversation<'a> {
 /// What has come of a message's body, as far as the procedure has to see it.
 #[derive(Default)]
 struct Arriving {
+    /// The procedure as it was when the message began, if there was one then: another version may
+    /// need what was not kept.
+    version: Option<Option<Arc<Procedure>>>,
     /// Bytes of the body.
     size: u64,
-    /// Headers and body; only if the procedure needs the body.
-    kept: Option<Body>,
+    kept: Kept,
     /// The verdict on the envelope, if there was one that has to wait for the end.
     decided: Option<Answer>,
+}
+
+/// Headers and body of a message, if the procedure needs the body.
+#[derive(Default)]
+enum Kept {
+    #[default]
+    Nothing,
+    Body(Body),
+    /// It is not whole, and there is no verdict on it.
+    Lost(Unkept),
 }
 
 impl Conversation<'_> {
@@ -84,14 +99,14 @@ impl Conversation<'_> {
             Event::Answer(reply) => self.say(&reply),
             Event::Envelope => self.envelope(),
             Event::Body(piece, wants_reply) => {
-                self.keep(piece)?;
+                self.keep(piece);
                 if wants_reply {
                     self.say(&Reply::Continue)?;
                 }
                 Ok(())
             }
             Event::End(piece) => {
-                self.keep(piece)?;
+                self.keep(piece);
                 let replies = self.end()?;
                 self.message = Arriving::default();
                 self.session.settle();
@@ -113,16 +128,28 @@ impl Conversation<'_> {
         self.link.write_all(&bytes)
     }
 
-    /// A procedure that sees only envelopes is asked now, before the message is sent at all.
+    /// The procedure that is asked about this message.
+    fn version(&mut self) -> Option<Arc<Procedure>> {
+        let version = &mut self.message.version;
+        version.get_or_insert_with(|| self.visit.find()).clone()
+    }
+
+    /// A procedure that sees only envelopes is asked now, before the message is sent at all; so is
+    /// one that this mail server may not ask, to be refused.
     fn envelope(&mut self) -> io::Result<()> {
-        if self.visit.need() != Need::Envelope {
+        let version = self.version();
+        let is_decided = version.as_ref().is_some_and(|version| {
+            version.needs() == Need::Envelope || !version.admits(&self.visit.caller)
+        });
+        if !is_decided {
             return self.say(&Reply::Continue);
         }
         let size = self.session.transaction().announced.unwrap_or(0);
         let answer = match message(Content::Bytes(Vec::new()), size) {
             Ok(message) => {
-                let envelope = self.known();
-                self.visit.ask(envelope, message, false, COMMAND_PATIENCE)
+                let call = self.visit.about(self.known(), message);
+                let version = version.as_deref();
+                self.visit.ask(version, call, COMMAND_PATIENCE)
             }
             Err(error) => Answer::failed(Status::Failed, &error.to_string()),
         };
@@ -133,30 +160,36 @@ impl Conversation<'_> {
         }
         let mut replies = Vec::new();
         final_reply(&answer, false, &mut replies);
+        self.message = Arriving::default();
         self.session.settle();
         self.link.write_all(&replies)
     }
 
     /// Takes a piece of the body.
-    fn keep(&mut self, piece: &[u8]) -> io::Result<()> {
+    fn keep(&mut self, piece: &[u8]) {
+        let version = self.version();
         self.message.size += piece.len() as u64;
-        let max = self.visit.registry();
-        let max = max.max_body(&self.visit.door.question.procedure);
-        if self.visit.need() != Need::Body || self.size() > max.unwrap_or(0) {
+        let caller = &self.visit.caller;
+        let is_wanted = version.is_some_and(|version| {
+            version.needs() == Need::Body
+                && self.size() <= version.max_body()
+                && version.admits(caller)
+        });
+        if !is_wanted {
             // Beyond what is looked at, only the size counts.
-            self.message.kept = None;
-            return Ok(());
+            self.message.kept = Kept::Nothing;
+            return;
         }
-        let folder = &self.visit.shared.folder;
-        if self.message.kept.is_none() {
-            let mut kept = Body::new();
-            kept.add(&self.head(), folder)?;
-            self.message.kept = Some(kept);
-        }
-        match &mut self.message.kept {
-            Some(kept) => kept.add(piece, folder),
-            None => Ok(()),
-        }
+        let kept = match std::mem::take(&mut self.message.kept) {
+            Kept::Nothing => {
+                let mut body = self.visit.shared.bodies.begin(caller);
+                body.add(&self.head()).map(|()| body)
+            }
+            Kept::Body(body) => Ok(body),
+            Kept::Lost(why) => Err(why),
+        };
+        let kept = kept.and_then(|mut body| body.add(piece).map(|()| body));
+        self.message.kept = kept.map_or_else(Kept::Lost, Kept::Body);
     }
 
     /// The headers with the empty line that ends them.
@@ -191,18 +224,32 @@ impl Conversation<'_> {
             return Ok(replies);
         }
         let (size, head) = (self.size(), self.head());
-        let kept = self.message.kept.take();
-        let content = kept.map_or_else(|| Content::Bytes(head.clone()), Body::content);
+        let (content, _share) = match std::mem::take(&mut self.message.kept) {
+            Kept::Nothing => (Content::Bytes(head.clone()), None),
+            Kept::Body(body) => {
+                debug_assert_eq!(body.len(), size, "all of it was kept");
+                let (content, share) = body.content();
+                (content, Some(share))
+            }
+            Kept::Lost(unkept) => {
+                let (status, reason) = unkept.why();
+                let message = message(Content::Bytes(head), size)?;
+                let call = self.visit.about(self.known(), message);
+                let answer = self.visit.refuse(&call, (status, &reason));
+                final_reply(&answer, can_quarantine, &mut replies);
+                return Ok(replies);
+            }
+        };
         let message = message(content, size)?;
         let whole = if self.session.can_edit() && message.is_whole() {
             message.read()?
         } else {
             head
         };
-        let (envelope, can_edit) = (self.known(), self.session.can_edit());
-        let answer = self
-            .visit
-            .ask(envelope, message, can_edit, MESSAGE_PATIENCE);
+        let mut call = self.visit.about(self.known(), message);
+        call.can_edit = self.session.can_edit();
+        let version = self.version();
+        let answer = self.visit.ask(version.as_deref(), call, MESSAGE_PATIENCE);
         if let (Verdict::Modified, Some(outcome)) = (verdict(&answer), &answer.outcome) {
             match apply(&whole, &outcome.changes) {
                 Some(changed) => {

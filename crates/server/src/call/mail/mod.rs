@@ -12,7 +12,6 @@ mod policy;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,9 +22,10 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use stentor_call_protocol::{Refusal, Status, Verdict};
 use stentor_mail::Violation;
-use stentor_procedure::{Answer, Call, Caller, Envelope, Message, Need, Registry};
+use stentor_procedure::{Answer, Call, Caller, Envelope, Message, Need, Procedure, Registry};
 use tracing::{debug, warn};
 
+use crate::call::body::Bodies;
 use crate::config::{Asker, ListenUrl, Listener, Question};
 use crate::listener::{Bound, is_shortage};
 use crate::log::{Admission, RateLimit};
@@ -55,8 +55,7 @@ pub(super) struct MailServer {
 /// What all connections share.
 struct Shared {
     registry: Arc<Registry>,
-    /// Where large messages are kept while they are needed.
-    folder: PathBuf,
+    bodies: Arc<Bodies>,
     places: Mutex<Places>,
     complaints: Mutex<RateLimit>,
     /// A connection has ended.
@@ -87,7 +86,7 @@ impl MailServer {
     pub(super) fn start(
         listeners: Vec<(Listener, Vec<Bound>)>,
         registry: &Arc<Registry>,
-        folder: PathBuf,
+        bodies: &Arc<Bodies>,
         connections_max: usize,
     ) -> io::Result<Self> {
         let mut entrances = Vec::new();
@@ -121,7 +120,7 @@ impl MailServer {
         }
         let shared = Arc::new(Shared {
             registry: Arc::clone(registry),
-            folder,
+            bodies: Arc::clone(bodies),
             places: Mutex::new(Places::new(connections_max)),
             complaints: Mutex::new(RateLimit::new(COMPLAINTS_MAX, COMPLAINTS_PERIOD)),
             ended: Condvar::new(),
@@ -167,7 +166,7 @@ impl Drop for MailServer {
 /// Says at the start what will not work as it is.
 fn advise(registry: &Registry, url: &ListenUrl, question: &Question) {
     let name = &question.procedure;
-    match registry.needs(name) {
+    match registry.find(name).map(|procedure| procedure.needs()) {
         None => warn!(
             "{url} asks /{name}, and there is no such procedure: until there is, mail is deferred"
         ),
@@ -359,40 +358,43 @@ impl Visit {
         goes_on && (is_busy || !self.shared.is_over.load(Ordering::Acquire))
     }
 
-    /// What the procedure has to see; nothing of a procedure that is not there.
-    fn need(&self) -> Need {
-        let need = self.registry().needs(&self.door.question.procedure);
-        need.unwrap_or(Need::Size)
+    /// The procedure as it is now, if there is one.
+    fn find(&self) -> Option<Arc<Procedure>> {
+        self.registry().find(&self.door.question.procedure)
     }
 
-    /// Asks the procedure and waits for its answer.
-    fn ask(
-        &self,
-        envelope: Envelope,
-        message: Message,
-        can_edit: bool,
-        patience: Duration,
-    ) -> Answer {
-        let (send, receive) = channel();
-        let call = Call {
+    /// A call about a message.
+    fn about(&self, envelope: Envelope, message: Message) -> Call {
+        Call {
             procedure: self.door.question.procedure.clone(),
             arguments: self.door.question.arguments.clone(),
             envelope,
             caller: self.caller.clone(),
             message,
-            deadline: Instant::now() + patience,
-            can_edit,
-        };
+            deadline: Instant::now(),
+            can_edit: false,
+        }
+    }
+
+    /// Answers a call that is not made, as the operator wants it then.
+    fn refuse(&self, call: &Call, why: (Status, &str)) -> Answer {
+        let mut answer = Answer::failed(why.0, why.1);
+        self.registry().refuse(call, why, |said| answer = said);
+        answer
+    }
+
+    /// Makes a call of the version that was found when the message began, and waits for its answer.
+    fn ask(&self, version: Option<&Procedure>, mut call: Call, patience: Duration) -> Answer {
+        let (send, receive) = channel();
+        call.deadline = Instant::now() + patience;
         // The receiver waits for it.
         let then = move |answer| drop(send.send(answer));
-        self.registry().call(call, then);
-        let answer = receive.recv();
-        let answer =
-            answer.unwrap_or_else(|_| Answer::failed(Status::Failed, "there is no answer"));
-        if answer.status == Status::NotFound {
-            warn!("{}: {}; mail is deferred", self.door.url, answer.reason);
+        match version {
+            Some(version) => self.registry().run(version, call, then),
+            None => self.registry().call(call, then),
         }
-        answer
+        let answer = receive.recv();
+        answer.unwrap_or_else(|_| Answer::failed(Status::Failed, "there is no answer"))
     }
 }
 

@@ -58,7 +58,11 @@ fn read(visit: &Visit, link: &mut Link, input: &mut Vec<u8>) -> std::io::Result<
 }
 
 fn asked(visit: &Visit, request: Request) -> Answer {
-    if visit.need() > Need::Envelope {
+    let version = visit.find();
+    if version
+        .as_ref()
+        .is_some_and(|version| version.needs() > Need::Envelope)
+    {
         let reason = "the procedure needs more of the message than a policy request has";
         return Answer::failed(Status::BadCall, reason);
     }
@@ -77,7 +81,7 @@ fn asked(visit: &Visit, request: Request) -> Answer {
         queue_id: request.queue_id,
         message_id: None,
     };
-    visit.ask(envelope, message, false, PATIENCE)
+    visit.ask(version.as_deref(), visit.about(envelope, message), PATIENCE)
 }
 
 /// The action that Postfix takes. An acceptance leaves the decision to the restrictions that

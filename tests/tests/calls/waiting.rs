@@ -1,0 +1,107 @@
+//! Messages that are waited for: whose, for how long, and how many bytes of them.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use stentor_tests::DEADLINE;
+
+use crate::{Calls, code, plan, word};
+
+/// As long as a caller may wait: an hour.
+const LONG_MS: u32 = 3_600_000;
+const NEED_BODY: u8 = 0x81;
+const NOT_ALLOWED: u8 = 2;
+const OVERLOADED: u8 = 3;
+const TIMED_OUT: u8 = 4;
+
+/// A script that needs the body, with more lines in its manifest.
+fn script(manifest: &str) -> String {
+    format!(
+        "--[[ procedure\nneeds = \"body\"\n{manifest}\n]]\n\
+         return function(call) return accept(#call:raw() .. ' bytes') end"
+    )
+}
+
+/// A caller without a token who says that a message has so many bytes, and sends its headers.
+fn begin(calls: &Calls, procedure: &str, size: u64) -> TcpStream {
+    let head = b"T: u\r\n\r\n";
+    let mut body = b"STCL\x01\x00\x02\x00".to_vec();
+    body.extend(LONG_MS.to_be_bytes());
+    body.extend(size.to_be_bytes());
+    body.push(u8::try_from(procedure.len()).expect("it is short"));
+    body.extend(procedure.as_bytes());
+    body.extend([0; 4]);
+    body.extend((head.len() as u32).to_be_bytes());
+    body.extend(head);
+    let mut stream = TcpStream::connect(calls.server.address("call")).expect("it listens");
+    stream
+        .set_read_timeout(Some(DEADLINE))
+        .expect("a time limit");
+    let frame = [&[1][..], &(body.len() as u32).to_be_bytes(), &body].concat();
+    stream.write_all(&frame).expect("the server takes a call");
+    stream
+}
+
+/// The kind of the next frame, and the first byte of its content, which is an answer's status.
+fn next(stream: &mut TcpStream) -> (u8, u8) {
+    let mut header = [0; 5];
+    stream.read_exact(&mut header).expect("a frame comes");
+    let len = u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize;
+    let mut body = vec![0; len];
+    stream.read_exact(&mut body).expect("all of it comes");
+    (header[0], body.first().copied().unwrap_or(0))
+}
+
+/// Who may not call is not asked for a message.
+#[test]
+fn who_may_not_call_is_refused_at_once() {
+    let calls = Calls::start(&[("closed.luau", &script(""))]);
+    let mut stranger = begin(&calls, "closed", 1_000_000);
+    assert_eq!(next(&mut stranger), (0x83, NOT_ALLOWED));
+    calls.server.wait_log(0, "status=\"not-allowed\"");
+}
+
+/// A message is waited for as long as the procedure may take, whatever the caller's patience.
+#[test]
+fn a_message_that_does_not_come_is_not_waited_for() {
+    let manifest = "anonymous = true\ndeadline = \"200ms\"\nconcurrency = 1";
+    let calls = Calls::start(&[("open.luau", &script(manifest))]);
+    let mut silent = begin(&calls, "open", 1_000_000);
+    assert_eq!(next(&mut silent), (NEED_BODY, 0));
+    assert_eq!(next(&mut silent), (0x83, TIMED_OUT));
+    let log = calls.server.wait_log(0, "status=\"timed-out\"");
+    assert!(log.contains("the message did not come"), "{log}");
+}
+
+/// All messages together have a bound, and strangers half of it.
+#[test]
+fn waiting_messages_have_a_bound() {
+    let manifest = "anonymous = true\ndeadline = \"300s\"";
+    let plan = plan(&[("open.luau", &script(manifest))]);
+    // The SHA-256 of "secret".
+    let hash = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+    let tokens = format!("filter token:{hash}\n");
+    std::fs::write(plan.folder().join("tokens"), tokens).unwrap();
+    let config = "[procedures]\ntokens = \"tokens\"\nbodies = \"1MiB\"\n";
+    let calls = Calls {
+        server: plan.config(config).start(),
+    };
+    let mut first = begin(&calls, "open", 500_000);
+    assert_eq!(next(&mut first), (NEED_BODY, 0));
+    assert_eq!(
+        next(&mut begin(&calls, "open", 100_000)),
+        (0x83, OVERLOADED)
+    );
+    let log = calls.server.wait_log(0, "status=\"overloaded\"");
+    assert!(log.contains("procedures.bodies"), "{log}");
+    let token = calls.file("token", b"secret");
+    let file = calls.file("m", &[&b"T: u\r\n\r\n"[..], &[b'x'; 400_000]].concat());
+    let words = ["--token-file", word(&token), "--file", word(&file), "/open"];
+    let known = calls.by_tcp(&words);
+    assert_eq!((code(&known), &*known.stdout), (Some(0), "400008 bytes\n"));
+    // What is over makes room.
+    drop(first);
+    stentor_tests::raw::eventually("there is room", || {
+        next(&mut begin(&calls, "open", 500_000)) == (NEED_BODY, 0)
+    });
+}
