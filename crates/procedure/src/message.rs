@@ -48,7 +48,7 @@ impl Message {
         }
     }
 
-    /// The message in a file of which nothing is read, not even its size, until [`Message::open`]:
+    /// The message in a file of which nothing is read, not even its size, until it is opened:
     /// the file system that it is on may hang.
     #[must_use]
     pub const fn later(file: File, format: Format) -> Self {
