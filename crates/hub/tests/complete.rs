@@ -78,8 +78,13 @@ fn what_was_dropped_on_its_way_comes_from_the_store() {
             (3, QoS::AtMostOnce),
             (2, QoS::AtLeastOnce),
         ] {
+            // What conflates ends where not even the newest of each topic has room.
+            let queue_kib = match policy {
+                SlowPolicy::Conflate => 1_024,
+                _ => 64,
+            };
             let settings = Settings {
-                queue_bytes_max: 64 * 1024,
+                queue_bytes_max: queue_kib * 1_024,
                 policies: vec![TopicPolicy {
                     filter: "d/#".into(),
                     qos0: policy,
