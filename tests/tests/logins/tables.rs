@@ -231,7 +231,8 @@ fn a_column_that_was_there_is_not_taken_for_one_that_never_was() {
     };
     sql(&format!(
         "CREATE TABLE customer (name TEXT, password TEXT, disabled INT);\
-         INSERT INTO customer VALUES ('ann', '{hash}', 0), ('bob', '{hash}', 1);"
+         INSERT INTO customer VALUES ('ann', '{hash}', 0), ('bob', '{hash}', 1),\
+         ('cat', '{hash}', 0), ('dan', '{hash}', 1);"
     ));
     let config = format!(
         "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[auth]\nsource = \"sqlite:{}\"\n\
@@ -243,13 +244,18 @@ fn a_column_that_was_there_is_not_taken_for_one_that_never_was() {
     assert_eq!(login(&server, "ann", "pencil").0, 0);
     assert_eq!(login(&server, "bob", "pencil").0, 0x86);
     sql("ALTER TABLE customer RENAME disabled TO blocked");
-    for name in ["bob", "ann"] {
+    // SQLite itself hears of the change with the first look-up after it. Those that are known
+    // already are so for as long as in any outage.
+    login(&server, "somebody", "pencil");
+    for name in ["dan", "cat"] {
         assert_eq!(login(&server, name, "pencil").0, 0x88, "{name}");
     }
     server.wait_log(0, "no column \"disabled\"");
     sql("ALTER TABLE customer RENAME blocked TO disabled");
-    assert_eq!(login(&server, "bob", "pencil").0, 0x86);
-    assert_eq!(login(&server, "ann", "pencil").0, 0);
+    login(&server, "somebody", "pencil");
+    server.control(&["auth", "refresh"]).success();
+    assert_eq!(login(&server, "dan", "pencil").0, 0x86);
+    assert_eq!(login(&server, "cat", "pencil").0, 0);
 }
 
 /// A row that makes no sense shuts its own user out, also where it is read together with others.

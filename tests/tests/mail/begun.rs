@@ -9,15 +9,19 @@ use stentor_tests::{DEADLINE, Plan, Server};
 
 use crate::script;
 
-/// A server with one procedure on a milter port.
+/// A server with one procedure on a milter port of this machine.
 fn server(text: &str, lines: &str) -> Server {
+    server_at("127.0.0.1", text, lines)
+}
+
+fn server_at(host: &str, text: &str, lines: &str) -> Server {
     let plan = Plan::new();
     let folder = plan.folder().join("procedures");
     fs::create_dir(&folder).expect("a folder can be made");
     fs::write(folder.join("p.luau"), text).expect("it can be written");
     plan.config(&format!(
         "[procedures]\nfolder = \"procedures\"\n{lines}\
-         [[listener]]\nurl = \"milter://127.0.0.1:0\"\nprocedure = \"/p\"\n"
+         [[listener]]\nurl = \"milter://{host}:0\"\nprocedure = \"/p\"\n"
     ))
     .start()
 }
@@ -114,7 +118,12 @@ fn a_procedure_that_was_not_there_judges_no_half_message() {
 /// Who may not ask is told before the message is sent.
 #[test]
 fn who_may_not_ask_sends_no_message() {
-    let server = server(&script("needs = \"body\"", "return accept()"), "");
+    // Whoever reaches a listener of this machine alone may ask; here it could be anybody.
+    let server = server_at(
+        "0.0.0.0",
+        &script("needs = \"body\"", "return accept()"),
+        "",
+    );
     let reply = Milter::new(&server).ask(b"T");
     let reply = String::from_utf8_lossy(&reply);
     assert!(reply.starts_with("y451 4.7.1"), "{reply}");
@@ -127,9 +136,8 @@ fn a_message_without_room_is_deferred() {
     let manifest = format!("{OPEN}needs = \"body\"");
     let server = server(&script(&manifest, "return accept()"), "bodies = \"1MiB\"\n");
     let mut milter = Milter::new(&server);
-    // Strangers have half of it.
     milter.headers_and(&[b'x'; 60_000]);
-    for _ in 0..9 {
+    for _ in 0..19 {
         let piece = [&b"B"[..], &[b'x'; 60_000]].concat();
         assert_eq!(milter.ask(&piece), b"c");
     }

@@ -146,7 +146,9 @@ fn a_user_who_is_added_by_a_reload_gets_in() {
 #[test]
 fn a_reload_that_changes_users_is_in_the_audit_log() {
     let base = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n";
-    let bob = |more: &str| format!("{base}[[user]]\nname = \"bob\"\n{more}");
+    let hash = hash_password("b");
+    let user = format!("{base}[[user]]\nname = \"bob\"\npassword_hash = \"{hash}\"\n");
+    let bob = |more: &str| format!("{user}{more}");
     let server = Plan::new().config(&bob("")).start();
     let audit = server.data_dir().join("audit.log");
     for (config, expected) in [

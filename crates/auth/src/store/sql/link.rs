@@ -181,7 +181,10 @@ impl Link {
     pub(super) async fn fetch(&mut self, statement: &Statement) -> Result<Answer, StoreError> {
         Ok(match self {
             Self::Sqlite(connection) => {
-                let rows = bound!(statement).fetch_all(connection).await?;
+                // A statement that is kept goes on with the names that its columns had at first,
+                // whatever has become of the table.
+                let query = bound!(statement).persistent(false);
+                let rows = query.fetch_all(connection).await?;
                 answer!(rows; i64, bool, f64)
             }
             Self::Postgres(connection) => {
