@@ -8,10 +8,7 @@ mod world;
 use std::collections::HashMap;
 
 use stentor_hub::{Settings, SlowPolicy, TopicPolicy};
-use stentor_mqtt::{
-    Packet, PacketId, Property, PropertyBuf, QoS, Subscribe, SubscribeFilterBuf, SubscribeOptions,
-    Version,
-};
+use stentor_mqtt::{QoS, Version};
 use world::{ConnectOptions, World, clean};
 
 const TOPICS: usize = 1_500;
@@ -24,23 +21,7 @@ fn fill(w: &mut World, publisher: usize, qos: QoS, text: &str) {
 }
 
 fn subscribe(w: &mut World, client: usize, qos: QoS) {
-    let mut filters = SubscribeFilterBuf::new(Version::V5);
-    let options = SubscribeOptions {
-        qos,
-        ..Default::default()
-    };
-    filters.push("d/#", options).unwrap();
-    let mut properties = PropertyBuf::new();
-    properties.push(Property::UserProperty(("snapshot-end", "")));
-    w.send(
-        client,
-        &Packet::Subscribe(Subscribe {
-            packet_id: PacketId::new(9).unwrap(),
-            properties: properties.as_properties(),
-            filters: filters.as_filters(),
-        }),
-    );
-    assert!(w.take_packet(client, 0x90).is_some());
+    w.subscribe_asking(client, "d/#", qos, &[("snapshot-end", "")]);
 }
 
 /// Reads until nothing comes any more: the last payload's first letter of each topic, of which no

@@ -9,10 +9,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use stentor_hub::{LossCause, Settings, SlowPolicy, TopicPolicy};
-use stentor_mqtt::{
-    Packet, PacketId, Properties, Property, PropertyBuf, Publish, QoS, Sender, Subscribe,
-    SubscribeFilterBuf, SubscribeOptions, Version, decode, encode, frame,
-};
+use stentor_mqtt::{Packet, Properties, Publish, QoS, Sender, Version, decode, encode, frame};
 use stentor_session::{CloseReason, Limit, Tick};
 use world::{ConnectOptions, Random, World, clean};
 
@@ -46,30 +43,9 @@ fn numbers(payloads: Vec<String>) -> Vec<u32> {
 
 /// Subscribes with user properties; returns the reason code.
 fn subscribe(w: &mut World, client: usize, filter: &str, qos: QoS, pairs: &[(&str, &str)]) -> u8 {
-    *suback(w, client, filter, qos, pairs).last().unwrap()
-}
-
-/// The whole SUBACK.
-fn suback(w: &mut World, client: usize, filter: &str, qos: QoS, pairs: &[(&str, &str)]) -> Vec<u8> {
-    let mut filters = SubscribeFilterBuf::new(Version::V5);
-    let options = SubscribeOptions {
-        qos,
-        ..Default::default()
-    };
-    filters.push(filter, options).unwrap();
-    let mut properties = PropertyBuf::new();
-    for pair in pairs {
-        properties.push(Property::UserProperty(*pair));
-    }
-    w.send(
-        client,
-        &Packet::Subscribe(Subscribe {
-            packet_id: PacketId::new(9).unwrap(),
-            properties: properties.as_properties(),
-            filters: filters.as_filters(),
-        }),
-    );
-    w.take_packet(client, 0x90).unwrap()
+    *w.subscribe_asking(client, filter, qos, pairs)
+        .last()
+        .unwrap()
 }
 
 #[test]
@@ -330,7 +306,7 @@ fn a_subscription_may_ask_for_a_rate() {
         "", "x", "0", "-1", "+1", "NaN", "inf", "1000001", "0.0001", "1e3", ".5", "5.", " 5",
         "1.2.3",
     ] {
-        let refused = suback(&mut w, s, "m", QoS::AtMostOnce, &[("max-rate", bad)]);
+        let refused = w.subscribe_asking(s, "m", QoS::AtMostOnce, &[("max-rate", bad)]);
         assert_eq!(refused.last(), Some(&0x83), "{bad}");
         let told = String::from_utf8_lossy(&refused);
         assert!(told.contains("from 0.001 to 1000000"), "{told}");

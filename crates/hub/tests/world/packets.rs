@@ -41,23 +41,47 @@ impl World {
         options: SubscribeOptions,
         id: Option<u32>,
     ) -> u8 {
-        let version = self.clients[client].version;
-        let mut filters = SubscribeFilterBuf::new(version);
-        filters.push(filter, options).unwrap();
         let mut properties = PropertyBuf::new();
         if let Some(id) = id {
             properties.push(Property::SubscriptionIdentifier(id));
         }
+        let suback = self.suback(client, filter, options, &properties);
+        suback.map_or(0xFF, |bytes| *bytes.last().unwrap())
+    }
+
+    /// Subscribes with user properties; the whole SUBACK.
+    pub fn subscribe_asking(
+        &mut self,
+        client: usize,
+        filter: &str,
+        level: QoS,
+        pairs: &[(&str, &str)],
+    ) -> Vec<u8> {
+        let mut properties = PropertyBuf::new();
+        for pair in pairs {
+            properties.push(Property::UserProperty(*pair));
+        }
+        let suback = self.suback(client, filter, qos(level), &properties);
+        suback.unwrap()
+    }
+
+    /// Subscribes; the SUBACK, if there is one.
+    fn suback(
+        &mut self,
+        client: usize,
+        filter: &str,
+        options: SubscribeOptions,
+        properties: &PropertyBuf,
+    ) -> Option<Vec<u8>> {
+        let mut filters = SubscribeFilterBuf::new(self.clients[client].version);
+        filters.push(filter, options).unwrap();
         let packet = Packet::Subscribe(Subscribe {
             packet_id: PacketId::new(9).unwrap(),
             properties: properties.as_properties(),
             filters: filters.as_filters(),
         });
         self.send(client, &packet);
-        let Some(bytes) = self.take_packet(client, 0x90) else {
-            return 0xFF;
-        };
-        *bytes.last().unwrap()
+        self.take_packet(client, 0x90)
     }
 
     /// Subscribes to all of these by one packet; what the SUBACK says of each.
