@@ -32,8 +32,17 @@ pub struct Message {
     file_size: u64,
     /// Where the message begins in the file.
     start: u64,
-    /// Nothing of its file was read: how that is laid out.
-    unopened: Option<Format>,
+    /// Nothing of its file was read yet.
+    unopened: Option<Unopened>,
+}
+
+/// What is known of a file before anything of it is read.
+#[derive(Clone, Copy, Debug)]
+struct Unopened {
+    /// How it is laid out.
+    format: Format,
+    /// Its file system never hangs.
+    is_prompt: bool,
 }
 
 impl Message {
@@ -48,16 +57,30 @@ impl Message {
         }
     }
 
-    /// The message in a file of which nothing is read, not even its size, until it is opened:
-    /// the file system that it is on may hang.
+    /// The message in a file of which nothing is read, not even its size, until it is opened.
+    ///
+    /// `is_prompt` says that the file waits for no more than a disk, so that it may be opened on
+    /// any thread. Another one is opened on the threads of its procedure: the file system that it
+    /// is on may hang.
     #[must_use]
-    pub const fn later(file: File, format: Format) -> Self {
+    pub const fn later(file: File, format: Format, is_prompt: bool) -> Self {
         Self {
             content: Content::File(file),
             file_size: 0,
             start: 0,
-            unopened: Some(format),
+            unopened: Some(Unopened { format, is_prompt }),
         }
+    }
+
+    /// Whether it still has to be opened, and may be at once.
+    pub(crate) const fn is_prompt(&self) -> bool {
+        matches!(
+            self.unopened,
+            Some(Unopened {
+                is_prompt: true,
+                ..
+            })
+        )
     }
 
     /// Whether it still has to be opened.
@@ -72,11 +95,11 @@ impl Message {
     /// # Errors
     /// As [`Message::new`].
     pub(crate) fn open(&mut self) -> io::Result<Option<Envelope>> {
-        let Some(format) = self.unopened.take() else {
+        let Some(unopened) = self.unopened.take() else {
             return Ok(None);
         };
         let content = std::mem::replace(&mut self.content, Content::None);
-        let (message, envelope) = Self::new(content, 0, format)?;
+        let (message, envelope) = Self::new(content, 0, unopened.format)?;
         *self = message;
         Ok(Some(envelope))
     }
@@ -314,13 +337,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m");
         std::fs::write(&path, SPOOL).unwrap();
-        let mut message = Message::later(File::open(&path).unwrap(), Format::XmailSpool);
+        let mut message = Message::later(File::open(&path).unwrap(), Format::XmailSpool, false);
         assert!(message.is_unopened() && message.exists());
         let envelope = message.open().unwrap().expect("it was not open");
         assert_eq!(envelope.from.as_deref(), Some("a@ext.test"));
         assert_eq!((message.size(), message.is_unopened()), (28, false));
         assert_eq!(message.open().unwrap(), None);
-        let mut folder = Message::later(File::open(folder.path()).unwrap(), Format::Message);
+        let mut folder = Message::later(File::open(folder.path()).unwrap(), Format::Message, false);
         assert!(folder.open().is_err());
     }
 

@@ -322,6 +322,11 @@ impl Registry {
         if let Some(answer) = without(manifest, &call.message) {
             return finish(answer);
         }
+        if call.message.is_prompt()
+            && let Some(answer) = prepare(manifest, &mut call, &seen)
+        {
+            return finish(answer);
+        }
         let queue = match &procedure.how {
             How::Builtin(Builtin::Status, _) => {
                 return finish(Builtin::Status.run(&call, || self.figures()));
@@ -419,14 +424,13 @@ fn without(manifest: &Manifest, message: &Message) -> Option<Answer> {
 }
 
 /// Opens a call's message where that was put off, and reads what the log is to say of it. Only the
-/// procedure's own threads wait for files.
+/// procedure's own threads wait for files that are not prompt.
 fn prepare(manifest: &Manifest, call: &mut Call, seen: &OnceLock<About>) -> Option<Answer> {
     let was_unopened = call.message.is_unopened();
     if let Err(error) = call.open() {
         return Some(Answer::failed(Status::BadCall, &error.to_string()));
     }
-    // Nobody was here before.
-    let _ = seen.set(About::of(call, manifest.needs >= Need::Headers));
+    seen.get_or_init(|| About::of(call, manifest.needs >= Need::Headers));
     was_unopened
         .then(|| without(manifest, &call.message))
         .flatten()

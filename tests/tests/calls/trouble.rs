@@ -137,6 +137,24 @@ fn calls_that_come_to_nothing_are_in_the_log() {
 }
 
 /// A server that is killed while it works on a call: the mail is deferred, not lost.
+/// What may hang is opened by the procedure that is called, not by who serves all callers. The
+/// kernel's own files stand for it: they come from no disk.
+#[test]
+fn a_file_from_no_disk_is_opened_by_its_procedure() {
+    let headers = "--[[ procedure\nanonymous = true\nneeds = \"headers\"\n]]
+        return function() return accept('read') end";
+    let calls = Calls::start(&[("headers.luau", headers)]);
+    for file in ["/proc/version", "/proc/self/mounts"] {
+        assert_eq!(
+            calls.by_unix(&["--file", file, "/headers"]).success(),
+            "read\n"
+        );
+        calls.by_unix(&["--file", file, "/noop"]).success();
+    }
+    let folder = calls.by_unix(&["--profile", "sysexits", "--file", "/proc", "/noop"]);
+    assert_eq!(code(&folder), Some(75), "{folder}");
+}
+
 #[test]
 fn a_killed_server_means_later() {
     let slow = "--[[ procedure\nanonymous = true\ndeadline = \"60s\"\ngrants = [\"log\"]\n]]

@@ -17,6 +17,7 @@ use stentor_procedure::{Answer, Call, Content, Envelope, Message, Procedure};
 
 use super::body::{Bodies, Body, Share};
 use super::identity::Claim;
+use super::mounts::Mounts;
 use crate::fdtable::passing;
 
 /// What is read at once.
@@ -62,6 +63,8 @@ enum Phase {
 pub(super) struct Around<'a> {
     /// Who shows this token; `None` if nobody has it.
     pub(super) claim: &'a dyn Fn(&[u8]) -> Option<Claim>,
+    /// Which files may be read on this thread.
+    pub(super) mounts: &'a Mounts,
 }
 
 /// What is to be done with a connection.
@@ -228,12 +231,13 @@ impl Connection {
         let (message, spooled) = match wire.transfer {
             Transfer::None => opened(Content::None)?,
             Transfer::OnDemand => opened(Content::Bytes(wire.head.to_vec()))?,
-            // It is opened by who runs the call: this thread waits for no file system.
-            Transfer::Descriptor => match self.file.take() {
-                Some(file) => (
-                    Message::later(File::from(file), wire.format),
-                    Envelope::default(),
-                ),
+            // It is opened once it is known who calls.
+            Transfer::Descriptor => match self.file.take().map(File::from) {
+                Some(file) => {
+                    let is_prompt = around.mounts.is_prompt(&file);
+                    let message = Message::later(file, wire.format, is_prompt);
+                    (message, Envelope::default())
+                }
                 None => return Err("no file came with the call".to_owned()),
             },
         };

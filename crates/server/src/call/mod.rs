@@ -17,6 +17,7 @@ mod entrance;
 mod groups;
 mod identity;
 mod mail;
+mod mounts;
 mod serve;
 
 use std::net::SocketAddr;

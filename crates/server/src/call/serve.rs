@@ -22,11 +22,14 @@ use super::connection::{Around, Called, Connection, Next, Stream};
 use super::crowd::{Crowd, Name, Origin};
 use super::entrance::{Entrance, Peer};
 use super::identity::{Claim, Tokens};
+use super::mounts::Mounts;
 use crate::listener::is_shortage;
 use crate::log::{Admission, RateLimit};
 
 /// The token of the waker; listeners follow, then connections.
 const WAKER: Token = Token(0);
+/// The token of the list of what is mounted.
+const MOUNTS: Token = Token(usize::MAX - 1);
 /// How often connections whose time is up are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// What callers are told who find no place.
@@ -116,6 +119,7 @@ struct Server {
     callers: Callers,
     registry: Arc<Registry>,
     bodies: Arc<Bodies>,
+    mounts: Mounts,
     outbox: Arc<Outbox>,
     connections: Slab<Held>,
     /// By the numbers of the listeners.
@@ -154,6 +158,7 @@ pub(super) fn prepare(
     let listeners = entrances.iter().map(|entrance| entrance.listener + 1);
     let crowds = (0..listeners.max().unwrap_or(0)).map(|_| Crowd::new(connections_max));
     let mut server = Server {
+        mounts: Mounts::watch(poll.registry(), MOUNTS),
         poll,
         crowds: crowds.collect(),
         first: 1 + entrances.len(),
@@ -188,6 +193,7 @@ impl Server {
             for event in &events {
                 match event.token().0 {
                     token if token == WAKER.0 => {}
+                    token if token == MOUNTS.0 => self.mounts.refresh(),
                     token if token < self.first => self.accept(token - 1),
                     token => self.ready(token - self.first, event.is_writable()),
                 }
@@ -409,9 +415,12 @@ impl Server {
             Next::Wait
         };
         if matches!(next, Next::Wait) {
-            let (tokens, peer) = (&self.tokens, &held.peer);
+            let (tokens, peer, mounts) = (&self.tokens, &held.peer, &self.mounts);
             let claim = |token: &[u8]| peer.claim(tokens, token);
-            let around = Around { claim: &claim };
+            let around = Around {
+                claim: &claim,
+                mounts,
+            };
             next = connection.readable(&around);
         }
         if let (None, Some(at)) = (held.alarm, connection.deadline()) {

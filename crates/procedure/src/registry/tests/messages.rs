@@ -53,7 +53,7 @@ fn files_are_read_by_the_procedures_own_threads() {
     for name in ["size", "noop", "echo", "sizecheck"] {
         let mut call = empty_call(name);
         let file = fs::File::open(&path).unwrap();
-        call.message = Message::later(file, Format::Message);
+        call.message = Message::later(file, Format::Message, false);
         let (send, answered) = channel();
         place.registry.call(call, move |answer| {
             let sent = send.send((answer, std::thread::current().id()));
@@ -65,15 +65,39 @@ fn files_are_read_by_the_procedures_own_threads() {
         // What is no message is told by the same thread.
         let folder = fs::File::open(place.folder.path()).unwrap();
         let mut call = empty_call(name);
-        call.message = Message::later(folder, Format::Message);
+        call.message = Message::later(folder, Format::Message, false);
         let answer = place.call(call);
         assert_eq!(answer.status, Status::BadCall, "{name}");
         assert_eq!(answer.advice, Some(Verdict::Tempfail), "{name}");
     }
     let mut call = empty_call("sizecheck");
     call.arguments = vec![("max".into(), "11".into())];
-    call.message = Message::later(fs::File::open(&path).unwrap(), Format::Message);
+    call.message = Message::later(fs::File::open(&path).unwrap(), Format::Message, false);
     assert_eq!(place.outcome(call).verdict, Verdict::Reject);
+}
+
+/// Handing a call to another thread costs more than reading a file that waits for nobody.
+#[test]
+fn prompt_files_are_read_by_whoever_takes_the_call() {
+    let place = good(&[]);
+    let path = place.folder.path().join("m");
+    fs::write(&path, "T: u\r\n\r\nbody").unwrap();
+    for (max, verdict) in [("12", Verdict::Accept), ("11", Verdict::Reject)] {
+        let mut call = empty_call("sizecheck");
+        call.arguments = vec![("max".into(), max.into())];
+        let file = fs::File::open(&path).unwrap();
+        call.message = Message::later(file, Format::Message, true);
+        let (send, answered) = channel();
+        place.registry.call(call, move |answer| {
+            send.send(answer).expect("the test waits");
+        });
+        let answer = answered.try_recv().expect("it is answered at once");
+        assert_eq!(answer.verdict(), Some(verdict), "{max}");
+    }
+    let folder = fs::File::open(place.folder.path()).unwrap();
+    let mut call = empty_call("sizecheck");
+    call.message = Message::later(folder, Format::Message, true);
+    assert_eq!(place.call(call).status, Status::BadCall);
 }
 
 /// A procedure that tells of each part its type, its name and this.
