@@ -51,6 +51,6 @@ pub use message::{Content, Message};
 pub use net::Trust;
 pub use net::http::Url;
 pub use outside::Outside;
-pub use registry::{Loaded, Procedure, Registry, Settings, message_id};
+pub use registry::{Line, Loaded, Procedure, Registry, Settings, message_id};
 pub use statistics::Figures;
 pub use stentor_call_protocol::{Format, Status, Verdict};

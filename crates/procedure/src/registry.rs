@@ -1,7 +1,6 @@
 //! All procedures: loading, replacing, calling.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,14 +21,15 @@ use crate::queue::{Job, Queue, Runner};
 use crate::statistics::{Figures, Statistics};
 use crate::store::Store;
 use crate::watchdog::Watchdog;
+use line::About;
+pub use line::{Line, message_id};
 use load::{Files, Stamp};
 
+mod line;
 mod load;
 
 /// Calls of what is built in that are about files: at a time, and waiting.
 const BUILTIN_BOUNDS: (usize, usize) = (4, 100);
-/// Recipients that the log names.
-const RECIPIENTS_SHOWN: usize = 10;
 
 /// Where procedures are, and where they keep things.
 #[derive(Clone, Debug, Default)]
@@ -297,11 +297,12 @@ impl Registry {
     }
 
     /// Runs a procedure. `then` gets the answer: exactly once, on any thread, by the deadline of
-    /// the call (a few milliseconds later at most), and must not block.
-    pub fn call(&self, call: Call, then: impl FnOnce(Answer) + Send + 'static) {
+    /// the call (a few milliseconds later at most), and must not block. The line that it gets
+    /// along goes into the log when it is dropped.
+    pub fn call(&self, call: Call, then: impl FnOnce(Answer, Line) + Send + 'static) {
         match self.find(&call.procedure) {
             Some(procedure) => self.run(&procedure, call, then),
-            None => then(self.not_found(&call)),
+            None => then(self.not_found(&call), Line::none()),
         }
     }
 
@@ -310,7 +311,7 @@ impl Registry {
         &self,
         procedure: &Procedure,
         mut call: Call,
-        then: impl FnOnce(Answer) + Send + 'static,
+        then: impl FnOnce(Answer, Line) + Send + 'static,
     ) {
         let start = Instant::now();
         let (finish, seen) = finish(procedure, &call, start, then);
@@ -369,14 +370,19 @@ impl Registry {
 
     /// Answers a call that is not run, for somebody else has decided about it: with the advice of
     /// its procedure, counted and logged like any other.
-    pub fn refuse(&self, call: &Call, (status, reason): (Status, &str), then: impl FnOnce(Answer)) {
+    pub fn refuse(
+        &self,
+        call: &Call,
+        (status, reason): (Status, &str),
+        then: impl FnOnce(Answer, Line),
+    ) {
         match self.table.load().get(&call.procedure) {
             Some(procedure) => {
                 let answer = Answer::failed(status, reason);
                 let (finish, _) = finish(procedure, call, Instant::now(), then);
                 finish(answer);
             }
-            None => then(self.not_found(call)),
+            None => then(self.not_found(call), Line::none()),
         }
     }
 
@@ -436,9 +442,9 @@ fn prepare(manifest: &Manifest, call: &mut Call, seen: &OnceLock<About>) -> Opti
         .flatten()
 }
 
-/// What ends a call: the answer is completed, counted, logged and given to `then`. Whoever reads
-/// the message puts what the log says of it into the second value.
-fn finish<T: FnOnce(Answer)>(
+/// What ends a call: the answer is completed, counted, and given to `then` with its line. Whoever
+/// reads the message puts what the log says of it into the second value.
+fn finish<T: FnOnce(Answer, Line)>(
     procedure: &Procedure,
     call: &Call,
     start: Instant,
@@ -459,12 +465,13 @@ fn finish<T: FnOnce(Answer)>(
             answer.advice = Some(manifest.on_error);
         }
         statistics.count(&answer, took);
-        let about = read.get().unwrap_or(&about);
-        about.log(&name, &manifest, &answer, took);
-        if manifest.mode == Mode::Observe {
+        read.get_or_init(|| about);
+        let is_observed = manifest.mode == Mode::Observe;
+        let line = Line::of((name, manifest), read, &answer, took);
+        if is_observed {
             answer = observed(answer);
         }
-        then(answer);
+        then(answer, line);
     };
     (finish, seen)
 }
@@ -495,87 +502,6 @@ fn observed(answer: Answer) -> Answer {
         version: answer.version,
         ..Answer::done(Outcome::of(Verdict::Accept, &text))
     }
-}
-
-/// What the log says about a call, kept while it runs.
-struct About {
-    queue_id: String,
-    message_id: String,
-    from: String,
-    rcpt: String,
-    size: u64,
-    caller: String,
-}
-
-impl About {
-    /// For the name of the message its headers are read if need be, and only if they may be.
-    fn of(call: &Call, may_read: bool) -> Self {
-        let envelope = &call.envelope;
-        let read = || {
-            call.message
-                .headers()
-                .ok()
-                .and_then(|headers| message_id(&headers))
-        };
-        let known = envelope.message_id.clone();
-        let message_id = known.or_else(|| may_read.then(read).flatten());
-        let shown = envelope.recipients.len().min(RECIPIENTS_SHOWN);
-        let mut rcpt = envelope.recipients[..shown].join(", ");
-        if envelope.recipients.len() > shown {
-            // Writing into a string does not fail.
-            let _ = write!(rcpt, " and {} others", envelope.recipients.len() - shown);
-        }
-        Self {
-            queue_id: envelope.queue_id.clone().unwrap_or_default(),
-            message_id: message_id.unwrap_or_default(),
-            from: envelope.from.clone().unwrap_or_default(),
-            rcpt,
-            size: call.message.size(),
-            caller: match &call.caller {
-                Caller::Anonymous(address) => address.clone(),
-                Caller::User { .. } => call.caller.name().into_owned(),
-            },
-        }
-    }
-
-    /// One line per verdict.
-    fn log(&self, name: &str, manifest: &Manifest, answer: &Answer, took: Duration) {
-        tracing::info!(
-            target: "call",
-            procedure = name,
-            version = manifest.version,
-            status = answer.status.name(),
-            verdict = answer.verdict().map_or("none", Verdict::name),
-            observe = manifest.mode == Mode::Observe,
-            queue_id = self.queue_id,
-            message_id = self.message_id,
-            from = self.from,
-            rcpt = self.rcpt,
-            size = self.size,
-            caller = self.caller,
-            ms = took.as_micros() as f64 / 1000.0,
-            "{}",
-            answer.text(),
-        );
-    }
-}
-
-/// The value of the Message-ID header in a block of headers, as one line.
-#[must_use]
-pub fn message_id(headers: &[u8]) -> Option<String> {
-    let name = b"message-id:";
-    let mut lines = headers.split(|byte| *byte == b'\n');
-    let first = lines.find_map(|line| {
-        let (start, rest) = line.split_at_checked(name.len())?;
-        start.eq_ignore_ascii_case(name).then_some(rest)
-    })?;
-    // A long one stands on a line of its own.
-    let folded = lines.take_while(|line| matches!(line.first(), Some(b' ' | b'\t')));
-    let pieces: Vec<_> = std::iter::once(first)
-        .chain(folded)
-        .map(|piece| String::from_utf8_lossy(piece.trim_ascii()))
-        .collect();
-    Some(crate::answer::line(&pieces.join(" "), 250))
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ impl Place {
     fn answer(&self, call: Call) -> Answer {
         let (send, receive) = channel();
         self.registry
-            .call(call, move |answer| drop(send.send(answer)));
+            .call(call, move |answer, _| drop(send.send(answer)));
         receive.recv().expect("every call is answered")
     }
 

@@ -145,6 +145,6 @@ impl Hands {
             deadline: Instant::now() + PATIENCE,
             can_edit: false,
         };
-        registry.call(call, move |said| answer(answer_json(&said)));
+        registry.call(call, move |said, _| answer(answer_json(&said)));
     }
 }

@@ -21,7 +21,7 @@ use super::mounts::Mounts;
 use crate::fdtable::passing;
 
 /// What is read at once.
-const READ_BYTES: usize = 64 * 1024;
+pub(super) const READ_BYTES: usize = 64 * 1024;
 /// Time for the caller to take the answer.
 const TAKING_TIME: Duration = Duration::from_secs(10);
 
@@ -158,11 +158,10 @@ impl Connection {
         }
     }
 
-    /// Takes what has come.
-    pub(super) fn readable(&mut self, around: &Around<'_>) -> Next {
-        let mut buffer = vec![0; READ_BYTES];
+    /// Takes what has come, by way of a buffer for [`READ_BYTES`].
+    pub(super) fn readable(&mut self, buffer: &mut [u8], around: &Around<'_>) -> Next {
         loop {
-            let read = match self.read(&mut buffer) {
+            let read = match self.read(buffer) {
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::Wait,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,

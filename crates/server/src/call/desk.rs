@@ -137,7 +137,7 @@ pub(super) fn run(backplane: &Arc<Backplane>, registry: &Registry) {
             backplane.desk.answered();
         };
         match asked {
-            Ok(asked) => registry.call(asked, then),
+            Ok(asked) => registry.call(asked, move |answer, _| then(answer)),
             Err(reason) => then(Answer::failed(Status::BadCall, &reason)),
         }
     }

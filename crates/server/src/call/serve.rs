@@ -12,13 +12,13 @@ use stentor_auth::center::Center;
 use stentor_auth::{Decision, Refusal};
 use stentor_call_protocol::Status;
 use stentor_hub::Identity;
-use stentor_procedure::{Answer, Call, Caller, Need, Procedure, Registry};
+use stentor_procedure::{Answer, Call, Caller, Line, Need, Procedure, Registry};
 use stentor_zone::topic;
 use tracing::warn;
 
 use super::body::Bodies;
 use super::callers::Callers;
-use super::connection::{Around, Called, Connection, Next, Stream};
+use super::connection::{Around, Called, Connection, Next, READ_BYTES, Stream};
 use super::crowd::{Crowd, Name, Origin};
 use super::entrance::{Entrance, Peer};
 use super::identity::{Claim, Tokens};
@@ -50,8 +50,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 type Posted = (usize, u64, News);
 
 enum News {
-    /// The procedure has answered.
-    Answer(Answer),
+    /// The procedure has answered; the line goes into the log when the answer has left.
+    Answer(Answer, Line),
     /// The Auth Center has decided who calls.
     Identified(Box<Called>, Decision),
 }
@@ -122,6 +122,8 @@ struct Server {
     mounts: Mounts,
     outbox: Arc<Outbox>,
     connections: Slab<Held>,
+    /// What is read passes through it.
+    buffer: Box<[u8]>,
     /// By the numbers of the listeners.
     crowds: Vec<Crowd>,
     /// When calls are over whose message is on its way, by their numbers.
@@ -169,6 +171,7 @@ pub(super) fn prepare(
         bodies,
         outbox: Arc::clone(&outbox),
         connections: Slab::new(),
+        buffer: vec![0; READ_BYTES].into(),
         alarms: BTreeMap::new(),
         number: 0,
         paused_until: None,
@@ -311,7 +314,7 @@ impl Server {
         {
             let mut answer = Answer::failed(status, reason);
             if let Some(asked) = held.connection.give_up() {
-                let refused = |said| answer = said;
+                let refused = |said, _| answer = said;
                 self.registry.refuse(&asked.call, (status, reason), refused);
             }
             // What the socket does not take at once is not waited for.
@@ -353,33 +356,25 @@ impl Server {
     }
 
     fn open(&mut self, stream: Stream, peer: Peer, listener: usize) {
-        let mut connection = Connection::new(stream, peer.arrival_time());
-        let key = self.connections.vacant_key();
-        let token = Token(self.first + key);
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        let source = connection.stream.source();
-        if self
-            .poll
-            .registry()
-            .register(source, token, interest)
-            .is_err()
-        {
-            return;
-        }
+        let connection = Connection::new(stream, peer.arrival_time());
+        let stranger = peer.origin();
         self.number += 1;
-        let (name, stranger) = ((key, self.number), peer.origin());
+        let number = self.number;
         self.crowds[listener].enter(stranger);
-        self.connections.insert(Held {
-            number: self.number,
+        let key = self.connections.insert(Held {
+            number,
             connection,
             peer,
             listener,
             stranger,
             alarm: None,
         });
-        // The call is most often there already.
+        // The call is most often there already, and answered at once if it is to something built
+        // in: then the poll need not know of it.
         self.ready(key, false);
-        if !is_silent(&self.connections, name) {
+        self.hand_out();
+        let name = (key, number);
+        if !self.watch(name) || !is_silent(&self.connections, name) {
             return;
         }
         self.crowds[listener].wait(name);
@@ -388,6 +383,22 @@ impl Server {
         } else if self.crowds[listener].is_packed() {
             self.make_room(listener, None);
         }
+    }
+
+    /// Has the poll tell of a connection, if it is still there; whether it is.
+    fn watch(&mut self, (key, number): Name) -> bool {
+        let found = self.connections.get_mut(key);
+        let Some(held) = found.filter(|held| held.number == number) else {
+            return false;
+        };
+        let source = held.connection.stream.source();
+        let token = Token(self.first + key);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registered = self.poll.registry().register(source, token, interest);
+        if registered.is_err() {
+            self.close(key);
+        }
+        registered.is_ok()
     }
 
     /// Sends away who has been waited for longest, of that origin if one is given; whether there
@@ -421,7 +432,7 @@ impl Server {
                 claim: &claim,
                 mounts,
             };
-            next = connection.readable(&around);
+            next = connection.readable(&mut self.buffer, &around);
         }
         if let (None, Some(at)) = (held.alarm, connection.deadline()) {
             held.alarm = Some(at);
@@ -568,10 +579,10 @@ impl Server {
     }
 
     /// Brings an answer back to its connection.
-    fn reply(&self, key: usize, number: u64) -> impl FnOnce(Answer) + Send + use<> {
+    fn reply(&self, key: usize, number: u64) -> impl FnOnce(Answer, Line) + Send + use<> {
         let outbox = Arc::clone(&self.outbox);
         let owner = std::thread::current().id();
-        move |answer| outbox.push(key, number, News::Answer(answer), owner)
+        move |answer, line| outbox.push(key, number, News::Answer(answer, line), owner)
     }
 
     /// Goes on with calls that others have said something about. What is built in, and whoever is
@@ -590,7 +601,7 @@ impl Server {
                     continue;
                 }
                 match news {
-                    News::Answer(answer) => {
+                    News::Answer(answer, _line) => {
                         let next = held.connection.answer(&answer);
                         self.follow(key, number, next);
                     }

@@ -21,7 +21,10 @@ pub(super) static LINES: Lines = Lines::new();
 /// A queue of lines.
 pub(super) struct Lines {
     state: Mutex<State>,
-    changed: Condvar,
+    /// Something waits to be written.
+    filled: Condvar,
+    /// Everything is written.
+    emptied: Condvar,
 }
 
 struct State {
@@ -29,6 +32,8 @@ struct State {
     waiting: VecDeque<Box<[u8]>>,
     waiting_bytes: usize,
     dropped: u64,
+    /// Those who wait until everything is written.
+    settling: u32,
 }
 
 /// What becomes of a line.
@@ -50,8 +55,10 @@ impl Lines {
                 waiting: VecDeque::new(),
                 waiting_bytes: 0,
                 dropped: 0,
+                settling: 0,
             }),
-            changed: Condvar::new(),
+            filled: Condvar::new(),
+            emptied: Condvar::new(),
         }
     }
 
@@ -75,8 +82,12 @@ impl Lines {
         }
         state.waiting_bytes += line.len();
         state.waiting.push_back(line.into());
+        let is_awaited = state.writer == Writer::Idle && state.waiting.len() == 1;
         drop(state);
-        self.changed.notify_all();
+        // Nobody is woken for nothing: it costs more than the line.
+        if is_awaited {
+            self.filled.notify_one();
+        }
     }
 
     /// From now on lines are queued; called before the thread that runs [`Self::write_to`] starts.
@@ -106,9 +117,11 @@ impl Lines {
     fn take(&self) -> (VecDeque<Box<[u8]>>, u64) {
         let mut state = self.lock();
         state.writer = Writer::Idle;
-        self.changed.notify_all();
+        if state.settling > 0 {
+            self.emptied.notify_all();
+        }
         while state.waiting.is_empty() {
-            state = match self.changed.wait(state) {
+            state = match self.filled.wait(state) {
                 Ok(state) => state,
                 Err(poisoned) => poisoned.into_inner(),
             };
@@ -123,8 +136,11 @@ impl Lines {
     pub(super) fn settle(&self, time: Duration) {
         let unwritten =
             |state: &mut State| state.writer == Writer::Busy || !state.waiting.is_empty();
-        let state = self.lock();
-        drop(self.changed.wait_timeout_while(state, time, unwritten));
+        let mut state = self.lock();
+        state.settling += 1;
+        let waited = self.emptied.wait_timeout_while(state, time, unwritten);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.settling -= 1;
     }
 }
 

@@ -55,7 +55,7 @@ fn files_are_read_by_the_procedures_own_threads() {
         let file = fs::File::open(&path).unwrap();
         call.message = Message::later(file, Format::Message, false);
         let (send, answered) = channel();
-        place.registry.call(call, move |answer| {
+        place.registry.call(call, move |answer, _| {
             let sent = send.send((answer, std::thread::current().id()));
             sent.expect("the test waits");
         });
@@ -88,7 +88,7 @@ fn prompt_files_are_read_by_whoever_takes_the_call() {
         let file = fs::File::open(&path).unwrap();
         call.message = Message::later(file, Format::Message, true);
         let (send, answered) = channel();
-        place.registry.call(call, move |answer| {
+        place.registry.call(call, move |answer, _| {
             send.send(answer).expect("the test waits");
         });
         let answer = answered.try_recv().expect("it is answered at once");

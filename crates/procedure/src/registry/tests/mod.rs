@@ -59,7 +59,7 @@ impl Place {
         let (send, receive) = channel();
         // The test may have failed already.
         self.registry
-            .call(call, move |answer| drop(send.send(answer)));
+            .call(call, move |answer, _| drop(send.send(answer)));
         receive
     }
 

@@ -379,7 +379,7 @@ impl Visit {
     /// Answers a call that is not made, as the operator wants it then.
     fn refuse(&self, call: &Call, why: (Status, &str)) -> Answer {
         let mut answer = Answer::failed(why.0, why.1);
-        self.registry().refuse(call, why, |said| answer = said);
+        self.registry().refuse(call, why, |said, _| answer = said);
         answer
     }
 
@@ -388,7 +388,7 @@ impl Visit {
         let (send, receive) = channel();
         call.deadline = Instant::now() + patience;
         // The receiver waits for it.
-        let then = move |answer| drop(send.send(answer));
+        let then = move |answer, _| drop(send.send(answer));
         match version {
             Some(version) => self.registry().run(version, call, then),
             None => self.registry().call(call, then),
