@@ -177,6 +177,41 @@ fn autoreply_has_a_text_for_each_user() {
     assert_ne!(result(ask("b@x", "bob+1@here.test", &[])), "");
 }
 
+/// A subject of any language comes back whole, in words that every mail program can read.
+#[test]
+fn autoreply_speaks_any_language() {
+    let place = place();
+    let subject = |subject: &str, from: &str| {
+        let letter = LETTER.replace("Subject: hi", &format!("Subject: {subject}"));
+        let arguments = [("from", from), AWAY[1], AWAY[2]];
+        let answer = place.outcome(call("autoreply", &letter, &arguments));
+        let answer = String::from_utf8(answer.result).expect("text");
+        assert!(answer.contains("\nMIME-Version: 1.0\n"), "{answer}");
+        let headers = answer.split_once("\n\n").expect("a body").0;
+        assert!(headers.is_ascii(), "{headers}");
+        assert!(headers.lines().all(|line| line.len() <= 76), "{headers}");
+        let (_, rest) = headers.split_once("\nSubject: Re: ").expect("a subject");
+        rest.split_once("\nAuto-")
+            .expect("more headers")
+            .0
+            .to_owned()
+    };
+    assert_eq!(subject("hi =", "a@x"), "hi =");
+    assert_eq!(
+        subject("=?iso-8859-1?Q?Gr=FC=DFe?=", "b@x"),
+        "=?utf-8?B?R3LDvMOfZQ==?="
+    );
+    let long = subject(&"\u{00fc}".repeat(60), "c@x");
+    let words: Vec<_> = long.split("\n ").collect();
+    assert_eq!(words.len(), 4, "{long}");
+    assert_eq!(words[3], format!("=?utf-8?B?{}?=", "w7zDvMO8".repeat(4)));
+    // What looks like an encoded word is not read as one by whoever gets the answer.
+    assert_eq!(
+        subject("=?utf-8?B?PT94Pz0=?=", "d@x"),
+        "=?utf-8?B?PT94Pz0=?="
+    );
+}
+
 /// A message to several people is answered by each who is away, once; one text that is broken
 /// harms nobody else.
 #[test]
