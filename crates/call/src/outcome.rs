@@ -151,8 +151,12 @@ impl Outcome {
         };
         let line = format!("{}\r\n", self.refusal());
         let reply = beside(path.as_os_str(), ".rej");
-        let written =
-            platform::overwrite(&reply).and_then(|mut file| file.write_all(line.as_bytes()));
+        let written = platform::overwrite(&reply).and_then(|mut file| {
+            file.write_all(line.as_bytes()).inspect_err(|_| {
+                // Without room the file stays empty or torn, and XMail would show that to the sender.
+                let _ = std::fs::remove_file(&reply);
+            })
+        });
         match written {
             Ok(()) => true,
             Err(error) => {

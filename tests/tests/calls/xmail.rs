@@ -188,6 +188,35 @@ fn filters_of_2002_have_their_own_codes() {
     }
 }
 
+/// Without room for the reply there is none: an empty one would be what the sender is told.
+#[test]
+fn half_a_reply_is_no_reply() {
+    let calls = Calls::start(&[("policy.luau", POLICY)]);
+    let socket = calls.server.folder().join("call.sock");
+    let program = client().get_program().to_owned();
+    let message = spool(&MESSAGE.replace("test\r\nFrom", "refuse\r\nFrom"));
+    let file = calls.file("8a3f.xtmp", message.as_bytes());
+    let mut command = Command::new("sh");
+    // No file may grow, and what tries is told so rather than killed: like a full disk.
+    command.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh"]);
+    command
+        .arg(program)
+        .args(["-s", word(&socket), "--profile"]);
+    command.args(["xmail-smtp", "--file", word(&file), "/policy"]);
+    command.args(["-from", "a@ext.test", "-rcpt", "xmailuser@xmailserver.test"]);
+    let finished = process::run(&mut command);
+    assert_eq!(
+        smtp(code(&finished).expect("an exit"), &file),
+        Fate::Refused("554 refused".to_owned())
+    );
+    assert!(!file.with_file_name("8a3f.xtmp.rej").exists());
+    let complaint = &finished.stderr;
+    assert!(
+        complaint.contains("cannot write") && complaint.contains(".rej"),
+        "{complaint}"
+    );
+}
+
 /// Filters that run at RCPT and before DATA see a file with an envelope and no message. At RCPT
 /// the recipient in question stands in its macro alone; the file has those that were taken.
 #[test]
