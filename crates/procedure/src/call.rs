@@ -114,11 +114,22 @@ impl Call {
     /// # Errors
     /// As [`Message::new`].
     pub(crate) fn open(&mut self) -> std::io::Result<()> {
-        if let Some(spooled) = self.message.open()? {
+        let spooled = self.message.open()?;
+        self.complete(spooled);
+        Ok(())
+    }
+
+    /// The same where that waits for nothing; otherwise this is `None`.
+    pub(crate) fn try_open(&mut self) -> Option<std::io::Result<()>> {
+        let opened = self.message.try_open()?;
+        Some(opened.map(|spooled| self.complete(spooled)))
+    }
+
+    fn complete(&mut self, spooled: Option<Envelope>) {
+        if let Some(spooled) = spooled {
             self.envelope.complete(spooled);
             self.can_edit &= self.message.exists();
         }
-        Ok(())
     }
 
     /// The first argument of that name.

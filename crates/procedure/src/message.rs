@@ -1,16 +1,21 @@
 //! The message that a call is about.
 
+use std::any::Any;
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;
 
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use stentor_call_protocol::limits::HEAD_BYTES_MAX;
 use stentor_call_protocol::{Format, NoMessage, headers_end};
 
 use crate::call::Envelope;
+use crate::closer::Closer;
 
 /// Recipients that are taken from a spool file.
 const RECIPIENTS_MAX: usize = 10_000;
+/// Files of fewer bytes are closed in no time.
+const SOON_CLOSED_MAX: u64 = 16 << 20;
 
 /// Where the bytes are.
 #[derive(Debug)]
@@ -24,63 +29,66 @@ pub enum Content {
     Bytes(Vec<u8>),
 }
 
+/// Whether reading may wait for a disk, or for somebody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// What is not in memory is not read.
+    Never,
+    Allowed,
+}
+
 /// The message that a call is about: a file of some size, in which the message begins somewhere.
-#[derive(Debug)]
 pub struct Message {
     content: Content,
     /// The size of the file.
     file_size: u64,
     /// Where the message begins in the file.
     start: u64,
-    /// Nothing of its file was read yet.
-    unopened: Option<Unopened>,
+    /// Nothing of its file was read yet; it is laid out so.
+    unopened: Option<Format>,
+    /// Of a file that a caller passed.
+    passed: Option<Passed>,
+    /// What goes with the message; see [`Message::complete`].
+    _kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
-/// What is known of a file before anything of it is read.
-#[derive(Clone, Copy, Debug)]
-struct Unopened {
-    /// How it is laid out.
-    format: Format,
-    /// Its file system never hangs.
+/// A file that a caller passed.
+struct Passed {
+    /// The file system that it is on never hangs.
     is_prompt: bool,
+    closer: Closer,
 }
 
 impl Message {
     /// No message.
     #[must_use]
     pub const fn none() -> Self {
+        Self::of(Content::None)
+    }
+
+    const fn of(content: Content) -> Self {
         Self {
-            content: Content::None,
+            content,
             file_size: 0,
             start: 0,
             unopened: None,
+            passed: None,
+            _kept: None,
         }
     }
 
-    /// The message in a file of which nothing is read, not even its size, until it is opened.
+    /// The message in a file that a caller passed, of which nothing is read, not even its size,
+    /// until it is opened.
     ///
-    /// `is_prompt` says that the file waits for no more than a disk, so that it may be opened on
-    /// any thread. Another one is opened on the threads of its procedure: the file system that it
-    /// is on may hang.
+    /// `is_prompt` says that the file waits for no more than a disk, so that any thread may open it
+    /// as far as it is in memory. Another one is opened on the threads of its procedure, and closed
+    /// by `closer`: the file system that it is on may hang.
     #[must_use]
-    pub const fn later(file: File, format: Format, is_prompt: bool) -> Self {
-        Self {
-            content: Content::File(file),
-            file_size: 0,
-            start: 0,
-            unopened: Some(Unopened { format, is_prompt }),
-        }
-    }
-
-    /// Whether it still has to be opened, and may be at once.
-    pub(crate) const fn is_prompt(&self) -> bool {
-        matches!(
-            self.unopened,
-            Some(Unopened {
-                is_prompt: true,
-                ..
-            })
-        )
+    pub fn later(file: File, format: Format, is_prompt: bool, closer: Closer) -> Self {
+        let mut message = Self::of(Content::File(file));
+        message.unopened = Some(format);
+        message.passed = Some(Passed { is_prompt, closer });
+        message
     }
 
     /// Whether it still has to be opened.
@@ -95,13 +103,29 @@ impl Message {
     /// # Errors
     /// As [`Message::new`].
     pub(crate) fn open(&mut self) -> io::Result<Option<Envelope>> {
-        let Some(unopened) = self.unopened.take() else {
+        let Some(format) = self.unopened else {
             return Ok(None);
         };
-        let content = std::mem::replace(&mut self.content, Content::None);
-        let (message, envelope) = Self::new(content, 0, unopened.format)?;
-        *self = message;
+        let envelope = self.lay_out(0, format, Wait::Allowed)?;
+        self.unopened = None;
         Ok(Some(envelope))
+    }
+
+    /// The same where that waits for nothing; otherwise it stays as it is, and this is `None`.
+    pub(crate) fn try_open(&mut self) -> Option<io::Result<Option<Envelope>>> {
+        let Some(format) = self.unopened else {
+            return Some(Ok(None));
+        };
+        if !self.passed.as_ref().is_some_and(|passed| passed.is_prompt) {
+            return None;
+        }
+        match self.lay_out(0, format, Wait::Never) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            laid_out => {
+                self.unopened = None;
+                Some(laid_out.map(Some))
+            }
+        }
     }
 
     /// A file that is laid out as `format` says; for a spool file also its envelope. One that has
@@ -112,7 +136,14 @@ impl Message {
     /// # Errors
     /// When it cannot be read, is no regular file, or has not that format.
     pub fn new(content: Content, size: u64, format: Format) -> io::Result<(Self, Envelope)> {
-        let file_size = match &content {
+        let mut message = Self::of(content);
+        let envelope = message.lay_out(size, format, Wait::Allowed)?;
+        Ok((message, envelope))
+    }
+
+    /// Finds out its size and where it begins; returns what stands before it.
+    fn lay_out(&mut self, size: u64, format: Format, wait: Wait) -> io::Result<Envelope> {
+        self.file_size = match &self.content {
             Content::None => 0,
             Content::Bytes(bytes) => size.max(bytes.len() as u64),
             Content::File(file) => {
@@ -123,26 +154,23 @@ impl Message {
                 metadata.len()
             }
         };
-        let mut message = Self {
-            content,
-            file_size,
-            start: 0,
-            unopened: None,
-        };
-        let mut envelope = Envelope::default();
-        if format == Format::XmailSpool && !matches!(message.content, Content::None) {
-            let head = message.read_file(0, HEAD_BYTES_MAX)?;
-            let is_all = head.len() as u64 == file_size;
-            let start = format.message_start(&head, is_all);
-            envelope = envelope_before(&head[..start.unwrap_or(head.len())]);
-            match start {
-                Ok(start) => message.start = start as u64,
-                // XMail's filters that run before DATA see the envelope alone.
-                Err(NoMessage::NoMarker) if envelope.from.is_some() => message = Self::none(),
-                Err(reason) => return Err(io::Error::other(reason)),
-            }
+        if format != Format::XmailSpool || !self.exists() {
+            return Ok(Envelope::default());
         }
-        Ok((message, envelope))
+        let head = self.read_file(0, HEAD_BYTES_MAX, wait)?;
+        let is_all = head.len() as u64 == self.file_size;
+        let start = format.message_start(&head, is_all);
+        let envelope = envelope_before(&head[..start.unwrap_or(head.len())]);
+        match start {
+            Ok(start) => self.start = start as u64,
+            // XMail's filters that run before DATA see the envelope alone.
+            Err(NoMessage::NoMarker) if envelope.from.is_some() => {
+                self.content = Content::None;
+                self.file_size = 0;
+            }
+            Err(reason) => return Err(io::Error::other(reason)),
+        }
+        Ok(envelope)
     }
 
     /// Whether there is one.
@@ -186,9 +214,11 @@ impl Message {
         }
     }
 
-    /// Puts the whole file in the place of its beginning.
-    pub fn complete(&mut self, content: Content) {
+    /// Puts the whole file in the place of its beginning, and with it what is to be dropped when
+    /// the message is: its room, say.
+    pub fn complete(&mut self, content: Content, kept: impl Any + Send + Sync) {
         self.content = content;
+        self._kept = Some(Box::new(kept));
     }
 
     /// The message's headers with the empty line that ends them.
@@ -197,7 +227,7 @@ impl Message {
     /// When it cannot be read, or has more than 64 KiB of headers: who judges by headers that are
     /// not there would be deceived.
     pub fn headers(&self) -> io::Result<Vec<u8>> {
-        let mut head = self.read_file(self.start, HEAD_BYTES_MAX)?;
+        let mut head = self.read_file(self.start, HEAD_BYTES_MAX, Wait::Allowed)?;
         match headers_end(&head) {
             Some(end) => head.truncate(end),
             None if self.size() > head.len() as u64 => return Err(too_long()),
@@ -212,11 +242,11 @@ impl Message {
     /// When it cannot be read.
     pub fn read(&self) -> io::Result<Vec<u8>> {
         let len = usize::try_from(self.size()).map_err(io::Error::other)?;
-        self.read_file(self.start, len)
+        self.read_file(self.start, len, Wait::Allowed)
     }
 
     /// Reads a piece of the file; shorter than asked for only at its end.
-    fn read_file(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+    fn read_file(&self, offset: u64, len: usize, wait: Wait) -> io::Result<Vec<u8>> {
         match &self.content {
             Content::None => Ok(Vec::new()),
             Content::Bytes(bytes) => {
@@ -232,7 +262,7 @@ impl Message {
                 let mut piece = vec![0; len];
                 let mut filled = 0;
                 while filled < len {
-                    match file.read_at(&mut piece[filled..], offset + filled as u64) {
+                    match read_at(file, &mut piece[filled..], offset + filled as u64, wait) {
                         Ok(0) => break,
                         Ok(read) => filled += read,
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -244,6 +274,55 @@ impl Message {
             }
         }
     }
+}
+
+/// Closing a file may take long, or for ever: for a file system that asks somebody else, and for
+/// large files that have no name any more.
+impl Drop for Message {
+    fn drop(&mut self) {
+        let Some(Passed { is_prompt, closer }) = self.passed.take() else {
+            return;
+        };
+        let is_soon_closed = is_prompt && !self.is_unopened() && self.file_size < SOON_CLOSED_MAX;
+        if let Content::File(file) = std::mem::replace(&mut self.content, Content::None)
+            && !is_soon_closed
+        {
+            closer.close(file.into());
+        }
+    }
+}
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Message")
+            .field("content", &self.content)
+            .field("file_size", &self.file_size)
+            .field("start", &self.start)
+            .field("unopened", &self.unopened)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads some of a file.
+///
+/// # Errors
+/// Among others `WouldBlock`, if it must not wait and would have to.
+fn read_at(file: &File, piece: &mut [u8], offset: u64, wait: Wait) -> io::Result<usize> {
+    if wait == Wait::Never {
+        let read = preadv2(
+            file,
+            &mut [IoSliceMut::new(piece)],
+            offset,
+            ReadWriteFlags::NOWAIT,
+        );
+        match read {
+            // File systems that are in memory anyway do not know it.
+            Err(Errno::OPNOTSUPP) => {}
+            read => return Ok(read?),
+        }
+    }
+    file.read_at(piece, offset)
 }
 
 /// The refusal of headers that are longer than anybody reads.
@@ -305,6 +384,8 @@ fn address_end(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     const SPOOL: &str = "[127.0.0.1]:19526;[127.0.0.1]:2525;Sat, 21 Nov 2026 01:32:07 -0000\r\n\
@@ -332,19 +413,63 @@ mod tests {
         assert!(message.is_whole());
     }
 
+    /// A message as a caller passes it.
+    fn passed(path: &Path, is_prompt: bool) -> Message {
+        let closer = Closer::start().unwrap();
+        Message::later(
+            File::open(path).unwrap(),
+            Format::XmailSpool,
+            is_prompt,
+            closer,
+        )
+    }
+
     #[test]
     fn a_file_may_be_opened_later() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m");
         std::fs::write(&path, SPOOL).unwrap();
-        let mut message = Message::later(File::open(&path).unwrap(), Format::XmailSpool, false);
-        assert!(message.is_unopened() && message.exists());
-        let envelope = message.open().unwrap().expect("it was not open");
-        assert_eq!(envelope.from.as_deref(), Some("a@ext.test"));
-        assert_eq!((message.size(), message.is_unopened()), (28, false));
-        assert_eq!(message.open().unwrap(), None);
-        let mut folder = Message::later(File::open(folder.path()).unwrap(), Format::Message, false);
-        assert!(folder.open().is_err());
+        for is_prompt in [false, true] {
+            let mut message = passed(&path, is_prompt);
+            assert!(message.is_unopened() && message.exists());
+            if is_prompt {
+                // What was just written is in memory.
+                let envelope = message.try_open().expect("nothing to wait for").unwrap();
+                assert_eq!(envelope.unwrap().from.as_deref(), Some("a@ext.test"));
+            } else {
+                assert!(message.try_open().is_none());
+                assert!(message.is_unopened());
+                let envelope = message.open().unwrap().expect("it was not open");
+                assert_eq!(envelope.from.as_deref(), Some("a@ext.test"));
+            }
+            assert_eq!((message.size(), message.is_unopened()), (28, false));
+            assert_eq!(message.open().unwrap(), None);
+            let mut folder = passed(folder.path(), is_prompt);
+            let opened = folder.try_open();
+            assert!(opened.unwrap_or_else(|| folder.open()).is_err());
+        }
+    }
+
+    /// Closing waits for a file system that may hang, so whoever drops a message does not.
+    #[test]
+    fn files_of_others_are_closed_by_a_thread_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m");
+        std::fs::write(&path, SPOOL).unwrap();
+        let (sender, files) = std::sync::mpsc::channel();
+        let closer = Closer::to(sender);
+        let message = |is_prompt| {
+            let file = File::open(&path).unwrap();
+            Message::later(file, Format::XmailSpool, is_prompt, closer.clone())
+        };
+        drop(message(false));
+        files.try_recv().expect("it may hang");
+        drop(message(true));
+        files.try_recv().expect("nobody knows how large it is");
+        let mut small = message(true);
+        small.try_open().expect("nothing to wait for").unwrap();
+        drop(small);
+        files.try_recv().expect_err("it is closed at once");
     }
 
     #[test]
@@ -439,8 +564,12 @@ mod tests {
         let (mut message, _) = Message::new(content, 10, Format::Message).unwrap();
         assert!(!message.is_whole());
         assert_eq!(message.size(), 10);
-        message.complete(Content::Bytes(b"a: b\n\nbody".to_vec()));
+        let room = std::sync::Arc::new(());
+        message.complete(Content::Bytes(b"a: b\n\nbody".to_vec()), room.clone());
         assert!(message.is_whole());
         assert_eq!(message.read().unwrap(), b"a: b\n\nbody");
+        assert_eq!(std::sync::Arc::strong_count(&room), 2);
+        drop(message);
+        assert_eq!(std::sync::Arc::strong_count(&room), 1);
     }
 }

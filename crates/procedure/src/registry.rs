@@ -323,8 +323,8 @@ impl Registry {
         if let Some(answer) = without(manifest, &call.message) {
             return finish(answer);
         }
-        if call.message.is_prompt()
-            && let Some(answer) = prepare(manifest, &mut call, &seen)
+        if matches!(&procedure.how, How::Builtin(..))
+            && let Some(answer) = prepare_at_once(manifest, &mut call, &seen)
         {
             return finish(answer);
         }
@@ -430,16 +430,36 @@ fn without(manifest: &Manifest, message: &Message) -> Option<Answer> {
 }
 
 /// Opens a call's message where that was put off, and reads what the log is to say of it. Only the
-/// procedure's own threads wait for files that are not prompt.
+/// procedure's own threads wait for files.
 fn prepare(manifest: &Manifest, call: &mut Call, seen: &OnceLock<About>) -> Option<Answer> {
-    let was_unopened = call.message.is_unopened();
-    if let Err(error) = call.open() {
+    let opened = call.open();
+    prepared(manifest, call, seen, opened)
+}
+
+/// The same for what is built in, if it waits for nothing: changing threads costs more.
+fn prepare_at_once(manifest: &Manifest, call: &mut Call, seen: &OnceLock<About>) -> Option<Answer> {
+    if manifest.needs >= Need::Headers {
+        return None;
+    }
+    let opened = call.try_open()?;
+    prepared(manifest, call, seen, opened)
+}
+
+fn prepared(
+    manifest: &Manifest,
+    call: &Call,
+    seen: &OnceLock<About>,
+    opened: std::io::Result<()>,
+) -> Option<Answer> {
+    if let Err(error) = opened {
         return Some(Answer::failed(Status::BadCall, &error.to_string()));
     }
-    seen.get_or_init(|| About::of(call, manifest.needs >= Need::Headers));
-    was_unopened
-        .then(|| without(manifest, &call.message))
-        .flatten()
+    if seen.get().is_none() {
+        // Not within the cell: this may wait for a file, and others would wait for this.
+        let about = About::of(call, manifest.needs >= Need::Headers);
+        let _ = seen.set(about);
+    }
+    without(manifest, &call.message)
 }
 
 /// What ends a call: the answer is completed, counted, and given to `then` with its line. Whoever
@@ -465,7 +485,8 @@ fn finish<T: FnOnce(Answer, Line)>(
             answer.advice = Some(manifest.on_error);
         }
         statistics.count(&answer, took);
-        read.get_or_init(|| about);
+        // What was read of the message says more.
+        let _ = read.set(about);
         let is_observed = manifest.mode == Mode::Observe;
         let line = Line::of((name, manifest), read, &answer, took);
         if is_observed {

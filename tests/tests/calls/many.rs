@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::Value;
@@ -215,6 +216,55 @@ fn too_many_callers_are_told_so() {
     }
     eventually("there is room again", || {
         code(&calls.by_unix(&["/noop"])) == Some(0)
+    });
+}
+
+/// A call of /noop, of which nobody has to show who they are.
+fn call_of_nothing() -> Vec<u8> {
+    let mut body = b"STCL\x01\x00\x00\x00".to_vec();
+    body.extend((PATIENCE_SECS * 1000).to_be_bytes());
+    body.extend([0; 8]);
+    body.extend(b"\x04noop\0\0\0\0\0\0\0\0");
+    let mut frame = vec![0x01];
+    frame.extend((body.len() as u32).to_be_bytes());
+    frame.extend(body);
+    frame
+}
+
+/// A crowd that calls again and again by one listener keeps nobody from another one, nor from those
+/// who came before it, and the server ends.
+#[test]
+fn a_crowd_leaves_turns_to_others() {
+    let calls = Calls::start(&[]);
+    let address = calls.server.address("call");
+    let is_over = AtomicBool::new(false);
+    let answered = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    // Until the server ends.
+                    let Ok(mut stream) = TcpStream::connect(&address) else {
+                        break;
+                    };
+                    let sent = stream.write_all(&call_of_nothing());
+                    let read = sent.and_then(|()| stream.read_to_end(&mut Vec::new()));
+                    if read.is_ok_and(|read| read > 0) {
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        eventually("the crowd is there", || {
+            answered.load(Ordering::Relaxed) > 100
+        });
+        for _ in 0..20 {
+            let finished = calls.by_unix(&["--deadline", "60s", "/noop"]);
+            assert_eq!(code(&finished), Some(0), "{finished}");
+        }
+        let Calls { mut server } = calls;
+        server.stop();
+        is_over.store(true, Ordering::Relaxed);
     });
 }
 

@@ -10,6 +10,7 @@ use crate::{Calls, code, plan, word};
 /// As long as a caller may wait: an hour.
 const LONG_MS: u32 = 3_600_000;
 const NEED_BODY: u8 = 0x81;
+const BAD_CALL: u8 = 6;
 const NOT_ALLOWED: u8 = 2;
 const OVERLOADED: u8 = 3;
 const TIMED_OUT: u8 = 4;
@@ -24,6 +25,11 @@ fn script(manifest: &str) -> String {
 
 /// A caller without a token who says that a message has so many bytes, and sends its headers.
 fn begin(calls: &Calls, procedure: &str, size: u64) -> TcpStream {
+    begin_with(calls, procedure, size, &[])
+}
+
+/// The same who sends more along.
+fn begin_with(calls: &Calls, procedure: &str, size: u64, more: &[u8]) -> TcpStream {
     let head = b"T: u\r\n\r\n";
     let mut body = b"STCL\x01\x00\x02\x00".to_vec();
     body.extend(LONG_MS.to_be_bytes());
@@ -37,7 +43,7 @@ fn begin(calls: &Calls, procedure: &str, size: u64) -> TcpStream {
     stream
         .set_read_timeout(Some(DEADLINE))
         .expect("a time limit");
-    let frame = [&[1][..], &(body.len() as u32).to_be_bytes(), &body].concat();
+    let frame = [&[1][..], &(body.len() as u32).to_be_bytes(), &body, more].concat();
     stream.write_all(&frame).expect("the server takes a call");
     stream
 }
@@ -50,6 +56,17 @@ fn next(stream: &mut TcpStream) -> (u8, u8) {
     let mut body = vec![0; len];
     stream.read_exact(&mut body).expect("all of it comes");
     (header[0], body.first().copied().unwrap_or(0))
+}
+
+/// Who sends more than the call before it was asked for is told so at once.
+#[test]
+fn what_was_not_asked_for_is_refused() {
+    let calls = Calls::start(&[("open.luau", &script("anonymous = true"))]);
+    let data = [&[2, 0, 0, 0, 4][..], b"body"].concat();
+    for more in [&data[..], &[2]] {
+        let mut caller = begin_with(&calls, "open", 12, more);
+        assert_eq!(next(&mut caller), (0x83, BAD_CALL), "{more:?}");
+    }
 }
 
 /// Who may not call is not asked for a message.

@@ -109,7 +109,8 @@ impl Drop for Line {
 impl Told {
     /// One line per verdict.
     fn log(&self) {
-        let about = self.about.get_or_init(About::default);
+        let none = About::default();
+        let about = self.about.get().unwrap_or(&none);
         let manifest = &self.manifest;
         tracing::info!(
             target: "call",

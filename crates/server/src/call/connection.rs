@@ -13,9 +13,9 @@ use stentor_call_protocol::{
     Answer as Wire, Arrival, Call as WireCall, Edit, Reception, Status, Transfer, Verdict,
     Violation, encode_need_body,
 };
-use stentor_procedure::{Answer, Call, Content, Envelope, Message, Procedure};
+use stentor_procedure::{Answer, Call, Closer, Content, Envelope, Message, Procedure};
 
-use super::body::{Bodies, Body, Share};
+use super::body::{Bodies, Body};
 use super::identity::Claim;
 use super::mounts::Mounts;
 use crate::fdtable::passing;
@@ -106,25 +106,26 @@ pub(super) struct Connection {
     phase: Phase,
     reception: Reception,
     input: Vec<u8>,
+    /// The file that came along.
     file: Option<OwnedFd>,
+    /// Closes what came along and is not used.
+    closer: Closer,
     can_edit: bool,
-    /// The room that its message takes.
-    share: Option<Share>,
     /// When it is closed if nothing happens.
     pub(super) until: Instant,
 }
 
 impl Connection {
     /// A connection whose call has to come within that time.
-    pub(super) fn new(stream: Stream, arrival_time: Duration) -> Self {
+    pub(super) fn new(stream: Stream, arrival_time: Duration, closer: Closer) -> Self {
         Self {
             stream,
             phase: Phase::Arriving,
             reception: Reception::new(),
             input: Vec::new(),
             file: None,
+            closer,
             can_edit: false,
-            share: None,
             until: Instant::now() + arrival_time,
         }
     }
@@ -180,16 +181,17 @@ impl Connection {
         }
     }
 
-    /// Reads, and keeps the first descriptor that comes along.
+    /// Reads, and keeps the last descriptor that comes along.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.stream {
             Stream::Tcp(stream) => stream.read(buffer),
             Stream::Unix(stream) => {
                 let mut descriptors = Vec::new();
                 let read = passing::receive(stream.as_fd(), buffer, &mut descriptors);
-                if self.file.is_none() {
-                    // The others close here.
-                    self.file = descriptors.into_iter().next();
+                for descriptor in descriptors {
+                    if let Some(unused) = self.file.replace(descriptor) {
+                        self.closer.close(unused);
+                    }
                 }
                 read.map_err(|errno: Errno| errno.into())
             }
@@ -213,6 +215,10 @@ impl Connection {
                 break;
             }
         }
+        if matches!(next, Next::Called(_)) && taken < input.len() {
+            // Nothing was asked for.
+            return Err("more came along than the call".to_owned());
+        }
         self.input = input[taken..].to_vec();
         Ok(next)
     }
@@ -234,7 +240,8 @@ impl Connection {
             Transfer::Descriptor => match self.file.take().map(File::from) {
                 Some(file) => {
                     let is_prompt = around.mounts.is_prompt(&file);
-                    let message = Message::later(file, wire.format, is_prompt);
+                    let closer = self.closer.clone();
+                    let message = Message::later(file, wire.format, is_prompt, closer);
                     (message, Envelope::default())
                 }
                 None => return Err("no file came with the call".to_owned()),
@@ -314,8 +321,7 @@ impl Connection {
         match std::mem::replace(&mut self.phase, Phase::Running) {
             Phase::Receiving { mut asked, body } => {
                 let (content, share) = body.content();
-                asked.call.message.complete(content);
-                self.share = Some(share);
+                asked.call.message.complete(content, share);
                 Ok(Next::Run(asked))
             }
             _ => Err("the file ended before it began".to_owned()),
@@ -345,6 +351,14 @@ impl Connection {
             }
         }
         Next::Close
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(unused) = self.file.take() {
+            self.closer.close(unused);
+        }
     }
 }
 

@@ -137,7 +137,11 @@ pub(super) fn run(backplane: &Arc<Backplane>, registry: &Registry) {
             backplane.desk.answered();
         };
         match asked {
-            Ok(asked) => registry.call(asked, move |answer, _| then(answer)),
+            Ok(asked) => registry.call(asked, move |answer, line| {
+                // Nobody waits for the line; the end of the server waits for what follows it.
+                drop(line);
+                then(answer);
+            }),
             Err(reason) => then(Answer::failed(Status::BadCall, &reason)),
         }
     }

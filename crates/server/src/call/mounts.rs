@@ -3,7 +3,8 @@
 //! A file on a disk or in the memory of this machine is read by the thread that owns the
 //! connections: handing it to another one costs more than reading it does. A file system that asks
 //! somebody else (NFS, FUSE) may hang, and so may any question about its files but one: which
-//! device they are on, as far as the kernel knows without asking.
+//! device they are on, as far as the kernel knows without asking. A few file systems ask even then;
+//! where one of them is mounted, no file counts as prompt.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -18,7 +19,13 @@ use rustix::fs::{AtFlags, MemfdFlags, StatxFlags, makedev, memfd_create, statx};
 const LIST: &str = "/proc/self/mountinfo";
 /// File systems that wait for nothing but a disk of this machine. Those that lie on others
 /// (overlay) or have files on devices of their own (btrfs) are left out.
-const KINDS: [&str; 7] = ["ext2", "ext3", "ext4", "f2fs", "ramfs", "tmpfs", "xfs"];
+/// Of disks, only those that can be read without waiting for the disk.
+const KINDS: [&str; 5] = ["ext3", "ext4", "ramfs", "tmpfs", "xfs"];
+/// File systems that ask somebody else even about what was to be told without asking.
+const ASKING: [&str; 12] = [
+    "9p", "afs", "beegfs", "cifs", "coda", "gfs2", "gpfs", "lustre", "ocfs2", "orangefs", "smb3",
+    "vboxsf",
+];
 
 /// What is mounted.
 pub(super) struct Mounts {
@@ -56,10 +63,18 @@ impl Mounts {
         let text = self.list.as_ref().map(read).transpose();
         // Whatever cannot be read is not known.
         let text = text.ok().flatten().unwrap_or_default();
+        self.prompt.clear();
+        if text
+            .lines()
+            .filter_map(kind)
+            .any(|kind| ASKING.contains(&kind))
+        {
+            return;
+        }
         // A client's standard input comes as a file without a name, which is mounted nowhere.
         let nameless = memfd_create(c"", MemfdFlags::CLOEXEC).ok().and_then(device);
         let listed = text.lines().filter_map(prompt_device);
-        self.prompt = listed.chain(nameless).collect();
+        self.prompt.extend(listed.chain(nameless));
     }
 
     /// Whether reading this file waits for nothing but a disk of this machine.
@@ -75,10 +90,15 @@ fn device(file: impl AsFd) -> Option<u64> {
     Some(makedev(found.stx_dev_major, found.stx_dev_minor))
 }
 
+/// The kind of file system of a line of the list.
+fn kind(line: &str) -> Option<&str> {
+    line.split_once(" - ")?.1.split(' ').next()
+}
+
 /// The device of a line of the list, if its files wait for nobody.
 fn prompt_device(line: &str) -> Option<u64> {
-    let (place, system) = line.split_once(" - ")?;
-    let kind = system.split(' ').next()?;
+    let (place, _) = line.split_once(" - ")?;
+    let kind = kind(line)?;
     let (major, minor) = place.split(' ').nth(2)?.split_once(':')?;
     let device = makedev(major.parse().ok()?, minor.parse().ok()?);
     KINDS.contains(&kind).then_some(device)

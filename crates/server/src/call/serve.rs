@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use stentor_auth::center::Center;
 use stentor_auth::{Decision, Refusal};
 use stentor_call_protocol::Status;
 use stentor_hub::Identity;
-use stentor_procedure::{Answer, Call, Caller, Line, Need, Procedure, Registry};
+use stentor_procedure::{Answer, Call, Caller, Closer, Line, Need, Procedure, Registry};
 use stentor_zone::topic;
 use tracing::warn;
 
@@ -43,6 +43,8 @@ const STOPPING: &str = "the server is stopping";
 const COMPLAINTS_MAX: u32 = 30;
 /// The time that [`COMPLAINTS_MAX`] holds for.
 const COMPLAINTS_PERIOD: Duration = Duration::from_secs(60);
+/// Connections of one listener that are accepted before others, and whoever is there, have a turn.
+const ACCEPTS: usize = 64;
 /// How long nothing is accepted after the system had no descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -58,7 +60,8 @@ enum News {
 
 /// Where procedures and the Auth Center put what they say.
 struct Outbox {
-    posted: Mutex<Vec<Posted>>,
+    /// None once nobody looks any more.
+    posted: Mutex<Option<Vec<Posted>>>,
     waker: Waker,
     /// Nothing new is taken; calls in flight may take until then.
     end: Mutex<Option<Instant>>,
@@ -66,8 +69,12 @@ struct Outbox {
 
 impl Outbox {
     fn push(&self, key: usize, number: u64, news: News, owner: ThreadId) {
-        let mut posted = self.posted.lock().unwrap_or_else(PoisonError::into_inner);
-        posted.push((key, number, news));
+        let mut posted = self.lock();
+        match &mut *posted {
+            Some(posted) => posted.push((key, number, news)),
+            // The line of an answer goes into the log even so, by being dropped; not under the lock.
+            None => return drop(posted),
+        }
         drop(posted);
         // What is built in answers on the thread that looks here right after.
         if std::thread::current().id() != owner {
@@ -80,8 +87,18 @@ impl Outbox {
         let _ = self.waker.wake();
     }
 
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<Posted>>> {
+        self.posted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn take(&self) -> Vec<Posted> {
-        std::mem::take(&mut *self.posted.lock().unwrap_or_else(PoisonError::into_inner))
+        self.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Nobody will look again: what comes from now on is dropped.
+    fn close(&self) {
+        let rest = self.lock().take();
+        drop(rest);
     }
 }
 
@@ -120,6 +137,7 @@ struct Server {
     registry: Arc<Registry>,
     bodies: Arc<Bodies>,
     mounts: Mounts,
+    closer: Closer,
     outbox: Arc<Outbox>,
     connections: Slab<Held>,
     /// What is read passes through it.
@@ -130,6 +148,8 @@ struct Server {
     alarms: BTreeMap<(Instant, u64), usize>,
     /// Of the next connection: a key may be taken again before an answer for its last one comes.
     number: u64,
+    /// Listeners that may have more connections: the poll does not say so again.
+    accepting: Vec<usize>,
     /// Nothing is accepted before.
     paused_until: Option<Instant>,
     complaints: RateLimit,
@@ -148,7 +168,7 @@ pub(super) fn prepare(
 ) -> io::Result<(Stopper, impl FnOnce() + Send + 'static)> {
     let poll = Poll::new()?;
     let outbox = Arc::new(Outbox {
-        posted: Mutex::default(),
+        posted: Mutex::new(Some(Vec::new())),
         waker: Waker::new(poll.registry(), WAKER)?,
         end: Mutex::default(),
     });
@@ -169,11 +189,13 @@ pub(super) fn prepare(
         callers: Callers::new(center),
         registry: Arc::clone(registry),
         bodies,
+        closer: Closer::start()?,
         outbox: Arc::clone(&outbox),
         connections: Slab::new(),
         buffer: vec![0; READ_BYTES].into(),
         alarms: BTreeMap::new(),
         number: 0,
+        accepting: Vec::new(),
         paused_until: None,
         complaints: RateLimit::new(COMPLAINTS_MAX, COMPLAINTS_PERIOD),
     };
@@ -191,23 +213,10 @@ impl Server {
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 warn!("waiting for calls failed: {error}");
-                return;
+                return self.farewell();
             }
-            for event in &events {
-                match event.token().0 {
-                    token if token == WAKER.0 => {}
-                    token if token == MOUNTS.0 => self.mounts.refresh(),
-                    token if token < self.first => self.accept(token - 1),
-                    token => self.ready(token - self.first, event.is_writable()),
-                }
-            }
-            self.hand_out();
+            self.attend(&events);
             let now = Instant::now();
-            if self.paused_until.is_some_and(|until| until <= now) {
-                self.paused_until = None;
-                (0..self.entrances.len()).for_each(|index| self.accept(index));
-                self.hand_out();
-            }
             self.ring(now);
             if now.duration_since(swept) >= SWEEP_INTERVAL {
                 swept = now;
@@ -229,8 +238,39 @@ impl Server {
         }
     }
 
+    /// Does what the poll, other threads and the clock have announced.
+    fn attend(&mut self, events: &Events) {
+        // A file that came meanwhile may lie on what was mounted meanwhile.
+        if events.iter().any(|event| event.token() == MOUNTS) {
+            self.mounts.refresh();
+        }
+        for event in events {
+            match event.token().0 {
+                token if token == WAKER.0 || token == MOUNTS.0 => {}
+                token if token < self.first => self.accepting.push(token - 1),
+                token => self.ready(token - self.first, event.is_writable()),
+            }
+        }
+        self.hand_out();
+        if self
+            .paused_until
+            .is_some_and(|until| until <= Instant::now())
+        {
+            self.paused_until = None;
+            self.accepting = (0..self.entrances.len()).collect();
+        }
+        for index in std::mem::take(&mut self.accepting) {
+            if self.accept(index) && !self.accepting.contains(&index) {
+                self.accepting.push(index);
+            }
+        }
+    }
+
     /// How long to wait for something to happen.
     fn wait(&self, end: Option<Instant>) -> Option<Duration> {
+        if !self.accepting.is_empty() {
+            return Some(Duration::ZERO);
+        }
         let now = Instant::now();
         let alarm = self.alarms.keys().next().map(|(at, _)| *at);
         let times = [self.paused_until, alarm, end].into_iter().flatten();
@@ -283,6 +323,7 @@ impl Server {
     fn close_doors(&mut self) {
         // Closing them tells the poll.
         self.entrances.clear();
+        self.accepting.clear();
         self.paused_until = None;
         let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();
         for key in keys {
@@ -298,6 +339,8 @@ impl Server {
 
     /// Nothing is waited for any more.
     fn farewell(&mut self) {
+        // What was answered in time is told so.
+        self.hand_out();
         let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();
         if !keys.is_empty() {
             warn!("{} calls were cut off by the end of the server", keys.len());
@@ -305,6 +348,7 @@ impl Server {
         for key in keys {
             self.dismiss(key, (Status::Failed, STOPPING));
         }
+        self.outbox.close();
     }
 
     /// Closes a connection; says why if it has not been answered.
@@ -333,15 +377,19 @@ impl Server {
         self.crowds[held.listener].leave(held.stranger);
     }
 
-    fn accept(&mut self, index: usize) {
-        while self.paused_until.is_none() {
+    /// Accepts some connections of a listener; whether it may have more.
+    fn accept(&mut self, index: usize) -> bool {
+        for _ in 0..ACCEPTS {
             let Some(entrance) = self.entrances.get(index) else {
-                return;
+                return false;
             };
+            if self.paused_until.is_some() {
+                return false;
+            }
             let listener = entrance.listener;
             match entrance.accept() {
                 Ok((stream, peer)) => self.open(stream, peer, listener),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(error) if is_shortage(&error) => {
                     // One connection less is one descriptor more.
                     if !(0..self.crowds.len()).any(|listener| self.make_room(listener, None)) {
@@ -353,10 +401,11 @@ impl Server {
                 Err(_) => {}
             }
         }
+        true
     }
 
     fn open(&mut self, stream: Stream, peer: Peer, listener: usize) {
-        let connection = Connection::new(stream, peer.arrival_time());
+        let connection = Connection::new(stream, peer.arrival_time(), self.closer.clone());
         let stranger = peer.origin();
         self.number += 1;
         let number = self.number;
@@ -395,8 +444,11 @@ impl Server {
         let token = Token(self.first + key);
         let interest = Interest::READABLE | Interest::WRITABLE;
         let registered = self.poll.registry().register(source, token, interest);
-        if registered.is_err() {
-            self.close(key);
+        if let Err(error) = registered {
+            let reason = format!("the system cannot watch more connections: {error}");
+            self.complain(key, Status::Overloaded, &reason);
+            self.dismiss(key, (Status::Overloaded, &reason));
+            return false;
         }
         registered.is_ok()
     }

@@ -42,6 +42,13 @@ fn changes_become_edits_of_the_callers_file() {
     assert_eq!(place.call(call).status, Status::Failed);
 }
 
+/// A message as a caller passes it.
+fn passed(path: &std::path::Path, is_prompt: bool) -> Message {
+    let file = fs::File::open(path).expect("it is there");
+    let closer = crate::Closer::start().expect("a thread");
+    Message::later(file, Format::Message, is_prompt, closer)
+}
+
 /// A file system may hang: whoever takes calls reads no files.
 #[test]
 fn files_are_read_by_the_procedures_own_threads() {
@@ -52,8 +59,7 @@ fn files_are_read_by_the_procedures_own_threads() {
     fs::write(&path, "T: u\r\n\r\nbody").unwrap();
     for name in ["size", "noop", "echo", "sizecheck"] {
         let mut call = empty_call(name);
-        let file = fs::File::open(&path).unwrap();
-        call.message = Message::later(file, Format::Message, false);
+        call.message = passed(&path, false);
         let (send, answered) = channel();
         place.registry.call(call, move |answer, _| {
             let sent = send.send((answer, std::thread::current().id()));
@@ -63,16 +69,15 @@ fn files_are_read_by_the_procedures_own_threads() {
         assert_eq!(answer.status, Status::Done, "{name}: {}", answer.reason);
         assert_ne!(thread, std::thread::current().id(), "{name}");
         // What is no message is told by the same thread.
-        let folder = fs::File::open(place.folder.path()).unwrap();
         let mut call = empty_call(name);
-        call.message = Message::later(folder, Format::Message, false);
+        call.message = passed(place.folder.path(), false);
         let answer = place.call(call);
         assert_eq!(answer.status, Status::BadCall, "{name}");
         assert_eq!(answer.advice, Some(Verdict::Tempfail), "{name}");
     }
     let mut call = empty_call("sizecheck");
     call.arguments = vec![("max".into(), "11".into())];
-    call.message = Message::later(fs::File::open(&path).unwrap(), Format::Message, false);
+    call.message = passed(&path, false);
     assert_eq!(place.outcome(call).verdict, Verdict::Reject);
 }
 
@@ -85,8 +90,7 @@ fn prompt_files_are_read_by_whoever_takes_the_call() {
     for (max, verdict) in [("12", Verdict::Accept), ("11", Verdict::Reject)] {
         let mut call = empty_call("sizecheck");
         call.arguments = vec![("max".into(), max.into())];
-        let file = fs::File::open(&path).unwrap();
-        call.message = Message::later(file, Format::Message, true);
+        call.message = passed(&path, true);
         let (send, answered) = channel();
         place.registry.call(call, move |answer, _| {
             send.send(answer).expect("the test waits");
@@ -94,9 +98,8 @@ fn prompt_files_are_read_by_whoever_takes_the_call() {
         let answer = answered.try_recv().expect("it is answered at once");
         assert_eq!(answer.verdict(), Some(verdict), "{max}");
     }
-    let folder = fs::File::open(place.folder.path()).unwrap();
     let mut call = empty_call("sizecheck");
-    call.message = Message::later(folder, Format::Message, true);
+    call.message = passed(place.folder.path(), true);
     assert_eq!(place.call(call).status, Status::BadCall);
 }
 

@@ -387,8 +387,12 @@ impl Visit {
     fn ask(&self, version: Option<&Procedure>, mut call: Call, patience: Duration) -> Answer {
         let (send, receive) = channel();
         call.deadline = Instant::now() + patience;
-        // The receiver waits for it.
-        let then = move |answer, _| drop(send.send(answer));
+        let then = move |answer, line| {
+            // The end of the server waits for the answer, and not for its line.
+            drop(line);
+            // The receiver waits for it.
+            drop(send.send(answer));
+        };
         match version {
             Some(version) => self.registry().run(version, call, then),
             None => self.registry().call(call, then),
