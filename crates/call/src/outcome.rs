@@ -153,7 +153,7 @@ impl Outcome {
         let reply = beside(path.as_os_str(), ".rej");
         let written = platform::overwrite(&reply).and_then(|mut file| {
             file.write_all(line.as_bytes()).inspect_err(|_| {
-                // Without room the file stays empty or torn, and XMail would show that to the sender.
+                // Without room it would stay empty or torn, and XMail would show that.
                 let _ = std::fs::remove_file(&reply);
             })
         });

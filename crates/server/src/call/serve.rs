@@ -72,7 +72,7 @@ impl Outbox {
         let mut posted = self.lock();
         match &mut *posted {
             Some(posted) => posted.push((key, number, news)),
-            // The line of an answer goes into the log even so, by being dropped; not under the lock.
+            // By being dropped, not under the lock, the line of an answer goes into the log.
             None => return drop(posted),
         }
         drop(posted);
