@@ -1,10 +1,12 @@
 //! Many connections.
 
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use stentor_tests::raw::{connect, eventually};
-use stentor_tests::{Server, Version};
+use stentor_tests::raw::{connect, connect_as, eventually, publish};
+use stentor_tests::{Plan, Server, Version};
 
 use crate::Healthy;
 
@@ -134,4 +136,76 @@ fn descriptors(server: &Server) -> Vec<usize> {
         .into_iter()
         .map(|(_, count)| count)
         .collect()
+}
+
+/// Bytes of a connection that is taken over in a flood are read in the midst of another's; nobody
+/// must get them as their own, and nobody lose theirs.
+#[test]
+fn what_one_client_sends_counts_as_nobody_elses() {
+    const TAKE_OVERS: usize = 40;
+    let server = Plan::new().tcp().start();
+    let file = server.folder().join("password");
+    std::fs::write(&file, "secret\n").expect("a file can be written");
+    let file = file.to_str().expect("temporary paths are text");
+    let run = |args: &[&str]| drop(server.control(args).success());
+    run(&["role", "add", "quiet", "--rule", "allow publish junk"]);
+    let add = |name, more: &[&str]| {
+        run(&[&["user", "add", name, "--password-file", file][..], more].concat());
+    };
+    add("mallory", &["--role", "quiet"]);
+    add("victim", &[]);
+    let login = |user: &str, client_id: &str| {
+        let mut client = server.dial();
+        client.send(&connect_as(
+            Version::V4,
+            client_id,
+            true,
+            Some((user, "secret")),
+        ));
+        assert_eq!(client.expect(2).body[1], 0, "{client_id} is let in");
+        client
+    };
+    let mut observer = login("victim", "observer");
+    observer.subscribe("forged", 0);
+    // As long as what the victims send.
+    let flood = publish(Version::V4, "forged", &[b'x'; 22], 0, false).repeat(4096);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for number in 10..22 {
+            let (login, is_over) = (&login, &is_over);
+            scope.spawn(move || {
+                let topic = format!("echo/{number}");
+                let mut victim = login("victim", &topic);
+                victim.subscribe(&topic, 0);
+                while !is_over.load(Ordering::Relaxed) {
+                    victim.publish(&topic, &[b'v'; 21]);
+                    assert_eq!(victim.message().0, topic);
+                }
+            });
+        }
+        let mut last = None;
+        for _ in 0..TAKE_OVERS {
+            let mut mallory = login("mallory", "mallory");
+            let flood = &flood;
+            let (send, begun) = channel();
+            last = Some(scope.spawn(move || {
+                while mallory.try_send(flood).is_ok() {
+                    // Nobody listens after the first.
+                    let _ = send.send(());
+                }
+            }));
+            // The next one comes while much of this one's is on its way.
+            (0..8).try_for_each(|_| begun.recv()).expect("it begins");
+        }
+        // The last one ends when the session goes to somebody who is silent.
+        let silent = login("mallory", "mallory");
+        last.map(|last| last.join());
+        drop(silent);
+        is_over.store(true, Ordering::Relaxed);
+    });
+    login("victim", "marker").publish_surely("forged", b"marker");
+    assert_eq!(
+        observer.message(),
+        ("forged".to_owned(), b"marker".to_vec())
+    );
 }

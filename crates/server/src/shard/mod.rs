@@ -114,6 +114,7 @@ pub(crate) struct Shard {
     /// Links whose slot is free after this turn.
     gone: Vec<u32>,
     letters: Vec<Letter>,
+    opening: Opening,
     scratch: Scratch,
     batch: Batch,
     now: Tick,
@@ -131,6 +132,14 @@ enum Stage {
     Serving,
     /// It closes everything and ends when that is done, or at this time.
     Stopping(Tick),
+}
+
+/// Whether letters are being opened.
+enum Opening {
+    Idle,
+    Busy,
+    /// In the midst of a read: what was read from this link, and is to be taken after them.
+    BusyBefore(u32, Box<[u8]>),
 }
 
 /// Whether output has been held back to be sent in larger pieces.
@@ -172,11 +181,8 @@ impl Shard {
         let arrivals = Arrivals::new(inbox);
         bell.register(poll.registry(), BELL)?;
         let registry = poll.registry();
-        registry.register(
-            &mut SourceFd(&arrivals.as_raw_fd()),
-            INBOX,
-            Interest::READABLE,
-        )?;
+        let inbox = arrivals.as_raw_fd();
+        registry.register(&mut SourceFd(&inbox), INBOX, Interest::READABLE)?;
         let slots = backplane
             .shards
             .iter()
@@ -212,6 +218,7 @@ impl Shard {
             dirty: Vec::new(),
             gone: Vec::new(),
             letters: Vec::new(),
+            opening: Opening::Idle,
             scratch: Scratch::new(),
             batch: Batch::new(),
             now: backplane.clock.now(),
@@ -320,8 +327,15 @@ impl Shard {
     fn open_letters(&mut self) {
         let mut letters = std::mem::take(&mut self.letters);
         self.backplane.shards[self.id].lane.take(&mut letters);
+        let was_idle = matches!(self.opening, Opening::Idle);
+        if was_idle {
+            self.opening = Opening::Busy;
+        }
         for letter in letters.drain(..) {
             self.open(letter);
+        }
+        if was_idle {
+            self.opening = Opening::Idle;
         }
         self.letters = letters;
     }

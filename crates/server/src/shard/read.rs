@@ -8,9 +8,9 @@ use stentor_hub::{LinkId, SessionKey};
 use stentor_session::{CloseReason, Remote, Tick, Violation};
 use stentor_topic::Zone;
 
-use super::Shard;
 use super::link::{Entrance, Link, LinkKey, Phase, Reading, Stream};
 use super::scratch::HEADROOM;
+use super::{Opening, Shard};
 use crate::mesh::OVERFLOW_ITEMS_MAX;
 use crate::proxy::ProxyHeader;
 
@@ -57,9 +57,10 @@ impl Shard {
                 // What another shard announced before these bytes were sent must be known before
                 // they are applied.
                 if self.lane_is_pending() {
-                    self.open_letters();
+                    self.take_after_letters(index, len);
+                } else {
+                    self.take(index, len);
                 }
-                self.take(index, len);
                 self.flush_laden(index);
                 if may_have_more {
                     self.list(index);
@@ -71,11 +72,41 @@ impl Shard {
         }
     }
 
+    /// Opens the letters that have come before the bytes in the scratch buffer are taken. A letter
+    /// may have other connections read, and this one, so the bytes lie beside the buffer meanwhile:
+    /// nobody's may be taken for somebody else's.
+    #[cold]
+    fn take_after_letters(&mut self, index: u32, len: usize) {
+        if !matches!(self.opening, Opening::Idle) {
+            // This read is a part of that: letters that have come since must not overtake others.
+            return self.take(index, len);
+        }
+        self.opening = Opening::BusyBefore(index, self.scratch.read(len).into());
+        self.open_letters();
+        self.take_aside(index);
+        self.opening = Opening::Idle;
+    }
+
+    /// Takes what lies aside, if it is this link's.
+    fn take_aside(&mut self, index: u32) {
+        match std::mem::replace(&mut self.opening, Opening::Busy) {
+            Opening::BusyBefore(of, bytes) if of == index => {
+                self.scratch.space()[..bytes.len()].copy_from_slice(&bytes);
+                self.take(index, bytes.len());
+            }
+            other => self.opening = other,
+        }
+    }
+
     /// Reads what the connection that a client id has now sent already. To be called before it is
     /// taken over: what a client sent comes before its next connection, and its DISCONNECT, if it
     /// is there, has discarded the will. Other connections wait meanwhile, so this is bounded; and
     /// one that has to wait itself, for its pace or for another shard, is not read.
     pub(super) fn read_out(&mut self, zone: Zone, client_id: &str) {
+        if let Some(LinkId(index)) = self.hub.link(zone, client_id) {
+            // It came before what is still in the socket.
+            self.take_aside(index);
+        }
         for _ in 0..LAST_READS {
             let Some(LinkId(index)) = self.hub.link(zone, client_id) else {
                 return;
