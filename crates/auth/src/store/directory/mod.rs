@@ -1,6 +1,7 @@
 //! Whom the rest of the server asks about users, roles and zones.
 
 mod cache;
+mod caught;
 mod edits;
 mod first;
 mod health;
@@ -374,5 +375,69 @@ impl Drop for Directory {
                 let _ = thread.join();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::store::{Source, Task, TextStore};
+
+    /// Users of somebody else, in a store that panics now and then.
+    struct Panicking(Arc<AtomicBool>);
+
+    impl Source for Panicking {
+        fn describe(&self) -> String {
+            "the test".to_owned()
+        }
+
+        fn open(&self) -> Task<'_, ()> {
+            Box::pin(async { self.find(&[]).await.map(drop) })
+        }
+
+        fn find<'a>(&'a self, _: &'a [UserKey]) -> Task<'a, Vec<User>> {
+            Box::pin(async {
+                assert!(!self.0.load(Ordering::SeqCst), "this is expected");
+                Ok(Vec::new())
+            })
+        }
+    }
+
+    #[test]
+    fn a_store_that_panics_ends_nothing() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let mut books = Books::of(TextStore::new(&folder.path().join("users.toml")));
+        let panics = Arc::new(AtomicBool::new(false));
+        books.source = Some(Arc::new(Panicking(Arc::clone(&panics))));
+        let directory = Directory::start(books, DirectoryOptions::default()).expect("it is there");
+        let look = || {
+            let (sender, receiver) = channel();
+            let found = Box::new(move |answer| sender.send(answer).expect("the test waits"));
+            assert!(directory.look_up(UserKey::parse("ann"), found));
+            receiver
+                .recv_timeout(Duration::from_secs(60))
+                .expect("an answer comes")
+        };
+        let show = || {
+            let name = "ann".to_owned();
+            let shown = directory.order(Who::server(), Order::UserShow { name });
+            shown.expect_err("there is nobody").code
+        };
+        assert_eq!((look(), show()), (Ok(None), "not-found"));
+        panics.store(true, Ordering::SeqCst);
+        assert_eq!(
+            (look(), look(), show()),
+            (Err(Unavailable), Err(Unavailable), "unavailable")
+        );
+        panics.store(false, Ordering::SeqCst);
+        let start = Instant::now();
+        while look() != Ok(None) {
+            assert!(start.elapsed() < Duration::from_secs(60), "it stays gone");
+            std::thread::yield_now();
+        }
+        assert_eq!(show(), "not-found");
     }
 }

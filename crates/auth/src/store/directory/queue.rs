@@ -110,6 +110,12 @@ impl Queue {
         self.changed.notify_one();
     }
 
+    /// Drops what waits.
+    pub(super) fn clear(&self) {
+        let waiting = std::mem::take(&mut self.lock().waiting);
+        drop(waiting);
+    }
+
     /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.lock().waiting.len()

@@ -11,6 +11,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::{MissedTickBehavior, timeout};
 use tracing::{info, warn};
 
+use super::caught::{Ending, caught};
 use super::edits::Edits;
 use super::queue::Queue;
 use super::sift::Findings;
@@ -73,6 +74,7 @@ impl Worker {
         orders: Receiver<Job>,
         confirm: Sender<Result<(), StoreError>>,
     ) {
+        let _ending = Ending(look_ups);
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = match builder.enable_all().build() {
             Ok(runtime) => runtime,
@@ -151,7 +153,7 @@ impl Worker {
             }
             Ok(())
         };
-        match timeout(self.options.timeout, open).await {
+        match timeout(self.options.timeout, caught(open)).await {
             Ok(Ok(())) => {
                 self.shared.health.begin();
                 Ok(())
@@ -289,7 +291,7 @@ impl Worker {
                 self.make_sure().await?;
                 order::execute(self, &who, order).await
             };
-            let result = match timeout(ORDER_TIME, obey).await {
+            let result = match timeout(ORDER_TIME, caught(obey)).await {
                 Ok(result) => result,
                 Err(_) => Err(no_answer().into()),
             };
@@ -323,7 +325,7 @@ impl Worker {
         &self,
         query: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let answer = timeout(self.options.timeout, query).await;
+        let answer = timeout(self.options.timeout, caught(query)).await;
         answer.unwrap_or_else(|_| Err(no_answer()))
     }
 

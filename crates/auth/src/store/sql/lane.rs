@@ -142,13 +142,17 @@ impl Lane {
     }
 }
 
-/// Puts a connection back, unless it is gone.
+/// Puts a connection back, unless it is gone, or a transaction may have been left open on it.
 fn keep<T>(
     mut place: Place<'_>,
     link: Link,
     result: Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    if !matches!(&result, Err(error) if error.is_unavailable()) {
+    let is_whole = match &result {
+        Ok(_) => true,
+        Err(error) => !error.is_unavailable() && !matches!(link, Link::OthersSqlite(_)),
+    };
+    if is_whole {
         *place = Some(link);
     }
     result
@@ -174,6 +178,42 @@ mod tests {
 
     fn lane(path: &std::path::Path) -> Lane {
         Lane::new(Options::sqlite(path, false), None)
+    }
+
+    /// Rows of another width than the driver expects make it panic, on its own thread or on ours.
+    #[tokio::test]
+    async fn tables_of_somebody_else_may_be_altered_at_any_time() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = folder.path().join("x.db");
+        let theirs = lane(&path);
+        let alter = async |sql: &str| {
+            let sql = sql.to_owned();
+            let params = Vec::new();
+            let done = theirs.execute(&[Statement { sql, params }]).await;
+            done.expect("the table is theirs");
+        };
+        alter("CREATE TABLE one (a TEXT, b TEXT, c TEXT)").await;
+        alter("INSERT INTO one VALUES ('1', '2', '3')").await;
+        let ours = Lane::new(Options::sqlite(&path, true), None);
+        let seen = async || {
+            let sql = "SELECT * FROM one".to_owned();
+            let params = Vec::new();
+            let answer = ours.fetch(&Statement { sql, params }).await;
+            let answer = answer.expect("they may be read");
+            assert_eq!(answer.rows.len(), 1);
+            assert_eq!(answer.rows[0].len(), answer.columns.len());
+            answer.columns.join(" ")
+        };
+        assert_eq!(seen().await, "a b c");
+        alter("ALTER TABLE one DROP COLUMN b").await;
+        assert_eq!(seen().await, "a c");
+        alter("ALTER TABLE one ADD COLUMN d").await;
+        alter("ALTER TABLE one RENAME COLUMN a TO e").await;
+        assert_eq!(seen().await, "e c d");
+        alter("ALTER TABLE one ADD COLUMN f").await;
+        let columns = ours.columns("SELECT * FROM one").await.expect("the same");
+        let columns: Vec<&str> = columns.iter().map(|one| &*one.typed.column).collect();
+        assert_eq!(columns, ["e", "c", "d", "f"]);
     }
 
     /// As a full disk does, `OR ROLLBACK` ends the transaction behind the driver's back.

@@ -1,6 +1,7 @@
 //! One connection to one of the three databases, with the few things that the stores need.
 
 use std::collections::BTreeSet;
+use std::future::poll_fn;
 
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
@@ -8,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteRow, SqliteSynchronous,
 };
-use sqlx::{AssertSqlSafe, Column, ConnectOptions, Connection, Executor, Row, SqlSafeStr};
+use sqlx::{AssertSqlSafe, Column, ConnectOptions, Connection, Either, Executor, Row, SqlSafeStr};
 use sqlx::{Statement as _, Type};
 
 use super::column::{Odd, OfQuery, Typed, UNREAD};
@@ -22,6 +23,8 @@ const ROWS_TOGETHER: usize = 1_024;
 #[derive(Clone, Debug)]
 pub(super) enum Options {
     Sqlite(Box<SqliteConnectOptions>),
+    /// A file that somebody else keeps, and whose tables they may alter at any time.
+    OthersSqlite(Box<SqliteConnectOptions>),
     Postgres(Box<PgConnectOptions>),
     MySql(Box<MySqlConnectOptions>),
 }
@@ -29,6 +32,7 @@ pub(super) enum Options {
 /// A connection.
 pub(super) enum Link {
     Sqlite(SqliteConnection),
+    OthersSqlite(SqliteConnection),
     Postgres(PgConnection),
     MySql(MySqlConnection),
 }
@@ -71,12 +75,16 @@ impl Options {
                 .synchronous(SqliteSynchronous::Extra)
         };
         let options = options.disable_statement_logging();
-        Self::Sqlite(Box::new(options.row_buffer_size(ROWS_TOGETHER)))
+        let options = Box::new(options.row_buffer_size(ROWS_TOGETHER));
+        match read_only {
+            true => Self::OthersSqlite(options),
+            false => Self::Sqlite(options),
+        }
     }
 
     pub(super) const fn dialect(&self) -> Dialect {
         match self {
-            Self::Sqlite(_) => Dialect::Sqlite,
+            Self::Sqlite(_) | Self::OthersSqlite(_) => Dialect::Sqlite,
             Self::Postgres(_) => Dialect::Postgres,
             Self::MySql(_) => Dialect::MySql,
         }
@@ -85,6 +93,7 @@ impl Options {
     pub(super) async fn connect(&self) -> Result<Link, StoreError> {
         Ok(match self {
             Self::Sqlite(options) => Link::Sqlite(options.connect().await?),
+            Self::OthersSqlite(options) => Link::OthersSqlite(options.connect().await?),
             Self::Postgres(options) => Link::Postgres(options.connect().await?),
             Self::MySql(options) => Link::MySql(options.connect().await?),
         })
@@ -95,7 +104,7 @@ impl Options {
 macro_rules! on_each {
     ($link:expr, $connection:ident => $code:expr) => {
         match $link {
-            Link::Sqlite($connection) => $code,
+            Link::Sqlite($connection) | Link::OthersSqlite($connection) => $code,
             Link::Postgres($connection) => $code,
             Link::MySql($connection) => $code,
         }
@@ -176,15 +185,55 @@ macro_rules! columns {
     }};
 }
 
+/// Has SQLite notice that tables were altered, which it does when a statement runs that reads some.
+async fn see_schema(connection: &mut SqliteConnection) -> Result<(), StoreError> {
+    let nothing = sqlx::query("SELECT 1 FROM sqlite_master LIMIT 0");
+    nothing.execute(connection).await?;
+    Ok(())
+}
+
+/// The rows of a statement of SQLite. Where its thread has ended, the driver has no more rows
+/// either, and says nothing of an error: only the end that SQLite itself reports is one.
+async fn sqlite_rows(
+    connection: &mut SqliteConnection,
+    statement: &Statement,
+) -> Result<Vec<SqliteRow>, StoreError> {
+    // A statement that is kept goes on with the names that its columns had at first, whatever has
+    // become of the table.
+    let query = bound!(statement).persistent(false);
+    let mut steps = connection.fetch_many(query);
+    let mut rows = Vec::new();
+    let mut is_whole = false;
+    while let Some(step) = poll_fn(|cx| steps.as_mut().poll_next(cx)).await {
+        match step? {
+            Either::Right(row) => rows.push(row),
+            Either::Left(_) => is_whole = true,
+        }
+    }
+    match is_whole {
+        true => Ok(rows),
+        false => Err(sqlx::Error::WorkerCrashed.into()),
+    }
+}
+
 impl Link {
     /// Runs a statement that answers with rows.
     pub(super) async fn fetch(&mut self, statement: &Statement) -> Result<Answer, StoreError> {
         Ok(match self {
             Self::Sqlite(connection) => {
-                // A statement that is kept goes on with the names that its columns had at first,
-                // whatever has become of the table.
-                let query = bound!(statement).persistent(false);
-                let rows = query.fetch_all(connection).await?;
+                let rows = sqlite_rows(connection, statement).await?;
+                answer!(rows; i64, bool, f64)
+            }
+            Self::OthersSqlite(connection) => {
+                // The driver notes a statement's columns when it is prepared. SQLite prepares it
+                // by the schema that the connection knows, and again while it runs where the file
+                // has another one: rows of `SELECT *` with more or fewer columns than were noted
+                // make the driver panic. So the schema is brought up to date first, and a
+                // transaction keeps it so.
+                let mut transaction = connection.begin().await?;
+                see_schema(&mut transaction).await?;
+                let rows = sqlite_rows(&mut transaction, statement).await?;
+                transaction.commit().await?;
                 answer!(rows; i64, bool, f64)
             }
             Self::Postgres(connection) => {
@@ -202,8 +251,13 @@ impl Link {
     pub(super) async fn columns(&mut self, sql: &str) -> Result<Vec<OfQuery>, StoreError> {
         // What is remembered of a statement is what its tables were like when it was first made.
         on_each!(self, link => link.clear_cached_statements().await?);
+        if let Self::OthersSqlite(link) = self {
+            see_schema(link).await?;
+        }
         Ok(match self {
-            Self::Sqlite(link) => columns!(link, sql, SqliteRow; i64, bool, f64),
+            Self::Sqlite(link) | Self::OthersSqlite(link) => {
+                columns!(link, sql, SqliteRow; i64, bool, f64)
+            }
             Self::Postgres(link) => columns!(link, sql, PgRow; i64, i32, i16, bool, f64, f32),
             Self::MySql(link) => columns!(link, sql, MySqlRow; i64, u64, bool, f64),
         })
@@ -239,7 +293,9 @@ impl Link {
     /// Makes or migrates Stentor's tables. Servers that do it at the same time wait for each other.
     pub(super) async fn migrate(&mut self) -> Result<(), StoreError> {
         let first = match self {
-            Self::Sqlite(_) => include_str!("../../../migrations/sqlite/0001_first.sql"),
+            Self::Sqlite(_) | Self::OthersSqlite(_) => {
+                include_str!("../../../migrations/sqlite/0001_first.sql")
+            }
             Self::Postgres(_) => include_str!("../../../migrations/postgres/0001_first.sql"),
             Self::MySql(_) => include_str!("../../../migrations/mysql/0001_first.sql"),
         };
