@@ -133,6 +133,15 @@ fn check_zone_filter(
     }
 }
 
+/// Why a subscription without the right to it is refused.
+fn no_right(filter: &str) -> (ReasonCode, &'static str) {
+    let is_room = filter.starts_with(ROOMS);
+    (
+        ReasonCode::NotAuthorized,
+        if is_room { NO_RIGHT } else { "" },
+    )
+}
+
 /// Whether a subscription brings what is retained.
 const fn sends_retained(options: SubscribeOptions, is_new: bool) -> bool {
     match options.retain_handling {
@@ -405,6 +414,25 @@ impl Hub {
         }
     }
 
+    /// How much of a subscription is permitted, or why nothing is.
+    pub(crate) fn check_filter(
+        &self,
+        session: &Session,
+        share: Option<&str>,
+        filter: &str,
+    ) -> Result<Access, (ReasonCode, &'static str)> {
+        if !self.settings.takes_topic(filter) {
+            return Err((ReasonCode::TopicFilterInvalid, ""));
+        }
+        check_zone_filter(&session.identity, share, filter)?;
+        let access = session.identity.rights.may_subscribe(filter);
+        if self.is_accepted(access) {
+            Ok(access)
+        } else {
+            Err(no_right(filter))
+        }
+    }
+
     /// Whether a subscription is taken: how much of it is permitted, its zone, and what it wishes.
     fn permit(
         &mut self,
@@ -413,25 +441,21 @@ impl Hub {
         Subscription { share, filter }: Subscription<'_>,
         (asked, verdicts): (Asked, &Verdicts),
     ) -> Result<(Access, Zone, Wishes), Answer<'static>> {
-        if !self.settings.takes_topic(filter) {
-            return Err((ReasonCode::TopicFilterInvalid, ""));
-        }
         let Ok(wishes) = asked else {
             return Err((ReasonCode::ImplementationSpecificError, NO_RATE));
         };
         let Some(session) = self.sessions.get(key) else {
             return Err((ReasonCode::UnspecifiedError, ""));
         };
-        check_zone_filter(&session.identity, share, filter)?;
-        let access = session.identity.rights.may_subscribe(filter);
-        if !self.is_accepted(access) {
-            self.deny_subscribe(key, text);
-            let is_room = filter.starts_with(ROOMS);
-            return Err((
-                ReasonCode::NotAuthorized,
-                if is_room { NO_RIGHT } else { "" },
-            ));
-        }
+        let access = match self.check_filter(session, share, filter) {
+            Ok(access) => access,
+            Err(refusal) => {
+                if refusal == no_right(filter) {
+                    self.deny_subscribe(key, text);
+                }
+                return Err(refusal);
+            }
+        };
         let zone = session.zone();
         let known = || self.find_subscription(key, zone, share, filter);
         if self.is_full(session, text) && known().is_none() {
@@ -458,8 +482,13 @@ impl Hub {
 
     /// Whether a session has no room for another subscription, written like this.
     fn is_full(&self, session: &Session, text: &str) -> bool {
-        self.places_left(session) == 0
-            || session.filter_bytes as usize + text.len() > self.settings.subscription_bytes_max
+        self.places_left(session) == 0 || self.filter_bytes_left(session) < text.len()
+    }
+
+    /// How many bytes the filters of more subscriptions may have.
+    pub(crate) fn filter_bytes_left(&self, session: &Session) -> usize {
+        let max = self.settings.subscription_bytes_max;
+        max.saturating_sub(session.filter_bytes as usize)
     }
 
     /// How many subscriptions more a session may have.
@@ -501,7 +530,7 @@ impl Hub {
         inserted
     }
 
-    fn deny_subscribe(&mut self, key: SessionKey, text: &str) {
+    pub(crate) fn deny_subscribe(&mut self, key: SessionKey, text: &str) {
         self.stats.denied += 1;
         let Some(session) = self.sessions.get_mut(key) else {
             return;
@@ -519,7 +548,7 @@ impl Hub {
     }
 
     /// A subscription that a session has already.
-    fn find_subscription(
+    pub(crate) fn find_subscription(
         &self,
         key: SessionKey,
         zone: Zone,

@@ -7,7 +7,7 @@ mod world;
 use std::sync::{Arc, Mutex};
 
 use stentor_hub::{
-    Adaptors, ControlItem, Deed, Denial, Happening, Hooks, Judgement, Question, Rewrite,
+    Adaptors, ControlItem, Deed, Denial, Happening, Hooks, Judgement, Question, Rewrite, Settings,
 };
 use stentor_mqtt::{PacketId, QoS, ReasonCode, SubscribeOptions, Version};
 use stentor_topic::Zone;
@@ -272,4 +272,42 @@ fn a_client_whose_packet_is_judged_is_not_silent() {
         w.pass_secs(1);
     }
     assert_eq!(w.take_packet(bob, 0xE0).map(|p| p[2]), Some(0x8D));
+}
+
+/// What a client may not do anyway is refused without asking, beside what is asked about.
+#[test]
+fn what_has_no_right_or_no_place_is_refused_without_asking() {
+    for (shards, id) in [(1, "b"), (4, "b"), (4, "e"), (4, "h"), (4, "k")] {
+        let settings = Settings {
+            subscriptions_max: 4,
+            ..Settings::default()
+        };
+        let mut w = World::with_settings(shards, settings);
+        let doorman = Arc::new(Doorman::default());
+        w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+        let barred = ConnectOptions {
+            denied: &["$room/vip/"],
+            ..user("bob")
+        };
+        let bob = w.connect(Version::V5, id, &barred);
+        let vip = doorman.subscribe(&mut w, (bob, "$room/vip/#"), true);
+        assert_eq!(vip, (0x87, Vec::new()));
+        let filters = ["$room/vip/#", "$room/tea/#", "plain"].map(String::from);
+        w.subscribe_all_only(bob, &filters);
+        assert_eq!(doorman.judge(&mut w, true), ["tea"]);
+        let suback = w.take_packet(bob, 0x90).expect("a SUBACK");
+        assert_eq!(suback[suback.len() - 3..], [0x87, 0, 0]);
+        // No more than it has places for.
+        let one = w.connect(Version::V5, "n", &user("ann"));
+        let filters: Vec<String> = (0..6)
+            .map(|n| format!("$room/r{}/event", n.min(4)))
+            .collect();
+        w.subscribe_all_only(one, &filters);
+        assert_eq!(doorman.judge(&mut w, false), ["r0", "r1", "r2", "r3"]);
+        let suback = w.take_packet(one, 0x90).expect("a SUBACK");
+        assert_eq!(
+            suback[suback.len() - 6..],
+            [0x83, 0x83, 0x83, 0x83, 0x97, 0x97]
+        );
+    }
 }

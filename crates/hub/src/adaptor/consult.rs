@@ -4,19 +4,20 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use hashbrown::HashSet;
 use stentor_mqtt::{Packet, Publish, QoS, ReasonCode, Subscribe};
 use stentor_session::{CloseReason, Outcome, Tick, Ticket, WillRequest};
 use stentor_topic::{Subscription, Zone};
-use stentor_zone::{Address, Interest, NotAddress};
+use stentor_zone::{Address, Interest, NotAddress, Refusal};
 
-use super::{Aside, Deed, Denial, Hooks, Packed, Question};
+use super::{Aside, Deed, Denial, Hooks, Packed, Question, Scope};
 use crate::acknowledge::Taken;
 use crate::call::{Answer, Listener};
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::publish::may_publish;
 use crate::rights::Identity;
-use crate::room::{Element, Place, RoomItem, room_of};
+use crate::room::{Element, JOINED_AT_ONCE_MAX, Place, ROOMS_MAX, RoomItem, room_of};
 use crate::sessions::Session;
 
 /// What a client is told when adaptors have more to do than they can.
@@ -61,7 +62,7 @@ impl Hub {
         deed: Deed,
         packet: &[u8],
     ) -> Option<Result<(), CloseReason>> {
-        if self.put_aside(key, (deed, Vec::new()), packet)? {
+        if self.put_aside(key, (deed, Scope::default()), packet)? {
             return Some(Ok(()));
         }
         let busy = Outcome::new(ReasonCode::QuotaExceeded, BUSY);
@@ -119,7 +120,7 @@ impl Hub {
             session: key,
             epoch: session.epoch,
             packet: packet.into(),
-            unasked: Vec::new(),
+            scope: Scope::default(),
         };
         let ticket = self.issue_ticket();
         self.questions.placing.insert(ticket, packed);
@@ -169,10 +170,10 @@ impl Hub {
         &mut self,
         key: SessionKey,
         subscribe: &Subscribe<'_>,
-        (deed, unasked): (Deed, Vec<Box<str>>),
+        (deed, scope): (Deed, Scope),
         packet: &[u8],
     ) -> Option<Result<(), CloseReason>> {
-        if !self.put_aside(key, (deed, unasked), packet)? {
+        if !self.put_aside(key, (deed, scope), packet)? {
             self.refuse_subscribe(key, subscribe, ReasonCode::QuotaExceeded, BUSY);
         }
         Some(Ok(()))
@@ -219,7 +220,7 @@ impl Hub {
     fn put_aside(
         &mut self,
         key: SessionKey,
-        (deed, unasked): (Deed, Vec<Box<str>>),
+        (deed, scope): (Deed, Scope),
         packet: &[u8],
     ) -> Option<bool> {
         let session = self.sessions.get(key)?;
@@ -228,7 +229,7 @@ impl Hub {
             session: key,
             epoch: session.epoch,
             packet: packet.into(),
-            unasked,
+            scope,
         });
         let is_asked = self.ask(identity, client_id, deed, aside);
         if is_asked {
@@ -358,44 +359,100 @@ impl Hub {
         deed.ok().flatten()
     }
 
-    /// What a SUBSCRIBE is, where an adaptor wants to hear of that, with the rooms of which none is
-    /// asked, in order: the session is in them, or has a place that is kept.
+    /// What a SUBSCRIBE is, where an adaptor wants to hear of that and the session may have it, with
+    /// what none is asked about.
     fn deed_of_subscribe(
         &self,
         key: SessionKey,
         subscribe: &Subscribe<'_>,
         (hooks, kept): (Hooks, &[Box<str>]),
-    ) -> Option<(Deed, Vec<Box<str>>)> {
+    ) -> Option<(Deed, Scope)> {
         let is_kept = |room: &str| kept.binary_search_by(|known| (**known).cmp(room)).is_ok();
-        let mut is_wanted = false;
+        let session = self.sessions.get(key)?;
+        let mut left = Left {
+            places: self.places_left(session),
+            bytes: self.filter_bytes_left(session),
+            rooms: JOINED_AT_ONCE_MAX.min(ROOMS_MAX.saturating_sub(session.room_count())),
+            known: HashSet::default(),
+            known_rooms: HashSet::default(),
+        };
         let mut filters = Vec::new();
-        let mut unasked: Vec<Box<str>> = Vec::new();
-        for element in subscribe.filters.iter() {
-            let parsed = Subscription::parse(element.filter).ok();
-            let filter = parsed.map_or("", |parsed| parsed.filter);
-            let room = match Interest::parse(filter) {
-                Interest::Room { room } if self.is_in_room(key, room) || is_kept(room) => {
-                    unasked.push(room.into());
-                    None
-                }
-                Interest::Room { room } => {
-                    is_wanted |= hooks.has(Hooks::JOIN);
-                    Some(room.into())
-                }
-                Interest::Elsewhere => {
-                    is_wanted |= hooks.has(Hooks::SUBSCRIBE);
-                    None
-                }
-                _ => None,
+        let mut scope = Scope::default();
+        for (at, element) in subscribe.filters.iter().enumerate() {
+            // What cannot be read is refused in any case.
+            let Ok(parsed) = Subscription::parse(element.filter) else {
+                continue;
             };
-            filters.push((element.filter.into(), room));
+            let room = match Interest::parse(parsed.filter) {
+                Interest::Room { room } if session.is_in_room(room) || is_kept(room) => {
+                    scope.unasked.push(room.into());
+                    continue;
+                }
+                Interest::Room { room } if hooks.has(Hooks::JOIN) => Some(room),
+                Interest::Elsewhere if hooks.has(Hooks::SUBSCRIBE) => None,
+                _ => continue,
+            };
+            let may = self.may_have(key, (element.filter, parsed), room, &mut left);
+            match may {
+                Ok(()) => {
+                    scope.asked.push(at);
+                    filters.push((element.filter.into(), room.map(Into::into)));
+                }
+                Err((reason, text)) => scope.refused.push((at, reason, text)),
+            }
         }
         if hooks.has(Hooks::JOIN) {
-            unasked.sort_unstable();
-            unasked.dedup();
+            scope.unasked.sort_unstable();
+            scope.unasked.dedup();
         } else {
-            unasked.clear();
+            scope.unasked.clear();
         }
-        is_wanted.then_some((Deed::Subscribe(filters), unasked))
+        (!filters.is_empty()).then_some((Deed::Subscribe(filters), scope))
     }
+
+    /// Whether a session may have one more subscription, if adaptors and the room have nothing
+    /// against it.
+    fn may_have<'f>(
+        &self,
+        key: SessionKey,
+        (text, parsed): (&'f str, Subscription<'f>),
+        room: Option<&'f str>,
+        left: &mut Left<'f>,
+    ) -> Result<(), (ReasonCode, &'static str)> {
+        let Some(session) = self.sessions.get(key) else {
+            return Err((ReasonCode::UnspecifiedError, ""));
+        };
+        let Subscription { share, filter } = parsed;
+        let is_known = left.known.contains(text) || {
+            let zone = session.zone();
+            self.find_subscription(key, zone, share, filter).is_some()
+        };
+        if !is_known && (left.places == 0 || left.bytes < text.len()) {
+            return Err((ReasonCode::QuotaExceeded, ""));
+        }
+        self.check_filter(session, share, filter)?;
+        if let Some(room) = room.filter(|room| !left.known_rooms.contains(room)) {
+            if left.rooms == 0 {
+                return Err((ReasonCode::QuotaExceeded, Refusal::TooMany.text()));
+            }
+            left.rooms -= 1;
+            left.known_rooms.insert(room);
+        }
+        if !is_known {
+            left.places -= 1;
+            left.bytes -= text.len();
+            left.known.insert(text);
+        }
+        Ok(())
+    }
+}
+
+/// What a session has left for a SUBSCRIBE.
+struct Left<'f> {
+    places: usize,
+    bytes: usize,
+    rooms: usize,
+    /// The filters that have taken some of it.
+    known: HashSet<&'f str, foldhash::fast::FixedState>,
+    known_rooms: HashSet<&'f str, foldhash::fast::FixedState>,
 }

@@ -96,6 +96,7 @@ pub enum Deed {
         payload: Box<[u8]>,
     },
     /// To subscribe to these filters, as the packet has them, each with the room that it joins.
+    /// Those that the client may not have anyway are not among them.
     Subscribe(Vec<(Box<str>, Option<Box<str>>)>),
 }
 
@@ -268,9 +269,43 @@ struct Packed {
     /// The session's, when the packet came.
     epoch: u32,
     packet: Vec<u8>,
-    /// Rooms of a SUBSCRIBE of which adaptors are not asked, in order: the session was in them, or
-    /// had a place there. If it is out by the time they have judged the rest, it does not come in.
+    scope: Scope,
+}
+
+/// What of a SUBSCRIBE adaptors are asked about, and what not.
+#[derive(Debug, Default)]
+struct Scope {
+    /// Rooms of which they are not, in order: the session was in them, or had a place there. If it
+    /// is out by the time they have judged the rest, it does not come in.
     unasked: Vec<Box<str>>,
+    /// The elements of which they are, by their places in the packet.
+    asked: Vec<usize>,
+    /// The elements that the session might not have anyway, with why not. It has none of them by
+    /// this packet, even if it may by the time they have judged the rest.
+    refused: Vec<(usize, ReasonCode, &'static str)>,
+}
+
+impl Scope {
+    /// What is said against each element of the packet; what is missing is allowed.
+    fn denials(&self, judged: &[Option<Denial>]) -> Vec<Option<Denial>> {
+        let mut denials = Vec::new();
+        let mut set = |at: usize, denial: Option<Denial>| {
+            if denials.len() <= at {
+                denials.resize(at + 1, None);
+            }
+            if let Some(place) = denials.get_mut(at) {
+                *place = denial;
+            }
+        };
+        for (at, denial) in self.asked.iter().zip(judged) {
+            set(*at, denial.clone());
+        }
+        for (at, reason, text) in &self.refused {
+            let (reason, text) = (*reason, (*text).into());
+            set(*at, Some(Denial { reason, text }));
+        }
+        denials
+    }
 }
 
 /// What waits for a judgement.

@@ -116,7 +116,7 @@ const WAITING_MAX: usize = 1 << 18;
 pub(crate) const JOINED_AT_ONCE_MAX: usize = 1_000;
 
 /// Rooms that a session is in.
-pub(super) const ROOMS_MAX: usize = 10_000;
+pub(crate) const ROOMS_MAX: usize = 10_000;
 
 /// The room that a filter is about.
 pub(crate) fn room_of(filter: &str) -> Option<&str> {

@@ -34,7 +34,7 @@ use crate::rights::Identity;
 use crate::subscribe::SubscriptionRef;
 
 pub(crate) use home::{Zones, server_message};
-pub(crate) use join::{Cause, Element, JOINED_AT_ONCE_MAX, Joins, Verdicts, room_of};
+pub(crate) use join::{Cause, Element, JOINED_AT_ONCE_MAX, Joins, ROOMS_MAX, Verdicts, room_of};
 pub(crate) use talk::{ROOM, ROOMS};
 
 /// What shards say to each other about rooms.
