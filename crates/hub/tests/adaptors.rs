@@ -10,6 +10,7 @@ use stentor_hub::{
     Adaptors, ControlItem, Deed, Denial, Happening, Hooks, Judgement, Question, Rewrite, Settings,
 };
 use stentor_mqtt::{PacketId, QoS, ReasonCode, SubscribeOptions, Version};
+use stentor_session::{CloseReason, Remote};
 use stentor_topic::Zone;
 use world::{ConnectOptions, World};
 
@@ -309,5 +310,48 @@ fn what_has_no_right_or_no_place_is_refused_without_asking() {
             suback[suback.len() - 6..],
             [0x83, 0x83, 0x83, 0x83, 0x97, 0x97]
         );
+    }
+}
+
+/// Who only listens has no place that could be kept: a session that comes back so joins.
+#[test]
+fn an_observer_that_comes_back_is_asked_about() {
+    for (shards, id) in [(1, "b"), (4, "b"), (4, "e"), (4, "h"), (4, "k")] {
+        let mut w = World::new(shards);
+        let doorman = Arc::new(Doorman::default());
+        w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+        let ann = w.connect(Version::V5, "a", &user("ann"));
+        for room in ["tea", "den"] {
+            let filter = format!("$room/{room}/#");
+            doorman.subscribe(&mut w, (ann, &filter), true);
+        }
+        let listener = ConnectOptions {
+            denied: &["$room/tea/say", "$room/den/say"],
+            expiry_secs: 300,
+            clean_start: false,
+            ..user("bob")
+        };
+        for lets_in in [false, true] {
+            let bob = w.connect(Version::V5, id, &listener);
+            assert_eq!(doorman.judge(&mut w, true), Vec::<String>::new());
+            for room in ["tea", "den"] {
+                let filter = format!("$room/{room}/event");
+                doorman.subscribe(&mut w, (bob, &filter), true);
+            }
+            w.drop_link(bob);
+            let bob = w.connect(Version::V5, id, &listener);
+            let mut asked = doorman.judge(&mut w, lets_in);
+            asked.sort();
+            assert_eq!(asked, ["den", "tea"], "{shards} {id}");
+            w.take_messages(bob);
+            w.unsubscribe(ann, "$room/tea/#");
+            doorman.subscribe(&mut w, (ann, "$room/tea/#"), true);
+            let hears = !w.take_payloads(bob).is_empty();
+            assert_eq!(hears, lets_in, "{shards} {id}");
+            w.disconnect(bob, CloseReason::Remote(Remote::Disconnect));
+            let clean = ConnectOptions { clean_start: true, ..listener.clone() };
+            let bob = w.connect(Version::V5, id, &clean);
+            w.disconnect(bob, CloseReason::Remote(Remote::Disconnect));
+        }
     }
 }

@@ -9,14 +9,14 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use stentor_session::Tick;
-use stentor_zone::{Expelled, join_ended};
+use stentor_zone::{Entry, Expelled, Refusal, join_ended};
 
 use super::below;
-use super::join::{Cause, Element, ROOMS_MAX, Verdicts, room_of};
-use crate::adaptor::Denial;
+use super::join::{Cause, Element, ROOMS_MAX, RoomsWanted, Verdicts, room_of};
+use crate::adaptor::{Denial, Hooks};
 use crate::hub::Hub;
 use crate::key::SessionKey;
-use crate::sessions::{Link, Live};
+use crate::sessions::{Link, Live, Session};
 use crate::subscribe::Wishes;
 
 impl Hub {
@@ -33,7 +33,10 @@ impl Hub {
         let elements = self.tell_expelled(now, key, elements);
         let allowed = elements.iter().filter(|element| element.denial.is_none());
         let filters = allowed.map(|element| &*element.filter);
-        let rooms = self.rooms_to_ask(key, filters, (&[], ROOMS_MAX));
+        let mut rooms = self.rooms_to_ask(key, filters, (&[], ROOMS_MAX));
+        if cause == Cause::Back && self.sets_observers_aside(key, &mut rooms) {
+            return self.came_back(now, key, elements, &rooms.verdicts);
+        }
         let asked = if rooms.to_ask.is_empty() {
             Err(elements)
         } else {
@@ -44,6 +47,25 @@ impl Hub {
             let answered = (&elements[..], Ok(Wishes::NOTHING), &rooms.verdicts);
             self.go_on_subscribing(now, key, None, answered);
         }
+    }
+
+    /// Who only listens has no place that could be kept: where adaptors want to hear of joins, it
+    /// joins anew. Whether that leaves nothing to ask the home.
+    fn sets_observers_aside(&self, key: SessionKey, rooms: &mut RoomsWanted) -> bool {
+        let zone = self.sessions.get(key).map(Session::zone);
+        if !zone.is_some_and(|zone| self.hooks(zone).has(Hooks::JOIN)) {
+            return false;
+        }
+        let before = rooms.to_ask.len();
+        let verdicts = &mut rooms.verdicts;
+        rooms.to_ask.retain(|(room, entry)| {
+            let stays = *entry != Entry::Observer;
+            if !stays {
+                verdicts.insert(room.clone(), Some(Refusal::NotMember));
+            }
+            stays
+        });
+        before > 0 && rooms.to_ask.is_empty()
     }
 
     /// The home has said which places are kept: the other rooms are joined anew.
