@@ -349,9 +349,55 @@ fn an_observer_that_comes_back_is_asked_about() {
             let hears = !w.take_payloads(bob).is_empty();
             assert_eq!(hears, lets_in, "{shards} {id}");
             w.disconnect(bob, CloseReason::Remote(Remote::Disconnect));
-            let clean = ConnectOptions { clean_start: true, ..listener.clone() };
+            let clean = ConnectOptions {
+                clean_start: true,
+                ..listener.clone()
+            };
             let bob = w.connect(Version::V5, id, &clean);
             w.disconnect(bob, CloseReason::Remote(Remote::Disconnect));
         }
     }
+}
+
+/// What the home had not heard when it was asked is not heard later without being judged, though
+/// another session of its speaker came in meanwhile.
+#[test]
+fn who_comes_in_meanwhile_is_not_heard_unjudged() {
+    let mut w = World::new(4);
+    let doorman = Arc::new(Doorman::default());
+    w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+    let stranger = ConnectOptions {
+        denied: &["$rooms/"],
+        ..user("ann")
+    };
+    let mut ids = ["a", "b", "c", "d", "e", "f", "g", "h"].iter();
+    let inside = w.connect(Version::V5, ids.next().unwrap(), &stranger);
+    let beside = loop {
+        let client = w.connect(Version::V5, ids.next().unwrap(), &stranger);
+        let shard = w.clients[client].shard;
+        if shard != 0 && shard != w.clients[inside].shard {
+            break client;
+        }
+    };
+    w.paused = true;
+    w.publish(beside, "$room/tea/say", "hi", Q1, false);
+    let shard = w.clients[beside].shard;
+    assert!(w.deliver_one((0, shard)), "the home is asked");
+    let options = SubscribeOptions::default();
+    w.subscribe_only(inside, PacketId::new(9).unwrap(), "$room/tea/#", options);
+    for _ in 0..20 {
+        allow_all(&mut w, &doorman);
+        for pair in w.pairs_under_way() {
+            if pair.0 != shard {
+                w.deliver_one(pair);
+            }
+        }
+    }
+    w.paused = false;
+    w.settle();
+    assert!(w.take_packet(inside, 0x90).is_some(), "it is in");
+    assert_eq!(allow_all(&mut w, &doorman), 0);
+    assert_eq!(w.take_packet(beside, 0x40).map(|p| p[4]), Some(0x87));
+    let said = w.take_payloads(inside);
+    assert!(!said.iter().any(|said| said == "hi"), "{said:?}");
 }

@@ -10,7 +10,7 @@ use stentor_session::{CloseReason, Outcome, Tick, Ticket, WillRequest};
 use stentor_topic::{Subscription, Zone};
 use stentor_zone::{Address, Interest, NotAddress, Refusal};
 
-use super::{Aside, Deed, Denial, Hooks, Packed, Question, Scope};
+use super::{Aside, Deed, Denial, Hooks, Judgement, Packed, Question, Scope};
 use crate::acknowledge::Taken;
 use crate::call::{Answer, Listener};
 use crate::hub::Hub;
@@ -155,7 +155,14 @@ impl Hub {
                 }
                 Packet::Publish(publish) => {
                     let deed = hub.deed_of_publish(key, publish, hooks);
-                    let deed = deed.filter(|_| !found.is_empty());
+                    if found.is_empty() && deed.is_some() {
+                        // It may be heard by now, but nobody has judged it.
+                        let judgement = Judgement::Denied(Denial {
+                            reason: ReasonCode::NotAuthorized,
+                            text: Refusal::NotMember.text().into(),
+                        });
+                        return hub.publish_judged(now, key, publish, &judgement);
+                    }
                     let consulted = deed.and_then(|deed| {
                         hub.consult_about_publish(key, publish, deed, &packed.packet)
                     });
@@ -359,8 +366,8 @@ impl Hub {
         deed.ok().flatten()
     }
 
-    /// What a SUBSCRIBE is, where an adaptor wants to hear of that and the session may have it, with
-    /// what none is asked about.
+    /// What a SUBSCRIBE is, where an adaptor wants to hear of that and the session may have it,
+    /// with what none is asked about.
     fn deed_of_subscribe(
         &self,
         key: SessionKey,
