@@ -245,7 +245,8 @@ impl Message {
         self.read_file(self.start, len, Wait::Allowed)
     }
 
-    /// Reads a piece of the file; shorter than asked for only at its end.
+    /// Reads a piece of the file; shorter than asked for only at the end that it had when it was
+    /// opened.
     fn read_file(&self, offset: u64, len: usize, wait: Wait) -> io::Result<Vec<u8>> {
         match &self.content {
             Content::None => Ok(Vec::new()),
@@ -263,13 +264,16 @@ impl Message {
                 let mut filled = 0;
                 while filled < len {
                     match read_at(file, &mut piece[filled..], offset + filled as u64, wait) {
-                        Ok(0) => break,
+                        // Half of a message looks harmless.
+                        Ok(0) => {
+                            let reason = "the file has become shorter";
+                            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, reason));
+                        }
                         Ok(read) => filled += read,
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                         Err(error) => return Err(error),
                     }
                 }
-                piece.truncate(filled);
                 Ok(piece)
             }
         }
@@ -546,14 +550,16 @@ mod tests {
         io::Seek::seek(&mut file, io::SeekFrom::End(0)).unwrap();
         let (message, _) = spooled(Content::File(file));
         assert_eq!(message.size(), 28);
-        // One that becomes shorter is read as far as it goes.
+        // Half of one that becomes shorter is not taken for all of it.
         File::options()
             .write(true)
             .open(&path)
             .unwrap()
             .set_len(10)
             .unwrap();
-        assert_eq!(message.read().unwrap(), b"");
+        let torn = io::ErrorKind::UnexpectedEof;
+        assert_eq!(message.read().unwrap_err().kind(), torn);
+        assert_eq!(message.headers().unwrap_err().kind(), torn);
         let folder = File::open(folder.path()).unwrap();
         assert!(Message::new(Content::File(folder), 0, Format::Message).is_err());
     }

@@ -386,6 +386,13 @@ impl Registry {
         }
     }
 
+    /// Answers the calls that are under way with a failure, for this reason: with the advice of
+    /// their procedures, counted and logged like any other.
+    pub fn cut_off(&self, reason: &str) {
+        self.watchdog
+            .answer_all(&Answer::failed(Status::Failed, reason));
+    }
+
     /// The figures of all procedures, by name; those that were never loaded have a problem.
     #[must_use]
     pub fn figures(&self) -> Vec<Figures> {

@@ -133,6 +133,20 @@ impl Watchdog {
             self.shared.wake.notify_one();
         }
     }
+
+    /// Answers all that nobody has answered yet. They are still watched, so scripts end in time.
+    pub(crate) fn answer_all(&self, answer: &Answer) {
+        let watched = self.shared.lock();
+        let replies: Vec<_> = watched
+            .due
+            .iter()
+            .filter_map(|Reverse(due)| due.reply.upgrade())
+            .collect();
+        drop(watched);
+        for reply in replies {
+            reply.send(answer.clone());
+        }
+    }
 }
 
 impl Drop for Watchdog {

@@ -94,5 +94,9 @@ fn calls_that_take_too_long_are_cut_off() {
     assert_eq!(output.status.code(), Some(75));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("failed: the server is stopping"), "{said}");
+    // It stands in the log like others.
+    let log = calls.server.log();
+    let line = log.lines().find(|line| line.contains("procedure=\"held\""));
+    assert!(line.expect(&log).contains("status=\"failed\""), "{log}");
     held.release();
 }

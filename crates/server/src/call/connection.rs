@@ -181,18 +181,16 @@ impl Connection {
         }
     }
 
-    /// Reads, and keeps the last descriptor that comes along.
+    /// Reads, and keeps the first descriptor that comes along. The kernel drops what is not
+    /// received, without a word to its file system.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.stream {
             Stream::Tcp(stream) => stream.read(buffer),
             Stream::Unix(stream) => {
                 let mut descriptors = Vec::new();
-                let read = passing::receive(stream.as_fd(), buffer, &mut descriptors);
-                for descriptor in descriptors {
-                    if let Some(unused) = self.file.replace(descriptor) {
-                        self.closer.close(unused);
-                    }
-                }
+                let max = usize::from(self.file.is_none() && !self.closer.is_behind());
+                let read = passing::receive(stream.as_fd(), buffer, (&mut descriptors, max));
+                self.file = self.file.take().or_else(|| descriptors.pop());
                 read.map_err(|errno: Errno| errno.into())
             }
         }
@@ -243,6 +241,10 @@ impl Connection {
                     let closer = self.closer.clone();
                     let message = Message::later(file, wire.format, is_prompt, closer);
                     (message, Envelope::default())
+                }
+                None if self.closer.is_behind() => {
+                    let reason = "a file system does not answer, so no more files are taken";
+                    return Ok(Next::Wrong(Status::Overloaded, reason.to_owned()));
                 }
                 None => return Err("no file came with the call".to_owned()),
             },

@@ -344,6 +344,8 @@ impl Server {
         let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();
         if !keys.is_empty() {
             warn!("{} calls were cut off by the end of the server", keys.len());
+            self.registry.cut_off(STOPPING);
+            self.hand_out();
         }
         for key in keys {
             self.dismiss(key, (Status::Failed, STOPPING));

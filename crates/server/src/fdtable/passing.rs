@@ -47,16 +47,18 @@ pub(crate) fn send(
     sendmsg::<()>(socket.as_raw_fd(), &parts, control, flags, None).map(|_| ())
 }
 
-/// Receives one message: returns the length of its payload and appends its descriptors.
+/// Receives one message: returns the length of its payload and appends its descriptors, at most
+/// `max`.
 ///
-/// Fewer descriptors than were sent arrive when this table is full; the kernel closed the rest.
+/// Fewer descriptors than were sent arrive when this table is full, too; the kernel closed the
+/// rest.
 ///
 /// # Errors
 /// `EAGAIN` when there is no message.
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     payload: &mut [u8],
-    descriptors: &mut Vec<OwnedFd>,
+    (descriptors, max): (&mut Vec<OwnedFd>, usize),
 ) -> Result<usize, Errno> {
     // In 64-bit words, so that it is aligned for a header.
     let mut control = [0_u64; CONTROL_WORDS];
@@ -69,7 +71,9 @@ pub(crate) fn receive(
     header.msg_iov = &raw mut part;
     header.msg_iovlen = 1;
     header.msg_control = control.as_mut_ptr().cast();
-    header.msg_controllen = size_of_val(&control) as _;
+    // Not the length with padding, which would be room for one more.
+    let room = 2 * size_of::<u64>() + max.min(DESCRIPTORS_MAX) * size_of::<RawFd>();
+    header.msg_controllen = if max == 0 { 0 } else { room } as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     // SAFETY: the header points to a payload and a control buffer that outlive the call, with
     // their true lengths.
@@ -135,7 +139,12 @@ mod tests {
         drop(ours);
         let mut payload = [0; 64];
         let mut descriptors = Vec::new();
-        let len = receive(receiver.as_fd(), &mut payload, &mut descriptors).unwrap();
+        let len = receive(
+            receiver.as_fd(),
+            &mut payload,
+            (&mut descriptors, DESCRIPTORS_MAX),
+        )
+        .unwrap();
         assert_eq!(&payload[..len], b"tickets");
         assert_eq!(descriptors.len(), DESCRIPTORS_MAX);
         for (index, (descriptor, (_, mut theirs))) in descriptors.into_iter().zip(pairs).enumerate()
@@ -150,9 +159,25 @@ mod tests {
     }
 
     #[test]
+    fn no_more_descriptors_arrive_than_are_wanted() {
+        let (sender, receiver) = pair().unwrap();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        for max in 0..3 {
+            send(sender.as_fd(), b"x", &[ours.as_fd(); 3]).unwrap();
+            let mut descriptors = Vec::new();
+            let wanted = (&mut descriptors, max);
+            assert_eq!(receive(receiver.as_fd(), &mut [0; 8], wanted), Ok(1));
+            assert_eq!(descriptors.len(), max);
+        }
+        // The kernel has closed the others.
+        drop(ours);
+        assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
     fn nothing_to_receive_is_no_wait() {
         let (_sender, receiver) = pair().unwrap();
-        let result = receive(receiver.as_fd(), &mut [0; 8], &mut Vec::new());
+        let result = receive(receiver.as_fd(), &mut [0; 8], (&mut Vec::new(), 1));
         assert_eq!(result, Err(Errno::EAGAIN));
     }
 
@@ -168,7 +193,7 @@ mod tests {
         assert_eq!(send(sender.as_fd(), &[7; 1024], &[]), Err(Errno::EAGAIN));
         for _ in 0..sent {
             assert_eq!(
-                receive(receiver.as_fd(), &mut [0; 2048], &mut Vec::new()),
+                receive(receiver.as_fd(), &mut [0; 2048], (&mut Vec::new(), 1)),
                 Ok(1024)
             );
         }

@@ -59,7 +59,11 @@ impl<T> Arrivals<T> {
         let mut payload = [0; DESCRIPTORS_MAX * size_of::<Ticket>()];
         let mut descriptors = Vec::new();
         // An error is EAGAIN; anything else repeats at the next event.
-        while let Ok(len) = passing::receive(self.inbox.0.as_fd(), &mut payload, &mut descriptors) {
+        while let Ok(len) = passing::receive(
+            self.inbox.0.as_fd(),
+            &mut payload,
+            (&mut descriptors, DESCRIPTORS_MAX),
+        ) {
             if len == 0 {
                 return;
             }

@@ -2,7 +2,8 @@
 //!
 //! Whoever reads the log may be slow or stand still: a paused pager, a full disk behind a pipe. No
 //! thread of the server waits for that. Lines go into a bounded queue, and a thread of its own
-//! writes them; what finds no room is dropped and counted, and the next line says so.
+//! writes them; what finds no room, there or on the disk, is dropped and counted, and the next line
+//! says so.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -96,7 +97,8 @@ impl Lines {
     }
 
     /// Writes what is queued to `out` as long as the process lives.
-    pub(super) fn write_to(&self, mut out: impl Write) -> ! {
+    pub(super) fn write_to(&self, out: impl Write) -> ! {
+        let mut out = Out::new(out);
         loop {
             let (lines, dropped) = self.take();
             // The queue has just been emptied, so that this finds room in it: behind the lines that
@@ -108,7 +110,13 @@ impl Lines {
                 );
             }
             for line in lines {
-                let _ = out.write_all(&line);
+                let dropped = out.write(&line);
+                if dropped > 0 {
+                    warn!(
+                        dropped,
+                        "lines are missing from this log: it could not be written"
+                    );
+                }
             }
         }
     }
@@ -141,6 +149,53 @@ impl Lines {
         let waited = self.emptied.wait_timeout_while(state, time, unwritten);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.settling -= 1;
+    }
+}
+
+/// Where lines go, and what became of them there.
+struct Out<W> {
+    out: W,
+    /// Half a line is the last that was written.
+    is_torn: bool,
+    dropped: u64,
+}
+
+impl<W: Write> Out<W> {
+    const fn new(out: W) -> Self {
+        Self {
+            out,
+            is_torn: false,
+            dropped: 0,
+        }
+    }
+
+    /// Writes a line; if that succeeds, returns how many before it were not written.
+    fn write(&mut self, line: &[u8]) -> u64 {
+        // A disk that was full: what follows half a line must not be read as its rest.
+        if self.is_torn && self.put(b"\n") {
+            self.is_torn = false;
+        }
+        if self.is_torn || !self.put(line) {
+            self.dropped += 1;
+            return 0;
+        }
+        std::mem::take(&mut self.dropped)
+    }
+
+    /// Whether all of it was written.
+    fn put(&mut self, bytes: &[u8]) -> bool {
+        let mut written = 0;
+        while written < bytes.len() {
+            match self.out.write(&bytes[written..]) {
+                Ok(more) if more > 0 => written += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(_) | Err(_) => {
+                    self.is_torn |= written > 0;
+                    return false;
+                }
+            }
+        }
+        true
     }
 }
 
@@ -198,6 +253,38 @@ mod tests {
         lines.push(b"late\n", &mut out);
         assert_eq!(out, b"early\n");
         assert_eq!(lines.take().0, [Box::from(*b"late\n")]);
+    }
+
+    /// A disk with so much room.
+    struct Full(Vec<u8>, usize);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let len = bytes.len().min(self.1);
+            if len == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.1 -= len;
+            self.0.extend(&bytes[..len]);
+            Ok(len)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_a_full_disk_did_not_take_is_counted_and_no_line_is_glued_to_half_of_another() {
+        let mut out = Out::new(Full(Vec::new(), 10));
+        assert_eq!(out.write(b"one\n"), 0);
+        for lost in [b"two two\n", b"three 3\n"] {
+            assert_eq!(out.write(lost), 0);
+        }
+        out.out.1 = 100;
+        assert_eq!(out.write(b"four\n"), 2);
+        assert_eq!(out.write(b"five\n"), 0);
+        assert_eq!(out.out.0, b"one\ntwo tw\nfour\nfive\n");
     }
 
     #[test]
