@@ -75,6 +75,12 @@ pub trait Accounts: Send + Sync {
     /// Asks for a user; false, and `found` is forgotten, if too many ask already.
     fn look_up(&self, key: UserKey, found: Found) -> bool;
 
+    /// Whether a user's credential is ours to change: not one that somebody else keeps.
+    fn keeps(&self, user: &User, credential: &str) -> bool {
+        let _ = (user, credential);
+        true
+    }
+
     /// Puts a better hash in the place of an outdated one.
     fn upgrade(&self, key: UserKey, outdated: Arc<str>, better: Arc<str>);
 
@@ -145,6 +151,10 @@ pub trait Grants: Send + Sync {
 impl Accounts for Directory {
     fn look_up(&self, key: UserKey, found: Found) -> bool {
         Self::look_up(self, key, found)
+    }
+
+    fn keeps(&self, user: &User, credential: &str) -> bool {
+        Self::keeps(self, user, credential)
     }
 
     fn upgrade(&self, key: UserKey, outdated: Arc<str>, better: Arc<str>) {

@@ -200,7 +200,9 @@ impl Shared {
         };
         answer.give(self.accept(visitor, attempt.user.as_ref(), proof, None));
         self.learn(visitor, &fitting.text, password);
-        if fitting.is_outdated {
+        let user = attempt.user.as_ref();
+        if fitting.is_outdated && user.is_some_and(|user| self.accounts.keeps(user, &fitting.text))
+        {
             // Others who log in come first.
             let (shared, attempt) = (Arc::downgrade(self), Arc::clone(attempt));
             self.hashes.submit_later(Arc::new(move || {

@@ -21,6 +21,8 @@ type Upgrade = (UserKey, Arc<str>, Arc<str>);
 struct Memory {
     users: Mutex<HashMap<UserKey, Arc<User>>>,
     upgrades: Mutex<Vec<Upgrade>>,
+    /// Whose credentials somebody else keeps.
+    foreign: Mutex<Vec<&'static str>>,
     mode: Mutex<Mode>,
 }
 
@@ -40,6 +42,10 @@ impl Accounts for Memory {
             Mode::Full => return false,
         }
         true
+    }
+
+    fn keeps(&self, user: &User, _credential: &str) -> bool {
+        !self.foreign.lock().unwrap().contains(&&*user.name)
     }
 
     fn upgrade(&self, key: UserKey, outdated: Arc<str>, better: Arc<str>) {
@@ -560,9 +566,13 @@ fn an_outdated_hash_is_replaced_at_the_next_login() {
     let world = world(vec![
         user("ann", std::slice::from_ref(&old)),
         user("bob", &[cheap("x")]),
+        user("cat", std::slice::from_ref(&old)),
     ]);
+    world.memory.foreign.lock().unwrap().push("cat");
     assert_eq!(world.password("ann", "wrong"), WRONG);
     assert_eq!(world.password("bob", "x"), named("bob"));
+    // Nothing is made of what somebody else keeps.
+    assert_eq!(world.password("cat", "pencil"), named("cat"));
     assert!(world.memory.upgrades.lock().unwrap().is_empty());
     assert_eq!(world.password("ann", "pencil"), named("ann"));
     // It is done when nobody waits any more.

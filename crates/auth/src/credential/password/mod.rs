@@ -29,6 +29,9 @@ pub const HASH_BYTES_MAX: usize = 128;
 /// The shortest hash that is taken, in bytes: fewer could be guessed.
 pub const HASH_BYTES_MIN: usize = 10;
 
+/// How much of a password bcrypt looks at.
+const BCRYPT_BYTES: usize = 72;
+
 /// The hash of a password with what it was made by, within the bounds of [`Cost`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct PasswordHash {
@@ -75,9 +78,17 @@ impl PasswordHash {
         let is_right = computed.is_ok_and(|hash| bool::from(hash.ct_eq(&self.hash)));
         match is_right {
             false => Verdict::Wrong,
+            true if !self.sees_all_of(password) => Verdict::Right,
             true if self.is_outdated(wanted) => Verdict::RightButOutdated,
             true => Verdict::Right,
         }
+    }
+
+    /// Whether a password that fits this hash is the one that it was made of. What bcrypt does not
+    /// look at may be anything: a hash made of that would shut the user out who knows the password.
+    const fn sees_all_of(&self, password: &[u8]) -> bool {
+        // The last of the bytes that it looks at is the zero behind the password.
+        !matches!(self.cost, Cost::Bcrypt { .. }) || password.len() < BCRYPT_BYTES
     }
 
     /// Whether new hashes are made by another function, or with larger parameters.

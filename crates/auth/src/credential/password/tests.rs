@@ -112,6 +112,22 @@ fn what_is_made_is_right_and_never_twice_the_same() {
     }
 }
 
+/// Whoever shows these bytes and something else behind them is let in, and may not be the one who
+/// decides what the password is.
+#[test]
+fn what_bcrypt_does_not_look_at_replaces_nothing() {
+    let bcrypt = Cost::Bcrypt { log_rounds: 4 };
+    let verdict = |made_of: &[u8], shown: &[u8]| {
+        let hash = PasswordHash::make(made_of, bcrypt).unwrap();
+        hash.verify(shown, Cost::CHEAPEST)
+    };
+    let long = [b'a'; 75];
+    assert_eq!(verdict(&long[..72], &long), Verdict::Right);
+    assert_eq!(verdict(&long[..72], &long[..72]), Verdict::Right);
+    assert_eq!(verdict(&long[..71], &long[..71]), Verdict::RightButOutdated);
+    assert_eq!(verdict(&long[..71], &long[..72]), Verdict::Wrong);
+}
+
 #[test]
 fn weaker_parameters_and_other_functions_are_outdated() {
     let argon2 = |memory_kib, passes| Cost::Argon2 {

@@ -334,6 +334,15 @@ impl Directory {
         receiver.recv().unwrap_or_else(|_| Err(OrderError::busy()))
     }
 
+    /// Whether a credential of a user who was looked up stands in Stentor's own books, where it can
+    /// be changed.
+    #[must_use]
+    pub fn keeps(&self, user: &User, credential: &str) -> bool {
+        let key = user.key();
+        let is_pinned = self.shared.pinned.load().contains_key(&key);
+        !is_pinned && self.shared.cache.keeps(user, &key, credential)
+    }
+
     /// Puts a better hash in the place of an outdated one, if the user still has that.
     pub fn upgrade_credential(&self, key: UserKey, outdated: Arc<str>, better: Arc<str>) {
         let order = Order::Upgrade {
