@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::{Source, Store, StoreError};
-use crate::model::{User, UserKey};
+use crate::model::{ADMIN, User, UserKey};
 
 /// A store, perhaps with a source of foreign users beside it.
 ///
@@ -12,6 +12,9 @@ use crate::model::{User, UserKey};
 /// store if it names any, and either may disable it. So an operator gives roles to people who live
 /// in tables of their own. Who was added to the store is a user without the source too; who is
 /// foreign is one only where the source knows it.
+///
+/// An administrator of the store proves itself by what the store says alone: whoever may write to
+/// the source and takes that name would be the administrator otherwise.
 #[derive(Clone)]
 pub struct Books {
     /// What Stentor keeps.
@@ -113,11 +116,69 @@ impl Known {
     }
 }
 
+impl Known {
+    /// Whether the source has credentials under a name that is not theirs to give.
+    pub(super) fn is_taken(&self) -> bool {
+        let foreign = self.foreign.as_ref();
+        foreign.is_some_and(|foreign| !foreign.credentials.is_empty())
+            && self.own.as_ref().is_some_and(stands_alone)
+    }
+}
+
+/// Whether somebody else's credentials prove nothing about a user of the store.
+pub(super) fn stands_alone(own: &User) -> bool {
+    !own.foreign && own.roles.iter().any(|role| **role == *ADMIN)
+}
+
 fn merge(mut own: User, foreign: User) -> User {
-    own.credentials.extend(foreign.credentials);
+    if !stands_alone(&own) {
+        own.credentials.extend(foreign.credentials);
+    }
     if own.roles.is_empty() {
         own.roles = foreign.roles;
     }
     own.disabled |= foreign.disabled;
     own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Credential, DEFAULT_ZONE, MEMBER};
+
+    fn user(role: &str, credential: &str, foreign: bool) -> User {
+        User {
+            zone: DEFAULT_ZONE.into(),
+            name: "ann".into(),
+            credentials: vec![Credential::new(credential)],
+            roles: vec![role.into()],
+            disabled: false,
+            foreign,
+        }
+    }
+
+    #[test]
+    fn nobody_becomes_an_administrator_by_a_name_in_the_source() {
+        for (role, foreign, taken) in [
+            (ADMIN, false, true),
+            (MEMBER, false, false),
+            // Whom an operator has made one on purpose.
+            (ADMIN, true, false),
+        ] {
+            let known = Known {
+                own: Some(user(role, "token:ours", foreign)),
+                foreign: Some(user(MEMBER, "$theirs", true)),
+            };
+            assert_eq!(known.is_taken(), taken, "{role} {foreign}");
+            let merged = known.user().expect("it is one");
+            let texts: Vec<&str> = merged.credentials.iter().map(|one| &*one.text).collect();
+            let expected = ["token:ours", "$theirs"];
+            assert_eq!(
+                texts,
+                expected[..if taken { 1 } else { 2 }],
+                "{role} {foreign}"
+            );
+            assert_eq!(&*merged.roles[0], role);
+        }
+    }
 }

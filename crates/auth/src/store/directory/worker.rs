@@ -1,7 +1,7 @@
 //! The directory's thread.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
@@ -17,7 +17,7 @@ use super::queue::Queue;
 use super::sift::Findings;
 use super::{Change, DirectoryOptions, Found, OrderAnswer, Roles, Shared, Unavailable, first};
 use crate::counted;
-use crate::model::{User, UserKey};
+use crate::model::{ADMIN, DEFAULT_ZONE, User, UserKey};
 use crate::store::books::Known;
 use crate::store::{Books, Order, StoreError, Who, order};
 
@@ -51,6 +51,8 @@ pub(in crate::store) struct Worker {
     shown: String,
     /// What was wrong with the tables when they were asked last, so that it is told once.
     trouble: RefCell<String>,
+    /// Administrators whose names somebody else has given away, as was told.
+    taken: RefCell<HashSet<UserKey>>,
     /// What orders have changed.
     edits: RefCell<Edits>,
 }
@@ -63,6 +65,7 @@ impl Worker {
             options,
             shared,
             trouble: RefCell::default(),
+            taken: RefCell::default(),
             edits: RefCell::default(),
         }
     }
@@ -151,7 +154,7 @@ impl Worker {
                     }),
                 );
             }
-            Ok(())
+            self.look_for_namesake().await
         };
         match timeout(self.options.timeout, caught(open)).await {
             Ok(Ok(())) => {
@@ -228,7 +231,35 @@ impl Worker {
         keys: &[UserKey],
     ) -> Result<HashMap<UserKey, Known>, StoreError> {
         self.shared.queries.fetch_add(1, Ordering::Relaxed);
-        self.in_time(self.books.look(keys)).await
+        let users = self.in_time(self.books.look(keys)).await?;
+        for (key, _) in users.iter().filter(|(_, known)| known.is_taken()) {
+            self.tell_taken(key);
+        }
+        Ok(users)
+    }
+
+    /// Tells once that somebody of the source does not become an administrator by its name.
+    fn tell_taken(&self, key: &UserKey) {
+        if let Some(source) = &self.books.source
+            && self.taken.borrow_mut().insert(key.clone())
+        {
+            warn!(
+                "{key} is an administrator of Stentor's own, and there is a user of that name in \
+                 {} too, whose password does not let in; rename one of them, or give the \
+                 administrator another role (`stentor grant` and `stentor revoke`), and both are \
+                 one user",
+                source.describe()
+            );
+        }
+    }
+
+    /// Looks for somebody in the source who is called as the first administrator is, so that the
+    /// log says so before that user wonders.
+    async fn look_for_namesake(&self) -> Result<(), StoreError> {
+        if self.books.source.is_some() && self.options.admin_password.is_some() {
+            self.ask(&[UserKey::new(DEFAULT_ZONE, ADMIN)]).await?;
+        }
+        Ok(())
     }
 
     /// One query, or a few more if it is refused for some of the names. What an order changes

@@ -10,7 +10,7 @@ use super::{OrderError, Outcome, PAGE, Who};
 use crate::calendar::Utc;
 use crate::model::{Credential, Login, MEMBER, User, UserKey};
 use crate::store::directory::Worker;
-use crate::store::{Record, Store};
+use crate::store::{Record, Store, books};
 
 /// How often a change is tried again when somebody else changes the same user.
 pub(super) const ATTEMPTS_MAX: usize = 10;
@@ -157,7 +157,7 @@ pub(super) async fn show(worker: &Worker, name: &str) -> Outcome {
         answer["kept_by"] = "the configuration".into();
         return Ok(answer);
     }
-    let is_foreign = foreign(worker, &key).await?.is_some();
+    let is_foreign = !stands_alone(worker, &key).await? && foreign(worker, &key).await?.is_some();
     if is_foreign && let Some(source) = &worker.books.source {
         answer["kept_by"] = source.describe().into();
     }
@@ -187,6 +187,7 @@ pub(super) async fn set_password(
 ) -> Outcome {
     let key = UserKey::parse(name);
     if let Some(source) = &worker.books.source
+        && !stands_alone(worker, &key).await?
         && let Some(foreign) = foreign(worker, &key).await?
         && !foreign.credentials.is_empty()
     {
@@ -463,6 +464,13 @@ async fn foreign(worker: &Worker, key: &UserKey) -> Result<Option<User>, OrderEr
     let find = source.find(std::slice::from_ref(key));
     let users = worker.in_time(find).await?;
     Ok(users.into_iter().find(|user| user.key() == *key))
+}
+
+/// Whether a user is an administrator of ours, about whom nobody else has to say anything.
+async fn stands_alone(worker: &Worker, key: &UserKey) -> Result<bool, OrderError> {
+    let own = worker.books.store.find(std::slice::from_ref(key)).await?;
+    let own = own.iter().find(|record| record.user.key() == *key);
+    Ok(own.is_some_and(|record| books::stands_alone(&record.user)))
 }
 
 /// A user whose record was changed, with what somebody else says of it, if they answer: what was
