@@ -50,7 +50,7 @@ impl Center {
 
 impl Shared {
     fn identified(&self, visitor: &Visitor, user: Option<&Arc<crate::model::User>>) -> Decision {
-        if user.is_some_and(|user| user.disabled) {
+        if self.is_shut_out(&visitor.key, user) {
             return Decision::Refused(Refusal::Credentials);
         }
         let proof = Proof::default();

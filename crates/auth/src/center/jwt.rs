@@ -71,7 +71,8 @@ impl Shared {
         let _ = self.accounts.look_up(bearer, found);
     }
 
-    /// The token is genuine. Whoever is known and shut out stays out.
+    /// The token is genuine. Whoever is known and shut out stays out, also when somebody else does
+    /// not know that user any more.
     fn accept_bearer(
         &self,
         visitor: &Visitor,
@@ -84,7 +85,9 @@ impl Shared {
         };
         match user {
             _ if !has_home => return self.bar(visitor, JwtRefusal::NoZone),
-            Some(user) if user.disabled => return self.bar(visitor, JwtRefusal::Disabled),
+            _ if self.is_shut_out(&visitor.key, user) => {
+                return self.bar(visitor, JwtRefusal::Disabled);
+            }
             None if claims.known_users => return self.bar(visitor, JwtRefusal::Unknown),
             Some(_) | None => {}
         }

@@ -75,6 +75,12 @@ pub trait Accounts: Send + Sync {
     /// Asks for a user; false, and `found` is forgotten, if too many ask already.
     fn look_up(&self, key: UserKey, found: Found) -> bool;
 
+    /// What is said of somebody who was looked up, is no user any more, and is bound by it.
+    fn left(&self, key: &UserKey) -> Option<Arc<User>> {
+        let _ = key;
+        None
+    }
+
     /// Whether a user's credential is ours to change: not one that somebody else keeps.
     fn keeps(&self, user: &User, credential: &str) -> bool {
         let _ = (user, credential);
@@ -151,6 +157,10 @@ pub trait Grants: Send + Sync {
 impl Accounts for Directory {
     fn look_up(&self, key: UserKey, found: Found) -> bool {
         Self::look_up(self, key, found)
+    }
+
+    fn left(&self, key: &UserKey) -> Option<Arc<User>> {
+        Self::left(self, key)
     }
 
     fn keeps(&self, user: &User, credential: &str) -> bool {
@@ -564,6 +574,14 @@ impl Shared {
     /// user of ours may have left the configuration only.
     fn has_home(&self, user: &User) -> bool {
         !user.foreign || self.grants.has_zone(&user.zone)
+    }
+
+    /// Whether somebody is shut out, as a user or by what is left of one.
+    fn is_shut_out(&self, key: &UserKey, user: Option<&Arc<User>>) -> bool {
+        match user {
+            Some(user) => user.disabled,
+            None => self.accounts.left(key).is_some_and(|left| left.disabled),
+        }
     }
 
     /// It is who it says to be.

@@ -117,6 +117,22 @@ impl Known {
 }
 
 impl Known {
+    /// Whether this makes no user.
+    pub(super) fn is_nobody(&self) -> bool {
+        self.foreign.is_none() && self.own.as_ref().is_none_or(|own| own.foreign)
+    }
+
+    /// What the store says of a user whom the source does not know any more. It makes no user, but
+    /// binds whoever comes by that name and needs to be none.
+    pub(super) fn left(&self) -> Option<User> {
+        let own = self.own.as_ref();
+        let own = own.filter(|own| own.foreign && self.foreign.is_none())?;
+        Some(User {
+            credentials: Vec::new(),
+            ..own.clone()
+        })
+    }
+
     /// Whether the source has credentials under a name that is not theirs to give.
     pub(super) fn is_taken(&self) -> bool {
         let foreign = self.foreign.as_ref();

@@ -24,6 +24,8 @@ struct Table {
     unwatched: usize,
     /// Who is nobody, and would be shut out as somebody: how many watch for that.
     absent: HashMap<UserKey, usize>,
+    /// What is said here of users whom somebody else does not know any more.
+    left: HashMap<UserKey, Arc<User>>,
 }
 
 struct Entry {
@@ -104,6 +106,7 @@ impl Cache {
         let (user, foreign) = Foreign::of(known)?;
         let mut table = lock(&self.0);
         let key = user.key();
+        table.left.remove(&key);
         if let Some(entry) = table.entries.get_mut(&key) {
             entry.idle = 0;
             entry.foreign = foreign;
@@ -176,6 +179,11 @@ impl Cache {
         Watch { key, watched }
     }
 
+    /// What is said here of a user whom somebody else does not know any more, and who is none.
+    pub(super) fn left(&self, key: &UserKey) -> Option<Arc<User>> {
+        lock(&self.0).left.get(key).cloned()
+    }
+
     /// All keys, for a refresh; who has not been used for long is forgotten.
     pub(super) fn keys_to_refresh(&self) -> Vec<UserKey> {
         let mut table = lock(&self.0);
@@ -189,6 +197,9 @@ impl Cache {
             keep
         });
         table.unwatched -= forgotten;
+        // Whoever comes by such a name is looked up first.
+        let Table { absent, left, .. } = &mut *table;
+        left.retain(|key, _| absent.contains_key(key));
         let absent = table.absent.keys();
         let absent = absent.filter(|key| !table.entries.contains_key(*key));
         table.entries.keys().chain(absent).cloned().collect()
@@ -203,19 +214,33 @@ impl Cache {
     /// Takes over what the store says of a user now. What somebody else said of it last holds. The
     /// new state, if it is another one.
     pub(super) fn put_own(&self, key: &UserKey, own: Option<User>) -> Option<Option<Arc<User>>> {
-        let foreign = lock(&self.0).entries.get(key).and_then(Entry::foreign);
-        self.refresh(key, Known { own, foreign })
+        let (foreign, matters) = {
+            let table = lock(&self.0);
+            let foreign = table.entries.get(key).and_then(Entry::foreign);
+            (foreign, table.absent.contains_key(key))
+        };
+        let known = Known { own, foreign };
+        // Nobody has asked them, and they may know the user.
+        let left = known.left().filter(|_| matters);
+        self.take(key, known, left)
     }
 
     /// Takes over what a refresh has found. The new state, if it is another one.
     pub(super) fn refresh(&self, key: &UserKey, known: Known) -> Option<Option<Arc<User>>> {
+        let left = known.left();
+        self.take(key, known, left)
+    }
+
+    fn take(&self, key: &UserKey, known: Known, left: Option<User>) -> Option<Option<Arc<User>>> {
         let found = Foreign::of(known);
         let mut table = lock(&self.0);
         let is_watched = table.absent.contains_key(key);
+        let is_bound_anew = table.put_left(key, left);
         let Some(entry) = table.entries.get_mut(key) else {
-            return found
-                .filter(|_| is_watched)
-                .map(|(user, _)| Some(Arc::new(user)));
+            return match found {
+                Some((user, _)) => is_watched.then(|| Some(Arc::new(user))),
+                None => (is_watched && is_bound_anew).then_some(None),
+            };
         };
         match found {
             Some((user, foreign)) => {
@@ -247,6 +272,18 @@ impl Entry {
 }
 
 impl Table {
+    /// Keeps what is said of a user who is none; whether it is something else than before.
+    fn put_left(&mut self, key: &UserKey, left: Option<User>) -> bool {
+        if self.left.get(key).map(|left| &**left) == left.as_ref() {
+            return false;
+        }
+        match left {
+            Some(left) => self.left.insert(key.clone(), Arc::new(left)),
+            None => self.left.remove(key),
+        };
+        true
+    }
+
     fn forget_absent(&mut self, key: &UserKey) {
         if let Some(watches) = self.absent.get_mut(key) {
             *watches -= 1;
@@ -406,6 +443,39 @@ mod tests {
         let nowhere = Cache::default();
         assert!(nowhere.keeps(&ours, &ours.key(), "$ours"));
         assert!(!nowhere.keeps(&theirs, &theirs.key(), "$theirs"));
+    }
+
+    #[test]
+    fn what_is_said_of_who_is_gone_is_known_and_told_to_who_has_the_name() {
+        let cache = Cache::default();
+        let left = |disabled| User {
+            disabled,
+            foreign: true,
+            ..user("ann")
+        };
+        let known = |disabled| Known {
+            own: Some(left(disabled)),
+            foreign: None,
+        };
+        let key = user("ann").key();
+        // Nobody has the name, and who asks is told.
+        assert!(cache.refresh(&key, known(true)).is_none());
+        assert_eq!(cache.left(&key).as_deref(), Some(&left(true)));
+        assert!(cache.keys_to_refresh().is_empty() && cache.left(&key).is_none());
+        assert!(cache.put_own(&key, Some(left(true))).is_none());
+        assert!(cache.left(&key).is_none(), "they may know the user");
+        let watch = cache.watch_absent(key.clone());
+        assert_eq!(cache.put_own(&key, Some(left(false))), Some(None));
+        assert!(cache.refresh(&key, known(false)).is_none(), "it was told");
+        assert_eq!(cache.refresh(&key, known(true)), Some(None));
+        assert_eq!(cache.keys_to_refresh(), std::slice::from_ref(&key));
+        assert!(cache.left(&key).is_some());
+        assert_eq!(cache.refresh(&key, Known::default()), Some(None));
+        assert!(cache.left(&key).is_none());
+        cache.refresh(&key, known(true));
+        keep(&cache, "ann");
+        assert!(cache.left(&key).is_none(), "it is somebody");
+        drop(watch);
     }
 
     #[test]

@@ -241,6 +241,14 @@ impl Directory {
         self.shared.cache.watch_absent(key.clone())
     }
 
+    /// What is said here of a user whom somebody else kept and does not know any more. It is none;
+    /// but whoever has the name and needs to be none is bound by it. Known after a look-up that
+    /// found nobody, and for as long as [`Directory::watch_absent`] is held.
+    #[must_use]
+    pub fn left(&self, key: &UserKey) -> Option<Arc<User>> {
+        self.shared.cache.left(key)
+    }
+
     /// All roles, as they are now.
     #[must_use]
     pub fn roles(&self) -> Arc<Roles> {

@@ -214,10 +214,11 @@ impl Worker {
     /// connected is told at once: a refresh would find it known already.
     fn found(&self, key: &UserKey, known: Known) -> Option<Arc<User>> {
         let cache = &self.shared.cache;
-        let Some((user, has_changed)) = cache.keep(known) else {
-            self.tell(key, cache.refresh(key, Known::default()));
+        if known.is_nobody() {
+            self.tell(key, cache.refresh(key, known));
             return None;
-        };
+        }
+        let (user, has_changed) = cache.keep(known)?;
         if has_changed {
             let change = Some(Arc::clone(&user));
             self.shared.tell(Change::User(key.clone(), change));

@@ -53,17 +53,32 @@ pub(super) async fn add(
     check(worker, &user)?;
     let key = user.key();
     check_free(worker, &key)?;
-    if !worker
+    let is_new = worker
         .books
         .store
         .insert(std::slice::from_ref(&user))
-        .await?
-    {
+        .await?;
+    if !is_new && !replace_left(worker, &user).await? {
         return Err(exists(&key));
     }
     worker.take_over(key.clone(), Some(user.clone()));
     worker.note(who, "user.add", &key.to_string(), changed(&user));
     Ok(shown(&user))
+}
+
+/// Puts a user in the place of what was said of one whom somebody else kept and does not know any
+/// more; false if there is none.
+async fn replace_left(worker: &Worker, user: &User) -> Result<bool, OrderError> {
+    let (store, key) = (&worker.books.store, user.key());
+    let known = store.find(std::slice::from_ref(&key)).await?;
+    let mut known = known.into_iter();
+    let Some(Record { revision, .. }) =
+        known.find(|record| record.user.foreign && record.user.key() == key)
+    else {
+        return Ok(false);
+    };
+    let is_left = matches!(foreign(worker, &key).await, Ok(None));
+    Ok(is_left && write(&**store, user, Some(revision)).await?)
 }
 
 /// Roles in their order, without those that stand there already.
@@ -214,7 +229,8 @@ pub(super) async fn disable(worker: &Worker, who: &Who, name: &str, disabled: bo
         user.disabled = disabled;
         Ok(())
     };
-    let user = modify(worker, &key, change).await?;
+    // Whoever brings a web token of that name is kept out by it also where it is no user any more.
+    let user = rewrite(worker, &key, true, async |user| change(user)).await?;
     let what = if disabled {
         "user.disable"
     } else {
@@ -357,13 +373,15 @@ pub(super) async fn modify(
     key: &UserKey,
     change: impl Fn(&mut User) -> Result<(), OrderError>,
 ) -> Result<User, OrderError> {
-    rewrite(worker, key, async |user| change(user)).await
+    rewrite(worker, key, false, async |user| change(user)).await
 }
 
-/// The same by a change that asks somebody.
+/// The same by a change that asks somebody; `of_left` if it may be one of what was said of a user
+/// whom somebody else does not know any more.
 async fn rewrite(
     worker: &Worker,
     key: &UserKey,
+    of_left: bool,
     change: impl AsyncFn(&mut User) -> Result<(), OrderError>,
 ) -> Result<User, OrderError> {
     check_free(worker, key)?;
@@ -374,7 +392,8 @@ async fn rewrite(
         let (mut user, revision) = match own {
             Some(Record { user, revision }) => {
                 // An outage of theirs keeps nobody from being shut out.
-                if user.foreign && matches!(foreign(worker, key).await, Ok(None)) {
+                let may_be_left = user.foreign && !of_left;
+                if may_be_left && matches!(foreign(worker, key).await, Ok(None)) {
                     return Err(gone(key));
                 }
                 (user, Some(revision))
@@ -410,7 +429,7 @@ async fn modify_roles(
         change(user)?;
         check_left(worker, std::iter::once(&*user)).await
     };
-    rewrite(worker, key, from_what_counts).await
+    rewrite(worker, key, false, from_what_counts).await
 }
 
 /// That somebody else changes the same thing all the time.
@@ -510,8 +529,9 @@ fn missing(key: &UserKey) -> OrderError {
 /// Whoever kept the user does not any more, and what was said here makes none.
 fn gone(key: &UserKey) -> OrderError {
     let message = format!(
-        "there is no user {key} any more: auth.source does not know it; `stentor user delete \
-         {key}` removes what was said of it here"
+        "there is no user {key} any more: auth.source does not know it; `stentor user disable \
+         {key}` keeps out who brings a web token of that name, `stentor user delete {key}` removes \
+         what was said of it here"
     );
     OrderError::new("not-found", message)
 }
