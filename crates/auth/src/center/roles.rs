@@ -47,6 +47,8 @@ impl fmt::Debug for RoleGrants {
 struct Source<'s> {
     key: Option<&'s UserKey>,
     user: Option<&'s Arc<User>>,
+    /// What is said of somebody who is no user any more.
+    left: Option<Arc<User>>,
     proof: Option<&'s Proof>,
     client_id: Option<Arc<str>>,
     /// The zone of somebody without a name.
@@ -67,8 +69,11 @@ impl Source<'_> {
         match (of_proof, self.user, self.key) {
             (Some(roles), ..) => roles,
             (None, Some(user), _) => user.roles.clone(),
-            (None, None, Some(_)) if has_rules => Vec::new(),
-            (None, None, Some(_)) => vec![MEMBER.into()],
+            (None, None, Some(_)) => match &self.left {
+                Some(left) if !left.roles.is_empty() => left.roles.clone(),
+                _ if has_rules => Vec::new(),
+                _ => vec![MEMBER.into()],
+            },
             (None, None, None) => vec![ANONYMOUS.into()],
         }
     }
@@ -199,6 +204,14 @@ impl RoleGrants {
         }
     }
 
+    /// What is said of somebody who is no user any more.
+    fn left(&self, key: Option<&UserKey>, user: Option<&Arc<User>>) -> Option<Arc<User>> {
+        match user {
+            Some(_) => None,
+            None => self.directory.left(key?),
+        }
+    }
+
     /// What becomes of somebody after a change.
     pub(super) fn renewed(
         &self,
@@ -229,9 +242,14 @@ impl RoleGrants {
         if is_withdrawn(standing.proof.as_deref(), user.as_deref()) {
             return Renewed::Close { end_session: false };
         }
+        let left = self.left(standing.key.as_ref(), user.as_ref());
+        if left.as_ref().is_some_and(|left| left.disabled) {
+            return Renewed::Close { end_session: false };
+        }
         let source = Source {
             key: standing.key.as_ref(),
             user: user.as_ref(),
+            left,
             proof: standing.proof.as_deref(),
             client_id: standing.has_client_id.then(|| client_id.into()),
             nameless_in: &standing.zone,
@@ -331,6 +349,7 @@ impl Grants for RoleGrants {
                 let source = Source {
                     key: None,
                     user: None,
+                    left: None,
                     proof: None,
                     client_id,
                     nameless_in: &zone,
@@ -378,9 +397,14 @@ impl Grants for RoleGrants {
         if has_changed || is_withdrawn(Some(&proof), user.as_deref()) {
             return Ok(None);
         }
+        let left = self.left(Some(&visitor.key), user.as_ref());
+        if left.as_ref().is_some_and(|left| left.disabled) {
+            return Ok(None);
+        }
         let source = Source {
             key: Some(&visitor.key),
             user: user.as_ref(),
+            left,
             proof: Some(&proof),
             client_id: visitor.client_id.clone(),
             nameless_in: &visitor.key.zone,
