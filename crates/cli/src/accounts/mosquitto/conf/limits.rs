@@ -1,0 +1,150 @@
+//! Options of the whole server: bounds, logs, what is left to others.
+
+use super::Draft;
+use crate::accounts::mosquitto::{Line, Plan};
+
+/// Options of the whole server.
+pub(super) fn general(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
+    let value = line.value.as_str();
+    let number = value.parse::<u64>().ok();
+    match (line.key.as_str(), number) {
+        ("per_listener_settings", _) => draft.is_per_listener = value == "true",
+        ("allow_anonymous", _) => match draft.listeners.last_mut() {
+            Some(listener) if draft.is_per_listener => listener.anonymous = Some(value == "true"),
+            _ => draft.anonymous = Some(value == "true"),
+        },
+        // What is so in Stentor anyway.
+        ("persistence", _) if value == "true" => {}
+        ("allow_zero_length_clientid" | "retain_available" | "set_tcp_nodelay", _)
+            if value == "true" => {}
+        ("max_packet_size", Some(bytes)) => packet_size(draft, bytes, line, plan),
+        ("message_size_limit", Some(0)) => draft.payload_bytes = None,
+        ("message_size_limit", Some(bytes)) => {
+            draft.payload_bytes = Some(bytes);
+            plan.troubles.push(line.trouble(
+                "it bounds payloads; Stentor bounds packets, so `limits.packet_bytes` leaves room \
+                 for a topic and properties, and a client that sends more is disconnected",
+                "lower `limits.packet_bytes` if your topics are short",
+            ));
+        }
+        // 0 is no bound there.
+        ("max_inflight_messages", Some(count @ 0..=65_535)) => {
+            let count = if count == 0 { 65_535 } else { count };
+            draft.limit("inflight", count.to_string());
+        }
+        ("max_queued_messages", Some(count @ 0..=1_000_000)) => {
+            let count = if count == 0 { 1_000_000 } else { count };
+            draft.limit("queue_messages", count.to_string());
+        }
+        ("max_queued_bytes", Some(bytes)) => draft.queue_bytes = Some(bytes),
+        ("max_keepalive", Some(secs @ 1..=65_535)) => {
+            draft.limit("keep_alive_max", format!("\"{secs}s\""));
+        }
+        ("persistent_client_expiration", _) if days(value).is_some() => {
+            let days = days(value).unwrap_or_default();
+            draft.limit("session_expiry_max", format!("\"{days}d\""));
+        }
+        ("sys_interval", Some(secs @ 0..=86_400)) => draft.sys = Some(format!("\"{secs}s\"")),
+        ("log_type", _) if matches!(value, "all" | "debug") => draft.level = Some("debug"),
+        ("log_type", _) if matches!(value, "information" | "notice" | "warning" | "error") => {}
+        ("log_dest", _) if value == "stderr" => {}
+        ("log_dest" | "log_type" | "log_timestamp" | "log_timestamp_format", _) => {
+            let reason = "Stentor logs to standard error, and nowhere else";
+            plan.troubles
+                .push(line.trouble(reason, "let systemd or a shell direct it"));
+        }
+        ("persistence_location" | "persistence_file", _) => {
+            let reason = "sessions and messages of mosquitto are not taken over";
+            let remedy = "set `data_dir`; publish retained messages anew";
+            plan.troubles.push(line.trouble(reason, remedy));
+        }
+        ("pid_file" | "user", _) => {
+            let reason = "Stentor leaves this to whoever starts it";
+            plan.troubles
+                .push(line.trouble(reason, "use the systemd unit in deploy/"));
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// The bounds of `limits.packet_bytes`.
+const PACKET_BYTES: (u64, u64) = (1 << 10, 256 << 20);
+
+/// The bounds of `limits.queue_bytes`.
+const QUEUE_BYTES: (u64, u64) = (4 << 10, 16 << 30);
+
+/// What `limits.packet_bytes` and `limits.queue_bytes` are where nothing is said.
+pub(super) const DEFAULTS: (u64, u64) = (2 << 20, 4 << 20);
+
+/// What a packet has beside its payload, at most, but for many user properties: a topic, a header
+/// and some more.
+const BESIDE_PAYLOAD: u64 = 128 << 10;
+
+/// `max_packet_size`; 0 is no bound.
+fn packet_size(draft: &mut Draft, bytes: u64, line: &Line, plan: &mut Plan) {
+    let (least, most) = PACKET_BYTES;
+    if (1..least).contains(&bytes) {
+        let reason = "the least that Stentor takes is 1 KiB";
+        let remedy = "nothing has to be done; `limits.packet_bytes` is 1 KiB";
+        plan.troubles.push(line.trouble(reason, remedy));
+    }
+    draft.packet_bytes = Some(match bytes {
+        0 => most,
+        bytes => bytes.clamp(least, most),
+    });
+}
+
+/// Lists the bound of a queue that became another one, by the last line that says one.
+pub(super) fn tell_queue_size(draft: &Draft, lines: &[Line], plan: &mut Plan) {
+    let is_raised =
+        draft.queue_bytes.is_some_and(|bytes| bytes > 0) && draft.queue_bytes < draft.queue_bytes();
+    let mut lines = lines.iter().rev();
+    if let Some(line) = lines.find(|line| is_raised && line.key == "max_queued_bytes") {
+        let reason = "what waits for a client has to have room for the largest packet, \
+                      `limits.packet_bytes`, and for 4 KiB";
+        let remedy = "lower `limits.packet_bytes` and `limits.queue_bytes` if your messages are \
+                      small";
+        plan.troubles.push(line.trouble(reason, remedy));
+    }
+}
+
+/// Days of `1h`, `2d`, `3w`, `4m` (months), `5y`; hours are rounded up.
+fn days(text: &str) -> Option<u64> {
+    let count: u64 = text.get(..text.len().checked_sub(1)?)?.parse().ok()?;
+    let days = match text.chars().last()? {
+        'h' => count.div_ceil(24),
+        'd' => count,
+        'w' => count.checked_mul(7)?,
+        'm' => count.checked_mul(30)?,
+        'y' => count.checked_mul(365)?,
+        _ => return None,
+    };
+    (1..=49_710).contains(&days).then_some(days)
+}
+
+impl Draft {
+    /// The largest packet; the smaller of two bounds counts.
+    pub(super) fn packet_bytes(&self) -> Option<u64> {
+        let beside = |payload: u64| payload.saturating_add(BESIDE_PAYLOAD).min(PACKET_BYTES.1);
+        let payload = self.payload_bytes.map(beside);
+        self.packet_bytes.into_iter().chain(payload).min()
+    }
+
+    /// What may wait for one client: the largest packet at least. 0 is no bound.
+    pub(super) fn queue_bytes(&self) -> Option<u64> {
+        let (least, most) = QUEUE_BYTES;
+        let packet = self.packet_bytes().unwrap_or(DEFAULTS.0);
+        match self.queue_bytes {
+            None => (packet > DEFAULTS.1).then_some(packet),
+            Some(0) => Some(most),
+            Some(bytes) => Some(bytes.max(packet).clamp(least, most)),
+        }
+    }
+
+    /// The last line counts.
+    fn limit(&mut self, key: &'static str, value: String) {
+        self.limits.retain(|(known, _)| *known != key);
+        self.limits.push((key, value));
+    }
+}
