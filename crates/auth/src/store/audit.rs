@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -60,7 +60,7 @@ impl AuditLog {
             *file = Some(append(path)?);
         }
         match &mut *file {
-            Some(file) => file.write_all(format!("{line}\n").as_bytes()),
+            Some(file) => write_whole(file, &format!("{line}\n")),
             None => Ok(()),
         }
     }
@@ -68,7 +68,26 @@ impl AuditLog {
 
 fn append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
+    // What a server that was killed has left is looked at.
+    options.read(true);
     options.append(true).create(true).mode(0o600).open(path)
+}
+
+/// Writes a line at the end of the file, whole or not at all: on a full disk a part of it may be
+/// written, and the next line is not to end up behind that.
+fn write_whole(file: &mut File, line: &str) -> io::Result<()> {
+    let before = file.metadata()?.len();
+    let mut last = [b'\n'];
+    if before > 0 {
+        file.read_exact_at(&mut last, before - 1)?;
+    }
+    let begin = if last == *b"\n" { "" } else { "\n" };
+    let written = file.write_all(format!("{begin}{line}").as_bytes());
+    if written.is_err() {
+        // Where this fails too, the next line begins with a line feed.
+        let _ = file.set_len(before);
+    }
+    written
 }
 
 /// Whether this file is the one at a path: it may have been renamed away, and another one made.
@@ -126,5 +145,23 @@ mod tests {
         assert_eq!(old, new);
         let newest = fs::read_to_string(&path).unwrap();
         assert!(newest.contains("bob"), "{newest}");
+    }
+
+    #[test]
+    fn half_a_line_spoils_no_other_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        fs::write(&path, "{\"at\":\"2026\"}\n{\"at\":\"20").unwrap();
+        let log = AuditLog::open(&path).unwrap();
+        for name in ["ann", "bob"] {
+            log.note("uid 0", "user.add", name, Value::Null).unwrap();
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        for (line, name) in lines[2..].iter().zip(["ann", "bob"]) {
+            let line: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(line["target"], name);
+        }
     }
 }
