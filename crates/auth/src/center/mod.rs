@@ -435,9 +435,10 @@ fn classify(request: LoginRequest, settings: &CenterSettings) -> Result<(Visitor
     ) {
         (Some(name), Some(password), _) => Ok((visitor(name)?, shown(password))),
         // MQTT 5 lets a password come alone; only a web token says whose it is.
-        (None, Some(password), _) => match shown(password) {
-            Shown::Jwt(token) => Ok((visitor("")?, Shown::Jwt(token))),
-            // Any other proves nothing about nobody.
+        (None, Some(password), certified) => match (shown(password), certified) {
+            (Shown::Jwt(token), _) => Ok((visitor("")?, Shown::Jwt(token))),
+            // Any other proves nothing: whoever shows a certificate is whom that names, not nobody.
+            (_, Some(certified)) => Ok((visitor(certified)?, Shown::Certificate)),
             _ if request.anonymous => Err(Unknown::Anonymous(visitor("")?)),
             _ => Err(Unknown::Refused(Refusal::LoginRequired)),
         },

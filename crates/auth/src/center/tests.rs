@@ -406,6 +406,17 @@ fn certificates_log_in_as_the_user_they_name() {
     assert_eq!(certified("bob", None, None), WRONG);
     assert_eq!(certified("bob", Some("ann"), None), WRONG);
     assert_eq!(certified("bob", Some("ann"), Some("pencil")), named("ann"));
+    // A password without a name makes nobody of somebody.
+    assert_eq!(certified("ann", None, Some("any")), named("ann"));
+    let anonymous = |name: &str| {
+        world.login(LoginRequest {
+            password: Some(Secret::new("any".into())),
+            certificate_name: Some(name.into()),
+            anonymous: true,
+            ..LoginRequest::default()
+        })
+    };
+    assert_eq!(anonymous("bob"), WRONG);
     assert_eq!(certified("ann", Some("ann"), Some("wrong")), WRONG);
     // Whoever guesses ann's password from the same address does not hold it up.
     let ann = Visitor {
