@@ -4,12 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::users::{TOKEN, check, exists, once_each};
 use super::{IMPORT_USERS_MAX, OrderError, Outcome, Who};
 use crate::model::{Credential, DEFAULT_ZONE, MEMBER, User, UserKey};
 use crate::store::directory::Worker;
+
+/// Users whose names stand in one line of the audit log.
+const NOTED_USERS: usize = 200;
 
 /// A user of an import. What is not given stays as it is where a user is replaced, and is as of an
 /// added user otherwise.
@@ -145,18 +148,51 @@ pub(super) async fn import(
         });
     }
     let count = users.len();
-    let some: Vec<String> = keys.iter().take(20).map(UserKey::to_string).collect();
-    let detail = json!({ "users": count, "replace": replace, "first": some });
-    worker.note(who, "user.import", "users", detail);
+    for some in users.chunks(NOTED_USERS) {
+        let detail = json!({ "users": count, "replace": replace });
+        let mut detail = detail.as_object().cloned().unwrap_or_default();
+        detail.extend(noted(some));
+        worker.note(who, "user.import", "users", detail.into());
+    }
     for (key, user) in keys.into_iter().zip(users) {
         worker.take_over(key, Some(user));
     }
     Ok(json!({ "imported": count }))
 }
 
+/// Who these are, and the roles of those who are not just members.
+fn noted(users: &[User]) -> Map<String, Value> {
+    let names: Vec<String> = users.iter().map(|user| user.key().to_string()).collect();
+    let is_special = |user: &&User| user.roles.iter().map(|role| &**role).ne([MEMBER]);
+    let special = users.iter().filter(is_special);
+    let roles: Map<String, Value> = special
+        .map(|user| (user.key().to_string(), json!(user.roles)))
+        .collect();
+    let mut detail = Map::new();
+    detail.insert("names".into(), json!(names));
+    if !roles.is_empty() {
+        detail.insert("roles".into(), roles.into());
+    }
+    detail
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_who_were_imported_are_noted_with_their_roles() {
+        let user = |name: &str, roles: &[&str]| User {
+            name: name.into(),
+            roles: roles.iter().map(|role| Arc::from(*role)).collect(),
+            ..ann()
+        };
+        let users = [user("a", &[MEMBER]), user("b", &["admin"]), user("c", &[])];
+        let expected = json!({ "names": ["a", "b", "c"], "roles": { "b": ["admin"], "c": [] } });
+        assert_eq!(Value::Object(noted(&users)), expected);
+        let expected = json!({ "names": ["a"] });
+        assert_eq!(Value::Object(noted(&users[..1])), expected);
+    }
 
     fn ann() -> User {
         let credentials = ["token:abc", "$7$1$old$hash"].map(Credential::new);
