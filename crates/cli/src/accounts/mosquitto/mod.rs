@@ -69,7 +69,7 @@ struct Mosquitto {
 }
 
 /// A line that says something.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Line {
     file: String,
     number: usize,
@@ -269,6 +269,14 @@ impl Plan {
             let text = conf::read(path)?;
             dynsec::take(&path.to_string_lossy(), &text, &mut plan)
                 .map_err(|reason| format!("{}: {reason}", path.display()))?;
+        }
+        let names_nobody = elsewhere.passwords.is_none() && elsewhere.dynsec.is_none();
+        if let (true, Some(line)) = (names_nobody, &elsewhere.anybody) {
+            plan.troubles.push(line.trouble(
+                "without a password file it lets in whoever says any name, with any password; here \
+                 a name has to be a user's",
+                "add the users: stentor user add NAME; or let clients connect without a name",
+            ));
         }
         let acl = match &elsewhere.acl {
             None => None,

@@ -19,7 +19,31 @@ pub(super) struct Listener {
     pub(super) names_by_certificate: bool,
     pub(super) connections: Option<u32>,
     pub(super) anonymous: Option<bool>,
+    /// The one family of addresses that it listens on.
+    pub(super) family: Option<Family>,
+    /// The lines that say who may connect, which are shown where that cannot be kept.
+    pub(super) bounds: Vec<Line>,
 }
+
+/// A family of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    V4,
+    V6,
+}
+
+/// Options that keep somebody out of a listener.
+const BOUNDS: [&str; 9] = [
+    "bind_interface",
+    "cafile",
+    "capath",
+    "certfile",
+    "crlfile",
+    "keyfile",
+    "psk_hint",
+    "require_certificate",
+    "use_identity_as_username",
+];
 
 pub(super) fn begins_listener(line: &Line) -> bool {
     matches!(line.key.as_str(), "listener" | "port")
@@ -83,18 +107,14 @@ pub(super) fn listener(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool 
         draft.listeners.push(listener);
         return true;
     }
-    let is_listeners = matches!(
-        line.key.as_str(),
-        "bind_address"
-            | "protocol"
-            | "certfile"
-            | "keyfile"
-            | "cafile"
-            | "require_certificate"
-            | "use_identity_as_username"
-            | "max_connections"
-    );
-    if !is_listeners {
+    let others = [
+        "bind_address",
+        "max_connections",
+        "protocol",
+        "socket_domain",
+    ];
+    let is_bound = BOUNDS.contains(&line.key.as_str());
+    if !is_bound && !others.contains(&line.key.as_str()) {
         return false;
     }
     if draft.listeners.is_empty() {
@@ -103,9 +123,18 @@ pub(super) fn listener(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool 
             ..Listener::default()
         });
     }
-    let Some(current) = draft.listeners.last_mut() else {
-        return false;
-    };
+    if let Some(current) = draft.listeners.last_mut() {
+        if is_bound {
+            current.bounds.push(line.clone());
+        }
+        option(current, line, plan);
+    }
+    true
+}
+
+/// An option of a listener.
+fn option(current: &mut Listener, line: &Line, plan: &mut Plan) {
+    let value = line.value.as_str();
     match (line.key.as_str(), value) {
         (_, "") => {
             let reason = "the value is missing";
@@ -118,12 +147,16 @@ pub(super) fn listener(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool 
                 check_listener(current, line, plan);
             }
         }
-        ("protocol", "websockets") => current.is_websocket = true,
+        ("protocol", "websockets") => websocket(current, line, plan),
         ("protocol", "mqtt") => {}
         ("protocol", _) => leave_out(current, line, plan),
         ("certfile", _) => current.certificate = Some(absolute(value)),
         ("keyfile", _) => current.key = Some(absolute(value)),
         ("cafile", _) => current.authority = Some(absolute(value)),
+        // What they come to is seen when all lines are read.
+        ("bind_interface" | "capath" | "crlfile" | "psk_hint", _) => {}
+        ("socket_domain", "ipv4") => current.family = Some(Family::V4),
+        ("socket_domain", "ipv6") => current.family = Some(Family::V6),
         ("require_certificate", _) => current.needs_certificate = value == "true",
         ("use_identity_as_username", _) => names_by_certificate(current, line, plan),
         ("max_connections", "-1") => {}
@@ -137,7 +170,17 @@ pub(super) fn listener(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool 
                 .push(line.trouble(reason, "see docs/configuration.md"));
         }
     }
-    true
+}
+
+/// Carried, but there pages of any origin may connect.
+fn websocket(listener: &mut Listener, line: &Line, plan: &mut Plan) {
+    listener.is_websocket = true;
+    if listener.port.is_some() {
+        plan.troubles.push(line.trouble(
+            "it lets in web pages of any origin; here they have to come from the server's own host",
+            "name other origins: allowed_origins = [\"https://…\"] of the listener",
+        ));
+    }
 }
 
 /// Carried, but a name is worth something else here.
@@ -168,13 +211,64 @@ impl Listener {
             (true, false) => "ws",
             (true, true) => "wss",
         };
-        let bind = self.bind.as_deref().unwrap_or("0.0.0.0");
+        let is_v6 = self.family == Some(Family::V6);
+        let everywhere = if is_v6 { "::" } else { "0.0.0.0" };
+        let bind = self.bind.as_deref().unwrap_or(everywhere);
         match (self.port.unwrap_or_default(), bind) {
             (0, path) if path.starts_with('/') => format!("unix:{path}"),
+            (port, "localhost") if is_v6 => format!("{scheme}://[::1]:{port}"),
             (port, "localhost") => format!("{scheme}://127.0.0.1:{port}"),
             (port, host) if host.contains(':') => format!("{scheme}://[{host}]:{port}"),
             (port, host) => format!("{scheme}://{host}:{port}"),
         }
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.bounds.iter().any(|line| line.key == key)
+    }
+
+    /// What it would let in that it does not let in there, if anything: the keys that say so, of
+    /// which the first that is there is shown, why, and what to do.
+    fn opens(&self) -> Option<(&'static [&'static str], &'static str, &'static str)> {
+        if self.has("psk_hint") {
+            let reason = "Stentor has no TLS by keys that both ends share";
+            return Some((&["psk_hint"], reason, "get a certificate for the server"));
+        }
+        if self.has("bind_interface") {
+            let reason = "a listener here is bound to an address, not to an interface";
+            return Some((
+                &["bind_interface"],
+                reason,
+                "find out the interface's address",
+            ));
+        }
+        let is_half = ["cafile", "certfile", "keyfile"]
+            .iter()
+            .any(|key| self.has(key));
+        if !self.is_tls() && (is_half || self.needs_certificate) {
+            let keys = &["certfile", "keyfile", "cafile", "require_certificate"];
+            let reason =
+                "TLS needs both certfile and keyfile, and without it anybody could listen in";
+            return Some((keys, reason, "find the certificate and its key"));
+        }
+        if self.needs_certificate && self.authority.is_none() {
+            let reason =
+                "certificates are required, and no cafile says whose; Stentor reads no folder";
+            let remedy = "put the authorities into one file (client_ca)";
+            return Some((&["capath", "require_certificate"], reason, remedy));
+        }
+        if self.needs_certificate && self.has("crlfile") {
+            let reason = "Stentor reads no lists of revoked certificates, and would let those in";
+            let remedy = "take a new authority, or let certificates name users who can be disabled";
+            return Some((&["crlfile"], reason, remedy));
+        }
+        if self.is_tls() && self.names_by_certificate && !self.needs_certificate {
+            let reason =
+                "without require_certificate nobody comes in there who is to be known by one";
+            let remedy = "say client_certificates = \"required\" with the client_ca";
+            return Some((&["use_identity_as_username"], reason, remedy));
+        }
+        None
     }
 
     pub(super) fn toml(&self, anonymous: bool) -> String {
@@ -207,11 +301,29 @@ impl Listener {
 }
 
 impl Draft {
+    /// Takes those listeners out of the count that would let in here whom they keep out there.
+    pub(super) fn close_open(&mut self, plan: &mut Plan) {
+        let listeners = self.listeners.iter_mut();
+        for listener in listeners.filter(|listener| listener.port.is_some()) {
+            let Some((keys, reason, remedy)) = listener.opens() else {
+                continue;
+            };
+            let last = |key: &&str| listener.bounds.iter().rfind(|line| line.key == **key);
+            if let Some(line) = keys.iter().find_map(last) {
+                let reason = format!("{reason}; the listener and its options are left out");
+                let remedy =
+                    format!("{remedy}, and add the listener to the new file: [[listener]]");
+                plan.troubles.push(line.trouble(&reason, &remedy));
+                listener.port = None;
+            }
+        }
+    }
+
     /// Puts one for IPv6 beside each listener that was told no address: here an address is one
     /// family's.
     pub(super) fn open_ipv6(&mut self) {
         let both = |listener: Listener| {
-            let is_everywhere = listener.bind.is_none();
+            let is_everywhere = listener.bind.is_none() && listener.family.is_none();
             let other = is_everywhere.then(|| Listener {
                 bind: Some("::".to_owned()),
                 ..listener.clone()

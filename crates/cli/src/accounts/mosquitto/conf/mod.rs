@@ -23,6 +23,9 @@ pub(super) struct Elsewhere {
     pub(super) passwords: Option<PathBuf>,
     pub(super) acl: Option<PathBuf>,
     pub(super) dynsec: Option<PathBuf>,
+    /// The line by which anybody is let in, if no file or plugin knows users.
+    pub(super) anybody: Option<Line>,
+    has_plugin: bool,
 }
 
 /// Everything that the lines say, before it is written down.
@@ -130,8 +133,13 @@ pub(super) fn take(lines: &[Line], plan: &mut Plan) -> Elsewhere {
         }
     }
     draft.is_local_only = draft.listeners.is_empty();
+    draft.close_open(plan);
     draft.listeners.retain(|listener| listener.port.is_some());
     if draft.listeners.is_empty() {
+        if !draft.is_local_only {
+            // Another place than those that were meant lets in nobody without a name.
+            (draft.is_per_listener, draft.anonymous) = (false, Some(false));
+        }
         draft.listeners.push(Listener {
             port: Some(1883),
             bind: Some("127.0.0.1".to_owned()),
@@ -140,6 +148,11 @@ pub(super) fn take(lines: &[Line], plan: &mut Plan) -> Elsewhere {
     }
     if plan.has_ipv6 {
         draft.open_ipv6();
+    }
+    if !elsewhere.has_plugin && draft.is_anonymous() {
+        let mut lines = lines.iter().rev();
+        let says_so = |line: &&Line| line.key == "allow_anonymous" && line.value == "true";
+        elsewhere.anybody = lines.find(says_so).cloned();
     }
     tell_queue_size(&draft, lines, plan);
     plan.config = draft.toml();
@@ -190,6 +203,7 @@ fn files(elsewhere: &mut Elsewhere, line: &Line, plan: &mut Plan) -> bool {
         "acl_file" => &mut elsewhere.acl,
         "plugin_opt_config_file" => &mut elsewhere.dynsec,
         "plugin" | "auth_plugin" => {
+            elsewhere.has_plugin = true;
             if !line.value.contains("dynamic_security") {
                 let reason = "plugins of mosquitto do not work in Stentor";
                 let remedy = "name their database in auth.source, or import its users";
@@ -218,16 +232,25 @@ fn absolute(path: &str) -> String {
 }
 
 impl Draft {
+    /// Whether a listener lets in clients without a name.
+    fn is_open_to_nameless(&self, listener: &Listener) -> bool {
+        match self.is_per_listener {
+            true => listener.anonymous.unwrap_or(false),
+            false => self.anonymous.unwrap_or(self.is_local_only),
+        }
+    }
+
+    /// Whether any listener does.
+    fn is_anonymous(&self) -> bool {
+        let mut listeners = self.listeners.iter();
+        listeners.any(|listener| self.is_open_to_nameless(listener))
+    }
+
     /// Our configuration file.
     fn toml(&self) -> String {
         let mut out = String::from("# Made from mosquitto's configuration.\n");
-        let anonymous = self.anonymous.unwrap_or(self.is_local_only);
         for listener in &self.listeners {
-            out += &listener.toml(if self.is_per_listener {
-                listener.anonymous.unwrap_or(false)
-            } else {
-                anonymous
-            });
+            out += &listener.toml(self.is_open_to_nameless(listener));
         }
         let bytes = [
             ("packet_bytes", self.packet_bytes()),

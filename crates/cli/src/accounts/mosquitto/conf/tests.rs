@@ -44,7 +44,8 @@ fn listeners_keep_their_options() {
     );
     // What names in certificates come to is carried, and told.
     let told: Vec<&str> = plan.troubles.iter().map(|told| &*told.text).collect();
-    assert_eq!(told, ["use_identity_as_username true"]);
+    let expected = ["protocol websockets", "use_identity_as_username true"];
+    assert_eq!(told, expected);
     for part in [
         "url = \"mqtt://[::1]:1884\"\n\n",
         "url = \"ws://0.0.0.0:9001\"\n\n",
@@ -89,6 +90,18 @@ fn a_listener_without_an_address_is_on_ipv6_too() {
         ("listener 0 /run/m.sock\n", "\"unix:/run/m.sock\""),
         ("listener 1884\nbind_address ::1\n", "\"mqtt://[::1]:1884\""),
         ("", "\"mqtt://127.0.0.1:1883\""),
+        (
+            "listener 1884\nsocket_domain ipv4\n",
+            "\"mqtt://0.0.0.0:1884\"",
+        ),
+        (
+            "listener 1884\nsocket_domain ipv6\n",
+            "\"mqtt://[::]:1884\"",
+        ),
+        (
+            "listener 1884 localhost\nsocket_domain ipv6\n",
+            "\"mqtt://[::1]:1884\"",
+        ),
     ] {
         assert_eq!(urls(text), expected, "{text}");
     }
@@ -250,4 +263,67 @@ fn what_is_not_carried_is_listed() {
             .iter()
             .all(|trouble| !trouble.text.contains("hush"))
     );
+}
+
+/// A door that mosquitto kept shut is not opened.
+#[test]
+fn a_listener_that_would_let_in_more_is_listed_and_left_out() {
+    const TLS: &str = "cafile /ca\ncertfile /c\nkeyfile /k\n";
+    for (options, key) in [
+        (
+            "capath /ca\ncertfile /c\nkeyfile /k\nrequire_certificate true\n",
+            "capath",
+        ),
+        (
+            "certfile /c\nkeyfile /k\nrequire_certificate true\n",
+            "require_certificate",
+        ),
+        ("psk_hint hint\n", "psk_hint"),
+        ("cafile /ca\ncertfile /c\n", "certfile"),
+        (
+            "cafile /ca\ncertfile /c\nrequire_certificate true\n",
+            "certfile",
+        ),
+        ("keyfile /k\n", "keyfile"),
+        ("bind_interface lo\n", "bind_interface"),
+        (
+            &format!("{TLS}require_certificate true\ncrlfile /crl\n"),
+            "crlfile",
+        ),
+        (
+            &format!("{TLS}use_identity_as_username true\n"),
+            "use_identity_as_username",
+        ),
+    ] {
+        let text = format!("allow_anonymous true\nlistener 1884\n{options}listener 1885\n");
+        let (plan, _) = taken(&text);
+        let told = plan.troubles.last().expect("it is told");
+        assert!(told.text.starts_with(key), "{options}{told:?}");
+        assert!(told.reason.contains("left out"), "{told:?}");
+        assert_eq!(plan.listeners, 1, "{options}{}", plan.config);
+        assert!(!plan.config.contains("1884"), "{}", plan.config);
+        assert!(plan.config.contains("1885"), "{}", plan.config);
+        // Where it was the only one, nobody is let in elsewhere either.
+        let (plan, _) = taken(&format!("allow_anonymous true\nlistener 1884\n{options}"));
+        assert!(!plan.config.contains("anonymous"), "{}", plan.config);
+    }
+    let (plan, _) = taken(&format!("listener 8883\n{TLS}require_certificate true\n"));
+    assert!(plan.config.contains("required"), "{}", plan.config);
+    assert!(plan.troubles.is_empty(), "{:?}", plan.troubles);
+}
+
+#[test]
+fn who_may_say_any_name_is_listed() {
+    let anybody = |text: &str| taken(text).1.anybody.map(|line| line.number);
+    assert_eq!(anybody("listener 1884\nallow_anonymous true\n"), Some(2));
+    assert_eq!(anybody("listener 1884\nallow_anonymous false\n"), None);
+    let plugin = "listener 1884\nplugin /x.so\nallow_anonymous true\n";
+    assert_eq!(anybody(plugin), None);
+}
+
+#[test]
+fn pages_of_other_origins_are_listed() {
+    let (plan, _) = taken("listener 9001\nprotocol websockets\n");
+    let told = plan.troubles.first().expect("it is told");
+    assert!(told.remedy.contains("allowed_origins"), "{told:?}");
 }
