@@ -2,7 +2,7 @@
 //! whole or not at all.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use stentor_tests::{DEADLINE, Plan, Server};
@@ -35,6 +35,10 @@ impl Milter {
         stream
             .set_read_timeout(Some(DEADLINE))
             .expect("a time limit");
+        Self::with(stream)
+    }
+
+    fn with(stream: TcpStream) -> Self {
         let mut milter = Self(stream);
         // Everything is to be answered.
         assert_eq!(milter.ask(b"O\0\0\0\x06\0\0\0\xff\0\0\0\0")[0], b'O');
@@ -115,19 +119,56 @@ fn a_procedure_that_was_not_there_judges_no_half_message() {
     server.wait_log(0, "the message is not whole");
 }
 
-/// Who may not ask is told before the message is sent.
+/// Who may not ask any more is told before the message is sent.
 #[test]
 fn who_may_not_ask_sends_no_message() {
     // Whoever reaches a listener of this machine alone may ask; here it could be anybody.
-    let server = server_at(
-        "0.0.0.0",
-        &script("needs = \"body\"", "return accept()"),
-        "",
-    );
-    let reply = Milter::new(&server).ask(b"T");
+    let closed = script("needs = \"body\"", "return accept()");
+    let open = script("anonymous = true\nneeds = \"body\"", "return accept()");
+    let server = server_at("0.0.0.0", &open, "");
+    let mut milter = Milter::new(&server);
+    let from = server.log().len();
+    fs::write(server.folder().join("procedures/p.luau"), closed).unwrap();
+    server.wait_log(from, "/p loaded");
+    let reply = milter.ask(b"T");
     let reply = String::from_utf8_lossy(&reply);
     assert!(reply.starts_with("y451 4.7.1"), "{reply}");
     server.wait_log(0, "status=\"not-allowed\"");
+}
+
+/// Strangers of the network take no place from the mail server, whatever they begin.
+#[test]
+fn who_may_not_ask_takes_no_place() {
+    let open_to = |address: &str| {
+        let manifest = format!("needs = \"headers\"\nallow_addresses = [\"{address}\"]");
+        script(&manifest, "return accept()")
+    };
+    let server = server_at("0.0.0.0", &open_to("192.0.2.1"), "connections = 2\n");
+    let dial = || {
+        let stream = TcpStream::connect(server.address("milter")).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream
+    };
+    let mut strangers: Vec<_> = (0..4).map(|_| dial()).collect();
+    for stranger in &mut strangers {
+        // The first byte of a command; by then it may be closed.
+        let _ = stranger.write_all(b"\0");
+        let mut answer = Vec::new();
+        if let Err(error) = stranger.read_to_end(&mut answer) {
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        }
+        assert_eq!(answer, b"", "it is closed without a word");
+    }
+    let log = server.wait_log(0, "not in `allow_addresses` of /p");
+    assert!(log.contains("a connection from 127.0.0.1"), "{log}");
+    let path = server.folder().join("procedures/p.luau");
+    fs::write(path, open_to("127.0.0.1")).unwrap();
+    server.wait_log(log.len(), "/p loaded");
+    let mut milter = Milter::with(dial());
+    for command in [&b"T"[..], b"LA\0b\0", b"N"] {
+        assert_eq!(milter.ask(command), b"c");
+    }
+    assert_eq!(milter.end(), "a");
 }
 
 /// Without room for it a message is deferred.

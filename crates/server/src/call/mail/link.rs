@@ -4,11 +4,16 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::{MsgFlags, recv};
 
+use super::Ending;
 use crate::config::ListenUrl;
+
+/// How long a command or request that has begun may take to be whole: whoever sends the half of one
+/// keeps a place, which the idle make room for.
+pub(super) const HALF_TIME: Duration = Duration::from_secs(30);
 
 /// A listening socket that does not block.
 pub(super) enum Listening {
@@ -62,17 +67,19 @@ impl Link {
         })
     }
 
-    /// How long it may say nothing, and take nothing.
-    pub(super) fn set_patience(&self, reading: Duration, writing: Duration) -> io::Result<()> {
+    /// How long it may say nothing.
+    pub(super) fn set_reading(&self, time: Duration) -> io::Result<()> {
         match self {
-            Self::Unix(stream) => {
-                stream.set_read_timeout(Some(reading))?;
-                stream.set_write_timeout(Some(writing))
-            }
-            Self::Tcp(stream) => {
-                stream.set_read_timeout(Some(reading))?;
-                stream.set_write_timeout(Some(writing))
-            }
+            Self::Unix(stream) => stream.set_read_timeout(Some(time)),
+            Self::Tcp(stream) => stream.set_read_timeout(Some(time)),
+        }
+    }
+
+    /// How long it may take nothing.
+    pub(super) fn set_writing(&self, time: Duration) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.set_write_timeout(Some(time)),
+            Self::Tcp(stream) => stream.set_write_timeout(Some(time)),
         }
     }
 
@@ -120,5 +127,96 @@ impl Link {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+/// How long the next bytes of a connection may take: whoever has begun something has little time
+/// for all of it, however often something comes.
+pub(super) struct Patience {
+    /// Between commands.
+    idle: Duration,
+    /// When the command that is not whole began.
+    began: Option<Instant>,
+    /// What the connection was last told.
+    told: Option<Duration>,
+}
+
+impl Patience {
+    /// For a connection on which nothing was said.
+    pub(super) const fn new(idle: Duration) -> Self {
+        Self {
+            idle,
+            began: None,
+            told: None,
+        }
+    }
+
+    /// Waits for more. What there is of the input is not whole; `is_another` says that others were
+    /// meanwhile. An error at the end, and when it takes too long.
+    pub(super) fn read(
+        &mut self,
+        link: &mut Link,
+        input: &mut Vec<u8>,
+        is_another: bool,
+    ) -> Result<(), Ending> {
+        let is_half = !input.is_empty();
+        let time = self.left(is_half, is_another, Instant::now());
+        let time = time.ok_or(Ending::Slow)?;
+        if self.told != Some(time) {
+            link.set_reading(time)?;
+            self.told = Some(time);
+        }
+        match link.read_more(input) {
+            // What a time limit comes to depends on the system.
+            Err(error)
+                if is_half
+                    && matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                    ) =>
+            {
+                Err(Ending::Slow)
+            }
+            read => Ok(read?),
+        }
+    }
+
+    /// The time that is left, if there is some.
+    fn left(&mut self, is_half: bool, is_another: bool, now: Instant) -> Option<Duration> {
+        if is_another || !is_half {
+            self.began = None;
+        }
+        if !is_half {
+            return Some(self.idle);
+        }
+        let began = *self.began.get_or_insert(now);
+        let left = HALF_TIME.checked_sub(now.saturating_duration_since(began));
+        left.filter(|left| !left.is_zero())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_begun_has_little_time() {
+        let (idle, start) = (Duration::from_secs(7210), Instant::now());
+        let mut patience = Patience::new(idle);
+        let mut left = |is_half, is_another, secs| {
+            let now = start + Duration::from_secs(secs);
+            let left = patience.left(is_half, is_another, now);
+            left.map(|left| left.as_secs())
+        };
+        assert_eq!(left(false, false, 0), Some(7210));
+        assert_eq!(left(true, false, 5), Some(30));
+        // A byte now and then gives no more of it.
+        assert_eq!(left(true, false, 34), Some(1));
+        assert_eq!(left(true, false, 35), None);
+        // Each command has its own.
+        assert_eq!(left(true, true, 40), Some(30));
+        assert_eq!(left(true, false, 50), Some(20));
+        assert_eq!(left(false, true, 60), Some(7210));
+        assert_eq!(left(true, false, 99), Some(30));
     }
 }

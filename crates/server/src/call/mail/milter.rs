@@ -10,7 +10,7 @@ use stentor_procedure::{
     Answer, Change, Content, Envelope, Format, Message, Need, Procedure, message_id,
 };
 
-use super::link::Link;
+use super::link::{Link, Patience};
 use super::{Ending, Visit, refusal, verdict};
 use crate::call::body::{Body, Unkept};
 
@@ -25,7 +25,8 @@ const MESSAGE_PATIENCE: Duration = Duration::from_secs(250);
 
 /// Answers commands until the connection ends.
 pub(super) fn serve(visit: &Visit, link: Link) -> Result<(), Ending> {
-    link.set_patience(IDLE_TIME, TAKING_TIME)?;
+    link.set_writing(TAKING_TIME)?;
+    let mut patience = Patience::new(IDLE_TIME);
     let mut conversation = Conversation {
         visit,
         link,
@@ -52,11 +53,9 @@ pub(super) fn serve(visit: &Visit, link: Link) -> Result<(), Ending> {
             return Ok(());
         }
         was_busy = is_busy;
-        match conversation.link.read_more(&mut input) {
+        match patience.read(&mut conversation.link, &mut input, taken > 0) {
             // Postfix ends connections by closing them as well.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && input.is_empty() => {
-                return Ok(());
-            }
+            Err(ending) if ending.is_end() && input.is_empty() => return Ok(()),
             read => read?,
         }
     }

@@ -38,7 +38,8 @@ const WAKER: Token = Token(0);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long the end waits for calls that run.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// Lines in each [`COMPLAINTS_PERIOD`] about mail servers that break the protocol.
+/// Lines in each [`COMPLAINTS_PERIOD`] about mail servers that break the protocol, and about who
+/// may not ask.
 const COMPLAINTS_MAX: u32 = 10;
 /// The time that [`COMPLAINTS_MAX`] holds for.
 const COMPLAINTS_PERIOD: Duration = Duration::from_secs(60);
@@ -58,6 +59,7 @@ struct Shared {
     bodies: Arc<Bodies>,
     places: Mutex<Places>,
     complaints: Mutex<RateLimit>,
+    refusals: Mutex<RateLimit>,
     /// A connection has ended.
     ended: Condvar,
     is_over: AtomicBool,
@@ -123,6 +125,7 @@ impl MailServer {
             bodies: Arc::clone(bodies),
             places: Mutex::new(Places::new(connections_max)),
             complaints: Mutex::new(RateLimit::new(COMPLAINTS_MAX, COMPLAINTS_PERIOD)),
+            refusals: Mutex::new(RateLimit::new(COMPLAINTS_MAX, COMPLAINTS_PERIOD)),
             ended: Condvar::new(),
             is_over: AtomicBool::new(false),
         });
@@ -247,8 +250,14 @@ impl Shared {
 
     /// Starts the thread of a connection. Where all places are taken, who has been idle for longest
     /// makes room. One that cannot be served is closed: the mail server does what it does without
-    /// the filter.
+    /// the filter. So is one that may not ask, before it takes a place.
     fn open(self: &Arc<Self>, link: Link, address: Option<String>, door: &Arc<Door>) {
+        let caller = caller(door, address);
+        if let Caller::Anonymous(address) = &caller
+            && !self.admits(door, &caller)
+        {
+            return self.turn_away(door, address);
+        }
         let kept = match link.try_clone() {
             Ok(kept) => kept,
             Err(error) => return warn!("{}: no connection is served: {error}", door.url),
@@ -264,7 +273,7 @@ impl Shared {
         let visit = Visit {
             shared: Arc::clone(self),
             door: Arc::clone(door),
-            caller: caller(door, address),
+            caller,
             key,
         };
         let name = door.asker.scheme().name();
@@ -272,6 +281,34 @@ impl Shared {
             // The visit was dropped with the thread that never was.
             warn!("no thread for a mail server: {error}");
         }
+    }
+
+    /// Whether the procedure may be asked from there. One that is not there refuses nobody: all
+    /// mail is deferred, until it is.
+    fn admits(&self, door: &Door, caller: &Caller) -> bool {
+        let procedure = self.registry.find(&door.question.procedure);
+        procedure.is_none_or(|procedure| procedure.admits(caller))
+    }
+
+    /// Tells the operator who it was, which may be a mail server that the manifest forgot.
+    fn turn_away(&self, door: &Door, address: &str) {
+        if let Some(held_back) = line(&self.refusals) {
+            let (url, name) = (&door.url, &door.question.procedure);
+            warn!(
+                held_back,
+                "{url}: a connection from {address} is closed: it is not in `allow_addresses` of \
+                 /{name}"
+            );
+        }
+    }
+}
+
+/// How many lines were held back before this one; nothing if it is itself.
+fn line(limit: &Mutex<RateLimit>) -> Option<u64> {
+    let mut limit = limit.lock().unwrap_or_else(PoisonError::into_inner);
+    match limit.admit(Instant::now()) {
+        Admission::Write { held_back } => Some(held_back),
+        Admission::HoldBack => None,
     }
 }
 
@@ -292,8 +329,17 @@ fn caller(door: &Door, address: Option<String>) -> Caller {
 enum Ending {
     /// The mail server broke the protocol. It now does without the filter, or defers its mail.
     Wrong(Violation),
+    /// The mail server began to say something, and did not end it.
+    Slow,
     /// The connection broke.
     Broken(io::Error),
+}
+
+impl Ending {
+    /// The mail server has closed the connection.
+    fn is_end(&self) -> bool {
+        matches!(self, Self::Broken(error) if error.kind() == io::ErrorKind::UnexpectedEof)
+    }
 }
 
 impl From<Violation> for Ending {
@@ -324,7 +370,13 @@ impl Visit {
         };
         let url = &self.door.url;
         match served {
-            Err(Ending::Wrong(violation)) => self.complain(violation),
+            Err(Ending::Wrong(violation)) => {
+                self.complain(&format!("it breaks the protocol: {violation}"));
+            }
+            Err(Ending::Slow) => {
+                let secs = link::HALF_TIME.as_secs();
+                self.complain(&format!("what it began was not whole after {secs} seconds"));
+            }
             Err(Ending::Broken(error)) if !self.shared.is_over.load(Ordering::Acquire) => {
                 debug!("{url}: a mail server's connection ended: {error}");
             }
@@ -333,15 +385,12 @@ impl Visit {
     }
 
     /// Tells the operator, who otherwise sees no more than mail which is deferred or not filtered.
-    fn complain(&self, violation: Violation) {
-        let limit = self.shared.complaints.lock();
-        let mut limit = limit.unwrap_or_else(PoisonError::into_inner);
-        if let Admission::Write { held_back } = limit.admit(Instant::now()) {
+    fn complain(&self, why: &str) {
+        if let Some(held_back) = line(&self.shared.complaints) {
             let url = &self.door.url;
             warn!(
                 held_back,
-                "{url}: a mail server's connection is closed, since it breaks the protocol: \
-                 {violation}"
+                "{url}: a mail server's connection is closed, since {why}"
             );
         }
     }

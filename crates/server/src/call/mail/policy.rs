@@ -1,12 +1,13 @@
 //! A connection of Postfix's policy delegation.
 
+use std::io;
 use std::time::Duration;
 
 use stentor_call_protocol::{Status, Verdict};
 use stentor_mail::policy::{Request, encode_action};
 use stentor_procedure::{Answer, Content, Envelope, Format, Message, Need};
 
-use super::link::Link;
+use super::link::{Link, Patience};
 use super::{Ending, Visit, refusal, verdict};
 
 /// Postfix closes a connection that it has not used for five minutes (`smtpd_policy_service_…`).
@@ -18,8 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Answers requests until the connection ends.
 pub(super) fn serve(visit: &Visit, mut link: Link) -> Result<(), Ending> {
-    link.set_patience(IDLE_TIME, TAKING_TIME)?;
-    let mut input = Vec::new();
+    link.set_writing(TAKING_TIME)?;
+    let mut patience = Patience::new(IDLE_TIME);
+    let (mut input, mut is_another) = (Vec::new(), false);
     loop {
         match Request::decode(&input)? {
             Some((request, taken)) => {
@@ -27,34 +29,30 @@ pub(super) fn serve(visit: &Visit, mut link: Link) -> Result<(), Ending> {
                 let mut answer = Vec::new();
                 encode_action(&action(&asked(visit, request)), &mut answer);
                 link.write_all(&answer)?;
+                is_another = true;
                 if input.is_empty() && !visit.set_busy(false) {
                     return Ok(());
                 }
             }
             // At the end of a connection nothing is left.
-            None => match read(visit, &mut link, &mut input) {
-                Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                    return if input.is_empty() {
-                        Ok(())
-                    } else {
-                        Err(std::io::Error::other("in the middle of a request").into())
-                    };
+            None => {
+                let is_first = input.is_empty();
+                match patience.read(&mut link, &mut input, is_another) {
+                    Err(ending) if ending.is_end() && is_first => return Ok(()),
+                    Err(ending) if ending.is_end() => {
+                        return Err(io::Error::other("in the middle of a request").into());
+                    }
+                    read => read?,
                 }
-                read => read?,
-            },
+                is_another = false;
+                // From the first byte of a request to its answer the connection is busy.
+                if is_first && !visit.set_busy(true) {
+                    // It was made to go while this was on its way.
+                    return Err(io::Error::from(io::ErrorKind::ConnectionAborted).into());
+                }
+            }
         }
     }
-}
-
-/// Waits for more. From the first byte of a request to its answer the connection is busy.
-fn read(visit: &Visit, link: &mut Link, input: &mut Vec<u8>) -> std::io::Result<()> {
-    let is_first = input.is_empty();
-    link.read_more(input)?;
-    if is_first && !visit.set_busy(true) {
-        // It was made to go while this was on its way.
-        return Err(std::io::ErrorKind::ConnectionAborted.into());
-    }
-    Ok(())
 }
 
 fn asked(visit: &Visit, request: Request) -> Answer {
