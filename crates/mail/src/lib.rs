@@ -20,6 +20,13 @@ use core::fmt;
 /// Recipients of one message.
 pub const RECIPIENTS_MAX: usize = 10_000;
 
+/// The longest address, and the longest name of a client, a user or a message: mail servers take no
+/// longer lines from their clients.
+pub const NAME_BYTES_MAX: usize = 2048;
+
+/// All recipients of one message together.
+pub const RECIPIENTS_BYTES_MAX: usize = 1 << 20;
+
 /// What a mail server did against its protocol. The connection has to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {

@@ -1,10 +1,10 @@
 //! The milter protocol, byte by byte: what is decoded, in which order, and what is sent.
 
 use proptest::prelude::*;
-use stentor_mail::Violation;
 use stentor_mail::milter::{
     COMMAND_BYTES_MAX, Command, Event, Reply, Session, actions, body_start, changes, steps,
 };
+use stentor_mail::{NAME_BYTES_MAX, RECIPIENTS_BYTES_MAX, Violation};
 
 /// A command as it stands on the wire.
 fn packet(kind: u8, content: &[u8]) -> Vec<u8> {
@@ -342,6 +342,36 @@ fn nothing_grows_without_bound() {
         many.receive(&rcpt),
         Err(Violation::TooLong("list of recipients"))
     );
+    // Few and long ones.
+    let name = vec![b'x'; NAME_BYTES_MAX];
+    let rcpt = packet(b'R', &[b"<", &name[..], b">\0"].concat());
+    let rcpt = decoded(&rcpt).unwrap();
+    let mut long = session(0);
+    long.receive(&decoded(&mail).unwrap()).unwrap();
+    let refused = (0..stentor_mail::RECIPIENTS_MAX).find_map(|_| long.receive(&rcpt).err());
+    assert_eq!(refused, Some(Violation::TooLong("list of recipients")));
+    let total: usize = long.transaction().recipients.iter().map(String::len).sum();
+    assert_eq!(total, RECIPIENTS_BYTES_MAX);
+    // The next message has all of it again.
+    long.receive(&decoded(&mail).unwrap()).unwrap();
+    assert_eq!(long.receive(&rcpt), Ok(Event::Answer(Reply::Continue)));
+    for (kind, start, what) in [
+        (b'M', &b"<"[..], "address"),
+        (b'R', b"<", "address"),
+        (b'H', b"", "client's name"),
+        (b'C', b"h\x004\0\x19", "client's address"),
+        (b'D', b"Mi\0", "macro"),
+        (b'D', b"M{auth_authen}\0", "macro"),
+        (b'D', b"C{client_addr}\0", "macro"),
+    ] {
+        let mut session = session(0);
+        if kind == b'R' {
+            session.receive(&decoded(&mail).unwrap()).unwrap();
+        }
+        let bytes = packet(kind, &[start, &name[..], b"x\0"].concat());
+        let refused = session.receive(&decoded(&bytes).unwrap());
+        assert_eq!(refused, Err(Violation::TooLong(what)), "{start:?}");
+    }
     let value = vec![b'x'; 100_000];
     let header = Command::Header {
         name: b"A",

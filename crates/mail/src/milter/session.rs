@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::{Command, Reply, Words, actions, steps};
-use crate::{RECIPIENTS_MAX, Violation};
+use crate::{NAME_BYTES_MAX, RECIPIENTS_BYTES_MAX, RECIPIENTS_MAX, Violation};
 
 /// All headers of one message together.
 pub const HEADERS_BYTES_MAX: usize = 1 << 20;
@@ -83,6 +83,8 @@ pub struct Session {
     client: Option<String>,
     helo: Option<String>,
     transaction: Transaction,
+    /// Of the recipients in `transaction`.
+    recipients_bytes: usize,
 }
 
 impl Default for Session {
@@ -109,6 +111,7 @@ impl Session {
                 user: None,
                 headers: Vec::new(),
             },
+            recipients_bytes: 0,
         }
     }
 
@@ -158,6 +161,7 @@ impl Session {
     pub fn settle(&mut self) {
         self.stage = Stage::Idle;
         self.transaction = Transaction::default();
+        self.recipients_bytes = 0;
     }
 
     /// Ends the message on its way, if there is one. What is known of the next one stays.
@@ -190,19 +194,20 @@ impl Session {
             Command::Macros { command, list } => {
                 // They come before the message that they belong to.
                 let is_given_up = *command == b'M' && self.give_up();
-                self.macros(*list);
+                self.macros(*list)?;
                 Ok(match is_given_up {
                     true => Event::Reset(false),
                     false => Event::Nothing,
                 })
             }
             Command::Connect { address, .. } => {
-                self.client = Some(text(address)).filter(|address| !address.is_empty());
+                let address = bounded(address, "client's address")?;
+                self.client = Some(address).filter(|address| !address.is_empty());
                 Ok(self.reply_unless(steps::SILENT_CONNECT))
             }
             Command::Helo(name) => {
                 self.give_up();
-                self.helo = Some(text(name));
+                self.helo = Some(bounded(name, "client's name")?);
                 Ok(self.reset_unless(steps::SILENT_HELO))
             }
             Command::Mail(words) => self.mail(*words),
@@ -274,17 +279,17 @@ impl Session {
         }))
     }
 
-    fn macros(&mut self, mut list: Words<'_>) {
+    fn macros(&mut self, mut list: Words<'_>) -> Result<(), Violation> {
         while let (Some(name), Some(value)) = (list.next(), list.next()) {
+            let known = || bounded(value, "macro").map(Some);
             match name {
-                b"i" | b"{i}" => self.transaction.queue_id = Some(text(value)),
-                b"{auth_authen}" if !value.is_empty() => {
-                    self.transaction.user = Some(text(value));
-                }
-                b"{client_addr}" if self.client.is_none() => self.client = Some(text(value)),
+                b"i" | b"{i}" => self.transaction.queue_id = known()?,
+                b"{auth_authen}" if !value.is_empty() => self.transaction.user = known()?,
+                b"{client_addr}" if self.client.is_none() => self.client = known()?,
                 _ => {}
             }
         }
+        Ok(())
     }
 
     /// A message begins. Sendmail does not say that the SMTP client gave up the one before (RSET,
@@ -292,7 +297,7 @@ impl Session {
     fn mail(&mut self, mut words: Words<'_>) -> Result<Event<'static>, Violation> {
         self.give_up();
         self.stage = Stage::Envelope;
-        self.transaction.sender = Some(address(words.next().ok_or(Violation::Length)?));
+        self.transaction.sender = Some(address(words.next().ok_or(Violation::Length)?)?);
         self.transaction.announced = words.find_map(|word| {
             let value = word.get(..5)?.eq_ignore_ascii_case(b"SIZE=");
             value.then(|| text(&word[5..]).parse().ok()).flatten()
@@ -307,7 +312,11 @@ impl Session {
         if self.transaction.recipients.len() >= RECIPIENTS_MAX {
             return Err(Violation::TooLong("list of recipients"));
         }
-        let recipient = address(words.next().ok_or(Violation::Length)?);
+        let recipient = address(words.next().ok_or(Violation::Length)?)?;
+        self.recipients_bytes += recipient.len();
+        if self.recipients_bytes > RECIPIENTS_BYTES_MAX {
+            return Err(Violation::TooLong("list of recipients"));
+        }
         self.transaction.recipients.push(recipient);
         Ok(self.reply_unless(steps::SILENT_RCPT))
     }
@@ -337,8 +346,16 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).to_string()
 }
 
+/// What is kept of a message until its end.
+fn bounded(bytes: &[u8], what: &'static str) -> Result<String, Violation> {
+    if bytes.len() > NAME_BYTES_MAX {
+        return Err(Violation::TooLong(what));
+    }
+    Ok(text(bytes))
+}
+
 /// An address without its angle brackets.
-fn address(word: &[u8]) -> String {
+fn address(word: &[u8]) -> Result<String, Violation> {
     let inner = word.strip_prefix(b"<").unwrap_or(word);
-    text(inner.strip_suffix(b">").unwrap_or(inner))
+    bounded(inner.strip_suffix(b">").unwrap_or(inner), "address")
 }

@@ -1,5 +1,6 @@
 //! What the log says about a call.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,6 +13,9 @@ use crate::manifest::{Manifest, Mode};
 
 /// Recipients that the log names.
 const RECIPIENTS_SHOWN: usize = 10;
+
+/// Bytes of each value that a mail server or a caller gave.
+const SHOWN_BYTES_MAX: usize = 300;
 
 /// What the log says about a call, kept while it runs.
 #[derive(Debug, Default)]
@@ -37,15 +41,17 @@ impl About {
         let known = envelope.message_id.clone();
         let message_id = known.or_else(|| may_read.then(read).flatten());
         let shown = envelope.recipients.len().min(RECIPIENTS_SHOWN);
-        let mut rcpt = envelope.recipients[..shown].join(", ");
+        let recipients = envelope.recipients[..shown].iter();
+        let recipients: Vec<_> = recipients.map(|address| cut(address)).collect();
+        let mut rcpt = cut(&recipients.join(", ")).into_owned();
         if envelope.recipients.len() > shown {
             // Writing into a string does not fail.
             let _ = write!(rcpt, " and {} others", envelope.recipients.len() - shown);
         }
         Self {
-            queue_id: envelope.queue_id.clone().unwrap_or_default(),
+            queue_id: shown_of(envelope.queue_id.as_deref()),
             message_id: message_id.unwrap_or_default(),
-            from: envelope.from.clone().unwrap_or_default(),
+            from: shown_of(envelope.from.as_deref()),
             rcpt,
             size: call.message.size(),
             caller: match &call.caller {
@@ -54,6 +60,21 @@ impl About {
             },
         }
     }
+}
+
+/// A value that is there, or none.
+fn shown_of(value: Option<&str>) -> String {
+    cut(value.unwrap_or_default()).into_owned()
+}
+
+/// A value as long as the log has room for: lines are kept until they are written, and what is too
+/// much of them together is lost.
+fn cut(value: &str) -> Cow<'_, str> {
+    if value.len() <= SHOWN_BYTES_MAX {
+        return Cow::Borrowed(value);
+    }
+    let start = &value[..value.floor_char_boundary(SHOWN_BYTES_MAX)];
+    Cow::Owned(format!("{start}…"))
 }
 
 /// The line about a call in the log, which is written when this is dropped: whoever waits for the
@@ -148,4 +169,20 @@ pub fn message_id(headers: &[u8]) -> Option<String> {
         .map(|piece| String::from_utf8_lossy(piece.trim_ascii()))
         .collect();
     Some(crate::answer::line(&pieces.join(" "), 250))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_values_are_cut() {
+        assert_eq!(cut("a@b"), "a@b");
+        assert_eq!(cut(&"x".repeat(SHOWN_BYTES_MAX)).len(), SHOWN_BYTES_MAX);
+        let long = "xä".repeat(500_000);
+        assert_eq!(*cut(&long), *format!("{}…", "xä".repeat(100)));
+        let odd = format!("x{long}");
+        assert!(cut(&odd).ends_with("x…"));
+        assert_eq!(shown_of(None), "");
+    }
 }
