@@ -453,6 +453,33 @@ fn changes_are_the_difference() {
     assert_eq!(body_start(b"A: b\r\n"), 6);
 }
 
+/// Each of these took minutes.
+#[test]
+fn time_grows_with_the_size_alone() {
+    let many = 100_000;
+    let spam = "X-Spam-A: 1\r\n".repeat(many);
+    let kept: String = (0..many).map(|n| format!("K{}: {n}\r\n", n % 7)).collect();
+    let start = std::time::Instant::now();
+    let removed = changes(
+        format!("{spam}{kept}\r\n").as_bytes(),
+        format!("{kept}\r\n").as_bytes(),
+        true,
+    );
+    let mut expected = Vec::new();
+    for index in (1..=100_000).rev() {
+        let name = b"X-Spam-A";
+        Reply::Remove { index, name }.encode(&mut expected);
+    }
+    assert_eq!(removed, expected);
+    let turned = changes(
+        format!("{kept}{spam}\r\n").as_bytes(),
+        format!("{spam}{kept}\r\n").as_bytes(),
+        true,
+    );
+    assert!(!turned.is_empty());
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}
+
 proptest! {
     /// Whatever comes, in pieces of any size: no panic, and no command longer than the input.
     #[test]

@@ -1,5 +1,6 @@
 //! From a changed message to the replies that change it.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::reply::{BODY_BYTES_MAX, Reply};
@@ -31,11 +32,9 @@ pub fn changes(old: &[u8], new: &[u8], has_space: bool) -> Vec<u8> {
     let (before, after) = (fields(&old[..old_body]), fields(&new[..new_body]));
     let (removed, inserted) = compare(&before, &after);
     let mut out = Vec::new();
+    let numbers = numbers(&before);
     for index in removed.into_iter().rev() {
-        let name = before[index].0;
-        let same = |field: &&Field<'_>| field.0.eq_ignore_ascii_case(name);
-        let number = before[..=index].iter().filter(same).count();
-        let index = u32::try_from(number).unwrap_or(u32::MAX);
+        let (name, index) = (before[index].0, numbers[index]);
         Reply::Remove { index, name }.encode(&mut out);
     }
     let tail = tail(&inserted, after.len());
@@ -86,15 +85,37 @@ fn field(text: &[u8]) -> Option<Field<'_>> {
     Some((text[..colon].trim_ascii_end(), value))
 }
 
+/// Of each field, which one of its name it is, counted from 1. A stranger wrote them, so the time
+/// for many of a name is not theirs to choose.
+fn numbers(fields: &[Field<'_>]) -> Vec<u32> {
+    let mut counts = BTreeMap::new();
+    let number = |(name, _): &Field<'_>| {
+        let count = counts.entry(name.to_ascii_lowercase()).or_insert(0_u32);
+        *count = count.saturating_add(1);
+        *count
+    };
+    fields.iter().map(number).collect()
+}
+
 /// Which of the old ones go, and which of the new ones come.
 fn compare(old: &[Field<'_>], new: &[Field<'_>]) -> (Vec<usize>, Vec<usize>) {
+    // Where each one stands in the new message, the last place first.
+    let mut places: BTreeMap<&Field<'_>, Vec<usize>> = BTreeMap::new();
+    for (index, field) in new.iter().enumerate().rev() {
+        places.entry(field).or_default().push(index);
+    }
     let (mut removed, mut inserted) = (Vec::new(), Vec::new());
     let mut next = 0;
     for (index, field) in old.iter().enumerate() {
-        match new[next..].iter().position(|candidate| candidate == field) {
-            Some(distance) => {
-                inserted.extend(next..next + distance);
-                next += distance + 1;
+        let mut own = places.get_mut(field);
+        let place = own.as_mut().and_then(|own| {
+            while own.pop_if(|place| *place < next).is_some() {}
+            own.pop()
+        });
+        match place {
+            Some(place) => {
+                inserted.extend(next..place);
+                next = place + 1;
             }
             None => removed.push(index),
         }
