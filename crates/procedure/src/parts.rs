@@ -19,9 +19,10 @@ use crate::mime;
 const PARTS_MAX: usize = 1000;
 /// Containers in containers.
 const DEPTH_MAX: usize = 20;
-/// Boundaries of one container that are tried.
+/// Boundaries that one container may say it has.
 const CONTAINERS_MAX: usize = 4;
-/// Containers and messages of a message that are read as they are and decoded.
+/// Containers and messages of a message that are read once more: decoded and as they are, or by
+/// another boundary.
 const TWOFOLD_MAX: usize = 8;
 
 /// Why the parts of a message are not shown.
@@ -33,8 +34,8 @@ pub enum PartsError {
     /// They are nested too deeply.
     #[error("parts: the message has parts in parts, more than {DEPTH_MAX} deep")]
     Deep,
-    /// Too many of those that hold others are encoded.
-    #[error("parts: the message has more than {TWOFOLD_MAX} encoded parts with parts in them")]
+    /// Too many of those that hold others are encoded, or have several boundaries.
+    #[error("parts: more than {TWOFOLD_MAX} parts with parts in them can be read in several ways")]
     Twofold,
     /// The headers of the message or of a part are too long.
     #[error("parts: the message, or a part of it, has more than {HEAD_BYTES_MAX} bytes of headers")]
@@ -115,6 +116,9 @@ impl<F> Walk<'_, F> {
         }
         let (head, body) = bytes.split_at(at);
         let head = Head::read(head, default);
+        if head.containers.len() > CONTAINERS_MAX {
+            return Err(PartsError::Twofold.into());
+        }
         let decoded = head.encoding.decode(body);
         let is_sealed = head.is_sealed();
         self.signed += usize::from(is_sealed);
@@ -149,7 +153,8 @@ impl<F> Walk<'_, F> {
         }
     }
 
-    /// The parts of a container, which begins at `place`; whether there are some.
+    /// The parts of a container, which begins at `place`; whether there are some. Of several
+    /// boundaries some mail programs take the one and some the other, so all of them count.
     fn container<E>(
         &mut self,
         body: &[u8],
@@ -161,8 +166,18 @@ impl<F> Walk<'_, F> {
         E: From<PartsError>,
         F: FnMut(Part<'_>) -> Result<(), E>,
     {
+        let mut is_container = false;
         for (kind, boundary) in &head.containers {
             let parts = split(body, boundary.as_bytes());
+            if parts.is_empty() {
+                continue;
+            }
+            if is_container {
+                self.read_twice()?;
+            }
+            // What is shown a second time is no place for changes.
+            let place = place.filter(|_| !is_container);
+            is_container = true;
             let default = match kind.as_str() {
                 "digest" => "message/rfc822",
                 _ => "text/plain",
@@ -171,11 +186,8 @@ impl<F> Walk<'_, F> {
                 let place = place.map(|place| place + part.start);
                 self.entity(&body[part.clone()], place, depth + 1, default)?;
             }
-            if !parts.is_empty() {
-                return Ok(true);
-            }
         }
-        Ok(false)
+        Ok(is_container)
     }
 
     /// A message in the message, decoded and as it stands there. Neither may be encoded (RFC 2046),
@@ -266,17 +278,22 @@ struct Head {
     names: Vec<String>,
     encoding: Encoding,
     charset: Option<String>,
-    /// Kinds and boundaries; where there are several, the first one that is in the body counts.
+    /// Kinds and boundaries, each once; at most one more than may be there.
     containers: Vec<(String, String)>,
 }
 
 impl Head {
     fn read(head: &[u8], default: &str) -> Self {
         let fields = mime::Fields::read(head);
-        let containers = fields.containers();
-        let containers = containers.map(|(kind, boundary)| (kind.to_owned(), boundary));
+        let mut containers = Vec::new();
+        for (kind, boundary) in fields.containers() {
+            let container = (kind.to_owned(), boundary);
+            if containers.len() <= CONTAINERS_MAX && !containers.contains(&container) {
+                containers.push(container);
+            }
+        }
         Self {
-            containers: containers.take(CONTAINERS_MAX).collect(),
+            containers,
             kind: fields.kind().unwrap_or_else(|| default.to_owned()),
             names: fields.names(),
             encoding: match fields.encoding() {
@@ -494,6 +511,47 @@ mod tests {
         // Both readings of each would be 2^n of n.
         let nested = (0..TWOFOLD_MAX + 1).fold(inner, |inner, _| {
             head("message/rfc822", "quoted-printable") + &inner.replace('=', "=3D")
+        });
+        assert_eq!(seen(&nested), Err(PartsError::Twofold));
+    }
+
+    /// Of several boundaries each is some mail program's.
+    #[test]
+    fn all_boundaries_of_a_container_are_read() {
+        let two = |head: &str| {
+            format!(
+                "{head}\r\n--A\r\n\r\nharmless\r\n--A--\r\n\
+                 --B\r\nContent-Type: a/b; name=a.exe\r\n\r\nMZ\r\n--B--\r\n"
+            )
+        };
+        let multipart = "Content-Type: multipart/mixed";
+        for (first, second) in [("A", "B"), ("B", "A")] {
+            for head in [
+                format!("{multipart}; boundary={first}; boundary*=us-ascii''{second}\r\n"),
+                format!("{multipart}; boundary={first}; boundary*0={second}\r\n"),
+                format!("{multipart}; boundary={first}; boundary={second}\r\n"),
+                format!("{multipart}; boundary={first}\r\n{multipart}; boundary={second}\r\n"),
+            ] {
+                let mut seen = seen(&two(&head)).unwrap();
+                seen.sort();
+                assert_eq!(seen, ["a/b a.exe MZ", "text/plain - harmless"], "{head}");
+            }
+        }
+        // The same one twice is one.
+        let same = format!("{multipart}; boundary=A; boundary*=us-ascii''A\r\n");
+        assert_eq!(seen(&two(&same)).unwrap(), ["text/plain - harmless"]);
+        // Nothing hides behind many of them.
+        let boundaries: String = (0..CONTAINERS_MAX)
+            .map(|n| format!("; boundary=x{n}"))
+            .collect();
+        let many = format!("{multipart}{boundaries}; boundary=B\r\n");
+        assert_eq!(seen(&two(&many)), Err(PartsError::Twofold));
+        let nested = (0..=TWOFOLD_MAX).fold(two(&same), |inner, level| {
+            let (one, other) = (format!("a{level}"), format!("b{level}"));
+            format!(
+                "{multipart}; boundary={one}; boundary={other}\r\n\r\n\
+                 --{one}\r\n{inner}\r\n--{one}--\r\n--{other}\r\n\r\nx\r\n--{other}--\r\n"
+            )
         });
         assert_eq!(seen(&nested), Err(PartsError::Twofold));
     }

@@ -466,6 +466,14 @@ fn what_cannot_be_judged_is_refused() {
             format!("Content-Type: message/rfc822\r\n{base64}{program}"),
             "type .exe",
         ),
+        // Two boundaries, of which each mail program takes one.
+        (
+            format!(
+                "Content-Type: multipart/mixed; boundary=B; boundary*=us-ascii''A\r\n\r\n\
+                 --A\r\n\r\nharmless\r\n--A--\r\n--B\r\n{program}\r\n--B--\r\n"
+            ),
+            "type .exe",
+        ),
     ] {
         let letter: String = letter;
         let outcome = place.outcome(call("attachments", &letter, &[]));
