@@ -230,6 +230,26 @@ fn odd_requests_are_answered_or_end_their_connection() {
     }
 }
 
+/// A procedure that needs the message has no verdict here, and what its manifest says holds.
+#[test]
+fn a_request_without_enough_gets_what_the_manifest_says() {
+    for (on_error, says) in [
+        ("accept", "DUNNO"),
+        ("reject", "554 5.7.1 the message cannot be checked now"),
+    ] {
+        let manifest = format!("needs = \"body\"\non_error = \"{on_error}\"");
+        let server = server(&manifest, "return reject('never asked')");
+        let mut stream = dial(&server, "policy");
+        stream.write_all(b"sender=a@b\nqueue_id=Q5\n\n").unwrap();
+        let mut answer = [0; 256];
+        let read = stream.read(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer[..read]);
+        assert_eq!(answer, format!("action={says}\n\n"));
+        let log = server.wait_log(0, "queue_id=\"Q5\"");
+        assert!(log.contains("needs more of the message"), "{log}");
+    }
+}
+
 #[test]
 fn mistakes_are_refused_at_the_start() {
     for (listener, words) in [

@@ -56,14 +56,6 @@ pub(super) fn serve(visit: &Visit, mut link: Link) -> Result<(), Ending> {
 }
 
 fn asked(visit: &Visit, request: Request) -> Answer {
-    let version = visit.find();
-    if version
-        .as_ref()
-        .is_some_and(|version| version.needs() > Need::Envelope)
-    {
-        let reason = "the procedure needs more of the message than a policy request has";
-        return Answer::failed(Status::BadCall, reason);
-    }
     let size = request.size.unwrap_or(0);
     let content = Content::Bytes(Vec::new());
     let message = match Message::new(content, size, Format::Message) {
@@ -79,7 +71,14 @@ fn asked(visit: &Visit, request: Request) -> Answer {
         queue_id: request.queue_id,
         message_id: None,
     };
-    visit.ask(version.as_deref(), visit.about(envelope, message), PATIENCE)
+    let call = visit.about(envelope, message);
+    let version = visit.find();
+    let needs = version.as_ref().map(|version| version.needs());
+    if needs.is_some_and(|needs| needs > Need::Envelope) {
+        let reason = "the procedure needs more of the message than a policy request has";
+        return visit.refuse(&call, (Status::BadCall, reason));
+    }
+    visit.ask(version.as_deref(), call, PATIENCE)
 }
 
 /// The action that Postfix takes. An acceptance leaves the decision to the restrictions that
