@@ -329,6 +329,17 @@ fn signature_goes_after_the_plain_text() {
         new.contains(&signed) && new.contains("footer\r\n-- \r\nbye"),
         "{new}"
     );
+    // Where there is no text, the text would be a header, or stand before one.
+    for none in ["", "Subject: s\r\n"] {
+        let outcome = place.outcome(call("signature", none, &text));
+        assert_eq!(
+            outcome.verdict,
+            Verdict::Accept,
+            "{none:?}: {}",
+            outcome.text
+        );
+        assert_eq!(outcome.text, "no text to sign");
+    }
 }
 
 /// Whoever sends a message chooses what is in it: none passes for being hard to read.
