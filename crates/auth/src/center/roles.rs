@@ -418,3 +418,142 @@ impl Grants for RoleGrants {
         })))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::sync::{Mutex, PoisonError};
+
+    use stentor_hub::Renewal;
+
+    use super::*;
+    use crate::store::{
+        Books, Change, DirectoryOptions, Order, OrderError, Source as Others, Task, TextStore, Who,
+    };
+
+    /// Names that somebody else knows, or has forgotten.
+    struct Names(Arc<Mutex<Vec<&'static str>>>);
+
+    impl Others for Names {
+        fn describe(&self) -> String {
+            "the test".to_owned()
+        }
+
+        fn open(&self) -> Task<'_, ()> {
+            Box::pin(std::future::ready(Ok(())))
+        }
+
+        fn find<'a>(&'a self, keys: &'a [UserKey]) -> Task<'a, Vec<User>> {
+            let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = keys.iter().filter(|key| names.contains(&&*key.name));
+            let user = |key: &UserKey| User {
+                zone: Arc::clone(&key.zone),
+                name: Arc::clone(&key.name),
+                credentials: Vec::new(),
+                roles: vec![MEMBER.into()],
+                disabled: false,
+                foreign: true,
+            };
+            let users: Vec<User> = known.map(user).collect();
+            Box::pin(std::future::ready(Ok(users)))
+        }
+    }
+
+    struct World {
+        grants: Arc<RoleGrants>,
+        names: Arc<Mutex<Vec<&'static str>>>,
+        changes: Arc<Mutex<Changes>>,
+        _folder: tempfile::TempDir,
+    }
+
+    fn world(names: &[&'static str]) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let mut books = Books::of(TextStore::new(&folder.path().join("users.toml")));
+        let names = Arc::new(Mutex::new(names.to_vec()));
+        books.source = Some(Arc::new(Names(Arc::clone(&names))));
+        let directory = Directory::start(books, DirectoryOptions::default()).unwrap();
+        let changes: Arc<Mutex<Changes>> = Arc::default();
+        let changed = Arc::clone(&changes);
+        assert!(directory.on_change(move |change: Change| changed.lock().unwrap().add(change)));
+        let grants = RoleGrants::new(Arc::new(directory), ZoneNumbers::forgetful());
+        World {
+            grants: Arc::new(grants),
+            names,
+            changes,
+            _folder: folder,
+        }
+    }
+
+    impl World {
+        fn order(&self, json: &str) -> Result<(), OrderError> {
+            let order = Order::parse(serde_json::from_str(json).unwrap())?;
+            self.grants.directory.order(Who::server(), order).map(drop)
+        }
+
+        /// What has changed since the last time, taken over.
+        fn renewals(&self) -> Arc<Renewals> {
+            let changes = std::mem::take(&mut *self.changes.lock().unwrap());
+            self.grants.take_over(changes)
+        }
+
+        /// Somebody with a web token, on the directory's thread as in the server.
+        fn bearer(&self, name: &str) -> Option<Arc<Identity>> {
+            let (sender, receiver) = channel();
+            let (key, grants) = (UserKey::parse(name), Arc::clone(&self.grants));
+            let visitor = Visitor {
+                key: key.clone(),
+                says_zone: false,
+                zone: None,
+                client_id: None,
+                address: None,
+                again: None,
+            };
+            let found = move |user: Result<Option<Arc<User>>, _>| {
+                let proof = Proof {
+                    expires_at_secs: Some(u64::MAX),
+                    ..Proof::default()
+                };
+                let identity =
+                    grants.identity(&visitor, user.unwrap().as_ref(), proof, Tick::NEVER);
+                sender.send(identity.unwrap()).unwrap();
+            };
+            assert!(self.grants.directory.look_up(key, Box::new(found)));
+            receiver.recv().unwrap()
+        }
+    }
+
+    #[test]
+    fn what_was_said_of_a_user_binds_who_comes_by_the_name_of_one_who_is_gone() {
+        let world = world(&["bob", "dan"]);
+        for order in [
+            r#"{"verb":"user.disable","name":"bob"}"#,
+            r#"{"verb":"role.add","name":"narrow","rules":
+                [{"effect":"allow","action":"publish","pattern":"narrow/#"}]}"#,
+            r#"{"verb":"grant","name":"dan","roles":["narrow"]}"#,
+            r#"{"verb":"revoke","name":"dan","roles":["member"]}"#,
+        ] {
+            world.order(order).unwrap();
+        }
+        world.names.lock().unwrap().clear();
+        world.renewals();
+        let may = |identity: &Identity| ["narrow/x", "x"].map(|to| identity.rights.may_publish(to));
+        assert_eq!(may(&world.bearer("dan").unwrap()), [true, false]);
+        assert_eq!(may(&world.bearer("ann").unwrap()), [true, true]);
+        assert!(world.bearer("bob").is_none());
+        world
+            .order(r#"{"verb":"user.enable","name":"bob"}"#)
+            .unwrap();
+        let bob = world.bearer("bob").expect("it is let in again");
+        world.renewals();
+        world
+            .order(r#"{"verb":"user.disable","name":"bob"}"#)
+            .unwrap();
+        let renewed = world.renewals().renew(&bob, "c");
+        assert!(matches!(renewed, Renewed::Close { .. }));
+        assert!(world.bearer("bob").is_none());
+        world.order(r#"{"verb":"user.add","name":"bob"}"#).unwrap();
+        assert!(world.bearer("bob").is_some());
+        let again = world.order(r#"{"verb":"user.add","name":"bob"}"#);
+        assert_eq!(again.unwrap_err().code, "exists");
+    }
+}

@@ -23,6 +23,8 @@ struct Memory {
     upgrades: Mutex<Vec<Upgrade>>,
     /// Whose credentials somebody else keeps.
     foreign: Mutex<Vec<&'static str>>,
+    /// What is said of somebody who is no user any more.
+    left: Mutex<Option<Arc<User>>>,
     mode: Mutex<Mode>,
 }
 
@@ -42,6 +44,11 @@ impl Accounts for Memory {
             Mode::Full => return false,
         }
         true
+    }
+
+    fn left(&self, key: &UserKey) -> Option<Arc<User>> {
+        let left = self.left.lock().unwrap().clone();
+        left.filter(|left| left.key() == *key)
     }
 
     fn keeps(&self, user: &User, _credential: &str) -> bool {
@@ -525,6 +532,12 @@ fn web_tokens_carry_roles_rules_and_an_end() {
     assert_eq!(by_method(&token(r#","sub":"stranger""#)), named("stranger"));
     let proof = world.grants.0.lock().unwrap().pop().unwrap();
     assert_eq!(proof.roles, None, "they follow who gets that name");
+    // Who was shut out stays out, though somebody else has forgotten that user.
+    let mut gone = user("stranger", &[]);
+    gone.disabled = true;
+    *world.memory.left.lock().unwrap() = Some(Arc::new(gone));
+    assert_eq!(by_method(&token(r#","sub":"stranger""#)), WRONG);
+    *world.memory.left.lock().unwrap() = None;
     world.center.configure(with(true));
     assert_eq!(by_method(&token(r#","sub":"stranger""#)), WRONG);
     assert_eq!(by_method(&ann), named("ann"));
