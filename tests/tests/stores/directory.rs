@@ -521,6 +521,9 @@ fn users_of_the_configuration_go_before_all_others() {
         (&shown["roles"][0], &shown["kept_by"]),
         (&json!("admin"), &json!("the configuration"))
     );
+    let import = json!({ "verb": "user.import", "users": [{ "name": "ann" }], "replace": true });
+    let refusal = order(import).unwrap_err().to_string();
+    assert!(refusal.contains("stands in the configuration"), "{refusal}");
     for verb in [
         "user.add",
         "user.disable",
@@ -541,6 +544,53 @@ fn users_of_the_configuration_go_before_all_others() {
         *wait(&look_up(&directory, "ann")).unwrap().unwrap(),
         user(DEFAULT_ZONE, "ann")
     );
+}
+
+/// Who logged in as somebody of the books is not whom the configuration calls so later, and what
+/// becomes of the record is nothing to that one.
+#[test]
+fn who_takes_a_name_for_the_configuration_is_somebody_else() {
+    let bench = sqlite();
+    run(bench.books.open()).unwrap();
+    run(bench.books.store.insert(&[user(DEFAULT_ZONE, "ann")])).unwrap();
+    let store = Arc::clone(&bench.books.store);
+    let directory = Directory::start(bench.books, DirectoryOptions::default()).unwrap();
+    let (sender, told) = channel();
+    assert!(directory.on_change(move |change| {
+        if let Change::User(key, user) = change {
+            let known = (key.to_string(), user.map(|user| User::clone(&user)));
+            sender.send(known).expect("the test waits");
+        }
+    }));
+    let before = wait(&look_up(&directory, "ann")).unwrap().unwrap();
+    let _watch = directory.watch(&before);
+    assert!(directory.confirm(&before).is_some());
+    let mut pinned = user(DEFAULT_ZONE, "ann");
+    pinned.roles = vec!["admin".into()];
+    directory.pin(vec![pinned.clone()]);
+    let all: Vec<_> = told.try_iter().collect();
+    let ann = || "ann".to_owned();
+    assert_eq!(all, [(ann(), None), (ann(), Some(pinned.clone()))]);
+    // A login that was under way.
+    assert!(directory.confirm(&before).is_none());
+    let now = wait(&look_up(&directory, "ann")).unwrap().unwrap();
+    assert_eq!(directory.confirm(&now).as_deref(), Some(&pinned));
+    let order = |order: Value| {
+        let order = Order::parse(order).unwrap();
+        directory.order(Who::new("the test"), order)
+    };
+    let mut disabled = user(DEFAULT_ZONE, "ann");
+    disabled.disabled = true;
+    run(store.put(&[disabled])).unwrap();
+    let _bearer = directory.watch_absent(&now.key());
+    order(json!({ "verb": "auth.refresh" })).unwrap();
+    order(json!({ "verb": "user.delete", "name": "ann" })).unwrap();
+    assert_eq!(told.try_iter().count(), 0);
+    // A reload that leaves it as it is ends nothing.
+    directory.pin(vec![pinned.clone()]);
+    assert!(directory.confirm(&now).is_some() && told.try_iter().next().is_none());
+    directory.pin(Vec::new());
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [(ann(), None)]);
 }
 
 #[test]

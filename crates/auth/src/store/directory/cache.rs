@@ -211,6 +211,15 @@ impl Cache {
         table.entries.contains_key(key) || table.absent.contains_key(key)
     }
 
+    /// Forgets a user; whether it was known.
+    pub(super) fn forget(&self, key: &UserKey) -> bool {
+        let mut table = lock(&self.0);
+        let forgotten = table.entries.remove(key);
+        let unwatched = forgotten.as_ref().is_some_and(|entry| entry.watches == 0);
+        table.unwatched -= usize::from(unwatched);
+        forgotten.is_some()
+    }
+
     /// Takes over what the store says of a user now. What somebody else said of it last holds. The
     /// new state, if it is another one.
     pub(super) fn put_own(&self, key: &UserKey, own: Option<User>) -> Option<Option<Arc<User>>> {
@@ -252,9 +261,8 @@ impl Cache {
                 Some(Some(Arc::clone(&entry.user)))
             }
             None => {
-                let unwatched = entry.watches == 0;
-                table.entries.remove(key);
-                table.unwatched -= usize::from(unwatched);
+                drop(table);
+                self.forget(key);
                 Some(None)
             }
         }

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -110,6 +110,9 @@ struct Shared {
     zones: ArcSwap<Vec<ZoneRecord>>,
     /// Users of the configuration, who go before all others.
     pinned: ArcSwap<HashMap<UserKey, Arc<User>>>,
+    /// Held while it is told what becomes of users: what the books say of a name is not told behind
+    /// the news that the configuration has taken it.
+    telling: Mutex<()>,
     /// Zones that the configuration names.
     named_zones: ArcSwap<Vec<Arc<str>>>,
     /// Whether a subscription that is permitted in part is refused.
@@ -132,6 +135,15 @@ impl Shared {
     fn note(&self, who: &Who, what: &str, target: &str, detail: Value) {
         if let Err(error) = self.audit.note(&who.to_string(), what, target, detail) {
             warn!(what, target, "the audit log cannot be written: {error}");
+        }
+    }
+
+    /// Tells what has become of a user of the books: nothing that anybody sees where the
+    /// configuration has one of that name.
+    fn tell_user(&self, key: &UserKey, user: Option<Arc<User>>) {
+        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.pinned.load().contains_key(key) {
+            self.tell(Change::User(key.clone(), user));
         }
     }
 
@@ -164,6 +176,7 @@ impl Directory {
             roles: ArcSwap::from_pointee(Roles::default()),
             zones: ArcSwap::default(),
             pinned: ArcSwap::default(),
+            telling: Mutex::default(),
             named_zones: ArcSwap::default(),
             strict: AtomicBool::new(false),
             cache: Cache::default(),
@@ -213,12 +226,13 @@ impl Directory {
         self.shared.cache.get(key)
     }
 
-    /// A user who was looked up, as it is now; `None` if it is gone. What changed between a
-    /// look-up and a watch is found out by this.
+    /// A user who was looked up, as it is now; `None` if it is gone, or if the configuration has
+    /// somebody else of that name by now. What changed between a look-up and a watch is found out
+    /// by this.
     #[must_use]
     pub fn confirm(&self, user: &Arc<User>) -> Option<Arc<User>> {
-        if let Some(user) = self.shared.pinned.load().get(&user.key()) {
-            return Some(Arc::clone(user));
+        if let Some(pinned) = self.shared.pinned.load().get(&user.key()) {
+            return (pinned == user).then(|| Arc::clone(pinned));
         }
         self.shared.cache.confirm(user)
     }
@@ -274,18 +288,25 @@ impl Directory {
         self.shared.hook.set(Box::new(hook)).is_ok()
     }
 
-    /// Takes other users of the configuration from now on. They go before all others.
+    /// Takes other users of the configuration from now on. They go before all others: who was
+    /// somebody of the books under such a name is gone.
     pub fn pin(&self, users: Vec<User>) {
         let new: HashMap<UserKey, Arc<User>> = users
             .into_iter()
             .map(|user| (user.key(), Arc::new(user)))
             .collect();
+        let telling = self.shared.telling.lock();
+        let _telling = telling.unwrap_or_else(PoisonError::into_inner);
         let old = self.shared.pinned.swap(Arc::new(new.clone()));
         for key in old.keys().filter(|key| !new.contains_key(*key)) {
             self.shared.tell(Change::User(key.clone(), None));
         }
         for (key, user) in new {
             if old.get(&key) != Some(&user) {
+                // What proved somebody of the books to be that one proves nothing any more.
+                if self.shared.cache.forget(&key) {
+                    self.shared.tell(Change::User(key.clone(), None));
+                }
                 self.shared.tell(Change::User(key, Some(user)));
             }
         }

@@ -214,14 +214,17 @@ impl Worker {
     /// connected is told at once: a refresh would find it known already.
     fn found(&self, key: &UserKey, known: Known) -> Option<Arc<User>> {
         let cache = &self.shared.cache;
+        // A reload may have given the configuration a user of that name meanwhile.
+        if let Some(user) = self.pinned(key) {
+            return Some(user);
+        }
         if known.is_nobody() {
             self.tell(key, cache.refresh(key, known));
             return None;
         }
         let (user, has_changed) = cache.keep(known)?;
         if has_changed {
-            let change = Some(Arc::clone(&user));
-            self.shared.tell(Change::User(key.clone(), change));
+            self.tell(key, Some(Some(Arc::clone(&user))));
         }
         Some(user)
     }
@@ -422,13 +425,14 @@ impl Worker {
     /// Tells what has become of a user, if something has.
     fn tell(&self, key: &UserKey, change: Option<Option<Arc<User>>>) {
         if let Some(user) = change {
-            self.shared.tell(Change::User(key.clone(), user));
+            self.shared.tell_user(key, user);
         }
     }
 
     /// Reads these users again, if they are known; how many have changed.
     async fn reread(&self, keys: &[UserKey]) -> Result<usize, StoreError> {
-        let known = keys.iter().filter(|key| self.shared.cache.has(key));
+        let is_known = |key: &&UserKey| self.shared.cache.has(key) && self.pinned(key).is_none();
+        let known = keys.iter().filter(is_known);
         let keys: Vec<UserKey> = known.cloned().collect();
         if keys.is_empty() {
             return Ok(0);
@@ -442,7 +446,7 @@ impl Worker {
             let found = users.remove(&key).unwrap_or_default();
             if let Some(user) = self.shared.cache.refresh(&key, found) {
                 changed += 1;
-                self.shared.tell(Change::User(key, user));
+                self.tell(&key, Some(user));
             }
         }
         Ok(changed)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::users::{TOKEN, check, exists, once_each};
+use super::users::{TOKEN, check, check_free, exists, once_each};
 use super::{IMPORT_USERS_MAX, OrderError, Outcome, Who};
 use crate::model::{Credential, DEFAULT_ZONE, MEMBER, User, UserKey};
 use crate::store::directory::Worker;
@@ -118,6 +118,7 @@ async fn checked(
     let users: Vec<User> = users.into_iter().map(over).collect();
     for user in &users {
         check(worker, user)?;
+        check_free(worker, &user.key())?;
     }
     Ok(users)
 }

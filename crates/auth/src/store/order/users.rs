@@ -512,7 +512,7 @@ fn nothing_of(foreign: User) -> User {
 
 /// Refuses to say anything here of a user of the configuration, who goes before all others: it
 /// would have no effect.
-fn check_free(worker: &Worker, key: &UserKey) -> Result<(), OrderError> {
+pub(super) fn check_free(worker: &Worker, key: &UserKey) -> Result<(), OrderError> {
     if worker.pinned(key).is_none() {
         return Ok(());
     }
