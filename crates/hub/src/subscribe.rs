@@ -201,7 +201,9 @@ impl Hub {
             }
         });
         let packet_id = subscribe.packet_id;
-        let allowed = elements.clone().filter(|element| element.denial.is_none());
+        // What is behind those is refused in any case.
+        let looked_at = elements.clone().take(self.settings.subscriptions_max);
+        let allowed = looked_at.filter(|element| element.denial.is_none());
         let filters = allowed.map(|element| element.filter);
         let rooms = self.rooms_to_ask(key, filters, (unasked, JOINED_AT_ONCE_MAX));
         if !rooms.to_ask.is_empty() {
@@ -259,9 +261,15 @@ impl Hub {
         let mut text = "";
         let mut denied: SmallVec<[(&str, &Denial); 2]> = SmallVec::new();
         let mut no_joins: Vec<(&str, ReasonCode, &str)> = Vec::new();
-        for wanting in elements {
+        let most = self.settings.subscriptions_max;
+        for (at, wanting) in elements.enumerate() {
             let asked = (asked, verdicts);
-            let (reason, why) = self.subscribe_one(key, wanting, asked, &mut wanted)?;
+            let (reason, why) = if at < most {
+                self.subscribe_one(key, wanting, asked, &mut wanted)?
+            } else {
+                // A packet with more than a session may have is not looked at to its end.
+                (ReasonCode::QuotaExceeded, "")
+            };
             denied.extend(wanting.denial.map(|denial| (wanting.filter, denial)));
             if reason.is_error() && explains && wanting.denial.is_none() {
                 let filter = without_share(wanting.filter);

@@ -238,6 +238,26 @@ fn a_full_session_asks_for_no_rooms() {
     }
 }
 
+/// A packet that names more than a session may have is not looked at to its end.
+#[test]
+fn a_subscribe_beyond_the_quota_is_not_looked_at() {
+    let settings = Settings {
+        subscriptions_max: 3,
+        ..Settings::default()
+    };
+    let mut w = World::with_settings(1, settings);
+    let options = ConnectOptions {
+        user: Some("ann"),
+        denied: &["secret/"],
+        ..clean()
+    };
+    let c = w.connect(Version::V5, "c", &options);
+    let filters: Vec<String> = (0..6).map(|i| format!("secret/{i}")).collect();
+    let reasons = w.subscribe_all(c, &filters);
+    assert_eq!(reasons, [0x87, 0x87, 0x87, 0x97, 0x97, 0x97]);
+    assert_eq!(w.subscribe_all(c, &["a".into(), "b".into()]), [0, 0]);
+}
+
 /// What has expired gives its room to what is new.
 #[test]
 fn expired_messages_of_an_absent_client_hold_no_room() {

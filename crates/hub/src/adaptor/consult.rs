@@ -385,7 +385,8 @@ impl Hub {
         };
         let mut filters = Vec::new();
         let mut scope = Scope::default();
-        for (at, element) in subscribe.filters.iter().enumerate() {
+        let most = self.settings.subscriptions_max;
+        for (at, element) in subscribe.filters.iter().enumerate().take(most) {
             // What cannot be read is refused in any case.
             let Ok(parsed) = Subscription::parse(element.filter) else {
                 continue;
