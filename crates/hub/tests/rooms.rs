@@ -702,6 +702,32 @@ fn who_loses_the_right_to_a_room_is_out_of_it() {
     }
 }
 
+/// However many rooms they are, each is told once, and the others stay.
+#[test]
+fn who_loses_the_right_to_many_rooms_is_out_of_them_at_once() {
+    for place in places() {
+        let (mut w, ann, bob) = meet(place, Version::V5, &lasting("bob"));
+        for room in 0..20 {
+            for below in ["event", "say/+"] {
+                w.subscribe(bob, &format!("$room/tea{room}/{below}"), Q1);
+            }
+        }
+        w.subscribe(bob, "$room/den/#", Q1);
+        w.subscribe(ann, "$room/den/#", Q1);
+        received(&mut w, bob);
+        renew_bob(&mut w, Some(&["$room/tea", "$rooms/"]));
+        let told = told_of_joins(&mut w, bob);
+        let refused = told.iter().filter(|told| told.contains("not-allowed"));
+        assert_eq!(refused.count(), 20, "{told:?}");
+        w.publish(ann, "$room/den/say", "hi", Q1, false);
+        let heard = received(&mut w, bob);
+        assert!(
+            heard.iter().any(|heard| heard.ends_with(" hi")),
+            "{heard:?}"
+        );
+    }
+}
+
 /// He goes on as whoever may not speak from the beginning, and comes back to his place.
 #[test]
 fn who_loses_the_right_to_speak_observes() {

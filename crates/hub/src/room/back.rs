@@ -5,9 +5,9 @@
 //! so whatever the version, `$reply/join` does. Who has been sent out of a room meanwhile is told
 //! so, and joins nothing.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use hashbrown::HashSet;
 use stentor_session::Tick;
 use stentor_zone::{Entry, Expelled, Refusal, join_ended};
 
@@ -126,15 +126,15 @@ impl Hub {
         if elements.iter().all(|element| element.expelled.is_none()) {
             return elements;
         }
-        let mut told: Vec<Box<str>> = Vec::new();
+        let mut told: HashSet<&str, foldhash::fast::FixedState> = HashSet::default();
         for element in &elements {
             if let (Some(why), Some(room)) = (element.expelled, room_of(&element.filter))
-                && !told.iter().any(|known| **known == *room)
+                && told.insert(room)
             {
                 self.say_about_join(now, key, join_ended(room, why));
-                told.push(room.into());
             }
         }
+        drop(told);
         elements.retain(|element| element.expelled.is_none());
         elements
     }

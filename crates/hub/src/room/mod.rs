@@ -346,6 +346,15 @@ impl Hub {
 
     /// Takes a session's subscriptions whose filters begin so away; returns them.
     fn drop_subscriptions_below(&mut self, key: SessionKey, below: &str) -> Vec<Element> {
+        self.drop_subscriptions(key, |filter| filter.starts_with(below))
+    }
+
+    /// Takes a session's subscriptions to such filters away; returns them.
+    fn drop_subscriptions(
+        &mut self,
+        key: SessionKey,
+        is_such: impl Fn(&str) -> bool,
+    ) -> Vec<Element> {
         let Some(session) = self.sessions.get_mut(key) else {
             return Vec::new();
         };
@@ -358,7 +367,7 @@ impl Hub {
             };
             let filter = self.index.filter(id).1;
             let options = self.index.options(id, key.slot);
-            let Some(options) = options.filter(|_| filter.starts_with(below)) else {
+            let Some(options) = options.filter(|_| is_such(filter)) else {
                 return true;
             };
             let options = Options::from_bits(options);

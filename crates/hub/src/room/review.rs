@@ -4,10 +4,11 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use hashbrown::{HashMap, HashSet};
 use stentor_session::Tick;
 use stentor_zone::{Entry, Refusal, join_refused, topic};
 
-use super::{Parting, RoomItem, Who, all_below, below, room_of};
+use super::{Parting, RoomItem, Who, all_below, room_of};
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::renewal::{Renewal, Renewed};
@@ -98,23 +99,29 @@ impl Hub {
             return;
         };
         let is_live = session.live().is_some();
+        let mut expelled: Vec<Box<str>> = Vec::new();
         for standing in self.standings(key, before) {
             if standing.before == standing.now {
                 continue;
             }
             let room = &*standing.room;
             match standing.now {
-                None => self.expel(now, key, room),
+                None => {
+                    self.part_from(now, key, room, Parting::Revoked);
+                    expelled.push(standing.room);
+                }
                 // Its session comes back as what it may be then.
                 _ if !is_live => self.part_from(now, key, room, Parting::Revoked),
                 Some(Entry::Observer) => self.part_from(now, key, room, Parting::Muted),
                 Some(entry) => self.enter_as(now, key, room, entry),
             }
         }
+        self.expel(now, key, &expelled);
     }
 
     fn standings(&self, key: SessionKey, before: &Identity) -> Vec<Standing> {
         let mut standings: Vec<Standing> = Vec::new();
+        let mut places: HashMap<Box<str>, usize, foldhash::fast::FixedState> = HashMap::default();
         let Some(session) = self.sessions.get(key) else {
             return standings;
         };
@@ -123,17 +130,18 @@ impl Hub {
                 return;
             };
             let entries = [before, &*session.identity].map(|who| entry(who, room, filter));
-            match standings.iter_mut().find(|known| *known.room == *room) {
-                Some(known) => {
-                    known.before = known.before.or(entries[0]);
-                    known.now = known.now.or(entries[1]);
-                }
-                None => standings.push(Standing {
-                    room: room.into(),
-                    before: entries[0],
-                    now: entries[1],
-                }),
+            let known = places.get(room).and_then(|at| standings.get_mut(*at));
+            if let Some(known) = known {
+                known.before = known.before.or(entries[0]);
+                known.now = known.now.or(entries[1]);
+                return;
             }
+            places.insert(room.into(), standings.len());
+            standings.push(Standing {
+                room: room.into(),
+                before: entries[0],
+                now: entries[1],
+            });
         };
         match &session.link {
             Link::Away(away) => {
@@ -152,11 +160,20 @@ impl Hub {
         standings
     }
 
-    /// A session may be in a room no more.
-    fn expel(&mut self, now: Tick, key: SessionKey, room: &str) {
-        self.part_from(now, key, room, Parting::Revoked);
+    /// A session may be in these rooms no more. O(subscriptions), however many rooms they are.
+    fn expel(&mut self, now: Tick, key: SessionKey, rooms: &[Box<str>]) {
+        if rooms.is_empty() {
+            return;
+        }
+        let gone: HashSet<&str, foldhash::fast::FixedState> =
+            rooms.iter().map(|room| &**room).collect();
+        let dropped = self.drop_subscriptions(key, |filter| {
+            room_of(filter).is_some_and(|room| gone.contains(room))
+        });
+        let mut told: HashSet<&str, foldhash::fast::FixedState> = HashSet::default();
+        let rooms = dropped.iter().filter_map(|it| room_of(&it.filter));
         // Who is away is told when it is back, unless it has the right again by then.
-        if !self.drop_subscriptions_below(key, &below(room)).is_empty() {
+        for room in rooms.filter(|room| told.insert(room)) {
             self.say_about_join(now, key, join_refused(room, Refusal::NoRight));
         }
     }
