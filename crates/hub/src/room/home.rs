@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use hashbrown::HashMap;
 use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
@@ -14,7 +13,7 @@ use stentor_zone::{
     run_command, topic,
 };
 
-use super::review::Absent;
+use super::review::Absents;
 use super::{Parting, Place, RoomItem, Who, shard_of};
 use crate::call::{Answer, ReturnAddress};
 use crate::effects::ControlItem;
@@ -34,7 +33,7 @@ pub(crate) struct Zones {
     /// The rooms that the settings had when they were applied last.
     fixed: Vec<(Zone, Box<str>)>,
     /// Whose places are kept; some of them may have come back.
-    pub(super) absent: Vec<Absent>,
+    pub(super) absent: Absents,
 }
 
 /// Whether the zones are as the settings have them.
@@ -54,7 +53,7 @@ impl Default for Zones {
             deadline: Tick::NEVER,
             plan: Plan::Done,
             fixed: Vec::new(),
-            absent: Vec::new(),
+            absent: Absents::default(),
         }
     }
 }
@@ -76,6 +75,13 @@ impl Zones {
     pub(crate) fn users(&self) -> impl Iterator<Item = (Zone, u64)> {
         let present = self.presence.iter();
         present.map(|(zone, users)| (*zone, users.len() as u64))
+    }
+
+    /// Whether a room keeps a place for a session whose connection was lost.
+    pub(super) fn awaits(&self, now: Tick, who: &Who, room: &str) -> bool {
+        let rooms = self.by_zone.get(&who.identity.zone);
+        let room = rooms.and_then(|rooms| rooms.get(room));
+        room.is_some_and(|room| room.awaits(now, who.user(), who.seat))
     }
 
     /// The settings are new: they are applied as soon as the hub advances.
@@ -216,11 +222,6 @@ impl Hub {
         self.perform(now, zone, room, effects);
     }
 
-    /// How long the place of a lost connection is kept in a room.
-    pub(super) fn grace_of(&self, zone: Zone, room: &str) -> Option<Duration> {
-        Some(self.zones.by_zone.get(&zone)?.get(room)?.grace())
-    }
-
     pub(super) fn home_say(
         &mut self,
         now: Tick,
@@ -309,7 +310,7 @@ impl Hub {
             self.perform(now, zone, "", effects);
         }
         self.zones.deadline = next;
-        self.zones.absent.retain(|absent| absent.until > now);
+        self.forget_absent(now);
     }
 
     /// Makes the zones whose home is here as the settings have them: their options, and the rooms

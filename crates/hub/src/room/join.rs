@@ -12,7 +12,7 @@ use stentor_session::{CloseReason, Remote, Tick, Ticket};
 use stentor_topic::Subscription;
 use stentor_zone::{Entry, Expelled, Interest, Refusal};
 
-use super::{Parting, ROOMS, RoomItem, Who, all_below, session_of};
+use super::{Parting, ROOMS, RoomItem, Who, all_below};
 use crate::adaptor::Denial;
 use crate::hub::Hub;
 use crate::key::SessionKey;
@@ -318,14 +318,23 @@ impl Hub {
 
     /// A session is out of a room.
     pub(super) fn leave_room(&mut self, now: Tick, who: Who, room: &str, parting: Parting) {
+        self.leave_room_as(now, (who, &Arc::default()), room, parting);
+    }
+
+    /// A session with this client id is out of a room.
+    fn leave_room_as(
+        &mut self,
+        now: Tick,
+        (who, client_id): (Who, &Arc<str>),
+        room: &str,
+        parting: Parting,
+    ) {
         let home = self.home_of(who.identity.zone);
-        let session = self.sessions.get(session_of(who.seat));
-        let client_id = session.map(|session| session.client_id.clone());
         let item = RoomItem::Leave {
             room: room.into(),
             who,
             parting,
-            client_id: client_id.unwrap_or_default(),
+            client_id: Arc::clone(client_id),
         };
         self.send_room(now, home, item);
     }
@@ -382,9 +391,12 @@ impl Hub {
             CloseReason::Remote(Remote::Disconnect) => Parting::Left,
             _ => Parting::Lost,
         };
+        // One copy for all of them: both may be long and many.
+        let session = self.sessions.get(key);
+        let client_id: Arc<str> = session.map_or("", |session| &session.client_id).into();
         for room in rooms {
             if let Some(who) = self.who(key) {
-                self.leave_room(now, who, &room, parting);
+                self.leave_room_as(now, (who, &client_id), &room, parting);
             }
         }
         elements

@@ -71,7 +71,7 @@ pub enum RoomItem {
         /// On purpose or not.
         parting: Parting,
         /// The session's client id, by which its rights are renewed while it is away.
-        client_id: Box<str>,
+        client_id: Arc<str>,
     },
     /// To the home: somebody speaks.
     Say {
@@ -293,10 +293,10 @@ impl Hub {
                 parting,
                 client_id,
             } => {
-                if parting == Parting::Lost {
-                    self.note_absent(now, &room, &who, client_id);
-                }
                 self.home_leave(now, &room, &who, parting);
+                if parting == Parting::Lost {
+                    self.note_absent(now, &room, &who, &client_id);
+                }
             }
             RoomItem::Say {
                 room,

@@ -2,11 +2,13 @@
 //! and whoever may not speak any more goes on as an observer, or the other way round.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use hashbrown::{HashMap, HashSet};
 use stentor_session::Tick;
-use stentor_zone::{Entry, Refusal, join_refused, topic};
+use stentor_zone::{Entry, Refusal, Seat, join_refused, topic};
 
 use super::{Parting, RoomItem, Who, all_below, room_of};
 use crate::hub::Hub;
@@ -22,29 +24,82 @@ struct Standing {
     now: Option<Entry>,
 }
 
-/// A session whose connection was lost, while a room keeps its place. There may be no session any
+/// A session whose connection was lost, while rooms keep its place. There may be no session any
 /// more whose rights could be renewed.
 #[derive(Debug)]
-pub(crate) struct Absent {
-    /// Until when the place is kept.
-    pub(super) until: Tick,
-    room: Box<str>,
+struct Absent {
     who: Who,
-    client_id: Box<str>,
+    client_id: Arc<str>,
+    /// Where its place is kept, or was.
+    rooms: BTreeSet<Box<str>>,
 }
 
 impl Absent {
-    /// Whether a change of rights leaves it the right to come back.
-    fn may_come_back(&mut self, renewal: &dyn Renewal) -> bool {
+    /// The rooms that a change of rights leaves it no right to come back to.
+    fn barred(&mut self, renewal: &dyn Renewal) -> Vec<Box<str>> {
         match renewal.renew(&self.who.identity, &self.client_id) {
-            Renewed::Keep => true,
-            Renewed::Replace(identity) => {
-                self.who.identity = identity;
-                let all = all_below(&self.room);
-                entry(&self.who.identity, &self.room, &all) == Some(Entry::Member)
-            }
-            Renewed::Close { .. } => false,
+            Renewed::Keep => return Vec::new(),
+            Renewed::Replace(identity) => self.who.identity = identity,
+            Renewed::Close { .. } => return self.rooms.iter().cloned().collect(),
         }
+        let identity = &self.who.identity;
+        let rooms = self.rooms.iter();
+        rooms
+            .filter(|room| entry(identity, room, &all_below(room)) != Some(Entry::Member))
+            .cloned()
+            .collect()
+    }
+}
+
+/// The sessions whose connections were lost, by their seats. Rooms remember some of a member's, and
+/// the others are forgotten here as soon as they are the larger part.
+#[derive(Debug, Default)]
+pub(crate) struct Absents {
+    by_seat: HashMap<Seat, Absent, foldhash::fast::FixedState>,
+    /// About what they hold, and what they may hold before it is looked which of it still counts.
+    bytes: usize,
+    bytes_max: usize,
+}
+
+/// What one entry holds besides its texts, about.
+const ENTRY_BYTES: usize = 64;
+
+/// What absent sessions may hold however little of it counts.
+const ABSENT_BYTES_MIN: usize = 1 << 20;
+
+impl Absents {
+    fn note(&mut self, room: &str, who: &Who, client_id: &Arc<str>) {
+        let absent = self.by_seat.entry(who.seat).or_insert_with(|| {
+            self.bytes += ENTRY_BYTES + client_id.len();
+            Absent {
+                who: who.clone(),
+                client_id: Arc::clone(client_id),
+                rooms: BTreeSet::new(),
+            }
+        });
+        absent.who = who.clone();
+        if absent.rooms.insert(room.into()) {
+            self.bytes += ENTRY_BYTES + room.len();
+        }
+    }
+
+    const fn is_large(&self) -> bool {
+        self.bytes > self.bytes_max && self.bytes > ABSENT_BYTES_MIN
+    }
+
+    /// Forgets places that are not kept any more.
+    fn retain(&mut self, is_kept: impl Fn(&Who, &str) -> bool) {
+        let mut bytes = 0;
+        self.by_seat.retain(|_, absent| {
+            let who = &absent.who;
+            absent.rooms.retain(|room| is_kept(who, room));
+            let rooms = absent.rooms.iter().map(|room| ENTRY_BYTES + room.len());
+            let rooms: usize = rooms.sum();
+            let stays = rooms > 0;
+            bytes += usize::from(stays) * (ENTRY_BYTES + absent.client_id.len() + rooms);
+            stays
+        });
+        (self.bytes, self.bytes_max) = (bytes, 2 * bytes);
     }
 }
 
@@ -69,27 +124,37 @@ impl Identity {
 
 impl Hub {
     /// At the home: a room may keep the place of a lost connection.
-    pub(super) fn note_absent(&mut self, now: Tick, room: &str, who: &Who, client_id: Box<str>) {
-        let grace = self.grace_of(who.identity.zone, room);
-        if let Some(grace) = grace.filter(|grace| !grace.is_zero()) {
-            self.zones.absent.push(Absent {
-                until: now.after(grace),
-                room: room.into(),
-                who: who.clone(),
-                client_id,
-            });
+    pub(super) fn note_absent(&mut self, now: Tick, room: &str, who: &Who, client_id: &Arc<str>) {
+        if !self.zones.awaits(now, who, room) {
+            return;
         }
+        self.zones.absent.note(room, who, client_id);
+        if self.zones.absent.is_large() {
+            self.forget_absent(now);
+        }
+    }
+
+    /// At the home: forgets who is not absent any more. O(absent places).
+    pub(super) fn forget_absent(&mut self, now: Tick) {
+        let mut absent = core::mem::take(&mut self.zones.absent);
+        absent.retain(|who, room| self.zones.awaits(now, who, room));
+        self.zones.absent = absent;
     }
 
     /// At the home: rights have changed, those of absent members too.
     pub(crate) fn review_absent(&mut self, now: Tick, renewal: &dyn Renewal) {
-        let (stay, gone): (Vec<_>, Vec<_>) = core::mem::take(&mut self.zones.absent)
-            .into_iter()
-            .map(|mut absent| (absent.may_come_back(renewal), absent))
-            .partition(|(may, _)| *may);
-        self.zones.absent = stay.into_iter().map(|(_, absent)| absent).collect();
-        for (_, absent) in gone {
-            self.home_leave(now, &absent.room, &absent.who, Parting::Barred);
+        self.forget_absent(now);
+        let mut all: Vec<(Who, Vec<Box<str>>)> = Vec::new();
+        for absent in self.zones.absent.by_seat.values_mut() {
+            let rooms = absent.barred(renewal);
+            if !rooms.is_empty() {
+                all.push((absent.who.clone(), rooms));
+            }
+        }
+        for (who, rooms) in all {
+            for room in rooms {
+                self.home_leave(now, &room, &who, Parting::Barred);
+            }
         }
     }
 
@@ -199,5 +264,58 @@ impl Hub {
             answer,
         };
         self.send_room(now, home, item);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_topic::Zone;
+
+    use super::*;
+    use crate::rights::Rights;
+
+    struct Everything;
+
+    impl Rights for Everything {
+        fn may_publish(&self, _topic: &str) -> bool {
+            true
+        }
+        fn may_subscribe(&self, _filter: &str) -> Access {
+            Access::All
+        }
+        fn may_receive(&self, _topic: &str) -> bool {
+            true
+        }
+    }
+
+    /// Somebody connects again and again with a long client id, and goes without a word.
+    #[test]
+    fn lost_connections_hold_no_more_than_rooms_remember() {
+        let identity = Arc::new(Identity {
+            user: Some("ann".into()),
+            zone: Zone(1),
+            rights: Arc::new(Everything),
+            expires_at: Tick::NEVER,
+            guest: None,
+        });
+        let mut absents = Absents::default();
+        let mut most = 0;
+        for cycle in 0..2_000_u64 {
+            let client_id: Arc<str> = "c".repeat(60_000).into();
+            let who = Who {
+                seat: Seat(cycle),
+                identity: Arc::clone(&identity),
+            };
+            for room in 0..100 {
+                absents.note(&alloc::format!("room{room}"), &who, &client_id);
+            }
+            if absents.is_large() {
+                absents.retain(|who, _| who.seat.0 + 16 > cycle);
+            }
+            most = most.max(absents.bytes);
+        }
+        assert!(most < 4 << 20, "{most}");
+        absents.retain(|_, _| false);
+        assert_eq!((absents.bytes, absents.by_seat.len()), (0, 0));
     }
 }

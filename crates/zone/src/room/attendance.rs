@@ -30,6 +30,12 @@ impl Room {
         self.members.is_away(user)
     }
 
+    /// Whether a member's place is kept for this session, whose connection was lost.
+    #[must_use]
+    pub fn awaits(&self, now: Tick, user: &str, seat: Seat) -> bool {
+        self.members.awaits(now, user, seat)
+    }
+
     /// Whether so many more may come in.
     #[must_use]
     pub fn takes(&self, places: u32) -> bool {

@@ -140,6 +140,12 @@ impl Members {
         awaited.map(|lost| lost.until).max()
     }
 
+    /// Whether the place of a user is kept for this lost connection, be it that others are there.
+    pub(super) fn awaits(&self, now: Tick, user: &str, seat: Seat) -> bool {
+        let member = self.by_user.get(user);
+        member.is_some_and(|member| member.awaited(now).any(|lost| lost.seat == seat))
+    }
+
     pub(super) fn sit(&mut self, now: Tick, user: &str, seat: Seat) -> Seated {
         let Some(member) = self.by_user.get_mut(user) else {
             return Seated::Stranger;

@@ -231,12 +231,6 @@ impl Room {
         self.options.history
     }
 
-    /// How long the place of a lost connection is kept.
-    #[must_use]
-    pub const fn grace(&self) -> core::time::Duration {
-        self.options.grace
-    }
-
     /// The owner, if the room counts among those that this user owns.
     pub(crate) fn counted_owner(&self) -> Option<Arc<str>> {
         self.owner.clone().filter(|_| !self.options.permanent)
