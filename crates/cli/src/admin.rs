@@ -123,7 +123,7 @@ fn reloaded(answer: &Value) -> String {
 fn phrases(answer: &Value) -> Option<String> {
     let phrases = [
         ("changed: ", "changed"),
-        ("new certificates: ", "renewed"),
+        ("new certificates or keys: ", "renewed"),
         ("waiting for a restart: ", "waiting"),
     ];
     let said = |(title, key): (&str, &str)| {
@@ -460,7 +460,10 @@ mod tests {
         let text = "last reload, 5s ago (file): failed, the old configuration stays: no such key";
         check(failed, text);
         let renewed = json!({ "renewed": ["mqtts://0.0.0.0:8883"] });
-        assert_eq!(reloaded(&renewed), "new certificates: mqtts://0.0.0.0:8883");
+        assert_eq!(
+            reloaded(&renewed),
+            "new certificates or keys: mqtts://0.0.0.0:8883"
+        );
     }
 
     #[test]

@@ -169,6 +169,36 @@ fn a_reload_that_changes_users_is_in_the_audit_log() {
     assert_eq!(before, after, "nothing has changed");
 }
 
+/// Who may come in is changed by the files that the configuration names, too.
+#[test]
+fn a_reload_that_reads_other_keys_of_tokens_is_in_the_audit_log() {
+    let plan = Plan::new();
+    let file = plan.folder().join("secret");
+    std::fs::write(&file, "a".repeat(32)).expect("a file can be written");
+    let config = format!(
+        "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[[jwt]]\nkey_file = \"{}\"\n\
+         algorithms = [\"HS256\"]\n",
+        file.display()
+    );
+    let server = plan.config(&config).start();
+    let audit = || {
+        let audit = server.data_dir().join("audit.log");
+        std::fs::read_to_string(audit).expect("there is a log")
+    };
+    let before = audit();
+    std::fs::write(&file, "b".repeat(32)).expect("a file can be written");
+    let text = server.control(&["reload"]).success();
+    assert!(text.contains("secret"), "{text}");
+    let log = audit();
+    let last = log.lines().last().expect("it has lines");
+    for part in ["config.reload", "\"renewed\"", "secret"] {
+        assert!(last.contains(part), "{log}");
+    }
+    server.control(&["reload"]).success();
+    assert_eq!(audit(), log, "nothing has changed");
+    assert_eq!(log.lines().count(), before.lines().count() + 1, "{log}");
+}
+
 /// 3.1.1 [MQTT-3.1.4-5], 5.0 [MQTT-3.1.4-6]: what was sent along with a refused CONNECT.
 #[test]
 fn nothing_after_a_refused_connect_is_processed() {

@@ -246,10 +246,13 @@ fn a_reload_reads_certificates_again() {
         text.contains(server.url("mqtts")) || text.contains("mqtts://"),
         "{text}"
     );
-    let log = server.wait_log(from, "new certificates were read");
+    let log = server.wait_log(from, "new certificates or keys were read");
     assert!(!log[from..].contains("nothing has changed"), "{log}");
     attempt().success();
-    for since in ["which found new certificates: ", "ago (stentor reload)\n"] {
+    for since in [
+        "which found new certificates or keys: ",
+        "ago (stentor reload)\n",
+    ] {
         let text = server.control(&["reload"]).success();
         assert_eq!(text.matches("nothing has changed").count(), 1, "{text}");
         assert!(text.contains(since), "{text}");

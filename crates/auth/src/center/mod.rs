@@ -317,6 +317,16 @@ impl Center {
         self.0.settings.store(Arc::new(settings));
     }
 
+    /// Whether the keys of an issuer are others than those that it has in its place now.
+    #[must_use]
+    pub fn has_other_keys(&self, place: usize, issuer: &Issuer) -> bool {
+        let settings = self.0.settings.load();
+        settings
+            .issuers
+            .get(place)
+            .is_none_or(|known| known.keys != issuer.keys)
+    }
+
     /// The number of a zone, which it has for good.
     ///
     /// # Errors

@@ -21,7 +21,7 @@
 //! | `retained.clear` | `filter`, `zone`, `cursor` | how many were `cleared`; perhaps a `cursor` |
 //! | `retained.verify` | `stripe` | `whole`, `damaged`, `losses`, the `next` stripe, reports |
 //! | `retained.status`, `retained.compact` | | figures; files removed |
-//! | `reload` | | keys `changed`, `renewed` certificates, keys `waiting` for a restart |
+//! | `reload` | | keys `changed`, `renewed` certificates and JWT keys, keys that are `waiting` |
 //! | `stop` | | nothing; the socket's file is gone when the server has stopped |
 //! | `user.…`, `role.…`, `grant`, … | what an `Order` of the Auth Center has | what it shows |
 //! | `mqtt` | | nothing; then the connection speaks MQTT, as administrator |

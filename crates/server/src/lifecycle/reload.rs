@@ -6,7 +6,8 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use stentor_auth::center::Center;
+use stentor_auth::center::{Center, CenterSettings};
+use stentor_auth::credential::jwt::Issuer;
 use stentor_auth::store::{Directory, Who};
 use stentor_hub::ZoneSettings;
 use tracing::{info, warn};
@@ -16,7 +17,7 @@ use super::doors::{self, Door, Doors, Opened};
 use super::retained;
 use crate::accounts;
 use crate::backplane::Backplane;
-use crate::config::{self, Config, Diff, Reload, Sources, diff};
+use crate::config::{self, Config, Diff, Jwt, Reload, Sources, diff};
 use crate::error::ServerError;
 use crate::listener::{Access, Port, Rules};
 use crate::log::Logger;
@@ -32,7 +33,8 @@ pub(crate) type ReloadResult = Result<Reloaded, String>;
 pub(crate) struct Reloaded {
     /// Keys that hold now.
     pub(crate) changed: Vec<String>,
-    /// Listeners whose certificate, key or authority was replaced in its file.
+    /// Listeners whose certificate, key or authority was replaced in its file, and files with keys
+    /// of web tokens that were.
     pub(crate) renewed: Vec<String>,
     /// Keys whose new value waits for a restart.
     pub(crate) waiting: Vec<String>,
@@ -57,7 +59,8 @@ impl Reloaded {
         }
         if !self.renewed.is_empty() {
             info!(
-                "new certificates were read ({who}) for {}: connections from now on get them",
+                "new certificates or keys were read ({who}), of {}: they count for who connects \
+                 from now on",
                 self.renewed.join(", ")
             );
         }
@@ -116,6 +119,11 @@ impl Reloader {
         let zones = zones::settings(&new, &self.center).map_err(|error| error.to_string());
         let settings = logins::settings(&new).map_err(|error| error.to_string());
         let configure = || backplane.adaptors.configure(&new, &self.directory);
+        let renewed = self.renewed(&prepared);
+        let keys = settings
+            .as_ref()
+            .map(|settings| self.new_keys(&new, settings));
+        let keys = keys.unwrap_or_default();
         let zones = match (settings, zones) {
             // Adaptors come last: it is they who may refuse only when all else is well.
             (Ok(settings), Ok(zones)) => match configure() {
@@ -134,7 +142,6 @@ impl Reloader {
             }
         };
         self.directory.pin(accounts::pinned(&new));
-        let renewed = self.renewed(&prepared);
         accounts::configure(&self.directory, &new);
         self.apply(&new, (prepared, zones), backplane);
         let live = diff
@@ -143,22 +150,22 @@ impl Reloader {
             .filter(|change| change.reload != Reload::Restart);
         let reloaded = Reloaded {
             changed: live.map(|change| change.path.clone()).collect(),
-            renewed,
+            renewed: renewed.into_iter().chain(keys).collect(),
             // Against what the process runs with, not what was read last.
             waiting: config::diff(&self.started, &new)
                 .restart()
                 .map(str::to_owned)
                 .collect(),
         };
-        self.note(who, &reloaded.changed, &new);
+        self.note(who, &reloaded, &new);
         self.config = new;
         Ok(reloaded)
     }
 
-    /// Writes down what holds now, for some of it is about rights, and the roles of users of the
-    /// configuration who are not as before.
-    fn note(&self, who: &'static str, changed: &[String], new: &Config) {
-        if changed.is_empty() {
+    /// Writes down what holds now, for some of it is about rights, as certificates and keys are,
+    /// and the roles of users of the configuration who are not as before.
+    fn note(&self, who: &'static str, reloaded: &Reloaded, new: &Config) {
+        if reloaded.changed.is_empty() && reloaded.renewed.is_empty() {
             return;
         }
         let [before, now] = [&self.config, new].map(accounts::pinned);
@@ -169,7 +176,11 @@ impl Reloader {
         for user in now.iter().filter(|user| !before.contains(user)) {
             users.insert(user.key().to_string(), json!(user.roles));
         }
-        let detail = json!({ "changed": changed, "users": users });
+        let detail = json!({
+            "changed": reloaded.changed,
+            "renewed": reloaded.renewed,
+            "users": users,
+        });
         let who = Who::new(who);
         self.directory
             .note(&who, "config.reload", "configuration", detail);
@@ -234,6 +245,19 @@ impl Reloader {
         renewed
             .map(|(index, _)| self.doors.mqtt[*index].configured.to_string())
             .collect()
+    }
+
+    /// The files that hold other keys of web tokens than before, though no key of the configuration
+    /// says so.
+    fn new_keys(&self, new: &Config, settings: &CenterSettings) -> Vec<String> {
+        let issuers = new.jwts.iter().zip(&settings.issuers).enumerate();
+        let is_new = |place: usize, jwt: &Jwt, issuer: &Issuer| {
+            self.config.jwts.get(place) == Some(jwt) && self.center.has_other_keys(place, issuer)
+        };
+        let renewed = issuers.filter(|(place, (jwt, issuer))| is_new(*place, jwt, issuer));
+        let files =
+            renewed.filter_map(|(_, (jwt, _))| jwt.key_file.as_ref().or(jwt.jwks_file.as_ref()));
+        files.map(|file| file.display().to_string()).collect()
     }
 
     fn apply(

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, Header};
+use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -26,7 +27,18 @@ const SECRET_BYTES_MIN: usize = 32;
 pub struct Keys {
     keys: Vec<Key>,
     algorithms: HashSet<Algorithm>,
+    /// Of what the file held.
+    digest: [u8; 32],
 }
+
+/// Two are equal when their files held the same, for the same algorithms.
+impl PartialEq for Keys {
+    fn eq(&self, other: &Self) -> bool {
+        (self.digest, &self.algorithms) == (other.digest, &other.algorithms)
+    }
+}
+
+impl Eq for Keys {}
 
 #[derive(Clone)]
 struct Key {
@@ -102,7 +114,11 @@ impl Keys {
         } else {
             algorithms.iter().copied().collect()
         };
-        let keys = Self { keys, algorithms };
+        let keys = Self {
+            keys,
+            algorithms,
+            digest: Sha256::digest(&bytes).into(),
+        };
         let is_usable = |key: &Key| {
             let family = key.key.family();
             keys.algorithms
