@@ -326,3 +326,38 @@ fn a_token_of_what_there_cannot_be_is_refused() {
     server.control(&["zone", "add", "nowhere"]).success();
     assert_eq!(by_token(json!({ "zone": "nowhere" })), 0);
 }
+
+/// Who gives a bare name is judged in the zone of its token, by that zone's adaptor.
+#[test]
+fn the_zone_of_a_token_judges_a_bare_name() {
+    let plan = Plan::new();
+    let (key, script) = (plan.folder().join("key"), plan.folder().join("login.luau"));
+    fs::write(&key, SECRET).expect("a key can be written");
+    let text = "local a = {}\nfunction a.login(e)\n  log(`asked about {e.zone}/{e.user}`)\n  \
+                if e.user == \"eve\" then return deny(\"not eve\") end\n  return nil\nend\nreturn a\n";
+    fs::write(&script, text).expect("a file can be written");
+    let config = format!(
+        "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[[zone]]\nname = \"game\"\n[[jwt]]\n\
+         key_file = \"{}\"\nalgorithms = [\"HS256\"]\n[[adaptor]]\nfile = \"{}\"\n\
+         zone = \"game\"\n",
+        key.display(),
+        script.display()
+    );
+    let server = plan.config(&config).start();
+    let login = |user: &str, changes: Value| {
+        let mut client = server.dial();
+        let token = signed(changes);
+        client.send(&connect_as(Version::V5, "c", true, Some((user, &token))));
+        client.speaks(Version::V5);
+        client.expect(2).body[1]
+    };
+    for user in ["eve", "game/eve", ""] {
+        let code = login(user, json!({ "sub": "eve", "zone": "game" }));
+        assert_eq!(code, 0x87, "{user:?}");
+    }
+    assert_eq!(login("eve", json!({ "sub": "eve" })), 0, "another zone's");
+    assert_eq!(login("game/ann", json!({ "zone": "game" })), 0);
+    server.wait_log(0, "asked about game/ann");
+    let asked = server.log().matches("asked about game/ann").count();
+    assert_eq!(asked, 1, "who was judged once is not judged again");
+}

@@ -77,13 +77,29 @@ enum Stage {
     After(Arc<Identity>, Option<Vec<u8>>),
 }
 
-/// A log-in that shows who it is as it goes on.
+/// A log-in of which the Auth Center says who it is.
 #[derive(Clone)]
 struct Unnamed {
     client_id: Option<Arc<str>>,
     address: Option<IpAddr>,
     /// Whether it is in already, and authenticates again: that is no log-in.
     is_again: bool,
+    /// As whom the adaptors have judged it already, in which zone.
+    judged: Option<(Arc<str>, String)>,
+}
+
+impl Unnamed {
+    /// Whether the adaptors have judged it as who it is: a web token or a certificate may know the
+    /// zone of a bare name, and the name where it is empty. Guests are judged without their mark.
+    fn was_judged(&self, zone: &str, user: &str) -> bool {
+        self.judged.as_ref().is_some_and(|(in_zone, name)| {
+            let user = match user.split_once('/') {
+                Some((guest, _)) => guest,
+                None => user,
+            };
+            **in_zone == *zone && name == user
+        })
+    }
 }
 
 /// An exchange of the Auth Center's, and whose it is.
@@ -99,6 +115,7 @@ impl Authenticator for Doorkeeper {
                     client_id: request.client_id.clone(),
                     address: request.address,
                     is_again: request.again.is_some(),
+                    judged: None,
                 };
                 let begin = |answer| self.center.begin(request, answer);
                 return self.ask_later(unnamed, answer, begin);
@@ -107,10 +124,10 @@ impl Authenticator for Doorkeeper {
         let key = UserKey::parse(name);
         let is_bare = !name.contains('/');
         let zone = request.zone.clone().filter(|_| is_bare).unwrap_or(key.zone);
-        let steps = self.plane.judges_of_logins(&zone);
-        if steps.is_empty() {
+        if !self.plane.judges_logins() {
             return self.center.begin(request, answer);
         }
+        let steps = self.plane.judges_of_logins(&zone);
         let user = name.split_once('/').map_or(name, |(_, name)| name);
         let visit = Visit {
             door: self.clone(),
@@ -198,8 +215,9 @@ impl Doorkeeper {
             .into();
         let user = identity.user.as_deref().map(str::to_owned);
         let steps = self.plane.judges_of_logins(&zone);
+        let is_asked = |user: &String| !unnamed.is_again && !unnamed.was_judged(&zone, user);
         let user = match user {
-            Some(user) if !unnamed.is_again && !steps.is_empty() => user,
+            Some(user) if is_asked(&user) && !steps.is_empty() => user,
             _ => return answer.give(Decision::Accepted(identity, data)),
         };
         let visit = Visit {
@@ -299,18 +317,15 @@ impl Visit {
                 return self.answer.give(Decision::Accepted(identity, data));
             }
         };
-        // The Auth Center decides as usual.
-        let slot = Arc::new(Mutex::new(Some(self.answer)));
-        let own = Arc::clone(&slot);
-        let give = move |decision| {
-            let answer = own.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(answer) = answer {
-                answer.give(decision);
-            }
+        // The Auth Center decides as usual, and may know it as somebody else.
+        let unnamed = Unnamed {
+            client_id: self.client_id,
+            address: self.address,
+            is_again: false,
+            judged: Some((self.zone, self.user)),
         };
-        let later = Answer::new(give.clone());
-        if let Begun::Decided(decision) = self.door.center.begin(request, later) {
-            give(decision);
-        }
+        let center = Arc::clone(&self.door.center);
+        let begin = move |answer| center.begin(request, answer);
+        self.door.ask_later(unnamed, self.answer, begin);
     }
 }
