@@ -493,7 +493,8 @@ section! {
 
     /// What the claim `iss` must be; not given, anything.
     issuer: Option<String> = Kind::Text, Unset("https://id.example.org"), Live;
-    /// One of these must be in the claim `aud`; without any, a token must not have that claim.
+    /// One of these must be in the claim `aud`. With `audience = []`, a token must not have that
+    /// claim.
     audience: Vec<String> = Kind::Texts, Default("stentor"), Live;
     /// The key of the signatures: a public key in PEM format, or for HS algorithms the secret. The
     /// file is read again on every reload.

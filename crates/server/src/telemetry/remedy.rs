@@ -177,9 +177,9 @@ const fn for_bearer(why: &JwtRefusal) -> &'static str {
                 "whoever issues it has to give another name, or `user_claim` of its [[jwt]] to \
                  name another claim"
             }
-            JwtError::Audience => {
-                "`audience` of its [[jwt]] lists whom tokens may be for; without it, they must \
-                 name nobody"
+            JwtError::Audience(_) => {
+                "`audience` of its [[jwt]] lists whom tokens may be for, `stentor` if it is not \
+                 given; `audience = []` takes tokens without the claim"
             }
             JwtError::Issuer => "`issuer` of its [[jwt]] says whose tokens count",
             JwtError::Expired => {
@@ -355,8 +355,8 @@ mod tests {
                 ["20000 bytes", "less into it"],
             ),
             (
-                JwtRefusal::Token(JwtError::Audience),
-                ["audience", "`audience`"],
+                JwtRefusal::Token(JwtError::Audience(vec!["stentor".into()])),
+                ["must be one of: stentor", "`audience = []`"],
             ),
             (
                 JwtRefusal::Token(JwtError::UnknownKey),

@@ -116,7 +116,7 @@ fn check_audience(object: &Object, audience: &[String]) -> Result<(), JwtError> 
     if is_right {
         Ok(())
     } else {
-        Err(JwtError::Audience)
+        Err(JwtError::Audience(audience.to_vec()))
     }
 }
 

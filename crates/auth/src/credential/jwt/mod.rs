@@ -76,9 +76,9 @@ pub enum JwtError {
     /// A claim is a name that nobody and nothing can have.
     #[error("its claim {0:?} is no name: {1}")]
     Name(String, NameError),
-    /// It is for somebody else.
-    #[error("its audience is not this server")]
-    Audience,
+    /// It is for somebody else than these.
+    #[error("its audience is not this server: {}", right_audience(.0))]
+    Audience(Vec<String>),
     /// It is from somebody else.
     #[error("its issuer is not the one who is expected")]
     Issuer,
@@ -88,6 +88,14 @@ pub enum JwtError {
     /// It does not hold yet.
     #[error("it does not hold yet")]
     NotYet,
+}
+
+/// What a claim `aud` has to be.
+fn right_audience(ours: &[String]) -> String {
+    if ours.is_empty() {
+        return "it must not have a claim `aud`".to_owned();
+    }
+    format!("its `aud` must be one of: {}", ours.join(", "))
 }
 
 /// Whether what somebody shows as a password looks like a JSON web token: three parts in base64,

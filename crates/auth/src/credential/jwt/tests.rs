@@ -212,6 +212,8 @@ fn claims_are_checked_one_by_one() {
     let right = json!({"iss": "https://id.example", "aud": "stentor"});
     let claim = |name: &str| Err(JwtError::Claim(name.into()));
     let no_name = |name: &str, error| Err(JwtError::Name(name.into(), error));
+    let no_audience = || Err(JwtError::Audience(Vec::new()));
+    let other_audience = || Err(JwtError::Audience(strict.audience.clone()));
     let long = "x".repeat(NAME_LEN + 1);
     let cases = [
         (json!({}), false, Ok(ann())),
@@ -254,8 +256,8 @@ fn claims_are_checked_one_by_one() {
             false,
             no_name("sub", NameError::Reserved('/')),
         ),
-        (json!({"aud": "stentor"}), false, Err(JwtError::Audience)),
-        (json!({"aud": []}), false, Err(JwtError::Audience)),
+        (json!({"aud": "stentor"}), false, no_audience()),
+        (json!({"aud": []}), false, no_audience()),
         (right.clone(), true, Ok(ann())),
         (
             json!({"iss": "https://id.example", "aud": ["other", "mqtt"]}),
@@ -265,17 +267,17 @@ fn claims_are_checked_one_by_one() {
         (
             json!({"iss": "https://id.example", "aud": ["other"]}),
             true,
-            Err(JwtError::Audience),
+            other_audience(),
         ),
         (
             json!({"iss": "https://id.example"}),
             true,
-            Err(JwtError::Audience),
+            other_audience(),
         ),
         (
             json!({"iss": "https://id.example", "aud": {"stentor": 1}}),
             true,
-            Err(JwtError::Audience),
+            other_audience(),
         ),
         (json!({"aud": "stentor"}), true, Err(JwtError::Issuer)),
         (
