@@ -263,6 +263,7 @@ impl Hub {
             deed,
             shard: self.shard,
             number,
+            held: aside.bytes(),
         };
         let is_asked = adaptors.ask(question).is_ok();
         if is_asked {

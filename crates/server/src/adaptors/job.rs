@@ -1,8 +1,9 @@
 //! A question on its way from one adaptor to the next.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stentor_hub::{Deed, Denial, Identity, Question, Rewrite};
 use stentor_mqtt::QoS;
@@ -20,8 +21,52 @@ pub(super) struct Job {
     pub(super) steps: VecDeque<(Arc<Scoped>, usize)>,
     pub(super) rewrite: Rewrite,
     pub(super) denials: Vec<Option<Denial>>,
+    /// Of a SUBSCRIBE: the places of the filters that come into each room.
+    pub(super) by_room: HashMap<Box<str>, Vec<usize>>,
+    /// What it takes until it is answered.
+    pub(super) _load: Option<Load>,
     /// Of a publish that goes to one of the zone's own topics.
     pub(super) detour: Option<Detour>,
+}
+
+/// Bytes of questions that wait for an adaptor; they are freed when it is dropped.
+pub(super) struct Load {
+    bytes: usize,
+    of: Arc<AtomicUsize>,
+}
+
+/// Bytes of questions that wait for an adaptor at most.
+const LOAD_MAX: usize = 64 << 20;
+
+impl Load {
+    /// `None` if there is no room for so many more.
+    pub(super) fn take(of: &Arc<AtomicUsize>, bytes: usize) -> Option<Self> {
+        let load = Self {
+            bytes,
+            of: Arc::clone(of),
+        };
+        let before = of.fetch_add(bytes, Ordering::Relaxed);
+        (before + bytes <= LOAD_MAX).then_some(load)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.of.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// The places of the filters of a SUBSCRIBE that come into each room.
+pub(super) fn by_room(deed: &Deed) -> HashMap<Box<str>, Vec<usize>> {
+    let mut places: HashMap<Box<str>, Vec<usize>> = HashMap::new();
+    if let Deed::Subscribe(filters) = deed {
+        for (at, (_, room)) in filters.iter().enumerate() {
+            if let Some(room) = room {
+                places.entry(room.clone()).or_default().push(at);
+            }
+        }
+    }
+    places
 }
 
 /// What a publish has become that an adaptor has sent to one of the zone's own topics.
@@ -146,13 +191,18 @@ impl Job {
 
     /// An adaptor is against a filter of a SUBSCRIBE: against all of them, if it comes into a room.
     pub(super) fn deny(&mut self, filter: usize, denial: &Denial) {
-        self.steps.retain(|(_, of)| *of != filter);
+        // Those who were to be asked about it too come first, for filters are asked about in order.
+        while self.steps.front().is_some_and(|(_, of)| *of == filter) {
+            self.steps.pop_front();
+        }
         let Deed::Subscribe(filters) = &self.question.deed else {
             return;
         };
         let room = filters.get(filter).and_then(|(_, room)| room.as_deref());
-        for (at, (place, (_, other))) in self.denials.iter_mut().zip(filters).enumerate() {
-            if at == filter || room.is_some() && other.as_deref() == room {
+        let own = [filter];
+        let places = room.and_then(|room| self.by_room.get(room));
+        for at in places.map_or(&own[..], Vec::as_slice) {
+            if let Some(place) = self.denials.get_mut(*at) {
                 *place = Some(denial.clone());
             }
         }
@@ -188,4 +238,21 @@ pub(super) fn who(identity: &Identity, client_id: &str) -> Vec<(&'static str, Fi
         fields.push(("user", Field::from(&**user)));
     }
     fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_wait_up_to_a_bound_of_bytes() {
+        let of = Arc::<AtomicUsize>::default();
+        let first = Load::take(&of, LOAD_MAX - 10);
+        assert!(first.is_some());
+        assert!(Load::take(&of, 11).is_none());
+        let second = Load::take(&of, 10);
+        assert!(second.is_some(), "what was refused takes nothing");
+        drop((first, second));
+        assert_eq!(of.load(Ordering::Relaxed), 0);
+    }
 }

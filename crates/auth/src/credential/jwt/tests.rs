@@ -269,11 +269,7 @@ fn claims_are_checked_one_by_one() {
             true,
             other_audience(),
         ),
-        (
-            json!({"iss": "https://id.example"}),
-            true,
-            other_audience(),
-        ),
+        (json!({"iss": "https://id.example"}), true, other_audience()),
         (
             json!({"iss": "https://id.example", "aud": {"stentor": 1}}),
             true,
