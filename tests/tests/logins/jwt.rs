@@ -334,7 +334,8 @@ fn the_zone_of_a_token_judges_a_bare_name() {
     let (key, script) = (plan.folder().join("key"), plan.folder().join("login.luau"));
     fs::write(&key, SECRET).expect("a key can be written");
     let text = "local a = {}\nfunction a.login(e)\n  log(`asked about {e.zone}/{e.user}`)\n  \
-                if e.user == \"eve\" then return deny(\"not eve\") end\n  return nil\nend\nreturn a\n";
+                if e.user == \"eve\" then return deny(\"not eve\") end\n  \
+                return nil\nend\nreturn a\n";
     fs::write(&script, text).expect("a file can be written");
     let config = format!(
         "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[[zone]]\nname = \"game\"\n[[jwt]]\n\
