@@ -97,6 +97,11 @@ struct Trouble {
 }
 
 impl Line {
+    /// Whether its value means yes, as mosquitto reads it: the first word counts.
+    fn is_true(&self) -> bool {
+        matches!(self.value.split_whitespace().next(), Some("true" | "1"))
+    }
+
     /// That this line could not be carried. What may be secret is not shown.
     fn trouble(&self, reason: &str, remedy: &str) -> Trouble {
         let is_secret = self.key.contains("password") || self.key.contains("psk");

@@ -8,15 +8,15 @@ pub(super) fn general(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
     let value = line.value.as_str();
     let number = value.parse::<u64>().ok();
     match (line.key.as_str(), number) {
-        ("per_listener_settings", _) => draft.is_per_listener = value == "true",
+        ("per_listener_settings", _) => draft.is_per_listener = line.is_true(),
         ("allow_anonymous", _) => match draft.listeners.last_mut() {
-            Some(listener) if draft.is_per_listener => listener.anonymous = Some(value == "true"),
-            _ => draft.anonymous = Some(value == "true"),
+            Some(listener) if draft.is_per_listener => listener.anonymous = Some(line.is_true()),
+            _ => draft.anonymous = Some(line.is_true()),
         },
         // What is so in Stentor anyway.
-        ("persistence", _) if value == "true" => {}
+        ("persistence", _) if line.is_true() => {}
         ("allow_zero_length_clientid" | "retain_available" | "set_tcp_nodelay", _)
-            if value == "true" => {}
+            if line.is_true() => {}
         ("max_packet_size", Some(bytes)) => packet_size(draft, bytes, line, plan),
         ("message_size_limit", Some(0)) => draft.payload_bytes = None,
         ("message_size_limit", Some(bytes)) => {

@@ -157,7 +157,7 @@ fn option(current: &mut Listener, line: &Line, plan: &mut Plan) {
         ("bind_interface" | "capath" | "crlfile" | "psk_hint", _) => {}
         ("socket_domain", "ipv4") => current.family = Some(Family::V4),
         ("socket_domain", "ipv6") => current.family = Some(Family::V6),
-        ("require_certificate", _) => current.needs_certificate = value == "true",
+        ("require_certificate", _) => current.needs_certificate = line.is_true(),
         ("use_identity_as_username", _) => names_by_certificate(current, line, plan),
         ("max_connections", "-1") => {}
         ("max_connections", _) if value.parse::<u32>().is_ok() => {
@@ -185,7 +185,7 @@ fn websocket(listener: &mut Listener, line: &Line, plan: &mut Plan) {
 
 /// Carried, but a name is worth something else here.
 fn names_by_certificate(listener: &mut Listener, line: &Line, plan: &mut Plan) {
-    listener.names_by_certificate = line.value == "true";
+    listener.names_by_certificate = line.is_true();
     if listener.names_by_certificate {
         plan.troubles.push(line.trouble(
             "it lets in whoever has a certificate; here each name in one has to be a user's, and \

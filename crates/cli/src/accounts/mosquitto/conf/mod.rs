@@ -151,7 +151,7 @@ pub(super) fn take(lines: &[Line], plan: &mut Plan) -> Elsewhere {
     }
     if !elsewhere.has_plugin && draft.is_anonymous() {
         let mut lines = lines.iter().rev();
-        let says_so = |line: &&Line| line.key == "allow_anonymous" && line.value == "true";
+        let says_so = |line: &&Line| line.key == "allow_anonymous" && line.is_true();
         elsewhere.anybody = lines.find(says_so).cloned();
     }
     tell_queue_size(&draft, lines, plan);
