@@ -147,9 +147,10 @@ pub(super) fn stands_alone(own: &User) -> bool {
 }
 
 fn merge(mut own: User, foreign: User) -> User {
-    if !stands_alone(&own) {
-        own.credentials.extend(foreign.credentials);
+    if stands_alone(&own) {
+        return own;
     }
+    own.credentials.extend(foreign.credentials);
     if own.roles.is_empty() {
         own.roles = foreign.roles;
     }

@@ -84,11 +84,16 @@ impl PasswordHash {
         }
     }
 
-    /// Whether a password that fits this hash is the one that it was made of. What bcrypt does not
-    /// look at may be anything: a hash made of that would shut the user out who knows the password.
-    const fn sees_all_of(&self, password: &[u8]) -> bool {
-        // The last of the bytes that it looks at is the zero behind the password.
-        !matches!(self.cost, Cost::Bcrypt { .. }) || password.len() < BCRYPT_BYTES
+    /// Whether a password that fits this hash is the one that it was made of. What a function does
+    /// not tell apart may be anything: a hash made of that would shut the user out who knows the
+    /// password. HMAC, and bcrypt, take a password with zeros behind it for the one without.
+    fn sees_all_of(&self, password: &[u8]) -> bool {
+        match self.cost {
+            Cost::Argon2 { .. } | Cost::Sha512 => true,
+            // The last of the bytes that it looks at is the zero behind the password.
+            Cost::Bcrypt { .. } => password.len() < BCRYPT_BYTES && !password.contains(&0),
+            Cost::Pbkdf2 { .. } | Cost::Scrypt { .. } => !password.contains(&0),
+        }
     }
 
     /// Whether new hashes are made by another function, or with larger parameters.

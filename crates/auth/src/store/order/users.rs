@@ -77,7 +77,7 @@ async fn replace_left(worker: &Worker, user: &User) -> Result<bool, OrderError> 
     else {
         return Ok(false);
     };
-    let is_left = matches!(foreign(worker, &key).await, Ok(None));
+    let is_left = foreign(worker, &key).await?.is_none();
     Ok(is_left && write(&**store, user, Some(revision)).await?)
 }
 
