@@ -11,10 +11,6 @@ use nix::sys::socket::{MsgFlags, recv};
 use super::Ending;
 use crate::config::ListenUrl;
 
-/// How long a command or request that has begun may take to be whole: whoever sends the half of one
-/// keeps a place, which the idle make room for.
-pub(super) const HALF_TIME: Duration = Duration::from_secs(30);
-
 /// A listening socket that does not block.
 pub(super) enum Listening {
     Unix(UnixListener),
@@ -137,15 +133,19 @@ pub(super) struct Patience {
     idle: Duration,
     /// When the command that is not whole began.
     began: Option<Instant>,
+    /// How long a command or request that has begun may take to be whole: whoever sends the half
+    /// of one keeps a place, which the idle make room for.
+    half: Duration,
     /// What the connection was last told.
     told: Option<Duration>,
 }
 
 impl Patience {
     /// For a connection on which nothing was said.
-    pub(super) const fn new(idle: Duration) -> Self {
+    pub(super) const fn new(idle: Duration, half: Duration) -> Self {
         Self {
             idle,
+            half,
             began: None,
             told: None,
         }
@@ -190,7 +190,7 @@ impl Patience {
             return Some(self.idle);
         }
         let began = *self.began.get_or_insert(now);
-        let left = HALF_TIME.checked_sub(now.saturating_duration_since(began));
+        let left = self.half.checked_sub(now.saturating_duration_since(began));
         left.filter(|left| !left.is_zero())
     }
 }
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn what_has_begun_has_little_time() {
         let (idle, start) = (Duration::from_secs(7210), Instant::now());
-        let mut patience = Patience::new(idle);
+        let mut patience = Patience::new(idle, Duration::from_secs(30));
         let mut left = |is_half, is_another, secs| {
             let now = start + Duration::from_secs(secs);
             let left = patience.left(is_half, is_another, now);

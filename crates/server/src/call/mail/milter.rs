@@ -16,6 +16,9 @@ use crate::call::body::{Body, Unkept};
 
 /// How long a connection may say nothing, as filters made with Sendmail's own library have it.
 const IDLE_TIME: Duration = Duration::from_secs(7210);
+/// How long a command may take to be whole: longer than a mail server waits for its client, for
+/// Postfix writes when its buffer is full, which may be in the midst of one.
+const HALF_TIME: Duration = Duration::from_secs(600);
 /// How long the mail server may take to take a reply.
 const TAKING_TIME: Duration = Duration::from_secs(60);
 /// How long a verdict on an envelope may take: Postfix waits 30 seconds for a command's reply.
@@ -26,7 +29,7 @@ const MESSAGE_PATIENCE: Duration = Duration::from_secs(250);
 /// Answers commands until the connection ends.
 pub(super) fn serve(visit: &Visit, link: Link) -> Result<(), Ending> {
     link.set_writing(TAKING_TIME)?;
-    let mut patience = Patience::new(IDLE_TIME);
+    let mut patience = Patience::new(IDLE_TIME, HALF_TIME);
     let mut conversation = Conversation {
         visit,
         link,

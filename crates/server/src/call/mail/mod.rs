@@ -374,8 +374,7 @@ impl Visit {
                 self.complain(&format!("it breaks the protocol: {violation}"));
             }
             Err(Ending::Slow) => {
-                let secs = link::HALF_TIME.as_secs();
-                self.complain(&format!("what it began was not whole after {secs} seconds"));
+                self.complain("a command or request that it began was not whole in time");
             }
             Err(Ending::Broken(error)) if !self.shared.is_over.load(Ordering::Acquire) => {
                 debug!("{url}: a mail server's connection ended: {error}");

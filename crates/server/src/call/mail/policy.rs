@@ -12,6 +12,8 @@ use super::{Ending, Visit, refusal, verdict};
 
 /// Postfix closes a connection that it has not used for five minutes (`smtpd_policy_service_…`).
 const IDLE_TIME: Duration = Duration::from_secs(3600);
+/// How long a request may take to be whole: it is written at once.
+const HALF_TIME: Duration = Duration::from_secs(30);
 /// How long Postfix may take to take an answer.
 const TAKING_TIME: Duration = Duration::from_secs(60);
 /// How long a verdict may take: Postfix waits 100 seconds.
@@ -20,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Answers requests until the connection ends.
 pub(super) fn serve(visit: &Visit, mut link: Link) -> Result<(), Ending> {
     link.set_writing(TAKING_TIME)?;
-    let mut patience = Patience::new(IDLE_TIME);
+    let mut patience = Patience::new(IDLE_TIME, HALF_TIME);
     let (mut input, mut is_another) = (Vec::new(), false);
     loop {
         match Request::decode(&input)? {
