@@ -263,7 +263,6 @@ impl Hub {
             deed,
             shard: self.shard,
             number,
-            held: aside.bytes(),
         };
         let is_asked = adaptors.ask(question).is_ok();
         if is_asked {

@@ -113,29 +113,6 @@ pub struct Question {
     pub shard: ShardId,
     /// What it knows the question by.
     pub number: u64,
-    /// Bytes that wait at the shard for the answer.
-    pub held: usize,
-}
-
-impl Question {
-    /// What it takes while it waits, about.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        /// What one filter takes besides its text.
-        const FILTER_BYTES: usize = 64;
-        let deed = match &self.deed {
-            Deed::Publish { topic, payload, .. } => topic.len() + payload.len(),
-            Deed::Say { room, payload } => room.len() + payload.len(),
-            Deed::Private { to, payload } => to.len() + payload.len(),
-            Deed::Subscribe(filters) => {
-                let room = |room: &Option<Box<str>>| room.as_ref().map_or(0, |room| room.len());
-                let filters = filters.iter();
-                let bytes = filters.map(|(text, own)| FILTER_BYTES + text.len() + room(own));
-                bytes.sum()
-            }
-        };
-        self.held + self.client_id.len() + deed
-    }
 }
 
 /// What adaptors say to a deed.
@@ -347,18 +324,4 @@ enum Aside {
     Will(Arc<Identity>, WillRequest),
     /// An answer to a call, on its way to a topic to which its caller might publish.
     Answer(Answer),
-}
-
-impl Aside {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Packet(packed) => packed.packet.len(),
-            Self::Return { elements, .. } => {
-                let filters = elements.iter().map(|element| element.filter.len());
-                filters.sum()
-            }
-            Self::Will(_, will) => will.payload.len(),
-            Self::Answer(answer) => answer.json.len(),
-        }
-    }
 }

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stentor_hub::{Deed, Denial, Identity, Question, Rewrite};
 use stentor_mqtt::QoS;
@@ -23,37 +22,8 @@ pub(super) struct Job {
     pub(super) denials: Vec<Option<Denial>>,
     /// Of a SUBSCRIBE: the places of the filters that come into each room.
     pub(super) by_room: HashMap<Box<str>, Vec<usize>>,
-    /// What it takes until it is answered.
-    pub(super) _load: Option<Load>,
     /// Of a publish that goes to one of the zone's own topics.
     pub(super) detour: Option<Detour>,
-}
-
-/// Bytes of questions that wait for an adaptor; they are freed when it is dropped.
-pub(super) struct Load {
-    bytes: usize,
-    of: Arc<AtomicUsize>,
-}
-
-/// Bytes of questions that wait for an adaptor at most.
-const LOAD_MAX: usize = 64 << 20;
-
-impl Load {
-    /// `None` if there is no room for so many more.
-    pub(super) fn take(of: &Arc<AtomicUsize>, bytes: usize) -> Option<Self> {
-        let load = Self {
-            bytes,
-            of: Arc::clone(of),
-        };
-        let before = of.fetch_add(bytes, Ordering::Relaxed);
-        (before + bytes <= LOAD_MAX).then_some(load)
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        self.of.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
 }
 
 /// The places of the filters of a SUBSCRIBE that come into each room.
@@ -238,21 +208,4 @@ pub(super) fn who(identity: &Identity, client_id: &str) -> Vec<(&'static str, Fi
         fields.push(("user", Field::from(&**user)));
     }
     fields
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn questions_wait_up_to_a_bound_of_bytes() {
-        let of = Arc::<AtomicUsize>::default();
-        let first = Load::take(&of, LOAD_MAX - 10);
-        assert!(first.is_some());
-        assert!(Load::take(&of, 11).is_none());
-        let second = Load::take(&of, 10);
-        assert!(second.is_some(), "what was refused takes nothing");
-        drop((first, second));
-        assert_eq!(of.load(Ordering::Relaxed), 0);
-    }
 }

@@ -33,7 +33,7 @@ use crate::shard::Letter;
 
 pub(crate) use door::Doorkeeper;
 use hands::Hands;
-use job::{Job, Load, who};
+use job::{Job, who};
 use roster::{Roster, Scoped};
 
 /// What a client is told when an adaptor has more to do than it can.
@@ -251,18 +251,10 @@ impl Adaptors for Plane {
             Deed::Subscribe(filters) => filters.len(),
             _ => 0,
         };
-        let steps = self.0.roster.load().steps(zone, &question.deed);
-        // Whatever it is asked about now, all of the question waits.
-        let first = steps.front().map(|(first, _)| &first.load);
-        let load = first.map(|of| Load::take(of, question.bytes()));
-        if matches!(load, Some(None)) {
-            return Err(Box::new(question));
-        }
         let job = Job {
             zone: backplane.zone_name(zone).into(),
-            steps,
+            steps: self.0.roster.load().steps(zone, &question.deed),
             by_room: job::by_room(&question.deed),
-            _load: load.flatten(),
             question,
             rewrite: Rewrite::default(),
             detour: None,

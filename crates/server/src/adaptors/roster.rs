@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stentor_auth::center::Center;
@@ -59,8 +59,6 @@ pub(super) struct Scoped {
     is_wide: bool,
     /// `None` for all rooms and everything that is in none.
     room: Option<Box<str>>,
-    /// Bytes of the questions that go to it first, until they are answered.
-    pub(super) load: Arc<AtomicUsize>,
 }
 
 /// The zones that a running adaptor is for.
@@ -185,7 +183,6 @@ impl Roster {
                     zone,
                     is_wide: one.zone.is_none(),
                     room: one.room.as_deref().map(Into::into),
-                    load: Arc::default(),
                 }));
             }
             if is_new {
