@@ -83,17 +83,20 @@ impl Shard {
         }
         self.opening = Opening::BusyBefore(index, self.scratch.read(len).into());
         self.open_letters();
-        self.take_aside(index);
-        self.opening = Opening::Idle;
+        if let Opening::BusyBefore(_, bytes) = std::mem::replace(&mut self.opening, Opening::Idle) {
+            self.take_back(index, &bytes);
+        }
+    }
+
+    fn take_back(&mut self, index: u32, bytes: &[u8]) {
+        self.scratch.space()[..bytes.len()].copy_from_slice(bytes);
+        self.take(index, bytes.len());
     }
 
     /// Takes what lies aside, if it is this link's.
     fn take_aside(&mut self, index: u32) {
         match std::mem::replace(&mut self.opening, Opening::Busy) {
-            Opening::BusyBefore(of, bytes) if of == index => {
-                self.scratch.space()[..bytes.len()].copy_from_slice(&bytes);
-                self.take(index, bytes.len());
-            }
+            Opening::BusyBefore(of, bytes) if of == index => self.take_back(index, &bytes),
             other => self.opening = other,
         }
     }
