@@ -1,60 +1,96 @@
 //! Closing files whose file systems may hang.
 
-use std::io;
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// Files that wait to be closed before no more are to be taken.
 const BEHIND: usize = 256;
+/// How long the thread waits for more before it ends.
+const IDLE_TIME: Duration = Duration::from_secs(1);
 
-/// A thread that closes files, so that nobody else waits for a file system that has to ask
-/// somebody, and does not answer. It ends with the last of these.
-#[derive(Clone, Debug)]
-pub struct Closer {
-    files: Sender<OwnedFd>,
-    waiting: Arc<AtomicUsize>,
+/// A thread that closes somebody's files, so that nobody else waits for a file system that has to
+/// ask others, and does not answer. It is there while there is something to do, and a little longer.
+#[derive(Clone, Debug, Default)]
+pub struct Closer(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    filled: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: VecDeque<OwnedFd>,
+    /// Files that are not closed yet.
+    open: usize,
+    has_thread: bool,
 }
 
 impl Closer {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// When the system has no thread left.
-    pub fn start() -> io::Result<Self> {
-        let (sender, files) = channel::<OwnedFd>();
-        let closer = Self::to(sender);
-        let waiting = Arc::clone(&closer.waiting);
-        let close = move || {
-            for file in files {
-                drop(file);
-                waiting.fetch_sub(1, Ordering::Relaxed);
-            }
-        };
-        let name = "closer".to_owned();
-        thread::Builder::new().name(name).spawn(close)?;
-        Ok(closer)
-    }
-
-    /// One whose files go there.
-    pub(crate) fn to(files: Sender<OwnedFd>) -> Self {
-        let waiting = Arc::default();
-        Self { files, waiting }
+    /// One without files.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// Has a file closed; does not wait.
     pub fn close(&self, file: OwnedFd) {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        // The thread is there as long as this is. If it were not, the file would be closed here.
-        let _ = self.files.send(file);
+        let mut state = self.0.lock();
+        state.files.push_back(file);
+        state.open += 1;
+        if state.has_thread {
+            drop(state);
+            return self.0.filled.notify_one();
+        }
+        let shared = Arc::clone(&self.0);
+        let builder = thread::Builder::new().name("closer".to_owned());
+        // Without a thread left in the system, the files wait for the next one.
+        state.has_thread = builder.spawn(move || shared.work()).is_ok();
     }
 
     /// Whether so many files wait that no more should be taken: a file system does not answer.
     #[must_use]
     pub fn is_behind(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) >= BEHIND
+        self.0.lock().open >= BEHIND
+    }
+
+    /// Whether it ever had something to do, a moment ago.
+    #[cfg(test)]
+    pub(crate) fn has_had_files(&self) -> bool {
+        self.0.lock().has_thread
+    }
+
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.0.lock().open == 0
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut state = self.lock();
+        loop {
+            let nothing = |state: &mut State| state.files.is_empty();
+            let waited = self.filled.wait_timeout_while(state, IDLE_TIME, nothing);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            let Some(file) = state.files.pop_front() else {
+                state.has_thread = false;
+                return;
+            };
+            drop(state);
+            drop(file);
+            state = self.lock();
+            state.open -= 1;
+        }
     }
 }
 
@@ -62,31 +98,33 @@ impl Closer {
 mod tests {
     use super::*;
 
+    fn file() -> OwnedFd {
+        std::fs::File::open("/dev/null")
+            .expect("it is there")
+            .into()
+    }
+
     #[test]
-    fn too_many_that_wait_are_told_of() {
-        let (sender, files) = channel();
-        let closer = Closer::to(sender);
-        for _ in 0..BEHIND {
-            assert!(!closer.is_behind());
-            closer.close(
-                std::fs::File::open("/dev/null")
-                    .expect("it is there")
-                    .into(),
-            );
-        }
-        assert!(closer.is_behind());
-        drop(files);
-        let closer = Closer::start().expect("a thread");
+    fn files_are_closed_soon() {
+        let closer = Closer::new();
         for _ in 0..2 * BEHIND {
-            closer.close(
-                std::fs::File::open("/dev/null")
-                    .expect("it is there")
-                    .into(),
-            );
+            closer.close(file());
         }
-        while closer.waiting.load(Ordering::Relaxed) > 0 {
+        while !closer.is_idle() {
             thread::yield_now();
         }
         assert!(!closer.is_behind());
+    }
+
+    #[test]
+    fn too_many_that_wait_are_told_of() {
+        let closer = Closer::new();
+        // As if a thread were busy.
+        closer.0.lock().has_thread = true;
+        for _ in 0..BEHIND {
+            assert!(!closer.is_behind());
+            closer.close(file());
+        }
+        assert!(closer.is_behind() && !closer.is_idle());
     }
 }

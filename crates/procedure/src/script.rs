@@ -49,16 +49,18 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Whether the message was sent by a procedure; looked at only where mail can be sent.
+    /// Whether the message was sent by a procedure, or may have been for all that can be read of
+    /// it; looked at only where mail can be sent.
     fn is_echo(&self, call: &Call) -> bool {
         let name = LOOP_HEADER.as_bytes();
         let is_mark = |line: &[u8]| {
             let start = line.get(..name.len());
             start.is_some_and(|start| start.eq_ignore_ascii_case(name))
         };
-        let headers = || call.message.headers().unwrap_or_default();
         self.manifest.grants.contains(&Grant::Mail)
-            && headers().split(|byte| *byte == b'\n').any(is_mark)
+            && call.message.headers().map_or(true, |headers| {
+                headers.split(|byte| *byte == b'\n').any(is_mark)
+            })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The thread that owns the call listeners and their connections.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
@@ -137,7 +137,8 @@ struct Server {
     registry: Arc<Registry>,
     bodies: Arc<Bodies>,
     mounts: Mounts,
-    closer: Closer,
+    /// Whose files are closed, by user; those who call over the network pass none.
+    closers: HashMap<u32, Closer>,
     outbox: Arc<Outbox>,
     connections: Slab<Held>,
     /// What is read passes through it.
@@ -189,7 +190,7 @@ pub(super) fn prepare(
         callers: Callers::new(center),
         registry: Arc::clone(registry),
         bodies,
-        closer: Closer::start()?,
+        closers: HashMap::new(),
         outbox: Arc::clone(&outbox),
         connections: Slab::new(),
         buffer: vec![0; READ_BYTES].into(),
@@ -313,6 +314,7 @@ impl Server {
             };
             self.dismiss(key, (Status::TimedOut, reason));
         }
+        self.closers.retain(|_, closer| !closer.is_idle());
         let connections = &self.connections;
         for crowd in &mut self.crowds {
             crowd.tidy(|name| is_waited_for(connections, *name));
@@ -407,7 +409,12 @@ impl Server {
     }
 
     fn open(&mut self, stream: Stream, peer: Peer, listener: usize) {
-        let connection = Connection::new(stream, peer.arrival_time(), self.closer.clone());
+        let closer = match &peer {
+            // A file system of theirs that hangs is nobody else's trouble.
+            Peer::Local(_, uid) => self.closers.entry(*uid).or_default().clone(),
+            Peer::Remote(..) => Closer::new(),
+        };
+        let connection = Connection::new(stream, peer.arrival_time(), closer);
         let stranger = peer.origin();
         self.number += 1;
         let number = self.number;

@@ -72,7 +72,7 @@ pub(crate) fn receive(
     header.msg_iovlen = 1;
     header.msg_control = control.as_mut_ptr().cast();
     // Not the length with padding, which would be room for one more.
-    let room = 2 * size_of::<u64>() + max.min(DESCRIPTORS_MAX) * size_of::<RawFd>();
+    let room = size_of::<libc::cmsghdr>() + max.min(DESCRIPTORS_MAX) * size_of::<RawFd>();
     header.msg_controllen = if max == 0 { 0 } else { room } as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     // SAFETY: the header points to a payload and a control buffer that outlive the call, with
