@@ -24,8 +24,8 @@ pub const RECIPIENTS_MAX: usize = 10_000;
 /// longer lines from their clients.
 pub const NAME_BYTES_MAX: usize = 2048;
 
-/// All recipients of one message together: more than the thousand of them that mail servers take from
-/// a client, each as long as may be.
+/// All recipients of one message together: more than the thousand of them that mail servers take
+/// from a client, each as long as may be.
 pub const RECIPIENTS_BYTES_MAX: usize = 4 << 20;
 
 /// What a mail server did against its protocol. The connection has to be closed.

@@ -12,7 +12,8 @@ const BEHIND: usize = 256;
 const IDLE_TIME: Duration = Duration::from_secs(1);
 
 /// A thread that closes somebody's files, so that nobody else waits for a file system that has to
-/// ask others, and does not answer. It is there while there is something to do, and a little longer.
+/// ask others, and does not answer. It is there while there is something to do, and a little
+/// longer.
 #[derive(Clone, Debug, Default)]
 pub struct Closer(Arc<Shared>);
 
