@@ -18,7 +18,7 @@ use super::zones::{SecondLogin, ZoneRules};
 use super::{Grants, Proof, Visitor};
 use crate::model::{ANONYMOUS, GUEST, MEMBER, Quotas, Role, Rule, User, UserKey, guest_role};
 use crate::rights::{Book, Holder, Login, compile};
-use crate::store::{Directory, Watch, ZoneNumbers};
+use crate::store::{Directory, Watch, ZoneNumbers, stands_alone};
 
 /// Gives identities the rights of their roles, and their zones numbers.
 ///
@@ -236,6 +236,9 @@ impl RoleGrants {
             (Some(None), None) => None,
             (Some(Some(user)), _) => Some(Arc::clone(user)),
         };
+        if is_another(standing.user.as_deref(), user.as_deref()) {
+            return Renewed::Close { end_session: true };
+        }
         if user.as_ref().is_some_and(|user| user.disabled) {
             return Renewed::Close { end_session: false };
         }
@@ -273,6 +276,16 @@ fn all_roles(directory: &Directory) -> Vec<Arc<Role>> {
         roles.push(Arc::new(guest_role()));
     }
     roles
+}
+
+/// Whether a user has become an administrator who stands alone, and lost credentials by that: who
+/// is connected may have come with one of those, which never proved it to be the administrator.
+fn is_another(before: Option<&User>, now: Option<&User>) -> bool {
+    let (Some(before), Some(now)) = (before, now) else {
+        return false;
+    };
+    let mut had = before.credentials.iter();
+    !stands_alone(before) && stands_alone(now) && had.any(|one| lacks(Some(now), &one.text))
 }
 
 /// Whether the token that somebody came with was taken away.
@@ -427,6 +440,7 @@ mod tests {
     use stentor_hub::Renewal;
 
     use super::*;
+    use crate::model::Credential;
     use crate::store::{
         Books, Change, DirectoryOptions, Order, OrderError, Source as Others, Task, TextStore, Who,
     };
@@ -449,7 +463,7 @@ mod tests {
             let user = |key: &UserKey| User {
                 zone: Arc::clone(&key.zone),
                 name: Arc::clone(&key.name),
-                credentials: Vec::new(),
+                credentials: vec![Credential::new("$theirs")],
                 roles: vec![MEMBER.into()],
                 disabled: false,
                 foreign: true,
@@ -555,5 +569,25 @@ mod tests {
         assert!(world.bearer("bob").is_some());
         let again = world.order(r#"{"verb":"user.add","name":"bob"}"#);
         assert_eq!(again.unwrap_err().code, "exists");
+    }
+
+    #[test]
+    fn who_came_by_somebody_elses_password_does_not_become_an_administrator() {
+        let world = world(&[]);
+        for name in ["ann", "bob"] {
+            let order = format!(r#"{{"verb":"user.add","name":"{name}"}}"#);
+            world.order(&order).unwrap();
+        }
+        world.names.lock().unwrap().push("ann");
+        let [ann, bob] = ["ann", "bob"].map(|name| world.bearer(name).unwrap());
+        world.renewals();
+        for name in ["ann", "bob"] {
+            let order = format!(r#"{{"verb":"grant","name":"{name}","roles":["admin"]}}"#);
+            world.order(&order).unwrap();
+        }
+        let renewals = world.renewals();
+        let is_told = renewals.renew(&ann, "a");
+        assert!(matches!(is_told, Renewed::Close { end_session: true }));
+        assert!(matches!(renewals.renew(&bob, "b"), Renewed::Replace(_)));
     }
 }

@@ -142,7 +142,7 @@ impl Known {
 }
 
 /// Whether somebody else's credentials prove nothing about a user of the store.
-pub(super) fn stands_alone(own: &User) -> bool {
+pub(crate) fn stands_alone(own: &User) -> bool {
     !own.foreign && own.roles.iter().any(|role| **role == *ADMIN)
 }
 

@@ -29,6 +29,7 @@ use crate::model::{Role, User, UserKey, ZoneRecord};
 
 pub use audit::AuditLog;
 pub use books::Books;
+pub(crate) use books::stands_alone;
 pub use directory::{
     Change, Directory, DirectoryOptions, Found, Health, OrderAnswer, Roles, Unavailable, Watch,
 };
