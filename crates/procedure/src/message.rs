@@ -44,12 +44,20 @@ pub struct Message {
     file_size: u64,
     /// Where the message begins in the file.
     start: u64,
-    /// Nothing of its file was read yet; it is laid out so.
-    unopened: Option<Format>,
+    /// Nothing of its file was read yet.
+    unopened: Option<Unopened>,
     /// Of a file that a caller passed.
     passed: Option<Passed>,
     /// What goes with the message; see [`Message::complete`].
     _kept: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// What is said of a file of which nothing was read yet.
+#[derive(Clone, Copy, Debug)]
+struct Unopened {
+    format: Format,
+    /// Bytes that it had when it was passed, at least.
+    size: u64,
 }
 
 /// A file that a caller passed.
@@ -78,15 +86,21 @@ impl Message {
     }
 
     /// The message in a file that a caller passed, of which nothing is read, not even its size,
-    /// until it is opened.
+    /// until it is opened. It is refused then if it has fewer bytes than `size`, which the caller
+    /// saw: half of a message looks harmless.
     ///
     /// `is_prompt` says that the file waits for no more than a disk, so that any thread may open it
     /// as far as it is in memory. Another one is opened on the threads of its procedure, and closed
     /// by `closer`: the file system that it is on may hang.
     #[must_use]
-    pub fn later(file: File, format: Format, is_prompt: bool, closer: Closer) -> Self {
+    pub fn later(
+        file: File,
+        (size, format): (u64, Format),
+        is_prompt: bool,
+        closer: Closer,
+    ) -> Self {
         let mut message = Self::of(Content::File(file));
-        message.unopened = Some(format);
+        message.unopened = Some(Unopened { format, size });
         message.passed = Some(Passed { is_prompt, closer });
         message
     }
@@ -103,23 +117,23 @@ impl Message {
     /// # Errors
     /// As [`Message::new`].
     pub(crate) fn open(&mut self) -> io::Result<Option<Envelope>> {
-        let Some(format) = self.unopened else {
+        let Some(Unopened { format, size }) = self.unopened else {
             return Ok(None);
         };
-        let envelope = self.lay_out(0, format, Wait::Allowed)?;
+        let envelope = self.lay_out(size, format, Wait::Allowed)?;
         self.unopened = None;
         Ok(Some(envelope))
     }
 
     /// The same where that waits for nothing; otherwise it stays as it is, and this is `None`.
     pub(crate) fn try_open(&mut self) -> Option<io::Result<Option<Envelope>>> {
-        let Some(format) = self.unopened else {
+        let Some(Unopened { format, size }) = self.unopened else {
             return Some(Ok(None));
         };
         if !self.passed.as_ref().is_some_and(|passed| passed.is_prompt) {
             return None;
         }
-        match self.lay_out(0, format, Wait::Never) {
+        match self.lay_out(size, format, Wait::Never) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
             laid_out => {
                 self.unopened = None;
@@ -134,7 +148,7 @@ impl Message {
     /// `size` is what is known of the file's size, since `content` may be only its beginning.
     ///
     /// # Errors
-    /// When it cannot be read, is no regular file, or has not that format.
+    /// When it cannot be read, is no regular file, is shorter than `size`, or has not that format.
     pub fn new(content: Content, size: u64, format: Format) -> io::Result<(Self, Envelope)> {
         let mut message = Self::of(content);
         let envelope = message.lay_out(size, format, Wait::Allowed)?;
@@ -150,6 +164,9 @@ impl Message {
                 let metadata = file.metadata()?;
                 if !metadata.is_file() {
                     return Err(io::Error::other("the message is no regular file"));
+                }
+                if metadata.len() < size {
+                    return Err(is_shorter());
                 }
                 metadata.len()
             }
@@ -265,10 +282,7 @@ impl Message {
                 while filled < len {
                     match read_at(file, &mut piece[filled..], offset + filled as u64, wait) {
                         // Half of a message looks harmless.
-                        Ok(0) => {
-                            let reason = "the file has become shorter";
-                            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, reason));
-                        }
+                        Ok(0) => return Err(is_shorter()),
                         Ok(read) => filled += read,
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                         Err(error) => return Err(error),
@@ -278,6 +292,10 @@ impl Message {
             }
         }
     }
+}
+
+fn is_shorter() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the file has become shorter")
 }
 
 /// Closing a file may take long, or for ever: for a file system that asks somebody else, and for
@@ -424,7 +442,7 @@ mod tests {
         let closer = Closer::new();
         Message::later(
             File::open(path).unwrap(),
-            Format::XmailSpool,
+            (0, Format::XmailSpool),
             is_prompt,
             closer,
         )
@@ -456,6 +474,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_file_that_is_shorter_than_it_was_is_no_message() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m");
+        std::fs::write(&path, "T: u\r\n\r\nbody").unwrap();
+        for (size, is_good) in [(0, true), (12, true), (13, false), (u64::MAX, false)] {
+            for is_prompt in [false, true] {
+                let (file, how) = (File::open(&path).unwrap(), (size, Format::Message));
+                let mut message = Message::later(file, how, is_prompt, Closer::new());
+                let opened = message.try_open().unwrap_or_else(|| message.open());
+                let kind = opened.map_err(|error| error.kind());
+                assert_eq!(kind.is_ok(), is_good, "{size}");
+                assert!(is_good || kind == Err(io::ErrorKind::UnexpectedEof));
+            }
+        }
+    }
+
     /// Closing waits for a file system that may hang, so whoever drops a message does not.
     #[test]
     fn files_of_others_are_closed_by_a_thread_of_its_own() {
@@ -465,7 +500,8 @@ mod tests {
         let handed_over = |is_prompt, opens| {
             let closer = Closer::new();
             let file = File::open(&path).unwrap();
-            let mut message = Message::later(file, Format::XmailSpool, is_prompt, closer.clone());
+            let how = (0, Format::XmailSpool);
+            let mut message = Message::later(file, how, is_prompt, closer.clone());
             if opens {
                 message.try_open().expect("nothing to wait for").unwrap();
             }

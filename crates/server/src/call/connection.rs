@@ -239,7 +239,8 @@ impl Connection {
                 Some(file) => {
                     let is_prompt = around.mounts.is_prompt(&file);
                     let closer = self.closer.clone();
-                    let message = Message::later(file, wire.format, is_prompt, closer);
+                    let how = (wire.size, wire.format);
+                    let message = Message::later(file, how, is_prompt, closer);
                     (message, Envelope::default())
                 }
                 None if self.closer.is_behind() => {
