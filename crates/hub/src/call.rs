@@ -44,7 +44,7 @@ pub struct Call {
 pub struct ReturnAddress {
     /// The shard that has to be told.
     pub shard: ShardId,
-    session: SessionKey,
+    pub(crate) session: SessionKey,
     zone: Zone,
     place: Place,
     correlation: Option<Box<[u8]>>,

@@ -20,6 +20,7 @@ use crate::key::{LinkId, SessionKey};
 use crate::quota::{Meter, Seat};
 use crate::rights::Identity;
 use crate::room::Element;
+use crate::room::Purse;
 use crate::settings::Settings;
 use crate::snapshot::Snapshots;
 use crate::subscribe::SubscriptionRef;
@@ -105,6 +106,8 @@ pub(crate) struct Extras {
     pub(crate) backlog: Backlog,
     /// How fast it publishes, where that is bounded.
     pub(crate) meter: Option<Meter>,
+    /// What it has paid for commands about rooms, where it has given any.
+    pub(crate) purse: Option<Purse>,
     /// Whether it takes no reason strings [MQTT-3.1.2-29].
     pub(crate) terse: bool,
     /// Its places among the connections of its user and zone, where those are counted.
@@ -395,11 +398,14 @@ impl Live {
         self.extras.as_ref().is_some_and(|extras| extras.held > 0)
     }
 
-    /// Until when nothing is taken from the client, because it publishes faster than it may.
+    /// Until when nothing is taken from the client, because it publishes faster than it may, or has
+    /// given commands about rooms that are not paid for.
     #[inline]
     pub(crate) fn paused_until(&self, now: Tick) -> Option<Tick> {
-        let meter = self.extras.as_ref()?.meter?;
-        Some(meter.paid_at()).filter(|until| *until > now)
+        let extras = self.extras.as_ref()?;
+        let published = extras.meter.as_ref().map(Meter::paid_at);
+        let commanded = extras.purse.map(Purse::paid_at);
+        published.max(commanded).filter(|until| *until > now)
     }
 
     /// The retained messages that are still to be sent.

@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use serde_json::{Map, Value, json};
 use stentor_session::Tick;
@@ -136,6 +137,25 @@ pub fn run_command(
         (&mut room, out),
     ));
     (room, answer.to_string().into_bytes())
+}
+
+/// How long a command keeps who runs it busy, about: it is reckoned, not measured, from the rooms
+/// that it looks at and the bytes that it reads, tells and publishes. `bytes` are those of the
+/// payload and of the answer.
+#[must_use]
+pub fn work_of(rooms: &Rooms, (procedure, room): (&str, &str), bytes: usize) -> Duration {
+    const EACH: u64 = 20_000;
+    const ROOM: u64 = 100;
+    const BYTE: u64 = 10;
+    let looked_at = match procedure {
+        "room.match" => rooms.len(),
+        "room.list" => rooms.len().min(LOOKED_AT_MAX),
+        _ => 0,
+    };
+    // Whatever changes in a room, the list of rooms tells it anew.
+    let listed = rooms.get(room).map_or(0, Room::listed_bytes);
+    let nanos = EACH + ROOM * looked_at as u64 + BYTE * (bytes + listed) as u64;
+    Duration::from_nanos(nanos)
 }
 
 fn run(

@@ -26,7 +26,7 @@ mod strict;
 mod words;
 
 pub use address::{Address, Interest, NotAddress, inbox, topic};
-pub use command::{AllRights, ROOM_COMMANDS, RoomRights, run_command};
+pub use command::{AllRights, ROOM_COMMANDS, RoomRights, run_command, work_of};
 pub use effect::{Effect, Expelled, Seat};
 pub use name::{NAME_BYTES_MAX, NameError, check_name, decode_name, encode_name};
 pub use presence::{Presence, Standing, Uniqueness, Verdict};

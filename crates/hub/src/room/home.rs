@@ -10,7 +10,7 @@ use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
 use stentor_topic::Zone;
 use stentor_zone::{
     Actor, AllRights, Effect, Entry, Presence, Refusal, Role, RoomRights, Rooms, UNCLAIMED,
-    run_command, topic,
+    run_command, topic, work_of,
 };
 
 use super::review::Absents;
@@ -254,11 +254,15 @@ impl Hub {
         to: ReturnAddress,
     ) {
         let zone = who.identity.zone;
-        let ((room, json), effects) = self.with_rooms(zone, |rooms, out| {
-            run_command(rooms, (now, who.user()), &*who.identity, command, out)
+        let ((room, json, work), effects) = self.with_rooms(zone, |rooms, out| {
+            let asks = (now, who.user());
+            let (room, json) = run_command(rooms, asks, &*who.identity, command, out);
+            let work = work_of(rooms, (command.0, &room), command.1.len() + json.len());
+            (room, json, work)
         });
         self.await_owner(now);
         self.perform(now, zone, &room, effects);
+        let asker = (to.shard, to.session);
         let (shard, answer) = (to.shard, Answer { to, json });
         if shard == self.shard {
             self.answered(now, &answer);
@@ -266,6 +270,7 @@ impl Hub {
             let item = ControlItem::Answer(Arc::new(answer));
             self.effects.lanes.push((shard, item));
         }
+        self.charge(now, asker, work);
     }
 
     /// Runs a command about rooms as the server itself; returns the answer, which is JSON.

@@ -13,6 +13,7 @@ mod back;
 mod home;
 mod join;
 mod presence;
+mod purse;
 mod review;
 mod talk;
 
@@ -21,6 +22,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use stentor_session::{Message, Tick, Ticket};
 use stentor_topic::Zone;
@@ -35,6 +37,7 @@ use crate::subscribe::SubscriptionRef;
 
 pub(crate) use home::{Zones, server_message};
 pub(crate) use join::{Cause, Element, JOINED_AT_ONCE_MAX, Joins, ROOMS_MAX, Verdicts, room_of};
+pub(crate) use purse::Purse;
 pub(crate) use talk::{ROOM, ROOMS};
 
 /// What shards say to each other about rooms.
@@ -139,6 +142,13 @@ pub enum RoomItem {
         seat: Seat,
         /// As it was heard, marked as history.
         message: Arc<Message>,
+    },
+    /// From the home: a command of the session has been run.
+    Charge {
+        /// Which session.
+        session: SessionKey,
+        /// How long that kept the home busy, about.
+        work: Duration,
     },
     /// From the home: the session is not in the room any more.
     Clear {
@@ -329,6 +339,7 @@ impl Hub {
             RoomItem::Recall { seat, message } => {
                 self.deliver_recalled(now, session_of(seat), &message);
             }
+            RoomItem::Charge { session, work } => self.charged(now, session, work),
             RoomItem::Clear { seat, room, why } => {
                 self.clear_room(now, session_of(seat), &room, why);
             }

@@ -179,7 +179,7 @@ impl World {
         client
     }
 
-    fn home(&self, id: &str) -> u8 {
+    pub fn home(&self, id: &str) -> u8 {
         let shards = u8::try_from(self.hubs.len()).unwrap();
         if id.is_empty() {
             return 0;
