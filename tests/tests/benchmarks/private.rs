@@ -145,10 +145,11 @@ fn a_ramp_on_a_server_that_dies_has_failed() {
         .arg(&file)
         .args(["--target", &target, "--pid", &pid]);
     let bench = start(&mut command);
-    eventually("the second step", || {
+    // A machine that is busy with other things may carry no second step.
+    eventually("the first step", || {
         server.json(&["status"])["connections"]
             .as_u64()
-            .is_some_and(|connections| connections >= 40)
+            .is_some_and(|connections| connections >= 20)
     });
     let _plan = server.kill();
     let finished = finish(bench, DEADLINE);
