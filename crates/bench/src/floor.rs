@@ -290,8 +290,12 @@ impl Floor {
         self.answers
             .extend_from_slice(if v5 { &[0x90, 4] } else { &[0x90, 3] });
         self.answers.extend_from_slice(id);
-        self.answers
-            .extend_from_slice(if v5 { &[0, 0] } else { &[0] });
+        // Clients compare it with what they have asked for.
+        let granted = body.last()? & 3;
+        if v5 {
+            self.answers.push(0);
+        }
+        self.answers.push(granted);
         if matches!(
             self.kind,
             FloorKind::Acknowledge | FloorKind::Exchange | FloorKind::Echo

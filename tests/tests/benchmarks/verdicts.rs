@@ -14,7 +14,7 @@ use stentor_tests::server::{descriptors, stentor};
 use stentor_tests::{DEADLINE, Plan};
 
 use crate::faulty::{Fault, Faulty};
-use crate::measure;
+use crate::{measure, measure_each};
 
 /// Messages of two publishers in a second, each to two subscribers.
 const MESSAGES: u64 = 200;
@@ -316,4 +316,28 @@ fn a_rival_that_is_not_there_is_not_run() {
         result["measured"]["deliveries_per_s"]["median"].is_number(),
         "{result}"
     );
+}
+
+/// Clients compare what they are granted with what they have asked for, floors or not.
+#[test]
+fn a_floor_grants_what_is_asked_for() {
+    let fanout = [
+        "fanout",
+        "ice-1",
+        "--publishers",
+        "1",
+        "--subscribers",
+        "5",
+        "--seconds",
+        "1",
+        "--warmup",
+        "0",
+    ];
+    for load in [&fanout[..], &["idle", "--connections", "10"]] {
+        let (finished, results) = measure_each(&[load, &["--qos", "1", "--pairs", "1"]].concat());
+        let told = finished.to_string();
+        assert!(told.contains("floor (send)"), "{told}");
+        assert!(!told.contains("was asked for"), "{told}");
+        assert_eq!(results[0]["loss"]["failed"], 0, "{told}");
+    }
 }

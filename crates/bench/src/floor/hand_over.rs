@@ -188,7 +188,8 @@ impl Half {
     fn subscribe(&mut self, index: usize, body: &[u8], answers: &mut Vec<u8>) {
         let length = usize::from(wire::u16_at(body, 2).unwrap_or(0));
         if let (Some(id), Some(filter)) = (body.get(..2), body.get(4..4 + length)) {
-            answers.extend_from_slice(&[0x90, 3, id[0], id[1], 0]);
+            let granted = body.last().map_or(0, |options| options & 3);
+            answers.extend_from_slice(&[0x90, 3, id[0], id[1], granted]);
             let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
             topics
                 .entry(filter.into())
