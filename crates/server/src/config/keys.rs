@@ -496,10 +496,11 @@ section! {
     /// One of these must be in the claim `aud`. With `audience = []`, a token must not have that
     /// claim.
     audience: Vec<String> = Kind::Texts, Default("stentor"), Live;
-    /// The key of the signatures: a public key in PEM format, or for HS algorithms the secret. The
+    /// The key of the signatures: one public key in PEM format, or for HS algorithms the secret. The
     /// file is read again on every reload.
     key_file: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/issuer.pem"), Live;
-    /// A JSON Web Key Set with the keys of the signatures, instead of `key_file`.
+    /// A JSON Web Key Set with the keys of the signatures, instead of `key_file`. A token that does
+    /// not name its key by `kid` is tried with 16 of them at most.
     jwks_file: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/issuer-keys.json"), Live;
     /// The algorithms that tokens may be signed with; without any, all that the keys are made for,
     /// but never HS256, HS384 or HS512.

@@ -188,6 +188,7 @@ fn single(bytes: &[u8], algorithms: &[Algorithm]) -> Result<Key, &'static str> {
         }
         DecodingKey::from_secret(secret)
     } else if is_pem {
+        check_pem(bytes)?;
         DecodingKey::from_rsa_pem(bytes)
             .or_else(|_| DecodingKey::from_ec_pem(bytes))
             .or_else(|_| DecodingKey::from_ed_pem(bytes))
@@ -203,6 +204,27 @@ fn single(bytes: &[u8], algorithms: &[Algorithm]) -> Result<Key, &'static str> {
         algorithm: None,
         key,
     })
+}
+
+/// Refuses a file in which there is more, or less, than the one public key that is asked for: what
+/// is read of it could not check a single token, or would leave the other keys out.
+fn check_pem(bytes: &[u8]) -> Result<(), &'static str> {
+    let has = |label: &[u8]| bytes.windows(label.len()).any(|piece| piece == label);
+    if has(b"PRIVATE KEY-----") {
+        return Err(
+            "it is a private key, which stays with whoever signs; make the public one of it with \
+             `openssl pkey -in FILE -pubout`",
+        );
+    }
+    let begin = b"-----BEGIN";
+    let blocks = bytes.windows(begin.len()).filter(|piece| *piece == begin);
+    if blocks.count() > 1 {
+        return Err(
+            "it holds several keys; give each a [[jwt]] of its own, or make a key set of them \
+             (`jwks_file`)",
+        );
+    }
+    Ok(())
 }
 
 /// The keys of a set; those that cannot be used here are left out (RFC 7517, 5).

@@ -420,6 +420,17 @@ fn files_that_hold_no_key_are_refused_with_a_remedy() {
             file(b"-----BEGIN PUBLIC KEY-----\nAAAA\n", &[]),
             "no public key",
         ),
+        (
+            file(
+                b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+                &[],
+            ),
+            "a private key",
+        ),
+        (
+            file(&b"-----BEGIN PUBLIC KEY-----\nAAAA\n".repeat(2), &[]),
+            "several keys",
+        ),
         (file(&vec![b'x'; 2 << 20], &[]), "larger than 1 MiB"),
         (set(b"[]"), "no JSON Web Key Set"),
         (set(b"{\"keys\":[]}"), "holds no key"),
