@@ -247,7 +247,7 @@ fn what_could_not_be_run_stands_in_the_results() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = format!("mqtt://{}", nobody.local_addr().unwrap());
     drop(nobody);
-    let (finished, results) = crate::measure_each(&[
+    let (finished, results) = measure_each(&[
         "subscribe",
         "--topics",
         "both",
