@@ -496,8 +496,8 @@ section! {
     /// One of these must be in the claim `aud`. With `audience = []`, a token must not have that
     /// claim.
     audience: Vec<String> = Kind::Texts, Default("stentor"), Live;
-    /// The key of the signatures: one public key in PEM format, or for HS algorithms the secret. The
-    /// file is read again on every reload.
+    /// The key of the signatures: one public key in PEM format, or for HS algorithms the secret.
+    /// The file is read again on every reload.
     key_file: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/issuer.pem"), Live;
     /// A JSON Web Key Set with the keys of the signatures, instead of `key_file`. A token that does
     /// not name its key by `kid` is tried with 16 of them at most.
