@@ -1,11 +1,11 @@
 //! What is spawned, and the servers that it asks.
 
 use std::env;
-use std::fs;
-use std::io::{BufRead, BufReader};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use super::CallArgs;
@@ -21,6 +21,70 @@ pub(crate) struct Program {
     pub(crate) command: Vec<String>,
     /// The process whose time is the server's; none for a program that asks nobody.
     pub(crate) server: Option<u32>,
+    /// What it reads from its standard input, if it reads that.
+    input: Option<PathBuf>,
+    /// The highest exit code that is an answer.
+    answers: i32,
+}
+
+impl Program {
+    fn new(name: &'static str, command: Vec<String>, server: Option<u32>) -> Self {
+        Self {
+            name,
+            command,
+            server,
+            input: None,
+            answers: 0,
+        }
+    }
+
+    /// A call that is ready to be made.
+    ///
+    /// # Errors
+    /// When there is no such file for its standard input.
+    pub(super) fn call(&self) -> io::Result<Command> {
+        let (name, words) = self.command.split_first().ok_or(io::ErrorKind::NotFound)?;
+        let mut command = Command::new(name);
+        // Opened for each call: each reads from the beginning.
+        let input = self.input.as_ref().map(File::open).transpose()?;
+        let input = input.map_or_else(Stdio::null, Stdio::from);
+        command.args(words).stdin(input);
+        Ok(command)
+    }
+
+    /// Whether it was answered, whatever the answer is.
+    pub(super) fn is_answer(&self, status: ExitStatus) -> bool {
+        status
+            .code()
+            .is_some_and(|code| (0..=self.answers).contains(&code))
+    }
+
+    /// spamc, which reads the message from its standard input. Ham is 0, spam 1; without -x it
+    /// would exit with 0 also when it gets no answer.
+    fn spamc(client: &str, port: &str, message: &Path, server: u32) -> Self {
+        let command = [client, "-d", "127.0.0.1", "-p", port, "-c", "-x"];
+        Self {
+            input: Some(message.to_owned()),
+            answers: 1,
+            ..Self::new("spamc", command.map(str::to_owned).to_vec(), Some(server))
+        }
+    }
+
+    /// Why it is not measured, if a trial of spamc comes to no score: `0/0` is what it prints when
+    /// it has read nothing, or nobody has judged it.
+    fn try_score(&self) -> Result<(), String> {
+        let done = self.call().and_then(|mut command| command.output());
+        let done = done.map_err(|e| e.to_string())?;
+        let score = String::from_utf8_lossy(&done.stdout);
+        let score = score.trim();
+        if self.is_answer(done.status) && score.contains('/') && score != "0/0" {
+            return Ok(());
+        }
+        let (score, status) = (score.escape_debug(), done.status);
+        Err(format!(
+            "its trial call printed \"{score}\", which is no score ({status})"
+        ))
+    }
 }
 
 /// Everything that runs, in a folder that goes with it.
@@ -98,27 +162,27 @@ impl Stage {
         let by_unix = [&[&*client, "-s", &call_socket][..], &ask, &more].concat();
         let place = ["-s", "127.0.0.1", "-p", &call_port];
         let by_tcp = [&[&*client][..], &place, &ask, &more].concat();
-        let program = |name, command: Vec<String>, server| Program {
-            name,
-            command,
-            server,
-        };
         let mut programs = vec![
-            program("nothing", words(&[&floor]), None),
-            program(
+            Program::new("nothing", words(&[&floor]), None),
+            Program::new(
                 "floor, Unix",
                 words(&[&floor, "u", &socket, &message]),
                 Some(unix_floor),
             ),
-            program("stentor-call, Unix", words(&by_unix), Some(stentor)),
-            program(
+            Program::new("stentor-call, Unix", words(&by_unix), Some(stentor)),
+            Program::new(
                 "floor, TCP",
                 words(&[&floor, "t", &port, &message]),
                 Some(tcp_floor),
             ),
-            program("stentor-call, TCP", words(&by_tcp), Some(stentor)),
+            Program::new("stentor-call, TCP", words(&by_tcp), Some(stentor)),
         ];
-        let notes = add_spamc(folder.path(), &mut programs, &mut servers);
+        let notes = add_spamc(
+            folder.path(),
+            Path::new(&message),
+            &mut programs,
+            &mut servers,
+        );
         Ok(Self {
             programs,
             notes: notes.into_iter().collect(),
@@ -131,19 +195,18 @@ impl Stage {
 /// Adds spamc and its spamd; why not, if they cannot be had.
 fn add_spamc(
     folder: &Path,
+    message: &Path,
     programs: &mut Vec<Program>,
     servers: &mut Vec<Server>,
 ) -> Option<String> {
     match spamd(folder) {
         Ok(Some((server, port, spamc))) => {
-            let pid = server.0.id();
+            let program = Program::spamc(&spamc, &port, message, server.0.id());
+            if let Err(why) = program.try_score() {
+                return Some(format!("spamc: NOT RUN: {why}"));
+            }
             servers.push(server);
-            let command = [&*spamc, "-d", "127.0.0.1", "-p", &port, "-c"];
-            programs.push(Program {
-                name: "spamc",
-                command: command.map(str::to_owned).to_vec(),
-                server: Some(pid),
-            });
+            programs.push(program);
             None
         }
         Ok(None) => Some("spamc and spamd are not installed, and not measured".to_owned()),
@@ -259,4 +322,35 @@ fn spamd(home: &Path) -> Result<Option<(Server, String, String)>, BenchError> {
         port.to_string(),
         client.display().to_string(),
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// What becomes of the trial call of a spamc that does this.
+    fn trial(script: &str, message: &str) -> Result<(), String> {
+        let folder = tempfile::tempdir().unwrap();
+        let (client, file) = (folder.path().join("spamc"), folder.path().join("message"));
+        fs::write(&client, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(&file, message).unwrap();
+        let program = Program::spamc(&client.display().to_string(), "9", &file, 1);
+        // Each call reads all of the message.
+        program.try_score()?;
+        program.try_score()
+    }
+
+    #[test]
+    fn spamc_reads_the_message_and_has_a_score() {
+        let judge = "if grep -q lunch; then echo 5.2/5.0; exit 1; else echo 0/0; fi";
+        assert_eq!(trial(judge, "Subject: lunch\n"), Ok(()));
+        let why = trial(judge, "").unwrap_err();
+        assert!(why.contains("printed \"0/0\""), "{why}");
+        for silent in ["cat >&2", "echo 1.0/5.0; exit 69", "echo 0/0; exit 69"] {
+            assert!(trial(silent, "Subject: lunch\n").is_err(), "{silent}");
+        }
+    }
 }
