@@ -5,6 +5,7 @@ use stentor_tests::raw::eventually;
 use stentor_tests::server::stentor;
 use stentor_tests::{DEADLINE, Plan};
 
+use crate::faulty::{Fault, Faulty};
 use crate::{measure, measure_all};
 
 const SHORT: [&str; 8] = [
@@ -42,6 +43,29 @@ fn servers_without_private_messages_do_the_same_by_topics() {
     let (code, result) = measure(&arguments);
     assert_eq!((code, &result["loss"]["lost"]), (0, &0.into()), "{result}");
     assert_eq!(result["parameters"]["own_topic"], true);
+}
+
+/// Nothing is lost, but three in four messages come when the measurement is over.
+#[test]
+fn a_server_that_does_not_keep_up_has_failed() {
+    let server = Faulty::start(Fault::Late { millis: 1_500 });
+    let url = server.url();
+    let arguments = ["private", "appwarp-heavy", "--own-topic", "--no-floor"];
+    let arguments = [&arguments[..], &["--target", &url], &SHORT[..]].concat();
+    let (code, result) = measure(&arguments);
+    let verdict = &result["verdict"];
+    // A machine that is busy with other things may write late itself.
+    if verdict["result"] == "generator-limited" {
+        return;
+    }
+    assert_eq!(
+        (code, &verdict["result"]),
+        (1, &"failed".into()),
+        "{result}"
+    );
+    assert_eq!(result["loss"]["lost"], 0, "{result}");
+    let why = verdict["why"].as_str().unwrap();
+    assert!(why.contains("of what was due came out in time"), "{why}");
 }
 
 /// A room, and an ordinary topic that everybody hears: one message in is heard by all.

@@ -20,7 +20,7 @@ use crate::args::{Common, measured_seconds, payload_bytes, seconds};
 use crate::clock::{as_ns, now_ns};
 use crate::error::BenchError;
 use crate::floor::FloorKind;
-use crate::load::penfriend::Schedule;
+use crate::load::penfriend::{Schedule, Tally};
 use crate::measure::{Leg, Metric, Unit, push_latency};
 use crate::meter::{GeneratorMeter, push_link};
 use crate::process::{CpuMeter, Usage};
@@ -51,6 +51,8 @@ const CONNECTS: Metric = Metric::new("connections_per_s", "connections/s", Unit:
 
 /// Later than this, the generator did not offer the load.
 const LATE_MS_MAX: f64 = 50.0;
+/// A smaller share of what is due has not been carried.
+const SHARE_MIN: f64 = 0.98;
 /// What the descriptors of the floor's one thread allow.
 const FLOOR_CLIENTS_MAX: usize = 19_900;
 
@@ -331,6 +333,14 @@ impl Private {
         }
     }
 
+    /// That too little came out in time. What left late comes late: who was late is asked first.
+    fn behind(&self, tally: &Tally) -> Option<String> {
+        let copies = self.copies() as f64;
+        let due = self.rate() * self.seconds.as_secs_f64() * copies;
+        let short = shortfall(due, tally.received as f64, copies);
+        short.filter(|_| left_late(&tally.lateness).is_none())
+    }
+
     /// How its clients write to this server.
     fn way(&self, running: &Running) -> Result<Way, BenchError> {
         let accounts = self.accounts.clone();
@@ -470,7 +480,7 @@ impl Workload for Private {
         let mut leg = Leg {
             faults: tally.faults,
             failed: missing.count + tally.broken + tally.unanswered,
-            behind: missing.first_failure,
+            behind: missing.first_failure.or_else(|| self.behind(&tally)),
             ..Leg::default()
         };
         leg.push(IN, tally.sent as f64 / seconds);
@@ -504,8 +514,34 @@ fn grown(before: Option<Usage>, after: Option<Usage>) -> Option<f64> {
     Some(after.rss.saturating_sub(before.rss) as f64)
 }
 
+/// What share of what was due came out in time, if it is less than the edges of the interval
+/// explain: 2 %, and one message with all of its copies.
+fn shortfall(due: f64, received: f64, copies: f64) -> Option<String> {
+    let edges = (due * (1.0 - SHARE_MIN)).max(copies);
+    let share = received / due * 100.0;
+    (due - received > edges).then(|| format!("{share:.0} % of what was due came out in time"))
+}
+
 /// That the generator was the limit, if its messages left too late.
 fn left_late(lateness: &Histogram<u64>) -> Option<String> {
     let late_ms = lateness.value_at_quantile(0.99) as f64 / 1e6;
     (late_ms > LATE_MS_MAX).then(|| format!("1 % of messages left {late_ms:.0} ms late or more"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_too_late_was_not_carried() {
+        assert_eq!(shortfall(20_000.0, 20_000.0, 2.0), None);
+        // More than was due: of the warm-up.
+        assert_eq!(shortfall(20_000.0, 21_000.0, 2.0), None);
+        assert_eq!(shortfall(20_000.0, 19_601.0, 2.0), None);
+        // The last message of a few is on its way at the end.
+        assert_eq!(shortfall(10.0, 8.0, 2.0), None);
+        let why = shortfall(20_000.0, 900.0, 2.0).unwrap();
+        assert_eq!(why, "4 % of what was due came out in time");
+        assert!(shortfall(20_000.0, 19_000.0, 2.0).is_some());
+    }
 }

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use super::crew::{Crew, Missing, Way};
-use super::{CPU, IN, LATENCY, LATENCY_P99, OUT, Private, RSS_EACH, SERVER_CPU, left_late};
+use super::{
+    CPU, IN, LATENCY, LATENCY_P99, OUT, Private, RSS_EACH, SERVER_CPU, SHARE_MIN, left_late,
+};
 use crate::clock::{SECOND_NS, as_ns, now_ns};
 use crate::error::BenchError;
 use crate::load::penfriend::{Schedule, Tally};
@@ -18,9 +20,6 @@ use crate::target::Running;
 
 const CARRIED: Metric = Metric::new("carried_clients", "sound up to", Unit::Count);
 const TRIED: Metric = Metric::new("tried_clients", "tried up to", Unit::Count);
-
-/// A smaller share of what is due has not been carried.
-const SHARE_MIN: f64 = 0.98;
 
 /// What `--explain` says.
 pub(super) fn explain(load: &Private, plan: Plan) -> Vec<String> {
