@@ -34,8 +34,8 @@ const CIRCUMSTANCES: [&str; 3] = ["memory_bytes", "descriptors_max", "build"];
 /// Two files of `--json`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
-Figures that have a floor are compared by their ratio to it, which holds while the machine's mood
-changes; the others by themselves. A figure got better or worse if the spreads of old and new do
+Figures that have a sound floor are compared by their ratio to it, which holds while the machine's
+mood changes; the others by themselves. A figure got better or worse if the spreads of old and new do
 not overlap and the medians differ by 3 % or more. Fewer than 3 pairs count as a spread of 15 %.
 More messages or connections lost, repeated, out of order, damaged or failed are worse.
 Where processor, number of processors, kernel or system differ, only ratios are compared, and it
@@ -304,6 +304,12 @@ fn reservations(old: &Value, new: &Value) -> Vec<String> {
                  figures are lower bounds\n"
             ));
         }
+        if let Some(floor) = unsound_floor(object) {
+            warnings.push(format!(
+                "warning: {title}: {floor} was not sound in the {which} result: ratios to it are \
+                 not compared\n"
+            ));
+        }
     }
     let keys = |object: &Value| -> Vec<String> {
         let measured = object["measured"].as_object();
@@ -323,6 +329,14 @@ fn reservations(old: &Value, new: &Value) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// The floor that ratios are taken to, if it has failed: it is no measure.
+fn unsound_floor(object: &Value) -> Option<String> {
+    // The principal floor comes first.
+    let (name, verdict) = object["floor_verdicts"].as_object()?.iter().next()?;
+    let name = || name.replace(char::is_control, "?");
+    (verdict["result"] == "failed").then(name)
 }
 
 /// Messages and connections that were lost, repeated, out of order, damaged or failed.
@@ -374,7 +388,9 @@ fn figure_change(
     let key = metric["key"].as_str()?;
     let unit = Unit::parse(metric["unit"].as_str()?)?;
     let higher_is_better = direction(key, unit)?;
+    let is_measure = unsound_floor(old).or(unsound_floor(new)).is_none();
     let ratios = spread(old, "ratio", key).zip(spread(new, "ratio", key));
+    let ratios = ratios.filter(|_| is_measure);
     let (before, now, by) = match ratios {
         Some((before, now)) => (before, now, " × floor"),
         None => (
@@ -451,6 +467,8 @@ fn spread(object: &Value, part: &str, key: &str) -> Option<Spread> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn spread(low: f64, median: f64, high: f64) -> Spread {
@@ -476,5 +494,37 @@ mod tests {
             Change::None
         );
         assert_eq!(judge(spread(0.0, 0.0, 0.0), old, true), Change::None);
+    }
+
+    /// A result of that figure and of that ratio to a floor.
+    fn result(measured: f64, ratio: f64) -> Value {
+        let spread = |value: f64| json!({ "median": value, "low": value, "high": value });
+        json!({
+            "workload": "fanout",
+            "title": "ice-1",
+            "pairs": 3,
+            "machine": { "kernel": "6.18.1" },
+            "metrics": [{ "key": "cpu_us", "label": "CPU", "unit": "us" }],
+            "measured": { "cpu_us": spread(measured) },
+            "ratio": { "cpu_us": spread(ratio) },
+            "floor_verdicts": { "relay": { "result": "sound", "why": null } },
+            "loss": { "lost": 0 },
+            "verdict": { "result": "sound", "why": null },
+        })
+    }
+
+    #[test]
+    fn ratios_to_a_floor_that_failed_are_not_compared() {
+        let (old, mut new) = (result(10.0, 1.0), result(10.0, 2.0));
+        let worse = |new: &Value| Comparison::of(&[old.clone()], &[new.clone()], false);
+        assert_eq!(worse(&new).count(Change::Worse), 1);
+        new["floor_verdicts"]["relay"]["result"] = "failed".into();
+        let comparison = worse(&new);
+        assert_eq!(comparison.count(Change::Worse), 0);
+        let warning = comparison.warnings.concat();
+        assert!(
+            warning.contains("relay was not sound in the new result"),
+            "{warning}"
+        );
     }
 }

@@ -45,19 +45,22 @@ impl Outcome {
         Spread::of(self.sound_legs().filter_map(|leg| leg.figure(key)))
     }
 
-    /// Median and spread of the ratio to `floor`, pair by pair. None where the load grew: the
-    /// figures are those of the last step that was carried, which was another one.
-    pub(crate) fn ratio(&self, floor: &Self, key: &str) -> Option<Spread> {
+    /// Median and spread of the ratio to `base`, pair by pair. None where the load grew: the
+    /// figures are those of the last step that was carried, which was another one. Nothing is
+    /// compared with a pair in which `base` failed.
+    pub(crate) fn ratio(&self, base: &Self, key: &str) -> Option<Spread> {
         let figure = |leg: &Result<Leg, Verdict>| {
             let leg = leg.as_ref().ok().filter(|leg| leg.climb.is_none())?;
             leg.figure(key)
         };
-        Spread::of_ratios(
-            self.legs
-                .iter()
-                .zip(&floor.legs)
-                .map(|(mine, its)| (figure(mine), figure(its))),
-        )
+        let pairs = self.legs.iter().zip(&base.legs);
+        let held = pairs.filter(|(_, its)| !has_failed(its));
+        Spread::of_ratios(held.map(|(mine, its)| (figure(mine), figure(its))))
+    }
+
+    /// In how many pairs it failed.
+    pub(crate) fn failures(&self) -> usize {
+        self.legs.iter().filter(|leg| has_failed(leg)).count()
     }
 
     /// The worst verdict of all pairs.
@@ -71,6 +74,11 @@ impl Outcome {
             .max()
             .unwrap_or(Verdict::Sound)
     }
+}
+
+fn has_failed(leg: &Result<Leg, Verdict>) -> bool {
+    let verdict = leg.as_ref().map(Leg::verdict);
+    matches!(verdict, Ok(Verdict::Failed(_)) | Err(Verdict::Failed(_)))
 }
 
 /// Whom to measure, where and how often.
@@ -174,5 +182,40 @@ fn look_after(running: &mut Running, is_sound: bool) -> Result<(), BenchError> {
             return Ok(());
         }
         sleep_until_ns(now_ns() + SECOND_NS / 100);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::{Metric, Unit};
+
+    fn outcome(legs: &[(f64, u64)]) -> Outcome {
+        let legs = legs.iter().map(|(figure, failed)| {
+            let mut leg = Leg {
+                failed: *failed,
+                ..Leg::default()
+            };
+            leg.push(Metric::new("each_us", "each", Unit::Micros), *figure);
+            Ok(leg)
+        });
+        Outcome {
+            name: "one".into(),
+            identity: Value::Null,
+            legs: legs.collect(),
+        }
+    }
+
+    #[test]
+    fn nothing_is_compared_with_a_floor_that_failed() {
+        let server = outcome(&[(20.0, 0), (30.0, 0), (40.0, 1)]);
+        let median = |floor: &Outcome| server.ratio(floor, "each_us").map(|ratio| ratio.median);
+        assert_eq!(
+            median(&outcome(&[(10.0, 0), (10.0, 0), (10.0, 0)])),
+            Some(3.0)
+        );
+        let floor = outcome(&[(10.0, 0), (1.0, 7), (1.0, 7)]);
+        assert_eq!((median(&floor), floor.failures()), (Some(2.0), 2));
+        assert_eq!(median(&outcome(&[(10.0, 1), (1.0, 7), (1.0, 7)])), None);
     }
 }

@@ -19,6 +19,7 @@ pub(crate) fn render(sheet: &Sheet, results: &Results, pairs: u32) -> String {
     };
     text.push_str(&align(&rows(sheet, results)));
     text.push_str(&ratios(results));
+    text.push_str(&left_out(results));
     if let Some(published) = &sheet.published {
         for note in &published.notes {
             let _ = writeln!(text, "  {note}");
@@ -173,6 +174,20 @@ fn ratios(results: &Results) -> String {
         );
     }
     text
+}
+
+/// Of floors that failed: that they are no measure.
+fn left_out(results: &Results) -> String {
+    let failed = results.floors.iter().filter(|floor| floor.failures() > 0);
+    let lines = failed.map(|floor| {
+        format!(
+            "  no ratio to {} of the {} of {} pairs in which it was not sound\n",
+            floor.name,
+            floor.failures(),
+            floor.legs.len()
+        )
+    });
+    lines.collect()
 }
 
 /// The measured server against each rival.

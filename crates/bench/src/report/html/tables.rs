@@ -290,6 +290,11 @@ pub(super) fn notes(object: &Value) -> String {
         .collect();
     for (name, verdict) in object["floor_verdicts"].as_object().into_iter().flatten() {
         notes.extend(reason(verdict).map(|why| format!("{name}: {why}")));
+        if verdict["result"] == "failed" {
+            notes.push(format!(
+                "ratios to {name} are of the pairs in which it was sound, if there are any"
+            ));
+        }
     }
     let name = object["server"].as_str().unwrap_or("server");
     notes.extend(reason(&object["verdict"]).map(|why| format!("{name}: {why}")));
