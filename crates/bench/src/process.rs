@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::fs;
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
-use nix::unistd::{SysconfVar, sysconf};
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::unistd::{Pid, SysconfVar, sysconf};
 
 /// Memory of a process and all of its children at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -30,25 +31,26 @@ pub(crate) fn usage(pid: u32) -> Option<Usage> {
     found.then_some(total)
 }
 
-/// One look at a process tree: the CPU seconds of its living threads, and its resident bytes.
-/// Cheap enough to be taken while something is measured; `None` if the process is gone.
+/// One look at a process tree: its CPU seconds, and its resident bytes. Cheap enough to be taken
+/// while something is measured; `None` if the process is gone.
 pub(crate) fn glance(pid: u32) -> Option<(f64, u64)> {
-    glance_at(&family(pid))
+    let members = family(pid);
+    Some((cpu_of(&members)?, resident(&members)?))
 }
 
 /// The same for this process without its children.
 pub(crate) fn glance_alone() -> Option<(f64, u64)> {
-    glance_at(&[std::process::id()])
+    let pid = std::process::id();
+    Some((clock_s(pid)?, resident(&[pid])?))
 }
 
-fn glance_at(members: &[u32]) -> Option<(f64, u64)> {
-    let cpu_s = cpu_of(members)?;
+fn resident(members: &[u32]) -> Option<u64> {
     let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten()?;
     let pages = members.iter().filter_map(|pid| {
         let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
         text.split_whitespace().nth(1)?.parse::<u64>().ok()
     });
-    Some((cpu_s, pages.sum::<u64>() * page.cast_unsigned()))
+    Some(pages.sum::<u64>() * page.cast_unsigned())
 }
 
 /// Whether there is such a process, and it has not ended yet.
@@ -77,7 +79,7 @@ impl CpuMeter {
         }
     }
 
-    /// CPU seconds since the start; `None` where threads that ended took more along than was used.
+    /// CPU seconds since the start; `None` where a process that ended took more along than was used.
     pub(crate) fn used_s(&self) -> Option<f64> {
         let after_s = self.pid.and_then(cpu_s);
         let used_s = after_s
@@ -87,27 +89,27 @@ impl CpuMeter {
     }
 }
 
-/// CPU seconds of the living threads of a process tree so far, to the nanosecond: the kernel's
-/// clock ticks would be too coarse for what is soon over. Time of threads that have ended is
-/// missing.
+/// CPU seconds of a process tree so far, to the nanosecond: the kernel's clock ticks would be too
+/// coarse for what is soon over. Threads that have ended count, and so do, by those ticks, children
+/// that were waited for.
 pub(crate) fn cpu_s(pid: u32) -> Option<f64> {
     cpu_of(&family(pid))
 }
 
 fn cpu_of(members: &[u32]) -> Option<f64> {
-    let tasks = members.iter().flat_map(|pid| {
-        fs::read_dir(format!("/proc/{pid}/task"))
-            .into_iter()
-            .flatten()
-            .flatten()
+    let each = members.iter().filter_map(|pid| {
+        // What a child has used goes over to its parent when it has ended and was waited for.
+        let ended_s = Stat::read(*pid).map_or(0.0, |stat| stat.children_s());
+        Some(clock_s(*pid)? + ended_s)
     });
-    let ran_ns: Vec<u64> = tasks
-        .filter_map(|task| {
-            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-            text.split_whitespace().next()?.parse().ok()
-        })
-        .collect();
-    (!ran_ns.is_empty()).then(|| ran_ns.iter().sum::<u64>() as f64 / 1e9)
+    each.reduce(|sum, each_s| sum + each_s)
+}
+
+/// CPU seconds of all threads that a process has or had.
+fn clock_s(pid: u32) -> Option<f64> {
+    let clock = clock_getcpuclockid(Pid::from_raw(pid.try_into().ok()?)).ok()?;
+    let time = clock_gettime(clock).ok()?;
+    Some(time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
 }
 
 /// CPU seconds of this process so far, all threads.
@@ -121,7 +123,7 @@ pub(crate) fn own_cpu_s() -> f64 {
 
 /// CPU seconds of the calling thread so far.
 pub(crate) fn thread_cpu_s() -> f64 {
-    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(0.0, |time| {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(0.0, |time| {
         time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9
     })
 }
@@ -158,6 +160,8 @@ fn parse_listen_drops(text: &str) -> Option<u64> {
 #[derive(Debug, PartialEq)]
 struct Stat {
     parent: u32,
+    /// Clock ticks of children that were waited for, and of theirs.
+    children_ticks: u64,
 }
 
 impl Stat {
@@ -171,7 +175,15 @@ impl Stat {
         let fields: Vec<&str> = rest.split_whitespace().collect();
         Some(Self {
             parent: fields.get(1)?.parse().ok()?,
+            // In user mode, and in the kernel.
+            children_ticks: fields.get(13)?.parse::<u64>().ok()?
+                + fields.get(14)?.parse::<u64>().ok()?,
         })
+    }
+
+    fn children_s(&self) -> f64 {
+        let second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
+        self.children_ticks as f64 / second as f64
     }
 }
 
@@ -210,8 +222,12 @@ mod tests {
 
     #[test]
     fn stat_is_read_past_strange_names() {
-        let text = "7 (a) b (c)) S 3 7 7 0 -1 0 1 0 0 0 120 30 9 9 20 0 2 0";
-        assert_eq!(Stat::parse(text), Some(Stat { parent: 3 }));
+        let text = "7 (a) b (c)) S 3 7 7 0 -1 0 1 0 0 0 120 30 9 8 20 0 2 0";
+        let stat = Stat {
+            parent: 3,
+            children_ticks: 17,
+        };
+        assert_eq!(Stat::parse(text), Some(stat));
         assert_eq!(Stat::parse("7 (x"), None);
         assert_eq!(Stat::parse("7 (x) S"), None);
     }
@@ -222,6 +238,33 @@ mod tests {
         assert!(usage.rss > 100_000, "{usage:?}");
         assert_eq!(super::usage(u32::MAX), None);
         assert!(is_alive(std::process::id()) && !is_alive(u32::MAX));
+    }
+
+    /// Uses the processor for so long.
+    fn burn(seconds: f64) {
+        let begun_s = thread_cpu_s();
+        while thread_cpu_s() - begun_s < seconds {
+            std::hint::black_box(begun_s);
+        }
+    }
+
+    /// Other tests in this process may add to it.
+    #[test]
+    fn threads_and_children_that_ended_have_used_something() {
+        let meter = CpuMeter::start(Some(std::process::id()));
+        for _ in 0..10 {
+            let thread = std::thread::spawn(|| burn(0.1));
+            thread.join().unwrap();
+        }
+        let used_s = meter.used_s().unwrap();
+        assert!(used_s >= 0.99, "{used_s}");
+        let before_s = cpu_s(std::process::id()).unwrap() - clock_s(std::process::id()).unwrap();
+        let loops = "i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done";
+        let mut child = std::process::Command::new("sh");
+        assert!(child.args(["-c", loops]).status().unwrap().success());
+        let after_s = cpu_s(std::process::id()).unwrap() - clock_s(std::process::id()).unwrap();
+        // Some tenths of a second; a loop of that length takes 20 ms at the very least.
+        assert!(after_s - before_s > 0.01, "{before_s} {after_s}");
     }
 
     #[test]
