@@ -26,7 +26,7 @@ use crate::process::{self, Usage};
 use crate::wire::{Login, Version};
 
 use launch::Child;
-pub(crate) use launch::Restarted;
+pub(crate) use launch::{Restarted, without_settings};
 pub(crate) use rival::Rival;
 pub(crate) use transport::Transport;
 

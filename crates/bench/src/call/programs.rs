@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::CallArgs;
 use crate::error::{BenchError, Doing};
 use crate::interrupt::{self, Kept};
+use crate::target::without_settings;
 
 /// How long a server may take to listen.
 const START_TIME: Duration = Duration::from_secs(60);
@@ -149,6 +150,7 @@ impl Stage {
         let port = place.first().cloned().unwrap_or_default();
         let call_socket = at("call.sock");
         let mut serve = Command::new(args.server.as_ref().unwrap_or(&own));
+        without_settings(&mut serve, env::vars_os().map(|(name, _)| name));
         serve.args(["serve", "--log-level", "warn", "--data-dir", &at("data")]);
         serve.args(["--listen", &format!("call+unix:{call_socket}")]);
         serve.args(["--listen", "call://127.0.0.1:0"]);

@@ -1,5 +1,6 @@
 //! Starting servers as child processes.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -395,6 +396,15 @@ pub(super) fn identity(binary: Option<&Path>, shards: Option<u16>, needs: &Needs
     })
 }
 
+/// Keeps from a server of our own the settings that are meant for another one, in variables of
+/// these names: what is measured has the configuration that the result tells of.
+pub(crate) fn without_settings(command: &mut Command, names: impl Iterator<Item = OsString>) {
+    let is_setting = |name: &OsString| name.as_encoded_bytes().starts_with(b"STENTOR_");
+    for name in names.filter(is_setting) {
+        command.env_remove(name);
+    }
+}
+
 pub(super) fn own(
     binary: Option<&Path>,
     shards: Option<u16>,
@@ -406,6 +416,7 @@ pub(super) fn own(
     };
     let folder = folder()?;
     let mut command = Command::new(binary);
+    without_settings(&mut command, std::env::vars_os().map(|(name, _)| name));
     command
         .arg("serve")
         .arg("--data-dir")
@@ -449,4 +460,30 @@ pub(super) fn own(
     child.kind = Kind::Own;
     let url = child.wait_for_url()?;
     Running::started(child, &url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_has_no_settings_of_the_caller() {
+        let names = [
+            "PATH",
+            "STENTOR_SHARDS",
+            "STENTOR_LIMITS__CONNECTIONS",
+            "MY_STENTOR_",
+        ];
+        let mut command = Command::new("stentor");
+        without_settings(&mut command, names.iter().map(OsString::from));
+        command.env("STENTOR_RETAINED__MESSAGES", "7");
+        let changed: Vec<_> = command.get_envs().collect();
+        let name = |name: &'static str| std::ffi::OsStr::new(name);
+        let expected = [
+            (name("STENTOR_LIMITS__CONNECTIONS"), None),
+            (name("STENTOR_RETAINED__MESSAGES"), Some(name("7"))),
+            (name("STENTOR_SHARDS"), None),
+        ];
+        assert_eq!(changed, expected);
+    }
 }
