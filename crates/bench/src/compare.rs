@@ -35,12 +35,12 @@ const CIRCUMSTANCES: [&str; 3] = ["memory_bytes", "descriptors_max", "build"];
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
 Figures that have a sound floor are compared by their ratio to it, which holds while the machine's
-mood changes; the others by themselves. A figure got better or worse if the spreads of old and new do
-not overlap and the medians differ by 3 % or more. Fewer than 3 pairs count as a spread of 15 %.
+mood changes; the others by themselves. A figure got better or worse if the spreads of old and new
+do not overlap and the medians differ by 3 % or more. Fewer than 3 pairs count as a spread of 15 %.
 More messages or connections lost, repeated, out of order, damaged or failed are worse.
-Where processor, number of processors, kernel or system differ, only ratios are compared, and it
-says so; other limits, builds and placements are told. Files of another schema are refused, and so
-are figures that are none, by line and field.
+Where processor, number of processors, kernel or system differ, of the figures only the ratios are
+compared, and it says so; loss and verdict are compared always. Other limits, builds and placements
+are told. Files of another schema are refused, and so are figures that are none, by line and field.
 
 Exit code: 0 nothing got worse, 1 something did, 3 the files could not be compared.")]
 pub(crate) struct CompareArgs {
@@ -97,6 +97,8 @@ struct Comparison {
     /// Workloads in both.
     common: usize,
     changes: Vec<Change>,
+    /// Figures of them that could be compared.
+    figures: usize,
     /// What the reader has to know first, each once.
     warnings: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -127,7 +129,10 @@ impl Comparison {
             }
         }
         let mut lines = Vec::new();
-        for (change, line) in changes(before, now) {
+        let figures = figure_changes(before, now);
+        let is_compared = |(change, _): &&(Change, Vec<String>)| *change != Change::Apart;
+        self.figures += figures.iter().filter(is_compared).count();
+        for (change, line) in outcome_changes(before, now).into_iter().chain(figures) {
             self.changes.push(change);
             if matches!(change, Change::Better | Change::Worse) || all {
                 lines.push(line);
@@ -152,8 +157,9 @@ impl Comparison {
                 unmatched(old, new)
             )));
         }
-        let is_apart = |change: &Change| *change == Change::Apart;
-        if !self.changes.is_empty() && self.changes.iter().all(is_apart) {
+        let has_news = |change: &Change| matches!(change, Change::Better | Change::Worse);
+        let is_apart = self.count(Change::Apart) > 0 && self.figures == 0;
+        if is_apart && !self.changes.iter().any(has_news) {
             return Err(BenchError::usage(format!(
                 "nothing can be compared: only ratios to the floor can be where machines differ, \
                  and there are none in both files\n{}",
@@ -340,14 +346,13 @@ fn unsound_floor(object: &Value) -> Option<String> {
 }
 
 /// Messages and connections that were lost, repeated, out of order, damaged or failed.
-fn loss_change(old: &Value, new: &Value, is_apart: bool) -> Option<(Change, Vec<String>)> {
+fn loss_change(old: &Value, new: &Value) -> Option<(Change, Vec<String>)> {
     let sum = |object: &Value| -> Option<u64> {
         let counts = object["loss"].as_object()?.values();
         Some(counts.filter_map(Value::as_u64).sum())
     };
     let (before, now) = (sum(old)?, sum(new)?);
     let change = match now.cmp(&before) {
-        _ if is_apart => Change::Apart,
         Ordering::Greater => Change::Worse,
         Ordering::Less => Change::Better,
         Ordering::Equal => Change::None,
@@ -357,15 +362,13 @@ fn loss_change(old: &Value, new: &Value, is_apart: bool) -> Option<(Change, Vec<
     Some((change, words.map(str::to_owned).to_vec()))
 }
 
-/// Every figure of one workload, and the verdict.
-fn changes(old: &Value, new: &Value) -> Vec<(Change, Vec<String>)> {
-    let is_apart = !other_machine(old, new).is_empty();
+/// Verdict and loss of one workload: whatever the machine is, they are the server's.
+fn outcome_changes(old: &Value, new: &Value) -> Vec<(Change, Vec<String>)> {
     let mut lines = Vec::new();
     let verdict = |object: &Value| object["verdict"]["result"].as_str().map(str::to_owned);
     if let (Some(before), Some(now)) = (verdict(old), verdict(new)) {
         let is_bad = |word: &str| word == "failed" || word == "not-run";
         let change = match (is_bad(&before), is_bad(&now)) {
-            _ if is_apart => Change::Apart,
             (false, true) => Change::Worse,
             (true, false) => Change::Better,
             _ => Change::None,
@@ -373,10 +376,16 @@ fn changes(old: &Value, new: &Value) -> Vec<(Change, Vec<String>)> {
         let words = ["  verdict", &before, &now, "", change.as_str()];
         lines.push((change, words.map(str::to_owned).to_vec()));
     }
-    lines.extend(loss_change(old, new, is_apart));
-    let metrics = new["metrics"].as_array().into_iter().flatten();
-    lines.extend(metrics.filter_map(|metric| figure_change(old, new, metric, is_apart)));
+    lines.extend(loss_change(old, new));
     lines
+}
+
+/// Every figure of one workload.
+fn figure_changes(old: &Value, new: &Value) -> Vec<(Change, Vec<String>)> {
+    let is_apart = !other_machine(old, new).is_empty();
+    let metrics = new["metrics"].as_array().into_iter().flatten();
+    let changes = metrics.filter_map(|metric| figure_change(old, new, metric, is_apart));
+    changes.collect()
 }
 
 fn figure_change(
@@ -511,6 +520,26 @@ mod tests {
             "loss": { "lost": 0 },
             "verdict": { "result": "sound", "why": null },
         })
+    }
+
+    #[test]
+    fn loss_is_worse_on_any_machine() {
+        let (old, mut new) = (result(10.0, 1.0), result(10.0, 1.0));
+        new["machine"]["kernel"] = "6.18.2".into();
+        new["ratio"] = Value::Null;
+        let compared = |new: &Value| {
+            let (old, new) = (&[old.clone()], &[new.clone()]);
+            let comparison = Comparison::of(old, new, false);
+            (
+                comparison.check(old, new).is_ok(),
+                comparison.count(Change::Worse),
+            )
+        };
+        // Nothing is left but that neither lost anything.
+        assert_eq!(compared(&new), (false, 0));
+        new["loss"]["lost"] = 7.into();
+        new["verdict"]["result"] = "failed".into();
+        assert_eq!(compared(&new), (true, 2));
     }
 
     #[test]

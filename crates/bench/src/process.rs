@@ -79,7 +79,8 @@ impl CpuMeter {
         }
     }
 
-    /// CPU seconds since the start; `None` where a process that ended took more along than was used.
+    /// CPU seconds since the start; `None` where a process that ended took more along than was
+    /// used.
     pub(crate) fn used_s(&self) -> Option<f64> {
         let after_s = self.pid.and_then(cpu_s);
         let used_s = after_s

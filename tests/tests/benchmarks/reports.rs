@@ -127,10 +127,16 @@ fn machines_that_differ_are_told() {
         }
         let finished = compare(std::slice::from_ref(&old), std::slice::from_ref(&new));
         assert_eq!(finished.status.code(), Some(code), "{finished}");
-        for told in ["different machines", "kernel 6.1 → 6.18", "1 not compared"] {
+        for told in ["different machines", "kernel 6.1 → 6.18"] {
             assert!(finished.stdout.contains(told), "{told}: {finished}");
         }
     }
+    // Loss is the server's, whatever the machine is.
+    let mut failed = result(95.0, 100.0, 105.0);
+    failed["machine"]["kernel"] = "6.18".into();
+    failed["verdict"]["result"] = "failed".into();
+    let finished = compare(&[result(95.0, 100.0, 105.0)], &[failed]);
+    assert_eq!(finished.status.code(), Some(1), "{finished}");
     // A debug build is compared, with a warning.
     let mut debug = result(95.0, 100.0, 105.0);
     debug["machine"]["build"] = "debug".into();
