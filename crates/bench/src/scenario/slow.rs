@@ -1,6 +1,7 @@
 //! How old what a slow client reads is, while its topics change faster than it reads.
 
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -130,6 +131,7 @@ impl Workload for Slow {
                 "messages_per_s": self.rate,
                 "payload_bytes": payload,
                 "read_bytes_per_s": self.read,
+                "warmup_seconds": self.warmup.as_secs_f64(),
                 "seconds": self.seconds.as_secs_f64(),
                 "version": version,
             })),
@@ -192,6 +194,8 @@ struct Seen {
     /// Of the last message before the publisher fell silent.
     age_at_end_ns: u64,
     messages: u64,
+    /// Those of them that were read in the seconds measured.
+    measured: u64,
     /// By topic: the number of the last message.
     last: Vec<Option<u64>>,
     older_after_newer: u64,
@@ -242,7 +246,7 @@ impl Slow {
         leg.push(LEAST, self.turn_us());
         leg.push(READ, seen.messages as f64);
         let seconds = self.seconds.as_secs_f64();
-        push_link(&mut leg, seen.messages as f64 / seconds, self.payload);
+        push_link(&mut leg, seen.measured as f64 / seconds, self.payload);
         let sent: u64 = last.iter().flatten().count() as u64;
         leg.push(
             SENT,
@@ -320,11 +324,13 @@ impl Slow {
             ages: histogram(),
             age_at_end_ns: 0,
             messages: 0,
+            measured: 0,
             last: vec![None; self.topics],
             older_after_newer: 0,
             foreign: 0,
         };
-        let measured_ns = start_ns + as_ns(self.warmup);
+        let from_ns = start_ns + as_ns(self.warmup);
+        let measured_ns = from_ns..from_ns + as_ns(self.seconds);
         let mut events = Events::with_capacity(8);
         let mut scratch = vec![0; 64 * 1_024];
         let mut due_ns = now_ns();
@@ -338,7 +344,7 @@ impl Slow {
                 &mut client,
                 &mut scratch[..budget],
                 &mut seen,
-                Some(measured_ns),
+                Some(&measured_ns),
             )?;
         }
         // Whoever reads everything now finds the last of each topic.
@@ -357,13 +363,13 @@ impl Slow {
     }
 
     /// Reads once, and looks at the messages that are complete; whether there was anything.
-    /// Their ages count from a time on, if at all.
+    /// Their ages count from the beginning of an interval on, if at all, they themselves within it.
     fn take(
         &self,
         client: &mut Client,
         scratch: &mut [u8],
         seen: &mut Seen,
-        measured_ns: Option<u64>,
+        measured_ns: Option<&Range<u64>>,
     ) -> Result<bool, BenchError> {
         let read = match client.link.read(scratch) {
             Ok(0) => return Err(BenchError::server("the slow client was disconnected")),
@@ -396,7 +402,8 @@ impl Slow {
                 seen.older_after_newer += 1;
             }
             *last = Some(stamp.sequence);
-            if measured_ns.is_some_and(|from| now >= from) {
+            seen.measured += u64::from(measured_ns.is_some_and(|it| it.contains(&now)));
+            if measured_ns.is_some_and(|it| now >= it.start) {
                 let age = now.saturating_sub(stamp.intended_ns);
                 seen.ages.saturating_record(age);
                 seen.age_at_end_ns = age;
@@ -404,5 +411,35 @@ impl Slow {
         }
         client.carry.drain(..at);
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_seconds_measured_count() {
+        let slow = Slow {
+            topics: 1,
+            rate: 10,
+            payload: 100,
+            read: 1_024,
+            warmup: Duration::from_secs(4),
+            seconds: Duration::from_secs(2),
+            version: Version::V311,
+        };
+        assert_eq!(slow.sheet().parameters["warmup_seconds"], 4.0);
+        let seen = Seen {
+            ages: histogram(),
+            age_at_end_ns: 0,
+            messages: 1_000,
+            measured: 20,
+            last: vec![Some(7)],
+            older_after_newer: 0,
+            foreign: 0,
+        };
+        let leg = slow.evaluate(seen, &[Some(7)]);
+        assert_eq!(leg.figure("payload_bytes_per_s"), Some(1_000.0));
     }
 }
