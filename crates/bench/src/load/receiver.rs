@@ -101,6 +101,8 @@ struct Tally {
     latency: Histogram<u64>,
     delivered: u64,
     faults: Faults,
+    /// Messages that came before one that was missing then.
+    ahead: u64,
     disconnected: u64,
     /// Latency counts for messages meant to leave in this interval.
     from_ns: u64,
@@ -174,6 +176,7 @@ impl Receiver {
                 latency: histogram(),
                 delivered: 0,
                 faults: Faults::default(),
+                ahead: 0,
                 disconnected: 0,
                 from_ns: u64::MAX,
                 to_ns: u64::MAX,
@@ -206,8 +209,7 @@ impl Receiver {
 
     fn end_turn(&mut self) {
         let shared = &self.orders.shared;
-        let bad = self.tally.faults.total() + self.tally.disconnected;
-        shared.set_delivered(self.orders.receiver, self.tally.delivered, bad);
+        shared.set_delivered(self.orders.receiver, self.tally.delivered, self.tally.bad());
         if !self.moved.contains(&true) {
             return;
         }
@@ -321,6 +323,16 @@ impl Receiver {
 }
 
 impl Tally {
+    /// Faults and lost connections so far. What is lost for good shows at the end alone, which is
+    /// too late for whoever looks for a window: there, a gap is a fault.
+    fn bad(&self) -> u64 {
+        let gaps = match self.whole_mask {
+            0 => 0,
+            _ => self.ahead,
+        };
+        self.faults.total() + self.disconnected + gaps
+    }
+
     /// Applies the whole packets of `input`; returns the bytes used, `None` if it is malformed.
     fn apply(
         &mut self,
@@ -379,7 +391,8 @@ impl Tally {
             self.faults.corrupt += 1;
         }
         match checker.arrive(stamp.sequence) {
-            Arrival::InOrder | Arrival::Ahead => {}
+            Arrival::InOrder => {}
+            Arrival::Ahead => self.ahead += 1,
             Arrival::Late => self.faults.reordered += 1,
             Arrival::Duplicate => self.faults.duplicated += 1,
         }
@@ -397,5 +410,44 @@ impl Subscriber {
         self.unsent.extend_from_slice(bytes);
         // An error shows at the next read.
         let _ = link.send(&mut self.unsent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_a_fault_where_a_window_is_looked_for() {
+        for (whole_mask, expected) in [(WHOLE_MASK, 1), (0, 0)] {
+            let mut tally = Tally {
+                latency: histogram(),
+                delivered: 0,
+                faults: Faults::default(),
+                ahead: 0,
+                disconnected: 0,
+                from_ns: u64::MAX,
+                to_ns: u64::MAX,
+                payload: 64,
+                whole_mask,
+            };
+            let line = Line {
+                subscriber: 0,
+                publisher: 0,
+                published: 4,
+            };
+            let mut checker = Checker::default();
+            for sequence in [0, 1, 3] {
+                let mut payload = vec![0; 64];
+                let stamp = Stamp {
+                    publisher: 0,
+                    sequence,
+                    intended_ns: 1,
+                };
+                stamp.write(&mut payload);
+                tally.check(&payload, line, &mut checker, 2);
+            }
+            assert_eq!(tally.bad(), expected);
+        }
     }
 }
