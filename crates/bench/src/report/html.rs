@@ -39,10 +39,10 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), BenchError> {
 
 /// The page about these workloads.
 pub(crate) fn page(objects: &[Value]) -> String {
-    let sections: String = objects.iter().enumerate().map(section).collect();
-    let machine = objects
-        .first()
-        .map_or(&Value::Null, |first| &first["machine"]);
+    let numbered = objects.iter().enumerate();
+    let sections: String = numbered
+        .map(|(index, object)| section(index, object, objects))
+        .collect();
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -52,7 +52,7 @@ pub(crate) fn page(objects: &[Value]) -> String {
          <p class=\"lead\">{lead}</p>\n</header>\n<main>\n{overview}{sections}{place}</main>\n\
          <footer>{footer}</footer>\n</body>\n</html>\n",
         css = include_str!("html/page.css"),
-        lead = place::lead(machine),
+        lead = place::lead(objects),
         overview = overview(objects),
         place = place::section(objects),
         footer = FOOTER,
@@ -73,7 +73,7 @@ fn overview(objects: &[Value]) -> String {
     )
 }
 
-fn section((index, object): (usize, &Value)) -> String {
+fn section(index: usize, object: &Value, objects: &[Value]) -> String {
     let title = object["title"].as_str().unwrap_or_default();
     let (name, rest) = title.split_once(": ").unwrap_or((title, ""));
     let plots = [
@@ -90,11 +90,12 @@ fn section((index, object): (usize, &Value)) -> String {
     };
     format!(
         "<section id=\"w{index}\">\n<h2>{name} {verdict}</h2>\n<p class=\"what\">{rest}</p>\n\
-         {table}{ramp}{plots}{notes}<p class=\"again\">Again: <code>{command}</code></p>\n\
+         {machine}{table}{ramp}{plots}{notes}<p class=\"again\">Again: <code>{command}</code></p>\n\
          {systems}</section>\n",
         name = escaped(name),
         verdict = tables::verdict(&object["verdict"]),
         rest = escaped(rest),
+        machine = place::machine(object, objects),
         table = tables::figures(object),
         ramp = tables::ramp(object),
         notes = tables::notes(object),
@@ -124,6 +125,29 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_page_of_two_machines_names_both() {
+        let on = |processor: &str| {
+            let machine = json!({ "processor": processor, "processors": 2, "kernel": "6.18" });
+            json!({ "title": "ice-1: a load", "machine": machine })
+        };
+        let (one, other) = (
+            "On Slow, 2 processors, kernel 6.18.",
+            "On Fast, 2 processors",
+        );
+        let both = page(&[on("Slow"), on("Fast"), on("Slow")]);
+        assert_eq!(
+            (both.matches(one).count(), both.matches(other).count()),
+            (2, 1)
+        );
+        assert_eq!(both.matches("<h2>The machine</h2>").count(), 2, "{both}");
+        let alone = page(&[on("Slow"), on("Slow")]);
+        assert!(
+            !alone.contains(one) && alone.contains("shared this machine"),
+            "{alone}"
+        );
+    }
 
     #[test]
     fn a_page_needs_nothing_else_and_escapes_what_it_shows() {

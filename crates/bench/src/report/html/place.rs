@@ -10,22 +10,70 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or("unknown")
 }
 
-/// One sentence below the title.
-pub(super) fn lead(machine: &Value) -> String {
-    let lead = format!(
-        "{}, {} processors, kernel {}. Server and clients shared this machine.",
+/// What makes a machine another one.
+const MACHINE: [&str; 6] = [
+    "processor",
+    "processors",
+    "memory_bytes",
+    "architecture",
+    "system",
+    "kernel",
+];
+
+/// The machines, each once.
+fn machines(objects: &[Value]) -> Vec<&Value> {
+    let mut machines: Vec<&Value> = Vec::new();
+    for machine in objects.iter().map(|object| &object["machine"]) {
+        let is_same = |known: &&Value| MACHINE.iter().all(|key| known[*key] == machine[*key]);
+        if !machines.iter().any(is_same) {
+            machines.push(machine);
+        }
+    }
+    machines
+}
+
+fn sentence(machine: &Value) -> String {
+    format!(
+        "{}, {} processors, kernel {}",
         text(machine, "processor"),
         machine["processors"],
         text(machine, "kernel"),
-    );
+    )
+}
+
+/// One sentence below the title.
+pub(super) fn lead(objects: &[Value]) -> String {
+    let lead = match machines(objects).as_slice() {
+        [] => String::new(),
+        [machine] => format!(
+            "{}. Server and clients shared this machine.",
+            sentence(machine)
+        ),
+        machines => format!(
+            "Measured on {} machines; each workload says on which. Server and clients shared it.",
+            machines.len()
+        ),
+    };
     escaped(&lead)
 }
 
-/// The machine in full.
+/// The machine of one workload, where a page has several.
+pub(super) fn machine(object: &Value, objects: &[Value]) -> String {
+    match machines(objects).len() {
+        0 | 1 => String::new(),
+        _ => format!(
+            "<p class=\"what\">On {}.</p>\n",
+            escaped(&sentence(&object["machine"]))
+        ),
+    }
+}
+
+/// The machines in full.
 pub(super) fn section(objects: &[Value]) -> String {
-    let Some(machine) = objects.first().map(|object| &object["machine"]) else {
-        return String::new();
-    };
+    machines(objects).into_iter().map(in_full).collect()
+}
+
+fn in_full(machine: &Value) -> String {
     let memory = machine["memory_bytes"].as_f64();
     let memory = memory.map_or_else(|| "unknown".into(), |bytes| figure(bytes, Unit::Bytes));
     let build = format!(
