@@ -397,7 +397,7 @@ fn figure_change(
     let key = metric["key"].as_str()?;
     let unit = Unit::parse(metric["unit"].as_str()?)?;
     let higher_is_better = direction(key, unit)?;
-    let is_measure = unsound_floor(old).or(unsound_floor(new)).is_none();
+    let is_measure = unsound_floor(old).is_none() && unsound_floor(new).is_none();
     let ratios = spread(old, "ratio", key).zip(spread(new, "ratio", key));
     let ratios = ratios.filter(|_| is_measure);
     let (before, now, by) = match ratios {
