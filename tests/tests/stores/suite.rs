@@ -64,10 +64,10 @@ pub(crate) fn users_are_kept_as_they_are(bench: &Bench) {
     odd.foreign = true;
     odd.roles = vec!["a b".into(), "c,d".into()];
     odd.credentials.push(Credential {
-        text: "token:0123".into(),
         label: "a label".into(),
         created_at_secs: 1_700_000_000,
         expires_at_secs: Some(u64::from(u32::MAX) * 2),
+        ..Credential::new("token:0123")
     });
     let none = User {
         credentials: Vec::new(),

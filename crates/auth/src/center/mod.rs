@@ -81,6 +81,11 @@ pub trait Accounts: Send + Sync {
         None
     }
 
+    /// A user who was looked up, as it is now; `None` if it is gone.
+    fn confirm(&self, user: &Arc<User>) -> Option<Arc<User>> {
+        Some(Arc::clone(user))
+    }
+
     /// Whether a user's credential is ours to change: not one that somebody else keeps.
     fn keeps(&self, user: &User, credential: &str) -> bool {
         let _ = (user, credential);
@@ -161,6 +166,10 @@ impl Accounts for Directory {
 
     fn left(&self, key: &UserKey) -> Option<Arc<User>> {
         Self::left(self, key)
+    }
+
+    fn confirm(&self, user: &Arc<User>) -> Option<Arc<User>> {
+        Self::confirm(self, user)
     }
 
     fn keeps(&self, user: &User, credential: &str) -> bool {
@@ -603,15 +612,27 @@ impl Shared {
         proof: Proof,
         data: Option<Vec<u8>>,
     ) -> Decision {
+        let admitted = self.admit(visitor, user, proof, data);
+        admitted.unwrap_or_else(|| self.fail(visitor))
+    }
+
+    /// The same; `None` if what it has proved proves nothing any more.
+    fn admit(
+        &self,
+        visitor: &Visitor,
+        user: Option<&Arc<User>>,
+        proof: Proof,
+        data: Option<Vec<u8>>,
+    ) -> Option<Decision> {
         let expires_at = self.tick_of(proof.expires_at_secs);
         match self.grants.identity(visitor, user, proof, expires_at) {
-            Ok(None) => self.fail(visitor),
+            Ok(None) => None,
             Ok(Some(identity)) => {
                 self.throttle.succeeded(Instant::now(), visitor);
-                Decision::Accepted(identity, data)
+                Some(Decision::Accepted(identity, data))
             }
             // A new zone could not be written down.
-            Err(_) => Decision::Refused(Refusal::Unavailable),
+            Err(_) => Some(Decision::Refused(Refusal::Unavailable)),
         }
     }
 

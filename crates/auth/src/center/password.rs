@@ -68,7 +68,23 @@ impl Attempt {
 struct Fitting {
     text: Arc<str>,
     expires_at_secs: Option<u64>,
+    /// Whether a better hash is to take its place.
     is_outdated: bool,
+}
+
+impl Fitting {
+    fn proof(&self) -> Proof {
+        proof_by(&self.text, self.expires_at_secs)
+    }
+}
+
+/// The proof of who has shown the password of a credential.
+fn proof_by(text: &Arc<str>, expires_at_secs: Option<u64>) -> Proof {
+    Proof {
+        expires_at_secs,
+        secret: Some(Arc::clone(text)),
+        ..Proof::default()
+    }
 }
 
 impl Shared {
@@ -113,8 +129,9 @@ impl Shared {
         self.find(visitor, answer, move |shared, visitor, user, answer| {
             if let Some(known) = &user
                 && let Some(proof) = shared.recall(&visitor, known, &password)
+                && let Some(decision) = shared.admit(&visitor, Some(known), proof, None)
             {
-                return answer.give(shared.accept(&visitor, Some(known), proof, None));
+                return answer.give(decision);
             }
             shared.submit(&Arc::new(Attempt {
                 visitor,
@@ -173,10 +190,7 @@ impl Shared {
             self.remembered
                 .knows(now, lifetime, key, &credential.text, shown)
         })?;
-        Some(Proof {
-            expires_at_secs: known.expires_at_secs,
-            ..Proof::default()
-        })
+        Some(proof_by(&known.text, known.expires_at_secs))
     }
 
     /// Compares a password, and answers unless another thread was quicker: on a hash thread.
@@ -186,23 +200,29 @@ impl Shared {
         }
         // Until nobody waits any more.
         keep_memory();
-        let fitting = self.compare(attempt);
+        let user = attempt.user.as_ref();
+        let fitting = self.compare(attempt, user);
         let Some(answer) = attempt.take_answer() else {
             return;
         };
-        let (visitor, password) = (&attempt.visitor, &attempt.password);
-        let Some(fitting) = fitting else {
+        let visitor = &attempt.visitor;
+        let admit = |user: Option<&Arc<User>>, fitting: Fitting| {
+            let decision = self.admit(visitor, user, fitting.proof(), None)?;
+            Some((decision, fitting))
+        };
+        let admitted = fitting.and_then(|fitting| {
+            let outdated = Arc::clone(&fitting.text);
+            admit(user, fitting).or_else(|| {
+                let (now, fitting) = self.compare_again(attempt, &outdated)?;
+                admit(Some(&now), fitting)
+            })
+        });
+        let Some((decision, fitting)) = admitted else {
             return answer.give(self.fail(visitor));
         };
-        let proof = Proof {
-            expires_at_secs: fitting.expires_at_secs,
-            ..Proof::default()
-        };
-        answer.give(self.accept(visitor, attempt.user.as_ref(), proof, None));
-        self.learn(visitor, &fitting.text, password);
-        let user = attempt.user.as_ref();
-        if fitting.is_outdated && user.is_some_and(|user| self.accounts.keeps(user, &fitting.text))
-        {
+        answer.give(decision);
+        self.learn(visitor, &fitting.text, &attempt.password);
+        if fitting.is_outdated {
             // Others who log in come first.
             let (shared, attempt) = (Arc::downgrade(self), Arc::clone(attempt));
             self.hashes.submit_later(Arc::new(move || {
@@ -220,11 +240,24 @@ impl Shared {
         self.remembered.learn(now, lifetime, key, text, shown);
     }
 
-    /// Compares a password with what its user has, or with what nobody has.
-    fn compare(&self, attempt: &Attempt) -> Option<Fitting> {
-        let (user, password) = (attempt.user.as_deref(), &attempt.password);
+    /// Compares a password that was right until its user changed with what that has now: a better
+    /// hash of the same password may have taken the place of the one that it was right for.
+    fn compare_again(&self, attempt: &Attempt, known: &Arc<str>) -> Option<(Arc<User>, Fitting)> {
+        let now = self.accounts.confirm(attempt.user.as_ref()?)?;
+        let has_it = now.credentials.iter().any(|one| one.text == *known);
+        if has_it || now.disabled {
+            return None;
+        }
+        let fitting = self.compare(attempt, Some(&now))?;
+        Some((now, fitting))
+    }
+
+    /// Compares a password with what a user has, or with what nobody has.
+    fn compare(&self, attempt: &Attempt, user: Option<&Arc<User>>) -> Option<Fitting> {
+        let password = &attempt.password;
         let wanted = self.settings.load().wanted;
-        let known: Vec<_> = user.into_iter().flat_map(password_credentials).collect();
+        let known = user.into_iter().flat_map(|user| password_credentials(user));
+        let known: Vec<_> = known.collect();
         let costs: Vec<Cost> = known.iter().filter_map(|(_, one)| one.cost()).collect();
         if costs.is_empty() {
             for cost in self.decoys.costs(&attempt.visitor.key) {
@@ -237,7 +270,9 @@ impl Shared {
             let is_outdated = match stored.verify_password(password.reveal(), wanted) {
                 Verdict::Wrong => return None,
                 Verdict::Right => false,
-                Verdict::RightButOutdated => true,
+                Verdict::RightButOutdated => {
+                    user.is_some_and(|user| self.accounts.keeps(user, &credential.text))
+                }
             };
             Some(Fitting {
                 text: Arc::clone(&credential.text),

@@ -11,6 +11,7 @@ use stentor_hub::{Identity, Needs, Renewed};
 use stentor_session::Tick;
 use stentor_topic::Zone;
 
+use super::password::valid;
 use super::places::Registry;
 use super::renewal::{Changes, Renewals};
 use super::standing::Standing;
@@ -50,6 +51,8 @@ struct Source<'s> {
     /// What is said of somebody who is no user any more.
     left: Option<Arc<User>>,
     proof: Option<&'s Proof>,
+    /// Whether a credential that somebody else keeps has let it in.
+    is_theirs: bool,
     client_id: Option<Arc<str>>,
     /// The zone of somebody without a name.
     nameless_in: &'s Arc<str>,
@@ -183,6 +186,7 @@ impl RoleGrants {
             key: source.key.cloned(),
             user: source.user.cloned(),
             proof: proof.cloned().map(Box::new),
+            is_theirs: source.is_theirs,
             has_client_id: source.client_id.is_some(),
             zone: source.zone(),
             as_of,
@@ -236,7 +240,7 @@ impl RoleGrants {
             (Some(None), None) => None,
             (Some(Some(user)), _) => Some(Arc::clone(user)),
         };
-        if is_another(standing.user.as_deref(), user.as_deref()) {
+        if standing.is_theirs && user.as_deref().is_some_and(stands_without_them) {
             return Renewed::Close { end_session: true };
         }
         if user.as_ref().is_some_and(|user| user.disabled) {
@@ -254,6 +258,7 @@ impl RoleGrants {
             user: user.as_ref(),
             left,
             proof: standing.proof.as_deref(),
+            is_theirs: standing.is_theirs,
             client_id: standing.has_client_id.then(|| client_id.into()),
             nameless_in: &standing.zone,
         };
@@ -278,25 +283,17 @@ fn all_roles(directory: &Directory) -> Vec<Arc<Role>> {
     roles
 }
 
-/// Whether a user has become an administrator who stands alone, and lost credentials by that: who
-/// is connected may have come with one of those, which never proved it to be the administrator.
-fn is_another(before: Option<&User>, now: Option<&User>) -> bool {
-    let (Some(before), Some(now)) = (before, now) else {
-        return false;
-    };
-    let mut had = before.credentials.iter();
-    !stands_alone(before) && stands_alone(now) && had.any(|one| lacks(Some(now), &one.text))
+/// Whether a user is an administrator about whom somebody else's credentials prove nothing. Who has
+/// the role from them has their credentials, too.
+fn stands_without_them(user: &User) -> bool {
+    stands_alone(user) && !user.credentials.iter().any(|one| one.foreign)
 }
 
 /// Whether the token that somebody came with was taken away.
 fn is_withdrawn(proof: Option<&Proof>, user: Option<&User>) -> bool {
     let token = proof.and_then(|proof| proof.token.as_ref());
-    token.is_some_and(|token| lacks(user, token))
-}
-
-/// Whether there is a user who does not have this credential.
-fn lacks(user: Option<&User>, text: &Arc<str>) -> bool {
-    user.is_some_and(|user| !user.credentials.iter().any(|one| one.text == *text))
+    let has = |user: &User, text: &Arc<str>| user.credentials.iter().any(|one| one.text == *text);
+    token.is_some_and(|token| user.is_some_and(|user| !has(user, token)))
 }
 
 /// Whether nothing would change by replacing one by the other.
@@ -364,6 +361,7 @@ impl Grants for RoleGrants {
                     user: None,
                     left: None,
                     proof: None,
+                    is_theirs: false,
                     client_id,
                     nameless_in: &zone,
                 };
@@ -406,10 +404,14 @@ impl Grants for RoleGrants {
             current => current.flatten(),
         };
         let secret = proof.secret.take();
-        let has_changed = secret.is_some_and(|secret| lacks(user.as_deref(), &secret));
-        if has_changed || is_withdrawn(Some(&proof), user.as_deref()) {
-            return Ok(None);
-        }
+        let shown = secret.as_ref().or(proof.token.as_ref());
+        let is_theirs = match (shown, &user) {
+            (Some(shown), Some(user)) => match valid(user).find(|one| one.text == *shown) {
+                Some(credential) => credential.foreign,
+                None => return Ok(None),
+            },
+            _ => false,
+        };
         let left = self.left(Some(&visitor.key), user.as_ref());
         if left.as_ref().is_some_and(|left| left.disabled) {
             return Ok(None);
@@ -419,6 +421,7 @@ impl Grants for RoleGrants {
             user: user.as_ref(),
             left,
             proof: Some(&proof),
+            is_theirs,
             client_id: visitor.client_id.clone(),
             nameless_in: &visitor.key.zone,
         };
@@ -433,161 +436,4 @@ impl Grants for RoleGrants {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::mpsc::channel;
-    use std::sync::{Mutex, PoisonError};
-
-    use stentor_hub::Renewal;
-
-    use super::*;
-    use crate::model::Credential;
-    use crate::store::{
-        Books, Change, DirectoryOptions, Order, OrderError, Source as Others, Task, TextStore, Who,
-    };
-
-    /// Names that somebody else knows, or has forgotten.
-    struct Names(Arc<Mutex<Vec<&'static str>>>);
-
-    impl Others for Names {
-        fn describe(&self) -> String {
-            "the test".to_owned()
-        }
-
-        fn open(&self) -> Task<'_, ()> {
-            Box::pin(std::future::ready(Ok(())))
-        }
-
-        fn find<'a>(&'a self, keys: &'a [UserKey]) -> Task<'a, Vec<User>> {
-            let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let known = keys.iter().filter(|key| names.contains(&&*key.name));
-            let user = |key: &UserKey| User {
-                zone: Arc::clone(&key.zone),
-                name: Arc::clone(&key.name),
-                credentials: vec![Credential::new("$theirs")],
-                roles: vec![MEMBER.into()],
-                disabled: false,
-                foreign: true,
-            };
-            let users: Vec<User> = known.map(user).collect();
-            Box::pin(std::future::ready(Ok(users)))
-        }
-    }
-
-    struct World {
-        grants: Arc<RoleGrants>,
-        names: Arc<Mutex<Vec<&'static str>>>,
-        changes: Arc<Mutex<Changes>>,
-        _folder: tempfile::TempDir,
-    }
-
-    fn world(names: &[&'static str]) -> World {
-        let folder = tempfile::tempdir().unwrap();
-        let mut books = Books::of(TextStore::new(&folder.path().join("users.toml")));
-        let names = Arc::new(Mutex::new(names.to_vec()));
-        books.source = Some(Arc::new(Names(Arc::clone(&names))));
-        let directory = Directory::start(books, DirectoryOptions::default()).unwrap();
-        let changes: Arc<Mutex<Changes>> = Arc::default();
-        let changed = Arc::clone(&changes);
-        assert!(directory.on_change(move |change: Change| changed.lock().unwrap().add(change)));
-        let grants = RoleGrants::new(Arc::new(directory), ZoneNumbers::forgetful());
-        World {
-            grants: Arc::new(grants),
-            names,
-            changes,
-            _folder: folder,
-        }
-    }
-
-    impl World {
-        fn order(&self, json: &str) -> Result<(), OrderError> {
-            let order = Order::parse(serde_json::from_str(json).unwrap())?;
-            self.grants.directory.order(Who::server(), order).map(drop)
-        }
-
-        /// What has changed since the last time, taken over.
-        fn renewals(&self) -> Arc<Renewals> {
-            let changes = std::mem::take(&mut *self.changes.lock().unwrap());
-            self.grants.take_over(changes)
-        }
-
-        /// Somebody with a web token, on the directory's thread as in the server.
-        fn bearer(&self, name: &str) -> Option<Arc<Identity>> {
-            let (sender, receiver) = channel();
-            let (key, grants) = (UserKey::parse(name), Arc::clone(&self.grants));
-            let visitor = Visitor {
-                key: key.clone(),
-                says_zone: false,
-                zone: None,
-                client_id: None,
-                address: None,
-                again: None,
-            };
-            let found = move |user: Result<Option<Arc<User>>, _>| {
-                let proof = Proof {
-                    expires_at_secs: Some(u64::MAX),
-                    ..Proof::default()
-                };
-                let identity =
-                    grants.identity(&visitor, user.unwrap().as_ref(), proof, Tick::NEVER);
-                sender.send(identity.unwrap()).unwrap();
-            };
-            assert!(self.grants.directory.look_up(key, Box::new(found)));
-            receiver.recv().unwrap()
-        }
-    }
-
-    #[test]
-    fn what_was_said_of_a_user_binds_who_comes_by_the_name_of_one_who_is_gone() {
-        let world = world(&["bob", "dan"]);
-        for order in [
-            r#"{"verb":"user.disable","name":"bob"}"#,
-            r#"{"verb":"role.add","name":"narrow","rules":
-                [{"effect":"allow","action":"publish","pattern":"narrow/#"}]}"#,
-            r#"{"verb":"grant","name":"dan","roles":["narrow"]}"#,
-            r#"{"verb":"revoke","name":"dan","roles":["member"]}"#,
-        ] {
-            world.order(order).unwrap();
-        }
-        world.names.lock().unwrap().clear();
-        world.renewals();
-        let may = |identity: &Identity| ["narrow/x", "x"].map(|to| identity.rights.may_publish(to));
-        assert_eq!(may(&world.bearer("dan").unwrap()), [true, false]);
-        assert_eq!(may(&world.bearer("ann").unwrap()), [true, true]);
-        assert!(world.bearer("bob").is_none());
-        world
-            .order(r#"{"verb":"user.enable","name":"bob"}"#)
-            .unwrap();
-        let bob = world.bearer("bob").expect("it is let in again");
-        world.renewals();
-        world
-            .order(r#"{"verb":"user.disable","name":"bob"}"#)
-            .unwrap();
-        let renewed = world.renewals().renew(&bob, "c");
-        assert!(matches!(renewed, Renewed::Close { .. }));
-        assert!(world.bearer("bob").is_none());
-        world.order(r#"{"verb":"user.add","name":"bob"}"#).unwrap();
-        assert!(world.bearer("bob").is_some());
-        let again = world.order(r#"{"verb":"user.add","name":"bob"}"#);
-        assert_eq!(again.unwrap_err().code, "exists");
-    }
-
-    #[test]
-    fn who_came_by_somebody_elses_password_does_not_become_an_administrator() {
-        let world = world(&[]);
-        for name in ["ann", "bob"] {
-            let order = format!(r#"{{"verb":"user.add","name":"{name}"}}"#);
-            world.order(&order).unwrap();
-        }
-        world.names.lock().unwrap().push("ann");
-        let [ann, bob] = ["ann", "bob"].map(|name| world.bearer(name).unwrap());
-        world.renewals();
-        for name in ["ann", "bob"] {
-            let order = format!(r#"{{"verb":"grant","name":"{name}","roles":["admin"]}}"#);
-            world.order(&order).unwrap();
-        }
-        let renewals = world.renewals();
-        let is_told = renewals.renew(&ann, "a");
-        assert!(matches!(is_told, Renewed::Close { end_session: true }));
-        assert!(matches!(renewals.renew(&bob, "b"), Renewed::Replace(_)));
-    }
-}
+mod tests;

@@ -21,6 +21,8 @@ pub struct Standing {
     pub(super) user: Option<Arc<User>>,
     /// What the credential says besides; nothing for most.
     pub(super) proof: Option<Box<Proof>>,
+    /// Whether a credential that somebody else keeps has let it in.
+    pub(super) is_theirs: bool,
     /// Whether the client chose its client id.
     pub(super) has_client_id: bool,
     /// Its zone.

@@ -45,7 +45,8 @@ pub struct Proof {
     pub rules: Vec<Rule>,
     /// The user's token that it is, as it is stored.
     pub token: Option<Arc<str>>,
-    /// What the user must still have when it is let in, as it is stored: what was begun with a
-    /// secret is not finished with it when there is another one.
+    /// What the user must still have when it is let in, as it is stored: the password that fitted,
+    /// or the secret of SCRAM. What was begun with one is not finished with it when there is
+    /// another one.
     pub secret: Option<Arc<str>>,
 }

@@ -64,6 +64,10 @@ pub struct Credential {
     /// From when on it proves nothing any more, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at_secs: Option<u64>,
+    /// Whether somebody else keeps it, beside what Stentor's own store says of the user. Never
+    /// written down.
+    #[serde(skip)]
+    pub foreign: bool,
 }
 
 impl Credential {
@@ -75,6 +79,7 @@ impl Credential {
             label: Arc::default(),
             created_at_secs: 0,
             expires_at_secs: None,
+            foreign: false,
         }
     }
 

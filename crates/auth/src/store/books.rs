@@ -106,8 +106,11 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// The user that this makes, if it makes one.
-    pub(super) fn user(self) -> Option<User> {
+    /// The user that this makes, if it makes one. Its credentials say who keeps them.
+    pub(super) fn user(mut self) -> Option<User> {
+        for credential in self.foreign.iter_mut().flat_map(|one| &mut one.credentials) {
+            credential.foreign = true;
+        }
         match (self.own, self.foreign) {
             (Some(own), Some(foreign)) => Some(merge(own, foreign)),
             (Some(own), None) => (!own.foreign).then_some(own),
@@ -196,6 +199,25 @@ mod tests {
                 "{role} {foreign}"
             );
             assert_eq!(&*merged.roles[0], role);
+        }
+    }
+
+    #[test]
+    fn whose_a_credential_is_is_known() {
+        let ours = || Some(user(MEMBER, "$ours", false));
+        let theirs = || Some(user(MEMBER, "$theirs", true));
+        for (own, foreign, expected) in [
+            (ours(), None, &[("$ours", false)][..]),
+            (None, theirs(), &[("$theirs", true)]),
+            (ours(), theirs(), &[("$ours", false), ("$theirs", true)]),
+        ] {
+            let found = Known { own, foreign }.user().expect("it is one");
+            let of = |one: &'_ Credential| (one.text.to_string(), one.foreign);
+            let whose: Vec<(String, bool)> = found.credentials.iter().map(of).collect();
+            let expected = expected
+                .iter()
+                .map(|(text, foreign)| ((*text).to_owned(), *foreign));
+            assert_eq!(whose, expected.collect::<Vec<_>>());
         }
     }
 }

@@ -136,20 +136,6 @@ impl Cache {
         }
     }
 
-    /// Whether a credential of a user comes from nobody else.
-    pub(super) fn keeps(&self, user: &User, key: &UserKey, credential: &str) -> bool {
-        match lock(&self.0).entries.get(key).map(|entry| &entry.foreign) {
-            Some(Foreign::Nothing) => true,
-            Some(Foreign::All) => false,
-            Some(Foreign::Part(foreign)) => {
-                let mut theirs = foreign.credentials.iter();
-                !theirs.any(|one| *one.text == *credential)
-            }
-            // There was no room for it.
-            None => !user.foreign,
-        }
-    }
-
     pub(super) fn watch(&self, user: &Arc<User>) -> Watch {
         let key = user.key();
         let mut table = lock(&self.0);
@@ -333,7 +319,6 @@ impl Drop for Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Credential;
 
     fn user(name: &str) -> User {
         User {
@@ -428,29 +413,6 @@ mod tests {
         // Somebody of the same name is another user.
         keep(&cache, "ann");
         assert_eq!(lock(&cache.0).unwatched, 1);
-    }
-    #[test]
-    fn whose_a_credential_is_is_known() {
-        let cache = Cache::default();
-        let with = |texts: &[&str], foreign| User {
-            credentials: texts.iter().map(|text| Credential::new(*text)).collect(),
-            foreign,
-            ..user("ann")
-        };
-        let [ours, theirs] = [with(&["$ours"], false), with(&["$theirs"], true)];
-        for (own, foreign, keeps) in [
-            (Some(&ours), None, [true, true]),
-            (None, Some(&theirs), [false, false]),
-            (Some(&ours), Some(&theirs), [true, false]),
-        ] {
-            let (own, foreign) = (own.cloned(), foreign.cloned());
-            let (ann, _) = cache.keep(Known { own, foreign }).expect("it is a user");
-            let kept = ["$ours", "$theirs"].map(|text| cache.keeps(&ann, &ann.key(), text));
-            assert_eq!(kept, keeps);
-        }
-        let nowhere = Cache::default();
-        assert!(nowhere.keeps(&ours, &ours.key(), "$ours"));
-        assert!(!nowhere.keeps(&theirs, &theirs.key(), "$theirs"));
     }
 
     #[test]

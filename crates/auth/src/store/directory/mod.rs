@@ -367,9 +367,9 @@ impl Directory {
     /// be changed.
     #[must_use]
     pub fn keeps(&self, user: &User, credential: &str) -> bool {
-        let key = user.key();
-        let is_pinned = self.shared.pinned.load().contains_key(&key);
-        !is_pinned && self.shared.cache.keeps(user, &key, credential)
+        let is_pinned = self.shared.pinned.load().contains_key(&user.key());
+        let mut credentials = user.credentials.iter();
+        !is_pinned && credentials.any(|one| *one.text == *credential && !one.foreign)
     }
 
     /// Puts a better hash in the place of an outdated one, if the user still has that.
