@@ -38,10 +38,26 @@ pub(crate) fn deliver(
         return Err(Fault::Broken(reason.to_owned()));
     }
     match (options.changed, &message.path) {
-        (Changed::Printed, _) => copy(&message, changes, &mut platform::Output(deadline), deadline),
+        (Changed::Printed, _) => print(&message, changes, deadline),
         (Changed::InPlace, Some(path)) if !changes.is_empty() => {
             replace(&message, path, changes, deadline)
         }
+        _ => Ok(()),
+    }
+}
+
+/// Prints the message. What somebody has written to its file meanwhile may be in it, and nobody
+/// was asked about that.
+fn print(message: &Message, changes: &[Change], deadline: &Deadline) -> Result<(), Fault> {
+    copy(message, changes, &mut platform::Output(deadline), deadline)?;
+    let now = message.file.metadata();
+    let now = platform::Mark::of(&now.map_err(|error| cannot("look at the message", &error))?);
+    match &message.mark {
+        Some(mark) if !mark.has_content_of(&now) => Err(Fault::Delivery(
+            "the message was changed during the call, so what was printed is not what the server \
+             was asked about"
+                .to_owned(),
+        )),
         _ => Ok(()),
     }
 }
@@ -65,7 +81,8 @@ fn replace(
     let written = copy(message, changes, &mut file, deadline).and_then(|()| {
         drop(file);
         check(message, path)
-            .map_err(|reason| Fault::File(format!("cannot {what}: {reason}; it stays as it is")))?;
+            .map_err(|reason| format!("cannot {what}: {reason}; it stays as it is"))
+            .map_err(Fault::Delivery)?;
         in_time(deadline)?;
         fs::rename(&new, path).map_err(|error| cannot(&what, &error))
     });
@@ -145,5 +162,5 @@ fn in_time(deadline: &Deadline) -> Result<(), Fault> {
 }
 
 fn cannot(what: &str, error: &io::Error) -> Fault {
-    Fault::File(format!("cannot {what}: {error}"))
+    Fault::Delivery(format!("cannot {what}: {error}"))
 }

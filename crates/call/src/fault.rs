@@ -9,8 +9,11 @@ use stentor_call_protocol::{Status, Violation};
 pub(crate) enum Fault {
     /// The command line makes no sense, or a file that it names cannot be used.
     Usage(String),
-    /// The file cannot be read or written: what was tried, and the reason.
+    /// The file cannot be read: what was tried, and the reason.
     File(String),
+    /// The message was decided on, and cannot be passed on as it has to be: what was tried, and
+    /// the reason.
+    Delivery(String),
     /// The server cannot be reached: where, and the reason.
     Unreachable(String),
     /// The deadline passed.
@@ -33,7 +36,9 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(text) => write!(f, "{text} (--help shows what there is)"),
-            Self::File(reason) | Self::Unreachable(reason) => f.write_str(reason),
+            Self::File(reason) | Self::Delivery(reason) | Self::Unreachable(reason) => {
+                f.write_str(reason)
+            }
             Self::Timeout => f.write_str(
                 "there was no answer before the deadline; --deadline gives the server more time",
             ),

@@ -20,7 +20,7 @@ pub(crate) struct Message {
     pub(crate) size: u64,
     /// Its name, if it has one.
     pub(crate) path: Option<PathBuf>,
-    /// With a name: what tells whether it has changed since.
+    /// If others may have the file: what tells whether it has changed since.
     pub(crate) mark: Option<Mark>,
 }
 
@@ -59,20 +59,23 @@ pub(crate) fn open(options: &Options, deadline: &Deadline) -> Result<Option<Mess
             }))
         }
         Source::Stdin => {
-            let (file, size) = match platform::stdin_file() {
+            let (file, size, mark) = match platform::stdin_file() {
                 Some(file) => {
                     let metadata = file.metadata().map_err(|error| {
                         Fault::File(format!("cannot read standard input: {error}"))
                     })?;
-                    (file, metadata.len())
+                    (file, metadata.len(), Some(Mark::of(&metadata)))
                 }
-                None => platform::temporary_file(STDIN_BYTES_MAX, deadline)?,
+                None => {
+                    let (file, size) = platform::temporary_file(STDIN_BYTES_MAX, deadline)?;
+                    (file, size, None)
+                }
             };
             Ok(Some(Message {
                 file,
                 size,
                 path: None,
-                mark: None,
+                mark,
             }))
         }
     }

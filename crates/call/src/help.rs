@@ -48,13 +48,15 @@ what the exit code means
                       message cannot be read, or this command line has a mistake
                       [default: what the server says about the procedure, else tempfail];
                       xmail-smtp says tempfail by 3 only with FILE.rej beside --file, else 0
-  --deadline TIME     always end before this time has passed, 10ms to 1h [default: 5s]
+  --deadline TIME     end before this time has passed, 10ms to 1h [default: 5s]; only a file
+                      system that hangs here, on the caller's machine, can take it longer
 
 what happens to a changed message (xmail profiles change the file without being asked)
   --in-place          put it in the file's place: a new file with its owner and mode gets its
                       name. A file that is a symbolic link, has several names or was changed
                       during the call stays as it is, and --on-error says how this ends
-  --filter            print the message, changed or not, to standard output
+  --filter            print the message, changed or not, to standard output. If its file was
+                      written to during the call, --on-error says how this ends
 
   -h, --help          this text
   -V, --version       the version

@@ -68,6 +68,7 @@ impl Outcome {
         let text = match fault {
             Fault::Refused(..) | Fault::Timeout | Fault::TooLarge | Fault::Usage(_) => NOT_NOW,
             Fault::File(_) => "the message cannot be read",
+            Fault::Delivery(_) => "the message cannot be passed on now",
             _ => "the message cannot be checked: the server does not answer",
         };
         Self {

@@ -135,6 +135,11 @@ impl Mark {
             modified: metadata.modified().ok(),
         }
     }
+
+    /// Whether both are of the same content.
+    pub(crate) fn has_content_of(&self, other: &Self) -> bool {
+        self == other
+    }
 }
 
 /// How many names a file has: not known here.

@@ -225,6 +225,8 @@ pub(crate) fn overwrite(path: &Path) -> io::Result<File> {
 pub(crate) struct Mark {
     file: (u64, u64),
     size: u64,
+    /// Of the last change of the content.
+    written: (i64, i64),
     /// Of the last change, be it of the content or of anything else about the file.
     changed: (i64, i64),
 }
@@ -234,8 +236,15 @@ impl Mark {
         Self {
             file: (metadata.dev(), metadata.ino()),
             size: metadata.len(),
+            written: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
+    }
+
+    /// Whether both are of the same content. A file may get another name meanwhile, or lose its
+    /// last one.
+    pub(crate) fn has_content_of(&self, other: &Self) -> bool {
+        (self.size, self.written) == (other.size, other.written)
     }
 }
 

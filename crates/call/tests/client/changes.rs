@@ -133,6 +133,51 @@ fn a_filter_prints_the_message_changed_or_not() {
     assert_eq!((finished.code, finished.stdout.as_str()), (Some(1), ""));
 }
 
+/// Nobody was asked about what somebody writes into the file during the call.
+#[test]
+fn a_filter_does_not_pass_on_what_was_changed_during_the_call() {
+    type Change = fn(&Path);
+    let append: Change = |file| {
+        let mut file = fs::File::options().append(true).open(file).unwrap();
+        file.write_all(b"more").unwrap();
+    };
+    let overwrite: Change = |file| {
+        let mut file = fs::File::options().write(true).open(file).unwrap();
+        file.write_all(b"\nnew").unwrap();
+    };
+    // Its content stays.
+    let rename: Change = |file| fs::rename(file, file.with_file_name("renamed")).unwrap();
+    let remove: Change = |file| fs::remove_file(file).unwrap();
+    for (change, code) in [(append, 75), (overwrite, 75), (rename, 0), (remove, 0)] {
+        for is_named in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("m");
+            fs::write(&file, b"\nold").unwrap();
+            let opened = fs::File::options()
+                .read(true)
+                .write(true)
+                .open(&file)
+                .unwrap();
+            // The system's clock for files may stand still for some milliseconds.
+            let before = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+            opened.set_modified(before).unwrap();
+            let path = file.clone();
+            let mut fake = Fake::unix(move |mut peer| {
+                change(&path);
+                peer.send(&verdict(Verdict::Accept, ""));
+            });
+            let name = if is_named { word(&file) } else { "-" };
+            let words = ["--profile", "procmail", "--filter", "--file", name, "/p"];
+            let mut command = fake.command(&words);
+            let finished = Finished::of(&command.stdin(opened).output().unwrap());
+            fake.join();
+            assert_eq!(finished.code, Some(code), "{name}: {finished:?}");
+            let is_told = finished.stderr.contains("changed during the call");
+            assert_eq!(is_told, code != 0, "{name}: {finished:?}");
+        }
+    }
+}
+
 /// A filter that accepts without a server must still print what it got.
 #[test]
 fn a_filter_without_a_server_loses_nothing() {
@@ -232,6 +277,10 @@ fn a_file_that_is_not_ours_alone_stays_as_it_is() {
         fake.join();
         assert_eq!(finished.code, Some(75), "{finished:?}");
         assert!(finished.stderr.contains(reason), "{reason}: {finished:?}");
+        assert!(
+            finished.stdout.contains("cannot be passed on"),
+            "{finished:?}"
+        );
         let left = fs::read_dir(folder.path())
             .unwrap()
             .map(|entry| entry.unwrap().path());

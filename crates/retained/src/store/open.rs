@@ -57,6 +57,11 @@ impl<D: Disk> Store<D> {
         let mut store = Self::assemble(disk, env, meta, found, options);
         store.readmit(&opened.salvaged, None);
         store.env.opened_version = store.env.versions.load(Ordering::SeqCst);
+        if store.env.careful {
+            // What the disk is not known to have cannot be written over: on a full disk, nothing
+            // could be cleared. And what was lost must not come back at the next power loss.
+            store.commit();
+        }
         Ok(store)
     }
 
@@ -80,7 +85,6 @@ impl<D: Disk> Store<D> {
             Bounds::default(),
             Arc::clone(&env.versions),
         );
-        let has_scrubbed = found.iter().any(|found| found.has_scrubbed);
         let (stripes, salvaged): (Vec<_>, Vec<_>) = found
             .into_iter()
             .map(|found| (Mutex::new(found.stripe), found.salvaged))
@@ -117,10 +121,6 @@ impl<D: Disk> Store<D> {
             watcher: Mutex::new(None),
         };
         store.reserve_versions();
-        if has_scrubbed && store.env.careful {
-            // What was lost must not come back at the next power loss.
-            store.commit();
-        }
         for (stripe, records) in salvaged.iter().enumerate() {
             store.readmit(records, Some(stripe));
         }

@@ -25,8 +25,6 @@ pub(crate) struct Found<R> {
     /// Whole records from blocks whose directory entry is damaged, to be put elsewhere by
     /// [`Stripe::readmit`].
     pub(crate) salvaged: Vec<Salvaged>,
-    /// Records were wiped from free blocks.
-    pub(crate) has_scrubbed: bool,
 }
 
 /// Reads all segments of a stripe. Each is readable as a whole and has a sound head.
@@ -52,7 +50,6 @@ pub(crate) fn recover<R: Region>(env: &Env, number: u16, files: Vec<(u32, R)>) -
     Found {
         stripe,
         salvaged: leftovers.salvaged,
-        has_scrubbed: leftovers.has_scrubbed,
     }
 }
 
@@ -60,7 +57,6 @@ pub(crate) fn recover<R: Region>(env: &Env, number: u16, files: Vec<(u32, R)>) -
 #[derive(Default)]
 struct Leftovers {
     salvaged: Vec<Salvaged>,
-    has_scrubbed: bool,
     damaged: Vec<Damage>,
 }
 
@@ -84,7 +80,7 @@ impl<R: Region> Stripe<R> {
             block += match layout::decode_entry(bytes, key, block) {
                 layout::Entry::Damaged if is_blank => {
                     // The disk never got it: the block is free, as it was.
-                    leftovers.has_scrubbed |= self.scrub(position, at);
+                    self.scrub(position, at);
                     if let Some(segment) = self.space.segment_mut(position) {
                         let entry = layout::free_entry(key, block);
                         segment.write(layout::entry_at(block), &entry);
@@ -93,7 +89,7 @@ impl<R: Region> Stripe<R> {
                 }
                 layout::Entry::Free => {
                     if env.lost_power {
-                        leftovers.has_scrubbed |= self.scrub(position, at);
+                        self.scrub(position, at);
                     }
                     1
                 }
@@ -301,11 +297,10 @@ impl<R: Region> Stripe<R> {
     }
 
     /// Wipes the records that lie in a free block, because a power loss took the entry of their run
-    /// or kept it from being emptied: they would come back when the block is used again. Whether
-    /// there were any.
-    fn scrub(&mut self, position: u16, block: u32) -> bool {
+    /// or kept it from being emptied: they would come back when the block is used again.
+    fn scrub(&mut self, position: u16, block: u32) {
         let Some(segment) = self.space.segment_mut(position) else {
-            return false;
+            return;
         };
         let from = segment.block_at(block);
         let mut found = Vec::new();
@@ -318,7 +313,6 @@ impl<R: Region> Stripe<R> {
         for at in &found {
             segment.write(*at, &[0; EMPTY_BYTES]);
         }
-        !found.is_empty()
     }
 
     /// Looks for whole records where nothing says how the blocks are divided, up to the next run;
