@@ -11,8 +11,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::slice;
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
 use nix::errno::Errno;
@@ -32,7 +32,7 @@ const PAGE_BYTES: usize = 4096;
 pub struct MappedDisk {
     folder: PathBuf,
     mode: Mode,
-    _lock: Option<Flock<File>>,
+    lock: Mutex<Option<Flock<File>>>,
 }
 
 /// What becomes of what is written.
@@ -69,7 +69,7 @@ impl MappedDisk {
         Ok(Self {
             folder: folder.to_owned(),
             mode: Mode::Shared,
-            _lock: Some(lock),
+            lock: Mutex::new(Some(lock)),
         })
     }
 
@@ -92,7 +92,7 @@ impl MappedDisk {
         Ok(Self {
             folder: folder.to_owned(),
             mode: Mode::Private,
-            _lock: lock,
+            lock: Mutex::new(lock),
         })
     }
 
@@ -147,6 +147,16 @@ fn write_zeros(file: &mut File, len: usize) -> io::Result<()> {
 
 impl Disk for MappedDisk {
     type Region = MappedRegion;
+
+    fn release(&self) {
+        // Being dropped unlocks it, whoever else has the descriptor.
+        drop(
+            self.lock
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
+    }
 
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
@@ -441,7 +451,11 @@ mod tests {
         let refused = MappedDisk::new(folder.path()).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::WouldBlock);
         drop(disk);
+        let disk = MappedDisk::new(folder.path()).unwrap();
+        // Somebody cannot end.
+        disk.release();
         MappedDisk::new(folder.path()).unwrap();
+        drop(disk);
     }
 
     #[test]

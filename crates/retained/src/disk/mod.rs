@@ -16,6 +16,9 @@ pub trait Disk: Send + Sync + 'static {
     /// A mapped file.
     type Region: Region;
 
+    /// Lets others use the folder before this is dropped. Nothing may be written from now on.
+    fn release(&self) {}
+
     /// The names of all files.
     ///
     /// # Errors

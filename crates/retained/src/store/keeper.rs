@@ -304,6 +304,12 @@ impl<D: Disk> Store<D> {
         let _ = self.save_meta(|meta| meta.is_closed = true);
     }
 
+    /// Lets others open the store while this process still has it: what ends a process may be held
+    /// up by the system. Its threads have ended, and nobody puts any more.
+    pub fn release(&self) {
+        self.disk.release();
+    }
+
     /// Brings everything that was put until now to the disk, and says so to those who wait.
     ///
     /// Returns whether the disk has it.

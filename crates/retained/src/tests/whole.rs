@@ -1,5 +1,6 @@
 //! The store as the hub sees it: quotas, expiry, order, memory and files.
 
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -251,7 +252,7 @@ fn always_answers_when_the_disk_has_it() {
         let after = Store::open(disk.after_power_loss(), &options(Sync::Always)).unwrap();
         assert_eq!(get(&after, "a").as_deref(), Some(&payload[..]));
     }
-    disk.break_down(Some((Operation::Flush, std::io::ErrorKind::Other)));
+    disk.break_down(Some((Operation::Flush, ErrorKind::Other)));
     let Ok(Kept::Later(ticket)) = store.put(&message(Zone(0), "a", b"lost")) else {
         panic!("it has to wait for the disk");
     };
@@ -458,5 +459,50 @@ fn lengths_change_after_a_restart() {
             let bytes = store.status().files.allocated;
             assert!(bytes < 64 << 20, "start {start}: {bytes} bytes of files");
         }
+    }
+}
+
+/// What was there before the start can be cleared on a full disk, as what came later can.
+#[test]
+fn a_full_disk_can_be_cleared_after_a_start() {
+    for is_closed in [false, true] {
+        let disk = SimulatedDisk::new(1);
+        let options = options(Sync::Interval(Duration::from_secs(1)));
+        let store = Store::open(disk.clone(), &options).unwrap();
+        let topics: Vec<String> = (0..5_000).map(|number| format!("t/{number}")).collect();
+        for topic in &topics {
+            put(&store, topic, &[1; 100]).unwrap();
+        }
+        assert!(store.commit());
+        for topic in &topics {
+            put(&store, topic, &[2; 100]).unwrap();
+        }
+        assert!(store.commit());
+        disk.break_down(Some((Operation::Grow, ErrorKind::StorageFull)));
+        let more = (0..).map(|number| format!("more/{number}"));
+        let refused = more
+            .map(|topic| put(&store, &topic, &[3; 100]))
+            .filter(Result::is_err);
+        assert_eq!(
+            refused.take(1_000).count(),
+            1_000,
+            "no slot is left anywhere"
+        );
+        assert!(store.commit());
+        if is_closed {
+            store.close();
+        }
+        drop(store);
+
+        let disk = disk.after_kill();
+        disk.break_down(Some((Operation::Grow, ErrorKind::StorageFull)));
+        let store = Store::open(disk.clone(), &options).unwrap();
+        for topic in &topics {
+            assert!(put(&store, topic, &[]).is_ok(), "{topic}");
+        }
+        assert!(store.commit());
+        drop(store);
+        let store = Store::open(disk.after_power_loss(), &options).unwrap();
+        assert_eq!(walk(&store, "t/#", 100).len(), 0);
     }
 }
