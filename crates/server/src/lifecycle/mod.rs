@@ -298,6 +298,10 @@ impl Supervisor {
         // After the shards, whose last messages it commits.
         self.keeper.end();
         drop(self.control);
+        if in_time {
+            // Not by the end of the process, which waits for files whose closing hangs.
+            self.backplane.retained.release();
+        }
         self.backplane.journal.flush();
         info!("stopped");
         match end {
