@@ -70,6 +70,14 @@ impl Closer {
     pub fn is_idle(&self) -> bool {
         self.0.lock().open == 0
     }
+
+    /// Whether nothing waits, and nobody else has this closer any more who could make something
+    /// wait.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        // In this order: who has it closes files before letting go of it.
+        Arc::strong_count(&self.0) == 1 && self.is_idle()
+    }
 }
 
 impl Shared {

@@ -10,6 +10,7 @@
 mod body;
 mod callers;
 mod clients;
+mod closers;
 mod connection;
 mod crowd;
 mod desk;

@@ -1,6 +1,6 @@
 //! The thread that owns the call listeners and their connections.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
@@ -18,6 +18,7 @@ use tracing::warn;
 
 use super::body::Bodies;
 use super::callers::Callers;
+use super::closers::Closers;
 use super::connection::{Around, Called, Connection, Next, READ_BYTES, Stream};
 use super::crowd::{Crowd, Name, Origin};
 use super::entrance::{Entrance, Peer};
@@ -137,8 +138,7 @@ struct Server {
     registry: Arc<Registry>,
     bodies: Arc<Bodies>,
     mounts: Mounts,
-    /// Whose files are closed, by user; those who call over the network pass none.
-    closers: HashMap<u32, Closer>,
+    closers: Closers,
     outbox: Arc<Outbox>,
     connections: Slab<Held>,
     /// What is read passes through it.
@@ -190,7 +190,7 @@ pub(super) fn prepare(
         callers: Callers::new(center),
         registry: Arc::clone(registry),
         bodies,
-        closers: HashMap::new(),
+        closers: Closers::default(),
         outbox: Arc::clone(&outbox),
         connections: Slab::new(),
         buffer: vec![0; READ_BYTES].into(),
@@ -314,7 +314,7 @@ impl Server {
             };
             self.dismiss(key, (Status::TimedOut, reason));
         }
-        self.closers.retain(|_, closer| !closer.is_idle());
+        self.closers.tidy();
         let connections = &self.connections;
         for crowd in &mut self.crowds {
             crowd.tidy(|name| is_waited_for(connections, *name));
@@ -411,7 +411,7 @@ impl Server {
     fn open(&mut self, stream: Stream, peer: Peer, listener: usize) {
         let closer = match &peer {
             // A file system of theirs that hangs is nobody else's trouble.
-            Peer::Local(_, uid) => self.closers.entry(*uid).or_default().clone(),
+            Peer::Local(_, uid) => self.closers.of(*uid),
             Peer::Remote(..) => Closer::new(),
         };
         let connection = Connection::new(stream, peer.arrival_time(), closer);
