@@ -67,6 +67,9 @@ fn the_tour_works_as_it_stands() {
     assert!(!code.is_empty(), "the README has no tour");
 
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    // The reader's folder is that of the project, which the tour must not write to.
+    let deploy = tools::project().join("deploy");
+    std::os::unix::fs::symlink(deploy, folder.path().join("deploy")).expect("a link can be made");
     let port = server::free_port();
     let mut path: Vec<PathBuf> = Vec::new();
     path.extend(server::binary().parent().map(PathBuf::from));

@@ -69,8 +69,12 @@ pub enum OfflineError {
         /// The data folder.
         path: PathBuf,
     },
-    /// A server has it.
-    #[error("a server uses {}, but does not answer on its control socket", path.display())]
+    /// Somebody has it, and no server answers on the control socket of this data folder.
+    #[error(
+        "a server that does not answer on the control socket of this data folder, or another \
+         `stentor retained` command, uses {}",
+        path.display()
+    )]
     InUse {
         /// The folder.
         path: PathBuf,
