@@ -476,6 +476,8 @@ fn spread(object: &Value, part: &str, key: &str) -> Option<Spread> {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use serde_json::json;
 
     use super::*;
@@ -528,7 +530,7 @@ mod tests {
         new["machine"]["kernel"] = "6.18.2".into();
         new["ratio"] = Value::Null;
         let compared = |new: &Value| {
-            let (old, new) = (&[old.clone()], &[new.clone()]);
+            let (old, new) = (slice::from_ref(&old), slice::from_ref(new));
             let comparison = Comparison::of(old, new, false);
             (
                 comparison.check(old, new).is_ok(),
@@ -545,7 +547,8 @@ mod tests {
     #[test]
     fn ratios_to_a_floor_that_failed_are_not_compared() {
         let (old, mut new) = (result(10.0, 1.0), result(10.0, 2.0));
-        let worse = |new: &Value| Comparison::of(&[old.clone()], &[new.clone()], false);
+        let worse =
+            |new: &Value| Comparison::of(slice::from_ref(&old), slice::from_ref(new), false);
         assert_eq!(worse(&new).count(Change::Worse), 1);
         new["floor_verdicts"]["relay"]["result"] = "failed".into();
         let comparison = worse(&new);
