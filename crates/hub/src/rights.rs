@@ -29,6 +29,12 @@ pub trait Rights: Send + Sync {
         Needs::default()
     }
 
+    /// How many rules [`may_subscribe`](Self::may_subscribe) has to look at where it has to weigh
+    /// them: commands about rooms are paid for by that.
+    fn rules(&self) -> usize {
+        0
+    }
+
     /// The rights as their maker knows them, for a [`crate::Renewal`]; `None` if they are not to
     /// be renewed.
     fn as_any(&self) -> Option<&dyn Any> {

@@ -106,7 +106,7 @@ pub(crate) struct Extras {
     pub(crate) backlog: Backlog,
     /// How fast it publishes, where that is bounded.
     pub(crate) meter: Option<Meter>,
-    /// What it has paid for commands about rooms, where it has given any.
+    /// What it owes for commands about rooms, where it has given any.
     pub(crate) purse: Option<Purse>,
     /// Whether it takes no reason strings [MQTT-3.1.2-29].
     pub(crate) terse: bool,
@@ -395,7 +395,9 @@ impl Live {
     /// Whether nothing is taken from the client until something is decided.
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
-        self.extras.as_ref().is_some_and(|extras| extras.held > 0)
+        self.extras.as_ref().is_some_and(|extras| {
+            extras.held > 0 || extras.purse.as_ref().is_some_and(Purse::is_full)
+        })
     }
 
     /// Until when nothing is taken from the client, because it publishes faster than it may, or has
@@ -404,7 +406,7 @@ impl Live {
     pub(crate) fn paused_until(&self, now: Tick) -> Option<Tick> {
         let extras = self.extras.as_ref()?;
         let published = extras.meter.as_ref().map(Meter::paid_at);
-        let commanded = extras.purse.map(Purse::paid_at);
+        let commanded = extras.purse.as_ref().map(Purse::paid_at);
         published.max(commanded).filter(|until| *until > now)
     }
 

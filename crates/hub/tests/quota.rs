@@ -227,7 +227,7 @@ fn commands_about_rooms_are_paid_for() {
     let key = w.clients[ann].key.unwrap();
     let topic = b"$call/room.list/1";
     let packet = [&[0x30, 21, 0, 17], &topic[..], b"{}"].concat();
-    let sent = packet.repeat(400);
+    let sent = packet.repeat(4_000);
     w.paused = true;
     let mut taken = w.hubs[1].receive(w.now, key, &sent);
     assert_eq!(taken, 5 * packet.len());
@@ -249,10 +249,10 @@ fn commands_about_rooms_are_paid_for() {
             w.advance();
         }
     }
-    assert_eq!(w.take_payloads(ann).len(), 395);
-    // Each costs four times some 20 microseconds, and 20 milliseconds were saved.
+    assert_eq!(w.take_payloads(ann).len(), 3_995);
+    // Each costs four times some 30 microseconds, and 131 milliseconds may be owed.
     let millis = w.now.since(start).as_millis();
-    assert!((10..=40).contains(&millis), "{millis} ms");
+    assert!((200..=600).contains(&millis), "{millis} ms");
 }
 
 /// Gives one user other rights, or none.

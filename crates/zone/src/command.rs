@@ -14,12 +14,20 @@ use crate::room::{Actor, Bounds, Change, Condition, Refusal, Role, Room, RoomOpt
 use crate::rooms::{Rooms, Wish};
 use crate::topic;
 use crate::words::{BadWord, Words, below, quoted};
+use crate::work::{Counted, Work};
 
 /// How the names of these procedures begin.
 pub const ROOM_COMMANDS: &str = "room.";
 
+/// Bytes that the payload of a command has at most: a room's 64 properties of 4 KiB and some more.
+/// Whatever is longer is not even read.
+pub const COMMAND_BYTES_MAX: usize = 300 << 10;
+
 /// Rooms that one `room.list` looks at; longer lists are told in parts.
 const LOOKED_AT_MAX: usize = 1_000;
+
+/// How long it looks, about: it may have to weigh many rules for each.
+const LISTED_TIME_MAX: Duration = Duration::from_millis(20);
 
 /// Bytes of what it tells, about: the home of the zone does nothing else meanwhile.
 const LISTED_BYTES_MAX: usize = 128 << 10;
@@ -94,6 +102,11 @@ pub trait RoomRights {
     fn may_join(&self, room: &str) -> bool;
     /// Whether it may receive a topic.
     fn may_read(&self, topic: &str) -> bool;
+
+    /// How many rules have to be looked at to answer, where one look does not decide.
+    fn rules(&self) -> usize {
+        0
+    }
 }
 
 /// The rights of the server itself.
@@ -118,54 +131,60 @@ impl RoomRights for AllRights {
     }
 }
 
+/// What became of a command.
+#[derive(Debug)]
+pub struct Ran {
+    /// The room that the effects are about.
+    pub room: String,
+    /// The answer, which is JSON.
+    pub answer: Vec<u8>,
+    /// How long it keeps who runs it busy, about, and the sending of its effects with it: reckoned
+    /// from what it did, not measured.
+    pub work: Duration,
+}
+
 /// Runs a command of a user: `room.create`, `.match`, `.set`, `.lock`, `.unlock`, `.change`,
-/// `.kick`, `.close`, `.info` or `.list`. Returns the room that the effects are about, and the
-/// answer, which is JSON.
+/// `.kick`, `.close`, `.info` or `.list`.
 pub fn run_command(
     rooms: &mut Rooms,
     (now, user): (Tick, &str),
     rights: &impl RoomRights,
     (procedure, payload): (&str, &[u8]),
     out: &mut Vec<Effect>,
-) -> (String, Vec<u8>) {
+) -> Ran {
     let mut room = String::new();
-    let answer = answer(run(
-        rooms,
-        (now, user),
-        rights,
-        (procedure, payload),
-        (&mut room, out),
-    ));
-    (room, answer.to_string().into_bytes())
+    let work = Work::new(payload.len());
+    let begin = out.len();
+    let rights = &Counted::new(rights, &work);
+    let who = (now, user, rights, &work);
+    let answer = answer(run(rooms, who, (procedure, payload), (&mut room, out)));
+    let answer = answer.to_string().into_bytes();
+    work.told(answer.len());
+    // Those of a room that has ended have heard it too.
+    let members = rooms.get(&room).map_or(0, Room::member_count);
+    let cleared = |effect: &&Effect| matches!(effect, Effect::Clear { .. });
+    let caused = out.get(begin..).unwrap_or_default();
+    work.caused(caused, members + caused.iter().filter(cleared).count());
+    Ran {
+        room,
+        answer,
+        work: work.time(),
+    }
 }
 
-/// How long a command keeps who runs it busy, about: it is reckoned, not measured, from the rooms
-/// that it looks at and the bytes that it reads, tells and publishes. `bytes` are those of the
-/// payload and of the answer.
-#[must_use]
-pub fn work_of(rooms: &Rooms, (procedure, room): (&str, &str), bytes: usize) -> Duration {
-    const EACH: u64 = 20_000;
-    const ROOM: u64 = 100;
-    const BYTE: u64 = 10;
-    let looked_at = match procedure {
-        "room.match" => rooms.len(),
-        "room.list" => rooms.len().min(LOOKED_AT_MAX),
-        _ => 0,
-    };
-    // Whatever changes in a room, the list of rooms tells it anew.
-    let listed = rooms.get(room).map_or(0, Room::listed_bytes);
-    let nanos = EACH + ROOM * looked_at as u64 + BYTE * (bytes + listed) as u64;
-    Duration::from_nanos(nanos)
-}
-
-fn run(
+fn run<R: RoomRights>(
     rooms: &mut Rooms,
-    (now, user): (Tick, &str),
-    rights: &impl RoomRights,
+    (now, user, rights, work): (Tick, &str, &Counted<'_, R>, &Work),
     (procedure, payload): (&str, &[u8]),
     (room, out): (&mut String, &mut Vec<Effect>),
 ) -> Result<Value, Failed> {
     let fields = fields_of(procedure).ok_or(Failed::NoSuchCommand)?;
+    if payload.len() > COMMAND_BYTES_MAX {
+        let len = payload.len();
+        let text = format!("the payload has {len} bytes: it may have {COMMAND_BYTES_MAX}");
+        return Err(BadWord::other("", text).into());
+    }
+    work.read(payload.len());
     let mut words = Words::read(payload, fields)?;
     *room = words.text("room")?.unwrap_or_default();
     let actor = Actor {
@@ -177,6 +196,7 @@ fn run(
         now,
         actor,
         rights,
+        work,
         room,
         words,
         out,
@@ -219,6 +239,7 @@ struct Command<'a, R> {
     now: Tick,
     actor: Actor<'a>,
     rights: &'a R,
+    work: &'a Work,
     /// As it was named; empty if it was not.
     room: &'a str,
     words: Words,
@@ -264,13 +285,19 @@ impl<'a, R: RoomRights> Command<'a, R> {
     }
 
     /// What the list of rooms tells, without what the user may not read.
-    fn shown(&self, room: &Room) -> Summary {
-        room.summary_of(|property| self.may_read_property(room.name(), property))
+    fn shown(&self, room: &Room, is_listed: bool) -> Summary {
+        let name = room.name();
+        room.summary_of(|property| is_listed || self.may_read_inside(name, property))
     }
 
     /// Whether one of the topics that tell of a property is permitted.
     fn may_read_property(&self, room: &str, property: &str) -> bool {
-        self.is_listed(room) || self.rights.may_read(&topic::property(room, property))
+        self.is_listed(room) || self.may_read_inside(room, property)
+    }
+
+    /// Whether the topic in the room that tells of a property is permitted.
+    fn may_read_inside(&self, room: &str, property: &str) -> bool {
+        self.rights.may_read(&topic::property(room, property))
     }
 
     /// The members, for who could see them in the room.
@@ -292,7 +319,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
     fn info(&self) -> Result<Value, Failed> {
         let room = self.room()?;
         let room = self.rooms.get(room).ok_or(Refusal::Unknown)?;
-        let mut told = json!({ "room": self.shown(room) });
+        let mut told = json!({ "room": self.shown(room, self.is_listed(room.name())) });
         if let Some(members) = self.members(room) {
             told["members"] = json!(members);
         }
@@ -306,16 +333,19 @@ impl<'a, R: RoomRights> Command<'a, R> {
         let mut rooms = Vec::new();
         let (mut bytes, mut last, mut next) = (0, None, None);
         for (looked_at, room) in self.rooms.after(after.as_deref()).enumerate() {
-            let is_seen = self.may_see(room.name());
+            self.work.looked_at(1);
+            let is_listed = self.is_listed(room.name());
+            let is_seen = is_listed || self.rights.may_enter(room.name());
             bytes += usize::from(is_seen) * room.listed_bytes();
             let is_much = bytes > LISTED_BYTES_MAX && !rooms.is_empty();
-            if looked_at >= LOOKED_AT_MAX || is_much {
+            let is_long = self.work.time() > LISTED_TIME_MAX && last.is_some();
+            if looked_at >= LOOKED_AT_MAX || is_much || is_long {
                 next = last;
                 break;
             }
             last = Some(room.name());
             if is_seen {
-                rooms.push(self.shown(room));
+                rooms.push(self.shown(room, is_listed));
             }
         }
         let mut told = json!({ "rooms": rooms });
@@ -443,10 +473,12 @@ impl<'a, R: RoomRights> Command<'a, R> {
         let wish = Wish { properties, places };
         // That a room matches tells its properties.
         let may_find = |room: &str| {
-            let may_read = |property: &String| self.may_read_property(room, property);
-            self.rights.may_enter(room) && wish.properties.keys().all(may_read)
+            let may_read = |property: &String| self.may_read_inside(room, property);
+            let names = &wish.properties;
+            self.rights.may_enter(room)
+                && (names.is_empty() || self.is_listed(room) || names.keys().all(may_read))
         };
-        if let Some(room) = self.rooms.find(&wish, may_find) {
+        if let Some(room) = self.rooms.find_at(self.work, &wish, may_find) {
             return Ok(json!({ "room": room, "created": false }));
         }
         let room = create.ok_or(Refusal::Unknown)?;

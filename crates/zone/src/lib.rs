@@ -24,9 +24,10 @@ mod room;
 mod rooms;
 mod strict;
 mod words;
+mod work;
 
 pub use address::{Address, Interest, NotAddress, inbox, topic};
-pub use command::{AllRights, ROOM_COMMANDS, RoomRights, run_command, work_of};
+pub use command::{AllRights, COMMAND_BYTES_MAX, ROOM_COMMANDS, Ran, RoomRights, run_command};
 pub use effect::{Effect, Expelled, Seat};
 pub use name::{NAME_BYTES_MAX, NameError, check_name, decode_name, encode_name};
 pub use presence::{Presence, Standing, Uniqueness, Verdict};

@@ -1,6 +1,6 @@
 //! All rooms of a zone.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -13,6 +13,7 @@ use stentor_session::Tick;
 use crate::effect::{Effect, Seat};
 use crate::name::check_name;
 use crate::room::{Actor, Entry, Refusal, Role, Room, RoomOptions, is_same};
+use crate::work::Work;
 
 /// How long a room that was made by command waits for its owner to come in: then the oldest member
 /// owns it, and without members it ends.
@@ -73,14 +74,27 @@ pub struct Wish {
 }
 
 impl Wish {
-    fn suits(&self, room: &Room) -> bool {
-        let has = |(name, value): (&String, &Value)| {
-            room.property(name)
-                .and_then(|property| property.value.as_ref())
-                .is_some_and(|own| is_same(own, value))
-        };
-        room.takes(self.places) && self.properties.iter().all(has)
+    /// Its properties, with the bytes of each.
+    fn wanted(&self) -> Vec<Wanted<'_>> {
+        let bytes = |value: &Value| value.to_string().len();
+        let properties = self.properties.iter();
+        properties
+            .map(|(name, value)| (name.as_str(), value, bytes(value)))
+            .collect()
     }
+}
+
+/// The name of a property, its value and how many bytes that has.
+type Wanted<'a> = (&'a str, &'a Value, usize);
+
+/// Whether a room has all these properties.
+fn has_all(room: &Room, wanted: &[Wanted<'_>], work: &Work) -> bool {
+    wanted.iter().all(|(name, value, bytes)| {
+        let property = room.property(name);
+        let own = property.and_then(|property| property.value.as_ref());
+        work.compared(own.map_or(0, |_| *bytes));
+        own.is_some_and(|own| is_same(own, value))
+    })
 }
 
 /// The rooms of one zone. They live together, so that what concerns several (match-making, the
@@ -379,14 +393,32 @@ impl Rooms {
     /// for), and copies nothing.
     #[must_use]
     pub fn find(&self, wish: &Wish, may_enter: impl Fn(&str) -> bool) -> Option<Arc<str>> {
-        self.rooms
-            .values()
-            .filter(|room| wish.suits(room) && may_enter(room.name()))
-            .max_by(|a, b| {
-                let by_name = || b.name().cmp(a.name());
-                a.member_count().cmp(&b.member_count()).then_with(by_name)
-            })
-            .map(|room| Arc::clone(room.name()))
+        self.find_at(&Work::new(0), wish, may_enter)
+    }
+
+    /// [`find`](Self::find) with its work. Rooms that are no better than one that was found are not
+    /// compared with the wish, and only of those that suit it is `may_enter` asked.
+    pub(crate) fn find_at(
+        &self,
+        work: &Work,
+        wish: &Wish,
+        may_enter: impl Fn(&str) -> bool,
+    ) -> Option<Arc<str>> {
+        work.looked_at(self.rooms.len());
+        let wanted = wish.wanted();
+        let mut best: Option<&Room> = None;
+        for room in self.rooms.values() {
+            // They come by name: of equals the first stays.
+            let is_better = best.is_none_or(|best| room.member_count() > best.member_count());
+            if is_better
+                && room.takes(wish.places)
+                && has_all(room, &wanted, work)
+                && may_enter(room.name())
+            {
+                best = Some(room);
+            }
+        }
+        best.map(|room| Arc::clone(room.name()))
     }
 
     /// Ends a room. One that the zone always has is emptied instead: members, properties and

@@ -4,7 +4,7 @@ mod support;
 
 use serde_json::{Value, json};
 use stentor_session::Tick;
-use stentor_zone::{Actor, Change, Refusal, Role, RoomRights, Rooms, run_command};
+use stentor_zone::{Actor, Change, Ran, Refusal, Role, RoomRights, Rooms, run_command};
 use support::{Hall, seat, user};
 
 fn lock(hall: &mut Hall, locked: bool) {
@@ -99,7 +99,7 @@ fn an_observer_makes_no_rooms() {
         let mut out = Vec::new();
         let asks = (Tick::ZERO, "eve");
         let command = (command, words.as_bytes());
-        let (_, answer) = run_command(&mut rooms, asks, &Watcher, command, &mut out);
+        let Ran { answer, .. } = run_command(&mut rooms, asks, &Watcher, command, &mut out);
         let answer: Value = serde_json::from_slice(&answer).unwrap();
         assert_eq!(answer["error"], json!("not-allowed"), "{answer}");
         assert!(rooms.is_empty() && out.is_empty());

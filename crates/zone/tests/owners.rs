@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::json;
-use stentor_zone::{AllRights, Change, Refusal, RoomOptions, RoomsOptions, run_command};
+use stentor_zone::{AllRights, Change, Ran, Refusal, RoomOptions, RoomsOptions, run_command};
 use support::{Hall, admin, user};
 
 /// A zone whose users own two rooms each, with as many that bob has made.
@@ -38,7 +38,7 @@ fn nobody_is_given_more_rooms_than_it_may_own() {
     let mut out = Vec::new();
     let command = ("room.change", &words[..]);
     let asks = (hall.now, "ann");
-    let (_, answer) = run_command(&mut hall.rooms, asks, &AllRights, command, &mut out);
+    let Ran { answer, .. } = run_command(&mut hall.rooms, asks, &AllRights, command, &mut out);
     assert_eq!(
         serde_json::from_slice::<serde_json::Value>(&answer).unwrap(),
         json!({

@@ -76,6 +76,10 @@ impl Rights for Standing {
         self.holder.may_receive(topic)
     }
 
+    fn rules(&self) -> usize {
+        self.holder.rules()
+    }
+
     fn quotas(&self) -> Quotas {
         let quotas = self.holder.grant().quotas();
         Quotas {

@@ -73,6 +73,12 @@ impl Grant {
         self.quotas
     }
 
+    /// How many rules its roles have.
+    fn rules(&self) -> usize {
+        let roles = self.roles.iter();
+        roles.map(|compiled| compiled.role.rules.len()).sum()
+    }
+
     pub(super) const fn uses(&self) -> Uses {
         self.uses
     }
@@ -212,5 +218,9 @@ impl Rights for Holder {
 
     fn may_receive(&self, topic: &str) -> bool {
         self.grant.may_receive(topic, &self.who)
+    }
+
+    fn rules(&self) -> usize {
+        self.grant.rules()
     }
 }

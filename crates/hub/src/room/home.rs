@@ -10,7 +10,7 @@ use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
 use stentor_topic::Zone;
 use stentor_zone::{
     Actor, AllRights, Effect, Entry, Presence, Refusal, Role, RoomRights, Rooms, UNCLAIMED,
-    run_command, topic, work_of,
+    run_command, topic,
 };
 
 use super::review::Absents;
@@ -119,6 +119,10 @@ impl RoomRights for Identity {
 
     fn may_read(&self, topic: &str) -> bool {
         self.rights.may_receive(topic)
+    }
+
+    fn rules(&self) -> usize {
+        self.rights.rules()
     }
 }
 
@@ -254,12 +258,10 @@ impl Hub {
         to: ReturnAddress,
     ) {
         let zone = who.identity.zone;
-        let ((room, json, work), effects) = self.with_rooms(zone, |rooms, out| {
-            let asks = (now, who.user());
-            let (room, json) = run_command(rooms, asks, &*who.identity, command, out);
-            let work = work_of(rooms, (command.0, &room), command.1.len() + json.len());
-            (room, json, work)
+        let (ran, effects) = self.with_rooms(zone, |rooms, out| {
+            run_command(rooms, (now, who.user()), &*who.identity, command, out)
         });
+        let (room, json, work) = (ran.room, ran.answer, ran.work);
         self.await_owner(now);
         self.perform(now, zone, &room, effects);
         let asker = (to.shard, to.session);
@@ -281,12 +283,12 @@ impl Hub {
         (procedure, payload): (&str, &[u8]),
     ) -> Vec<u8> {
         let command = (procedure, payload);
-        let ((room, json), effects) = self.with_rooms(zone, |rooms, out| {
+        let (ran, effects) = self.with_rooms(zone, |rooms, out| {
             run_command(rooms, (now, ""), &AllRights, command, out)
         });
         self.await_owner(now);
-        self.perform(now, zone, &room, effects);
-        json
+        self.perform(now, zone, &ran.room, effects);
+        ran.answer
     }
 
     /// A command may have made a room, which does not wait for its owner for ever.

@@ -110,7 +110,7 @@ impl Hub {
         let Some((who, home)) = self.who_and_home(key) else {
             return;
         };
-        self.pay_command(now, key);
+        self.begin_command(key);
         let (procedure, payload): (Box<str>, Box<[u8]>) = (procedure.into(), payload.into());
         let item = RoomItem::Command {
             procedure,

@@ -104,18 +104,33 @@ impl Shard {
     /// Reads what the connection that a client id has now sent already. To be called before it is
     /// taken over: what a client sent comes before its next connection, and its DISCONNECT, if it
     /// is there, has discarded the will. Other connections wait meanwhile, so this is bounded; and
-    /// one that has to wait itself, for its pace or for another shard, is not read.
+    /// one that has to wait itself, for its pace or for another shard, is not read. Commands about
+    /// rooms that it has not paid for are done, up to a bound.
     pub(super) fn read_out(&mut self, zone: Zone, client_id: &str) {
         if let Some(LinkId(index)) = self.hub.link(zone, client_id) {
             // It came before what is still in the socket.
             self.take_aside(index);
         }
+        self.hub.read_last(zone, client_id, true);
+        self.read_what_is_there(zone, client_id);
+        self.hub.read_last(zone, client_id, false);
+    }
+
+    fn read_what_is_there(&mut self, zone: Zone, client_id: &str) {
         for _ in 0..LAST_READS {
             let Some(LinkId(index)) = self.hub.link(zone, client_id) else {
                 return;
             };
             if self.mesh.overflowed() > OVERFLOW_ITEMS_MAX {
                 return;
+            }
+            // What it sent before its commands had to wait.
+            if self.is_paused(index) {
+                self.resume(index);
+                if self.is_paused(index) {
+                    return;
+                }
+                continue;
             }
             let Some(link) = self.links.get_mut(index as usize) else {
                 return;
@@ -133,6 +148,11 @@ impl Shard {
                 return;
             }
         }
+    }
+
+    fn is_paused(&self, index: u32) -> bool {
+        let link = self.links.get(index as usize);
+        link.is_some_and(|link| link.reading == Reading::Paused)
     }
 
     /// Takes the bytes that are in the scratch buffer.

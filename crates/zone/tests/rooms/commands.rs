@@ -71,7 +71,7 @@ fn nobody_guesses_a_property_that_it_may_not_read() {
         let (call, mut out) = (words.to_string(), Vec::new());
         let who = (Tick::ZERO, "eve");
         let call = (procedure, call.as_bytes());
-        let (_, answer) = run_command(
+        let Ran { answer, .. } = run_command(
             &mut hall.rooms,
             who,
             &Reader(|topic| topic.ends_with("/prop/open")),

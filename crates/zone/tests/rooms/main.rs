@@ -5,13 +5,14 @@ mod members;
 mod properties;
 #[path = "../support/mod.rs"]
 mod support;
+mod work;
 
 use core::time::Duration;
 
 use serde_json::{Map, Value, json};
 use stentor_session::Tick;
 use stentor_zone::{
-    Actor, AllRights, Bounds, Change, Condition, Effect, Entry, HistoryBounds, Refusal, Role,
+    Actor, AllRights, Bounds, Change, Condition, Effect, Entry, HistoryBounds, Ran, Refusal, Role,
     RoomOptions, RoomRights, Rooms, RoomsOptions, Wish, run_command,
 };
 use support::{Hall, admin, seat, user};
@@ -41,7 +42,7 @@ impl RoomRights for Reader {
 fn command(hall: &mut Hall, name: &str, procedure: &str, words: &str) -> (Value, Vec<Effect>) {
     let mut out = Vec::new();
     let call = (procedure, words.as_bytes());
-    let (_, answer) = run_command(
+    let Ran { answer, .. } = run_command(
         &mut hall.rooms,
         (Tick::ZERO, name),
         &Reader(|_| true),
