@@ -118,21 +118,25 @@ fn settings() -> CenterSettings {
     }
 }
 
-fn world_with(settings: CenterSettings, users: Vec<User>) -> World {
-    let memory = Arc::new(Memory::default());
-    let keyed = users.into_iter().map(|user| (user.key(), Arc::new(user)));
-    *memory.users.lock().unwrap() = keyed.collect();
-    let grants = Arc::new(Everybody::default());
-    let options = CenterOptions {
+/// One hash thread, on a clock that stands.
+pub(super) fn options() -> CenterOptions {
+    CenterOptions {
         hash_threads: 1,
         waiting_max: 100,
         at_hash_start: || {},
         hash_helper: None,
         clock: Box::new(|| Tick::from_secs(1)),
         decoy_key: DecoyKey::forgetful().unwrap(),
-    };
+    }
+}
+
+fn world_with(settings: CenterSettings, users: Vec<User>) -> World {
+    let memory = Arc::new(Memory::default());
+    let keyed = users.into_iter().map(|user| (user.key(), Arc::new(user)));
+    *memory.users.lock().unwrap() = keyed.collect();
+    let grants = Arc::new(Everybody::default());
     let (accounts, granting) = (Arc::clone(&memory), Arc::clone(&grants));
-    let center = Center::start(accounts, granting, settings, options).unwrap();
+    let center = Center::start(accounts, granting, settings, options()).unwrap();
     World {
         center,
         memory,

@@ -172,20 +172,13 @@ impl Receiver {
             subscribers,
             moved: vec![false; marks.len()],
             marks,
-            tally: Tally {
-                latency: histogram(),
-                delivered: 0,
-                faults: Faults::default(),
-                ahead: 0,
-                disconnected: 0,
-                from_ns: u64::MAX,
-                to_ns: u64::MAX,
-                payload: orders.payload,
-                whole_mask: match orders.window_max {
+            tally: Tally::new(
+                orders.payload,
+                match orders.window_max {
                     0 => 0,
                     _ => WHOLE_MASK,
                 },
-            },
+            ),
             scratch: vec![0; READ_BYTES],
             answers: Vec::new(),
             orders,
@@ -323,6 +316,20 @@ impl Receiver {
 }
 
 impl Tally {
+    fn new(payload: usize, whole_mask: u64) -> Self {
+        Self {
+            latency: histogram(),
+            delivered: 0,
+            faults: Faults::default(),
+            ahead: 0,
+            disconnected: 0,
+            from_ns: u64::MAX,
+            to_ns: u64::MAX,
+            payload,
+            whole_mask,
+        }
+    }
+
     /// Faults and lost connections so far. What is lost for good shows at the end alone, which is
     /// too late for whoever looks for a window: there, a gap is a fault.
     fn bad(&self) -> u64 {
@@ -420,17 +427,7 @@ mod tests {
     #[test]
     fn a_gap_is_a_fault_where_a_window_is_looked_for() {
         for (whole_mask, expected) in [(WHOLE_MASK, 1), (0, 0)] {
-            let mut tally = Tally {
-                latency: histogram(),
-                delivered: 0,
-                faults: Faults::default(),
-                ahead: 0,
-                disconnected: 0,
-                from_ns: u64::MAX,
-                to_ns: u64::MAX,
-                payload: 64,
-                whole_mask,
-            };
+            let mut tally = Tally::new(64, whole_mask);
             let line = Line {
                 subscriber: 0,
                 publisher: 0,

@@ -4,7 +4,8 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use stentor_hub::Renewal;
 
 use super::*;
-use crate::center::{Center, CenterOptions, CenterSettings, DecoyKey};
+use crate::center::tests::options;
+use crate::center::{Center, CenterSettings};
 use crate::credential::{Cost, PasswordHash};
 use crate::model::Credential;
 use crate::store::{
@@ -174,16 +175,8 @@ impl World {
             slow_failures: false,
             ..CenterSettings::default()
         };
-        let options = CenterOptions {
-            hash_threads: 1,
-            waiting_max: 100,
-            at_hash_start: || {},
-            hash_helper: None,
-            clock: Box::new(|| Tick::from_secs(1)),
-            decoy_key: DecoyKey::forgetful().unwrap(),
-        };
         let (accounts, grants) = (Arc::clone(&self.grants.directory), Arc::clone(&self.grants));
-        Center::start(accounts, grants, settings, options).unwrap()
+        Center::start(accounts, grants, settings, options()).unwrap()
     }
 }
 
