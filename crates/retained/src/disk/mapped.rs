@@ -7,7 +7,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::slice;
@@ -212,6 +212,16 @@ impl Disk for MappedDisk {
         file.sync_all()
     }
 
+    fn overwrite(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let path = self.regular(name)?;
+        if self.mode == Mode::Private {
+            return Ok(());
+        }
+        let file = OpenOptions::new().write(true).open(path)?;
+        file.write_all_at(bytes, 0)?;
+        file.sync_all()
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         match self.mode {
             Mode::Shared => fs::rename(self.path(from), self.path(to)),
@@ -404,7 +414,11 @@ mod tests {
         disk.remove("a").unwrap();
         assert_eq!(disk.read("a").unwrap(), None);
         disk.write("b", b"x").unwrap();
-        assert_eq!(disk.read("b").unwrap().as_deref(), Some(&b"x"[..]));
+        disk.write("b", b"long").unwrap();
+        disk.overwrite("b", b"so").unwrap();
+        assert_eq!(disk.read("b").unwrap().as_deref(), Some(&b"song"[..]));
+        disk.overwrite("c", b"so").unwrap_err();
+        assert_eq!(disk.read("c").unwrap(), None);
     }
 
     #[test]

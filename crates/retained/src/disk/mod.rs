@@ -50,6 +50,13 @@ pub trait Disk: Send + Sync + 'static {
     /// When it cannot be written; what it held before may be gone.
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
 
+    /// Writes over the beginning of a small file, and to the disk: all of it or nothing, up to 512
+    /// bytes. That takes no room, so it works on a full disk.
+    ///
+    /// # Errors
+    /// When there is no such file, or it cannot be written.
+    fn overwrite(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
+
     /// Gives a file another name, atomically; a file that had it goes.
     ///
     /// # Errors

@@ -27,6 +27,8 @@ pub enum Operation {
     Read,
     /// Writing a small file.
     Write,
+    /// Writing over the beginning of one.
+    Overwrite,
     /// Renaming.
     Rename,
     /// Removing.
@@ -331,6 +333,21 @@ impl Disk for SimulatedDisk {
         });
         if !world.is_dead() {
             world.names.insert(name.to_owned(), file);
+        }
+        world.write(file, 0, bytes);
+        world.settle_some(file, 1);
+        Ok(())
+    }
+
+    fn overwrite(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut world = self.lock();
+        world.check(Operation::Overwrite)?;
+        let file = world.names.get(name).copied();
+        let file = file.ok_or(ErrorKind::NotFound)?;
+        if let Some(left) = world.fuse.filter(|left| *left < bytes.len()) {
+            // Killed before.
+            world.fuse = Some(left.saturating_sub(bytes.len()));
+            return Ok(());
         }
         world.write(file, 0, bytes);
         world.settle_some(file, 1);

@@ -131,15 +131,45 @@ impl Meta {
         })
     }
 
-    /// Writes the file and its copy anew: the old one stays until the new one is complete.
+    /// Writes the file and its copy anew: the old one stays until the new one is complete. Where
+    /// that fails, since the disk is full for example, all but the list of segments is written
+    /// over what is there.
+    ///
+    /// # Errors
+    /// When not all of it could be written.
     pub(crate) fn save<D: Disk>(&self, disk: &D) -> io::Result<()> {
+        self.write_anew(disk).or_else(|error| {
+            let is_written = [FILE, COPY].map(|name| self.write_over(disk, name));
+            match is_written {
+                [true, true] => Ok(()),
+                _ => Err(error),
+            }
+        })?;
+        disk.sync_names()
+    }
+
+    fn write_anew<D: Disk>(&self, disk: &D) -> io::Result<()> {
         let bytes = self.encode();
         for name in [FILE, COPY] {
             let temporary = format!("{name}{NEW_SUFFIX}");
             disk.write(&temporary, &bytes)?;
             disk.rename(&temporary, name)?;
         }
-        disk.sync_names()
+        Ok(())
+    }
+
+    /// Writes the head over that of a file, whose list stays; whether the file says everything now.
+    /// What is damaged stays so.
+    fn write_over<D: Disk>(&self, disk: &D, name: &str) -> bool {
+        let Ok(Some(old)) = Self::load(disk, name) else {
+            return false;
+        };
+        let next = Self {
+            segments: old.segments.clone(),
+            ..self.clone()
+        };
+        let is_written = old == next || disk.overwrite(name, &next.encode()[..HEAD_BYTES]).is_ok();
+        is_written && next == *self
     }
 }
 

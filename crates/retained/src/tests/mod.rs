@@ -1,5 +1,6 @@
 //! Tests of the whole store.
 
+mod closed;
 mod cold;
 mod damage;
 mod files;
