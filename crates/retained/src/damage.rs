@@ -102,6 +102,20 @@ impl DamageList {
         found.losses += u64::from(is_loss);
     }
 
+    /// What is damaged lies elsewhere now: it is the same damage, if it is known.
+    pub(crate) fn moved(&self, from: (String, u64), to: DamageReport) {
+        {
+            let mut found = self.lock();
+            if let Some(mut report) = found.reports.remove(&from) {
+                (report.file, report.offset) = (to.file, to.offset);
+                let place = (report.file.clone(), report.offset);
+                found.reports.insert(place, report);
+                return;
+            }
+        }
+        self.push(to);
+    }
+
     /// How many, and those that are kept from one on, by file and offset; so many at most.
     pub(crate) fn page(&self, from: usize, at_most: usize) -> (u64, Vec<DamageReport>) {
         let found = self.lock();

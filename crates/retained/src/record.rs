@@ -226,11 +226,6 @@ impl Head {
         self.topic_at + self.topic_len + self.properties_len + self.payload_len
     }
 
-    /// Bytes of the whole record.
-    pub(crate) fn encoded_len(&self) -> usize {
-        self.end()
-    }
-
     /// Bytes of topic, properties and payload.
     pub(crate) fn content_len(&self) -> u64 {
         (self.topic_len + self.properties_len + self.payload_len) as u64

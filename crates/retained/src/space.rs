@@ -425,6 +425,29 @@ impl<R: Region> Space<R> {
         true
     }
 
+    /// Copies what is no record from one place to another of its size; there it is none either.
+    pub(crate) fn transplant(&mut self, from: Place, to: Place) {
+        /// What says nothing, and is no page that the disk never got.
+        const UNKNOWN: u8 = 0xFF;
+        let mut bytes = self.bytes(from).to_vec();
+        if bytes.iter().all(|byte| *byte == 0) {
+            bytes.fill(UNKNOWN);
+        }
+        let Some((_, at, end)) = self.range(to) else {
+            return;
+        };
+        bytes.truncate(end - at);
+        if let Some(segment) = self.segment_mut(to.slot.segment) {
+            segment.write(at, &bytes);
+        }
+    }
+
+    /// The class of the run that a slot lies in.
+    pub(crate) fn class_of(&self, slot: Slot) -> Option<(ClassId, &'static Class)> {
+        let id = self.segment(slot.segment)?.run(slot.block)?.class;
+        Some((id, class::get(id)?))
+    }
+
     /// Empties a place.
     pub(crate) fn wipe(&mut self, place: Place) {
         let (bytes, key) = self.keyed(place);

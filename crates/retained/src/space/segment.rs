@@ -33,6 +33,8 @@ pub(crate) struct Segment<R> {
     is_dirty: bool,
     /// Being emptied, so that its file can go.
     is_retired: bool,
+    /// Blocks were given up.
+    has_given_up: bool,
 }
 
 impl<R: Region> Segment<R> {
@@ -50,6 +52,7 @@ impl<R: Region> Segment<R> {
             search_from: 0,
             is_dirty: true,
             is_retired: false,
+            has_given_up: false,
         }
     }
 
@@ -150,8 +153,19 @@ impl<R: Region> Segment<R> {
         blocks.is_some_and(|blocks| blocks.iter().all(|block| matches!(block, Block::Free)))
     }
 
+    /// Gives up free blocks until the next start: their directory entries were damaged.
+    pub(crate) fn give_up(&mut self, block: u32, count: usize) {
+        self.has_given_up = true;
+        self.set_aside(block, count);
+    }
+
+    /// Whether it has blocks that were given up, and so is never unused.
+    pub(crate) const fn has_given_up(&self) -> bool {
+        self.has_given_up
+    }
+
     /// Sets free blocks aside.
-    pub(crate) fn set_aside(&mut self, block: u32, count: usize) {
+    fn set_aside(&mut self, block: u32, count: usize) {
         for block in self.blocks.iter_mut().skip(block as usize).take(count) {
             if matches!(block, Block::Free) {
                 *block = Block::Taken;

@@ -2,7 +2,9 @@
 
 use super::{Env, Held, Stripe};
 use crate::class::{self, BLOCK_BYTES};
+use crate::damage::Outcome;
 use crate::disk::Region;
+use crate::index::Entry;
 use crate::space::{Place, Segment, Slot};
 
 /// Blocks that a stripe may have free in any case.
@@ -65,7 +67,7 @@ impl<R: Region> Stripe<R> {
                 return Compaction::Busy;
             }
         }
-        // The rest is held until the next commit, or damaged, or has no place to go.
+        // The rest is held until the next commit, or has no place to go.
         let is_unused = self.space.segment(position).is_some_and(Segment::is_unused);
         if is_unused {
             Compaction::Busy
@@ -96,11 +98,13 @@ impl<R: Region> Stripe<R> {
                 && free_bytes >= segment.packed_blocks() * BLOCK_BYTES
         };
         let gain = |(_, segment): &(u16, &Segment<R>)| segment.bytes().len() - segment.live_bytes();
-        let worthy = space.segments().filter(|(_, it)| fits_elsewhere(it));
+        // What was given up is not given back before the next start.
+        let can_go = || space.segments().filter(|(_, it)| !it.has_given_up());
+        let worthy = can_go().filter(|(_, it)| fits_elsewhere(it));
         if let Some((position, _)) = worthy.max_by_key(gain) {
             return Choice::Retire(position);
         }
-        match space.segments().max_by_key(gain) {
+        match can_go().max_by_key(gain) {
             Some((_, largest)) if largest.blocks() > 2 * enough => Choice::Grow(enough),
             _ => Choice::Nothing,
         }
@@ -108,45 +112,72 @@ impl<R: Region> Stripe<R> {
 
     /// Moves the message of a slot to another segment; whether it did.
     fn move_out(&mut self, env: &Env, slot: Slot) -> bool {
-        let first = Place {
-            slot,
-            second: false,
-        };
-        let live = [first, first.spare()]
-            .into_iter()
-            .filter_map(|place| {
-                let head = self.space.head(place).ok().flatten()?;
-                Some((head.version, place, head.encoded_len()))
-            })
-            .max();
-        let Some((_, place, len)) = live else {
+        let Some((entry, len)) = self.entry_of(env, slot) else {
+            // Held until the next commit.
             return false;
         };
-        let hash = match self.space.read(place) {
-            Ok(Some(record)) if !record.cleared => env.hasher.hash(record.zone, record.topic),
-            // Held until the next commit; a damaged one stays.
-            _ => return false,
+        let place = entry.place();
+        let room = match len {
+            Some(len) => class::for_record(len),
+            None => self.space.class_of(slot),
         };
-        if self.index.entry_mut(hash, place).is_none() {
-            return false;
-        }
-        let Some((id, class)) = class::for_record(len) else {
-            return false;
-        };
-        let Some(slot) = self.space.take(id, class) else {
+        let Some(to) = room.and_then(|(id, class)| self.space.take(id, class)) else {
             return false;
         };
         let to = Place {
-            slot,
+            slot: to,
             second: false,
         };
-        // It was read just now.
-        let is_copied = self.space.copy(place, to);
-        debug_assert!(is_copied, "a whole record is copied");
-        if let Some(entry) = self.index.entry_mut(hash, place) {
+        if len.is_some() {
+            // It was read just now.
+            let is_copied = self.space.copy(place, to);
+            debug_assert!(is_copied, "a whole record is copied");
+        } else {
+            self.move_damaged(env, place, to);
+        }
+        if let Some(entry) = self.index.entry_mut(entry.hash, place) {
             entry.set_place(to);
         }
         self.release(env, Held::Moved(place.slot));
         true
+    }
+
+    /// The topic whose message lies in a slot, if one does, and the length of its record; `None`
+    /// for a damaged one, which does not say whose it was, but the index does.
+    fn entry_of(&self, env: &Env, slot: Slot) -> Option<(Entry, Option<usize>)> {
+        let first = Place {
+            slot,
+            second: false,
+        };
+        let (mut has_record, mut is_damaged) = (false, false);
+        for place in [first, first.spare()] {
+            match self.space.read(place) {
+                Ok(Some(record)) => {
+                    has_record = true;
+                    let hash = env.hasher.hash(record.zone, record.topic);
+                    let entry = self.index.find(hash, |entry| entry.place() == place);
+                    if let Some(entry) = entry {
+                        return Some((entry, Some(record.encoded_len())));
+                    }
+                }
+                Ok(None) => {}
+                Err(_) => is_damaged = true,
+            }
+        }
+        if has_record && !is_damaged {
+            return None;
+        }
+        let entry = self.index.iter().find(|it| it.place().slot == slot);
+        Some((entry?, None))
+    }
+
+    /// Takes a damaged message with it as it is, so that its segment can go: the topic still has
+    /// it, is told to have lost it, and an older message beside it stands at the next start.
+    fn move_damaged(&mut self, env: &Env, place: Place, to: Place) {
+        self.space.copy(place.spare(), to.spare());
+        self.space.transplant(place, to);
+        let was = self.describe(place, Outcome::Lost);
+        env.damage
+            .moved((was.file, was.offset), self.describe(to, Outcome::Lost));
     }
 }

@@ -348,7 +348,7 @@ impl<R: Region> Stripe<R> {
             let entry = layout::free_entry(key, block);
             segment.write(layout::entry_at(block), &entry);
         }
-        segment.set_aside(block, next - first);
+        segment.give_up(block, next - first);
         let report = |block, outcome| DamageReport {
             file: name.clone(),
             offset: layout::entry_at(block) as u64,

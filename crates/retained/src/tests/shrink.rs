@@ -1,13 +1,19 @@
 //! What was large and is not any more gives its room back, and is not harmed by it.
 
+use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::Duration;
 
 use stentor_hub::Retained;
+use stentor_topic::Zone;
 
+use super::damage::segments;
 use super::support::{get, options, put, walk};
+use crate::disk::MappedDisk;
 use crate::disk::simulated::{Operation, SimulatedDisk};
-use crate::{Store, Sync};
+use crate::{Store, Sync, layout};
 
 const LARGE: &str = "large";
 const INTERVAL: Sync = Sync::Interval(Duration::from_secs(1));
@@ -165,4 +171,112 @@ fn an_exchange_of_segments_may_fail() {
         assert!(bytes < 400_000, "{what}: {bytes} bytes are left");
         check(&store, &topics, &what);
     }
+}
+
+/// Changes the last byte of some records' contents, which begin with `t/`, wherever they lie in the
+/// files of a folder, as a disk that rots does: whoever has them mapped sees it.
+fn rot(folder: &Path, contents: &[Vec<u8>]) {
+    for file in fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_none_or(|it| it != "seg") {
+            continue;
+        }
+        let bytes = fs::read(&path).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        for (at, _) in bytes.windows(2).enumerate().filter(|(_, it)| it == b"t/") {
+            let is_here = |content: &&Vec<u8>| bytes[at..].starts_with(content);
+            if let Some(content) = contents.iter().find(is_here) {
+                let last = at + content.len() - 1;
+                file.write_all_at(b"?", last as u64).unwrap();
+            }
+        }
+    }
+}
+
+/// A damaged message does not keep its segment, nor that one the others: it is told once by its
+/// topic, the rest is given back, and the message before it stands at the next start.
+#[test]
+fn a_damaged_message_keeps_no_file() {
+    const OLD: &[u8] = &[b'o'; 2_000];
+    const NEW: &[u8] = &[b'n'; 2_000];
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let disk = MappedDisk::new(folder.path()).unwrap();
+        Store::open(disk, &options(INTERVAL)).unwrap()
+    };
+    let store = open();
+    let topics = || (0..16_000).map(|i| format!("t/{i}"));
+    for payload in [OLD, NEW] {
+        for topic in topics() {
+            put(&store, &topic, payload).unwrap();
+        }
+        store.commit();
+    }
+    let kept: Vec<String> = topics().step_by(40).collect();
+    let rotten: Vec<&String> = kept.iter().step_by(2).collect();
+    let newest = |topic: &&String| [topic.as_bytes(), b"\x01\x01", NEW].concat();
+    rot(
+        folder.path(),
+        &rotten.iter().map(newest).collect::<Vec<_>>(),
+    );
+    let full = store.status().files.allocated;
+    for topic in topics().filter(|topic| !kept.contains(topic)) {
+        put(&store, &topic, b"").unwrap();
+    }
+    for _ in 0..20 {
+        store.compact();
+        store.commit();
+    }
+    let left = store.status().files.allocated;
+    assert!(left < full / 2, "{left} of {full} bytes");
+    let check = |store: &Store<MappedDisk>, of_rotten: Option<&[u8]>, damaged: usize| {
+        for topic in &kept {
+            let expected = match rotten.contains(&topic) {
+                true => of_rotten,
+                false => Some(NEW),
+            };
+            assert_eq!(get(store, topic).as_deref(), expected, "{topic}");
+        }
+        assert_eq!(store.verify().damaged, damaged as u64);
+        let (count, reports) = store.damage();
+        assert_eq!((count, reports.len()), (rotten.len() as u64, rotten.len()));
+        let told = |topic: &String| {
+            reports
+                .iter()
+                .any(|it| it.topic == Some((Zone(0), topic.clone())))
+        };
+        assert!(rotten.iter().all(|topic| told(topic)), "{reports:?}");
+    };
+    check(&store, None, rotten.len());
+    store.compact();
+    check(&store, None, rotten.len());
+    drop(store);
+    check(&open(), Some(OLD), 0);
+}
+
+/// Blocks that were given up, since nothing says how they are divided, keep no other segment.
+#[test]
+fn a_damaged_directory_keeps_no_other_file() {
+    let disk = SimulatedDisk::new(1);
+    let store = open(&disk, INTERVAL);
+    let topics = || (0..4_000).map(|i| format!("t/{i}"));
+    for topic in topics() {
+        put(&store, &topic, &[7; 2_000]).unwrap();
+    }
+    store.commit();
+    drop(store);
+    // Of the largest segment of each stripe.
+    for stripe in 0..32 {
+        let mut names = segments(&disk);
+        names.retain(|name| name.starts_with(&format!("{stripe:02}-")));
+        let largest = names.iter().max_by_key(|name| disk.len_of(name)).unwrap();
+        disk.damage(largest, layout::entry_at(0), 0xFF);
+    }
+    let store = open(&disk.after_kill(), INTERVAL);
+    assert_eq!((store.damage().0 > 0, store.losses()), (true, 0));
+    let full = store.status().files.allocated;
+    clear(&store, topics().skip(100));
+    let left = compacted(&store);
+    assert!(left < full / 4 * 3, "{left} of {full} bytes");
+    assert_eq!(walk(&store, "#", 1_000).len(), 100);
 }
