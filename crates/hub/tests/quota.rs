@@ -9,6 +9,7 @@ use std::sync::Arc;
 use stentor_hub::{Access, ControlItem, Identity, Needs, Places, Quotas, Renewal, Renewed, Rights};
 use stentor_mqtt::{QoS, Version};
 use stentor_session::{CloseReason, Denied, Limit, Local};
+use stentor_topic::Zone;
 use world::{ConnectOptions, TestRights, World};
 
 const V5: Version = Version::V5;
@@ -253,6 +254,67 @@ fn commands_about_rooms_are_paid_for() {
     // Each costs four times some 30 microseconds, and 131 milliseconds may be owed.
     let millis = w.now.since(start).as_millis();
     assert!((200..=600).contains(&millis), "{millis} ms");
+}
+
+/// A QoS 1 call that makes the room of that number.
+fn make_room(number: u16) -> Vec<u8> {
+    let (topic, words) = (
+        b"$call/room.create/1",
+        format!(r#"{{"room":"r-{number:03}"}}"#),
+    );
+    let mut packet = vec![0x32, 39, 0, 19];
+    packet.extend(topic);
+    packet.extend((number + 1).to_be_bytes());
+    packet.extend(words.bytes());
+    packet
+}
+
+/// Who is about to be taken over has its commands taken beyond its purse, up to a bound. What was
+/// acknowledged is done, in its order, whether or not there was more; the next connection owes
+/// nothing for it.
+#[test]
+fn a_take_over_loses_no_command_that_was_acknowledged() {
+    for (sent, expected) in [(3, 3), (100, 100), (199, 199), (400, 200)] {
+        let mut w = World::new(2);
+        let ids = (0..100).map(|number| format!("ann-{number}"));
+        let id = ids.into_iter().find(|id| w.home(id) == 1).unwrap();
+        let ann = w.connect(Version::V311, &id, &named("ann"));
+        w.subscribe(ann, "$reply/+", QoS::AtLeastOnce);
+        let key = w.clients[ann].key.unwrap();
+        let mut packets: Vec<u8> = (0..sent).flat_map(make_room).collect();
+        let commands = packets.len();
+        packets.extend(b"\x31\x07\0\x04last!");
+        w.paused = true;
+        let mut taken = w.hubs[1].receive(w.now, key, &packets);
+        assert_eq!(taken, packets.len().min(5 * commands / usize::from(sent)));
+        w.hubs[1].read_last(Zone(0), &id, true);
+        if taken < packets.len() {
+            taken += w.hubs[1].receive(w.now, key, &packets[taken..]);
+        }
+        w.hubs[1].read_last(Zone(0), &id, false);
+        w.settle();
+        w.flush(1);
+        let received = &w.clients[ann].received;
+        let acknowledged = received.iter().filter(|it| it[0] == 0x40).count();
+        assert_eq!(acknowledged, expected, "of {sent}");
+        assert_eq!(taken == packets.len(), expected == usize::from(sent));
+
+        let again = w.connect_only(Version::V311, &id, &named("ann"));
+        w.paused = false;
+        w.settle();
+        let connack = w.receive_packet(again).unwrap();
+        assert_eq!(connack[..3], [0x20, 2, 1], "the session is there");
+        let made = w.stored("$rooms/+");
+        let is_made = |number| made.contains_key(&format!("$rooms/r-{number:03}"));
+        assert!((0..expected).all(is_made), "{expected} of {sent}");
+        assert_eq!(made.len(), expected + 1, "and the lobby");
+        let is_whole = expected == usize::from(sent);
+        assert_eq!(w.stored("last").len(), usize::from(is_whole), "{sent}");
+        assert_eq!(w.take_payloads(again).len(), expected, "they are answered");
+        let next = make_room(900);
+        let key = w.clients[again].key.unwrap();
+        assert_eq!(w.hubs[1].receive(w.now, key, &next), next.len());
+    }
 }
 
 /// Gives one user other rights, or none.
