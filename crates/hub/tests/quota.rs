@@ -317,6 +317,37 @@ fn a_take_over_loses_no_command_that_was_acknowledged() {
     }
 }
 
+/// Commands that are too long, or are none, are not carried to the home of the zone; they are
+/// answered and paid for all the same.
+#[test]
+fn what_is_refused_unread_is_paid_for() {
+    let mut w = World::new(2);
+    let ids = (0..100).map(|number| format!("ann-{number}"));
+    let id = ids.into_iter().find(|id| w.home(id) == 1).unwrap();
+    let ann = w.connect(Version::V311, &id, &named("ann"));
+    w.subscribe(ann, "$reply/+", QoS::AtMostOnce);
+    w.paused = true;
+    let long = "x".repeat(400_000);
+    for (procedure, payload) in [("room.set", &*long), ("room.dance", "{}")] {
+        let to = format!("$call/{procedure}/1");
+        w.publish(ann, &to, payload, QoS::AtMostOnce, false);
+        assert_eq!(w.pairs_under_way(), [], "nobody carries {procedure}");
+        w.flush(1);
+        let answers = w.take_payloads(ann);
+        let expected = match payload.len() {
+            2 => r#""status":"not-found""#,
+            _ => "the payload has 400000 bytes: it may have 307200",
+        };
+        assert!(answers[0].contains(expected), "{answers:?}");
+    }
+    let key = w.clients[ann].key.unwrap();
+    let topic = b"$call/room.dance/1";
+    let packet = [&[0x30, 22, 0, 18], &topic[..], b"{}"].concat();
+    let sent = packet.repeat(4_000);
+    let taken = w.hubs[1].receive(w.now, key, &sent);
+    assert!(taken > 100 * packet.len() && taken < sent.len(), "{taken}");
+}
+
 /// Gives one user other rights, or none.
 #[derive(Debug)]
 struct Change {

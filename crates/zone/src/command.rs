@@ -152,6 +152,9 @@ pub fn run_command(
     (procedure, payload): (&str, &[u8]),
     out: &mut Vec<Effect>,
 ) -> Ran {
+    if let Some(ran) = refuse_unread(procedure, payload) {
+        return ran;
+    }
     let mut room = String::new();
     let work = Work::new(payload.len());
     let begin = out.len();
@@ -172,6 +175,29 @@ pub fn run_command(
     }
 }
 
+/// What becomes of a command that is refused without its payload being read, if that is so: it is
+/// too long, or there is no such command. Nobody has to carry it to where the rooms are.
+#[must_use]
+pub fn refuse_unread(procedure: &str, payload: &[u8]) -> Option<Ran> {
+    let failed = if fields_of(procedure).is_none() {
+        Failed::NoSuchCommand
+    } else if payload.len() > COMMAND_BYTES_MAX {
+        let len = payload.len();
+        let text = format!("the payload has {len} bytes: it may have {COMMAND_BYTES_MAX}");
+        BadWord::other("", text).into()
+    } else {
+        return None;
+    };
+    let answer = answer(Err(failed)).to_string().into_bytes();
+    let work = Work::new(payload.len());
+    work.told(answer.len());
+    Some(Ran {
+        room: String::new(),
+        answer,
+        work: work.time(),
+    })
+}
+
 fn run<R: RoomRights>(
     rooms: &mut Rooms,
     (now, user, rights, work): (Tick, &str, &Counted<'_, R>, &Work),
@@ -179,11 +205,6 @@ fn run<R: RoomRights>(
     (room, out): (&mut String, &mut Vec<Effect>),
 ) -> Result<Value, Failed> {
     let fields = fields_of(procedure).ok_or(Failed::NoSuchCommand)?;
-    if payload.len() > COMMAND_BYTES_MAX {
-        let len = payload.len();
-        let text = format!("the payload has {len} bytes: it may have {COMMAND_BYTES_MAX}");
-        return Err(BadWord::other("", text).into());
-    }
     work.read(payload.len());
     let mut words = Words::read(payload, fields)?;
     *room = words.text("room")?.unwrap_or_default();

@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 
 use stentor_mqtt::{Publish, ReasonCode, forwardable};
 use stentor_session::{Message, MessageParts, Outcome, Tick};
-use stentor_zone::{Interest, Refusal, adaptor_refused, join_refused, out_of_room, topic};
+use stentor_zone::{
+    Interest, Refusal, adaptor_refused, join_refused, out_of_room, refuse_unread, topic,
+};
 
 use super::{RoomItem, Verdicts};
 use crate::acknowledge::Taken;
@@ -111,6 +113,12 @@ impl Hub {
             return;
         };
         self.begin_command(key);
+        if let Some(ran) = refuse_unread(procedure, payload) {
+            let json = ran.answer;
+            self.answered(now, &Answer { to, json });
+            self.charged(now, key, ran.work);
+            return;
+        }
         let (procedure, payload): (Box<str>, Box<[u8]>) = (procedure.into(), payload.into());
         let item = RoomItem::Command {
             procedure,
