@@ -25,8 +25,8 @@ pub(crate) struct Faults {
     pub(crate) duplicated: u64,
     /// Received after a later one.
     pub(crate) reordered: u64,
-    /// Not ours, of another publisher, numbered beyond what was published, or not what was written
-    /// behind the stamp.
+    /// Not ours, of another publisher, numbered beyond what was published, not what was written
+    /// behind the stamp, or on another topic or with another quality of service than it should be.
     pub(crate) corrupt: u64,
 }
 

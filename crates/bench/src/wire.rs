@@ -296,6 +296,21 @@ pub(crate) fn push_subscribe(
     out.push(qos);
 }
 
+/// Whether the SUBACK of one filter grants what was asked for, or why not: a server that does less
+/// is not compared with those that do it.
+pub(crate) fn granted(suback: &[u8], asked: u8) -> Result<(), String> {
+    match suback.last() {
+        Some(&code) if code == asked => Ok(()),
+        Some(code @ 0..=2) => Err(format!(
+            "the server granted QoS {code} where {asked} was asked for"
+        )),
+        Some(code) => Err(format!(
+            "the server refused the subscription (0x{code:02x})"
+        )),
+        None => Err("the server sent a malformed SUBACK".into()),
+    }
+}
+
 /// Appends a PUBLISH with RETAIN and QoS 0, whose payload tells its topic: see
 /// [`fill_payload`](crate::load::storm::fill_payload).
 pub(crate) fn push_retained(out: &mut Vec<u8>, v5: bool, topic: &[u8], payload: usize) {
@@ -488,6 +503,26 @@ mod tests {
         assert_eq!(connack(&[0, 0], Version::V311), Ok(u16::MAX));
         assert!(connack(&[0, 5], Version::V311).is_err());
         assert!(connack(&[], Version::V311).is_err());
+    }
+
+    #[test]
+    fn less_than_what_was_asked_for_is_not_granted() {
+        for (suback, asked, expected) in [
+            (&[0, 1, 0][..], 0, Ok(())),
+            (&[0, 1, 2], 2, Ok(())),
+            (&[0, 1, 0, 1], 1, Ok(())),
+            (&[0, 1, 0], 1, Err("granted QoS 0 where 1 was asked for")),
+            (&[0, 1, 2], 1, Err("granted QoS 2 where 1 was asked for")),
+            (&[0, 1, 0x80], 0, Err("refused the subscription (0x80)")),
+            (&[0, 1, 0, 0x87], 1, Err("refused the subscription (0x87)")),
+            (&[], 0, Err("malformed SUBACK")),
+        ] {
+            match (granted(suback, asked), expected) {
+                (Ok(()), Ok(())) => {}
+                (Err(why), Err(part)) => assert!(why.contains(part), "{why}"),
+                (told, _) => panic!("{suback:?} for {asked}: {told:?}"),
+            }
+        }
     }
 
     #[test]

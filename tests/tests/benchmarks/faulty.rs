@@ -26,6 +26,9 @@ pub(crate) enum Fault {
     Dies { after: u64 },
     /// It closes each connection so long after its SUBACK.
     Leaves { millis: u64 },
+    /// It grants what it is asked for, but one of so many gets this code. Messages go out at QoS 0
+    /// all the same.
+    Grants { every: u64, code: u8 },
     /// It delivers everything so much later.
     Late { millis: u64 },
     /// It does its work, and tells the test after so many.
@@ -37,6 +40,8 @@ struct State {
     subscribers: HashMap<Vec<u8>, Vec<TcpStream>>,
     /// Of all topics.
     published: u64,
+    /// Of all clients.
+    subscriptions: u64,
     /// What is to be sent behind the next message of its topic.
     held: HashMap<Vec<u8>, Vec<u8>>,
     connections: Vec<TcpStream>,
@@ -115,9 +120,9 @@ impl Relay {
                 1 => stream.write_all(&[0x20, 2, 0, 0]),
                 3 => self.take(&mut stream, first, body),
                 8 => {
-                    self.subscribe(&stream, &body);
+                    let code = self.subscribe(&stream, &body);
                     self.leave(&stream);
-                    stream.write_all(&[0x90, 3, body[0], body[1], 0])
+                    stream.write_all(&[0x90, 3, body[0], body[1], code])
                 }
                 12 => stream.write_all(&[0xd0, 0]),
                 _ => return,
@@ -128,11 +133,18 @@ impl Relay {
         }
     }
 
-    fn subscribe(&self, stream: &TcpStream, body: &[u8]) {
-        let (filter, _) = text(&body[2..]);
+    /// The code of the SUBACK.
+    fn subscribe(&self, stream: &TcpStream, body: &[u8]) -> u8 {
+        let (filter, options) = text(&body[2..]);
         let stream = stream.try_clone().unwrap();
         let mut state = self.state.lock().unwrap();
         state.subscribers.entry(filter).or_default().push(stream);
+        state.subscriptions += 1;
+        match self.fault {
+            Fault::Grants { every, code } if state.subscriptions.is_multiple_of(every) => code,
+            Fault::Grants { .. } => options[0],
+            _ => 0,
+        }
     }
 
     fn leave(&self, stream: &TcpStream) {

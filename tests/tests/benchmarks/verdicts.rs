@@ -90,6 +90,39 @@ fn damaged_messages_are_counted() {
     assert!(why.is_some_and(|why| why.contains("corrupt")), "{result}");
 }
 
+/// Who grants less, or nothing, has done less work.
+#[test]
+fn subscriptions_that_are_not_granted_have_failed() {
+    for (code, told) in [(0x80, "refused the subscription"), (0, "granted QoS 0")] {
+        let server = Faulty::start(Fault::Grants { every: 10, code });
+        let url = server.url();
+        let load = ["subscribe", "--users", "2", "--subscriptions", "50"];
+        let once = ["--qos", "1", "--pairs", "1", "--no-floor", "--target", &url];
+        let (code, result) = measure(&[&load[..], &once].concat());
+        assert_eq!(code, 1, "{result}");
+        assert_eq!(loss(&result, "failed"), 10, "{result}");
+        let why = result["verdict"]["why"].as_str().unwrap();
+        assert!(why.contains(told), "{why}");
+    }
+}
+
+/// QoS 1 was granted, and QoS 0 is what comes.
+#[test]
+fn messages_of_another_quality_are_counted() {
+    let server = Faulty::start(Fault::Grants {
+        every: u64::MAX,
+        code: 0,
+    });
+    let url = server.url();
+    let load = ["fanout", "ice-2", "--publishers", "1", "--subscribers", "2"];
+    let time = ["--rate", "50", "--seconds", "1", "--warmup", "0"];
+    let once = ["--qos", "1", "--pairs", "1", "--no-floor", "--target", &url];
+    let (code, result) = measure(&[&load[..], &time, &once].concat());
+    assert_eq!(code, 1, "{result}");
+    assert_eq!(loss(&result, "corrupt"), 100, "{result}");
+    assert_eq!(loss(&result, "lost"), 0, "{result}");
+}
+
 #[test]
 fn a_server_that_stops_delivering_has_lost_the_rest() {
     let (code, result) = fanout(Fault::Stalls { after: 50 });

@@ -312,17 +312,6 @@ impl Door<'_> {
     }
 }
 
-/// A server that grants less than what was asked for is not compared with those that do it.
-fn granted(suback: &[u8], asked: u8) -> Result<(), String> {
-    match suback.last() {
-        Some(&code) if code < asked => Err(format!(
-            "the server granted QoS {code} where {asked} was asked for"
-        )),
-        Some(0..0x80) => Ok(()),
-        Some(_) | None => Err("the server refused the subscription".into()),
-    }
-}
-
 /// Whether it is this machine that has no more to give, rather than the server.
 fn is_own_limit(error: &io::Error) -> bool {
     let own = [Errno::EMFILE, Errno::ENFILE, Errno::EADDRNOTAVAIL];
@@ -441,7 +430,7 @@ impl Entrant {
                     }
                 }
                 (Stage::ExpectSubAck(asked), wire::SUBACK) => {
-                    granted(body, asked)?;
+                    wire::granted(body, asked)?;
                     self.stage = Stage::Ready;
                 }
                 _ => {

@@ -441,6 +441,8 @@ impl Circle {
                 wire::PUBACK => self.answered(index, body, now)?,
                 wire::PUBLISH => {
                     let publish = wire::publish(first, body, self.version)?;
+                    // All of them subscribe at QoS 0.
+                    self.tally.faults.corrupt += u64::from(publish.qos > 0);
                     self.arrived(index, publish.payload, now);
                 }
                 _ => return None,

@@ -16,7 +16,7 @@ use crate::clock::{as_ns, now_ns};
 use crate::link::Link;
 use crate::sequence::{Arrival, Checker, Faults};
 use crate::stamp::Stamp;
-use crate::wire::{self, Frame, Version};
+use crate::wire::{self, Frame, Publish, Version};
 
 const READ_BYTES: usize = 256 * 1_024;
 
@@ -40,6 +40,10 @@ pub(crate) struct Orders {
     pub(crate) window_max: u64,
     /// Bytes of each message.
     pub(crate) payload: usize,
+    /// The quality of service that messages are published with and were subscribed to.
+    pub(crate) qos: u8,
+    /// Of each publisher.
+    pub(crate) topics: Vec<String>,
     /// What is still on its way is waited for as long as something arrives, and this long after.
     pub(crate) grace: Duration,
 }
@@ -109,13 +113,16 @@ struct Tally {
     to_ns: u64,
     /// Bytes of each message.
     payload: usize,
+    /// Of each message.
+    qos: u8,
     /// Messages are compared whole in whose turn these bits are 0.
     whole_mask: u64,
 }
 
 /// Who receives, and from whom.
 #[derive(Clone, Copy)]
-struct Line {
+struct Line<'a> {
+    topic: &'a [u8],
     /// The subscriber's number among those of its publisher.
     subscriber: usize,
     publisher: usize,
@@ -173,7 +180,7 @@ impl Receiver {
             moved: vec![false; marks.len()],
             marks,
             tally: Tally::new(
-                orders.payload,
+                (orders.payload, orders.qos),
                 match orders.window_max {
                     0 => 0,
                     _ => WHOLE_MASK,
@@ -249,6 +256,7 @@ impl Receiver {
             let input = &self.scratch[..filled];
             // Fresh for each read: nothing that is in `input` was sent later than this bound.
             let line = Line {
+                topic: self.orders.topics[subscriber.publisher].as_bytes(),
                 subscriber: (self.orders.first + index) / self.orders.publishers,
                 publisher: subscriber.publisher,
                 published: self.orders.shared.published(subscriber.publisher),
@@ -316,7 +324,7 @@ impl Receiver {
 }
 
 impl Tally {
-    fn new(payload: usize, whole_mask: u64) -> Self {
+    fn new((payload, qos): (usize, u8), whole_mask: u64) -> Self {
         Self {
             latency: histogram(),
             delivered: 0,
@@ -326,6 +334,7 @@ impl Tally {
             from_ns: u64::MAX,
             to_ns: u64::MAX,
             payload,
+            qos,
             whole_mask,
         }
     }
@@ -344,7 +353,7 @@ impl Tally {
     fn apply(
         &mut self,
         input: &[u8],
-        line: Line,
+        line: Line<'_>,
         checker: &mut Checker,
         version: Version,
         answers: &mut Vec<u8>,
@@ -370,7 +379,7 @@ impl Tally {
                         _ => wire::push_ack(answers, wire::PUBREC, publish.packet_id),
                     }
                     self.delivered += 1;
-                    self.check(publish.payload, line, checker, now);
+                    self.check(&publish, line, checker, now);
                 }
                 wire::PUBREL => {
                     wire::push_ack(answers, wire::PUBCOMP, wire::u16_at(body, 0)?);
@@ -381,7 +390,8 @@ impl Tally {
     }
 
     #[inline]
-    fn check(&mut self, payload: &[u8], line: Line, checker: &mut Checker, now: u64) {
+    fn check(&mut self, publish: &Publish<'_>, line: Line<'_>, checker: &mut Checker, now: u64) {
+        let payload = publish.payload;
         let stamp = Stamp::read(payload)
             .filter(|s| s.publisher as usize == line.publisher && s.sequence < line.published);
         let Some(stamp) = stamp else {
@@ -390,10 +400,10 @@ impl Tally {
         };
         let turn = stamp.sequence + line.subscriber as u64;
         let is_intact = match turn & self.whole_mask {
-            0 => stamp.fits(payload, self.payload),
+            0 => stamp.fits(payload, self.payload) && publish.topic == line.topic,
             _ => payload.len() == self.payload,
         };
-        if !is_intact {
+        if !is_intact || publish.qos != self.qos {
             // It has arrived all the same, once and in its place or not.
             self.faults.corrupt += 1;
         }
@@ -427,24 +437,63 @@ mod tests {
     #[test]
     fn a_gap_is_a_fault_where_a_window_is_looked_for() {
         for (whole_mask, expected) in [(WHOLE_MASK, 1), (0, 0)] {
-            let mut tally = Tally::new(64, whole_mask);
+            let mut tally = Tally::new((64, 0), whole_mask);
             let line = Line {
+                topic: b"t",
                 subscriber: 0,
                 publisher: 0,
                 published: 4,
             };
             let mut checker = Checker::default();
             for sequence in [0, 1, 3] {
-                let mut payload = vec![0; 64];
-                let stamp = Stamp {
-                    publisher: 0,
-                    sequence,
-                    intended_ns: 1,
-                };
-                stamp.write(&mut payload);
-                tally.check(&payload, line, &mut checker, 2);
+                let payload = payload(sequence);
+                tally.check(&message(0, b"t", &payload), line, &mut checker, 2);
             }
             assert_eq!(tally.bad(), expected);
+        }
+    }
+
+    fn payload(sequence: u64) -> Vec<u8> {
+        let mut payload = vec![0; 64];
+        let stamp = Stamp {
+            publisher: 0,
+            sequence,
+            intended_ns: 1,
+        };
+        stamp.write(&mut payload);
+        payload
+    }
+
+    fn message<'a>(qos: u8, topic: &'a [u8], payload: &'a [u8]) -> Publish<'a> {
+        Publish {
+            qos,
+            topic,
+            packet_id: 0,
+            payload,
+        }
+    }
+
+    /// As many bytes as were published are not enough.
+    #[test]
+    fn another_quality_or_topic_is_a_fault() {
+        for (qos, topic, expected) in [(1, &b"t"[..], 0), (0, b"t", 1), (2, b"t", 1), (1, b"u", 1)]
+        {
+            let mut tally = Tally::new((64, 1), 0);
+            let line = Line {
+                topic: b"t",
+                subscriber: 0,
+                publisher: 0,
+                published: 1,
+            };
+            let payload = payload(0);
+            let mut checker = Checker::default();
+            tally.check(&message(qos, topic, &payload), line, &mut checker, 2);
+            let faults = tally.faults;
+            assert_eq!(
+                (faults.corrupt, faults.lost),
+                (expected, 0),
+                "{qos} {topic:?}"
+            );
         }
     }
 }

@@ -22,8 +22,31 @@ pub(crate) enum Goal {
     Recovered {
         /// Bytes of each message.
         payload: usize,
-        version: Version,
     },
+}
+
+/// What each user asks for.
+pub(crate) struct Ask<'a> {
+    pub(crate) version: Version,
+    /// Subscriptions of each: at most 65,535, so that every packet id is used once.
+    pub(crate) subscriptions: u16,
+    /// Quality of service.
+    pub(crate) qos: u8,
+    /// What the filters of a user begin with; its packet id follows.
+    pub(crate) prefix: &'a dyn Fn(usize) -> String,
+    pub(crate) goal: Goal,
+}
+
+impl Ask<'_> {
+    /// Everything one user sends.
+    fn packets(&self, prefix: &str) -> Vec<u8> {
+        let mut packets = Vec::new();
+        for id in 1..=self.subscriptions {
+            let filter = format!("{prefix}{id}");
+            wire::push_subscribe(&mut packets, self.version, id, &filter, self.qos);
+        }
+        packets
+    }
 }
 
 /// The message that a topic of a benchmark holds: the topic, and dots up to the length.
@@ -46,7 +69,17 @@ pub(crate) struct Outcome {
     pub(crate) completed_ns: Vec<u64>,
     /// Messages that were not what their topics hold, or came before the acknowledgement.
     pub(crate) wrong: u64,
+    /// Why the first that was not completed was not, if somebody said so.
+    pub(crate) first_failure: Option<String>,
     pub(crate) duration_ns: u64,
+}
+
+/// What has to come for each subscription.
+#[derive(Clone, Copy)]
+struct Wanted {
+    version: Version,
+    qos: u8,
+    goal: Goal,
 }
 
 /// What a subscription waits for.
@@ -59,51 +92,53 @@ enum Stage {
 
 struct User {
     client: Client,
+    /// What its filters begin with.
+    prefix: Vec<u8>,
     packets: Vec<u8>,
     sent: usize,
     /// By packet id.
     stages: Vec<Stage>,
 }
 
-/// Users with their subscriptions. The last level of each filter is its packet id.
+/// Users with their subscriptions.
 pub(crate) struct Storm {
     users: Vec<User>,
-    goal: Goal,
+    wanted: Wanted,
     completed_ns: Vec<u64>,
     failed: u64,
+    first_failure: Option<String>,
     wrong: u64,
     total: u64,
     scratch: Vec<u8>,
 }
 
 impl Storm {
-    /// Clients, and the SUBSCRIBE packets of each with the packet ids from 1 on.
-    pub(crate) fn new(
-        clients: Vec<Client>,
-        packets: impl Iterator<Item = Vec<u8>>,
-        subscriptions: u16,
-        goal: Goal,
-    ) -> Self {
-        let users: Vec<User> = clients
-            .into_iter()
-            .zip(packets)
-            .map(|(client, packets)| {
-                let stages = vec![Stage::Suback; usize::from(subscriptions) + 1];
+    /// One user per client.
+    pub(crate) fn new(clients: Vec<Client>, ask: &Ask<'_>) -> Self {
+        let users = clients.into_iter().enumerate();
+        let users: Vec<User> = users
+            .map(|(user, client)| {
+                let prefix = (ask.prefix)(user);
                 User {
                     client,
-                    packets,
+                    packets: ask.packets(&prefix),
+                    prefix: prefix.into_bytes(),
                     sent: 0,
-                    stages,
+                    stages: vec![Stage::Suback; usize::from(ask.subscriptions) + 1],
                 }
             })
             .collect();
-        let total = users.len() as u64 * u64::from(subscriptions);
+        let total = users.len() as u64 * u64::from(ask.subscriptions);
         let completed_ns = Vec::with_capacity(usize::try_from(total).unwrap_or(0));
+        let &Ask {
+            version, qos, goal, ..
+        } = ask;
         Self {
             users,
-            goal,
+            wanted: Wanted { version, qos, goal },
             completed_ns,
             failed: 0,
+            first_failure: None,
             wrong: 0,
             total,
             scratch: vec![0; 64 * 1_024],
@@ -130,12 +165,16 @@ impl Storm {
                     self.users[index].send();
                 }
                 if event.is_readable() && !self.receive(index, start_ns, event.is_read_closed()) {
+                    let why = "the server closed a connection, or sent what makes no sense";
+                    self.first_failure.get_or_insert_with(|| why.into());
                     return Ok(self.finish(last_ns - start_ns));
                 }
             }
             if self.completed_ns.len() > before {
                 last_ns = now_ns();
             } else if now_ns() - last_ns > as_ns(PATIENCE) {
+                let why = || format!("nothing came for {} s", PATIENCE.as_secs());
+                self.first_failure.get_or_insert_with(why);
                 break;
             }
         }
@@ -147,6 +186,7 @@ impl Storm {
             completed: self.completed_ns.len() as u64,
             completed_ns: std::mem::take(&mut self.completed_ns),
             wrong: self.wrong,
+            first_failure: self.first_failure.take(),
             duration_ns: duration_ns.max(1),
         }
     }
@@ -177,15 +217,18 @@ impl Storm {
                     Frame::Malformed => return false,
                 };
                 let (kind, body) = (first >> 4, &input[body..end]);
-                match (kind, self.goal) {
-                    (wire::SUBACK, goal) => match user.acknowledge(body, goal) {
-                        Some(Stage::Complete) => self.completed_ns.push(since_start),
-                        Some(Stage::Message) => {}
-                        Some(Stage::Suback) => self.failed += 1,
+                match (kind, self.wanted.goal) {
+                    (wire::SUBACK, _) => match user.acknowledge(body, self.wanted) {
+                        Some(Ok(Stage::Complete)) => self.completed_ns.push(since_start),
+                        Some(Ok(Stage::Message | Stage::Suback)) => {}
+                        Some(Err(why)) => {
+                            self.failed += 1;
+                            self.first_failure.get_or_insert(why);
+                        }
                         None => return false,
                     },
-                    (wire::PUBLISH, Goal::Recovered { payload, version }) => {
-                        match user.recover(first, body, payload, version) {
+                    (wire::PUBLISH, Goal::Recovered { payload }) => {
+                        match user.recover(first, body, payload, self.wanted) {
                             Some(true) => self.completed_ns.push(since_start),
                             _ => self.wrong += 1,
                         }
@@ -214,40 +257,32 @@ impl User {
         }
     }
 
-    /// What the subscription waits for now: [`Stage::Suback`] if it was refused; `None` if nobody
-    /// asked for it.
-    fn acknowledge(&mut self, body: &[u8], goal: Goal) -> Option<Stage> {
+    /// What the subscription waits for now, or why it was not granted as it was asked for; `None`
+    /// if nobody asked.
+    fn acknowledge(&mut self, body: &[u8], wanted: Wanted) -> Option<Result<Stage, String>> {
         let id = usize::from(wire::u16_at(body, 0)?);
         let stage = self.stages.get_mut(id).filter(|_| id > 0)?;
         if *stage != Stage::Suback {
             return None;
         }
-        if *body.last()? >= 0x80 {
-            *stage = Stage::Complete;
-            return Some(Stage::Suback);
-        }
-        *stage = match goal {
-            Goal::Acknowledged => Stage::Complete,
-            Goal::Recovered { .. } => Stage::Message,
+        let granted = wire::granted(body, wanted.qos);
+        *stage = match wanted.goal {
+            Goal::Recovered { .. } if granted.is_ok() => Stage::Message,
+            Goal::Recovered { .. } | Goal::Acknowledged => Stage::Complete,
         };
-        Some(*stage)
+        Some(granted.map(|()| *stage))
     }
 
     /// Whether a message is the stored one that a subscription waits for; `None` if it makes no
     /// sense at all.
-    fn recover(
-        &mut self,
-        first: u8,
-        body: &[u8],
-        payload: usize,
-        version: Version,
-    ) -> Option<bool> {
-        let publish = wire::publish(first, body, version)?;
-        let digits = publish.topic.rsplit(|byte| *byte == b'/').next()?;
+    fn recover(&mut self, first: u8, body: &[u8], payload: usize, wanted: Wanted) -> Option<bool> {
+        let publish = wire::publish(first, body, wanted.version)?;
+        let digits = publish.topic.strip_prefix(&self.prefix[..])?;
         let id: usize = std::str::from_utf8(digits).ok()?.parse().ok()?;
         let stage = self.stages.get_mut(id)?;
         let is_right = *stage == Stage::Message
             && first & 1 == 1
+            && publish.qos == wanted.qos
             && publish.payload.len() == payload
             && is_filled(publish.topic, publish.payload);
         if is_right {
@@ -259,7 +294,11 @@ impl User {
 
 #[cfg(test)]
 mod tests {
+    use mio::net::UnixStream;
+
     use super::*;
+    use crate::link::Link;
+    use crate::wire::PublishTemplate;
 
     #[test]
     fn a_payload_tells_its_topic() {
@@ -270,6 +309,68 @@ mod tests {
             if len > 8 {
                 assert!(!is_filled(b"bench/1/3", &payload), "{len}");
             }
+        }
+    }
+
+    fn user() -> User {
+        let (socket, _) = UnixStream::pair().unwrap();
+        User {
+            client: Client {
+                link: Link::Unix(socket),
+                carry: Vec::new(),
+                receive_maximum: 0,
+                login_ns: 0,
+            },
+            prefix: b"bench/1/".to_vec(),
+            packets: Vec::new(),
+            sent: 0,
+            stages: vec![Stage::Suback; 3],
+        }
+    }
+
+    fn wanted(qos: u8, goal: Goal) -> Wanted {
+        let version = Version::V311;
+        Wanted { version, qos, goal }
+    }
+
+    #[test]
+    fn a_subscription_that_is_not_granted_is_not_complete() {
+        let wanted = wanted(1, Goal::Acknowledged);
+        for (code, is_granted) in [(1, true), (0, false), (2, false), (0x80, false)] {
+            let mut user = user();
+            let said = user.acknowledge(&[0, 2, code], wanted).unwrap();
+            assert_eq!(said.is_ok(), is_granted, "{code}: {said:?}");
+            assert_eq!(user.acknowledge(&[0, 2, code], wanted), None, "once more");
+        }
+        assert_eq!(user().acknowledge(&[0, 3, 1], wanted), None, "unknown");
+    }
+
+    #[test]
+    fn only_the_message_of_the_topic_completes_it() {
+        let payload = 30;
+        let wanted = wanted(0, Goal::Recovered { payload });
+        let message = |qos, retain, topic: &str| {
+            let template = PublishTemplate::new(Version::V311, topic, qos, retain, payload);
+            let mut packet = Vec::new();
+            let fill = |payload: &mut [u8]| fill_payload(topic.as_bytes(), payload);
+            template.push(&mut packet, 7, fill);
+            packet
+        };
+        for (qos, retain, topic, expected) in [
+            (0, true, "bench/1/2", Some(true)),
+            (1, true, "bench/1/2", Some(false)),
+            (0, false, "bench/1/2", Some(false)),
+            // Not acknowledged yet.
+            (0, true, "bench/1/1", Some(false)),
+            (0, true, "bench/2/2", None),
+            (0, true, "bench/1/7", None),
+        ] {
+            let mut user = user();
+            let said = user.acknowledge(&[0, 2, 0], wanted);
+            assert_eq!(said, Some(Ok(Stage::Message)));
+            let packet = message(qos, retain, topic);
+            let said = user.recover(packet[0], &packet[2..], payload, wanted);
+            assert_eq!(said, expected, "{qos} {retain} {topic}");
         }
     }
 }

@@ -279,6 +279,8 @@ fn closed(error: io::Error) -> io::Result<Wait> {
 
 struct Player {
     client: Client,
+    /// Where it listens.
+    topic: String,
     version: Version,
     /// By the player that listens.
     templates: Vec<PublishTemplate>,
@@ -310,6 +312,7 @@ impl Player {
         buffer.resize(filled + plan.payload + 1_024, 0);
         Ok(Self {
             client,
+            topic: topic(run, index),
             version: plan.version,
             templates: listeners.map(template).collect(),
             checker: Checker::default(),
@@ -336,7 +339,8 @@ impl Player {
                 let stamp = publish.and_then(|publish| {
                     let stamp = Stamp::read(publish.payload)?;
                     let is_whole = stamp.fits(publish.payload, self.payload);
-                    Some((stamp, is_whole))
+                    let is_asked_for = publish.qos == 0 && publish.topic == self.topic.as_bytes();
+                    Some((stamp, is_whole && is_asked_for))
                 });
                 self.buffer.copy_within(end..self.filled, 0);
                 self.filled -= end;

@@ -15,13 +15,13 @@ use crate::floor::FloorKind;
 use crate::load::crowd::{self, Plan};
 use crate::load::fill::Fill;
 use crate::load::pulse::Pulse;
-use crate::load::storm::{Goal, Outcome, Storm};
+use crate::load::storm::{Ask, Goal, Outcome, Storm};
 use crate::load::{self, histogram};
 use crate::measure::{Leg, Metric, Unit, push_latency};
 use crate::meter::{GeneratorMeter, push_link};
 use crate::progress::Progress;
 use crate::target::{Needs, Running};
-use crate::wire::{self, Version};
+use crate::wire::Version;
 use crate::workload::{Sheet, Workload, members};
 
 const WARM: Metric = Metric::new("recovered_us", "recovered", Unit::Micros).against_floor();
@@ -186,7 +186,7 @@ impl Workload for Recover {
             let none = format!("{run}-none");
             let plain = self.storm((running, progress), &none, Goal::Acknowledged)?;
             leg.push(PLAIN, plain.duration_ns as f64 / 1e3);
-            leg.failed += self.total() - plain.completed;
+            self.judge(&plain, &mut leg);
         }
         let generator = GeneratorMeter::start();
         let warm = self.storm((running, progress), &run, self.goal())?;
@@ -265,12 +265,12 @@ impl Recover {
     fn goal(&self) -> Goal {
         Goal::Recovered {
             payload: self.payload,
-            version: self.version,
         }
     }
 
     fn judge(&self, storm: &Outcome, leg: &mut Leg) {
         leg.failed += self.total() - storm.completed;
+        leg.behind = leg.behind.take().or_else(|| storm.first_failure.clone());
         leg.faults.corrupt += storm.wrong;
     }
 
@@ -401,19 +401,14 @@ impl Recover {
                     gauge: None,
                 },
             )?;
-            let packets = (0..this.users).map(|user| this.packets(&run, user));
-            let mut storm = Storm::new(crowd.complete()?, packets, this.subscriptions, goal);
-            storm.run(&mut poll)
+            let ask = Ask {
+                version: this.version,
+                subscriptions: this.subscriptions,
+                qos: 0,
+                prefix: &|user| format!("bench/{run}/{user}/"),
+                goal,
+            };
+            Storm::new(crowd.complete()?, &ask).run(&mut poll)
         })
-    }
-
-    /// Everything one user sends.
-    fn packets(&self, run: &str, user: usize) -> Vec<u8> {
-        let mut packets = Vec::new();
-        for index in 1..=self.subscriptions {
-            let filter = format!("bench/{run}/{user}/{index}");
-            wire::push_subscribe(&mut packets, self.version, index, &filter, 0);
-        }
-        packets
     }
 }

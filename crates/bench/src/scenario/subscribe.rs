@@ -11,14 +11,14 @@ use crate::clock::SECOND_NS;
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
 use crate::load::crowd::{self, Plan};
-use crate::load::storm::{Goal, Outcome, Storm};
+use crate::load::storm::{Ask, Goal, Outcome, Storm};
 use crate::load::{self, histogram};
 use crate::measure::{Leg, Metric, Series, Unit, push_latency};
 use crate::meter::{GeneratorMeter, GeneratorUse};
 use crate::process::{self, CpuMeter, Usage};
 use crate::progress::Progress;
 use crate::target::{Needs, Running};
-use crate::wire::{self, Version};
+use crate::wire::Version;
 use crate::workload::{Published, Sheet, Workload, members};
 
 const RATE: Metric =
@@ -132,18 +132,12 @@ impl Subscribe {
         (self.users, self.subscriptions) == PUBLISHED
     }
 
-    /// Everything one user sends.
-    fn packets(&self, run: &str, user: usize) -> Vec<u8> {
-        let mut packets = Vec::new();
-        for index in 1..=self.subscriptions {
-            let filter = if self.shared_topics {
-                format!("bench/{run}/{index}")
-            } else {
-                format!("bench/{run}/{user}/{index}")
-            };
-            wire::push_subscribe(&mut packets, self.version, index, &filter, self.qos);
+    /// What the filters of a user begin with.
+    fn prefix(&self, run: &str, user: usize) -> String {
+        match self.shared_topics {
+            true => format!("bench/{run}/"),
+            false => format!("bench/{run}/{user}/"),
         }
-        packets
     }
 }
 
@@ -178,7 +172,8 @@ impl Workload for Subscribe {
                 format!(
                     "each sends {each} SUBSCRIBE packets of one filter at once: {total} in all"
                 ),
-                "one is complete when its own SUBACK has arrived; latency from the common start"
+                "one is complete when its own SUBACK has arrived and grants what was asked for; \
+                 latency from the common start"
                     .into(),
             ],
             published: self.is_published().then(|| Published {
@@ -225,13 +220,15 @@ impl Workload for Subscribe {
                     gauge: None,
                 },
             )?;
-            let packets = (0..plan.users).map(|user| plan.packets(&run, user));
-            let mut storm = Storm::new(
-                crowd.complete()?,
-                packets,
-                plan.subscriptions,
-                Goal::Acknowledged,
-            );
+            let prefix = |user| plan.prefix(&run, user);
+            let ask = Ask {
+                version: plan.version,
+                subscriptions: plan.subscriptions,
+                qos: plan.qos,
+                prefix: &prefix,
+                goal: Goal::Acknowledged,
+            };
+            let mut storm = Storm::new(crowd.complete()?, &ask);
             let meter = CpuMeter::start(pid);
             let generator = GeneratorMeter::start();
             let outcome = storm.run(&mut poll)?;
@@ -255,6 +252,7 @@ impl Subscribe {
         let seconds = storm.duration_ns as f64 / SECOND_NS as f64;
         let mut leg = Leg {
             failed: total - storm.completed,
+            behind: storm.first_failure.clone(),
             ..Leg::default()
         };
         leg.push(RATE, storm.completed as f64 / seconds);
@@ -306,6 +304,7 @@ mod tests {
             completed: 3,
             completed_ns: vec![1, 29_999_999, 30_000_000],
             wrong: 0,
+            first_failure: None,
             duration_ns: 30_000_000,
         };
         let series = series(&storm);

@@ -220,6 +220,8 @@ impl Load<'_> {
                     version: job.plan.version,
                     window_max,
                     payload: job.plan.payload,
+                    qos: job.plan.qos,
+                    topics: (0..job.plan.publishers).map(|it| job.topic(it)).collect(),
                     grace: job.plan.grace,
                 };
                 Ok(receiver::run(poll, clients, orders))
