@@ -93,7 +93,8 @@ pub(crate) struct Plan<'a> {
 }
 
 /// Runs all pairs. A floor or the measured server that cannot be run is an error; a rival that
-/// cannot, and a server that dies, is reported in its place.
+/// cannot, and a server that dies or breaks off, is reported in its place. What was measured before
+/// is kept.
 pub(crate) fn run(
     workload: &mut dyn Workload,
     sheet: &Sheet,
@@ -126,23 +127,33 @@ pub(crate) fn run(
             progress.show("starting");
             let leg = measure(workload, index, subject, sheet, plan.placement, progress);
             let rival = index > floors.len();
-            let leg = match leg {
-                // It was there before: that it is not any more is a result.
-                Err(BenchError::Server(why)) if !outcomes.legs.is_empty() => {
-                    Err(Verdict::Failed(format!("not there any more: {why}")))
+            let is_first = outcomes.legs.is_empty();
+            match leg.or_else(|error| verdict_on(error, is_first)) {
+                Ok(leg) => outcomes.legs.push(leg),
+                Err(e) if rival || !is_first => {
+                    outcomes.legs.push(Err(Verdict::NotRun(e.to_string())));
                 }
-                Err(e) if !rival => {
+                Err(e) => {
                     progress.clear();
                     return Err(e);
                 }
-                Err(e) => Err(Verdict::NotRun(e.to_string())),
-                Ok(leg) => leg,
-            };
-            outcomes.legs.push(leg);
+            }
         }
     }
     progress.clear();
     Ok(results)
+}
+
+/// What an error says about the server, if anything.
+fn verdict_on(error: BenchError, is_first: bool) -> Result<Result<Leg, Verdict>, BenchError> {
+    match error {
+        BenchError::Broken(why) => Ok(Err(Verdict::Failed(why))),
+        // It was there before: that it is not any more is a result.
+        BenchError::Server(why) if !is_first => {
+            Ok(Err(Verdict::Failed(format!("not there any more: {why}"))))
+        }
+        other => Err(other),
+    }
 }
 
 fn measure(
@@ -203,6 +214,26 @@ mod tests {
             name: "one".into(),
             identity: Value::Null,
             legs: legs.collect(),
+        }
+    }
+
+    #[test]
+    fn a_connection_that_breaks_is_a_result() {
+        let failed = |why: &str| Some(Verdict::Failed(why.into()));
+        let refused = failed("not there any more: no");
+        for (error, is_first, expected) in [
+            (BenchError::broken("no"), true, failed("no")),
+            (BenchError::broken("no"), false, failed("no")),
+            (BenchError::server("no"), true, None),
+            (BenchError::server("no"), false, refused),
+            (BenchError::server("no").midway(), true, failed("no")),
+            (BenchError::usage("no").midway(), true, None),
+            (BenchError::usage("no"), false, None),
+        ] {
+            let told = format!("{error:?} {is_first}");
+            let verdict = verdict_on(error, is_first).ok();
+            let verdict = verdict.and_then(Result::err);
+            assert_eq!(verdict, expected, "{told}");
         }
     }
 

@@ -24,8 +24,8 @@ pub(crate) enum Fault {
     Stalls { after: u64 },
     /// After so many, it closes all connections.
     Dies { after: u64 },
-    /// It closes each connection so long after its SUBACK.
-    Leaves { millis: u64 },
+    /// It closes each connection so long after its SUBACK, from this subscription on.
+    Leaves { from: u64, millis: u64 },
     /// It grants what it is asked for, but one of so many gets this code. Messages go out at QoS 0
     /// all the same.
     Grants { every: u64, code: u8 },
@@ -148,7 +148,10 @@ impl Relay {
     }
 
     fn leave(&self, stream: &TcpStream) {
-        if let Fault::Leaves { millis } = self.fault {
+        if let Fault::Leaves { from, millis } = self.fault {
+            if self.state.lock().unwrap().subscriptions < from {
+                return;
+            }
             let stream = stream.try_clone().unwrap();
             let due = Instant::now() + Duration::from_millis(millis);
             thread::spawn(move || {
@@ -222,7 +225,13 @@ impl Relay {
     }
 
     fn deliver(state: &mut State, topic: &[u8], packet: &[u8]) {
-        for stream in state.subscribers.get_mut(topic).into_iter().flatten() {
+        let matches = |filter: &[u8]| match filter.strip_suffix(b"#") {
+            Some(front) => topic.starts_with(front),
+            None => filter == topic,
+        };
+        let each = state.subscribers.iter_mut();
+        let each = each.filter(|(filter, _)| matches(filter));
+        for stream in each.flat_map(|(_, streams)| streams) {
             // Who has left misses it.
             let _ = stream.write_all(packet);
         }

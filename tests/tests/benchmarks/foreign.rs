@@ -26,7 +26,10 @@ fn a_server_that_is_gone_in_the_next_pair_has_failed() {
 
 #[test]
 fn connections_that_end_while_they_are_idle_are_missed() {
-    let server = Faulty::start(Fault::Leaves { millis: 300 });
+    let server = Faulty::start(Fault::Leaves {
+        from: 0,
+        millis: 300,
+    });
     let url = server.url();
     let load = ["idle", "--connections", "20", "--target", &url];
     let (code, result) = measure(&[&load[..], &["--no-floor", "--pairs", "1"]].concat());

@@ -274,6 +274,24 @@ fn a_server_that_is_killed_explains_the_run() {
     );
 }
 
+/// Broken connections in the second pair: that one has failed, and the first one stands.
+#[test]
+fn a_connection_that_breaks_keeps_the_pairs_before_it() {
+    let server = Faulty::start(Fault::Leaves {
+        from: 2,
+        millis: 300,
+    });
+    let url = server.url();
+    let load = ["slow", "--topics", "5", "--rate", "100", "--target", &url];
+    let time = ["--seconds", "1", "--warmup", "0", "--pairs", "2"];
+    let (code, result) = measure(&[&load[..], &time].concat());
+    assert_eq!(code, 1, "{result}");
+    let why = result["verdict"]["why"].as_str().unwrap();
+    assert!(why.contains("the slow client was disconnected"), "{why}");
+    let published = &result["measured"]["messages_published"]["median"];
+    assert!(published.is_number(), "{result}");
+}
+
 /// The other workloads of a command run, and the objects say which did not, and why.
 #[test]
 fn what_could_not_be_run_stands_in_the_results() {

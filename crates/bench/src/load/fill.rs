@@ -94,7 +94,7 @@ impl Filling<'_> {
                 continue;
             }
             if now_ns() - last_ns > as_ns(PATIENCE) {
-                return Err(BenchError::server(format!(
+                return Err(BenchError::broken(format!(
                     "only {before} of {} messages were acknowledged",
                     self.fill.count
                 )));
@@ -128,7 +128,7 @@ impl Filling<'_> {
             template.push(&mut self.unsent, packet_id, fill);
             self.sent += 1;
         }
-        self.client.link.send(&mut self.unsent).doing("publish")
+        self.client.link.send(&mut self.unsent).over_link("publish")
     }
 
     fn receive(&mut self) -> Result<(), BenchError> {
@@ -137,12 +137,12 @@ impl Filling<'_> {
                 Ok(0) => {
                     let text = "the server closed the publisher's connection: does it take \
                                 retained messages?";
-                    return Err(BenchError::server(text));
+                    return Err(BenchError::broken(text));
                 }
                 Ok(read) => read,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => return Err(e).doing("read acknowledgements"),
+                Err(e) => return Err(e).over_link("read acknowledgements"),
             };
             let carry = &mut self.client.carry;
             carry.extend_from_slice(&self.scratch[..read]);

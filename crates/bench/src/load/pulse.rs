@@ -100,7 +100,7 @@ impl Beating {
                 last_ns = now_ns();
             } else if now_ns() - last_ns > as_ns(PATIENCE) {
                 let text = format!("only {before} of {count} messages came back");
-                return Err(BenchError::server(text));
+                return Err(BenchError::broken(text));
             }
             let wait = Duration::from_nanos(due_ns(sent).saturating_sub(now_ns()));
             let wait = if sent < count { wait } else { STEP };
@@ -113,17 +113,17 @@ impl Beating {
     }
 
     fn send(&mut self) -> Result<(), BenchError> {
-        self.client.link.send(&mut self.unsent).doing("publish")
+        self.client.link.send(&mut self.unsent).over_link("publish")
     }
 
     fn receive(&mut self) -> Result<(), BenchError> {
         loop {
             let read = match self.client.link.read(&mut self.scratch) {
-                Ok(0) => return Err(BenchError::server("the server closed the connection")),
+                Ok(0) => return Err(BenchError::broken("the server closed the connection")),
                 Ok(read) => read,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => return Err(e).doing("read messages"),
+                Err(e) => return Err(e).over_link("read messages"),
             };
             let arrived_ns = now_ns();
             let carry = &mut self.client.carry;

@@ -531,7 +531,7 @@ impl Fanout {
             };
             let outcome = match load.load().run(running, 0, progress) {
                 // It was there in the step before.
-                Err(BenchError::Server(why)) if number > 0 => {
+                Err(BenchError::Server(why) | BenchError::Broken(why)) if number > 0 => {
                     climb.harm.push(why);
                     break;
                 }

@@ -243,7 +243,7 @@ fn play(mut players: Vec<Player>, plan: &PingPong) -> Result<Match, BenchError> 
                     Ok(()) => players[to].receive(stamp, &mut faults),
                     Err(error) => Err(error),
                 };
-                broken = match wait.or_else(closed).doing("exchange messages")? {
+                broken = match wait.or_else(closed).over_link("exchange messages")? {
                     Wait::Over => continue,
                     Wait::Lost => {
                         faults.lost += 1;

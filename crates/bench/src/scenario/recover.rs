@@ -184,12 +184,14 @@ impl Workload for Recover {
         if !is_floor {
             self.fill((running, progress), &run, &mut leg)?;
             let none = format!("{run}-none");
-            let plain = self.storm((running, progress), &none, Goal::Acknowledged)?;
+            let plain = self.storm((running, progress), &none, Goal::Acknowledged);
+            let plain = plain.map_err(BenchError::midway)?;
             leg.push(PLAIN, plain.duration_ns as f64 / 1e3);
             self.judge(&plain, &mut leg);
         }
         let generator = GeneratorMeter::start();
-        let warm = self.storm((running, progress), &run, self.goal())?;
+        let warm = self.storm((running, progress), &run, self.goal());
+        let warm = warm.map_err(BenchError::midway)?;
         let generator = generator.stop();
         self.judge(&warm, &mut leg);
         leg.push(WARM, warm.duration_ns as f64 / 1e3);
@@ -217,16 +219,12 @@ impl Workload for Recover {
         }
         if self.restarts && !is_floor {
             progress.show("saving");
-            self.save((running, progress), &run, &mut leg)?;
+            self.save((running, progress), &run, &mut leg)
+                .map_err(BenchError::midway)?;
             push_files(&mut leg, running);
             progress.show("restarting");
-            if let Some(restarted) = running.restart()? {
-                leg.push(END, restarted.ending.as_secs_f64() * 1e6);
-                leg.push(START, restarted.starting.as_secs_f64() * 1e6);
-                let cold = self.storm((running, progress), &run, self.goal())?;
-                self.judge(&cold, &mut leg);
-                leg.push(COLD, cold.duration_ns as f64 / 1e3);
-            }
+            self.restart((running, progress), &run, &mut leg)
+                .map_err(BenchError::midway)?;
         }
         if !running.was_started_here() {
             // Nobody else's server keeps what was only for this.
@@ -366,6 +364,23 @@ impl Recover {
         running.save()?;
         let saving_ns = load::join(saving)??;
         leg.push(SAVING, saving_ns as f64 / 1e3);
+        Ok(())
+    }
+
+    /// Ends the server and starts it again, if that can be done, and recovers once more.
+    fn restart(
+        &self,
+        (running, progress): (&mut Running, &Progress),
+        run: &str,
+        leg: &mut Leg,
+    ) -> Result<(), BenchError> {
+        if let Some(restarted) = running.restart()? {
+            leg.push(END, restarted.ending.as_secs_f64() * 1e6);
+            leg.push(START, restarted.starting.as_secs_f64() * 1e6);
+            let cold = self.storm((running, progress), run, self.goal())?;
+            self.judge(&cold, leg);
+            leg.push(COLD, cold.duration_ns as f64 / 1e3);
+        }
         Ok(())
     }
 

@@ -294,13 +294,13 @@ impl Slow {
             match client.link.write(&unsent) {
                 Ok(sent) => drop(unsent.drain(..sent)),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) => return Err(e).doing("publish"),
+                Err(e) => return Err(e).over_link("publish"),
             }
             if now >= end_ns && unsent.is_empty() {
                 return Ok(last);
             }
             if now > end_ns + as_ns(PATIENCE) {
-                return Err(BenchError::server("it does not take what is published"));
+                return Err(BenchError::broken("it does not take what is published"));
             }
             sleep_until_ns(due(number).max(now + 1_000_000));
         }
@@ -372,10 +372,10 @@ impl Slow {
         measured_ns: Option<&Range<u64>>,
     ) -> Result<bool, BenchError> {
         let read = match client.link.read(scratch) {
-            Ok(0) => return Err(BenchError::server("the slow client was disconnected")),
+            Ok(0) => return Err(BenchError::broken("the slow client was disconnected")),
             Ok(read) => read,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(e) => return Err(e).doing("read messages"),
+            Err(e) => return Err(e).over_link("read messages"),
         };
         let now = now_ns();
         client.carry.extend_from_slice(&scratch[..read]);

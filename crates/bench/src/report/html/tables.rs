@@ -1,6 +1,6 @@
 //! The tables: an overview, and the figures of each workload beside those of others.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::escaped;
 use super::plot::{FLOOR, OWN, rival};
@@ -87,7 +87,8 @@ const FIGURES_MAX: usize = 7;
 /// Published, floors, server and rivals, a row each, under one another where there are many
 /// figures; nothing where nothing was measured.
 pub(super) fn figures(object: &Value) -> String {
-    if object["verdict"]["result"] == "not-run" {
+    let is_empty = object["measured"].as_object().is_none_or(Map::is_empty);
+    if object["verdict"]["result"] == "not-run" && is_empty {
         return String::new();
     }
     let metrics = object["metrics"].as_array().map_or(&[][..], Vec::as_slice);
