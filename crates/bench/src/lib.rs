@@ -23,6 +23,7 @@ mod load;
 mod measure;
 mod meter;
 mod output;
+mod pace;
 mod process;
 mod progress;
 mod ramp;

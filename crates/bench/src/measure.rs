@@ -143,6 +143,8 @@ pub(crate) struct Leg {
     pub(crate) behind: Option<String>,
     /// The generator was the limit: how so.
     pub(crate) limited: Option<String>,
+    /// What a reader has to know beside the verdict.
+    pub(crate) notes: Vec<String>,
     pub(crate) series: Series,
     /// In nanoseconds.
     pub(crate) latency: Option<Histogram<u64>>,

@@ -58,6 +58,17 @@ impl Outcome {
         Spread::of_ratios(held.map(|(mine, its)| (figure(mine), figure(its))))
     }
 
+    /// What a reader has to know beside the verdict, each once.
+    pub(crate) fn notes(&self) -> Vec<&str> {
+        let mut notes: Vec<&str> = Vec::new();
+        for note in self.sound_legs().flat_map(|leg| &leg.notes) {
+            if !notes.contains(&note.as_str()) {
+                notes.push(note);
+            }
+        }
+        notes
+    }
+
     /// In how many pairs it failed.
     pub(crate) fn failures(&self) -> usize {
         self.legs.iter().filter(|leg| has_failed(leg)).count()

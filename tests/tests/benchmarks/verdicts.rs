@@ -146,7 +146,11 @@ fn a_server_that_is_late_shows_as_late() {
     // Late is not lost, but what comes after the end was not carried in time.
     assert_eq!(loss(&result, "lost"), 0, "{result}");
     let why = result["verdict"]["why"].as_str().unwrap_or_default();
-    assert!(why.contains("of the load"), "{result}");
+    assert!(why.contains("came out in time"), "{result}");
+    let after_end = result["measured"]["after_end_percent"]["median"].as_f64();
+    assert!(after_end.unwrap() >= 25.0, "{result}");
+    let note = result["notes"][0].as_str().unwrap_or_default();
+    assert!(note.contains("came after the end"), "{result}");
     assert_eq!(code, 1);
 }
 

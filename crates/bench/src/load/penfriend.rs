@@ -120,6 +120,8 @@ pub(crate) struct Tally {
     pub(crate) sent: u64,
     /// Responses and messages that arrived while it was measured.
     pub(crate) received: u64,
+    /// Those that were due while it was measured, and arrived later.
+    pub(crate) after_end: u64,
     pub(crate) faults: Faults,
     /// Connections that the server closed.
     pub(crate) broken: u64,
@@ -138,6 +140,7 @@ impl Default for Tally {
         Self {
             sent: 0,
             received: 0,
+            after_end: 0,
             faults: Faults::default(),
             broken: 0,
             unanswered: 0,
@@ -152,6 +155,7 @@ impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.sent += other.sent;
         self.received += other.received;
+        self.after_end += other.after_end;
         self.faults += other.faults;
         self.broken += other.broken;
         self.unanswered += other.unanswered;
@@ -460,6 +464,7 @@ impl Circle {
         self.tally.unanswered += u64::from(is_refused);
         self.tally.received += u64::from(self.schedule.is_measured(now));
         if self.schedule.is_measured(due_ns) {
+            self.tally.after_end += u64::from(now >= self.schedule.end_ns);
             let taken = now.saturating_sub(due_ns);
             self.tally.response.saturating_record(taken);
         }
@@ -495,6 +500,7 @@ impl Circle {
             Arrival::Duplicate => self.tally.faults.duplicated += 1,
         }
         if self.schedule.is_measured(stamp.intended_ns) {
+            self.tally.after_end += u64::from(now >= self.schedule.end_ns);
             let taken = now.saturating_sub(stamp.intended_ns);
             self.tally.latency.saturating_record(taken);
         }

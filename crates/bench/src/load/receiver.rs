@@ -55,6 +55,8 @@ pub(crate) struct Received {
     pub(crate) faults: Faults,
     /// Connections that the server closed.
     pub(crate) disconnected: u64,
+    /// Messages that were to leave while it was measured, and came later.
+    pub(crate) after_end: u64,
 }
 
 struct Subscriber {
@@ -108,6 +110,7 @@ struct Tally {
     /// Messages that came before one that was missing then.
     ahead: u64,
     disconnected: u64,
+    after_end: u64,
     /// Latency counts for messages meant to leave in this interval.
     from_ns: u64,
     to_ns: u64,
@@ -319,6 +322,7 @@ impl Receiver {
             latency: self.tally.latency,
             faults: self.tally.faults,
             disconnected: self.tally.disconnected,
+            after_end: self.tally.after_end,
         }
     }
 }
@@ -331,6 +335,7 @@ impl Tally {
             faults: Faults::default(),
             ahead: 0,
             disconnected: 0,
+            after_end: 0,
             from_ns: u64::MAX,
             to_ns: u64::MAX,
             payload,
@@ -414,6 +419,7 @@ impl Tally {
             Arrival::Duplicate => self.faults.duplicated += 1,
         }
         if stamp.intended_ns >= self.from_ns && stamp.intended_ns < self.to_ns {
+            self.after_end += u64::from(now >= self.to_ns);
             self.latency
                 .saturating_record(now.saturating_sub(stamp.intended_ns));
         }

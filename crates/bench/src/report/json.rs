@@ -64,6 +64,7 @@ pub(crate) fn object(sheet: &Sheet, results: &Results, pairs: u32, context: &Con
         }),
         "loss": own.map(loss),
         "verdict": own.map(|own| own.verdict().object()),
+        "notes": own.map(Outcome::notes).unwrap_or_default(),
         "series": own.and_then(|own| own.sound_legs().last()).map(|leg| {
             json!({ "step_seconds": leg.series.step_s, "counts": leg.series.counts })
         }),
@@ -100,6 +101,7 @@ fn rival(
         "server_to_rival": own.map(|own| ratio(own, rival, metrics)),
         "loss": loss(rival),
         "verdict": rival.verdict().object(),
+        "notes": rival.notes(),
         "ramp": climb(rival),
         "course": course(rival),
         "percentiles_us": latency.as_ref().map(percentiles),

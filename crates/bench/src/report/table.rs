@@ -43,6 +43,9 @@ pub(crate) fn render(sheet: &Sheet, results: &Results, pairs: u32) -> String {
         }
     }
     for outcome in results.floors.iter().chain(&results.servers) {
+        for note in outcome.notes() {
+            let _ = writeln!(text, "  {}: note: {note}", outcome.name);
+        }
         match outcome.verdict() {
             Verdict::Sound => {}
             Verdict::GeneratorLimited(why) => {

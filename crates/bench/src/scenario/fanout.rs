@@ -16,6 +16,7 @@ use crate::error::BenchError;
 use crate::floor::FloorKind;
 use crate::measure::{Leg, Metric, Unit, Verdict, push_latency};
 use crate::meter::push_link;
+use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::ramp::{Climb, Plan, RampArgs, Step};
 use crate::report::number::grouped;
@@ -325,15 +326,6 @@ impl Fanout {
         }
     }
 
-    /// The share of the load that was not delivered in time, if it is more than the edges of the
-    /// interval explain: 2 %, and one message of each publisher.
-    fn missing_share(&self, deliveries: u64, seconds: f64) -> Option<f64> {
-        let due = self.offered()? * seconds;
-        let missing = due - deliveries as f64;
-        let edges = (due * 0.02).max(self.subscribers as f64);
-        (missing > edges).then_some(missing / due)
-    }
-
     fn evaluate(&self, outcome: Outcome) -> Leg {
         let mut leg = Leg {
             faults: outcome.faults,
@@ -363,27 +355,18 @@ impl Fanout {
         leg.push(RSS, outcome.usage.map(|usage| usage.rss as f64));
         push_link(&mut leg, rate, self.payload);
         leg.push(GENERATOR, each(outcome.generator_cpu_s));
-        outcome.generator.push(&mut leg);
-        let server_busy = outcome.server_cpu_s.unwrap_or(f64::MAX) / outcome.seconds;
-        let late_ms = outcome.lateness.value_at_quantile(0.99) as f64 / 1e6;
-        if outcome.busiest_thread > 0.97 && server_busy < 0.9 {
-            leg.limited = Some("a generator thread was busy all the time".into());
-        } else if self.rate != Rate::Max && late_ms > 50.0 {
-            leg.limited = Some(format!("1 % of messages left {late_ms:.0} ms late or more"));
-        }
-        // What left too late cannot have come in time.
-        if leg.limited.is_none() {
-            let unsent = match outcome.unsent {
-                0 => String::new(),
-                unsent => format!(
-                    ", {} messages that were due never left since the server took no more",
-                    grouped(unsent as f64)
-                ),
+        outcome.generator.push(&mut leg, outcome.server_cpu_s);
+        if let Some(offered) = self.offered() {
+            let unsent = outcome.unsent as f64 * self.subscribers_per_topic();
+            let pace = Pace {
+                lateness: &outcome.lateness,
+                due: offered * outcome.seconds,
+                came: outcome.deliveries as f64,
+                edge: self.subscribers as f64,
+                after_end: outcome.after_end as f64 + unsent,
+                unsent: outcome.unsent,
             };
-            let missing = self.missing_share(outcome.deliveries, outcome.seconds);
-            let carried = missing.map(|missing| (1.0 - missing) * 100.0);
-            leg.behind =
-                carried.map(|carried| format!("carried {carried:.0} % of the load{unsent}"));
+            pace.judge(&mut leg);
         }
         leg
     }

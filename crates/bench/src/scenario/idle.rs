@@ -162,7 +162,7 @@ impl Workload for Idle {
         leg.push(AFTER, after.map(|a| a.rss as f64));
         leg.push(CONNECTS, opened / opened_s);
         leg.push(CPU, used_s.map(|used| used * 1e6 / opened));
-        generator.push(&mut leg);
+        generator.push(&mut leg, used_s);
         Ok(leg)
     }
 }

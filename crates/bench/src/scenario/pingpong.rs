@@ -151,10 +151,9 @@ impl Workload for PingPong {
         }
         let (plan, run) = (self.clone(), run_id());
         let (login, endpoint) = (running.login.clone(), running.endpoint.clone());
-        let meter = CpuMeter::start(running.pid());
-        let generator = GeneratorMeter::start();
+        let pid = running.pid();
         let now = || "playing".to_owned();
-        let match_ = load::run("players", (progress, &now), move || {
+        let (match_, used_s, generator) = load::run("players", (progress, &now), move || {
             let mut poll = Poll::new().doing("open a poll")?;
             let crowd = crowd::open(
                 &mut poll,
@@ -180,7 +179,10 @@ impl Workload for PingPong {
                 .enumerate()
                 .map(|(index, client)| Player::new(client, &plan, &run, index))
                 .collect::<Result<Vec<_>, _>>()?;
-            play(players, &plan)
+            let meter = CpuMeter::start(pid);
+            let generator = GeneratorMeter::start();
+            let match_ = play(players, &plan)?;
+            Ok((match_, meter.used_s(), generator.stop()))
         })?;
         let mut leg = Leg {
             faults: match_.faults,
@@ -193,10 +195,10 @@ impl Workload for PingPong {
         let seconds = (self.warmup + self.seconds).as_secs_f64();
         leg.push(RATE, rounds / seconds);
         push_latency(&mut leg, match_.latency, &quantiles);
-        leg.push(CPU, meter.used_s().map(|cpu| cpu * 1e6 / rounds));
+        leg.push(CPU, used_s.map(|cpu| cpu * 1e6 / rounds));
         // There and back.
         push_link(&mut leg, 2.0 * rounds / seconds, self.payload);
-        generator.stop().push(&mut leg);
+        generator.push(&mut leg, used_s);
         Ok(leg)
     }
 }

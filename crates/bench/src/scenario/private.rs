@@ -20,9 +20,10 @@ use crate::args::{Common, measured_seconds, payload_bytes, seconds};
 use crate::clock::{as_ns, now_ns};
 use crate::error::BenchError;
 use crate::floor::FloorKind;
-use crate::load::penfriend::{Schedule, Tally};
+use crate::load::penfriend::Schedule;
 use crate::measure::{Leg, Metric, Unit, push_latency};
 use crate::meter::{GeneratorMeter, push_link};
+use crate::pace::Pace;
 use crate::process::{CpuMeter, Usage};
 use crate::progress::Progress;
 use crate::ramp::{Plan, RampArgs};
@@ -49,10 +50,6 @@ const CPU_OUT: Metric = Metric::new("cpu_per_out_us", "CPU/message out", Unit::M
 const CPU_JOIN: Metric = Metric::new("cpu_per_join_us", "CPU/client that comes", Unit::Micros);
 const CONNECTS: Metric = Metric::new("connections_per_s", "connections/s", Unit::PerSecond);
 
-/// Later than this, the generator did not offer the load.
-const LATE_MS_MAX: f64 = 50.0;
-/// A smaller share of what is due has not been carried.
-const SHARE_MIN: f64 = 0.98;
 /// What the descriptors of the floor's one thread allow.
 const FLOOR_CLIENTS_MAX: usize = 19_900;
 
@@ -333,12 +330,22 @@ impl Private {
         }
     }
 
-    /// That too little came out in time. What left late comes late: who was late is asked first.
-    fn behind(&self, tally: &Tally) -> Option<String> {
+    /// How what so many clients have done in so many seconds is to be judged.
+    fn pace<'a>(
+        &self,
+        (clients, seconds): (f64, f64),
+        (received, after_end): (u64, u64),
+        lateness: &'a Histogram<u64>,
+    ) -> Pace<'a> {
         let copies = self.copies() as f64;
-        let due = self.rate() * self.seconds.as_secs_f64() * copies;
-        let short = shortfall(due, tally.received as f64, copies);
-        short.filter(|_| left_late(&tally.lateness).is_none())
+        Pace {
+            lateness,
+            due: clients / self.period.as_secs_f64() * seconds * copies,
+            came: received as f64,
+            edge: copies,
+            after_end: after_end as f64,
+            unsent: 0,
+        }
     }
 
     /// How its clients write to this server.
@@ -480,7 +487,7 @@ impl Workload for Private {
         let mut leg = Leg {
             faults: tally.faults,
             failed: missing.count + tally.broken + tally.unanswered,
-            behind: missing.first_failure.or_else(|| self.behind(&tally)),
+            behind: missing.first_failure,
             ..Leg::default()
         };
         leg.push(IN, tally.sent as f64 / seconds);
@@ -497,13 +504,15 @@ impl Workload for Private {
         // All but the responses.
         let heard = tally.received as f64 * (self.copies() - 1) as f64 / self.copies() as f64;
         push_link(&mut leg, heard / seconds, self.payload);
-        generator.push(&mut leg);
+        generator.push(&mut leg, used_s);
+        let load = (self.clients as f64, seconds);
+        let counts = (tally.received, tally.after_end);
+        self.pace(load, counts, &tally.lateness).judge(&mut leg);
         if self.scene.is_shared() {
             let received = tally.received.max(1) as f64;
             leg.push(CPU_OUT, used_s.map(|used| used * 1e6 / received));
             leg.push(CPU_JOIN, used_coming_s.map(|used| used * 1e6 / opened));
         }
-        leg.limited = left_late(&tally.lateness);
         Ok(leg)
     }
 }
@@ -512,36 +521,4 @@ impl Workload for Private {
 fn grown(before: Option<Usage>, after: Option<Usage>) -> Option<f64> {
     let (before, after) = before.zip(after)?;
     Some(after.rss.saturating_sub(before.rss) as f64)
-}
-
-/// What share of what was due came out in time, if it is less than the edges of the interval
-/// explain: 2 %, and one message with all of its copies.
-fn shortfall(due: f64, received: f64, copies: f64) -> Option<String> {
-    let edges = (due * (1.0 - SHARE_MIN)).max(copies);
-    let share = received / due * 100.0;
-    (due - received > edges).then(|| format!("{share:.0} % of what was due came out in time"))
-}
-
-/// That the generator was the limit, if its messages left too late.
-fn left_late(lateness: &Histogram<u64>) -> Option<String> {
-    let late_ms = lateness.value_at_quantile(0.99) as f64 / 1e6;
-    (late_ms > LATE_MS_MAX).then(|| format!("1 % of messages left {late_ms:.0} ms late or more"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_comes_too_late_was_not_carried() {
-        assert_eq!(shortfall(20_000.0, 20_000.0, 2.0), None);
-        // More than was due: of the warm-up.
-        assert_eq!(shortfall(20_000.0, 21_000.0, 2.0), None);
-        assert_eq!(shortfall(20_000.0, 19_601.0, 2.0), None);
-        // The last message of a few is on its way at the end.
-        assert_eq!(shortfall(10.0, 8.0, 2.0), None);
-        let why = shortfall(20_000.0, 900.0, 2.0).unwrap();
-        assert_eq!(why, "4 % of what was due came out in time");
-        assert!(shortfall(20_000.0, 19_000.0, 2.0).is_some());
-    }
 }

@@ -18,7 +18,8 @@ use crate::load::pulse::Pulse;
 use crate::load::storm::{Ask, Goal, Outcome, Storm};
 use crate::load::{self, histogram};
 use crate::measure::{Leg, Metric, Unit, push_latency};
-use crate::meter::{GeneratorMeter, push_link};
+use crate::meter::{GeneratorMeter, GeneratorUse, push_link};
+use crate::process::CpuMeter;
 use crate::progress::Progress;
 use crate::target::{Needs, Running};
 use crate::wire::Version;
@@ -185,20 +186,18 @@ impl Workload for Recover {
             self.fill((running, progress), &run, &mut leg)?;
             let none = format!("{run}-none");
             let plain = self.storm((running, progress), &none, Goal::Acknowledged);
-            let plain = plain.map_err(BenchError::midway)?;
+            let (plain, _) = plain.map_err(BenchError::midway)?;
             leg.push(PLAIN, plain.duration_ns as f64 / 1e3);
             self.judge(&plain, &mut leg);
         }
-        let generator = GeneratorMeter::start();
         let warm = self.storm((running, progress), &run, self.goal());
-        let warm = warm.map_err(BenchError::midway)?;
-        let generator = generator.stop();
+        let (warm, used) = warm.map_err(BenchError::midway)?;
         self.judge(&warm, &mut leg);
         leg.push(WARM, warm.duration_ns as f64 / 1e3);
         let seconds = warm.duration_ns as f64 / SECOND_NS as f64;
         leg.push(RATE, warm.completed as f64 / seconds);
         push_link(&mut leg, warm.completed as f64 / seconds, self.payload);
-        generator.push(&mut leg);
+        used.push(&mut leg);
         if let Some(plain_us) = leg.figure(PLAIN.key) {
             leg.push(TIMES, warm.duration_ns as f64 / 1e3 / plain_us * 100.0);
         }
@@ -231,6 +230,18 @@ impl Workload for Recover {
             self.publish((running, progress), &run, Message::Empty, self.stored)?;
         }
         Ok(leg)
+    }
+}
+
+/// What a storm took.
+struct Used {
+    generator: GeneratorUse,
+    server_cpu_s: Option<f64>,
+}
+
+impl Used {
+    fn push(self, leg: &mut Leg) {
+        self.generator.push(leg, self.server_cpu_s);
     }
 }
 
@@ -377,7 +388,7 @@ impl Recover {
         if let Some(restarted) = running.restart()? {
             leg.push(END, restarted.ending.as_secs_f64() * 1e6);
             leg.push(START, restarted.starting.as_secs_f64() * 1e6);
-            let cold = self.storm((running, progress), run, self.goal())?;
+            let (cold, _) = self.storm((running, progress), run, self.goal())?;
             self.judge(&cold, leg);
             leg.push(COLD, cold.duration_ns as f64 / 1e3);
         }
@@ -390,7 +401,8 @@ impl Recover {
         (running, progress): (&Running, &Progress),
         run: &str,
         goal: Goal,
-    ) -> Result<Outcome, BenchError> {
+    ) -> Result<(Outcome, Used), BenchError> {
+        let pid = running.pid();
         let (this, run) = (self.clone(), run.to_owned());
         let (endpoint, login) = (running.endpoint.clone(), running.login.clone());
         let now = || match goal {
@@ -423,7 +435,19 @@ impl Recover {
                 prefix: &|user| format!("bench/{run}/{user}/"),
                 goal,
             };
-            Storm::new(crowd.complete()?, &ask).run(&mut poll)
+            let mut storm = Storm::new(crowd.complete()?, &ask);
+            let meter = CpuMeter::start(pid);
+            let generator = GeneratorMeter::start();
+            let outcome = storm.run(&mut poll)?;
+            let generator = generator.stop();
+            let server_cpu_s = meter.used_s();
+            Ok((
+                outcome,
+                Used {
+                    generator,
+                    server_cpu_s,
+                },
+            ))
         })
     }
 }

@@ -83,7 +83,7 @@ impl Outcome {
         leg.push(DROPS, dropped.map(|count| count as f64));
         let per_login = |used: f64| used * 1e6 / count.max(1) as f64;
         leg.push(CPU, self.server_cpu_s.map(per_login));
-        self.generator.push(&mut leg);
+        self.generator.push(&mut leg, self.server_cpu_s);
         leg
     }
 }

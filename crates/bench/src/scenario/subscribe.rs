@@ -264,7 +264,7 @@ impl Subscribe {
         push_latency(&mut leg, latency, &[(P50, 0.5), (P99, 0.99)]);
         leg.push(CPU, server_cpu_s.map(|cpu| cpu * 1e6 / total as f64));
         leg.push(RSS, usage.map(|usage| usage.rss as f64));
-        generator.push(&mut leg);
+        generator.push(&mut leg, server_cpu_s);
         leg.series = series(&storm);
         leg
     }

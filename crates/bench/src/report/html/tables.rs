@@ -279,6 +279,12 @@ fn reason(verdict: &Value) -> Option<String> {
     })
 }
 
+/// What stands beside a verdict.
+fn remarks(server: &Value) -> impl Iterator<Item = &str> {
+    let notes = server["notes"].as_array().into_iter().flatten();
+    notes.filter_map(Value::as_str)
+}
+
 /// What was said with the published figures, and what was wrong.
 pub(super) fn notes(object: &Value) -> String {
     let published = object["published"]["notes"]
@@ -299,12 +305,14 @@ pub(super) fn notes(object: &Value) -> String {
     }
     let name = object["server"].as_str().unwrap_or("server");
     notes.extend(reason(&object["verdict"]).map(|why| format!("{name}: {why}")));
+    notes.extend(remarks(object).map(|note| format!("{name}: {note}")));
     for other in object["rivals"].as_array().into_iter().flatten() {
         let name = other["name"].as_str().unwrap_or_default();
         let errors = other["errors"].as_array().into_iter().flatten();
         let errors = errors.filter_map(|why| why.as_str().map(str::to_owned));
         let wrong = reason(&other["verdict"]).into_iter().chain(errors);
         notes.extend(wrong.take(1).map(|why| format!("{name}: {why}")));
+        notes.extend(remarks(other).map(|note| format!("{name}: {note}")));
     }
     if notes.is_empty() {
         return String::new();

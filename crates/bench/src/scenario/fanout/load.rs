@@ -1,7 +1,5 @@
 //! Drives one fan-out: opens the clients, sets the pace, reads the meters.
 
-use std::collections::HashMap;
-use std::fs;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -56,11 +54,11 @@ pub(super) struct Outcome {
     pub(super) unacknowledged: u64,
     /// Messages that were due, but the server took no more.
     pub(super) unsent: u64,
+    /// Deliveries of messages that were due within the interval, after its end.
+    pub(super) after_end: u64,
     pub(super) server_cpu_s: Option<f64>,
     pub(super) generator_cpu_s: f64,
     pub(super) generator: GeneratorUse,
-    /// Share of the interval that the busiest generator thread was running.
-    pub(super) busiest_thread: f64,
     pub(super) usage: Option<Usage>,
     pub(super) series: Series,
 }
@@ -117,13 +115,13 @@ impl Load<'_> {
             disconnected: ended.disconnected,
             unacknowledged: ended.unacknowledged,
             unsent: ended.unsent,
+            after_end: ended.after_end,
             server_cpu_s: after
                 .server_cpu_s
                 .zip(before.server_cpu_s)
                 .map(|(a, b)| a - b),
             generator_cpu_s: after.own_cpu_s - before.own_cpu_s,
             generator,
-            busiest_thread: after.busiest_since(&before),
             usage,
             series: Series {
                 step_s: 1.0,
@@ -354,6 +352,7 @@ struct Ended {
     disconnected: u64,
     unacknowledged: u64,
     unsent: u64,
+    after_end: u64,
 }
 
 impl Threads {
@@ -382,6 +381,7 @@ impl Threads {
             disconnected: 0,
             unacknowledged: 0,
             unsent: 0,
+            after_end: 0,
         };
         let mut failure = None;
         for receiver in self.receivers {
@@ -389,6 +389,7 @@ impl Threads {
                 Ok(received) => {
                     ended.faults += received.faults;
                     ended.disconnected += received.disconnected;
+                    ended.after_end += received.after_end;
                     // Both histograms have the same bounds.
                     let _ = ended.latency.add(&received.latency);
                 }
@@ -434,37 +435,15 @@ struct Meters {
     delivered: u64,
     server_cpu_s: Option<f64>,
     own_cpu_s: f64,
-    /// Nanoseconds on a processor, by thread of this process.
-    threads: HashMap<String, u64>,
 }
 
 impl Meters {
     fn read(running: &Running, shared: &Shared) -> Self {
-        let threads = fs::read_dir("/proc/self/task")
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|entry| {
-                let text = fs::read_to_string(entry.path().join("schedstat")).ok()?;
-                let ran = text.split_whitespace().next()?.parse().ok()?;
-                Some((entry.file_name().to_string_lossy().into_owned(), ran))
-            })
-            .collect();
         Self {
-            threads,
             own_cpu_s: process::own_cpu_s(),
             server_cpu_s: running.pid().and_then(process::cpu_s),
             delivered: shared.delivered(),
             at_ns: now_ns(),
         }
-    }
-
-    fn busiest_since(&self, before: &Self) -> f64 {
-        let busiest = self
-            .threads
-            .iter()
-            .map(|(thread, ran)| ran - before.threads.get(thread).copied().unwrap_or(0))
-            .max();
-        busiest.unwrap_or(0) as f64 / (self.at_ns - before.at_ns).max(1) as f64
     }
 }

@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use super::load::Outcome;
 use super::{Fanout, Rate};
 use crate::measure::{Leg, Series, Verdict};
-use crate::meter::GeneratorMeter;
+use crate::meter::GeneratorUse;
 use crate::progress::Progress;
 use crate::sequence::Faults;
 use crate::target::{Needs, Subject};
@@ -209,10 +209,15 @@ fn a_verdict_follows_from_the_figures() {
             disconnected: 0,
             unacknowledged: 0,
             unsent: 0,
+            after_end: 0,
             server_cpu_s: Some(0.1),
             generator_cpu_s: 0.1,
-            generator: GeneratorMeter::start().stop(),
-            busiest_thread,
+            generator: GeneratorUse {
+                seconds: 1.0,
+                cpu_percent: 10.0,
+                busiest_thread,
+                rss: None,
+            },
             usage: None,
             series: Series::default(),
         };

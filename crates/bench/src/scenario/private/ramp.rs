@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use super::crew::{Crew, Missing, Way};
-use super::{
-    CPU, IN, LATENCY, LATENCY_P99, OUT, Private, RSS_EACH, SERVER_CPU, SHARE_MIN, left_late,
-};
+use super::{CPU, IN, LATENCY, LATENCY_P99, OUT, Private, RSS_EACH, SERVER_CPU};
 use crate::clock::{SECOND_NS, as_ns, now_ns};
 use crate::error::BenchError;
 use crate::load::penfriend::{Schedule, Tally};
@@ -180,13 +178,14 @@ impl Ramp<'_> {
         broken: u64,
         (clients, missing): (usize, &Missing),
     ) -> Step {
-        let due = self.live() as f64 / self.load.period.as_secs_f64() * seconds;
+        let load = (self.live() as f64, seconds);
+        let counts = (tally.received, tally.after_end);
+        let pace = self.load.pace(load, counts, &tally.lateness);
         let quantile = |of: f64| {
             let ns = tally.latency.value_at_quantile(of);
             (!tally.latency.is_empty()).then_some(ns as f64 / 1e3)
         };
         let p99_us = quantile(0.99);
-        let came = tally.received as f64 / (2.0 * due).max(1.0);
         let mut why = Vec::new();
         if missing.count > 0 {
             let first = missing
@@ -203,14 +202,12 @@ impl Ramp<'_> {
             why.push(format!("{} connections broke", broken + tally.broken));
         }
         why.extend(self.plan.too_late(p99_us));
-        if came < SHARE_MIN {
-            why.push(format!("{:.0} % of what was due came out", came * 100.0));
-        }
+        why.extend(pace.behind());
         let faults = tally.faults.told();
         why.extend(faults.map(|(count, what)| format!("{} {what}", grouped(count as f64))));
         let is_whole =
             missing.count == 0 && broken + tally.broken == 0 && tally.faults.total() == 0;
-        let verdict = match left_late(&tally.lateness).filter(|_| is_whole) {
+        let verdict = match pace.limited().filter(|_| is_whole) {
             // Late messages make late answers: who was late is asked first.
             Some(late) => Verdict::GeneratorLimited(late),
             None if why.is_empty() => Verdict::Sound,
