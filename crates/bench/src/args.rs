@@ -303,19 +303,27 @@ impl Common {
     }
 }
 
+/// Warm-up and measurement may take so long, each: together no longer than the clients' keep alive.
+const SECONDS_MAX: f64 = 1_800.0;
+
 /// Reads a number of seconds, perhaps none.
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if (0.0..=86_400.0).contains(&value) => Ok(value),
-        _ => Err("a number of seconds, at most a day".into()),
-    }
+    seconds_from(text, 0.0)
 }
 
 /// Reads how long something is measured: in less than a tenth of a second nothing can be.
 pub(crate) fn measured_seconds(text: &str) -> Result<f64, String> {
+    seconds_from(text, 0.1)
+}
+
+fn seconds_from(text: &str, least: f64) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(value) if (0.1..=86_400.0).contains(&value) => Ok(value),
-        _ => Err("a number of seconds, at least 0.1 and at most a day".into()),
+        Ok(value) if (least..=SECONDS_MAX).contains(&value) => Ok(value),
+        Ok(value) if value > SECONDS_MAX => Err(format!(
+            "at most {SECONDS_MAX} seconds: clients send no pings, which would disturb what is \
+             measured, so a server would close them when their keep alive is over"
+        )),
+        _ => Err(format!("a number of seconds from {least} to {SECONDS_MAX}")),
     }
 }
 
@@ -397,3 +405,31 @@ mosquitto-defaults), or the URL of a running server.
 
 Exit code: 0 sound, 1 loss, reordering or failure, 2 the generator was the limit, 3 could not run.
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::KEEP_ALIVE_SECS;
+
+    /// Warm-up and measurement together do not outlast the keep alive.
+    #[test]
+    fn seconds_have_bounds() {
+        for (text, warm_up, measured) in [
+            ("0", true, false),
+            ("0.05", true, false),
+            ("0.1", true, true),
+            ("1800", true, true),
+            ("1801", false, false),
+            ("86400", false, false),
+            ("-1", false, false),
+            ("NaN", false, false),
+            ("soon", false, false),
+        ] {
+            assert_eq!(seconds(text).is_ok(), warm_up, "{text}");
+            assert_eq!(measured_seconds(text).is_ok(), measured, "{text}");
+        }
+        let why = seconds("86400").unwrap_err();
+        assert!(why.contains("keep alive"), "{why}");
+        assert!(2.0 * SECONDS_MAX <= f64::from(KEEP_ALIVE_SECS));
+    }
+}

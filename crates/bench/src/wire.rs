@@ -178,7 +178,7 @@ fn push_packet(out: &mut Vec<u8>, first: u8, body: &[u8]) {
 
 /// Seconds of keep-alive: longer than any measurement, so that no pings disturb it, and not "off",
 /// since real clients cost their server a timer (and rumqttd refuses those that do not).
-const KEEP_ALIVE_SECS: u16 = 3_600;
+pub(crate) const KEEP_ALIVE_SECS: u16 = 3_600;
 
 /// Appends a CONNECT with clean start.
 pub(crate) fn push_connect(out: &mut Vec<u8>, version: Version, client_id: &str, login: &Login) {

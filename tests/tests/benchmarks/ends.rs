@@ -163,8 +163,12 @@ fn a_wait_is_told_on_a_terminal() {
 #[test]
 fn a_load_that_is_none_is_refused() {
     for (arguments, reason) in [
-        (&["pingpong", "--seconds", "0"][..], "at least 0.1"),
-        (&["fanout", "ice-1", "--seconds", "0.0001"], "at least 0.1"),
+        (&["pingpong", "--seconds", "0"][..], "from 0.1 to 1800"),
+        (&["fanout", "ice-1", "--seconds", "0.0001"], "from 0.1 to"),
+        (
+            &["fanout", "ice-1", "--warmup", "1801"],
+            "keep alive is over",
+        ),
         (&["fanout", "ice-1", "--workers", "0"], "from 1 to 1024"),
         (
             &["fanout", "ice-1", "--workers", "100000"],
