@@ -20,8 +20,9 @@ use nix::sched::{CloneFlags, unshare};
 use crate::error::{BenchError, Doing};
 use crate::progress::Progress;
 
-/// The longest latency that a histogram tells apart: one minute.
-const LATENCY_NS_MAX: u64 = 60_000_000_000;
+/// The longest latency that a histogram tells apart: a day, longer than anything that is measured,
+/// so that none is cut.
+const LATENCY_NS_MAX: u64 = 24 * 3_600 * 1_000_000_000;
 
 /// A latency histogram in nanoseconds: a tenth of a microsecond, three significant digits.
 pub(crate) fn histogram() -> Histogram<u64> {
@@ -75,4 +76,23 @@ pub(crate) fn join<T>(handle: JoinHandle<T>) -> Result<T, BenchError> {
     handle
         .join()
         .map_err(|_| BenchError::server("a load thread panicked"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_is_late_however_late() {
+        let mut latency = histogram();
+        // A server that answers after two minutes is no faster than that.
+        for seconds in [1, 120, 7_200] {
+            latency.saturating_record(seconds * 1_000_000_000);
+        }
+        for (quantile, seconds) in [(0.5, 120.0), (1.0, 7_200.0)] {
+            let shown = latency.value_at_quantile(quantile) as f64 / 1e9;
+            // Three digits.
+            assert!((shown / seconds - 1.0).abs() < 0.002, "{quantile}: {shown}");
+        }
+    }
 }
