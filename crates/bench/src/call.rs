@@ -174,6 +174,9 @@ pub(crate) fn run(
     for note in &stage.notes {
         text.push_str(&format!("note: {note}\n"));
     }
+    if let Some(why) = &stage.not_run {
+        text.push_str(&format!("spamc: NOT RUN: {why}\n"));
+    }
     text.push_str(&format!("{}\n", placement.describe()));
     output.show(&text)?;
     let mut failed = 0;
@@ -191,7 +194,7 @@ pub(crate) fn run(
                 message: args.message,
                 placement,
             };
-            let mut object = object::of(&stage.programs, &turns, &load, &context);
+            let mut object = object::of(&stage, &turns, &load, &context);
             object["processors"] = allotment.describe();
             output.take(object)?;
         }
@@ -223,10 +226,16 @@ fn measure(
             } else {
                 1
             };
-            figures.push(turn(program, (calls / turns / share).max(1), callers)?);
+            let calls = part(calls, number, turns) / share;
+            figures.push(turn(program, calls.max(1), callers)?);
         }
     }
     Ok(all)
+}
+
+/// How many of all calls are made in a turn, so that the turns make all of them.
+const fn part(calls: u64, turn: u64, turns: u64) -> u64 {
+    calls * turn / turns - calls * (turn - 1) / turns
 }
 
 fn turn(program: &Program, calls: u64, callers: u64) -> Result<Figures, BenchError> {
@@ -275,10 +284,11 @@ fn children_cpu_s() -> Result<f64, BenchError> {
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
-/// How much longer a program takes than another one, turn by turn.
+/// How much longer a program takes than another one, turn by turn. A call that fails may be over
+/// soon: a turn with one is no measure of either.
 fn ratio(programs: &[Program], all: &[Vec<Figures>], index: usize, to: &str) -> Option<Spread> {
     let base = programs.iter().position(|program| program.name == to)?;
-    let each = |turn: &Figures| Some(turn.us_per_call());
+    let each = |turn: &Figures| (turn.failed == 0).then(|| turn.us_per_call());
     let pairs = all[index].iter().zip(&all[base]);
     Spread::of_ratios(pairs.map(|(own, base)| (each(own), each(base)))).filter(|_| base != index)
 }
@@ -340,4 +350,76 @@ fn table(programs: &[Program], all: &[Vec<Figures>], calls: u64, callers: u64) -
     }
     text.push('\n');
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(turns: &[(f64, u64)]) -> Vec<Figures> {
+        let figures = turns.iter().map(|&(wall_s, failed)| Figures {
+            calls: 10,
+            failed,
+            wall_s,
+            ..Figures::default()
+        });
+        figures.collect()
+    }
+
+    /// A floor and a program for each transport, whose calls take so many seconds and fail so
+    /// often.
+    fn stage() -> (Stage, Vec<Vec<Figures>>) {
+        let each = [
+            ("floor, Unix", figures(&[(1.0, 0), (1.0, 0)])),
+            ("stentor-call, Unix", figures(&[(2.0, 0), (0.1, 7)])),
+            ("floor, TCP", figures(&[(4.0, 0), (4.0, 0)])),
+            ("stentor-call, TCP", figures(&[(12.0, 0), (12.0, 0)])),
+        ];
+        let (names, turns): (Vec<_>, Vec<_>) = each.into_iter().unzip();
+        let programs = names.into_iter().map(Program::nothing).collect();
+        (Stage::of(programs), turns)
+    }
+
+    #[test]
+    fn a_turn_that_failed_is_no_measure() {
+        let (stage, turns) = stage();
+        let median = |index, base| {
+            let ratio = ratio(&stage.programs, &turns, index, base);
+            ratio.map(|ratio| ratio.median)
+        };
+        assert_eq!(median(1, "floor, Unix"), Some(2.0));
+        assert_eq!(median(0, "stentor-call, Unix"), Some(0.5));
+        assert_eq!(median(3, "floor, TCP"), Some(3.0));
+    }
+
+    #[test]
+    fn each_transport_has_its_own_floor() {
+        let (mut stage, turns) = stage();
+        stage.not_run = Some("no score".into());
+        let load = Load {
+            calls: 20,
+            callers: 1,
+            message: 1,
+            placement: Placement::Together,
+        };
+        let context = Context {
+            machine: serde_json::Value::Null,
+            command: String::new(),
+        };
+        let object = object::of(&stage, &turns, &load, &context);
+        assert_eq!(object["verdict"]["result"], "failed", "7 of them");
+        assert_eq!(object["ratio"]["call_us"]["median"], 2.0, "{object}");
+        let [tcp, spamc] = [0, 1].map(|index| &object["rivals"][index]);
+        assert_eq!(tcp["ratio"]["call_us"]["median"], 3.0, "{tcp}");
+        assert_eq!(spamc["verdict"]["result"], "not-run", "{spamc}");
+        assert_eq!(spamc["verdict"]["why"], "no score");
+    }
+
+    #[test]
+    fn all_calls_are_made() {
+        for (calls, turns) in [(10, 1), (105, 10), (1_000, 10), (19, 1), (999_999, 10)] {
+            let made: u64 = (1..=turns).map(|turn| part(calls, turn, turns)).sum();
+            assert_eq!(made, calls);
+        }
+    }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Outcome {
     pub(crate) name: String,
     /// Its version and whole configuration.
     pub(crate) identity: Value,
+    /// The floor that it is compared with, if that is not the principal one.
+    pub(crate) floor: Option<&'static str>,
     /// One per pair; a server that could not be measured, or died, has its reason instead.
     pub(crate) legs: Vec<Result<Leg, Verdict>>,
 }
@@ -33,6 +35,18 @@ pub(crate) struct Results {
     pub(crate) floors: Vec<Outcome>,
     /// The measured server first, then its rivals.
     pub(crate) servers: Vec<Outcome>,
+}
+
+impl Results {
+    /// The floor that one of them is compared with.
+    pub(crate) fn floor_of(&self, outcome: &Outcome) -> Option<&Outcome> {
+        let own = outcome.floor;
+        let own = self
+            .floors
+            .iter()
+            .find(|floor| Some(floor.name.as_str()) == own);
+        own.or_else(|| self.floors.first())
+    }
 }
 
 impl Outcome {
@@ -117,6 +131,7 @@ pub(crate) fn run(
     let empty = |subject: &Subject| Outcome {
         name: subject.name(),
         identity: subject.identity(&sheet.needs),
+        floor: None,
         legs: Vec::new(),
     };
     let mut results = Results {
@@ -224,6 +239,7 @@ mod tests {
         Outcome {
             name: "one".into(),
             identity: Value::Null,
+            floor: None,
             legs: legs.collect(),
         }
     }

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Figures, Program, TURNS, floor_of, ratio};
+use super::{Figures, Program, Stage, TURNS, floor_of, ratio};
 use crate::affinity::Placement;
-use crate::measure::{Leg, Metric, Unit};
+use crate::measure::{Leg, Metric, Unit, Verdict};
 use crate::report::json::{self, Context};
 use crate::runner::{Outcome, Results};
 use crate::scenario::{count, named};
@@ -28,31 +28,12 @@ pub(super) struct Load {
 }
 
 /// One object: `stentor-call` by Unix socket is what is measured, its bare round trip the floor.
-/// `programs` has the sums of each program beside the spreads over the turns.
-pub(super) fn of(
-    programs: &[Program],
-    turns: &[Vec<Figures>],
-    load: &Load,
-    context: &Context,
-) -> Value {
+/// Each of the others has a floor of its own transport. `programs` has the sums of each program
+/// beside the spreads over the turns.
+pub(super) fn of(stage: &Stage, turns: &[Vec<Figures>], load: &Load, context: &Context) -> Value {
     let sheet = sheet(load);
-    let mut results = Results {
-        floors: Vec::new(),
-        servers: Vec::new(),
-    };
-    for (program, turns) in programs.iter().zip(turns) {
-        let outcome = Outcome {
-            name: program.name.into(),
-            identity: json!({ "command": program.command.join(" ") }),
-            legs: turns.iter().map(|turn| Ok(leg(program, turn))).collect(),
-        };
-        match floor_of(program.name) {
-            "" => results.floors.push(outcome),
-            _ => results.servers.push(outcome),
-        }
-    }
-    // The floor of what is measured comes first; doing nothing comes last.
-    results.floors.sort_by_key(|floor| floor.name == "nothing");
+    let programs = &stage.programs;
+    let results = results(stage, turns);
     let pairs = turns.first().map_or(0, Vec::len) as u32;
     let mut object = json::object(&sheet, &results, pairs, context);
     let sums: Vec<Figures> = turns.iter().map(|turns| Figures::sum(turns)).collect();
@@ -77,14 +58,47 @@ pub(super) fn of(
     object
 }
 
+/// What was measured, and what could not be.
+fn results(stage: &Stage, turns: &[Vec<Figures>]) -> Results {
+    let mut results = Results {
+        floors: Vec::new(),
+        servers: Vec::new(),
+    };
+    let programs = &stage.programs;
+    for (program, turns) in programs.iter().zip(turns) {
+        let outcome = Outcome {
+            name: program.name.into(),
+            identity: json!({ "command": program.command.join(" ") }),
+            floor: Some(floor_of(program.name)),
+            legs: turns.iter().map(|turn| Ok(leg(program, turn))).collect(),
+        };
+        match floor_of(program.name) {
+            "" => results.floors.push(outcome),
+            _ => results.servers.push(outcome),
+        }
+    }
+    let missing = stage.not_run.iter().map(|why| Outcome {
+        name: "spamc".into(),
+        identity: Value::Null,
+        floor: None,
+        legs: vec![Err(Verdict::NotRun(why.clone()))],
+    });
+    results.servers.extend(missing);
+    // The floor of what is measured comes first; doing nothing comes last.
+    results.floors.sort_by_key(|floor| floor.name == "nothing");
+    results
+}
+
 fn leg(program: &Program, turn: &Figures) -> Leg {
     let calls = turn.calls.max(1) as f64;
     let mut leg = Leg {
         failed: turn.failed,
         ..Leg::default()
     };
-    leg.push(EACH, turn.us_per_call());
-    leg.push(RATE, calls / turn.wall_s);
+    // A call that fails may be over soon.
+    let is_measure = turn.failed == 0;
+    leg.push(EACH, is_measure.then(|| turn.us_per_call()));
+    leg.push(RATE, is_measure.then(|| calls / turn.wall_s));
     leg.push(CLIENT, turn.client_cpu_s * 1e6 / calls);
     let server = program.server.map(|_| turn.server_cpu_s * 1e6 / calls);
     leg.push(SERVER, server);

@@ -91,10 +91,12 @@ impl Program {
 /// Everything that runs, in a folder that goes with it.
 pub(crate) struct Stage {
     pub(crate) programs: Vec<Program>,
-    /// Why something that could be measured is not.
+    /// What is not installed, and not measured.
     pub(crate) notes: Vec<String>,
-    _servers: Vec<Server>,
-    _folder: tempfile::TempDir,
+    /// Why spamc, which is installed, cannot be measured.
+    pub(crate) not_run: Option<String>,
+    servers: Vec<Server>,
+    folder: tempfile::TempDir,
 }
 
 /// A server that ends with this.
@@ -164,7 +166,7 @@ impl Stage {
         let by_unix = [&[&*client, "-s", &call_socket][..], &ask, &more].concat();
         let place = ["-s", "127.0.0.1", "-p", &call_port];
         let by_tcp = [&[&*client][..], &place, &ask, &more].concat();
-        let mut programs = vec![
+        let programs = vec![
             Program::new("nothing", words(&[&floor]), None),
             Program::new(
                 "floor, Unix",
@@ -179,40 +181,36 @@ impl Stage {
             ),
             Program::new("stentor-call, TCP", words(&by_tcp), Some(stentor)),
         ];
-        let notes = add_spamc(
-            folder.path(),
-            Path::new(&message),
-            &mut programs,
-            &mut servers,
-        );
-        Ok(Self {
+        let mut stage = Self {
             programs,
-            notes: notes.into_iter().collect(),
-            _servers: servers,
-            _folder: folder,
-        })
+            notes: Vec::new(),
+            not_run: None,
+            servers,
+            folder,
+        };
+        stage.add_spamc(Path::new(&message));
+        Ok(stage)
     }
-}
 
-/// Adds spamc and its spamd; why not, if they cannot be had.
-fn add_spamc(
-    folder: &Path,
-    message: &Path,
-    programs: &mut Vec<Program>,
-    servers: &mut Vec<Server>,
-) -> Option<String> {
-    match spamd(folder) {
-        Ok(Some((server, port, spamc))) => {
-            let program = Program::spamc(&spamc, &port, message, server.0.id());
-            if let Err(why) = program.try_score() {
-                return Some(format!("spamc: NOT RUN: {why}"));
+    /// Adds spamc and its spamd, or says why they are not measured.
+    fn add_spamc(&mut self, message: &Path) {
+        match spamd(self.folder.path()) {
+            Ok(Some((server, port, spamc))) => {
+                let program = Program::spamc(&spamc, &port, message, server.0.id());
+                match program.try_score() {
+                    Ok(()) => {
+                        self.servers.push(server);
+                        self.programs.push(program);
+                    }
+                    Err(why) => self.not_run = Some(why),
+                }
             }
-            servers.push(server);
-            programs.push(program);
-            None
+            Ok(None) => {
+                let note = "spamc and spamd are not installed, and not measured";
+                self.notes.push(note.to_owned());
+            }
+            Err(error) => self.not_run = Some(error.to_string()),
         }
-        Ok(None) => Some("spamc and spamd are not installed, and not measured".to_owned()),
-        Err(error) => Some(format!("spamd is not measured: {error}")),
     }
 }
 
@@ -331,6 +329,26 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    impl Program {
+        /// One that does nothing under that name.
+        pub(in crate::call) fn nothing(name: &'static str) -> Self {
+            Self::new(name, Vec::new(), None)
+        }
+    }
+
+    impl Stage {
+        /// These, and no servers.
+        pub(in crate::call) fn of(programs: Vec<Program>) -> Self {
+            Self {
+                programs,
+                notes: Vec::new(),
+                not_run: None,
+                servers: Vec::new(),
+                folder: tempfile::tempdir().unwrap(),
+            }
+        }
+    }
 
     /// What becomes of the trial call of a spamc that does this.
     fn trial(script: &str, message: &str) -> Result<(), String> {

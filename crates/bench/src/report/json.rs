@@ -38,7 +38,7 @@ pub(crate) fn object(sheet: &Sheet, results: &Results, pairs: u32, context: &Con
         .collect();
     let rivals = results.servers.iter().skip(1);
     let rivals: Vec<Value> = rivals
-        .map(|rival| self::rival(rival, principal, own, &metrics))
+        .map(|rival| self::rival(rival, results.floor_of(rival), own, &metrics))
         .collect();
     let latency = own.and_then(merged);
     let floor_latency = principal.and_then(merged);
