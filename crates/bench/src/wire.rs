@@ -4,7 +4,7 @@
 
 use clap::ValueEnum;
 
-use crate::load::storm::fill_payload;
+use crate::load::storm::{Round, fill_payload};
 
 /// CONNACK, as the high half of the first byte.
 pub(crate) const CONNACK: u8 = 2;
@@ -322,7 +322,7 @@ pub(crate) fn push_retained(out: &mut Vec<u8>, v5: bool, topic: &[u8], payload: 
     }
     let from = out.len();
     out.resize(from + payload, 0);
-    fill_payload(topic, &mut out[from..]);
+    fill_payload(Round::Canned, topic, &mut out[from..]);
 }
 
 /// Appends a PUBLISH with QoS 0 made of another's topic, with its length, and what follows it.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mio::{Events, Poll};
 
 use super::crowd::{self, Client, Plan};
-use super::storm::fill_payload;
+use super::storm::{Round, fill_payload};
 use crate::clock::{as_ns, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::link::Endpoint;
@@ -26,6 +26,7 @@ pub(crate) struct Fill<'a> {
     pub(crate) version: Version,
     pub(crate) client_id: String,
     pub(crate) retain: bool,
+    pub(crate) round: Round,
     /// Bytes of each message.
     pub(crate) payload: usize,
     /// How many topics, and the name of each.
@@ -124,7 +125,8 @@ impl Filling<'_> {
             let template = PublishTemplate::new(version, &topic, 1, retain, self.fill.payload);
             // Unique within the window.
             let packet_id = (self.sent % (2 * WINDOW_MAX)) as u16 + 1;
-            let fill = |payload: &mut [u8]| fill_payload(topic.as_bytes(), payload);
+            let round = self.fill.round;
+            let fill = |payload: &mut [u8]| fill_payload(round, topic.as_bytes(), payload);
             template.push(&mut self.unsent, packet_id, fill);
             self.sent += 1;
         }

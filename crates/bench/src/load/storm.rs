@@ -22,7 +22,37 @@ pub(crate) enum Goal {
     Recovered {
         /// Bytes of each message.
         payload: usize,
+        /// In which they were published last.
+        round: Round,
     },
+}
+
+/// When a message was published: all of a round say so, so that one that was replaced does not
+/// pass for the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Round {
+    /// Never: a floor made it up.
+    Canned,
+    /// Without RETAIN.
+    Live,
+    /// Retained, the first of its topic.
+    New,
+    /// Retained, in the place of the first.
+    Again,
+    /// Retained, just before the server was to save it.
+    Saved,
+}
+
+impl Round {
+    const fn mark(self) -> u8 {
+        match self {
+            Self::Canned => b'c',
+            Self::Live => b'l',
+            Self::New => b'n',
+            Self::Again => b'a',
+            Self::Saved => b's',
+        }
+    }
 }
 
 /// What each user asks for.
@@ -49,17 +79,24 @@ impl Ask<'_> {
     }
 }
 
-/// The message that a topic of a benchmark holds: the topic, and dots up to the length.
-pub(crate) fn fill_payload(topic: &[u8], payload: &mut [u8]) {
+/// The message that a topic of a benchmark holds: the round, the topic, and dots up to the length.
+pub(crate) fn fill_payload(round: Round, topic: &[u8], payload: &mut [u8]) {
+    let Some((mark, payload)) = payload.split_first_mut() else {
+        return;
+    };
+    *mark = round.mark();
     let (named, rest) = payload.split_at_mut(topic.len().min(payload.len()));
     named.copy_from_slice(&topic[..named.len()]);
     rest.fill(b'.');
 }
 
 /// Whether a payload is what [`fill_payload`] wrote.
-fn is_filled(topic: &[u8], payload: &[u8]) -> bool {
+fn is_filled(round: Round, topic: &[u8], payload: &[u8]) -> bool {
+    let Some((mark, payload)) = payload.split_first() else {
+        return true;
+    };
     let (named, rest) = payload.split_at(topic.len().min(payload.len()));
-    named == &topic[..named.len()] && rest.iter().all(|byte| *byte == b'.')
+    *mark == round.mark() && named == &topic[..named.len()] && rest.iter().all(|byte| *byte == b'.')
 }
 
 /// What came of the storm.
@@ -227,8 +264,8 @@ impl Storm {
                         }
                         None => return false,
                     },
-                    (wire::PUBLISH, Goal::Recovered { payload }) => {
-                        match user.recover(first, body, payload, self.wanted) {
+                    (wire::PUBLISH, Goal::Recovered { payload, round }) => {
+                        match user.recover(first, body, (payload, round), self.wanted) {
                             Some(true) => self.completed_ns.push(since_start),
                             _ => self.wrong += 1,
                         }
@@ -275,7 +312,13 @@ impl User {
 
     /// Whether a message is the stored one that a subscription waits for; `None` if it makes no
     /// sense at all.
-    fn recover(&mut self, first: u8, body: &[u8], payload: usize, wanted: Wanted) -> Option<bool> {
+    fn recover(
+        &mut self,
+        first: u8,
+        body: &[u8],
+        (payload, round): (usize, Round),
+        wanted: Wanted,
+    ) -> Option<bool> {
         let publish = wire::publish(first, body, wanted.version)?;
         let digits = publish.topic.strip_prefix(&self.prefix[..])?;
         let id: usize = std::str::from_utf8(digits).ok()?.parse().ok()?;
@@ -284,7 +327,7 @@ impl User {
             && first & 1 == 1
             && publish.qos == wanted.qos
             && publish.payload.len() == payload
-            && is_filled(publish.topic, publish.payload);
+            && is_filled(round, publish.topic, publish.payload);
         if is_right {
             *stage = Stage::Complete;
         }
@@ -302,12 +345,16 @@ mod tests {
 
     #[test]
     fn a_payload_tells_its_topic() {
-        for len in [0, 3, 9, 100] {
+        for len in [0, 3, 10, 100] {
             let mut payload = vec![0; len];
-            fill_payload(b"bench/1/2", &mut payload);
-            assert!(is_filled(b"bench/1/2", &payload), "{len}");
-            if len > 8 {
-                assert!(!is_filled(b"bench/1/3", &payload), "{len}");
+            fill_payload(Round::New, b"bench/1/2", &mut payload);
+            assert!(is_filled(Round::New, b"bench/1/2", &payload), "{len}");
+            if len > 9 {
+                assert!(!is_filled(Round::New, b"bench/1/3", &payload), "{len}");
+            }
+            for round in [Round::Canned, Round::Live, Round::Again, Round::Saved] {
+                let is_filled = is_filled(round, b"bench/1/2", &payload);
+                assert_eq!(is_filled, len == 0, "{len} {round:?}");
             }
         }
     }
@@ -348,11 +395,12 @@ mod tests {
     #[test]
     fn only_the_message_of_the_topic_completes_it() {
         let payload = 30;
-        let wanted = wanted(0, Goal::Recovered { payload });
-        let message = |qos, retain, topic: &str| {
+        let round = Round::Again;
+        let wanted = wanted(0, Goal::Recovered { payload, round });
+        let message = |qos, retain, topic: &str, round| {
             let template = PublishTemplate::new(Version::V311, topic, qos, retain, payload);
             let mut packet = Vec::new();
-            let fill = |payload: &mut [u8]| fill_payload(topic.as_bytes(), payload);
+            let fill = |payload: &mut [u8]| fill_payload(round, topic.as_bytes(), payload);
             template.push(&mut packet, 7, fill);
             packet
         };
@@ -368,9 +416,15 @@ mod tests {
             let mut user = user();
             let said = user.acknowledge(&[0, 2, 0], wanted);
             assert_eq!(said, Some(Ok(Stage::Message)));
-            let packet = message(qos, retain, topic);
-            let said = user.recover(packet[0], &packet[2..], payload, wanted);
+            let packet = message(qos, retain, topic, round);
+            let said = user.recover(packet[0], &packet[2..], (payload, round), wanted);
             assert_eq!(said, expected, "{qos} {retain} {topic}");
         }
+        // The one that was replaced.
+        let mut user = user();
+        let _ = user.acknowledge(&[0, 2, 0], wanted);
+        let packet = message(0, true, "bench/1/2", Round::New);
+        let said = user.recover(packet[0], &packet[2..], (payload, round), wanted);
+        assert_eq!(said, Some(false));
     }
 }

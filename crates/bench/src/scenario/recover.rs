@@ -15,7 +15,7 @@ use crate::floor::FloorKind;
 use crate::load::crowd::{self, Plan};
 use crate::load::fill::Fill;
 use crate::load::pulse::Pulse;
-use crate::load::storm::{Ask, Goal, Outcome, Storm};
+use crate::load::storm::{Ask, Goal, Outcome, Round, Storm};
 use crate::load::{self, histogram};
 use crate::measure::{Leg, Metric, Unit, push_latency};
 use crate::meter::{GeneratorMeter, GeneratorUse, push_link};
@@ -190,7 +190,11 @@ impl Workload for Recover {
             leg.push(PLAIN, plain.duration_ns as f64 / 1e3);
             self.judge(&plain, &mut leg);
         }
-        let warm = self.storm((running, progress), &run, self.goal());
+        let round = match is_floor {
+            true => Round::Canned,
+            false => Round::Again,
+        };
+        let warm = self.storm((running, progress), &run, self.goal(round));
         let (warm, used) = warm.map_err(BenchError::midway)?;
         self.judge(&warm, &mut leg);
         leg.push(WARM, warm.duration_ns as f64 / 1e3);
@@ -248,9 +252,8 @@ impl Used {
 /// What is published to a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Message {
-    /// Without RETAIN.
-    Live,
-    Retained,
+    /// With RETAIN but in [`Round::Live`].
+    Of(Round),
     /// Empty and retained: it clears the topic.
     Empty,
 }
@@ -271,9 +274,11 @@ impl Recover {
         (self.users, self.subscriptions, self.payload) == (100, 1_000, 100)
     }
 
-    fn goal(&self) -> Goal {
+    /// The messages of a round.
+    fn goal(&self, round: Round) -> Goal {
         Goal::Recovered {
             payload: self.payload,
+            round,
         }
     }
 
@@ -301,10 +306,9 @@ impl Recover {
         message: Message,
         count: u64,
     ) -> Result<f64, BenchError> {
-        let (retain, payload) = match message {
-            Message::Live => (false, self.payload),
-            Message::Retained => (true, self.payload),
-            Message::Empty => (true, 0),
+        let (round, payload) = match message {
+            Message::Of(round) => (round, self.payload),
+            Message::Empty => (Round::New, 0),
         };
         let (this, run) = (self.clone(), run.to_owned());
         let (endpoint, login) = (running.endpoint.clone(), running.login.clone());
@@ -316,7 +320,8 @@ impl Recover {
                 login: &login,
                 version: this.version,
                 client_id: format!("p-{run}"),
-                retain,
+                retain: round != Round::Live,
+                round,
                 payload,
                 count,
                 topic: &topic,
@@ -332,9 +337,9 @@ impl Recover {
         leg: &mut Leg,
     ) -> Result<(), BenchError> {
         // The same topics for all three, so that their rates can be compared.
-        let plain = self.publish(place, run, Message::Live, self.total())?;
-        let create = self.publish(place, run, Message::Retained, self.stored)?;
-        let update = self.publish(place, run, Message::Retained, self.total())?;
+        let plain = self.publish(place, run, Message::Of(Round::Live), self.total())?;
+        let create = self.publish(place, run, Message::Of(Round::New), self.stored)?;
+        let update = self.publish(place, run, Message::Of(Round::Again), self.total())?;
         leg.push(PUBLISH, plain);
         leg.push(CREATE, create);
         leg.push(UPDATE, update);
@@ -370,7 +375,8 @@ impl Recover {
         let quiet_ns = load::join(pulse("quiet")?)??;
         leg.push(QUIET, quiet_ns as f64 / 1e3);
         // Every message is new, so that there is something to save.
-        self.publish((running, progress), run, Message::Retained, self.stored)?;
+        let message = Message::Of(Round::Saved);
+        self.publish((running, progress), run, message, self.stored)?;
         let saving = pulse("saving")?;
         running.save()?;
         let saving_ns = load::join(saving)??;
@@ -388,7 +394,7 @@ impl Recover {
         if let Some(restarted) = running.restart()? {
             leg.push(END, restarted.ending.as_secs_f64() * 1e6);
             leg.push(START, restarted.starting.as_secs_f64() * 1e6);
-            let (cold, _) = self.storm((running, progress), run, self.goal())?;
+            let (cold, _) = self.storm((running, progress), run, self.goal(Round::Saved))?;
             self.judge(&cold, leg);
             leg.push(COLD, cold.duration_ns as f64 / 1e3);
         }

@@ -15,6 +15,7 @@ use crate::load::fill::Fill;
 use crate::load::publisher::{Press, Published, Schedule};
 use crate::load::receiver::{self, Orders, Received};
 use crate::load::shared::Shared;
+use crate::load::storm::Round;
 use crate::load::{self, histogram, join, spawn};
 use crate::measure::Series;
 use crate::meter::{GeneratorMeter, GeneratorUse};
@@ -143,6 +144,7 @@ impl Load<'_> {
                 version,
                 client_id: format!("p-{run}"),
                 retain: true,
+                round: Round::New,
                 payload: 0,
                 count,
                 topic: &|publisher| topic(&run, publisher),
