@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::error::BenchError;
 use crate::measure::{Unit, Verdict};
 use crate::output::print;
-use crate::report::number::figure;
+use crate::report::number::{figure, grouped};
 use crate::report::table::align;
 use crate::saved;
 use crate::stats::Spread;
@@ -37,6 +37,8 @@ const CIRCUMSTANCES: [&str; 3] = ["memory_bytes", "descriptors_max", "build"];
 Figures that have a sound floor are compared by their ratio to it, which holds while the machine's
 mood changes; the others by themselves. A figure got better or worse if the spreads of old and new
 do not overlap and the medians differ by 3 % or more. Fewer than 3 pairs count as a spread of 15 %.
+Of a load that grew (--ramp) only how far the server carried it is compared, by two steps or more:
+its figures are those of the last step that was sound, which is another load in each file.
 More messages or connections lost, repeated, out of order, damaged or failed are worse.
 Where processor, number of processors, kernel or system differ, of the figures only the ratios are
 compared, and it says so; loss and verdict are compared always. Other limits, builds and placements
@@ -380,9 +382,59 @@ fn outcome_changes(old: &Value, new: &Value) -> Vec<(Change, Vec<String>)> {
     lines
 }
 
+/// How far a server carried a load that grew.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Reach {
+    /// The last step that was sound, 0 if there was none.
+    sound: f64,
+    /// The first that the server did not carry; none was found where it carried all of them, or
+    /// the generator was the limit.
+    broke: Option<f64>,
+}
+
+impl Reach {
+    /// None where the load did not grow.
+    fn of(object: &Value) -> Option<Self> {
+        let ramp = object["ramp"].as_object()?;
+        let last = ramp["steps"].as_array().and_then(|steps| steps.last());
+        let has_failed = last.is_some_and(|step| step["verdict"]["result"] == "failed");
+        Some(Self {
+            sound: ramp["sound_up_to"].as_f64().unwrap_or(0.0),
+            broke: ramp["broke_at"].as_f64().filter(|_| has_failed),
+        })
+    }
+
+    /// The breaking point lies between two steps, so that is how well it is known.
+    fn change(self, now: &Self, is_apart: bool) -> (Change, Vec<String>) {
+        let is_beyond = |one: &Self, other: &Self| other.broke.is_some_and(|at| one.sound > at);
+        let change = match (is_beyond(now, &self), is_beyond(&self, now)) {
+            _ if is_apart => Change::Apart,
+            (true, _) => Change::Better,
+            (_, true) => Change::Worse,
+            (false, false) => Change::None,
+        };
+        let shown = |reach: &Self| match reach.broke {
+            Some(at) => format!("{} (broke at {})", grouped(reach.sound), grouped(at)),
+            None => format!("{} (did not break)", grouped(reach.sound)),
+        };
+        let word = change.as_str().to_owned();
+        let line = vec![
+            "  sound up to".into(),
+            shown(&self),
+            shown(now),
+            String::new(),
+            word,
+        ];
+        (change, line)
+    }
+}
+
 /// Every figure of one workload.
 fn figure_changes(old: &Value, new: &Value) -> Vec<(Change, Vec<String>)> {
     let is_apart = !other_machine(old, new).is_empty();
+    if let Some((before, now)) = Reach::of(old).zip(Reach::of(new)) {
+        return vec![before.change(&now, is_apart)];
+    }
     let metrics = new["metrics"].as_array().into_iter().flatten();
     let changes = metrics.filter_map(|metric| figure_change(old, new, metric, is_apart));
     changes.collect()
@@ -542,6 +594,40 @@ mod tests {
         new["loss"]["lost"] = 7.into();
         new["verdict"]["result"] = "failed".into();
         assert_eq!(compared(&new), (true, 2));
+    }
+
+    /// The figures of two ramps are of two loads; how far they came can be compared.
+    #[test]
+    fn ramps_are_compared_by_how_far_they_came() {
+        let ramp = |sound: u64, last: &str| {
+            let mut object = result(10.0 * sound as f64, 1.0);
+            let broke = (last != "sound").then_some(sound + 10);
+            object["ramp"] = json!({
+                "steps": [{ "size": sound, "verdict": { "result": last } }],
+                "sound_up_to": (sound > 0).then_some(sound),
+                "broke_at": broke,
+            });
+            object
+        };
+        for (old, new, expected) in [
+            ((50, "failed"), (50, "failed"), Change::None),
+            // The breaking point may be the same.
+            ((50, "failed"), (60, "failed"), Change::None),
+            ((50, "failed"), (70, "failed"), Change::Better),
+            ((50, "failed"), (30, "failed"), Change::Worse),
+            ((50, "failed"), (0, "failed"), Change::Worse),
+            ((50, "failed"), (90, "sound"), Change::Better),
+            ((90, "sound"), (50, "failed"), Change::Worse),
+            ((90, "sound"), (90, "sound"), Change::None),
+            // Nobody knows what the server would have carried.
+            ((50, "failed"), (30, "generator-limited"), Change::None),
+            ((30, "generator-limited"), (70, "failed"), Change::None),
+        ] {
+            let (before, now) = (ramp(old.0, old.1), ramp(new.0, new.1));
+            let changes = figure_changes(&before, &now);
+            assert_eq!(changes.len(), 1, "{changes:?}");
+            assert_eq!(changes[0].0, expected, "{old:?} {new:?}");
+        }
     }
 
     #[test]

@@ -208,7 +208,11 @@ fn check_server(server: &Field<'_>) -> Result<(), String> {
     for part in ["course", "percentiles_us", "histogram"] {
         check_numbers(&server.at(part))?;
     }
-    let steps = server.at("ramp").at("steps");
+    let ramp = server.at("ramp");
+    for part in ["sound_up_to", "broke_at"] {
+        check_numbers(&ramp.at(part))?;
+    }
+    let steps = ramp.at("steps");
     steps.unless_null(|steps| {
         let mut steps = steps.items()?.into_iter();
         steps.try_for_each(|step| {
