@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
-use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse};
+use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, Header};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
@@ -21,6 +21,15 @@ const KEYS_MAX: usize = 100;
 
 /// The shortest secret for HMAC: RFC 7518, 3.2 asks for as many bytes as the digest has.
 const SECRET_BYTES_MIN: usize = 32;
+
+/// What the modulus alone of the shortest RSA key takes, 2,048 bits (RFC 7518, 3.3).
+const RSA_BYTES_MIN: usize = 256;
+
+/// The same in base64 without padding, as a key set has it.
+const RSA_BASE64_MIN: usize = 342;
+
+/// The points of P-256 and P-384: two coordinates, and how they are written.
+const EC_POINT_BYTES: [usize; 2] = [65, 97];
 
 /// The keys of one issuer.
 #[derive(Clone)]
@@ -192,7 +201,8 @@ fn single(bytes: &[u8], algorithms: &[Algorithm]) -> Result<Key, &'static str> {
         DecodingKey::from_rsa_pem(bytes)
             .or_else(|_| DecodingKey::from_ec_pem(bytes))
             .or_else(|_| DecodingKey::from_ed_pem(bytes))
-            .map_err(|_| "it is no public key of RSA, ECDSA or EdDSA in PEM format")?
+            .map_err(|_| "it is no public key of RSA, ECDSA or EdDSA in PEM format")
+            .and_then(strong)?
     } else {
         return Err(
             "it is no PEM file (BEGIN PUBLIC KEY); for a secret, name the HS algorithms in \
@@ -225,6 +235,20 @@ fn check_pem(bytes: &[u8]) -> Result<(), &'static str> {
         );
     }
     Ok(())
+}
+
+/// Refuses a key by which no signature would ever be found right: better now, and with the reason.
+fn strong(key: DecodingKey) -> Result<DecodingKey, &'static str> {
+    let bytes = key.try_get_as_bytes().map_or(0, <[u8]>::len);
+    match key.family() {
+        AlgorithmFamily::Rsa if bytes < RSA_BYTES_MIN => {
+            Err("an RSA key needs at least 2,048 bits")
+        }
+        AlgorithmFamily::Ec if !EC_POINT_BYTES.contains(&bytes) => {
+            Err("of ECDSA, only keys on the curves P-256 and P-384 can be used")
+        }
+        _ => Ok(key),
+    }
 }
 
 /// The keys of a set; those that cannot be used here are left out (RFC 7517, 5).
@@ -260,6 +284,11 @@ fn usable(jwk: &Jwk) -> Option<Key> {
         None => None,
     };
     let key = DecodingKey::from_jwk(jwk).ok()?;
+    if let AlgorithmParameters::RSA(rsa) = &jwk.algorithm
+        && rsa.n.len() < RSA_BASE64_MIN
+    {
+        return None;
+    }
     let is_short = key.family() == AlgorithmFamily::Hmac
         && key
             .try_get_as_bytes()

@@ -398,6 +398,22 @@ fn a_key_set_is_searched_by_key_id() {
     assert_eq!(signed(&two, Some("three")), Err(JwtError::UnknownKey));
 }
 
+/// Keys that no signature is checked by, here or in the libraries.
+const RSA_1024: &[u8] = b"-----BEGIN PUBLIC KEY-----
+MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQC69/HNQkk3+y2nBHW3otIENb0S
+UI4NR2VITMOdodikOrdvcO2Ozq1JplxTYqgpptMQXokBbCoNDjTkG1V+ceRICCTZ
+/n1z469glQJmtNwCjjiWaDApkNh27vRKND2S62NkkUgkkaXrEbGsKmyg0VuXurKu
+MXxOhuaL33a4p32XuwIDAQAB
+-----END PUBLIC KEY-----
+";
+const EC_P521: &[u8] = b"-----BEGIN PUBLIC KEY-----
+MIGbMBAGByqGSM49AgEGBSuBBAAjA4GGAAQAvWBNwuxFoNTY9VPUCEaim4L+e2SQ
+xn1/glfhlqkm4MDKC9KWwoTrxAZB4M2SrMk8DK6USFxxEUbHIyA73/UkJV8Bifxq
+up+dcVAL6Kfo0tdonddkvd4wa8DEH4WYIIv5P/pkf5vOgHcM2hTssdJUO0s/c4cQ
+8gU3/9CbENx93+vKKfA=
+-----END PUBLIC KEY-----
+";
+
 #[test]
 fn files_that_hold_no_key_are_refused_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
@@ -431,6 +447,8 @@ fn files_that_hold_no_key_are_refused_with_a_remedy() {
             file(&b"-----BEGIN PUBLIC KEY-----\nAAAA\n".repeat(2), &[]),
             "several keys",
         ),
+        (file(RSA_1024, &[]), "at least 2,048 bits"),
+        (file(EC_P521, &[]), "P-256 and P-384"),
         (file(&vec![b'x'; 2 << 20], &[]), "larger than 1 MiB"),
         (set(b"[]"), "no JSON Web Key Set"),
         (set(b"{\"keys\":[]}"), "holds no key"),
