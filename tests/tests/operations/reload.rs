@@ -141,6 +141,42 @@ fn listeners_open_and_close_and_the_others_stay() {
     server.client(Version::V5, "e").ping();
 }
 
+/// With port 0, two may have one URL: a reload mixes up neither their rules nor their doors.
+#[test]
+fn listeners_of_one_url_stay_apart() {
+    let one = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\nanonymous = false\n";
+    let two = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\nanonymous = true\n";
+    let server = Plan::new().config(&[one, two].concat()).start();
+    let addresses = || {
+        let listeners = server.json(&["status"])["listeners"].clone();
+        let listeners = listeners.as_array().expect("listeners are listed").clone();
+        let urls = listeners.iter().filter_map(|one| one["url"].as_str());
+        let urls = urls.filter_map(|url| url.strip_prefix("mqtt://"));
+        urls.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let lets_in = |address: &String| {
+        let mut raw = Raw::tcp(address);
+        raw.send(&raw::connect(Version::V5, "nameless", true));
+        raw.expect(2).body[1] == 0
+    };
+    let before = addresses();
+    assert_eq!(
+        before.iter().map(lets_in).collect::<Vec<_>>(),
+        [false, true]
+    );
+    server.reconfigure(&format!("{one}{two}[limits]\nqueue_messages = 77\n"));
+    server.control(&["reload"]).success();
+    assert_eq!(addresses(), before);
+    assert_eq!(
+        before.iter().map(lets_in).collect::<Vec<_>>(),
+        [false, true]
+    );
+    server.reconfigure(one);
+    server.control(&["reload"]).success();
+    assert_eq!(addresses(), before[..1], "the other one is closed");
+    assert!(!lets_in(&before[0]));
+}
+
 /// The permissions of a file, without its type.
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).expect("it is there").mode() & 0o777

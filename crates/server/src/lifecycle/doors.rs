@@ -120,6 +120,18 @@ impl Doors {
         Ok((doors, all, calls))
     }
 
+    /// Where a configured listener's door stands. Several may have one URL, with port 0: then their
+    /// doors are in the order of the configuration, since a reload opens more of them behind the
+    /// others, and closes the last ones (see [`crate::config::diff`]).
+    pub(super) fn place(&self, listeners: &[Listener], index: usize) -> Option<usize> {
+        let url = &listeners.get(index)?.url;
+        let before = listeners[..index].iter();
+        let before = before.filter(|listener| listener.url == *url).count();
+        let doors = self.mqtt.iter().enumerate();
+        let mut same = doors.filter(|(_, door)| door.configured == *url);
+        same.nth(before).map(|(place, _)| place)
+    }
+
     /// The open places for MQTT.
     pub(super) fn ports(&self) -> impl Iterator<Item = &Arc<Port>> {
         self.mqtt.iter().flat_map(|door| &door.ports)

@@ -194,30 +194,22 @@ impl Reloader {
             access: Vec::new(),
         };
         // Certificates are read again even where no key has changed.
-        for (_, to) in &diff.listeners_kept {
+        for (from, to) in &diff.listeners_kept {
             let listener = &new.listeners[*to];
             if let Some(path) = listener.url.unix_path() {
                 let access = Access::of(listener, path)?;
                 prepared.access.push((path.to_owned(), access));
             }
             let certificate = doors::certificate(listener)?;
-            for (index, door) in self.doors.mqtt.iter().enumerate() {
-                if door.configured == listener.url {
-                    let rules =
-                        |port: &Arc<Port>| Rules::of(listener, &port.url, certificate.clone());
-                    prepared
-                        .rules
-                        .push((index, door.ports.iter().map(rules).collect()));
-                }
-            }
+            let Some(place) = self.doors.place(&self.config.listeners, *from) else {
+                continue;
+            };
+            let rules = |port: &Arc<Port>| Rules::of(listener, &port.url, certificate.clone());
+            let rules = self.doors.mqtt[place].ports.iter().map(rules).collect();
+            prepared.rules.push((place, rules));
         }
         for index in &diff.listeners_removed {
-            let url = &self.config.listeners[*index].url;
-            let place = self
-                .doors
-                .mqtt
-                .iter()
-                .position(|door| door.configured == *url);
+            let place = self.doors.place(&self.config.listeners, *index);
             prepared.closed.extend(place);
         }
         // Those of procedures wait for a restart.
