@@ -4,7 +4,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::Violation;
+use crate::{NAME_BYTES_MAX, Violation};
 
 /// The longest request.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
@@ -55,26 +55,38 @@ impl Request {
             }
             let equals = line.iter().position(|byte| *byte == b'=');
             let (name, value) = line.split_at(equals.ok_or(Violation::Line)?);
-            request.set(name, &String::from_utf8_lossy(&value[1..]));
+            request.set(name, &value[1..])?;
         }
         Ok(None)
     }
 
-    fn set(&mut self, name: &[u8], value: &str) {
-        let given = (!value.is_empty()).then(|| String::from(value));
-        match name {
-            b"protocol_state" => self.state = given,
-            // The sender of a bounce is the empty one.
-            b"sender" => self.sender = Some(String::from(value)),
-            b"recipient" => self.recipient = given,
-            b"client_address" => self.client = given,
-            b"helo_name" => self.helo = given,
-            b"sasl_username" => self.user = given,
-            b"queue_id" => self.queue_id = given,
-            // Postfix writes 0 for a size that nobody announced.
-            b"size" => self.size = value.parse().ok().filter(|size| *size > 0),
-            _ => {}
+    /// Keeps an attribute, if it is one of those that procedures are told.
+    fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), Violation> {
+        let (place, what) = match name {
+            b"protocol_state" => (&mut self.state, "state"),
+            b"sender" => (&mut self.sender, "address"),
+            b"recipient" => (&mut self.recipient, "address"),
+            b"client_address" => (&mut self.client, "client's address"),
+            b"helo_name" => (&mut self.helo, "client's name"),
+            b"sasl_username" => (&mut self.user, "user's name"),
+            b"queue_id" => (&mut self.queue_id, "queue id"),
+            b"size" => {
+                let size = core::str::from_utf8(value)
+                    .ok()
+                    .and_then(|size| size.parse().ok());
+                // Postfix writes 0 for a size that nobody announced.
+                self.size = size.filter(|size| *size > 0);
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        if value.len() > NAME_BYTES_MAX {
+            return Err(Violation::TooLong(what));
         }
+        // The sender of a bounce is the empty one.
+        let is_given = !value.is_empty() || name == b"sender";
+        *place = is_given.then(|| String::from_utf8_lossy(value).into_owned());
+        Ok(())
     }
 }
 

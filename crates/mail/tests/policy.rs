@@ -1,8 +1,8 @@
 //! Policy delegation: what is read, what is refused, what is answered.
 
 use proptest::prelude::*;
-use stentor_mail::Violation;
 use stentor_mail::policy::{ACTION_BYTES_MAX, REQUEST_BYTES_MAX, Request, encode_action};
+use stentor_mail::{NAME_BYTES_MAX, Violation};
 
 const RCPT: &str = "request=smtpd_access_policy\nprotocol_state=RCPT\nprotocol_name=SMTP\n\
     helo_name=a.test\nqueue_id=\nsender=\nrecipient=b@here.test\nrecipient_count=0\n\
@@ -61,6 +61,28 @@ fn what_is_none_is_refused() {
         Request::decode(&endless),
         Err(Violation::TooLong("request"))
     );
+}
+
+#[test]
+fn what_procedures_are_told_is_bounded() {
+    for name in [
+        "sender",
+        "recipient",
+        "client_address",
+        "helo_name",
+        "queue_id",
+    ] {
+        let request = |bytes| format!("{name}={}\n\n", "a".repeat(bytes));
+        assert!(Request::decode(request(NAME_BYTES_MAX).as_bytes()).is_ok());
+        let found = Request::decode(request(NAME_BYTES_MAX + 1).as_bytes());
+        assert!(
+            matches!(found, Err(Violation::TooLong(_))),
+            "{name}: {found:?}"
+        );
+    }
+    // What nobody is told may be as long as the request.
+    let other = format!("ccert_subject={}\n\n", "a".repeat(NAME_BYTES_MAX + 1));
+    assert!(Request::decode(other.as_bytes()).is_ok());
 }
 
 #[test]

@@ -260,15 +260,12 @@ impl Shared {
         }
         let kept = match link.try_clone() {
             Ok(kept) => kept,
-            Err(error) => return warn!("{}: no connection is served: {error}", door.url),
+            Err(error) => return self.sorry(door, &format!("no connection is served: {error}")),
         };
         let Some(key) = self.lock().enter(door.listener, kept, Instant::now()) else {
-            warn!(
-                "{}: all connections are in the middle of a message, no more are let in \
-                 (procedures.connections)",
-                door.url
-            );
-            return;
+            let why = "all connections are in the middle of a message, no more are let in \
+                       (procedures.connections)";
+            return self.sorry(door, why);
         };
         let visit = Visit {
             shared: Arc::clone(self),
@@ -279,7 +276,14 @@ impl Shared {
         let name = door.asker.scheme().name();
         if let Err(error) = super::spawn(name, move || visit.run(link)) {
             // The visit was dropped with the thread that never was.
-            warn!("no thread for a mail server: {error}");
+            self.sorry(door, &format!("no thread for a mail server: {error}"));
+        }
+    }
+
+    /// Tells the operator why a connection is closed unserved, though not of each one in a flood.
+    fn sorry(&self, door: &Door, why: &str) {
+        if let Some(held_back) = line(&self.complaints) {
+            warn!(held_back, "{}: {why}", door.url);
         }
     }
 
