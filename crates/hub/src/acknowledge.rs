@@ -156,24 +156,19 @@ impl Hub {
 
     /// Tells another shard what became of a publish: now, or when it is known.
     pub(crate) fn tell_shard(&mut self, to: ShardId, ticket: Ticket, taken: Taken) {
-        let reason = match taken {
+        let outcome = match taken {
             Taken::Waits(of) if !self.is_deferring_much() => {
                 return self.wait_for(of, Waiting::Shard(to, ticket));
             }
-            Taken::Waits(_) => ReasonCode::QuotaExceeded,
-            Taken::Done(outcome) => outcome.reason,
+            Taken::Waits(_) => ReasonCode::QuotaExceeded.into(),
+            Taken::Done(outcome) => outcome,
         };
-        let item = ControlItem::Resolved { ticket, reason };
+        let item = ControlItem::Resolved { ticket, outcome };
         self.effects.lanes.push((to, item));
     }
 
-    /// What acknowledgements of this shard waited for has happened; `reason` is what their
+    /// What acknowledgements of this shard waited for has happened; `outcome` is what their
     /// publishers are told. Does nothing for a ticket that nobody waits for.
-    pub fn resolved(&mut self, now: Tick, ticket: Ticket, reason: ReasonCode) {
-        self.resolve(now, ticket, &reason.into());
-    }
-
-    /// [`Hub::resolved`] with an explanation.
     pub(crate) fn resolve(&mut self, now: Tick, ticket: Ticket, outcome: &Outcome) {
         let Some(waiting) = self.deferred.by_ticket.remove(&ticket) else {
             return;

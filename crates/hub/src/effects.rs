@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use stentor_mqtt::{ReasonCode, Version};
-use stentor_session::{CloseReason, Message, Output, Tick, Ticket};
+use stentor_mqtt::Version;
+use stentor_session::{CloseReason, Message, Outcome, Output, Tick, Ticket};
 use stentor_topic::Zone;
 use stentor_zone::Reach;
 
@@ -140,7 +140,7 @@ pub enum ControlItem {
         /// What it was.
         ticket: Ticket,
         /// What their publishers are told: success, or why there is none.
-        reason: ReasonCode,
+        outcome: Outcome,
     },
 }
 

@@ -230,7 +230,7 @@ impl Hub {
             ControlItem::Act(act) => self.act(now, &act),
             ControlItem::Answer(answer) => self.answered(now, &answer),
             ControlItem::Ask(ask) => self.ask_client(now, &ask),
-            ControlItem::Resolved { ticket, reason } => self.resolved(now, ticket, reason),
+            ControlItem::Resolved { ticket, outcome } => self.resolve(now, ticket, &outcome),
         }
     }
 

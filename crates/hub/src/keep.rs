@@ -130,10 +130,10 @@ impl Hub {
             match self.retained.put(&message) {
                 Ok(Kept::Now) => {}
                 Ok(Kept::Later(ticket)) => taken = Taken::Waits(ticket),
-                Err(why) if is_awaited => return Taken::done(why.reason()),
+                Err(why) if is_awaited => return Taken::Done(why.outcome()),
                 Err(why) => {
                     self.forget_older(now, &message);
-                    taken = Taken::done(why.reason());
+                    taken = Taken::Done(why.outcome());
                 }
             }
         }

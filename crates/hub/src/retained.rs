@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stentor_mqtt::{QoS, ReasonCode};
-use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
+use stentor_session::{Message, MessageParts, Outcome, Publisher, Tick, Ticket};
 use stentor_topic::Zone;
 
 /// A point in the history of the store: what was put later comes to the subscriber live.
@@ -38,6 +38,21 @@ impl NotKept {
             Self::Full => ReasonCode::QuotaExceeded,
             Self::Failed => ReasonCode::ImplementationSpecificError,
         }
+    }
+
+    /// The same for people.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Full => "there is no room: a quota is used up, or the disk is full",
+            Self::Failed => "the disk does not take it; the server's log says why",
+        }
+    }
+
+    /// How a publish is acknowledged that is refused for this.
+    #[must_use]
+    pub const fn outcome(self) -> Outcome {
+        Outcome::new(self.reason(), self.text())
     }
 }
 

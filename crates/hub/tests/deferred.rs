@@ -61,7 +61,8 @@ fn late_world(shards: u8, settings: Settings) -> World {
 
 fn resolve(w: &mut World, ticket: u64, reason: ReasonCode) {
     let ticket = Ticket(ticket);
-    w.control_all(&ControlItem::Resolved { ticket, reason });
+    let outcome = reason.into();
+    w.control_all(&ControlItem::Resolved { ticket, outcome });
 }
 
 const SUCCESS: ReasonCode = ReasonCode::Success;

@@ -4,11 +4,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use stentor_hub::ControlItem;
-use stentor_mqtt::ReasonCode;
+use stentor_hub::{ControlItem, NotKept};
 use stentor_retained::disk::MappedDisk;
 use stentor_retained::{Keeper, Quota, Store, StoreEvent, StoreOptions, Sync, Watcher};
-use stentor_session::Ticket;
+use stentor_session::{Outcome, Ticket};
 use tracing::{info, warn};
 
 use super::start::random;
@@ -142,13 +141,14 @@ impl Watcher for Messenger {
         let Some(backplane) = self.backplane.upgrade() else {
             return;
         };
-        let reason = if is_kept {
-            ReasonCode::Success
+        let outcome = if is_kept {
+            Outcome::SUCCESS
         } else {
-            ReasonCode::ImplementationSpecificError
+            NotKept::Failed.outcome()
         };
         for shard in 0..backplane.shards.len() {
-            let item = ControlItem::Resolved { ticket, reason };
+            let outcome = outcome.clone();
+            let item = ControlItem::Resolved { ticket, outcome };
             backplane.post(shard, Letter::Hub(item));
         }
     }
