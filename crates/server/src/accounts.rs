@@ -119,9 +119,10 @@ impl Accounts {
         match OfflineStore::open(&self.config, Access::Change) {
             Err(OfflineError::Missing { .. }) => Ok(0),
             Err(error) => Err(error.to_string()),
-            Ok(store) => store
-                .known_zone(zone)
-                .map_or(Ok(0), |zone| clear_zone(zone, |request| store.ask(request))),
+            Ok(store) => match store.known_zone(zone) {
+                None => Ok(0),
+                Some(zone) => clear_zone(zone, |request| store.ask(request))?.all(),
+            },
         }
     }
 }

@@ -206,15 +206,34 @@ fn get(one: &One) -> Result<(), Failure> {
 }
 
 fn clear(command: &Clear) -> Result<(), Failure> {
-    let mut cleared = 0;
+    /// Topics that are told by name, of those that keep their message.
+    const TOLD: u64 = 20;
+    let (mut cleared, mut refused) = (0, 0);
     let request = json!({ "verb": "retained.clear", "filter": command.filter });
     let store = command.place.open(Access::Change)?;
     store.ask_pages(request, |answer| {
         cleared += answer["cleared"].as_u64().unwrap_or(0);
+        for left in answer["refused"].as_array().into_iter().flatten() {
+            refused += 1;
+            if refused <= TOLD {
+                let (topic, reason) = (plain(&left["topic"]), plain(&left["reason"]));
+                eprintln!("refused: {topic}: {reason}");
+            }
+        }
         Ok(())
     })?;
-    let answer = json!({ "cleared": cleared });
-    show(&command.place, &answer, || format!("{cleared} cleared\n"))
+    if refused > TOLD {
+        eprintln!("refused: {} more topics", refused - TOLD);
+    }
+    let answer = json!({ "cleared": cleared, "refused": refused });
+    show(&command.place, &answer, || match refused {
+        0 => format!("{cleared} cleared\n"),
+        _ => format!("{cleared} cleared, {refused} refused\n"),
+    })?;
+    if refused > 0 {
+        return Err(Failure::new("not every topic was cleared"));
+    }
+    Ok(())
 }
 
 fn export(filtered: &Filtered) -> Result<(), Failure> {

@@ -18,7 +18,7 @@
 //! | `retained.page` | `filter`, `zone`, `cursor` | `messages`, and a `cursor` if there are more |
 //! | `retained.filters` | `zone` | `filters` that cover all that is kept |
 //! | `retained.put` | `messages`, `dry_run`, `anew` | `new`, `changed`, the `same`, `refused` |
-//! | `retained.clear` | `filter`, `zone`, `cursor` | how many were `cleared`; perhaps a `cursor` |
+//! | `retained.clear` | `filter`, `zone`, `cursor` | `cleared`, `refused`; perhaps a `cursor` |
 //! | `retained.verify` | `stripe` | `whole`, `damaged`, `losses`, the `next` stripe, reports |
 //! | `retained.status`, `retained.compact` | | figures; files removed |
 //! | `reload` | | keys `changed`, `renewed` certificates and JWT keys, keys that are `waiting` |

@@ -54,11 +54,13 @@ impl ZoneNames for Backplane {
 /// Clears all messages of a zone; returns how many there were.
 ///
 /// # Errors
-/// When one cannot be cleared.
+/// When some cannot be cleared: the others are.
 pub(super) fn clear_zone(backplane: &Backplane, zone: Zone) -> Result<u64, Failure> {
-    crate::retained::clear_zone(zone, |request| {
+    let cleared = crate::retained::clear_zone(zone, |request| {
         answer(backplane, request.to_string().as_bytes())
-    })
+    })?;
+    let all = cleared.all();
+    all.map_err(|reason| Failure::new("unavailable", reason))
 }
 
 /// Keeps messages and waits until the store's promise holds for them.

@@ -4,6 +4,8 @@
 mod bounds;
 mod line;
 mod offline;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,23 +37,60 @@ const VISITS: usize = 1_000;
 const PAGE_MESSAGES: usize = 1_000;
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Clears all messages of a zone, page by page; returns how many there were.
+/// What a request to clear topics came to.
+#[derive(Debug, Default)]
+pub(crate) struct Cleared {
+    count: u64,
+    /// Topics that hold what they held, and why the first of them does.
+    left: u64,
+    why: Option<String>,
+}
+
+impl Cleared {
+    fn add(&mut self, page: &Value) {
+        self.count += page["cleared"].as_u64().unwrap_or_default();
+        let refused = page["refused"].as_array().into_iter().flatten();
+        for refused in refused {
+            self.left += 1;
+            self.why.get_or_insert_with(|| {
+                let reason = refused["reason"].as_str().unwrap_or_default();
+                format!("{} cannot be cleared: {reason}", refused["topic"])
+            });
+        }
+    }
+
+    /// How many topics were cleared.
+    ///
+    /// # Errors
+    /// When some were not.
+    pub(crate) fn all(self) -> Result<u64, String> {
+        match (self.why, self.left) {
+            (None, _) => Ok(self.count),
+            (Some(why), left) => Err(format!(
+                "{why}; {left} of its {} topics are left",
+                self.count + left
+            )),
+        }
+    }
+}
+
+/// Clears all messages of a zone, page by page, and goes on behind those that cannot be cleared.
 ///
 /// # Errors
-/// When one cannot be cleared.
+/// When a request is refused.
 pub(crate) fn clear_zone<E>(
     zone: Zone,
     ask: impl Fn(&Value) -> Result<Value, E>,
-) -> Result<u64, E> {
+) -> Result<Cleared, E> {
     let found = ask(&json!({ "verb": "retained.filters", "zone": zone.get() }))?;
-    let mut cleared = 0;
+    let mut cleared = Cleared::default();
     for filter in found["filters"].as_array().into_iter().flatten() {
         let mut cursor = Value::Null;
         loop {
             let mut page = ask(&json!({
                 "verb": "retained.clear", "zone": zone.get(), "filter": filter, "cursor": cursor,
             }))?;
-            cleared += page["cleared"].as_u64().unwrap_or_default();
+            cleared.add(&page);
             cursor = page["cursor"].take();
             if cursor.is_null() {
                 break;
@@ -418,7 +457,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Clears the topics of one page.
+    /// Clears the topics of one page; those that cannot be cleared keep none of the others.
     fn clear(&self, request: &Request) -> Result<Value, Refusal> {
         let zone = self.zone(request)?;
         let is_bridges = request.filter.starts_with(BRIDGES);
@@ -433,15 +472,17 @@ impl Desk<'_> {
             (Arc::new(line.message(self.now)), None)
         };
         let entries: Vec<Entry> = found.iter().map(clear).collect();
-        let mut cleared = 0_u64;
+        let (mut cleared, mut refused) = (0_u64, Vec::new());
         for (message, kept) in found.iter().zip((self.keep)(entries)) {
-            kept.map_err(|why| {
-                let text = format!("{:?} cannot be cleared: {}", message.topic(), reason(why));
-                refuse("unavailable", text)
-            })?;
-            cleared += 1;
+            match kept {
+                Ok(()) => cleared += 1,
+                Err(why) => {
+                    refused.push(json!({ "topic": message.topic(), "reason": reason(why) }));
+                }
+            }
         }
-        Ok(json!({ "cleared": cleared, "cursor": next(is_done, &cursor) }))
+        let cursor = next(is_done, &cursor);
+        Ok(json!({ "cleared": cleared, "refused": refused, "cursor": cursor }))
     }
 
     /// Takes away what has expired, as a running server does by itself: so what is counted and
