@@ -161,6 +161,9 @@ fn fails_as_json() -> bool {
 }
 
 fn main() -> ExitCode {
+    // What writes to a file says so if it cannot: the files of a stopped server are not left in the
+    // middle of a change. Should this fail, nothing is worse than it was.
+    let _ = stentor_server::survive_long_files();
     if std::env::args_os()
         .nth(1)
         .is_some_and(|verb| verb == "serve")

@@ -42,5 +42,5 @@ mod zones;
 
 pub use accounts::Accounts;
 pub use error::ServerError;
-pub use lifecycle::{block_signals, check, run};
+pub use lifecycle::{block_signals, check, run, survive_long_files};
 pub use retained::{Access, OfflineError, OfflineStore, properties_json};

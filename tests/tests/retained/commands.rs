@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -433,6 +433,28 @@ fn files_of_a_stopped_server_can_be_changed() {
     let nowhere = server.folder().join("nowhere");
     let text = retained(&nowhere, &["ls"]).refusal();
     assert!(text.contains("--data-dir"), "{text}");
+}
+
+/// A bound on the size of files is to a command what a full disk is: it is no reason to die in the
+/// middle of a change.
+#[test]
+fn files_that_may_not_grow_are_an_error() {
+    let server = Server::open();
+    let mut client = server.client(Version::V4, "p");
+    keep(&mut client, Version::V4, "a", b"1");
+    drop(client);
+    let plan = server.kill();
+    let (folder, file) = (plan.data_dir(), plan.data_dir().join("large"));
+    fs::write(&file, vec![b'x'; 3 << 20]).expect("a file can be written");
+    let payload = format!("@{}", file.display());
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 0; exec \"$@\"", "sh"]);
+    command.arg(server::stentor().get_program());
+    command.args(["retained", "set", "large", &payload, "--data-dir"]);
+    let text = process::run(command.arg(&folder)).refusal();
+    assert!(text.contains("there is no room"), "{text}");
+    let found = snapshot(&plan.start(), "#");
+    assert_eq!(found, [("a".to_owned(), b"1".to_vec())].into());
 }
 
 /// All commands agree on what is there, also before a server has taken away what has expired.

@@ -39,7 +39,7 @@ use reload::Reloader;
 pub(crate) use reload::{ReloadResult, Reloaded};
 pub(crate) use retained::{boot, folder as retained_dir, quotas};
 use signals::Signals;
-pub use signals::block_signals;
+pub use signals::{block_signals, survive_long_files};
 use start::Shards;
 pub(crate) use start::random;
 use systemd::Systemd;

@@ -34,11 +34,19 @@ pub(super) fn block() -> io::Result<Signals> {
         .into_iter()
         .collect();
     set.thread_block()?;
-    // Nobody waits for it: a file that may not grow any more is an error of who writes it, as a
-    // full disk is.
-    let of_files: SigSet = [Signal::SIGXFSZ].into_iter().collect();
-    of_files.thread_block()?;
+    survive_long_files()?;
     Ok(Signals(set))
+}
+
+/// Makes a file that may not grow any more (`ulimit -f`) an error of whoever writes it, as a full
+/// disk is, for the calling thread and all that it starts; else it kills the process.
+///
+/// # Errors
+/// When the system refuses.
+pub fn survive_long_files() -> io::Result<()> {
+    // Nobody waits for it.
+    let of_files: SigSet = [Signal::SIGXFSZ].into_iter().collect();
+    Ok(of_files.thread_block()?)
 }
 
 impl Signals {
