@@ -41,3 +41,4 @@ pub use room::{
     RoomOptions, Summary,
 };
 pub use rooms::{Rooms, RoomsOptions, UNCLAIMED, Unmade, Wish};
+pub use strict::Unambiguous;

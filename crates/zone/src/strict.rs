@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 /// # Errors
 /// Why it is none, or would not mean one thing.
 pub(crate) fn read_object(text: &[u8]) -> Result<Map<String, Value>, String> {
-    let value = serde_json::from_slice(text).map(|Unique(value)| value);
+    let value = serde_json::from_slice(text).map(|Unambiguous(value)| value);
     let Value::Object(fields) = value.map_err(|error| error.to_string())? else {
         return Err("it is no object".into());
     };
@@ -33,10 +33,11 @@ pub(crate) fn read_object(text: &[u8]) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// A value whose objects name nothing twice.
-struct Unique(Value);
+/// A JSON value whose objects name nothing twice: reading another one fails.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unambiguous(pub Value);
 
-impl<'de> Deserialize<'de> for Unique {
+impl<'de> Deserialize<'de> for Unambiguous {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(Reader).map(Self)
     }
@@ -81,7 +82,7 @@ impl<'de> Visitor<'de> for Reader {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
-        while let Some(Unique(value)) = list.next_element()? {
+        while let Some(Unambiguous(value)) = list.next_element()? {
             values.push(value);
         }
         Ok(values.into())
@@ -89,7 +90,7 @@ impl<'de> Visitor<'de> for Reader {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
-        while let Some((name, Unique(value))) = map.next_entry::<String, Unique>()? {
+        while let Some((name, Unambiguous(value))) = map.next_entry::<String, Unambiguous>()? {
             if fields.contains_key(&name) {
                 return Err(A::Error::custom(format!("{name} is given twice")));
             }

@@ -192,6 +192,7 @@ fn a_line_that_is_refused_is_told_by_its_number() {
         (400, r#"{"topic":"a","payload":"x","colour":1}"#),
         (410, r#"{"topic":"$room/r/prop/x","payload":"x"}"#),
         (420, r#"{"topic":"a","payload":"x","zone":3}"#),
+        (430, r#"{"topic":"a","payload":"x","topic":"b"}"#),
     ] {
         lines[number - 1] = line.to_owned();
     }
@@ -199,7 +200,7 @@ fn a_line_that_is_refused_is_told_by_its_number() {
     for args in [&["import", path, "--dry-run"][..], &["import", path]] {
         let refused = retained(&server.data_dir(), args);
         assert!(
-            refused.stdout.starts_with("439 ") && refused.stdout.contains(" 10 refused"),
+            refused.stdout.starts_with("438 ") && refused.stdout.contains(" 11 refused"),
             "{refused}"
         );
         let told = refused.refusal();
@@ -214,11 +215,12 @@ fn a_line_that_is_refused_is_told_by_its_number() {
             "kept.jsonl, line 400: \"a\": nothing is called \"colour\"",
             "kept.jsonl, line 410: \"$room/r/prop/x\": topics below $room/ are the server's own",
             "kept.jsonl, line 420: \"a\": zone cannot be 3",
+            "kept.jsonl, line 430: topic is given twice\n",
         ] {
             assert!(told.contains(expected), "{expected} in {told}");
         }
     }
-    assert_eq!(snapshot(&server, "#").len(), 439);
+    assert_eq!(snapshot(&server, "#").len(), 438);
 }
 
 /// An export names the zone, whose number is another one elsewhere.

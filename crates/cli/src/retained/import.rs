@@ -7,9 +7,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use serde_json::error::Category;
 use serde_json::{Value, json};
 use stentor_client::{Options, Url};
 use stentor_server::Access;
+use stentor_zone::Unambiguous;
 
 use super::copy::{Copied, copy};
 use super::payload_of;
@@ -237,8 +239,8 @@ impl Import {
                 continue;
             }
             match serde_json::from_slice(&line) {
-                Ok(message) => sink.push(message, number)?,
-                Err(error) => sink.refuse(number, &no_json(&error)),
+                Ok(Unambiguous(message)) => sink.push(message, number)?,
+                Err(error) => sink.refuse(number, &unreadable(&error)),
             }
         }
         Ok(())
@@ -257,13 +259,18 @@ impl Import {
     }
 }
 
-/// Why a line is no JSON. The error counts lines from the one that it was given.
-fn no_json(error: &serde_json::Error) -> String {
+/// Why a line is no JSON, or may mean several things. The error counts lines from the one that it
+/// was given.
+fn unreadable(error: &serde_json::Error) -> String {
     let column = error.column();
     let text = error.to_string();
     let place = format!(" at line {} column {column}", error.line());
     let what = text.strip_suffix(&place).unwrap_or(&text);
-    format!("it is not a JSON object: {what}, at column {column}")
+    match error.classify() {
+        // Where that object ends helps nobody.
+        Category::Data => what.to_owned(),
+        _ => format!("it is not a JSON object: {what}, at column {column}"),
+    }
 }
 
 /// Fails if a message was refused.
@@ -278,5 +285,32 @@ pub(super) fn check_refused(answer: &Value) -> Result<(), Failure> {
             refused["topic"],
             plain(&refused["reason"])
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What some read one way and some another is told like what nobody can read.
+    #[test]
+    fn a_line_that_may_mean_two_things_is_unreadable() {
+        for (line, reason) in [
+            (
+                r#"{"topic":"a","payload":"x","topic":"b"}"#,
+                "topic is given twice",
+            ),
+            (
+                r#"{"topic":"a","payload":"x","properties":{"user":[{"b":1,"b":1}]}}"#,
+                "b is given twice",
+            ),
+            (
+                "not json",
+                "it is not a JSON object: expected ident, at column 2",
+            ),
+        ] {
+            let error = serde_json::from_str::<Unambiguous>(line).unwrap_err();
+            assert_eq!(unreadable(&error), reason, "{line}");
+        }
     }
 }
