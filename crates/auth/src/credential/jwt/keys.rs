@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
-use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, JwkSet, PublicKeyUse};
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, Header};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
@@ -28,8 +28,8 @@ const RSA_BYTES_MIN: usize = 256;
 /// The same in base64 without padding, as a key set has it.
 const RSA_BASE64_MIN: usize = 342;
 
-/// The points of P-256 and P-384: two coordinates, and how they are written.
-const EC_POINT_BYTES: [usize; 2] = [65, 97];
+/// The points of P-256 and P-384: how they are written, and both coordinates or one.
+const EC_POINT_BYTES: [usize; 4] = [65, 97, 33, 49];
 
 /// The keys of one issuer.
 #[derive(Clone)]
@@ -284,9 +284,14 @@ fn usable(jwk: &Jwk) -> Option<Key> {
         None => None,
     };
     let key = DecodingKey::from_jwk(jwk).ok()?;
-    if let AlgorithmParameters::RSA(rsa) = &jwk.algorithm
-        && rsa.n.len() < RSA_BASE64_MIN
-    {
+    let is_weak = match &jwk.algorithm {
+        AlgorithmParameters::RSA(rsa) => rsa.n.len() < RSA_BASE64_MIN,
+        AlgorithmParameters::EllipticCurve(ec) => {
+            !matches!(ec.curve, EllipticCurve::P256 | EllipticCurve::P384)
+        }
+        _ => false,
+    };
+    if is_weak {
         return None;
     }
     let is_short = key.family() == AlgorithmFamily::Hmac

@@ -414,6 +414,13 @@ up+dcVAL6Kfo0tdonddkvd4wa8DEH4WYIIv5P/pkf5vOgHcM2hTssdJUO0s/c4cQ
 -----END PUBLIC KEY-----
 ";
 
+/// One coordinate and the sign of the other.
+const EC_P256_COMPRESSED: &[u8] = b"-----BEGIN PUBLIC KEY-----
+MDkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDIgAC/AyelpBXIw4y8+0A3iwEp/pfBMib
+mYac/zNcEd7YP8k=
+-----END PUBLIC KEY-----
+";
+
 #[test]
 fn files_that_hold_no_key_are_refused_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
@@ -453,6 +460,10 @@ fn files_that_hold_no_key_are_refused_with_a_remedy() {
         (set(b"[]"), "no JSON Web Key Set"),
         (set(b"{\"keys\":[]}"), "holds no key"),
         (
+            set(br#"{"keys":[{"kty":"EC","crv":"P-521","x":"AA","y":"AA"}]}"#),
+            "holds no key",
+        ),
+        (
             set(br#"{"keys":[{"kty":"oct","k":"c2hvcnQ"}]}"#),
             "holds no key",
         ),
@@ -460,6 +471,8 @@ fn files_that_hold_no_key_are_refused_with_a_remedy() {
         assert!(error.contains(reason), "{error}");
         assert!(error.contains(&path.display().to_string()), "{error}");
     }
+    std::fs::write(&path, EC_P256_COMPRESSED).unwrap();
+    Keys::read(&KeySource::File(path.clone()), &[]).unwrap();
     let missing = KeySource::File(Path::new("/nowhere/key").into());
     assert!(matches!(
         Keys::read(&missing, &[]),
