@@ -112,6 +112,10 @@ impl DamageList {
                 found.reports.insert(place, report);
                 return;
             }
+            if found.reports.len() >= REPORTS_MAX {
+                // It may be one of those that were counted and not kept.
+                return;
+            }
         }
         self.push(to);
     }

@@ -211,7 +211,7 @@ fn clear(command: &Clear) -> Result<(), Failure> {
     let (mut cleared, mut refused) = (0, 0);
     let request = json!({ "verb": "retained.clear", "filter": command.filter });
     let store = command.place.open(Access::Change)?;
-    store.ask_pages(request, |answer| {
+    let asked = store.ask_pages(request, |answer| {
         cleared += answer["cleared"].as_u64().unwrap_or(0);
         for left in answer["refused"].as_array().into_iter().flatten() {
             refused += 1;
@@ -221,7 +221,7 @@ fn clear(command: &Clear) -> Result<(), Failure> {
             }
         }
         Ok(())
-    })?;
+    });
     if refused > TOLD {
         eprintln!("refused: {} more topics", refused - TOLD);
     }
@@ -230,6 +230,8 @@ fn clear(command: &Clear) -> Result<(), Failure> {
         0 => format!("{cleared} cleared\n"),
         _ => format!("{cleared} cleared, {refused} refused\n"),
     })?;
+    // What was cleared until then is told in any case.
+    asked?;
     if refused > 0 {
         return Err(Failure::new("not every topic was cleared"));
     }
