@@ -245,14 +245,6 @@ impl Pending {
     }
 }
 
-/// Why a message is refused, for people.
-fn reason(why: NotKept) -> &'static str {
-    match why {
-        NotKept::Full => "there is no room: a quota is used up, or the disk is full",
-        NotKept::Failed => "the disk does not take it; the server's log says why",
-    }
-}
-
 /// Where the next page begins.
 fn next(is_done: bool, cursor: &Cursor) -> Option<Value> {
     (!is_done).then(|| json!({ "stripe": cursor.stripe, "after": cursor.after }))
@@ -452,7 +444,7 @@ impl Desk<'_> {
         for (note, kept) in notes.into_iter().zip((self.keep)(entries)) {
             match kept {
                 Ok(()) => tally.count(note.is_known),
-                Err(why) => tally.refuse(note.at, &note.topic.into(), reason(why)),
+                Err(why) => tally.refuse(note.at, &note.topic.into(), why.text()),
             }
         }
     }
@@ -477,7 +469,7 @@ impl Desk<'_> {
             match kept {
                 Ok(()) => cleared += 1,
                 Err(why) => {
-                    refused.push(json!({ "topic": message.topic(), "reason": reason(why) }));
+                    refused.push(json!({ "topic": message.topic(), "reason": why.text() }));
                 }
             }
         }
