@@ -155,9 +155,12 @@ fn user(name: String, credential: String) -> User {
 }
 
 impl Accounts {
+    /// What the names of all accounts start with; the rest is their number.
+    pub(crate) const NAME_START: &str = "user-";
+
     /// The name of the nth account.
     pub(crate) fn name(index: usize) -> String {
-        format!("user-{index}")
+        format!("{}{index}", Self::NAME_START)
     }
 
     /// Makes accounts. All passwords are the same and so are their hashes, which no server can

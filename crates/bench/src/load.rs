@@ -8,6 +8,7 @@ pub(crate) mod publisher;
 pub(crate) mod pulse;
 pub(crate) mod receiver;
 pub(crate) mod shared;
+pub(crate) mod source;
 pub(crate) mod storm;
 mod watermark;
 

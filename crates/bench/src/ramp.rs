@@ -250,6 +250,24 @@ mod tests {
         assert_eq!(whole.object()["broke_at"], Value::Null);
     }
 
+    /// A step of which there are no figures, the server being gone, is where it broke.
+    #[test]
+    fn a_server_that_was_lost_has_broken() {
+        let mut lost = climb(&[Verdict::Sound]);
+        lost.take(Step {
+            size: 2_000,
+            figures: Vec::new(),
+            verdict: Verdict::Failed("it has ended".into()),
+        });
+        lost.harm.push("live connections were lost".into());
+        let said = "sound up to 1,000 clients; it broke at 2,000: it has ended; \
+                    live connections were lost";
+        assert_eq!(lost.sentence(), said);
+        assert!(lost.table().contains("–  broke"), "{}", lost.table());
+        assert_eq!(lost.object()["broke_at"], 2_000);
+        assert!(matches!(lost.verdict(), Verdict::Failed(_)));
+    }
+
     #[test]
     fn a_late_percentile_breaks() {
         let plan = Plan {

@@ -20,12 +20,13 @@ use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 
 use super::crowd::Client;
 use super::histogram;
+use super::source::Source;
 use crate::clock::{SECOND_NS, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::link::Link;
 use crate::sequence::{Arrival, Checker, Faults};
 use crate::stamp::Stamp;
-use crate::wire::{self, Frame, PublishTemplate, Version};
+use crate::wire::{self, Frame, Publish, PublishTemplate, Version};
 
 /// How long answers to the last messages are waited for.
 const GRACE_NS: u64 = 5 * SECOND_NS;
@@ -190,6 +191,7 @@ struct Penfriend {
 pub(crate) struct Circle {
     friends: Vec<Penfriend>,
     version: Version,
+    source: Source,
     schedule: Schedule,
     audience: Option<Arc<Audience>>,
     questions: Option<Questions>,
@@ -199,10 +201,11 @@ pub(crate) struct Circle {
 
 impl Circle {
     /// One per client, or none where a connection failed: its number over all threads, in
-    /// increasing order, and what it sends.
+    /// increasing order, and what it sends; and where that arrives.
     pub(crate) fn new(
         clients: Vec<Option<Client>>,
         version: Version,
+        source: Source,
         identity: impl Fn(usize) -> (usize, PublishTemplate),
         schedule: Schedule,
     ) -> Self {
@@ -225,6 +228,7 @@ impl Circle {
         Self {
             friends: friends.collect(),
             version,
+            source,
             schedule,
             audience: None,
             questions: None,
@@ -447,7 +451,7 @@ impl Circle {
                     let publish = wire::publish(first, body, self.version)?;
                     // All of them subscribe at QoS 0.
                     self.tally.faults.corrupt += u64::from(publish.qos > 0);
-                    self.arrived(index, publish.payload, now);
+                    self.arrived(index, &publish, now);
                 }
                 _ => return None,
             }
@@ -471,7 +475,8 @@ impl Circle {
         Some(())
     }
 
-    fn arrived(&mut self, index: usize, payload: &[u8], now: u64) {
+    fn arrived(&mut self, index: usize, publish: &Publish<'_>, now: u64) {
+        let payload = publish.payload;
         let friend = &mut self.friends[index];
         self.tally.received += u64::from(self.schedule.is_measured(now));
         let (audience, first) = (self.audience.as_deref(), self.schedule.first);
@@ -487,7 +492,8 @@ impl Circle {
             return;
         };
         // All of them write messages of one length.
-        if !stamp.fits(payload, friend.template.payload_len()) {
+        let is_whole = stamp.fits(payload, friend.template.payload_len());
+        if !is_whole || !self.source.is(publish.topic, stamp.publisher) {
             self.tally.faults.corrupt += 1;
         }
         let arrival = match audience {
@@ -564,6 +570,7 @@ mod tests {
         let mut circle = Circle::new(
             vec![None],
             Version::V311,
+            Source::Shared("t".into()),
             topic,
             Schedule {
                 start_ns: 0,
@@ -583,6 +590,35 @@ mod tests {
             [InOrder, Ahead, Duplicate, Duplicate, Ahead, Late]
         );
         assert_eq!((friend.heard, friend.missed(&audience)), (4, 1));
+    }
+
+    /// The sender's name is in the topic: another one's is wrong, whatever the payload says.
+    #[test]
+    fn a_message_on_another_topic_is_a_fault() {
+        let template = |_| (7, PublishTemplate::new(Version::V311, "t", 1, false, 24));
+        for (topic, expected) in [("from/7", 0), ("from/8", 1), ("to/7", 1)] {
+            let schedule = Schedule {
+                start_ns: 0,
+                from_ns: 0,
+                end_ns: 0,
+                period_ns: 1,
+                first: 7,
+                clients: 1,
+            };
+            let source = Source::Numbered("from/".into());
+            let mut circle = Circle::new(vec![None], Version::V311, source, template, schedule);
+            circle.friends[0].sequence = 1;
+            let stamp = Stamp {
+                publisher: 7,
+                sequence: 0,
+                intended_ns: 0,
+            };
+            let mut packet = Vec::new();
+            let back = PublishTemplate::new(Version::V311, topic, 0, false, 24);
+            back.push(&mut packet, 0, |payload| stamp.write(payload));
+            assert_eq!(circle.apply(0, &packet), Some(packet.len()), "{topic}");
+            assert_eq!(circle.tally.faults.corrupt, expected, "{topic}");
+        }
     }
 
     #[test]

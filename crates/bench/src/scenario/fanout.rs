@@ -515,7 +515,12 @@ impl Fanout {
             let outcome = match load.load().run(running, 0, progress) {
                 // It was there in the step before.
                 Err(BenchError::Server(why) | BenchError::Broken(why)) if number > 0 => {
-                    climb.harm.push(why);
+                    climb.take(Step {
+                        size: rate as usize,
+                        figures: Vec::new(),
+                        verdict: Verdict::Failed(why),
+                    });
+                    climb.harm.push("live connections were lost".into());
                     break;
                 }
                 outcome => outcome?,

@@ -14,6 +14,7 @@ use crate::error::{BenchError, Doing};
 use crate::link::Endpoint;
 use crate::load::crowd::{self, Entry, Plan};
 use crate::load::penfriend::{Audience, Circle, Questions, Schedule, Tally};
+use crate::load::source::Source;
 use crate::load::{join, spawn};
 use crate::progress::{Gauge, Progress};
 use crate::scenario;
@@ -61,6 +62,19 @@ impl Way {
             Self::OwnTopic(run) => format!("bench/{run}/{number}"),
             Self::Room(_) => "$room/bench/say".into(),
             Self::Topic(_) => "bench/say".into(),
+        }
+    }
+
+    /// Where it arrives; a floor sends it back as it came.
+    fn source(&self, is_floor: bool) -> Source {
+        let numbered = |start: &str| Source::Numbered(format!("{start}{}", Accounts::NAME_START));
+        match self {
+            Self::Private(_) if is_floor => numbered("$private/to/"),
+            Self::Private(_) => numbered("$private/from/"),
+            Self::OwnTopic(run) => Source::Numbered(format!("bench/{run}/")),
+            Self::Room(_) if is_floor => Source::Shared("$room/bench/say".into()),
+            Self::Room(_) => numbered("$room/bench/say/"),
+            Self::Topic(_) => Source::Shared("bench/say".into()),
         }
     }
 }
@@ -122,6 +136,7 @@ impl Crew {
             let post = Post {
                 load: load.clone(),
                 way: way.clone(),
+                source: way.source(running.is_floor()),
                 login: running.login.clone(),
                 endpoint: running.endpoint.clone(),
                 count,
@@ -228,6 +243,7 @@ impl AddAssign for Missing {
 struct Post {
     load: Private,
     way: Way,
+    source: Source,
     login: Login,
     endpoint: Endpoint,
     count: usize,
@@ -291,7 +307,8 @@ impl Post {
         let start = begun
             .recv()
             .map_err(|_| BenchError::server("the measurement did not begin"))?;
-        let circle = Circle::new(crowd.clients, self.load.version, identity, start.schedule);
+        let (version, source) = (self.load.version, self.source.clone());
+        let circle = Circle::new(crowd.clients, version, source, identity, start.schedule);
         let circle = circle.before(self.audience).asked_by(start.questions);
         circle.run(&mut poll)
     }
