@@ -231,7 +231,7 @@ impl Accounts {
     /// done; `None` where no password is hashed.
     pub(crate) fn hash_cpu_s(&self) -> Option<f64> {
         // Some seconds, as the storm lasts: a processor that was idle is quicker at first.
-        const TIMES: u32 = 150;
+        const TIMES: u32 = 100;
         let hash = PasswordHash::parse(self.hash.as_deref()?).ok()?;
         let verify = || std::hint::black_box(hash.verify(PASSWORD.as_bytes(), hash.cost()));
         // One hash after the other, as in a storm.

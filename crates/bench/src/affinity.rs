@@ -210,6 +210,16 @@ impl Stay {
         sched_setaffinity(Pid::from_raw(0), cpus).doing("place a thread on a processor")?;
         Ok(Self(before))
     }
+
+    /// Goes where the first thread of a process is; nowhere if that is unknown or gone.
+    ///
+    /// # Errors
+    /// When the system does not let us.
+    pub(crate) fn with(process: Option<u32>) -> Result<Option<Self>, BenchError> {
+        let pid = process.and_then(|pid| i32::try_from(pid).ok());
+        let cpus = pid.and_then(|pid| sched_getaffinity(Pid::from_raw(pid)).ok());
+        cpus.map(|cpus| Self::on(&cpus)).transpose()
+    }
 }
 
 impl Drop for Stay {
@@ -278,6 +288,10 @@ mod tests {
         assert_eq!(count.unwrap().get(), usable(&server).len());
         assert_eq!(current().unwrap(), before);
         let stay = allotment.generate().unwrap();
+        assert_eq!(current().unwrap(), own);
+        // This process is where its first thread is, and nobody is where no process is.
+        assert!(Stay::with(Some(std::process::id())).unwrap().is_some());
+        assert!(Stay::with(Some(u32::MAX)).unwrap().is_none());
         assert_eq!(current().unwrap(), own);
         drop(stay);
         assert_eq!(current().unwrap(), before);

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::fanout::Beside;
 use super::{Scenario, count, named, run_id, storm};
 use crate::accounts::{Accounts, Home, Proof, StoreKind, check_database};
+use crate::affinity::Stay;
 use crate::args::Common;
 use crate::detour;
 use crate::error::BenchError;
@@ -272,6 +273,18 @@ impl Storm {
     }
 }
 
+impl Storm {
+    /// The CPU seconds of one hash alone, where it is to be told: on the server's processors, which
+    /// are as quick as others at other times only.
+    fn hash_cpu_s(&self, running: &Running) -> Result<Option<f64>, BenchError> {
+        if running.is_floor() || self.beside.is_some() {
+            return Ok(None);
+        }
+        let _stay = Stay::with(running.pid())?;
+        Ok(self.accounts.hash_cpu_s())
+    }
+}
+
 /// Where the server is.
 #[derive(Clone)]
 struct Place {
@@ -337,7 +350,8 @@ impl Workload for Storm {
         running: &mut Running,
         progress: &Progress,
     ) -> Result<Leg, BenchError> {
-        let hash_cpu_s = self.accounts.hash_cpu_s().filter(|_| !running.is_floor());
+        // Before the storm and after it: how quick a processor is changes.
+        let mut hash_cpu_s = Vec::from_iter(self.hash_cpu_s(running)?);
         let asked = queries(running);
         let database = CpuMeter::start(self.database_pid);
         let (outcome, fanouts) = match &self.beside {
@@ -351,9 +365,8 @@ impl Workload for Storm {
             }
         };
         let database_cpu_s = database.used_s().filter(|_| !running.is_floor());
-        let hashes_cpu_us = hash_cpu_s.map(|cpu_s| cpu_s * 1e6);
+        hash_cpu_s.extend(self.hash_cpu_s(running)?);
         let mut leg = outcome.leg();
-        let share = leg.figure("cpu_per_login_us").zip(hashes_cpu_us);
         leg.push(MEMORY, running.usage().map(|usage| usage.rss as f64));
         if fanouts.is_none() {
             // The crowd of the fan-out asks as well.
@@ -364,8 +377,10 @@ impl Workload for Storm {
             let each = |cpu_s: f64| cpu_s * 1e6 / self.connections as f64;
             leg.push(DATABASE_CPU, database_cpu_s.map(each));
         }
-        if hashes_cpu_us.is_some() && fanouts.is_none() {
-            leg.push(HASH_SHARE, share.map(|(all, hashes)| all / hashes * 100.0));
+        if !hash_cpu_s.is_empty() {
+            let hash_cpu_us = hash_cpu_s.iter().sum::<f64>() / hash_cpu_s.len() as f64 * 1e6;
+            let all = leg.figure("cpu_per_login_us");
+            leg.push(HASH_SHARE, all.map(|all| all / hash_cpu_us * 100.0));
         }
         if let Some([quiet, loud]) = fanouts {
             leg.push(QUIET, quiet.figure("latency_p99_us"));
