@@ -10,9 +10,9 @@ use stentor_auth::counted;
 use stentor_procedure::adaptor::{TEMPLATE, TEMPLATE_TEST, TYPES, check, test};
 
 use crate::admin::table::{Table, plain};
-use crate::control::Local;
 use crate::failure::Failure;
 use crate::output::print;
+use crate::which::Which;
 
 /// The file with type definitions for editors.
 const TYPES_FILE: &str = "stentor.d.luau";
@@ -70,7 +70,7 @@ enum Command {
     #[command(alias = "list")]
     Ls {
         #[command(flatten)]
-        local: Local,
+        which: Which,
     },
     /// Make the running server look at the files of its adaptors now
     Reload {
@@ -80,7 +80,7 @@ enum Command {
         #[arg(long)]
         fresh: bool,
         #[command(flatten)]
-        local: Local,
+        which: Which,
     },
 }
 
@@ -98,22 +98,22 @@ impl Adaptor {
                 })
             }
             Command::Test { file, tests, json } => run_tests(&file, tests, json),
-            Command::Ls { local } => {
-                let answer = local.ask(json!({ "verb": "adaptor.ls" }))?;
-                show(&local, &answer, hooks_and_figures)
+            Command::Ls { which } => {
+                let answer = which.ask(json!({ "verb": "adaptor.ls" }))?;
+                show(&which, &answer, hooks_and_figures)
             }
-            Command::Reload { file, fresh, local } => {
+            Command::Reload { file, fresh, which } => {
                 // The server may be in another folder.
                 let place = |file: PathBuf| file.canonicalize().unwrap_or(file);
                 let file = file.map(|file| place(file).display().to_string());
                 let request = json!({ "verb": "adaptor.reload", "fresh": fresh, "file": file });
-                let answer = local.ask(request)?;
+                let answer = which.ask(request)?;
                 let became = |one: &Value| match one["error"].as_str() {
                     Some(reason) => format!("not taken: {reason}"),
                     None if one["new"] == true => "new version".to_owned(),
                     None => "unchanged".to_owned(),
                 };
-                show(&local, &answer, became)?;
+                show(&which, &answer, became)?;
                 let adaptors = answer["adaptors"].as_array();
                 let failed =
                     adaptors.is_some_and(|all| all.iter().any(|one| !one["error"].is_null()));
@@ -142,8 +142,8 @@ fn hooks_and_figures(one: &Value) -> String {
     format!("{}; {runs} runs{}", plain(&one["hooks"]), wrong.concat())
 }
 
-fn show(local: &Local, answer: &Value, last: impl Fn(&Value) -> String) -> Result<(), Failure> {
-    if local.json {
+fn show(which: &Which, answer: &Value, last: impl Fn(&Value) -> String) -> Result<(), Failure> {
+    if which.json {
         return print(format!("{answer}\n"));
     }
     let mut table = Table::new(&["FILE", "ZONE", "ROOM", ""]);

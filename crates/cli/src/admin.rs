@@ -7,9 +7,9 @@ use std::time::SystemTime;
 use clap::{Args, Subcommand, value_parser};
 use serde_json::{Value, json};
 
-use crate::control::Local;
 use crate::failure::Failure;
 use crate::output::print;
+use crate::which::Which;
 use table::{Table, bytes, duration, paragraphs, plain};
 
 /// Shows connections, sessions, rates, losses, latencies and queue depths.
@@ -20,14 +20,14 @@ pub(crate) struct Status {
     #[arg(value_parser = value_parser!(u64).range(..=10_000))]
     sample_ms: u64,
     #[command(flatten)]
-    local: Local,
+    which: Which,
 }
 
 impl Status {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let request = json!({ "verb": "status", "sample_ms": self.sample_ms });
-        let status = self.local.ask(request)?;
-        show(&self.local, &status, || status_text(&status))
+        let status = self.which.ask(request)?;
+        show(&self.which, &status, || status_text(&status))
     }
 }
 
@@ -243,7 +243,7 @@ struct Ls {
     #[command(flatten)]
     page: Page,
     #[command(flatten)]
-    local: Local,
+    which: Which,
 }
 
 #[derive(Debug, Args)]
@@ -264,7 +264,7 @@ struct One {
     #[arg(long, default_value_t = 0)]
     zone: u32,
     #[command(flatten)]
-    local: Local,
+    which: Which,
 }
 
 #[derive(Debug, Args)]
@@ -280,28 +280,28 @@ impl Clients {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.command {
             ClientsCommand::Ls(ls) => {
-                let answer = ls.local.ask(json!({
+                let answer = ls.which.ask(json!({
                     "verb": "clients.ls",
                     "containing": ls.containing.unwrap_or_default(),
                     "limit": ls.page.limit,
                     "offset": ls.page.offset,
                 }))?;
-                show(&ls.local, &answer, || clients_text(&answer))
+                show(&ls.which, &answer, || clients_text(&answer))
             }
             ClientsCommand::Show(one) => {
                 let request =
                     json!({ "verb": "clients.show", "client_id": one.client_id, "zone": one.zone });
-                let answer = one.local.ask(request)?;
-                show(&one.local, &answer, || paragraphs(&answer))
+                let answer = one.which.ask(request)?;
+                show(&one.which, &answer, || paragraphs(&answer))
             }
             ClientsCommand::Kick(Kick { one, end_session }) => {
-                let answer = one.local.ask(json!({
+                let answer = one.which.ask(json!({
                     "verb": "clients.kick",
                     "client_id": one.client_id,
                     "zone": one.zone,
                     "end_session": end_session,
                 }))?;
-                show(&one.local, &answer, || {
+                show(&one.which, &answer, || {
                     format!("{} is disconnected\n", one.client_id)
                 })
             }
@@ -354,18 +354,18 @@ pub(crate) struct Topics {
     #[command(flatten)]
     page: Page,
     #[command(flatten)]
-    local: Local,
+    which: Which,
 }
 
 impl Topics {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let answer = self.local.ask(json!({
+        let answer = self.which.ask(json!({
             "verb": "topics",
             "containing": self.containing.unwrap_or_default(),
             "limit": self.page.limit,
             "offset": self.page.offset,
         }))?;
-        show(&self.local, &answer, || topics_text(&answer))
+        show(&self.which, &answer, || topics_text(&answer))
     }
 }
 
@@ -389,13 +389,13 @@ fn topics_text(answer: &Value) -> String {
 #[derive(Debug, Args)]
 pub(crate) struct Reload {
     #[command(flatten)]
-    local: Local,
+    which: Which,
 }
 
 impl Reload {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let answer = self.local.ask(json!({ "verb": "reload" }))?;
-        show(&self.local, &answer, || {
+        let answer = self.which.ask(json!({ "verb": "reload" }))?;
+        show(&self.which, &answer, || {
             format!("reloaded; {}\n", just_reloaded(&answer, now_secs()))
         })
     }
@@ -405,18 +405,18 @@ impl Reload {
 #[derive(Debug, Args)]
 pub(crate) struct Stop {
     #[command(flatten)]
-    local: Local,
+    which: Which,
 }
 
 impl Stop {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let answer = self.local.ask(json!({ "verb": "stop" }))?;
-        show(&self.local, &answer, || "the server stops\n".to_owned())
+        let answer = self.which.ask(json!({ "verb": "stop" }))?;
+        show(&self.which, &answer, || "the server stops\n".to_owned())
     }
 }
 
-fn show(local: &Local, answer: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
-    print(if local.json {
+fn show(which: &Which, answer: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    print(if which.json {
         format!("{answer}\n")
     } else {
         text()

@@ -5,7 +5,6 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -15,30 +14,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The length limit of an answer to the verb `mqtt`, which is short.
 const LINE_BYTES_MAX: usize = 64 << 10;
-
-/// Which server to ask.
-#[derive(Debug, Args)]
-pub(crate) struct Local {
-    /// Data folder of the server
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "STENTOR_DATA_DIR",
-        default_value = "data"
-    )]
-    data_dir: PathBuf,
-    /// Print the server's answer as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-impl Local {
-    /// Asks the server that runs on the data folder.
-    pub(crate) fn ask(&self, request: Value) -> Result<Value, Failure> {
-        let stream = connect(&self.data_dir).map_err(|error| no_server(&self.data_dir, &error))?;
-        ask(&mut BufReader::new(stream), request)
-    }
-}
 
 /// A question over a control socket, and its answer. More may follow.
 pub(crate) fn ask(stream: &mut BufReader<UnixStream>, request: Value) -> Result<Value, Failure> {
@@ -173,19 +148,5 @@ mod tests {
         assert_eq!(failure.message(), "no such client");
         assert!(answer(b"").is_err());
         assert!(answer(b"nonsense").is_err());
-    }
-
-    #[test]
-    fn a_missing_server_is_explained() {
-        let local = Local {
-            data_dir: "/nonexistent".into(),
-            json: false,
-        };
-        let failure = local.ask(json!({"verb": "status"})).unwrap_err();
-        assert!(
-            failure.message().contains("stentor serve --data-dir"),
-            "{}",
-            failure.message()
-        );
     }
 }

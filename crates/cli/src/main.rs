@@ -31,6 +31,7 @@ mod shell;
 mod stop;
 mod subscribe;
 mod time;
+mod which;
 
 use std::process::ExitCode;
 

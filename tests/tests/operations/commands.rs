@@ -1,6 +1,8 @@
 //! `stentor status`, `clients` and `topics` against a running server.
 
-use stentor_tests::{Plan, Server, Version};
+use std::fs;
+
+use stentor_tests::{Plan, Server, Version, process, server};
 
 #[test]
 fn status_counts_connections_and_messages() {
@@ -102,9 +104,9 @@ fn topics_lists_filters_and_retained_messages() {
 #[test]
 fn commands_without_a_server_say_so() {
     let plan = Plan::new();
-    let mut command = stentor_tests::server::stentor();
+    let mut command = server::stentor();
     let command = command.args(["status", "--data-dir"]).arg(plan.data_dir());
-    let text = stentor_tests::process::run(command).refusal();
+    let text = process::run(command).refusal();
     assert_eq!(text.trim_end().lines().count(), 1, "{text}");
 }
 
@@ -113,10 +115,39 @@ fn the_control_socket_is_private() {
     use std::os::unix::fs::PermissionsExt;
 
     let server = Server::open();
-    let socket = std::fs::metadata(server.data_dir().join("control.sock")).expect("it is there");
+    let socket = fs::metadata(server.data_dir().join("control.sock")).expect("it is there");
     assert_eq!(
         socket.permissions().mode() & 0o007,
         0,
         "everybody may use the control socket"
     );
+}
+
+#[test]
+fn the_configuration_file_names_the_folder_of_the_server() {
+    let server = Server::open();
+    let elsewhere = tempfile::tempdir().expect("a folder can be made");
+    let file = elsewhere.path().join("stentor.toml");
+    // What else is wrong in it is the server's business: one command asks what it thinks of it.
+    let text = format!("data_dir = {:?}\nshards = 99\n", server.data_dir());
+    fs::write(&file, text).expect("a file can be written");
+    for words in [
+        &["reload"][..],
+        &["status"],
+        &["clients", "ls"],
+        &["topics"],
+        &["adaptor", "ls"],
+        &["adaptor", "reload"],
+        &["zone", "show"],
+    ] {
+        let command = || {
+            let mut command = server::stentor();
+            command.current_dir(elsewhere.path()).args(words);
+            command
+        };
+        process::run(command().arg("--config").arg(&file)).success();
+        process::run(command().env("STENTOR_CONFIG", &file)).success();
+        let said = process::run(&mut command()).refusal();
+        assert!(said.contains("--config"), "{words:?}: {said}");
+    }
 }

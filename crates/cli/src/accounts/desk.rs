@@ -1,35 +1,18 @@
 //! Where orders go: to the running server, or to the books themselves.
 
-use std::io::{BufReader, ErrorKind};
+use std::io::BufReader;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::Args;
 use serde_json::{Value, json};
 use stentor_auth::store::Order;
 use stentor_server::Accounts;
-use stentor_server::config::{Config, PasswordFunction, Sources};
+use stentor_server::config::{Config, PasswordFunction};
 
 use super::secret::Maker;
 use crate::control;
 use crate::failure::Failure;
-
-/// The exit code for a configuration that is wrong: `EX_CONFIG`, as of `stentor serve`.
-const EXIT_CONFIG: u8 = 78;
-
-/// Which server, running or stopped.
-#[derive(Debug, Args)]
-pub(crate) struct Which {
-    /// The server's configuration file
-    #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG")]
-    config: Option<PathBuf>,
-    /// The server's data folder
-    #[arg(long, value_name = "DIR")]
-    data_dir: Option<PathBuf>,
-    /// Print the answer as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
+use crate::which::{Which, is_stopped, load};
 
 /// Where orders go.
 pub(super) struct Desk {
@@ -53,11 +36,6 @@ struct Stopped {
 }
 
 impl Which {
-    /// The data folder, if one is given.
-    pub(super) fn data_dir(&self) -> Option<&Path> {
-        self.data_dir.as_deref()
-    }
-
     /// Opens the way to the books.
     pub(super) fn open(&self) -> Result<Desk, Failure> {
         Self::open_config(self.load()?)
@@ -101,26 +79,6 @@ impl Which {
             })),
         })
     }
-
-    /// The configuration of that server.
-    pub(crate) fn load(&self) -> Result<Config, Failure> {
-        load(&self.sources(self.config.clone()))
-    }
-
-    fn sources<'t>(&self, file: Option<PathBuf>) -> Sources<'t> {
-        let data_dir = self.data_dir.as_deref().map(Path::to_string_lossy);
-        let flags = data_dir.map(|path| ("data_dir".to_owned(), path.into_owned()));
-        Sources::from_process(file, flags.into_iter().collect())
-    }
-}
-
-fn load(sources: &Sources<'_>) -> Result<Config, Failure> {
-    Config::load(sources).map_err(|error| Failure::with_code(EXIT_CONFIG, error.to_string()))
-}
-
-/// Whether a control socket that cannot be connected to tells of a stopped server.
-pub(crate) fn is_stopped(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::NotFound | ErrorKind::ConnectionRefused)
 }
 
 impl Stopped {

@@ -16,7 +16,6 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::output::print;
 
-pub(crate) use desk::{Which, is_stopped};
 pub(crate) use mosquitto::Import;
 pub(crate) use role::{Grant, Revoke, Role};
 pub(crate) use secret::hash;

@@ -8,10 +8,10 @@ use serde_json::Value;
 use stentor_auth::model::{Quotas, Rule};
 use stentor_auth::store::Order;
 
-use super::desk::Which;
 use super::{WHERE, show};
 use crate::admin::table::{Table, plain};
 use crate::failure::Failure;
+use crate::which::Which;
 
 /// Roles: what users may do. A role is a list of rules; deny wins, and what no rule allows is
 /// denied.

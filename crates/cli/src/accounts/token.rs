@@ -5,12 +5,12 @@ use serde_json::Value;
 use stentor_auth::credential::Token as Secret;
 use stentor_auth::store::Order;
 
-use super::desk::Which;
 use super::secret::dated;
 use super::user::done;
 use super::{WHERE, show};
 use crate::admin::table::{Table, plain};
 use crate::failure::Failure;
+use crate::which::Which;
 
 /// Tokens: passwords for machines, which are shown once.
 #[derive(Debug, Args)]

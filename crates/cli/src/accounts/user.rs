@@ -8,13 +8,13 @@ use serde_json::Value;
 use stentor_auth::model::{Action, GUEST};
 use stentor_auth::store::Order;
 
-use super::desk::Which;
 use super::export::export;
 use super::import::Import;
 use super::secret::Password;
 use super::{WHERE, show};
 use crate::admin::table::{Table, paragraphs, plain};
 use crate::failure::Failure;
+use crate::which::Which;
 
 /// Users: who may log in.
 #[derive(Debug, Args)]

@@ -5,12 +5,11 @@ use serde_json::json;
 use stentor_auth::counted;
 use stentor_auth::store::Order;
 
-use super::desk::Which;
 use super::user::done;
 use super::{WHERE, show};
 use crate::admin::table::{Table, plain};
-use crate::control::Local;
 use crate::failure::Failure;
+use crate::which::Which;
 
 /// Zones: isolated applications with users and topics of their own.
 #[derive(Debug, Args)]
@@ -44,7 +43,7 @@ enum Command {
         /// Name of the zone; not given, all
         name: Option<String>,
         #[command(flatten)]
-        local: Local,
+        which: Which,
     },
     /// Remove a zone that has no users, with all that a running server has of it: connections,
     /// rooms, retained messages
@@ -83,7 +82,7 @@ impl Zone {
                     table.render()
                 })
             }
-            Command::Show { name, local } => show_zones(name.as_deref(), &local),
+            Command::Show { name, which } => show_zones(name.as_deref(), &which),
             Command::Remove { name, which } => {
                 let order = Order::ZoneRemove {
                     name: name.as_str().into(),
@@ -94,8 +93,8 @@ impl Zone {
     }
 }
 
-fn show_zones(name: Option<&str>, local: &Local) -> Result<(), Failure> {
-    let mut answer = local.ask(json!({ "verb": "zones" }))?;
+fn show_zones(name: Option<&str>, which: &Which) -> Result<(), Failure> {
+    let mut answer = which.ask(json!({ "verb": "zones" }))?;
     let Some(zones) = answer["zones"].as_array_mut() else {
         return Err(Failure::new("the server's answer has no zones"));
     };
@@ -106,7 +105,7 @@ fn show_zones(name: Option<&str>, local: &Local) -> Result<(), Failure> {
             return Err(Failure::new(reason));
         }
     }
-    show(local.json, &answer, || {
+    show(which.json, &answer, || {
         let mut table = Table::new(&[
             "ZONE",
             "NUMBER",

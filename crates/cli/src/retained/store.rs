@@ -12,9 +12,9 @@ use stentor_auth::model::DEFAULT_ZONE;
 use stentor_server::config::Config;
 use stentor_server::{Access, OfflineError, OfflineStore};
 
-use crate::accounts::{Which, is_stopped};
 use crate::control;
 use crate::failure::Failure;
+use crate::which::{Which, is_stopped};
 
 /// How long the server may take for one request: a page, or a compaction.
 const TIMEOUT: Duration = Duration::from_secs(120);

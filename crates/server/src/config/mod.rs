@@ -133,21 +133,8 @@ impl Config {
     /// # Errors
     /// Everything that is wrong, each problem with its place and a remedy.
     pub fn load(sources: &Sources<'_>) -> Result<Self, ConfigError> {
-        let mut givens = Givens::new();
-        if let Some(path) = &sources.file {
-            match (sources.read_file)(path) {
-                Ok(text) => document::read(path, &text, &mut givens),
-                Err(error) => {
-                    let message = format!("cannot read {}: {error}", path.display());
-                    givens.problem(Origin::Flag("config"), message);
-                }
-            }
-        }
         let read_file = &*sources.read_file;
-        environment::read_listen_flags(&sources.flags, &mut givens);
-        environment::read(&sources.environment, read_file, &mut givens);
-        environment::read_flags(&sources.flags, &mut givens);
-
+        let mut givens = gather(sources);
         let mut config = Self {
             general: givens.read_one(&General::SECTION, General::read),
             log: givens.read_one(&Log::SECTION, Log::read),
@@ -177,6 +164,50 @@ impl Config {
             Err(ConfigError { problems })
         }
     }
+
+    /// The data folder alone, for commands to a running server: those work while something else in
+    /// the configuration is wrong.
+    ///
+    /// # Errors
+    /// When the key is wrong, or when it is not given and the file cannot be read: it may have been
+    /// meant to stand there.
+    pub fn data_dir(sources: &Sources<'_>) -> Result<PathBuf, ConfigError> {
+        let mut givens = gather(sources);
+        let section = General::SECTION;
+        let general = &givens.plain(section.name).values;
+        let is_given = general.contains_key("data_dir");
+        let elsewhere = std::mem::take(&mut givens.problems);
+        let folder = givens.read_one(&section, |reader| {
+            reader.value(&General::SECTION, "data_dir")
+        });
+        let mut problems = givens.problems;
+        if !is_given && sources.file.is_some() {
+            problems.extend(elsewhere);
+        }
+        match problems.is_empty() {
+            true => Ok(folder),
+            false => Err(ConfigError { problems }),
+        }
+    }
+}
+
+/// What all sources give, before any of it is looked at.
+fn gather(sources: &Sources<'_>) -> Givens {
+    let mut givens = Givens::new();
+    if let Some(path) = &sources.file {
+        match (sources.read_file)(path) {
+            Ok(text) => document::read(path, &text, &mut givens),
+            Err(error) => {
+                let message = format!("cannot read {}: {error}", path.display());
+                givens.problem(Origin::Flag("config"), message);
+            }
+        }
+    }
+    let read_file = &*sources.read_file;
+    environment::read_listen_flags(&sources.flags, &mut givens);
+    environment::read(&sources.environment, read_file, &mut givens);
+    environment::read_flags(&sources.flags, &mut givens);
+    givens
 }
 
 impl Listener {

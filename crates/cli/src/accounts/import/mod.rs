@@ -18,12 +18,13 @@ use stentor_auth::counted;
 use stentor_auth::model::Credential;
 use stentor_auth::store::{Imported, Order};
 
-use super::desk::{Desk, Which};
+use super::desk::Desk;
 use super::secret::{Maker, check as check_password};
 use super::show;
 use super::user::Format;
 use crate::failure::Failure;
 use crate::file;
+use crate::which::Which;
 
 pub(super) use csv::{in_words, quoted};
 

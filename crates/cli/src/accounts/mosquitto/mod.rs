@@ -22,9 +22,10 @@ use serde_json::json;
 use stentor_auth::model::{ANONYMOUS, PLACEHOLDERS, Role, Rule, User};
 use stentor_auth::store::Imported;
 
-use super::desk::{Desk, Which};
+use super::desk::Desk;
 use super::{import, show};
 use crate::failure::Failure;
+use crate::which::Which;
 use files::Files;
 
 /// Takes over users, rights and settings of another server.

@@ -1,0 +1,96 @@
+//! Which server a command is about: what all commands to the server of this machine share.
+
+use std::io::{BufReader, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::Value;
+use stentor_server::config::{Config, ConfigError, Sources};
+
+use crate::control;
+use crate::failure::Failure;
+
+/// The exit code for a configuration that is wrong: `EX_CONFIG`, as of `stentor serve`.
+const EXIT_CONFIG: u8 = 78;
+
+/// Which server, running or stopped.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// The server's configuration file
+    #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG")]
+    config: Option<PathBuf>,
+    /// The server's data folder; it wins over the file's and the variable STENTOR_DATA_DIR, and
+    /// without any it is ./data
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Which {
+    /// The data folder, if the command line names one.
+    pub(crate) fn data_dir(&self) -> Option<&Path> {
+        self.data_dir.as_deref()
+    }
+
+    /// The configuration of that server.
+    pub(crate) fn load(&self) -> Result<Config, Failure> {
+        load(&self.sources(self.config.clone()))
+    }
+
+    /// Where its configuration comes from, read from this file.
+    pub(crate) fn sources<'t>(&self, file: Option<PathBuf>) -> Sources<'t> {
+        let data_dir = self.data_dir.as_deref().map(Path::to_string_lossy);
+        let flags = data_dir.map(|path| ("data_dir".to_owned(), path.into_owned()));
+        Sources::from_process(file, flags.into_iter().collect())
+    }
+
+    /// Asks the server, which has to run. Of the configuration only the data folder counts: the
+    /// rest may be wrong while somebody is changing it.
+    pub(crate) fn ask(&self, request: Value) -> Result<Value, Failure> {
+        let sources = self.sources(self.config.clone());
+        let folder = Config::data_dir(&sources).map_err(|error| wrong(&error))?;
+        let stream = control::connect(&folder).map_err(|error| {
+            let failure = control::no_server(&folder, &error);
+            match is_stopped(error.kind()) {
+                true => failure.with_note("or its configuration with --config or STENTOR_CONFIG"),
+                false => failure,
+            }
+        })?;
+        control::ask(&mut BufReader::new(stream), request)
+    }
+}
+
+/// Reads a configuration.
+pub(crate) fn load(sources: &Sources<'_>) -> Result<Config, Failure> {
+    Config::load(sources).map_err(|error| wrong(&error))
+}
+
+fn wrong(error: &ConfigError) -> Failure {
+    Failure::with_code(EXIT_CONFIG, error.to_string())
+}
+
+/// Whether a control socket that cannot be connected to tells of a stopped server.
+pub(crate) fn is_stopped(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::ConnectionRefused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_missing_server_is_explained() {
+        let which = Which {
+            config: None,
+            data_dir: Some("/nonexistent".into()),
+            json: false,
+        };
+        let failure = which.ask(json!({"verb": "status"})).unwrap_err();
+        for words in ["stentor serve --data-dir", "--config"] {
+            assert!(failure.message().contains(words), "{}", failure.message());
+        }
+    }
+}
