@@ -10,8 +10,8 @@ use stentor_auth::credential::{
 };
 use stentor_auth::model::{Credential, DEFAULT_ZONE, MEMBER, User};
 use stentor_auth::store::{
-    Books, Directory, DirectoryOptions, IMPORT_USERS_MAX, Imported, Order, Place, SqlStore,
-    TextStore, Who,
+    Books, Directory, DirectoryOptions, IMPORT_USERS_MAX, Imported, Order, Place, PlaceError,
+    SqlStore, TextStore, Who,
 };
 
 use crate::error::BenchError;
@@ -116,7 +116,13 @@ pub(crate) fn check_database(url: &str) -> Result<(), BenchError> {
             "only a server is named so, by postgres:// or mysql://; files of accounts are made by \
              --store",
         )),
-        Err(error) => Err(refused(&error.to_string())),
+        Err(error @ PlaceError::Password) => Err(refused(&format!(
+            "{error}; take it out, and name a user who needs none, as of a database that is for \
+             benchmarks and listens on loopback; PostgreSQL's may be in the variable PGPASSWORD"
+        ))),
+        Err(error @ (PlaceError::Scheme | PlaceError::Path | PlaceError::Url(_))) => {
+            Err(refused(&error.to_string()))
+        }
     }
 }
 

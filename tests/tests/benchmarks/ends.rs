@@ -234,7 +234,7 @@ fn a_login_that_nobody_could_make_is_refused() {
         (&["--database", &file], "--store"),
         (&["--database", "sqlite:auth.db"], "--store"),
         (&["--database", "nowhere"], "postgres://"),
-        (&["--database", "mysql://me:s3cret@h/d"], "password"),
+        (&["--database", "mysql://me:s3cret@h/d"], "who needs none"),
         (
             &["--database", "postgres://me:s3cret@h/d", "--delay", "5"],
             "password",

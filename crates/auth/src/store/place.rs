@@ -35,7 +35,7 @@ pub enum PlaceError {
     /// The path is missing.
     #[error("the path is missing after the colon")]
     Path,
-    /// The URL contains a password.
+    /// The URL contains a password. Where it is given instead, only who asked for the URL knows.
     #[error("a password does not belong into the URL, where logs and listings would show it")]
     Password,
     /// The driver does not understand the URL.

@@ -65,7 +65,8 @@ pub(crate) struct LoginArgs {
     #[arg(long, value_enum, default_values = ["sqlite"])]
     store: Vec<StoreKind>,
     /// A database server that keeps the accounts: postgres://… or mysql://…, as auth.database has
-    /// it. Tables are made, and users called user-0, user-1, … and crowd are replaced
+    /// it. Tables are made, and users called user-0, user-1, … and crowd are replaced.
+    /// The URL has no password: its user needs none, or PostgreSQL's is in PGPASSWORD
     #[arg(long, value_name = "URL", conflicts_with = "store")]
     database: Option<String>,
     /// Process of the database server, to measure its CPU time

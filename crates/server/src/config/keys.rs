@@ -428,14 +428,18 @@ section! {
 
     /// The database of the server's own records, whose tables it makes itself. Not given, an SQLite
     /// file `auth.db` in the data folder. Relative paths start at the data folder.
-    database: Option<String> = Kind::Place, Unset("postgres://stentor@db.example/stentor"), Restart;
+    database: Option<String> = Kind::Place {
+        password: "auth.password",
+    }, Unset("postgres://stentor@db.example/stentor"), Restart;
     /// The password for the database.
     password: Option<Secret> = Kind::Password, Unset("PASSWORD"), Restart;
     /// A file whose first line is the password for the database, instead of `password`.
     password_file: Option<PathBuf> = Kind::Path, Unset("/run/credentials/database"), Restart;
     /// Users that somebody else keeps, and that the server only reads, beside its own: mosquitto's
     /// password file (`mosquitto:PATH`), or tables that are asked with `query`.
-    source: Option<String> = Kind::Place, Unset("mysql://reader@db.example/shop"), Restart;
+    source: Option<String> = Kind::Place {
+        password: "auth.source_password",
+    }, Unset("mysql://reader@db.example/shop"), Restart;
     /// The password for the database in `source`.
     source_password: Option<Secret> = Kind::Password, Unset("PASSWORD"), Restart;
     /// A file whose first line is the password for the database in `source`.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use stentor_auth::credential::Stored;
+use stentor_auth::store::{Place, PlaceError};
 
 use super::units;
 use super::url::ListenUrl;
@@ -64,9 +65,22 @@ pub enum Kind {
     Password,
     /// Where a database or a file with users is. It is never shown, since it may hold a password
     /// by mistake.
-    Place,
+    Place {
+        /// The key for its password; the same with `_file` names a file that holds it.
+        password: &'static str,
+    },
     /// One of these words.
     Choice(&'static [&'static str]),
+}
+
+/// Why a URL is no place, and where the password belongs that it has.
+fn refused_place(error: &PlaceError, password: &str) -> String {
+    match error {
+        PlaceError::Password => format!(
+            "{error}; take it out, write it into the file of {password}_file, or to {password}"
+        ),
+        PlaceError::Scheme | PlaceError::Path | PlaceError::Url(_) => error.to_string(),
+    }
 }
 
 impl Kind {
@@ -134,9 +148,9 @@ impl Kind {
                 Stored::parse(text).map_err(|error| error.to_string())?;
             }
             Self::Password if text.is_empty() => return Err("the password is empty".to_owned()),
-            Self::Place => {
-                text.parse::<stentor_auth::store::Place>()
-                    .map_err(|error| error.to_string())?;
+            Self::Place { password } => {
+                text.parse::<Place>()
+                    .map_err(|error| refused_place(&error, password))?;
             }
             Self::Choice(words) if !words.contains(&text.as_str()) => {
                 return Err("there is no such choice".to_owned());
@@ -197,7 +211,7 @@ impl Kind {
                 "a hash, \"$argon2id$…\", \"$2b$…\", \"SCRAM-SHA-256$…\" and so on".to_owned()
             }
             Self::Password => "the password of a login to the database".to_owned(),
-            Self::Place => {
+            Self::Place { .. } => {
                 "sqlite:PATH, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE \
                             (for MariaDB too), file:PATH or mosquitto:PATH"
                     .to_owned()

@@ -94,7 +94,10 @@ impl Key {
     /// The key takes a secret, so its variable also exists with `_FILE` appended.
     #[must_use]
     pub const fn is_secret(&self) -> bool {
-        matches!(self.kind, Kind::Secret | Kind::Password | Kind::Place)
+        matches!(
+            self.kind,
+            Kind::Secret | Kind::Password | Kind::Place { .. }
+        )
     }
 }
 
