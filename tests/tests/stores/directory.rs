@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use stentor_auth::model::{Credential, DEFAULT_ZONE, User, UserKey};
+use stentor_auth::model::{Credential, DEFAULT_ZONE, User, UserKey, ZoneRecord};
 use stentor_auth::store::{
     AuditLog, Books, Change, Directory, DirectoryOptions, Order, Source, StoreError, Task,
     Unavailable, Who,
@@ -655,4 +655,34 @@ fn a_password_file_without_its_user_is_written_anew_and_one_with_it_is_kept() {
     drop(start(&bench.books, &file));
     assert_eq!(std::fs::read_to_string(&file).unwrap(), password);
     assert!(run(bench.books.store.is_started()).unwrap());
+}
+
+/// Only somebody else writes such a row; nobody is let in by it, and the server runs.
+#[test]
+fn a_row_that_names_no_zone_is_left_out() {
+    let bench = sqlite();
+    run(async {
+        let store = &bench.books.store;
+        store.open().await.unwrap();
+        for name in ["", "a/b", "game", "new\nline"] {
+            store.put_zone(&ZoneRecord::new(name)).await.unwrap();
+        }
+    });
+    let directory = Directory::start(bench.books.clone(), DirectoryOptions::default()).unwrap();
+    assert_eq!(**directory.zones(), [ZoneRecord::new("game")]);
+    let order = |order| directory.order(Who::new("test"), order).unwrap();
+    let listed = order(Order::ZoneList {});
+    let zones = listed["zones"].as_array().unwrap();
+    let left_out = zones.iter().filter(|zone| !zone["left_out"].is_null());
+    let names: Vec<_> = left_out.map(|zone| zone["name"].as_str()).collect();
+    assert_eq!(names, ["", "a/b", "new\nline"].map(Some));
+    for name in ["", "a/b", "new\nline"] {
+        assert!(!directory.has_zone(name), "{name:?}");
+        order(Order::ZoneRemove { name: name.into() });
+    }
+    assert!(directory.has_zone("game"));
+    assert_eq!(
+        order(Order::ZoneList {})["zones"].as_array().map(Vec::len),
+        Some(2)
+    );
 }

@@ -1,7 +1,7 @@
 //! `stentor zone` and `stentor auth`.
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 use stentor_auth::counted;
 use stentor_auth::store::Order;
 
@@ -72,15 +72,7 @@ impl Zone {
             }
             Command::List { which } => {
                 let answer = which.open()?.order(&Order::ZoneList {})?;
-                show(which.json, &answer, || {
-                    let mut table =
-                        Table::new(&["ZONE", "USERS", "CONNECTIONS AT MOST", "CONFIGURED"]);
-                    for zone in answer["zones"].as_array().into_iter().flatten() {
-                        let names = ["name", "users", "connections", "configured"];
-                        table.row(names.map(|name| plain(&zone[name])));
-                    }
-                    table.render()
-                })
+                show(which.json, &answer, || zones_text(&answer))
             }
             Command::Show { name, which } => show_zones(name.as_deref(), &which),
             Command::Remove { name, which } => {
@@ -91,6 +83,19 @@ impl Zone {
             }
         }
     }
+}
+
+fn zones_text(answer: &Value) -> String {
+    let mut table = Table::new(&["ZONE", "USERS", "CONNECTIONS AT MOST", "CONFIGURED"]);
+    let mut left_out = String::new();
+    for zone in answer["zones"].as_array().into_iter().flatten() {
+        let names = ["name", "users", "connections", "configured"];
+        table.row(names.map(|name| plain(&zone[name])));
+        if let Some(reason) = zone["left_out"].as_str() {
+            left_out += &format!("{} is left out: {reason}\n", zone["name"]);
+        }
+    }
+    table.render() + &left_out
 }
 
 fn show_zones(name: Option<&str>, which: &Which) -> Result<(), Failure> {

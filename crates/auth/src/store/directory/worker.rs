@@ -53,6 +53,8 @@ pub(in crate::store) struct Worker {
     trouble: RefCell<String>,
     /// Administrators whose names somebody else has given away, as was told.
     taken: RefCell<HashSet<UserKey>>,
+    /// Names in the table of zones that no zone can have, as was told.
+    odd_zones: RefCell<HashSet<Arc<str>>>,
     /// What orders have changed.
     edits: RefCell<Edits>,
 }
@@ -66,6 +68,7 @@ impl Worker {
             shared,
             trouble: RefCell::default(),
             taken: RefCell::default(),
+            odd_zones: RefCell::default(),
             edits: RefCell::default(),
         }
     }
@@ -463,9 +466,27 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads all zones again.
+    /// Reads all zones again. A row with a name that no zone can have, which only somebody else can
+    /// have written, is none: nobody is let in by it, and everybody else is.
     pub(in crate::store) async fn read_zones(&self) -> Result<(), StoreError> {
-        let zones = self.in_time(self.books.store.zones()).await?;
+        let mut zones = self.in_time(self.books.store.zones()).await?;
+        let mut odd = HashSet::new();
+        zones.retain(|zone| {
+            let Err(error) = zone.check() else {
+                return true;
+            };
+            if !self.odd_zones.borrow().contains(&zone.name) {
+                warn!(
+                    "{}: the row with the name {:?} of the table stentor_zone is left out, and \
+                     nobody of that zone can log in: {error}; delete the row, as by `stentor zone \
+                     remove`, or give it another name",
+                    self.shown, zone.name
+                );
+            }
+            odd.insert(Arc::clone(&zone.name));
+            false
+        });
+        self.odd_zones.replace(odd);
         if **self.shared.zones.load() != zones {
             self.shared.zones.store(Arc::new(zones));
             self.shared.tell(Change::Zones);

@@ -56,6 +56,7 @@ pub(super) async fn list(worker: &Worker) -> Outcome {
             "connections": zone.connections,
             "users": users,
             "configured": named.contains(&zone.name),
+            "left_out": zone.check().err().map(|error| error.to_string()),
         }));
     }
     Ok(json!({ "zones": shown }))

@@ -82,13 +82,19 @@ pub(super) fn role(row: Row) -> Result<Role, StoreError> {
 /// name, connections
 pub(super) fn zone(row: Row) -> Result<ZoneRecord, StoreError> {
     let [name, connections] = columns(row)?;
-    let connections = match &connections {
-        None => None,
-        some => Some(number(Some(some))?),
+    let name = text(name.as_ref(), "name of a row of the table stentor_zone")?;
+    // Whoever wrote a bound wants one: a zone with a bound that says nothing gets none by mistake.
+    let bound = |text: &str| match text.parse::<u64>() {
+        Ok(count) => Ok(u32::try_from(count).unwrap_or(u32::MAX)),
+        Err(_) => Err(StoreError::Content(format!(
+            "the table stentor_zone has {:?} for connections in the row with the name {name:?}; \
+             write a whole number there, or NULL for no bound",
+            short(text)
+        ))),
     };
     Ok(ZoneRecord {
-        name: text(name.as_ref(), "name")?.into(),
-        connections: connections.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
+        name: name.into(),
+        connections: connections.as_deref().map(bound).transpose()?,
     })
 }
 
@@ -111,8 +117,12 @@ fn text<'a>(column: Option<&'a String>, name: &str) -> Result<&'a str, StoreErro
 
 /// What is shown of a value is short, and never of one that may be secret.
 fn content(name: &str, value: &str) -> StoreError {
-    let shown: String = value.chars().take(40).collect();
-    StoreError::Content(format!("{name} is {shown:?}"))
+    StoreError::Content(format!("{name} is {:?}", short(value)))
+}
+
+/// The beginning of a text, which may be of any length.
+fn short(text: &str) -> String {
+    text.chars().take(40).collect()
 }
 
 fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
