@@ -521,6 +521,28 @@ fn users_of_the_configuration_go_before_all_others() {
         (&shown["roles"][0], &shown["kept_by"]),
         (&json!("admin"), &json!("the configuration"))
     );
+    let logins = |filter: Value| {
+        let list = order(filter).unwrap();
+        let login = |user: &Value| user["login"].as_str().map(str::to_owned);
+        let of = |list: &Value| list.as_array().unwrap().iter().filter_map(login).collect();
+        let lists: [Vec<String>; 2] = [of(&list["configured"]), of(&list["users"])];
+        lists
+    };
+    directory.pin(vec![
+        pinned.clone(),
+        user("game", "ann"),
+        user(DEFAULT_ZONE, "bob"),
+    ]);
+    let all = ["ann", "bob", "game/ann"];
+    assert_eq!(
+        logins(json!({ "verb": "user.list" })),
+        [all.to_vec(), vec!["ann"]]
+    );
+    let page = json!({ "verb": "user.list", "after": "aaa", "containing": "an" });
+    assert_eq!(logins(page), [vec![], vec!["ann"]]);
+    let an = json!({ "verb": "user.list", "zone": DEFAULT_ZONE, "containing": "an" });
+    assert_eq!(logins(an), [vec!["ann"], vec!["ann"]]);
+    directory.pin(vec![pinned]);
     let import = json!({ "verb": "user.import", "users": [{ "name": "ann" }], "replace": true });
     let refusal = order(import).unwrap_err().to_string();
     assert!(refusal.contains("stands in the configuration"), "{refusal}");

@@ -28,7 +28,7 @@ pub(crate) struct User {
 enum Command {
     /// Add a user, who may then log in
     Add(Add),
-    /// List users
+    /// List users: those of the configuration, then those of the database
     List(List),
     /// Show a user, without anything secret
     Show(One),
@@ -344,8 +344,9 @@ impl List {
 }
 
 fn list_text(answer: &Value) -> String {
-    let mut table = Table::new(&["USER", "ROLES", "CREDENTIALS", "STATE"]);
-    for user in answer["users"].as_array().into_iter().flatten() {
+    let mut table = Table::new(&["USER", "ROLES", "CREDENTIALS", "STATE", "KEPT BY"]);
+    let lists = ["configured", "users"].map(|list| answer[list].as_array());
+    for user in lists.into_iter().flatten().flatten() {
         let kinds = user["credentials"].as_array().into_iter().flatten();
         let kinds: Vec<String> = kinds.map(|one| plain(&one["kind"])).collect();
         let state = if user["disabled"] == true {
@@ -358,6 +359,7 @@ fn list_text(answer: &Value) -> String {
             plain(&user["roles"]),
             kinds.join(", "),
             state.to_owned(),
+            user["kept_by"].as_str().unwrap_or_default().to_owned(),
         ]);
     }
     let mut text = table.render();

@@ -514,6 +514,14 @@ impl Worker {
         self.shared.pinned.load().get(key).cloned()
     }
 
+    /// All users of the configuration, in the order of zone and name.
+    pub(in crate::store) fn all_pinned(&self) -> Vec<Arc<User>> {
+        let pinned = self.shared.pinned.load();
+        let mut users: Vec<Arc<User>> = pinned.values().cloned().collect();
+        users.sort_by(|a, b| (&a.zone, &a.name).cmp(&(&b.zone, &b.name)));
+        users
+    }
+
     /// Whether a zone may have users.
     pub(in crate::store) fn has_zone(&self, name: &str) -> bool {
         self.shared.has_zone(name)

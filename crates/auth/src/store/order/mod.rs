@@ -72,7 +72,7 @@ pub enum Order {
         #[serde(default)]
         disabled: bool,
     },
-    /// Lists users in the order of zone and name.
+    /// Lists users in the order of zone and name; those of the configuration beside the first.
     #[serde(rename = "user.list")]
     UserList {
         /// Only of this zone.

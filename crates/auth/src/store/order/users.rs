@@ -33,6 +33,11 @@ impl Page {
             limit: limit.unwrap_or(PAGE.0).clamp(1, PAGE.1),
         }
     }
+
+    /// Whether it is of the zone that is asked about.
+    fn has(&self, user: &User) -> bool {
+        self.zone.as_deref().is_none_or(|zone| *user.zone == *zone)
+    }
 }
 
 pub(super) async fn add(
@@ -136,6 +141,10 @@ async fn check_zone(worker: &Worker, page: &Page) -> Result<(), OrderError> {
 pub(super) async fn list(worker: &Worker, page: Page, containing: &str) -> Outcome {
     check_zone(worker, &page).await?;
     let wanted = |user: &User| containing.is_empty() || user.name.contains(containing);
+    let configured = match page.after {
+        None => configured(worker, |user| page.has(user) && wanted(user)),
+        Some(_) => Vec::new(),
+    };
     let mut users: Vec<Value> = Vec::new();
     let mut after = page.after;
     let mut more = true;
@@ -161,7 +170,21 @@ pub(super) async fn list(worker: &Worker, page: Page, containing: &str) -> Outco
     }
     let next = after.filter(|_| more).map(|key| key.to_string());
     let total = worker.books.store.count(page.zone.as_deref()).await?;
-    Ok(json!({ "users": users, "next": next, "total": total }))
+    Ok(json!({ "configured": configured, "users": users, "next": next, "total": total }))
+}
+
+/// Users of the configuration, who are in no store and on no page of one. They are as many as
+/// somebody has written into a file.
+fn configured(worker: &Worker, is_asked: impl Fn(&User) -> bool) -> Vec<Value> {
+    let users = worker.all_pinned();
+    let asked = users.iter().filter(|user| is_asked(user));
+    asked.map(|user| by_configuration(shown(user))).collect()
+}
+
+/// Says of a user who keeps it.
+fn by_configuration(mut shown: Value) -> Value {
+    shown["kept_by"] = "the configuration".into();
+    shown
 }
 
 pub(super) async fn show(worker: &Worker, name: &str) -> Outcome {
@@ -169,8 +192,7 @@ pub(super) async fn show(worker: &Worker, name: &str) -> Outcome {
     let user = find(worker, &key).await?;
     let mut answer = shown(&user);
     if worker.pinned(&key).is_some() {
-        answer["kept_by"] = "the configuration".into();
-        return Ok(answer);
+        return Ok(by_configuration(answer));
     }
     let is_foreign = !stands_alone(worker, &key).await? && foreign(worker, &key).await?.is_some();
     if is_foreign && let Some(source) = &worker.books.source {
