@@ -281,6 +281,8 @@ pub enum Refusal {
     Busy,
     /// Too many log-ins from this address, or of this account from there, have failed lately.
     Slowed,
+    /// Guests come faster than their zone lets them in.
+    GuestRate,
     /// The database of users does not answer.
     Unavailable,
     /// There is no zone of the name that it says.

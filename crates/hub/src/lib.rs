@@ -60,7 +60,7 @@ pub use inspect::{ClientInfo, ConnectionInfo, ZoneFigures};
 pub use interest::InterestTable;
 pub use key::{LinkId, SHARDS_MAX, SessionKey, ShardId, home_shard};
 pub use private::PrivateMessage;
-pub use quota::{Needs, Newest, Places, Quotas};
+pub use quota::{Needs, Newest, Places, Quotas, UserBound};
 pub use renewal::{Renewal, Renewed};
 pub use retained::{Cursor, Kept, Mark, NotKept, Purpose, Retained, Scope, Stored, Walk};
 pub use rights::{Access, GuestMark, Identity, Rights};

@@ -52,6 +52,28 @@ impl Places {
 #[derive(Debug, Default)]
 pub struct Newest(AtomicU64);
 
+/// Who says how many connections a user may have: what somebody else is told who comes in vain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UserBound {
+    /// Its roles.
+    #[default]
+    Roles,
+    /// The zone, which lets each user in once.
+    SecondLogin,
+    /// The zone, which has a number for each user.
+    Zone,
+}
+
+impl UserBound {
+    const fn limit(self) -> Limit {
+        match self {
+            Self::Roles => Limit::ConnectionsPerUser,
+            Self::SecondLogin => Limit::SecondLogin,
+            Self::Zone => Limit::ConnectionsPerUserOfZone,
+        }
+    }
+}
+
 /// The places that a connection needs: its user's and its zone's, where they are counted.
 #[derive(Clone, Debug, Default)]
 pub struct Needs {
@@ -59,6 +81,8 @@ pub struct Needs {
     pub newest: Option<Arc<Newest>>,
     /// Those of its user.
     pub user: Option<Arc<Places>>,
+    /// Who has bounded those of its user.
+    pub user_bound: UserBound,
     /// Those of its zone.
     pub zone: Option<Arc<Places>>,
 }
@@ -133,7 +157,7 @@ impl Seat {
         };
         Ok(Self {
             newest: needs.newest.as_ref().map(Claim::new),
-            user: one(&needs.user, Limit::ConnectionsPerUser)?,
+            user: one(&needs.user, needs.user_bound.limit())?,
             zone: one(&needs.zone, Limit::ConnectionsPerZone)?,
         })
     }
@@ -350,9 +374,9 @@ mod tests {
         let user = Arc::new(Places::new(1));
         let zone = Arc::new(Places::new(2));
         let needs = |user: &Arc<Places>| Needs {
-            newest: None,
             user: Some(Arc::clone(user)),
             zone: Some(Arc::clone(&zone)),
+            ..Needs::default()
         };
         let first = Seat::take(&needs(&user), false).ok();
         assert!(first.is_some());

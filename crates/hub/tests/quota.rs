@@ -55,9 +55,9 @@ fn connections_of_a_user_and_of_a_zone_are_counted_on_all_shards() {
         let (user, zone) = (Some(Arc::clone(places)), Some(Arc::clone(&zone)));
         Arc::new(Bounded(
             Needs {
-                newest: None,
                 user,
                 zone,
+                ..Needs::default()
             },
             Quotas::default(),
         ))

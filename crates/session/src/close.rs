@@ -102,8 +102,12 @@ pub enum Limit {
     Sessions,
     /// The server holds as many connections as it may.
     Connections,
-    /// This user holds as many connections as it may.
+    /// This user holds as many connections as its roles let it.
     ConnectionsPerUser,
+    /// This user is connected already, and its zone lets each in once.
+    SecondLogin,
+    /// This user holds as many connections as its zone lets each user have.
+    ConnectionsPerUserOfZone,
     /// The users of this zone hold as many connections as they may.
     ConnectionsPerZone,
     /// This address holds as many connections as it may.
@@ -114,6 +118,8 @@ pub enum Limit {
     LoginQueue,
     /// Too many log-ins from this address, or of this account from there, have failed lately.
     LoginRate,
+    /// Guests come faster than their zone lets them in.
+    GuestRate,
     /// The HTTP request of a WebSocket is too long.
     RequestBytes,
     /// The retained store cannot keep a message and 3.x has no other way to say so.
@@ -336,15 +342,16 @@ impl Denied {
 impl Limit {
     const fn told(self) -> &'static str {
         match self {
-            Self::ConnectionsPerUser => "this user is connected already, as often as it may be",
+            Self::ConnectionsPerUser | Self::SecondLogin | Self::ConnectionsPerUserOfZone => {
+                "this user is connected already, as often as it may be"
+            }
             Self::ConnectionsPerZone => "the zone has as many connections as it may have",
             Self::ConnectionsPerAddress => "this address has as many connections as it may have",
             Self::Connections => "the server has as many connections as it may have",
             Self::Sessions => "the server keeps as many sessions as it may",
             Self::ConnectionRate => "connections come faster than they are let in: try again later",
-            Self::LoginRate => {
-                "logins have failed too often, or guests come too fast: try again later"
-            }
+            Self::LoginRate => "logins have failed too often: try again later",
+            Self::GuestRate => "guests come faster than they are let in: try again later",
             Self::LoginQueue => "too many logins wait: try again later",
             Self::PacketBytes
             | Self::ReceiveMaximum
@@ -363,8 +370,13 @@ impl Limit {
             | Self::Connections
             | Self::ConnectionsPerAddress
             | Self::Retained => ReasonCode::QuotaExceeded,
-            Self::ConnectionRate | Self::LoginRate => ReasonCode::ConnectionRateExceeded,
-            Self::ConnectionsPerUser | Self::ConnectionsPerZone => ReasonCode::QuotaExceeded,
+            Self::ConnectionRate | Self::LoginRate | Self::GuestRate => {
+                ReasonCode::ConnectionRateExceeded
+            }
+            Self::ConnectionsPerUser
+            | Self::SecondLogin
+            | Self::ConnectionsPerUserOfZone
+            | Self::ConnectionsPerZone => ReasonCode::QuotaExceeded,
             Self::LoginQueue => ReasonCode::ServerBusy,
         }
     }
@@ -377,11 +389,14 @@ impl Limit {
             Self::Sessions => "too-many-sessions",
             Self::Connections => "too-many-connections",
             Self::ConnectionsPerUser => "too-many-connections-of-user",
+            Self::SecondLogin => "second-login",
+            Self::ConnectionsPerUserOfZone => "too-many-connections-of-user-in-zone",
             Self::ConnectionsPerZone => "too-many-connections-in-zone",
             Self::ConnectionsPerAddress => "too-many-connections-from-address",
             Self::ConnectionRate => "connection-rate",
             Self::LoginQueue => "login-queue-full",
             Self::LoginRate => "login-rate",
+            Self::GuestRate => "guest-rate",
             Self::RequestBytes => "request-too-large",
             Self::Retained => "retained-full",
         }

@@ -150,6 +150,8 @@ fn guests_come_in_at_their_rate() {
         .find(|finished| !finished.status.success());
     let refused = refused.expect("a guest is refused");
     assert!(refused.stderr.contains("rate"), "{refused}");
+    let log = server.wait_log(0, "guest_rate");
+    assert!(!log.contains("have failed"), "{log}");
 }
 
 /// Zones of the configuration are listed, and a reload makes and ends their rooms.
@@ -213,10 +215,15 @@ fn a_reload_counts_who_is_connected() {
     let there = || server.json(&["zone", "show", "one"])["zones"][0]["connections"].clone();
     let (first, second) = (stay(), stay());
     come().success();
-    for rule in ["user_connections = 2", "second_login = \"refuse\""] {
+    for (rule, told) in [
+        ("user_connections = 2", "raise `user_connections`"),
+        ("second_login = \"refuse\"", "`second_login = "),
+    ] {
+        let from = server.log().len();
         reload(rule);
         // The news takes a moment to the shards.
         eventually("a third is refused", || !come().status.success());
+        server.wait_log(from, told);
         assert_eq!(there(), 2, "they stay");
         reload("");
         eventually("a third comes", || come().status.success());

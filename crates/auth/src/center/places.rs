@@ -57,9 +57,9 @@ impl Registry {
         let user = key.zip(per_user).map(of_user);
         let zone = per_zone.map(|max| known.zone(zone, max));
         Needs {
-            newest: None,
             user,
             zone,
+            ..Needs::default()
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use stentor_hub::{Identity, Needs, Renewed};
+use stentor_hub::{Identity, Needs, Renewed, UserBound};
 use stentor_session::Tick;
 use stentor_topic::Zone;
 
@@ -159,15 +159,21 @@ impl RoleGrants {
         let rule = self.rules.load().of(&zone);
         let of_zone = rule.connections;
         let of_user = match rule.second_login {
-            SecondLogin::Refuse => Some(1),
-            SecondLogin::Allow | SecondLogin::Replace => rule.user_connections,
+            SecondLogin::Refuse => Some((1, UserBound::SecondLogin)),
+            SecondLogin::Allow | SecondLogin::Replace => {
+                rule.user_connections.map(|max| (max, UserBound::Zone))
+            }
         };
         let of_roles = holder.grant().quotas().connections;
+        let of_roles = of_roles.map(|max| (max, UserBound::Roles));
+        let of_user = of_user.into_iter().chain(of_roles);
+        let of_user = of_user.min_by_key(|(max, _)| *max);
         let bounds = (
-            of_user.into_iter().chain(of_roles).min(),
+            of_user.map(|(max, _)| max),
             of_zone.or_else(|| record.and_then(|record| record.connections)),
         );
         let mut needs = self.registry.needs(source.key, &zone, bounds);
+        needs.user_bound = of_user.map(|(_, bound)| bound).unwrap_or_default();
         if let (SecondLogin::Replace, Some(key)) = (rule.second_login, source.key) {
             needs.newest = Some(self.registry.newest(key));
             // Who is there makes room.

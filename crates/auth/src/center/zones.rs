@@ -168,7 +168,7 @@ impl Shared {
         let zone = Arc::clone(&visitor.key.zone);
         let per_sec = self.settings.load().zones.of(&zone).guests_per_sec;
         if !per_sec.is_some_and(|per_sec| self.gate.admits(Instant::now(), &zone, per_sec)) {
-            return Decision::Refused(Refusal::Slowed);
+            return Decision::Refused(Refusal::GuestRate);
         }
         let Ok(bytes) = random::<8>() else {
             return Decision::Refused(Refusal::Unavailable);

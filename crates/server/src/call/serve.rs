@@ -575,7 +575,7 @@ impl Server {
             (Decision::Refused(Refusal::Unavailable), _) => {
                 (Status::Failed, "the user database does not answer")
             }
-            (Decision::Refused(Refusal::Busy | Refusal::Slowed), _) => {
+            (Decision::Refused(Refusal::Busy | Refusal::Slowed | Refusal::GuestRate), _) => {
                 (Status::Overloaded, "too many callers have to be identified")
             }
             (_, Claim::Shown { .. }) => (Status::NotAllowed, "nobody has this token"),

@@ -388,6 +388,7 @@ pub(super) const fn reason_of(refusal: Refusal) -> CloseReason {
         Refusal::Protocol => CloseReason::Violation(Violation::UnexpectedAuth),
         Refusal::Busy => CloseReason::Limit(Limit::LoginQueue),
         Refusal::Slowed => CloseReason::Limit(Limit::LoginRate),
+        Refusal::GuestRate => CloseReason::Limit(Limit::GuestRate),
         Refusal::Unavailable => CloseReason::Local(Local::Unavailable),
         Refusal::NoZone => CloseReason::Denied(Denied::NoZone),
         Refusal::OtherZone => CloseReason::Denied(Denied::OtherZone),

@@ -231,9 +231,13 @@ const fn limit_reached(limit: Limit) -> &'static str {
         Limit::ConnectionsPerAddress => "raise `limits.connections_per_address`",
         Limit::ConnectionRate => "raise `limits.connection_rate`",
         Limit::ConnectionsPerUser => {
-            "raise the quota `connections` of a role that the user has; a [[zone]] bounds it by \
-             `second_login = \"refuse\"` and `user_connections`"
+            "raise the quota `connections` of a role that the user has, by `stentor role`"
         }
+        Limit::SecondLogin => {
+            "`second_login = \"refuse\"` of its [[zone]] lets no user in who is connected already; \
+             \"replace\" there ends the older connection, \"allow\" lets both be"
+        }
+        Limit::ConnectionsPerUserOfZone => "raise `user_connections` of its [[zone]]",
         Limit::ConnectionsPerZone => {
             "raise the quota `connections` of its zone, or `connections` of its [[zone]]"
         }
@@ -244,8 +248,10 @@ const fn limit_reached(limit: Limit) -> &'static str {
         Limit::LoginRate => {
             "logins from its address, or of its account, have failed too often lately; it is \
              let in again after a pause; mend the password of whoever tries, or set \
-             `auth.slow_failures = false`; or, if it is a guest, more came than `guest_rate` of \
-             the [[zone]] allows"
+             `auth.slow_failures = false`"
+        }
+        Limit::GuestRate => {
+            "more guests come per second than `guest_rate` of their [[zone]] lets in; raise it"
         }
         Limit::PacketBytes => {
             "its CONNECT is larger than `limits.packet_bytes`, or than the 1 MiB that any CONNECT \
