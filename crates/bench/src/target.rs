@@ -1,6 +1,7 @@
 //! Whom to measure: the floor, our own server, a rival started for the purpose, or a server that
 //! runs already.
 
+mod keep_alive;
 mod launch;
 mod mochi;
 mod mosquitto;
@@ -146,6 +147,8 @@ pub(crate) struct Needs {
     pub(crate) files: &'static [(&'static str, &'static str)],
     /// Who may log in; `None`: anybody.
     pub(crate) accounts: Option<Arc<Accounts>>,
+    /// How long connections may be silent, their opening and their end apart.
+    pub(crate) silence: Duration,
 }
 
 impl Needs {
@@ -160,6 +163,7 @@ impl Needs {
             config: "",
             files: &[],
             accounts: None,
+            silence: Duration::ZERO,
         }
     }
 }
@@ -215,15 +219,16 @@ impl Subject {
 
     /// Starts it (or resolves its address) and waits until it accepts connections.
     pub(crate) fn start(&self, needs: &Needs) -> Result<Running, BenchError> {
-        match self {
-            Self::Floor(kind) => launch::floor(*kind, needs),
-            Self::Own { binary, shards } => launch::own(binary.as_deref(), *shards, needs),
+        let running = match self {
+            // These let clients be silent for as long as they ask for.
+            Self::Floor(kind) => return launch::floor(*kind, needs),
+            Self::Own { binary, shards } => return launch::own(binary.as_deref(), *shards, needs),
             Self::Url { url, pid, trusted } => {
                 if let Some(pid) = pid.filter(|pid| !process::is_alive(*pid)) {
                     let text = format!("--pid {pid}: there is no such process");
                     return Err(BenchError::usage(text));
                 }
-                Ok(Running {
+                Running {
                     endpoint: probe(url, trusted.as_deref(), needs.version)?,
                     login: Login {
                         username: url.username.clone(),
@@ -231,10 +236,12 @@ impl Subject {
                     },
                     pid: *pid,
                     child: None,
-                })
+                }
             }
-            Self::Rival(rival) => rival.start(needs),
-        }
+            Self::Rival(rival) => rival.start(needs)?,
+        };
+        keep_alive::check(&running, needs)?;
+        Ok(running)
     }
 }
 

@@ -400,8 +400,26 @@ impl PublishTemplate {
     }
 }
 
-/// Whether a CONNACK's body accepts, and the Receive Maximum it grants (65,535 in 3.1.1).
-pub(crate) fn connack(body: &[u8], version: Version) -> Result<u16, String> {
+/// What a server demands of a client that it lets in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Accepted {
+    /// QoS 1 and 2 messages that it takes at once; 65,535 in 3.1.1.
+    pub(crate) receive_maximum: u16,
+    /// What takes the place of the keep alive that the client asked for, in seconds
+    /// [MQTT-3.2.2-21]; 0 is none.
+    pub(crate) keep_alive_secs: u16,
+}
+
+impl Accepted {
+    /// As if it had said nothing.
+    const SILENT: Self = Self {
+        receive_maximum: u16::MAX,
+        keep_alive_secs: KEEP_ALIVE_SECS,
+    };
+}
+
+/// Whether a CONNACK's body accepts, and what it demands then.
+pub(crate) fn connack(body: &[u8], version: Version) -> Result<Accepted, String> {
     match body.get(1) {
         Some(0) => {}
         Some(code) => {
@@ -411,19 +429,24 @@ pub(crate) fn connack(body: &[u8], version: Version) -> Result<u16, String> {
         }
         None => return Err("the server sent a malformed CONNACK".into()),
     }
-    if !version.is_v5() {
-        return Ok(u16::MAX);
+    let mut accepted = Accepted::SILENT;
+    let properties = match version.is_v5() {
+        true => property_section(body, 2).unwrap_or_default(),
+        false => &[],
+    };
+    if let Some(number) = number_property(properties, 0x21) {
+        accepted.receive_maximum = number;
     }
-    let properties = body
-        .get(2..)
-        .and_then(|rest| varint(rest).and_then(|(len, taken)| rest.get(taken..taken + len)));
-    Ok(properties.and_then(receive_maximum).unwrap_or(u16::MAX))
+    if let Some(number) = number_property(properties, 0x13) {
+        accepted.keep_alive_secs = number;
+    }
+    Ok(accepted)
 }
 
-/// Finds Receive Maximum (0x21) among a CONNACK's properties [MQTT-3.2.2-18].
-fn receive_maximum(mut properties: &[u8]) -> Option<u16> {
+/// A property that is a two-byte number.
+fn number_property(mut properties: &[u8], wanted: u8) -> Option<u16> {
     while let Some((&id, rest)) = properties.split_first() {
-        if id == 0x21 {
+        if id == wanted {
             return u16_at(rest, 0);
         }
         properties = rest.get(property_size(id, rest)?..)?;
@@ -496,11 +519,22 @@ mod tests {
     }
 
     #[test]
-    fn receive_maximum_is_found_among_other_properties() {
+    fn demands_are_found_among_other_properties() {
+        let accepted = |receive_maximum, keep_alive_secs| {
+            Ok(Accepted {
+                receive_maximum,
+                keep_alive_secs,
+            })
+        };
         let body = [0, 0, 11, 0x24, 1, 0x26, 0, 1, b'k', 0, 0, 0x21, 0, 20];
-        assert_eq!(connack(&body, Version::V5), Ok(20));
-        assert_eq!(connack(&[0, 0, 0], Version::V5), Ok(u16::MAX));
-        assert_eq!(connack(&[0, 0], Version::V311), Ok(u16::MAX));
+        assert_eq!(connack(&body, Version::V5), accepted(20, 3_600));
+        let body = [0, 0, 8, 0x21, 0, 20, 0x24, 1, 0x13, 1, 4];
+        assert_eq!(connack(&body, Version::V5), accepted(20, 260));
+        // Older servers have no properties, whatever follows.
+        assert_eq!(connack(&body, Version::V311), accepted(u16::MAX, 3_600));
+        let silent = accepted(u16::MAX, 3_600);
+        assert_eq!(connack(&[0, 0, 0], Version::V5), silent);
+        assert_eq!(connack(&[0, 0], Version::V311), silent);
         assert!(connack(&[0, 5], Version::V311).is_err());
         assert!(connack(&[], Version::V311).is_err());
     }

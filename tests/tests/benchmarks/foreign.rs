@@ -81,6 +81,30 @@ fn large_messages_are_read_whole() {
     assert_eq!(code, 0, "{result}");
 }
 
+/// A server may close clients that send no pings, as these do: that is not its failure.
+#[test]
+fn a_keep_alive_that_the_run_would_outlast_is_not_run() {
+    let config = "[limits]\nkeep_alive_max = \"50s\"\n";
+    let server = Plan::new().config(config).tcp().anonymous().start();
+    let url = format!("mqtt://{}", server.address("mqtt"));
+    let run = |seconds: &str| {
+        let load = ["fanout", "ice-2", "--publishers", "1", "--subscribers", "2"];
+        let time = ["--warmup", "0", "--pairs", "1", "--seconds", seconds];
+        let target = ["--no-floor", "--version", "5", "--target", &url];
+        measure(&[&load[..], &time, &target].concat())
+    };
+    // One and a half of it is 75 s, of which a minute is for what is not measured.
+    let (code, result) = run("16");
+    assert_eq!(code, 3, "{result}");
+    assert_eq!(result["verdict"]["result"], "not-run", "{result}");
+    let why = result["verdict"]["why"].as_str().unwrap();
+    for part in ["keep alive of 50 s", "no pings", "raise", "--seconds"] {
+        assert!(why.contains(part), "{why}");
+    }
+    let (_, result) = run("1");
+    assert!(result["measured"].is_object(), "{result}");
+}
+
 /// No server is to blame for the descriptors of the generator.
 #[test]
 fn descriptors_of_the_generator_are_its_own_limit() {

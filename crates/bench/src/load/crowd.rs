@@ -12,7 +12,7 @@ use crate::clock::{SECOND_NS, as_ns, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::link::{Endpoint, Link};
 use crate::progress::Gauge;
-use crate::wire::{self, Frame, Login, Version};
+use crate::wire::{self, Frame, KEEP_ALIVE_SECS, Login, Version};
 use stentor_auth::credential::scram::{AwaitingFinal, AwaitingFirst, SaltedPassword, ScramClient};
 
 /// One client of a crowd, ready to be used.
@@ -24,6 +24,8 @@ pub(crate) struct Client {
     pub(crate) carry: Vec<u8>,
     /// QoS 1 and 2 messages that the server takes at once.
     pub(crate) receive_maximum: u16,
+    /// After one and a half of so many seconds without a packet the server closes it; 0: never.
+    pub(crate) keep_alive_secs: u16,
     /// From the first SYN to CONNACK.
     pub(crate) login_ns: u64,
 }
@@ -225,6 +227,7 @@ impl Door<'_> {
                     link,
                     carry: Vec::new(),
                     receive_maximum: u16::MAX,
+                    keep_alive_secs: KEEP_ALIVE_SECS,
                     login_ns: 0,
                 };
                 let stage = Stage::Connecting;
@@ -417,7 +420,9 @@ impl Entrant {
                 }
                 (Stage::ExpectConnAck(client), wire::CONNACK) => {
                     self.stage = Stage::Refused;
-                    self.client.receive_maximum = wire::connack(body, plan.version)?;
+                    let accepted = wire::connack(body, plan.version)?;
+                    self.client.receive_maximum = accepted.receive_maximum;
+                    self.client.keep_alive_secs = accepted.keep_alive_secs;
                     // The floor knows no secret, so it proves nothing.
                     if let (Some(client), Some(last)) = (client, wire::connack_data(body)) {
                         client.finish(last).map_err(|e| e.to_string())?;

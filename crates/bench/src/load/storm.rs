@@ -366,6 +366,7 @@ mod tests {
                 link: Link::Unix(socket),
                 carry: Vec::new(),
                 receive_maximum: 0,
+                keep_alive_secs: 0,
                 login_ns: 0,
             },
             prefix: b"bench/1/".to_vec(),

@@ -462,11 +462,14 @@ impl Workload for Fanout {
                 "bound_ms": self.ramp.map(|plan| plan.bound.as_millis() as u64),
             })),
             floors: vec![floor],
-            needs: Needs::new(
-                self.publishers + self.subscribers,
-                self.payload,
-                self.version,
-            ),
+            needs: Needs {
+                silence: self.warmup + self.seconds,
+                ..Needs::new(
+                    self.publishers + self.subscribers,
+                    self.payload,
+                    self.version,
+                )
+            },
             pairs,
             plan: self.plan(),
             published: self.published.clone(),

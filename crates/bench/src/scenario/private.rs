@@ -275,6 +275,19 @@ struct Private {
 }
 
 impl Private {
+    /// How long a client may have nothing to say: each writes once in its period, and nobody
+    /// before all are there. Where the load grows, those who are there write on.
+    fn silence(&self) -> Duration {
+        let opening = self.connect_rate.map_or(Duration::ZERO, |rate| {
+            Duration::from_secs_f64(self.clients as f64 / f64::from(rate))
+        });
+        opening
+            + match self.ramp {
+                Some(_) => self.period,
+                None => self.period.min(self.warmup + self.seconds),
+            }
+    }
+
     fn title(&self) -> String {
         let name = self.preset.to_possible_value();
         let name = name.as_ref().map_or("", |value| value.get_name());
@@ -437,6 +450,7 @@ impl Workload for Private {
                 accounts: self.accounts.clone(),
                 config: self.scene.config(),
                 files: self.scene.files(),
+                silence: self.silence(),
                 ..Needs::new(self.connections(), self.payload, self.version)
             },
             pairs: 1,

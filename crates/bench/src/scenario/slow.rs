@@ -108,6 +108,7 @@ impl Workload for Slow {
         let (topics, rate, read) = (count(self.topics), count(self.rate), count(self.read));
         let (payload, version) = (self.payload, self.version.as_str());
         let mut needs = Needs::new(2, payload, self.version);
+        needs.silence = self.warmup + self.seconds;
         needs.config = "[[policy]]\nfilter = \"bench/#\"\nqos0 = \"conflate\"\n";
         Sheet {
             name: "slow",
