@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     Damages { every: u64 },
     /// After so many, it delivers no more.
     Stalls { after: u64 },
+    /// After so many, it reads no more of who sent the last one.
+    Chokes { after: u64 },
     /// After so many, it closes all connections.
     Dies { after: u64 },
     /// It closes each connection so long after its SUBACK, from this subscription on.
@@ -118,7 +120,11 @@ impl Relay {
         while let Ok((first, body)) = read(&mut stream) {
             let answered = match first >> 4 {
                 1 => stream.write_all(&[0x20, 2, 0, 0]),
-                3 => self.take(&mut stream, first, body),
+                3 => {
+                    let taken = self.take(&mut stream, first, body);
+                    self.choke();
+                    taken
+                }
                 8 => {
                     let code = self.subscribe(&stream, &body);
                     self.leave(&stream);
@@ -144,6 +150,17 @@ impl Relay {
             Fault::Grants { every, code } if state.subscriptions.is_multiple_of(every) => code,
             Fault::Grants { .. } => options[0],
             _ => 0,
+        }
+    }
+
+    fn choke(&self) {
+        if let Fault::Chokes { after } = self.fault {
+            let is_full = self.state.lock().unwrap().published >= after;
+            if is_full {
+                loop {
+                    thread::park();
+                }
+            }
         }
     }
 

@@ -296,6 +296,29 @@ fn a_connection_that_breaks_keeps_the_pairs_before_it() {
     assert!(published.is_number(), "{result}");
 }
 
+/// What the server does not take was due all the same.
+#[test]
+fn a_slow_load_that_is_not_taken_has_failed() {
+    const TAKEN: u64 = 5;
+    let server = Faulty::start(Fault::Chokes { after: TAKEN });
+    let url = server.url();
+    // Far more than the buffers of both sides hold; the reader is not what they wait for.
+    let load = ["slow", "--topics", "2", "--rate", "500", "--payload"];
+    let size = ["100000", "--read", "100000000", "--target", &url];
+    let time = ["--seconds", "1", "--warmup", "0", "--pairs", "1"];
+    let (code, result) = measure(&[&load[..], &size, &time].concat());
+    assert_eq!(code, 1, "{result}");
+    assert_eq!(result["verdict"]["result"], "failed", "{result}");
+    let why = result["verdict"]["why"].as_str().unwrap();
+    assert!(why.contains("of what was due came out in time"), "{why}");
+    let held = "never left since the server took no more";
+    assert!(why.contains(held), "{why}");
+    // Each topic has a newer message than the one that came.
+    assert_eq!(loss(&result, "lost"), 2, "{result}");
+    let read = result["measured"]["messages_read"]["median"].as_f64();
+    assert_eq!(read, Some(TAKEN as f64), "{result}");
+}
+
 /// The other workloads of a command run, and the objects say which did not, and why.
 #[test]
 fn what_could_not_be_run_stands_in_the_results() {
