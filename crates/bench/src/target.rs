@@ -10,10 +10,11 @@ mod rival;
 mod rumqttd;
 mod transport;
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -236,6 +237,7 @@ impl Subject {
                     },
                     pid: *pid,
                     child: None,
+                    has_served: pid.is_some_and(has_served),
                 }
             }
             Self::Rival(rival) => rival.start(needs)?,
@@ -243,6 +245,13 @@ impl Subject {
         keep_alive::check(&running, needs)?;
         Ok(running)
     }
+}
+
+/// Whether a server that was not started here has been measured by this program before.
+fn has_served(pid: u32) -> bool {
+    static SERVED: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+    let mut served = SERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    !served.insert(pid)
 }
 
 /// A server that accepts connections. Dropping it ends what was started.
@@ -254,6 +263,8 @@ pub(crate) struct Running {
     pub(crate) login: Login,
     pid: Option<u32>,
     child: Option<Child>,
+    /// An earlier measurement, and is the same process still.
+    has_served: bool,
 }
 
 impl Running {
@@ -263,6 +274,7 @@ impl Running {
             login: Login::default(),
             pid: Some(child.pid()),
             child: Some(child),
+            has_served: false,
         })
     }
 
@@ -323,6 +335,14 @@ impl Running {
     /// Memory now; `None` if its process is unknown.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.pid.and_then(process::usage)
+    }
+
+    /// By how many bytes its memory has grown. `None` where that says nothing of what was opened
+    /// meanwhile: one that has memory left of earlier connections gives that to new ones, and
+    /// grows by less, if at all.
+    pub(crate) fn grown(&self, before: Option<u64>, after: Option<u64>) -> Option<f64> {
+        let grown = after?.checked_sub(before?)?;
+        (grown > 0 && !self.has_served).then_some(grown as f64)
     }
 
     /// What the server says about itself, if it is our own and was started here.
@@ -391,6 +411,24 @@ mod tests {
     fn an_address_keeps_its_password() {
         let url: Url = "mqtt://me:p%40ss@h:9".parse().unwrap();
         assert_eq!(address(&url).parse(), Ok(url));
+    }
+
+    #[test]
+    fn a_server_that_has_served_before_tells_nothing_by_its_growth() {
+        let mut running = Running {
+            endpoint: Endpoint::Unix("none".into()),
+            login: Login::default(),
+            pid: None,
+            child: None,
+            has_served: false,
+        };
+        assert_eq!(running.grown(Some(7), Some(10)), Some(3.0));
+        for (before, after) in [(Some(7), Some(7)), (Some(7), Some(6)), (None, Some(7))] {
+            assert_eq!(running.grown(before, after), None, "{before:?} {after:?}");
+        }
+        running.has_served = true;
+        assert_eq!(running.grown(Some(7), Some(10)), None);
+        assert_eq!((has_served(u32::MAX), has_served(u32::MAX)), (false, true));
     }
 
     #[test]

@@ -133,6 +133,23 @@ fn a_server_goes_back_to_its_processors() {
     assert_eq!(places(), before, "{result}");
 }
 
+/// In the second pair it has the memory of the first.
+#[test]
+fn only_the_first_pair_tells_the_memory_of_a_target() {
+    let server = Plan::new().tcp().anonymous().start();
+    let number = server.pid().to_string();
+    let url = format!("mqtt://{}", server.address("mqtt"));
+    let load = ["idle", "--connections", "500", "--no-floor", "--pairs", "2"];
+    let target = ["--target", &url, "--pid", &number, "--placement", "free"];
+    let (code, result) = measure(&[&load[..], &target].concat());
+    assert_eq!(code, 0, "{result}");
+    let each = &result["measured"]["rss_per_connection_bytes"];
+    assert!(each["low"].as_f64() > Some(0.0), "{result}");
+    assert_eq!(each["low"], each["high"], "{result}");
+    let after = &result["measured"]["rss_after_bytes"];
+    assert!(after["median"].is_number(), "{result}");
+}
+
 /// What only the benchmark wanted to be kept is not kept.
 #[test]
 fn no_retained_messages_are_left_behind() {

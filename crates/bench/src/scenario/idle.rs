@@ -16,7 +16,7 @@ use crate::load::crowd::{self, Client, Plan};
 use crate::load::{join, spawn};
 use crate::measure::{Leg, Metric, Unit};
 use crate::meter::GeneratorMeter;
-use crate::process::CpuMeter;
+use crate::process::{CpuMeter, Usage};
 use crate::progress::{Gauge, Progress};
 use crate::target::{Needs, Running};
 use crate::wire::Version;
@@ -148,16 +148,12 @@ impl Workload for Idle {
             leg.behind = reasons.into_iter().next();
         }
         let opened = (self.connections as u64 - leg.failed).max(1) as f64;
-        let each = |after: u64, before: u64| after.saturating_sub(before) as f64 / opened;
-        let both = before.zip(after);
-        // One that has memory left of earlier connections shows nothing of what these take.
-        let grown = |bytes: &f64| *bytes > 0.0;
-        let (rss, pss) = (
-            both.map(|(b, a)| each(a.rss, b.rss)),
-            both.map(|(b, a)| each(a.pss, b.pss)),
-        );
-        leg.push(RSS_EACH, rss.filter(grown));
-        leg.push(PSS_EACH, pss.filter(grown));
+        let each = |bytes: fn(Usage) -> u64| {
+            let grown = running.grown(before.map(bytes), after.map(bytes));
+            grown.map(|grown| grown / opened)
+        };
+        leg.push(RSS_EACH, each(|usage| usage.rss));
+        leg.push(PSS_EACH, each(|usage| usage.pss));
         leg.push(BEFORE, before.map(|b| b.rss as f64));
         leg.push(AFTER, after.map(|a| a.rss as f64));
         leg.push(CONNECTS, opened / opened_s);

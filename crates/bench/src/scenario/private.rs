@@ -24,7 +24,7 @@ use crate::load::penfriend::Schedule;
 use crate::measure::{Leg, Metric, Unit, push_latency};
 use crate::meter::{GeneratorMeter, push_link};
 use crate::pace::Pace;
-use crate::process::{CpuMeter, Usage};
+use crate::process::CpuMeter;
 use crate::progress::Progress;
 use crate::ramp::{Plan, RampArgs};
 use crate::report::number::grouped;
@@ -470,8 +470,7 @@ impl Workload for Private {
             return ramp::climb(self, plan, &way, running, progress);
         }
         running.settle();
-        let before = running.usage();
-        let begun_ns = now_ns();
+        let (before, begun_ns) = (running.usage().map(|usage| usage.rss), now_ns());
         let coming = CpuMeter::start(running.pid());
         let crew = Crew::gather(self, &way, (running, progress), 0)?;
         let used_coming_s = coming.used_s();
@@ -493,7 +492,7 @@ impl Workload for Private {
         progress.wait("writing", schedule.end_ns);
         let generator = generator.stop();
         let used_s = meter.used_s();
-        let after = running.usage();
+        let after = running.usage().map(|usage| usage.rss);
         let missing = crew.missing.clone();
         let tally = crew.dismiss()?;
         let seconds = self.seconds.as_secs_f64();
@@ -513,7 +512,8 @@ impl Workload for Private {
         leg.push(CPU, used_s.map(|used| used * 1e6 / sent));
         leg.push(SERVER_CPU, used_s.map(|used| used / seconds * 100.0));
         let opened = (self.clients as u64).saturating_sub(missing.count).max(1) as f64;
-        leg.push(RSS_EACH, grown(before, after).map(|grown| grown / opened));
+        let grown = running.grown(before, after);
+        leg.push(RSS_EACH, grown.map(|grown| grown / opened));
         leg.push(CONNECTS, opened / opened_s);
         // All but the responses.
         let heard = tally.received as f64 * (self.copies() - 1) as f64 / self.copies() as f64;
@@ -529,10 +529,4 @@ impl Workload for Private {
         }
         Ok(leg)
     }
-}
-
-/// Memory that has come since.
-fn grown(before: Option<Usage>, after: Option<Usage>) -> Option<f64> {
-    let (before, after) = before.zip(after)?;
-    Some(after.rss.saturating_sub(before.rss) as f64)
 }

@@ -151,8 +151,7 @@ impl Ramp<'_> {
         let mut step = self.judge(&tally, seconds, broken, (clients, &missing));
         step.size = size;
         let sent = tally.sent.max(1) as f64;
-        let rss = process_rss(running).zip(self.empty_rss);
-        let grown = rss.map(|(now, empty)| now.saturating_sub(empty) as f64);
+        let grown = running.grown(self.empty_rss, process_rss(running));
         step.figures.extend([
             (CPU, used_s.map(|used| used * 1e6 / sent)),
             (SERVER_CPU, used_s.map(|used| used / seconds * 100.0)),
