@@ -61,6 +61,9 @@ pub(crate) enum Command {
     Pingpong(PingPongArgs),
     /// A small program asks about a file and exits with the verdict, again and again (B)
     Call(CallArgs),
+    /// Ends the servers of a benchmark that was killed (started by the other commands)
+    #[command(hide = true)]
+    Keeper,
     /// The server of the floor of `call` (started by it)
     #[command(hide = true)]
     Canned {
@@ -105,6 +108,7 @@ impl Command {
             | Self::Compare(_)
             | Self::Report(_)
             | Self::Call(_)
+            | Self::Keeper
             | Self::Canned { .. }
             | Self::Floor { .. } => None,
             Self::Fanout(args) => Some(args),

@@ -1,5 +1,7 @@
 //! What becomes of servers and their folders when a benchmark is interrupted.
 
+pub(crate) mod keeper;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -15,6 +17,7 @@ use signal_hook::iterator::Signals;
 use tempfile::TempDir;
 
 use crate::affinity::Places;
+use keeper::News;
 
 /// What would stay behind.
 #[derive(Debug)]
@@ -36,6 +39,7 @@ pub(crate) struct Kept(u64);
 pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Kept)> {
     let mut started = started();
     let child = command.spawn()?;
+    keeper::tell(News::Started, child.id());
     let number = put(&mut started, Leftover::Process(child.id()));
     Ok((child, Kept(number)))
 }
@@ -63,8 +67,10 @@ fn put(started: &mut BTreeMap<u64, Leftover>, leftover: Leftover) -> u64 {
 impl Drop for Kept {
     fn drop(&mut self) {
         let leftover = started().remove(&self.0);
-        if let Some(Leftover::Places(places)) = leftover {
-            places.restore();
+        match leftover {
+            Some(Leftover::Places(places)) => places.restore(),
+            Some(Leftover::Process(pid)) => keeper::tell(News::Ended, pid),
+            Some(Leftover::Folder(_)) | None => {}
         }
     }
 }
@@ -76,8 +82,9 @@ fn started() -> MutexGuard<'static, BTreeMap<u64, Leftover>> {
 
 /// From now on SIGINT, SIGTERM and SIGHUP clean up, and end the process with 128 and their number.
 /// They are caught, not blocked: what is started would inherit a mask, and a server that leaves it
-/// as it is could not be ended by them any more.
+/// as it is could not be ended by them any more. SIGKILL leaves folders behind, but no server.
 pub(crate) fn watch() {
+    keeper::start();
     // Without them, signals end the process at once, as ever.
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
         return;

@@ -95,6 +95,10 @@ fn dispatch(args: Args) -> Result<Verdict, BenchError> {
         Command::Suite(args) => suite::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Report(args) => report::html::run(args).map(|()| Verdict::Sound),
+        Command::Keeper => {
+            interrupt::keeper::run();
+            Ok(Verdict::Sound)
+        }
         Command::Canned { path } => call::canned::run(path.as_deref()).map(|()| Verdict::Sound),
         Command::Floor { kind, payload } => floor::run(*kind, *payload).map(|()| Verdict::Sound),
         command => {

@@ -48,6 +48,22 @@ fn an_interrupted_benchmark_leaves_nothing_behind() {
     }
 }
 
+/// Nobody can clean up after SIGKILL, but a server would disturb the next benchmark.
+#[test]
+fn a_benchmark_that_is_killed_leaves_no_server_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = stentor();
+    command.args(["bench", "fanout", "ice-1", "--subscribers", "5"]);
+    command.args(["--seconds", "60", "--pairs", "1", "--no-floor"]);
+    command.env("TMPDIR", folder.path());
+    let bench = start(&mut command);
+    eventually("a server", || is_used(folder.path()));
+    kill(pid_of(&bench), Signal::SIGKILL).unwrap();
+    let finished = finish(bench, DEADLINE);
+    assert_eq!(finished.status.code(), None, "{finished}");
+    eventually("the end of the server", || !is_used(folder.path()));
+}
+
 /// mosquitto saves what it keeps when it is told to end; it blocks no signal that it was started
 /// with, and unblocks none.
 #[test]
