@@ -35,7 +35,7 @@ pub struct Args {
 pub(crate) enum Command {
     /// Show the workloads and their presets
     List,
-    /// Run all published workloads one after the other, with one table at the end
+    /// Run all workloads but slow and connect one after the other, with one table at the end
     Suite(SuiteArgs),
     /// Say what got better or worse between two files of --json
     Compare(CompareArgs),
@@ -143,11 +143,11 @@ pub(crate) struct Common {
     /// Measure a server that runs already, instead of starting one
     #[arg(long, value_name = "URL")]
     pub(crate) target: Option<Url>,
-    /// Process of the --target server, to measure its CPU time and memory
+    /// Process of the --target server, to measure its CPU time and memory, and to place it
     #[arg(long, requires = "target")]
     pub(crate) pid: Option<u32>,
     /// Measure this one as well, in turn: mosquitto, rumqttd, mochi or nats, tuned and as it comes,
-    /// one of them alone with -tuned or -defaults behind its name, or a URL (repeatable)
+    /// one of them alone with -tuned or -defaults behind its name, stentor, or a URL (repeatable)
     #[arg(long, value_name = "RIVAL", value_parser = Against::parse)]
     pub(crate) against: Vec<Against>,
     /// Measure only the floor and what --against names
@@ -168,7 +168,7 @@ pub(crate) struct Common {
     /// where a server's process is unknown]
     #[arg(long, value_enum)]
     placement: Option<Placement>,
-    /// Repetitions, each of floor, server and rivals in turn [default: 3 to 9, by workload]
+    /// Repetitions, each of floor, server and rivals in turn [default: 1 to 9, by workload]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     pairs: Option<u32>,
     /// Leave the floor out
@@ -390,11 +390,12 @@ call        stentor-call asks /sizecheck about a file, beside static C programs 
             bare round trip and do nothing, and beside spamc (B)
               scope-2002  100, 1,000 and 10,000 calls, one after the other
               --callers 64 for many at once
-suite       all of them one after the other, with one table at the end; --quick for a short one
+suite       all of them but slow and connect, with one table at the end; --quick for a short one
 compare     what got better or worse between two files of --json
 report      a page of HTML from files of --json
 
-Each runs against its floor, a bare program that makes the same system calls. Examples:
+Each runs against its floor, a bare program that makes the same system calls; but not slow, rooms,
+private with --ramp, and more than 19,900 clients of idle and private. Examples:
   stentor bench fanout ice-2
   stentor bench fanout ice-2 --rate max --against mosquitto --against rumqttd
   stentor bench recover ice-last-tick --against mosquitto
@@ -405,7 +406,7 @@ Each runs against its floor, a bare program that makes the same system calls. Ex
 
 --transport mqtts (ws, wss, unix) has the servers started with such a listener; --against takes
 mosquitto, rumqttd, mochi and nats, each tuned and as it comes (or one of them: mosquitto-tuned,
-mosquitto-defaults), or the URL of a running server.
+mosquitto-defaults), stentor (beside --target), or the URL of a running server.
 
 Exit code: 0 sound, 1 loss, reordering or failure, 2 the generator was the limit, 3 could not run.
 ";

@@ -286,6 +286,7 @@ fn parse(words: &[String]) -> Result<Line, BenchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::LIST;
 
     #[derive(Parser)]
     struct Suite {
@@ -315,6 +316,23 @@ mod tests {
                 assert_eq!(command.scenario().is_some(), !is_call, "{line}");
             }
         }
+    }
+
+    /// What the list says of the suite is so.
+    #[test]
+    fn the_list_names_what_the_suite_leaves_out() {
+        let is_left_out = |name: &&str| {
+            let line = ["bench", *name].map(str::to_owned);
+            let is_scenario = parse(&line).is_ok_and(|it| it.args.command.scenario().is_some());
+            is_scenario
+                && !ENTRIES
+                    .iter()
+                    .any(|it| it.words.split(' ').next() == Some(*name))
+        };
+        let names = LIST.lines().filter_map(|line| line.split(' ').next());
+        let left_out: Vec<&str> = names.filter(is_left_out).collect();
+        let told = format!("all of them but {},", left_out.join(" and "));
+        assert!(LIST.contains(&told), "{told}");
     }
 
     #[test]
