@@ -3,12 +3,18 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::io::Read;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
-use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, Header};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, Header};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::pem::parse_x509_pem;
+use x509_parser::prelude::FromDer;
+use x509_parser::public_key::RSAPublicKey;
+use x509_parser::x509::SubjectPublicKeyInfo;
 use zeroize::Zeroizing;
 
 use super::KeySource;
@@ -22,14 +28,12 @@ const KEYS_MAX: usize = 100;
 /// The shortest secret for HMAC: RFC 7518, 3.2 asks for as many bytes as the digest has.
 const SECRET_BYTES_MIN: usize = 32;
 
-/// What the modulus alone of the shortest RSA key takes, 2,048 bits (RFC 7518, 3.3).
-const RSA_BYTES_MIN: usize = 256;
+/// The bits of an RSA key: RFC 7518, 3.3 asks for the least, and no signature by a longer one is
+/// checked.
+const RSA_BITS: RangeInclusive<usize> = 2_048..=8_192;
 
-/// The same in base64 without padding, as a key set has it.
-const RSA_BASE64_MIN: usize = 342;
-
-/// The points of P-256 and P-384: how they are written, and both coordinates or one.
-const EC_POINT_BYTES: [usize; 4] = [65, 97, 33, 49];
+/// How long every Ed25519 key is.
+const ED_BYTES: usize = 32;
 
 /// The keys of one issuer.
 #[derive(Clone)]
@@ -52,7 +56,7 @@ impl Eq for Keys {}
 #[derive(Clone)]
 struct Key {
     id: Option<String>,
-    /// The one algorithm that its set gives it.
+    /// The one algorithm that its set gives it, or that goes with its curve.
     algorithm: Option<Algorithm>,
     key: DecodingKey,
 }
@@ -129,14 +133,13 @@ impl Keys {
             digest: Sha256::digest(&bytes).into(),
         };
         let is_usable = |key: &Key| {
-            let family = key.key.family();
-            keys.algorithms
-                .iter()
-                .any(|algorithm| algorithm.family() == family)
+            let mut allowed = keys.algorithms.iter();
+            allowed.any(|algorithm| key.is_for(*algorithm))
         };
         if !keys.keys.iter().any(is_usable) {
             return Err(content(
-                "none of its keys is for one of the algorithms that are allowed",
+                "none of its keys is for one of the algorithms that are allowed; name its own in \
+                 `algorithms` (ES256 goes with the curve P-256, ES384 with P-384)",
             ));
         }
         Ok(keys)
@@ -150,10 +153,7 @@ impl Keys {
         let is_allowed = self.algorithms.contains(&header.alg);
         let fits = move |key: &&Key| {
             is_allowed
-                && key.key.family() == header.alg.family()
-                && key
-                    .algorithm
-                    .is_none_or(|algorithm| algorithm == header.alg)
+                && key.is_for(header.alg)
                 && match (&key.id, &header.kid) {
                     (Some(id), Some(wanted)) => id == wanted,
                     // Whoever does not name keys has few of them.
@@ -161,6 +161,13 @@ impl Keys {
                 }
         };
         self.keys.iter().filter(fits).map(|key| &key.key)
+    }
+}
+
+impl Key {
+    /// Whether it can check a signature by this algorithm.
+    fn is_for(&self, algorithm: Algorithm) -> bool {
+        self.key.family() == algorithm.family() && self.algorithm.is_none_or(|own| own == algorithm)
     }
 }
 
@@ -191,27 +198,23 @@ fn single(bytes: &[u8], algorithms: &[Algorithm]) -> Result<Key, &'static str> {
         if is_pem {
             return Err("it is a PEM file and no secret for HS algorithms");
         }
-        let secret = bytes.trim_ascii_end();
-        if secret.len() < SECRET_BYTES_MIN {
-            return Err("a secret for HS algorithms needs at least 32 bytes");
-        }
-        DecodingKey::from_secret(secret)
+        DecodingKey::from_secret(bytes.trim_ascii_end())
     } else if is_pem {
         check_pem(bytes)?;
         DecodingKey::from_rsa_pem(bytes)
             .or_else(|_| DecodingKey::from_ec_pem(bytes))
             .or_else(|_| DecodingKey::from_ed_pem(bytes))
-            .map_err(|_| "it is no public key of RSA, ECDSA or EdDSA in PEM format")
-            .and_then(strong)?
+            .map_err(|_| "it is no public key of RSA, ECDSA or EdDSA in PEM format")?
     } else {
         return Err(
             "it is no PEM file (BEGIN PUBLIC KEY); for a secret, name the HS algorithms in \
              `algorithms`",
         );
     };
+    let curve = if is_pem { Curve::of_pem(bytes) } else { None };
     Ok(Key {
         id: None,
-        algorithm: None,
+        algorithm: judge(&key, curve)?,
         key,
     })
 }
@@ -237,18 +240,103 @@ fn check_pem(bytes: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Refuses a key by which no signature would ever be found right: better now, and with the reason.
-fn strong(key: DecodingKey) -> Result<DecodingKey, &'static str> {
+/// The curves of ECDSA that can be used.
+#[derive(Clone, Copy)]
+enum Curve {
+    P256,
+    P384,
+}
+
+impl Curve {
+    /// The curve that a public key or certificate names; `None` if it is another one. The point
+    /// alone does not tell: on secp256k1 it is as long as on P-256.
+    fn of_pem(bytes: &[u8]) -> Option<Self> {
+        let (_, pem) = parse_x509_pem(bytes).ok()?;
+        let key = match pem.label.as_str() {
+            "CERTIFICATE" => {
+                let (_, certificate) = X509Certificate::from_der(&pem.contents).ok()?;
+                certificate.tbs_certificate.subject_pki
+            }
+            _ => SubjectPublicKeyInfo::from_der(&pem.contents).ok()?.1,
+        };
+        let name = key.algorithm.parameters.as_ref()?.as_oid().ok()?;
+        match name.to_id_string().as_str() {
+            "1.2.840.10045.3.1.7" => Some(Self::P256),
+            "1.3.132.0.34" => Some(Self::P384),
+            _ => None,
+        }
+    }
+
+    const fn of_jwk(parameters: &AlgorithmParameters) -> Option<Self> {
+        match parameters {
+            AlgorithmParameters::EllipticCurve(key) => match key.curve {
+                EllipticCurve::P256 => Some(Self::P256),
+                EllipticCurve::P384 => Some(Self::P384),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The one algorithm that goes with it (RFC 7518, 3.4).
+    const fn algorithm(self) -> Algorithm {
+        match self {
+            Self::P256 => Algorithm::ES256,
+            Self::P384 => Algorithm::ES384,
+        }
+    }
+
+    /// Whether a point on it is so long: both coordinates, or one and the sign of the other.
+    fn has_points_of(self, bytes: usize) -> bool {
+        let coordinate = match self {
+            Self::P256 => 32,
+            Self::P384 => 48,
+        };
+        [1 + coordinate, 1 + 2 * coordinate].contains(&bytes)
+    }
+}
+
+/// The one algorithm that a key can be used by, if there is only one. Refuses a key by which no
+/// signature would ever be found right, or by which others could make one: better now, and with the
+/// reason.
+fn judge(key: &DecodingKey, curve: Option<Curve>) -> Result<Option<Algorithm>, &'static str> {
     let bytes = key.try_get_as_bytes().map_or(0, <[u8]>::len);
     match key.family() {
-        AlgorithmFamily::Rsa if bytes < RSA_BYTES_MIN => {
-            Err("an RSA key needs at least 2,048 bits")
+        AlgorithmFamily::Hmac if bytes < SECRET_BYTES_MIN => {
+            Err("a secret for HS algorithms needs at least 32 bytes")
         }
-        AlgorithmFamily::Ec if !EC_POINT_BYTES.contains(&bytes) => {
-            Err("of ECDSA, only keys on the curves P-256 and P-384 can be used")
+        AlgorithmFamily::Rsa if !RSA_BITS.contains(&modulus_bits(key)) => Err(
+            "an RSA key needs at least 2,048 bits, and at most 8,192; have tokens signed by such a \
+             one",
+        ),
+        AlgorithmFamily::Ec => {
+            let curve = curve.filter(|curve| curve.has_points_of(bytes)).ok_or(
+                "of ECDSA, only keys on the curves P-256 and P-384 can be used, which ES256 and \
+                 ES384 are made with; have tokens signed by such a one",
+            )?;
+            Ok(Some(curve.algorithm()))
         }
-        _ => Ok(key),
+        AlgorithmFamily::Ed if bytes != ED_BYTES => {
+            Err("of EdDSA, only keys of Ed25519 can be used; have tokens signed by such a one")
+        }
+        AlgorithmFamily::Hmac | AlgorithmFamily::Rsa | AlgorithmFamily::Ed => Ok(None),
     }
+}
+
+/// The bits of the modulus of an RSA key; 0 if it cannot be read.
+fn modulus_bits(key: &DecodingKey) -> usize {
+    let modulus = match key.kind() {
+        DecodingKeyKind::RsaModulusExponent { n, .. } => n,
+        DecodingKeyKind::SecretOrDer(der) => match RSAPublicKey::from_der(der) {
+            Ok((_, key)) => key.modulus,
+            Err(_) => return 0,
+        },
+    };
+    let zeros = modulus.iter().take_while(|byte| **byte == 0).count();
+    let Some(first) = modulus.get(zeros) else {
+        return 0;
+    };
+    8 * (modulus.len() - zeros) - first.leading_zeros() as usize
 }
 
 /// The keys of a set; those that cannot be used here are left out (RFC 7517, 5).
@@ -270,7 +358,10 @@ fn set(bytes: &[u8]) -> Result<Vec<Key>, &'static str> {
     });
     let keys: Vec<Key> = parsed.collect();
     if keys.is_empty() {
-        return Err("it holds no key for signatures by RSA, ECDSA, EdDSA or HMAC");
+        return Err(
+            "it holds no key for signatures by RSA (at least 2,048 bits), ECDSA (on P-256 or \
+             P-384), EdDSA (Ed25519) or HMAC (at least 32 bytes)",
+        );
     }
     Ok(keys)
 }
@@ -284,23 +375,15 @@ fn usable(jwk: &Jwk) -> Option<Key> {
         None => None,
     };
     let key = DecodingKey::from_jwk(jwk).ok()?;
-    let is_weak = match &jwk.algorithm {
-        AlgorithmParameters::RSA(rsa) => rsa.n.len() < RSA_BASE64_MIN,
-        AlgorithmParameters::EllipticCurve(ec) => {
-            !matches!(ec.curve, EllipticCurve::P256 | EllipticCurve::P384)
-        }
-        _ => false,
-    };
-    if is_weak {
+    let only = judge(&key, Curve::of_jwk(&jwk.algorithm)).ok()?;
+    if let (Some(algorithm), Some(only)) = (algorithm, only)
+        && algorithm != only
+    {
         return None;
     }
-    let is_short = key.family() == AlgorithmFamily::Hmac
-        && key
-            .try_get_as_bytes()
-            .map_or(true, |secret| secret.len() < SECRET_BYTES_MIN);
-    (!is_short).then(|| Key {
+    Some(Key {
         id: jwk.common.key_id.clone(),
-        algorithm,
+        algorithm: algorithm.or(only),
         key,
     })
 }

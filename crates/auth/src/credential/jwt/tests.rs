@@ -413,6 +413,30 @@ up+dcVAL6Kfo0tdonddkvd4wa8DEH4WYIIv5P/pkf5vOgHcM2hTssdJUO0s/c4cQ
 8gU3/9CbENx93+vKKfA=
 -----END PUBLIC KEY-----
 ";
+/// As long as one on P-256, to which no signature of ES256 is right.
+const EC_SECP256K1: &[u8] = b"-----BEGIN PUBLIC KEY-----
+MFYwEAYHKoZIzj0CAQYFK4EEAAoDQgAEU0UQ34RhPLwKV29zhqEFbfVI7mcFnylX
+uoalSQs8hu9B+EhipaumRSs3yrnQ2cS2bXEuVjCMS6HtXrtp0//k6w==
+-----END PUBLIC KEY-----
+";
+const RSA_2040: &[u8] = b"-----BEGIN PUBLIC KEY-----
+MIIBITANBgkqhkiG9w0BAQEFAAOCAQ4AMIIBCQKCAQAAv+kLC4WN7Fam1us2g2KV
+K4LFjZDf4njl1YURcFuwivcXPcuheML4/xc9wlhXoAhKcNA5HisXDbsxs4x95cD/
+Jf6eAbPN8TNSoON8r8Vb589fc1sXihTrC49xKOEeE2JmBqWrgqynjI1LoBjZXib1
+QJfoSAWG5PvqoWNBXYV2AiJTFWIMy1W4LGQ5xZgPkmr6p5z//wzsxFZdkeEBCYZ8
+41OOtsAJYnqyQDH4eUsKSr2lrxNdXof9rH32Kt727NqFgiQGfHMDW0GT3WyX1koO
+jlsWcknMXpZcCNMzFubaHeC7g2KOQsQs8dgXAO843oVqsQ9cpQaIAm+AIJnxf0EB
+AgMBAAE=
+-----END PUBLIC KEY-----
+";
+
+/// Good for ES384, and for nothing else.
+const EC_P384: &[u8] = b"-----BEGIN PUBLIC KEY-----
+MHYwEAYHKoZIzj0CAQYFK4EEACIDYgAEvcguWjSxbOMjIE456UljQX7hc4gLSrWr
+G/Ibp3EHZc+CkRMGk7Wk+cCpkfl91xCiyXKmKJ+SlbI5VtxP0lkdndyOUSn86yiK
+wsU0pa/nQobsiXnJ/w+6nzaT7oQ2uox1
+-----END PUBLIC KEY-----
+";
 
 /// One coordinate and the sign of the other.
 const EC_P256_COMPRESSED: &[u8] = b"-----BEGIN PUBLIC KEY-----
@@ -455,13 +479,21 @@ fn files_that_hold_no_key_are_refused_with_a_remedy() {
             "several keys",
         ),
         (file(RSA_1024, &[]), "at least 2,048 bits"),
+        (file(RSA_2040, &[]), "at least 2,048 bits"),
         (file(EC_P521, &[]), "P-256 and P-384"),
+        (file(EC_SECP256K1, &[]), "P-256 and P-384"),
+        (file(EC_SECP256K1, &[Algorithm::ES256]), "ES256"),
+        (file(EC_P384, &[Algorithm::ES256]), "ES384 with P-384"),
         (file(&vec![b'x'; 2 << 20], &[]), "larger than 1 MiB"),
         (set(b"[]"), "no JSON Web Key Set"),
         (set(b"{\"keys\":[]}"), "holds no key"),
         (
             set(br#"{"keys":[{"kty":"EC","crv":"P-521","x":"AA","y":"AA"}]}"#),
             "holds no key",
+        ),
+        (
+            set(br#"{"keys":[{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}]}"#),
+            "on P-256 or P-384",
         ),
         (
             set(br#"{"keys":[{"kty":"oct","k":"c2hvcnQ"}]}"#),
@@ -471,11 +503,32 @@ fn files_that_hold_no_key_are_refused_with_a_remedy() {
         assert!(error.contains(reason), "{error}");
         assert!(error.contains(&path.display().to_string()), "{error}");
     }
-    std::fs::write(&path, EC_P256_COMPRESSED).unwrap();
-    Keys::read(&KeySource::File(path.clone()), &[]).unwrap();
     let missing = KeySource::File(Path::new("/nowhere/key").into());
     assert!(matches!(
         Keys::read(&missing, &[]),
         Err(KeyError::Read { .. })
     ));
+}
+
+#[test]
+fn a_key_goes_with_the_algorithm_of_its_curve() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("key");
+    let of_windows = String::from_utf8_lossy(EC_P384).replace('\n', "\r\n");
+    let pair = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::default()
+        .self_signed(&pair)
+        .unwrap()
+        .pem();
+    for (key, algorithm) in [
+        (EC_P256_COMPRESSED, Algorithm::ES256),
+        (EC_P384, Algorithm::ES384),
+        (of_windows.as_bytes(), Algorithm::ES384),
+        (certificate.as_bytes(), Algorithm::ES256),
+    ] {
+        std::fs::write(&path, key).unwrap();
+        for algorithms in [&[][..], &[algorithm]] {
+            Keys::read(&KeySource::File(path.clone()), algorithms).unwrap();
+        }
+    }
 }
