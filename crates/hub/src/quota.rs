@@ -382,6 +382,16 @@ mod tests {
         assert!(first.is_some());
         let refused = Seat::take(&needs(&user), false).err();
         assert_eq!(refused, Some(Limit::ConnectionsPerUser));
+        for (user_bound, limit) in [
+            (UserBound::SecondLogin, Limit::SecondLogin),
+            (UserBound::Zone, Limit::ConnectionsPerUserOfZone),
+        ] {
+            let needs = Needs {
+                user_bound,
+                ..needs(&user)
+            };
+            assert_eq!(Seat::take(&needs, false).err(), Some(limit));
+        }
         let other = Arc::new(Places::new(9));
         let second = Seat::take(&needs(&other), false).ok();
         let refused = Seat::take(&needs(&other), false).err();

@@ -390,6 +390,29 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_is_told_with_its_own_key_and_no_other() {
+        for (limit, key) in [
+            (Limit::ConnectionsPerUser, "quota `connections`"),
+            (Limit::SecondLogin, "`second_login = \"refuse\"`"),
+            (Limit::ConnectionsPerUserOfZone, "`user_connections`"),
+            (Limit::LoginRate, "`auth.slow_failures = false`"),
+            (Limit::GuestRate, "`guest_rate`"),
+        ] {
+            check(CloseReason::Limit(limit), &Claim::Nobody, None, &[key]);
+            let text = limit_reached(limit);
+            let keys = [
+                "quota",
+                "second_login",
+                "user_connections",
+                "slow_failures",
+                "guest_rate",
+            ];
+            let named = keys.iter().filter(|one| text.contains(**one));
+            assert_eq!(named.count(), 1, "{text}");
+        }
+    }
+
+    #[test]
     fn a_refused_page_is_told_by_its_origin() {
         let reason = CloseReason::Denied(Denied::Origin);
         for (origin, says) in [

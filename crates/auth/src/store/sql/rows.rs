@@ -146,4 +146,17 @@ mod tests {
             .to_string();
         assert!(error.contains("rules of the role \"boss\""), "{error}");
     }
+
+    #[test]
+    fn a_zone_whose_bound_makes_no_sense_is_named_with_what_helps() {
+        for bound in ["-5", "many", "", "1.5"] {
+            let row = ["game", bound].map(|text| Some(text.to_owned()));
+            let error = zone(row.into()).expect_err("that is no bound").to_string();
+            for words in ["stentor_zone", "\"game\"", &format!("{bound:?}"), "NULL"] {
+                assert!(error.contains(words), "{words} is missing: {error}");
+            }
+        }
+        let row = vec![Some("game".to_owned()), None];
+        assert_eq!(zone(row).ok(), Some(ZoneRecord::new("game")));
+    }
 }

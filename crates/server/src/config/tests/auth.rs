@@ -59,10 +59,20 @@ fn what_does_not_fit_together_is_told() {
 
 #[test]
 fn a_password_in_a_url_is_refused_and_not_shown() {
-    let message = auth("database = \"postgres://ann:hush@b/c\"").bad();
-    assert!(
-        message.contains("does not belong into the URL"),
-        "{message}"
-    );
-    assert!(!message.contains("hush"), "{message}");
+    for (key, remedy) in [
+        (
+            "database",
+            "file of auth.password_file, or to auth.password;",
+        ),
+        (
+            "source",
+            "file of auth.source_password_file, or to auth.source_password;",
+        ),
+    ] {
+        let message = auth(&format!("{key} = \"postgres://ann:hush@b/c\"")).bad();
+        for words in ["does not belong into the URL", remedy] {
+            assert!(message.contains(words), "{message}");
+        }
+        assert!(!message.contains("hush"), "{message}");
+    }
 }

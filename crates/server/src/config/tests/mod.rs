@@ -47,13 +47,22 @@ impl Case {
 
     /// The configuration, or the problems as they are shown to the user.
     pub(super) fn load(self) -> Result<Config, String> {
+        Config::load(&self.sources()).map_err(|error| error.to_string())
+    }
+
+    /// The data folder alone, or why it is not known.
+    pub(super) fn data_dir(self) -> Result<PathBuf, String> {
+        Config::data_dir(&self.sources()).map_err(|error| error.to_string())
+    }
+
+    fn sources(self) -> Sources<'static> {
         let path = PathBuf::from("etc/stentor.toml");
         let mut files = self.others;
         let file = self.file.map(|text| {
             files.insert(path.clone(), text);
             path
         });
-        let sources = Sources {
+        Sources {
             file,
             environment: self.environment,
             flags: self.flags,
@@ -61,8 +70,7 @@ impl Case {
                 Some(text) => Ok(text.clone()),
                 None => Err(io::Error::from(io::ErrorKind::NotFound)),
             }),
-        };
-        Config::load(&sources).map_err(|error| error.to_string())
+        }
     }
 
     /// The configuration; shows the problems if there are any.

@@ -1,5 +1,7 @@
 //! Precedence: flag > environment > file > default.
 
+use std::path::Path;
+
 use super::Case;
 use crate::config::Level;
 
@@ -215,4 +217,30 @@ fn several_listeners_on_free_ports_are_no_duplicates() {
             .len(),
         2
     );
+}
+
+#[test]
+fn the_data_folder_is_told_whatever_else_is_wrong() {
+    let check = |case: Case, expected: Result<&str, &str>| match (case.data_dir(), expected) {
+        (Ok(folder), Ok(expected)) => assert_eq!(folder, Path::new(expected)),
+        (Err(message), Err(words)) => assert!(message.contains(words), "{message}"),
+        (found, expected) => panic!("{found:?}, and not {expected:?}"),
+    };
+    let file = "data_dir = \"/srv/s\"\nshards = 99\nlimt = 1\n[auth]\npassword_hash = 1";
+    check(Case::default(), Ok("data"));
+    check(Case::file(""), Ok("data"));
+    check(Case::file("data_dir = \"d\""), Ok("etc/d"));
+    check(Case::file(file), Ok("/srv/s"));
+    let variable = || Case::file(file).variable("STENTOR_DATA_DIR", "v");
+    check(variable(), Ok("v"));
+    check(variable().flag("data_dir", "f"), Ok("f"));
+    check(Case::file("= no").flag("data_dir", "f"), Ok("f"));
+    check(
+        Case::default().variable("STENTOR_NONSENSE", "1"),
+        Ok("data"),
+    );
+    // Where the folder may have been meant to stand.
+    check(Case::file("= no"), Err("valid TOML"));
+    check(Case::file("data_dri = \"d\""), Err("data_dri"));
+    check(Case::file("data_dir = 7"), Err("data_dir = 7"));
 }
