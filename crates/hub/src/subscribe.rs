@@ -111,26 +111,15 @@ fn check_zone_filter(
     if !filter.starts_with('$') {
         return Ok(());
     }
-    match (Interest::parse(filter), share) {
-        (Interest::Elsewhere, _) => Ok(()),
-        (Interest::NoInbox, _) => Err((
-            ReasonCode::TopicFilterInvalid,
-            "private messages arrive below $private/from/",
-        )),
-        (Interest::NoRoom, _) => Err((
-            ReasonCode::TopicFilterInvalid,
-            "the name of a room, no wildcard, stands behind $room/",
-        )),
-        (_, Some(_)) => Err((
-            ReasonCode::TopicFilterInvalid,
-            "the topics of a zone cannot be shared",
-        )),
-        (Interest::Inbox, None) if identity.user.is_none() => Err((
-            ReasonCode::NotAuthorized,
-            "private messages need a login with a user name",
-        )),
-        _ => Ok(()),
+    let interest = Interest::parse(filter);
+    if let Some(text) = interest.never(share.is_some()) {
+        return Err((ReasonCode::TopicFilterInvalid, text));
     }
+    if interest == Interest::Inbox && identity.user.is_none() {
+        let text = "private messages need a login with a user name";
+        return Err((ReasonCode::NotAuthorized, text));
+    }
+    Ok(())
 }
 
 /// Why a subscription without the right to it is refused.

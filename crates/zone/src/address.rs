@@ -89,6 +89,18 @@ impl<'a> Address<'a> {
         }
     }
 
+    /// The topic that the right to publish is asked about: for private messages and calls the
+    /// shortest form, however the name is written and whatever id follows it; `topic` is what was
+    /// read.
+    #[must_use]
+    pub fn right(&self, topic: &'a str) -> Cow<'a, str> {
+        match self {
+            Self::Private { user, .. } => topic::private_to_as(user, topic),
+            Self::Call { procedure, .. } => topic::call(procedure).into(),
+            Self::Say { .. } | Self::Answer { .. } => topic.into(),
+        }
+    }
+
     fn private(rest: &'a str) -> Result<Self, NotAddress> {
         let (branch, rest) = rest.split_once('/').unwrap_or((rest, ""));
         match branch {
@@ -187,6 +199,20 @@ impl<'a> Interest<'a> {
             "$reply" => Self::Replies,
             "$serve" => Self::Calls,
             _ => Self::Elsewhere,
+        }
+    }
+
+    /// Why no right in the world grants such a filter, as a sentence for people; `None` where it
+    /// is a question of rights.
+    #[must_use]
+    pub const fn never(self, is_shared: bool) -> Option<&'static str> {
+        match self {
+            Self::Elsewhere => None,
+            Self::NoInbox => Some("private messages arrive below $private/from/"),
+            Self::NoRoom => Some("the name of a room, no wildcard, stands behind $room/"),
+            _ if is_shared => Some("the topics of a zone cannot be shared"),
+            Self::Inbox | Self::Room { .. } | Self::RoomList => None,
+            Self::Presence | Self::Replies | Self::Calls => None,
         }
     }
 }

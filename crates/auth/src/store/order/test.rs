@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde_json::json;
 use stentor_hub::Access;
 use stentor_topic::{validate_filter, validate_name};
+use stentor_zone::{Address, Interest, NotAddress};
 
 use super::{OrderError, Outcome};
 use crate::model::{Action, User, UserKey};
-use crate::rights::{Explanation, Holder, Login, compile};
+use crate::rights::{Explanation, Holder, Login, RuleRef, compile};
 use crate::store::directory::Worker;
 
 /// What may precede a filter that several share.
@@ -34,12 +35,13 @@ pub(super) async fn test(
             zone: Arc::clone(&user.zone),
         },
     );
-    let explanation = explain(&holder, action, topic)?;
-    let access = match user.disabled {
-        true => Access::Nothing,
-        false => explanation.access,
-    };
+    let answer = explain(&holder, action, topic)?;
     let is_strict = worker.is_strict();
+    let access = match &answer {
+        Told::Ruled(explanation) if !user.disabled => explanation.access,
+        Told::Ruled(_) | Told::Never(_) => Access::Nothing,
+    };
+    let deciding = answer.deciding();
     Ok(json!({
         "login": key.to_string(),
         "action": action,
@@ -50,13 +52,31 @@ pub(super) async fn test(
             Access::Nothing => false,
         },
         "access": access.label(),
-        "role": explanation.deciding().map(|rule| &rule.role.name),
-        "rule": explanation.deciding().map(|rule| rule.rule().to_string()),
-        "reason": reason(&user, &explanation, access, is_strict),
+        "role": deciding.map(|rule| &rule.role.name),
+        "rule": deciding.map(|rule| rule.rule().to_string()),
+        "reason": reason(&user, &answer, access, is_strict),
     }))
 }
 
-fn explain(holder: &Holder, action: Action, topic: &str) -> Result<Explanation, OrderError> {
+/// What is to be told of a topic or filter.
+#[derive(Debug)]
+enum Told {
+    /// Rules decide.
+    Ruled(Explanation),
+    /// Nobody may, with the reason.
+    Never(&'static str),
+}
+
+impl Told {
+    const fn deciding(&self) -> Option<&RuleRef> {
+        match self {
+            Self::Ruled(explanation) => explanation.deciding(),
+            Self::Never(_) => None,
+        }
+    }
+}
+
+fn explain(holder: &Holder, action: Action, topic: &str) -> Result<Told, OrderError> {
     let bad = |error: &dyn std::fmt::Display| {
         let message = format!("{topic:?} is no topic that can be asked about: {error}");
         OrderError::bad(message)
@@ -64,7 +84,12 @@ fn explain(holder: &Holder, action: Action, topic: &str) -> Result<Explanation, 
     match action {
         Action::Publish => {
             validate_name(topic).map_err(|error| bad(&error))?;
-            Ok(holder.explain_publish(topic))
+            let asked = match Address::parse(topic) {
+                Ok(address) => address.right(topic),
+                Err(NotAddress::Elsewhere) => topic.into(),
+                Err(never) => return Ok(Told::Never(never.text())),
+            };
+            Ok(Told::Ruled(holder.explain_publish(&asked)))
         }
         Action::Subscribe => {
             let shared = topic.strip_prefix(SHARE);
@@ -74,18 +99,24 @@ fn explain(holder: &Holder, action: Action, topic: &str) -> Result<Explanation, 
                 None => topic,
             };
             validate_filter(filter).map_err(|error| bad(&error))?;
-            Ok(holder.explain_subscribe(filter))
+            Ok(match Interest::parse(filter).never(shared.is_some()) {
+                Some(never) => Told::Never(never),
+                None => Told::Ruled(holder.explain_subscribe(filter)),
+            })
         }
         Action::Both => Err(OrderError::bad("ask about publish or about subscribe")),
     }
 }
 
 /// The sentence for people.
-fn reason(user: &User, explanation: &Explanation, access: Access, is_strict: bool) -> String {
+fn reason(user: &User, answer: &Told, access: Access, is_strict: bool) -> String {
     if user.disabled {
         return "the user is disabled and cannot log in".to_owned();
     }
-    match (explanation.deciding(), access) {
+    if let Told::Never(why) = answer {
+        return (*why).to_owned();
+    }
+    match (answer.deciding(), access) {
         (Some(rule), Access::All | Access::Nothing) => rule.to_string(),
         (Some(rule), Access::Part) => {
             let so = match is_strict {
@@ -122,10 +153,54 @@ mod tests {
         )
     }
 
+    fn access_of(told: Told) -> Access {
+        match told {
+            Told::Ruled(explanation) => explanation.access,
+            Told::Never(_) => Access::Nothing,
+        }
+    }
+
+    /// Rights to private messages and calls are asked about in one form, and some topics and
+    /// filters are nobody's.
+    #[test]
+    fn topics_of_a_zone_are_explained_as_the_server_decides() {
+        let mut member = initial_roles()[0].clone();
+        for rule in [
+            "deny publish $private/to/carol",
+            "deny publish $call/room.list",
+        ] {
+            member.rules.push(rule.parse().unwrap());
+        }
+        let member = holder(&[member]);
+        let access = |action, topic| access_of(explain(&member, action, topic).unwrap());
+        for (topic, expected) in [
+            ("$private/to/carol", Access::Nothing),
+            ("$private/to/carol/7", Access::Nothing),
+            ("$private/to/c%61rol", Access::Nothing),
+            ("$private/to/dave/7", Access::All),
+            ("$call/room.list/1", Access::Nothing),
+            ("$call/room.info/1", Access::All),
+            ("$room/tea/say", Access::All),
+            ("$room/tea/event", Access::Nothing),
+            ("$private/from/carol", Access::Nothing),
+        ] {
+            assert_eq!(access(Action::Publish, topic), expected, "{topic}");
+        }
+        for (filter, expected) in [
+            ("$room/tea/#", Access::All),
+            ("$room/+/#", Access::Nothing),
+            ("$private/to/+", Access::Nothing),
+            ("$private/from/+", Access::All),
+            ("$share/g/$private/from/+", Access::Nothing),
+        ] {
+            assert_eq!(access(Action::Subscribe, filter), expected, "{filter}");
+        }
+    }
+
     #[test]
     fn the_question_is_checked_and_shares_are_looked_through() {
         let member = holder(&initial_roles()[..1]);
-        let access = |action, topic| explain(&member, action, topic).map(|told| told.access);
+        let access = |action, topic| explain(&member, action, topic).map(access_of);
         assert_eq!(access(Action::Publish, "a/b"), Ok(Access::All));
         assert_eq!(access(Action::Subscribe, "$share/g/a/#"), Ok(Access::All));
         assert_eq!(access(Action::Subscribe, "$SYS/#"), Ok(Access::All));
