@@ -23,6 +23,12 @@ use crate::sessions::Link;
 /// What the server says to a publish where only itself may.
 const SERVER_ONLY: Outcome = Outcome::new(ReasonCode::NotAuthorized, NotAddress::ServerOnly.text());
 
+/// The same where its sender needs a right.
+pub(crate) const NO_RIGHT: Outcome = Outcome::new(
+    ReasonCode::NotAuthorized,
+    "the right to publish to this topic is missing",
+);
+
 /// Whether somebody may have a will on a topic, be it an ordinary one or one of a zone's.
 pub(crate) fn may_publish(identity: &Identity, topic: &str) -> bool {
     if !topic.starts_with('$') {
@@ -208,7 +214,7 @@ impl Hub {
         }
         if !session.identity.rights.may_publish(topic) {
             self.deny_publish(key, topic);
-            return Taken::done(ReasonCode::NotAuthorized);
+            return Taken::Done(NO_RIGHT);
         }
         let mut properties = Vec::new();
         if !publish.properties.is_empty() {

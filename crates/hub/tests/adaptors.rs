@@ -20,11 +20,13 @@ const Q1: QoS = QoS::AtLeastOnce;
 #[derive(Default)]
 struct Doorman {
     asked: Mutex<Vec<Question>>,
+    /// Of this instead.
+    other: Option<Hooks>,
 }
 
 impl Adaptors for Doorman {
     fn hooks(&self, _zone: Zone) -> Hooks {
-        Hooks::JOIN.and(Hooks::SAY)
+        self.other.unwrap_or(Hooks::JOIN.and(Hooks::SAY))
     }
 
     fn ask(&self, question: Question) -> Result<(), Box<Question>> {
@@ -168,12 +170,17 @@ fn too_long_a_word_is_refused_without_asking() {
 
 /// Allows everything that waits to be judged; how much that was.
 fn allow_all(w: &mut World, doorman: &Doorman) -> usize {
+    allow_as(w, doorman, &Rewrite::default())
+}
+
+/// The same, and all that is published becomes this.
+fn allow_as(w: &mut World, doorman: &Doorman, rewrite: &Rewrite) -> usize {
     let questions = std::mem::take(&mut *doorman.asked.lock().unwrap());
     let count = questions.len();
     for question in questions {
         let judgement = match question.deed {
             Deed::Subscribe(_) => Judgement::Filters(Vec::new()),
-            _ => Judgement::Done(Rewrite::default()),
+            _ => Judgement::Done(rewrite.clone()),
         };
         let item = ControlItem::Judged {
             number: question.number,
@@ -183,6 +190,39 @@ fn allow_all(w: &mut World, doorman: &Doorman) -> usize {
     }
     w.settle();
     count
+}
+
+/// Who publishes learns what it may not: where it goes itself, or where an adaptor has it go.
+#[test]
+fn a_publish_without_right_is_refused_with_its_reason() {
+    let mut w = World::new(2);
+    let doorman = Arc::new(Doorman {
+        other: Some(Hooks::PUBLISH),
+        ..Doorman::default()
+    });
+    w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+    let barred = ConnectOptions {
+        denied: &["secret/", "$SYS/"],
+        ..user("bob")
+    };
+    let bob = w.connect(Version::V5, "b", &barred);
+    let own = "the right to publish to this topic is missing";
+    let elsewhere =
+        "an adaptor has this go to another topic, where the right to publish is missing";
+    for (topic, to, asked, told) in [
+        ("secret/x", None, 0, own),
+        ("plain", Some("secret/x"), 1, elsewhere),
+        ("plain", Some("$SYS/x"), 1, elsewhere),
+    ] {
+        let to = to.map(Into::into);
+        let rewrite = Rewrite {
+            to,
+            ..Rewrite::default()
+        };
+        w.publish(bob, topic, "x", Q1, false);
+        assert_eq!(allow_as(&mut w, &doorman, &rewrite), asked);
+        assert_eq!(w.take_ack(bob, 0x40), (0x87, told.to_owned()), "{topic}");
+    }
 }
 
 /// What would be heard is judged, whatever session of a member says it; what would not is not.

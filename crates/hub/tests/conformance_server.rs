@@ -446,55 +446,67 @@ fn connack_says_nothing_of_what_is_not_missing() {
 }
 
 /// [MQTT-3.1.2-29] and the statements on what makes a packet too large: acknowledgements of every
-/// kind, good and bad, carry neither reason string nor user properties, even to clients with the
-/// smallest packets.
+/// kind, good and bad, carry neither reason string nor user properties to clients that declined
+/// them, nor to those with small packets.
 #[test]
 fn answers_carry_neither_reason_strings_nor_user_properties() {
-    let mut w = World::new(1);
-    let c = w.connect(Version::V5, "c", &clean());
-    w.subscribe(c, "t", QoS::ExactlyOnce);
-    w.subscribe(c, "secret/x", QoS::AtMostOnce);
-    for topic in ["t", "secret/x"] {
-        w.publish(c, topic, "x", QoS::AtLeastOnce, false);
-        w.publish(c, topic, "x", QoS::ExactlyOnce, false);
-    }
-    let mut answers = 0;
-    let mut check = |w: &mut World| {
-        while let Some(packet) = w.receive_packet(c) {
-            let frame = frame(&packet, u32::MAX).unwrap().unwrap();
-            let body = &packet[frame.header_len..];
-            let sender = stentor_mqtt::Sender::Server;
-            match decode(Version::V5, sender, frame.first, body).unwrap() {
-                Packet::PubAck(ack)
-                | Packet::PubRec(ack)
-                | Packet::PubRel(ack)
-                | Packet::PubComp(ack) => assert!(ack.properties.is_empty()),
-                Packet::SubAck(ack) | Packet::UnsubAck(ack) => assert!(ack.properties.is_empty()),
-                Packet::Disconnect(packet) => assert!(packet.properties.is_empty()),
-                Packet::Publish(_) => continue,
-                other => panic!("unexpected {other:?}"),
+    for (problem_information, packet_bytes_max) in [(false, 0), (true, 30)] {
+        let mut w = World::new(1);
+        let options = ConnectOptions {
+            packet_bytes_max,
+            ..clean()
+        };
+        let (mut request, identity) = world::request(Version::V5, "c", &options);
+        request.request_problem_information = problem_information;
+        let c = w.enter(request, identity.into());
+        w.take_packet(c, 0x20).expect("a CONNACK");
+        w.subscribe(c, "t", QoS::ExactlyOnce);
+        w.subscribe(c, "secret/x", QoS::AtMostOnce);
+        for topic in ["t", "secret/x"] {
+            w.publish(c, topic, "x", QoS::AtLeastOnce, false);
+            w.publish(c, topic, "x", QoS::ExactlyOnce, false);
+        }
+        let mut answers = plain_answers(&mut w, c);
+        let id = |id| PacketId::new(id).unwrap();
+        // Releases and receipts of what is known, and of what is not.
+        for number in [1, 2, 77, 400] {
+            for kind in [0x50, 0x60, 0x70, 0x40] {
+                w.send_ack(c, kind, id(number));
             }
-            answers += 1;
         }
-    };
-    check(&mut w);
-    let id = |id| PacketId::new(id).unwrap();
-    // Releases and receipts of what is known, and of what is not.
-    for number in [1, 2, 77, 400] {
-        for kind in [0x50, 0x60, 0x70, 0x40] {
-            w.send_ack(c, kind, id(number));
-        }
+        answers += plain_answers(&mut w, c);
+        w.send_bytes(c, &[0xA2, 7, 0, 5, 0, 0, 2, b'n', b'o']);
+        // A second CONNECT ends it.
+        w.send_bytes(
+            c,
+            &[
+                0x10, 14, 0, 4, b'M', b'Q', b'T', b'T', 5, 2, 0, 0, 0, 0, 1, b'c',
+            ],
+        );
+        answers += plain_answers(&mut w, c);
+        assert!(w.clients[c].closed.is_some());
+        assert!(answers > 12, "{answers}");
     }
-    check(&mut w);
-    w.send_bytes(c, &[0xA2, 7, 0, 5, 0, 0, 2, b'n', b'o']);
-    // A second CONNECT ends it.
-    w.send_bytes(
-        c,
-        &[
-            0x10, 14, 0, 4, b'M', b'Q', b'T', b'T', 5, 2, 0, 0, 0, 0, 1, b'c',
-        ],
-    );
-    check(&mut w);
-    assert!(w.clients[c].closed.is_some());
-    assert!(answers > 12, "{answers}");
+}
+
+/// Takes all packets of a client, and counts its answers, which have no properties.
+fn plain_answers(w: &mut World, client: usize) -> usize {
+    let mut answers = 0;
+    while let Some(packet) = w.receive_packet(client) {
+        let frame = frame(&packet, u32::MAX).unwrap().unwrap();
+        let body = &packet[frame.header_len..];
+        let sender = stentor_mqtt::Sender::Server;
+        match decode(Version::V5, sender, frame.first, body).unwrap() {
+            Packet::PubAck(ack)
+            | Packet::PubRec(ack)
+            | Packet::PubRel(ack)
+            | Packet::PubComp(ack) => assert!(ack.properties.is_empty()),
+            Packet::SubAck(ack) | Packet::UnsubAck(ack) => assert!(ack.properties.is_empty()),
+            Packet::Disconnect(packet) => assert!(packet.properties.is_empty()),
+            Packet::Publish(_) => continue,
+            other => panic!("unexpected {other:?}"),
+        }
+        answers += 1;
+    }
+    answers
 }

@@ -4,9 +4,7 @@
 
 mod world;
 
-use stentor_mqtt::{
-    Packet, Properties, Property, PropertyBuf, QoS, ReasonCode, Sender, Version, decode, frame,
-};
+use stentor_mqtt::{Properties, Property, PropertyBuf, QoS, ReasonCode, Version};
 use world::{ConnectOptions, World};
 
 const Q0: QoS = QoS::AtMostOnce;
@@ -29,22 +27,8 @@ fn places() -> impl Iterator<Item = (u8, &'static str, &'static str)> {
     pairs.filter(|(_, a, b)| a != b)
 }
 
-/// The reason code and reason string of a PUBACK or PUBREC.
-fn ack(w: &mut World, client: usize, kind: u8) -> (u8, String) {
-    let bytes = w.take_packet(client, kind).expect("an acknowledgement");
-    let frame = frame(&bytes, u32::MAX).unwrap().unwrap();
-    let (version, body) = (w.clients[client].version, &bytes[frame.header_len..]);
-    match decode(version, Sender::Server, frame.first, body).unwrap() {
-        Packet::PubAck(ack) | Packet::PubRec(ack) => {
-            let text = ack.properties.reason_string().unwrap_or_default();
-            (ack.reason as u8, text.to_owned())
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
 fn puback(w: &mut World, client: usize) -> u8 {
-    ack(w, client, 0x40).0
+    w.take_ack(client, 0x40).0
 }
 
 /// What a client has received, as topics with payloads.
@@ -222,7 +206,7 @@ fn who_is_not_there_cannot_be_told_from_who_does_not_exist() {
         w.drop_link(gone);
         for name in ["bob", "cid", "nobody"] {
             w.publish(ann, &format!("$private/to/{name}"), "x", Q1, false);
-            let (code, text) = ack(&mut w, ann, 0x40);
+            let (code, text) = w.take_ack(ann, 0x40);
             assert_eq!(code, 0x10);
             assert_eq!(text, "nobody is listening under this name");
         }
@@ -243,7 +227,7 @@ fn a_session_that_waits_for_its_client_keeps_the_message() {
         w.drop_link(bob);
         w.publish(ann, "$private/to/bob", "lost", Q0, false);
         w.publish(ann, "$private/to/bob", "later", Q1, false);
-        let (code, text) = ack(&mut w, ann, 0x40);
+        let (code, text) = w.take_ack(ann, 0x40);
         assert_eq!(code, 0x00);
         assert!(text.starts_with("stored"), "{text}");
         let bob = w.connect(Version::V5, b, &persistent);
@@ -289,7 +273,7 @@ fn anonymous_clients_have_no_inbox_and_send_nothing() {
     assert_eq!(w.subscribe(nobody, "$private/from/+", Q1), 0x87);
     assert_eq!(w.subscribe(nobody, "$private/#", Q1), 0x87);
     w.publish(nobody, "$private/to/bob", "x", Q1, false);
-    let (code, text) = ack(&mut w, nobody, 0x40);
+    let (code, text) = w.take_ack(nobody, 0x40);
     assert_eq!(code, 0x87);
     assert!(text.contains("user name"), "{text}");
     assert!(received(&mut w, bob).is_empty());
@@ -401,7 +385,7 @@ fn what_is_too_large_for_the_recipient_is_told() {
         w.subscribe(ann, "$reply/+", Q0);
         w.publish(ann, "$private/to/bob/1", &"x".repeat(200), Q1, false);
         // [MQTT-3.4.2-1]: PUBACK knows no 0x95.
-        let (code, text) = ack(&mut w, ann, 0x40);
+        let (code, text) = w.take_ack(ann, 0x40);
         assert_eq!(code, 0x97);
         assert!(text.starts_with("too large"), "{text}");
         let got = received(&mut w, ann);
@@ -500,7 +484,7 @@ fn what_expires_at_once_is_not_delivered() {
         properties.push(Property::MessageExpiryInterval(0));
         let properties = properties.as_properties();
         w.publish_with(ann, "$private/to/bob/1", "x", Q1, false, properties);
-        let (code, text) = ack(&mut w, ann, 0x40);
+        let (code, text) = w.take_ack(ann, 0x40);
         assert!(code == 0x10 && text.starts_with("expired"), "{code} {text}");
         let said = received(&mut w, ann).concat();
         assert!(said.contains(r#""code":16,"status":"expired""#), "{said}");
@@ -518,7 +502,7 @@ fn a_topic_that_cannot_be_is_told_what_is_wrong() {
         ("$private/to/bob/1/2", "levels"),
     ] {
         w.publish(ann, topic, "x", Q1, false);
-        let (code, text) = ack(&mut w, ann, 0x40);
+        let (code, text) = w.take_ack(ann, 0x40);
         assert!(
             code == 0x90 && text.contains(what),
             "{topic}: {code} {text}"
@@ -557,7 +541,7 @@ fn reason_strings_are_for_those_who_want_them() {
         request.request_problem_information = problem_information;
         let ann = w.enter(request, identity.into());
         w.publish(ann, "$private/to/nobody", "x", Q1, false);
-        let (code, text) = ack(&mut w, ann, 0x40);
+        let (code, text) = w.take_ack(ann, 0x40);
         assert_eq!(code, 0x10);
         assert_eq!(text.is_empty(), !problem_information);
     }
@@ -568,7 +552,7 @@ fn reason_strings_are_for_those_who_want_them() {
     };
     let cid = w.connect(Version::V5, "c", &small);
     w.publish(cid, "$private/to/nobody", "x", Q1, false);
-    assert_eq!(ack(&mut w, cid, 0x40), (0x10, String::new()));
+    assert_eq!(w.take_ack(cid, 0x40), (0x10, String::new()));
 }
 
 /// A will may be a private message; a will cannot forge one.

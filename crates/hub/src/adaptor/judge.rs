@@ -12,7 +12,15 @@ use crate::acknowledge::Taken;
 use crate::call::Answer;
 use crate::hub::Hub;
 use crate::key::SessionKey;
+use crate::publish::NO_RIGHT;
 use crate::rights::Identity;
+
+/// What the server says to a publish that an adaptor has where its sender may not publish. Its
+/// sender knows another topic.
+const NO_RIGHT_THERE: Outcome = Outcome::new(
+    ReasonCode::NotAuthorized,
+    "an adaptor has this go to another topic, where the right to publish is missing",
+);
 
 /// Where a deed goes, if that is not where its sender had it go.
 fn redirect(topic: &str, rewrite: &Rewrite) -> Option<String> {
@@ -217,6 +225,7 @@ impl Hub {
             Judgement::Filters(_) => return self.take(now, key, publish, topic),
         };
         let changed = redirect(topic, rewrite);
+        let is_elsewhere = changed.as_deref().is_some_and(|changed| changed != topic);
         let topic = changed.as_deref().unwrap_or(topic);
         if stentor_topic::validate_name(topic).is_err() {
             return Taken::done(ReasonCode::TopicNameInvalid);
@@ -240,7 +249,12 @@ impl Hub {
             payload,
             ..publish.clone()
         };
-        self.take(now, key, &publish, topic)
+        match self.take(now, key, &publish, topic) {
+            Taken::Done(refused) if is_elsewhere && refused == NO_RIGHT => {
+                Taken::Done(NO_RIGHT_THERE)
+            }
+            taken => taken,
+        }
     }
 
     fn deny_deed(

@@ -22,6 +22,12 @@ pub(crate) const ROOMS: &str = "$room/";
 /// The filter of rooms that names none.
 pub(crate) const ROOM: &str = "$room";
 
+/// How it is acknowledged that somebody may say nothing there.
+const MUTE: Outcome = Outcome::new(
+    ReasonCode::NotAuthorized,
+    "the right to say something in this room is missing",
+);
+
 /// How it is acknowledged that something was said, or not.
 pub(super) fn outcome(refusal: Option<Refusal>) -> Outcome {
     let reason = match refusal {
@@ -60,7 +66,7 @@ impl Hub {
         };
         if !who.identity.rights.may_publish(&to) {
             self.deny_publish(key, &to);
-            return told(ReasonCode::NotAuthorized.into());
+            return told(MUTE);
         }
         let Some(user) = who.identity.user.as_deref() else {
             return told(outcome(Some(Refusal::NotMember)));

@@ -18,7 +18,8 @@ fn rights_refuse_without_closing() {
         "3.1.1 is acknowledged"
     );
     w.publish(new, "secret/x", "1", QoS::AtLeastOnce, false);
-    assert_eq!(w.take_packet(new, 0x40).unwrap()[4], 0x87);
+    let told = "the right to publish to this topic is missing";
+    assert_eq!(w.take_ack(new, 0x40), (0x87, told.to_owned()));
     w.publish(new, "secret/x", "1", QoS::AtLeastOnce, false);
     assert!(w.clients[old].closed.is_none() && w.clients[new].closed.is_none());
     let logged = w

@@ -1,8 +1,9 @@
 //! What clients send, and what they find that they received.
 
 use stentor_mqtt::{
-    Ack, Packet, PacketId, Properties, Property, PropertyBuf, Publish, QoS, ReasonCode, Subscribe,
-    SubscribeFilterBuf, SubscribeOptions, Unsubscribe, UnsubscribeFilterBuf, encode,
+    Ack, Packet, PacketId, Properties, Property, PropertyBuf, Publish, QoS, ReasonCode, Sender,
+    Subscribe, SubscribeFilterBuf, SubscribeOptions, Unsubscribe, UnsubscribeFilterBuf, decode,
+    encode, frame,
 };
 
 use super::{Message, World};
@@ -192,6 +193,20 @@ impl World {
             .iter()
             .position(|packet| packet[0] & 0xF0 == kind)?;
         received.remove(at)
+    }
+
+    /// The reason code and the reason string of a PUBACK or PUBREC.
+    pub fn take_ack(&mut self, client: usize, kind: u8) -> (u8, String) {
+        let bytes = self.take_packet(client, kind).expect("an acknowledgement");
+        let frame = frame(&bytes, u32::MAX).unwrap().unwrap();
+        let (version, body) = (self.clients[client].version, &bytes[frame.header_len..]);
+        match decode(version, Sender::Server, frame.first, body).unwrap() {
+            Packet::PubAck(ack) | Packet::PubRec(ack) => {
+                let text = ack.properties.reason_string().unwrap_or_default();
+                (ack.reason as u8, text.to_owned())
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Takes all messages that a client received, without acknowledging them.
