@@ -1,7 +1,6 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
 use alloc::borrow::Cow;
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -17,7 +16,7 @@ use stentor_topic::{FilterId, Inserted, Subscriber, Subscription, Zone};
 use stentor_zone::{Interest, inbox};
 
 use crate::acknowledge::explanation;
-use crate::adaptor::Denial;
+use crate::adaptor::{Denial, Refused, Scope};
 use crate::conflate::{NO_RATE, NoRate, TOO_MANY_RATES, max_rate};
 use crate::effects::Event;
 use crate::hub::Hub;
@@ -55,6 +54,8 @@ struct Wanting<'a> {
     id: Option<u32>,
     /// What an adaptor has against it.
     denial: Option<&'a Denial>,
+    /// Why it was refused before they were asked.
+    refused: Option<Refused>,
 }
 
 /// What a SUBSCRIBE asks for in user properties.
@@ -156,17 +157,17 @@ impl Hub {
         key: SessionKey,
         subscribe: &Subscribe<'_>,
     ) -> Result<(), CloseReason> {
-        self.subscribe_judged(now, key, subscribe, (&[], &[]))
+        self.subscribe_judged(now, key, subscribe, (&[], &Scope::default()))
     }
 
-    /// A SUBSCRIBE, what adaptors have against its elements, and the rooms of which they were not
-    /// asked; what is missing is allowed.
+    /// A SUBSCRIBE, what adaptors have against its elements, and of what they were not asked; what
+    /// is missing is allowed.
     pub(crate) fn subscribe_judged(
         &mut self,
         now: Tick,
         key: SessionKey,
         subscribe: &Subscribe<'_>,
-        (denials, unasked): (&[Option<Denial>], &[Box<str>]),
+        (denials, scope): (&[Option<Denial>], &Scope),
     ) -> Result<(), CloseReason> {
         let Some(live) = self
             .sessions
@@ -187,20 +188,22 @@ impl Hub {
                 options,
                 id,
                 denial: denials.get(at).and_then(Option::as_ref),
+                refused: scope.refused(at),
             }
         });
         let packet_id = subscribe.packet_id;
         // What is behind those is refused in any case.
         let looked_at = elements.clone().take(self.settings.subscriptions_max);
-        let allowed = looked_at.filter(|element| element.denial.is_none());
-        let filters = allowed.map(|element| element.filter);
-        let rooms = self.rooms_to_ask(key, filters, (unasked, JOINED_AT_ONCE_MAX));
+        let is_allowed = |one: &Wanting<'_>| one.denial.is_none() && one.refused.is_none();
+        let filters = looked_at.filter(is_allowed).map(|element| element.filter);
+        let rooms = self.rooms_to_ask(key, filters, (&scope.unasked, JOINED_AT_ONCE_MAX));
         if !rooms.to_ask.is_empty() {
             let owned = |wanting: Wanting<'_>| Element {
                 filter: wanting.filter.into(),
                 options: wanting.options,
                 id: wanting.id,
                 denial: wanting.denial.cloned(),
+                refused: wanting.refused,
                 expelled: None,
             };
             let owned = (elements.clone().map(owned).collect(), asked);
@@ -226,6 +229,7 @@ impl Hub {
             options: element.options,
             id: element.id,
             denial: element.denial.as_ref(),
+            refused: element.refused,
         });
         let result = self.subscribe_all(now, key, packet_id, elements, (asked, verdicts));
         if let Err(reason) = result {
@@ -315,6 +319,7 @@ impl Hub {
             options,
             id,
             denial,
+            refused,
         } = wanting;
         let Ok(subscription) = Subscription::parse(text) else {
             return Ok((ReasonCode::TopicFilterInvalid, ""));
@@ -325,6 +330,12 @@ impl Hub {
         }
         if let Some(denial) = denial {
             return Ok((denial.reason, &denial.text));
+        }
+        if let Some(refused) = refused {
+            if refused == no_right(filter) {
+                self.deny_subscribe(key, text);
+            }
+            return Ok(refused);
         }
         let permitted = self.permit(key, text, subscription, (asked, verdicts));
         let (access, zone, wishes) = match permitted {

@@ -353,6 +353,74 @@ fn what_has_no_right_or_no_place_is_refused_without_asking() {
     }
 }
 
+/// What was beyond the quota when it was looked at is refused, though the quota has been raised by
+/// the time that adaptors have judged the rest, or that the home has: nobody was asked about it.
+#[test]
+fn a_quota_that_is_raised_meanwhile_lets_nothing_pass_unasked() {
+    let narrow = |subscriptions_max, subscription_bytes_max| Settings {
+        subscriptions_max,
+        subscription_bytes_max,
+        ..Settings::default()
+    };
+    let long = "long/and/longer";
+    let tea = "$room/tea/#";
+    for (settings, hooks, filters, asked, reasons) in [
+        // Beyond the end of what is looked at, beside what adaptors are asked about.
+        (
+            narrow(1, 99),
+            Hooks::SUBSCRIBE,
+            ["a", tea, "b"],
+            1,
+            [0, 0x97, 0x97],
+        ),
+        (
+            narrow(2, 99),
+            Hooks::JOIN,
+            [tea, "$room/one/#", "$room/two/#"],
+            1,
+            [0, 0, 0x97],
+        ),
+        // Within it, but with no room left; the home of the zone is asked for the room.
+        (
+            narrow(3, 12),
+            Hooks::SUBSCRIBE,
+            [tea, long, long],
+            0,
+            [0, 0x97, 0x97],
+        ),
+        (
+            narrow(2, 12),
+            Hooks::SUBSCRIBE,
+            [tea, long, "b"],
+            0,
+            [0, 0x97, 0x97],
+        ),
+    ] {
+        for (shards, id) in [(1, "b"), (4, "b"), (4, "e"), (4, "h"), (4, "k")] {
+            let mut w = World::with_settings(shards, settings.clone());
+            let doorman = Arc::new(Doorman {
+                other: Some(hooks),
+                ..Doorman::default()
+            });
+            w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+            let bob = w.connect(Version::V5, id, &user("bob"));
+            // Adaptors are asked when the home has said which places are kept.
+            w.paused = asked == 0;
+            w.subscribe_all_only(bob, &filters.map(String::from));
+            let wide = Arc::new(Settings::default());
+            for hub in &mut w.hubs {
+                hub.reconfigure(Arc::clone(&wide));
+            }
+            w.paused = false;
+            w.settle();
+            let count = allow_all(&mut w, &doorman);
+            assert_eq!(count, asked, "{filters:?}");
+            let suback = w.take_packet(bob, 0x90).expect("a SUBACK");
+            assert_eq!(suback[suback.len() - 3..], reasons, "{filters:?}");
+        }
+    }
+}
+
 /// Who only listens has no place that could be kept: a session that comes back so joins.
 #[test]
 fn an_observer_that_comes_back_is_asked_about() {

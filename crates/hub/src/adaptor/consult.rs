@@ -10,7 +10,7 @@ use stentor_session::{CloseReason, Outcome, Tick, Ticket, WillRequest};
 use stentor_topic::{Subscription, Zone};
 use stentor_zone::{Address, Interest, NotAddress, Refusal};
 
-use super::{Aside, Deed, Denial, Hooks, Judgement, Packed, Question, Scope};
+use super::{Aside, Deed, Denial, Hooks, Judgement, Packed, Question, Refused, Scope};
 use crate::acknowledge::Taken;
 use crate::call::{Answer, Listener};
 use crate::hub::Hub;
@@ -85,7 +85,7 @@ impl Hub {
         if hooks.has(Hooks::JOIN) && self.ask_places(now, key, &deed.0, packet) {
             return Some(Ok(()));
         }
-        self.consult_about(key, subscribe, deed, packet)
+        Some(self.consult_about(now, key, subscribe, (deed, packet)))
     }
 
     /// To come back to a place that is kept is no join, whatever session does it, and the home of
@@ -148,10 +148,10 @@ impl Hub {
             match packet {
                 Packet::Subscribe(subscribe) => {
                     let deed = hub.deed_of_subscribe(key, subscribe, (hooks, found));
-                    let consulted = deed
-                        .and_then(|deed| hub.consult_about(key, subscribe, deed, &packed.packet));
-                    let judged = (&[][..], found);
-                    consulted.unwrap_or_else(|| hub.subscribe_judged(now, key, subscribe, judged))
+                    let about = deed.map(|deed| (deed, &packed.packet[..]));
+                    about.map_or(Ok(()), |about| {
+                        hub.consult_about(now, key, subscribe, about)
+                    })
                 }
                 Packet::Publish(publish) => {
                     let deed = hub.deed_of_publish(key, publish, hooks);
@@ -173,17 +173,21 @@ impl Hub {
         });
     }
 
+    /// Asks about what there is to ask about; where there is nothing, the SUBSCRIBE goes on.
     fn consult_about(
         &mut self,
+        now: Tick,
         key: SessionKey,
         subscribe: &Subscribe<'_>,
-        (deed, scope): (Deed, Scope),
-        packet: &[u8],
-    ) -> Option<Result<(), CloseReason>> {
-        if !self.put_aside(key, (deed, scope), packet)? {
+        ((deed, scope), packet): ((Deed, Scope), &[u8]),
+    ) -> Result<(), CloseReason> {
+        if scope.asked.is_empty() {
+            return self.subscribe_judged(now, key, subscribe, (&[], &scope));
+        }
+        if self.put_aside(key, (deed, scope), packet) == Some(false) {
             self.refuse_subscribe(key, subscribe, ReasonCode::QuotaExceeded, BUSY);
         }
-        Some(Ok(()))
+        Ok(())
     }
 
     /// Asks about a session that comes back to rooms where it has no place any more: that is
@@ -367,7 +371,7 @@ impl Hub {
     }
 
     /// What a SUBSCRIBE is, where an adaptor wants to hear of that and the session may have it,
-    /// with what none is asked about.
+    /// which may be nothing, with what none is asked about.
     fn deed_of_subscribe(
         &self,
         key: SessionKey,
@@ -386,6 +390,7 @@ impl Hub {
         let mut filters = Vec::new();
         let mut scope = Scope::default();
         let most = self.settings.subscriptions_max;
+        scope.looked_at = subscribe.filters.iter().nth(most).map(|_| most);
         for (at, element) in subscribe.filters.iter().enumerate().take(most) {
             // What cannot be read is refused in any case.
             let Ok(parsed) = Subscription::parse(element.filter) else {
@@ -406,7 +411,7 @@ impl Hub {
                     scope.asked.push(at);
                     filters.push((element.filter.into(), room.map(Into::into)));
                 }
-                Err((reason, text)) => scope.refused.push((at, reason, text)),
+                Err(refused) => scope.refused.push((at, refused)),
             }
         }
         if hooks.has(Hooks::JOIN) {
@@ -415,7 +420,7 @@ impl Hub {
         } else {
             scope.unasked.clear();
         }
-        (!filters.is_empty()).then_some((Deed::Subscribe(filters), scope))
+        Some((Deed::Subscribe(filters), scope))
     }
 
     /// Whether a session may have one more subscription, if adaptors and the room have nothing
@@ -426,7 +431,7 @@ impl Hub {
         (text, parsed): (&'f str, Subscription<'f>),
         room: Option<&'f str>,
         left: &mut Left<'f>,
-    ) -> Result<(), (ReasonCode, &'static str)> {
+    ) -> Result<(), Refused> {
         let Some(session) = self.sessions.get(key) else {
             return Err((ReasonCode::UnspecifiedError, ""));
         };

@@ -102,17 +102,8 @@ impl Hub {
         self.unpack(now, packed, |hub, key, packet| match packet {
             Packet::Publish(publish) => hub.publish_judged(now, key, publish, judgement),
             Packet::Subscribe(subscribe) => {
-                let scope = &packed.scope;
-                let denials = scope.denials(denials_of(judgement));
-                let mut filters = subscribe.filters.iter().enumerate();
-                for (at, reason, _) in &scope.refused {
-                    let refused = filters.find(|(other, _)| other == at);
-                    if let (ReasonCode::NotAuthorized, Some((_, refused))) = (*reason, refused) {
-                        hub.deny_subscribe(key, refused.filter);
-                    }
-                }
-                let judged = (&denials[..], &scope.unasked[..]);
-                hub.subscribe_judged(now, key, subscribe, judged)
+                let denials = packed.scope.denials(denials_of(judgement));
+                hub.subscribe_judged(now, key, subscribe, (&denials, &packed.scope))
             }
             _ => Ok(()),
         });

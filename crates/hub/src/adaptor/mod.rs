@@ -272,39 +272,47 @@ struct Packed {
     scope: Scope,
 }
 
+/// Why a session may not have something, whatever adaptors say.
+pub(crate) type Refused = (ReasonCode, &'static str);
+
 /// What of a SUBSCRIBE adaptors are asked about, and what not.
 #[derive(Debug, Default)]
-struct Scope {
+pub(crate) struct Scope {
     /// Rooms of which they are not, in order: the session was in them, or had a place there. If it
     /// is out by the time they have judged the rest, it does not come in.
-    unasked: Vec<Box<str>>,
+    pub(crate) unasked: Vec<Box<str>>,
     /// The elements of which they are, by their places in the packet.
     asked: Vec<usize>,
     /// The elements that the session might not have anyway, with why not. It has none of them by
-    /// this packet, even if it may by the time they have judged the rest.
-    refused: Vec<(usize, ReasonCode, &'static str)>,
+    /// this packet, even if it may by the time they have judged the rest. In order.
+    refused: Vec<(usize, Refused)>,
+    /// How many elements were looked at, if not all: the session has none of the others.
+    looked_at: Option<usize>,
 }
 
 impl Scope {
-    /// What is said against each element of the packet; what is missing is allowed.
+    /// What adaptors have against each element of the packet; what is missing is allowed.
     fn denials(&self, judged: &[Option<Denial>]) -> Vec<Option<Denial>> {
         let mut denials = Vec::new();
-        let mut set = |at: usize, denial: Option<Denial>| {
-            if denials.len() <= at {
+        for (at, denial) in self.asked.iter().zip(judged) {
+            if denials.len() <= *at {
                 denials.resize(at + 1, None);
             }
-            if let Some(place) = denials.get_mut(at) {
-                *place = denial;
+            if let Some(place) = denials.get_mut(*at) {
+                place.clone_from(denial);
             }
-        };
-        for (at, denial) in self.asked.iter().zip(judged) {
-            set(*at, denial.clone());
-        }
-        for (at, reason, text) in &self.refused {
-            let (reason, text) = (*reason, (*text).into());
-            set(*at, Some(Denial { reason, text }));
         }
         denials
+    }
+
+    /// Why an element was refused when it was looked at, or was not.
+    pub(crate) fn refused(&self, at: usize) -> Option<Refused> {
+        if self.looked_at.is_some_and(|most| at >= most) {
+            return Some((ReasonCode::QuotaExceeded, ""));
+        }
+        let found = self.refused.binary_search_by_key(&at, |(at, _)| *at);
+        let (_, refused) = self.refused.get(found.ok()?)?;
+        Some(*refused)
     }
 }
 

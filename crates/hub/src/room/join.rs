@@ -13,7 +13,7 @@ use stentor_topic::Subscription;
 use stentor_zone::{Entry, Expelled, Interest, Refusal};
 
 use super::{Parting, ROOMS, RoomItem, Who, all_below};
-use crate::adaptor::Denial;
+use crate::adaptor::{Denial, Refused};
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
@@ -30,6 +30,8 @@ pub(crate) struct Element {
     pub(crate) id: Option<u32>,
     /// What an adaptor has against it.
     pub(crate) denial: Option<Denial>,
+    /// Why it was refused before adaptors were asked.
+    pub(crate) refused: Option<Refused>,
     /// Of a session that comes back: why it is out of the room meanwhile.
     pub(crate) expelled: Option<Expelled>,
 }
@@ -47,6 +49,7 @@ impl Element {
             },
             id: Some(options.id()).filter(|id| *id != 0),
             denial: None,
+            refused: None,
             expelled: None,
         }
     }
