@@ -163,11 +163,8 @@ pub fn run_command(
     let answer = answer(run(rooms, who, (procedure, payload), (&mut room, out)));
     let answer = answer.to_string().into_bytes();
     work.told(answer.len());
-    // Those of a room that has ended have heard it too.
     let members = rooms.get(&room).map_or(0, Room::member_count);
-    let cleared = |effect: &&Effect| matches!(effect, Effect::Clear { .. });
-    let caused = out.get(begin..).unwrap_or_default();
-    work.caused(caused, members + caused.iter().filter(cleared).count());
+    work.caused(out.get(begin..).unwrap_or_default(), members);
     Ran {
         room,
         answer,

@@ -78,13 +78,20 @@ impl Work {
         self.add(COMPARED, bytes);
     }
 
-    /// It has caused these effects in a room of so many members.
+    /// It has caused these effects, in a room that has so many members now. Whose seat is taken
+    /// has heard what was published before that, and hears nothing after it.
     pub(crate) fn caused(&self, effects: &[Effect], members: usize) {
+        let is_cleared = |effect: &&Effect| matches!(effect, Effect::Clear { .. });
+        let mut hearers = members + effects.iter().filter(is_cleared).count();
         for effect in effects {
             self.add(EFFECT, 1);
-            if let Effect::Publish { payload, .. } = effect {
-                self.told(payload.len());
-                self.add(MEMBER, members);
+            match effect {
+                Effect::Publish { payload, .. } => {
+                    self.told(payload.len());
+                    self.add(MEMBER, hearers);
+                }
+                Effect::Clear { .. } => hearers -= 1,
+                Effect::Recall { .. } => {}
             }
         }
     }

@@ -154,6 +154,29 @@ fn who_speaks_to_many_pays_for_them() {
     assert!(closed.work >= Duration::from_secs(2), "{:?}", closed.work);
 }
 
+/// Each member hears of each that goes as a room is closed, and of none of its properties: those go
+/// when nobody is in it any more.
+#[test]
+fn what_goes_after_the_members_is_told_to_nobody() {
+    let closed = |has_properties: bool| {
+        let mut hall = Hall::default();
+        for number in 0..300 {
+            hall.join(&format!("user-{number}"), number, "tea").unwrap();
+        }
+        for number in (0..64).filter(|_| has_properties) {
+            let words = json!({"room": "tea", "name": format!("p{number}"), "value": 1});
+            ran(&mut hall.rooms, &AllRights, "room.set", &words);
+        }
+        let words = json!({"room": "tea"});
+        ran(&mut hall.rooms, &AllRights, "room.close", &words).work
+    };
+    let (bare, furnished) = (closed(false), closed(true));
+    let told = Duration::from_micros(300 * 301);
+    assert!((told..told * 2).contains(&bare), "{bare:?}");
+    let more = furnished - bare;
+    assert!(more < Duration::from_millis(1), "{more:?}");
+}
+
 #[test]
 fn a_payload_has_a_bound() {
     let mut rooms = furnished(1);
