@@ -496,7 +496,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
             self.rights.may_enter(room)
                 && (names.is_empty() || self.is_listed(room) || names.keys().all(may_read))
         };
-        if let Some(room) = self.rooms.find_at(self.work, &wish, may_find) {
+        if let Some(room) = self.rooms.find(self.work, &wish, may_find) {
             return Ok(json!({ "room": room, "created": false }));
         }
         let room = create.ok_or(Refusal::Unknown)?;

@@ -40,5 +40,5 @@ pub use room::{
     Actor, Bounds, Change, Condition, Entry, HistoryBounds, Property, Refusal, Role, Room,
     RoomOptions, Summary,
 };
-pub use rooms::{Rooms, RoomsOptions, UNCLAIMED, Unmade, Wish};
+pub use rooms::{Rooms, RoomsOptions, UNCLAIMED, Unmade};
 pub use strict::Unambiguous;

@@ -65,12 +65,12 @@ impl From<Refusal> for Unmade {
 }
 
 /// What a user who looks for a room wants.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Wish {
+#[derive(Debug)]
+pub(crate) struct Wish {
     /// Properties that the room must have, with these values.
-    pub properties: Map<String, Value>,
+    pub(crate) properties: Map<String, Value>,
     /// Free places that it must have.
-    pub places: u32,
+    pub(crate) places: u32,
 }
 
 impl Wish {
@@ -390,15 +390,9 @@ impl Rooms {
 
     /// The room that suits a wish best, of those that its maker may enter: the fullest, so that
     /// rooms fill up; of equals the first by name. Looks at every room, O(rooms · properties wished
-    /// for), and copies nothing.
-    #[must_use]
-    pub fn find(&self, wish: &Wish, may_enter: impl Fn(&str) -> bool) -> Option<Arc<str>> {
-        self.find_at(&Work::new(0), wish, may_enter)
-    }
-
-    /// [`find`](Self::find) with its work. Rooms that are no better than one that was found are not
-    /// compared with the wish, and only of those that suit it is `may_enter` asked.
-    pub(crate) fn find_at(
+    /// for), and copies nothing. Rooms that are no better than one that was found are not compared
+    /// with the wish, and only of those that suit it is `may_enter` asked.
+    pub(crate) fn find(
         &self,
         work: &Work,
         wish: &Wish,

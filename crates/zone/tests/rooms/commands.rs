@@ -28,26 +28,20 @@ fn a_wish_finds_the_fullest_room_that_suits() {
         })
         .unwrap();
     }
-    let wish = |game: &str, places| {
-        let mut properties = Map::new();
-        properties.insert("game".into(), json!(game));
-        Wish { properties, places }
+    let find = |hall: &mut Hall, game: &str, places: u32| {
+        let words = json!({"properties": {"game": game}, "places": places});
+        let (told, _) = command(hall, "eve", "room.match", &words.to_string());
+        told["result"]["room"].as_str().map(str::to_owned)
     };
-    let find = |hall: &Hall, wish| {
-        hall.rooms
-            .find(&wish, |_| true)
-            .as_deref()
-            .map(str::to_owned)
-    };
-    assert_eq!(find(&hall, wish("chess", 1)).as_deref(), Some("b"));
-    assert_eq!(find(&hall, wish("chess", 2)).as_deref(), Some("a"));
-    assert_eq!(find(&hall, wish("go", 1)), None);
-    assert_eq!(find(&hall, wish("poker", 1)), None);
+    assert_eq!(find(&mut hall, "chess", 1).as_deref(), Some("b"));
+    assert_eq!(find(&mut hall, "chess", 2).as_deref(), Some("a"));
+    assert_eq!(find(&mut hall, "go", 1), None);
+    assert_eq!(find(&mut hall, "poker", 1), None);
     hall.act("b", |room, out| {
         room.change(user("b0"), Change::Locked(true), out)
     })
     .unwrap();
-    assert_eq!(find(&hall, wish("chess", 1)).as_deref(), Some("d"));
+    assert_eq!(find(&mut hall, "chess", 1).as_deref(), Some("d"));
 }
 
 /// What matches tells what is there.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use stentor_session::Tick;
 use stentor_zone::{
     Actor, AllRights, Bounds, Change, Condition, Effect, Entry, HistoryBounds, Ran, Refusal, Role,
-    RoomOptions, RoomRights, Rooms, RoomsOptions, Wish, run_command,
+    RoomOptions, RoomRights, Rooms, RoomsOptions, run_command,
 };
 use support::{Hall, admin, seat, user};
 
