@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use stentor_auth::counted;
 use stentor_procedure::adaptor::{TEMPLATE, TEMPLATE_TEST, TYPES, check, test};
 
-use crate::admin::table::{Table, plain};
+use crate::admin::now_secs;
+use crate::admin::table::{Table, duration, plain};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::which::Which;
@@ -100,7 +101,8 @@ impl Adaptor {
             Command::Test { file, tests, json } => run_tests(&file, tests, json),
             Command::Ls { which } => {
                 let answer = which.ask(json!({ "verb": "adaptor.ls" }))?;
-                show(&which, &answer, hooks_and_figures)
+                let now_secs = now_secs();
+                show(&which, &answer, |one| state(one, now_secs))
             }
             Command::Reload { file, fresh, which } => {
                 // The server may be in another folder.
@@ -127,8 +129,8 @@ impl Adaptor {
     }
 }
 
-/// The hooks of an adaptor, and what went wrong with them.
-fn hooks_and_figures(one: &Value) -> String {
+/// The hooks of an adaptor, what went wrong with them, and what is wrong with its file on disk.
+fn state(one: &Value, now_secs: u64) -> String {
     let figure = |key: &str, what: &str| match one[key].as_u64() {
         None | Some(0) => String::new(),
         Some(count) => format!(", {count} {what}"),
@@ -139,7 +141,19 @@ fn hooks_and_figures(one: &Value) -> String {
         figure("suppressed_lines", "lines suppressed"),
     ];
     let runs = one["runs"].as_u64().unwrap_or(0);
-    format!("{}; {runs} runs{}", plain(&one["hooks"]), wrong.concat())
+    let refused = &one["file_refused"];
+    let file = if refused.is_null() {
+        String::new()
+    } else {
+        let since = refused["since"].as_u64().unwrap_or(now_secs);
+        format!(
+            "; runs an older version, the file on disk was refused {} ago: {}",
+            duration(now_secs.saturating_sub(since)),
+            plain(&refused["reason"])
+        )
+    };
+    let hooks = plain(&one["hooks"]);
+    format!("{hooks}; {runs} runs{}{file}", wrong.concat())
 }
 
 fn show(which: &Which, answer: &Value, last: impl Fn(&Value) -> String) -> Result<(), Failure> {
@@ -222,4 +236,19 @@ fn run_tests(file: &Path, tests: Option<PathBuf>, as_json: bool) -> Result<(), F
         )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_file_is_told_with_its_adaptor() {
+        let mut one = json!({ "hooks": ["say"], "runs": 2, "failures": 1, "file_refused": null });
+        assert_eq!(state(&one, 1_065), "say; 2 runs, 1 failed");
+        one["file_refused"] = json!({ "since": 1_060, "reason": "a.luau:2: no end" });
+        let told = "say; 2 runs, 1 failed; runs an older version, the file on disk was refused \
+                    5s ago: a.luau:2: no end";
+        assert_eq!(state(&one, 1_065), told);
+    }
 }

@@ -110,7 +110,7 @@ fn just_reloaded(answer: &Value, now_secs: u64) -> String {
 }
 
 /// Seconds since 1970.
-fn now_secs() -> u64 {
+pub(crate) fn now_secs() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(0, |since| since.as_secs())
 }

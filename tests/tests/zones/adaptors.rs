@@ -231,11 +231,21 @@ fn a_changed_file_is_taken_over_and_a_bad_one_is_not() {
     let refused = server.control(&["adaptor", "reload"]);
     assert_eq!(refused.status.code(), Some(1), "{refused}");
     assert!(refused.stdout.contains("judge.luau:2"), "{refused}");
+    let listed = server.json(&["adaptor", "ls"]);
+    let told = &listed["adaptors"][0]["file_refused"];
+    let reason = told["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("judge.luau:2"), "{listed}");
+    assert!(told["since"].as_u64().is_some_and(|at| at > 0), "{listed}");
+    let listed = server.control(&["adaptor", "ls"]).success();
+    assert!(listed.contains("the file on disk was refused"), "{listed}");
     // The old one goes on.
     tools::python_case("adaptor_cases.py", "what_is_said_is_judged", "5", &server);
     let changed = judge().replace("mind your words", "mind your tongue");
     fs::write(&file, changed).expect("a file can be written");
     server.control(&["adaptor", "reload"]).success();
+    let listed = server.json(&["adaptor", "ls"]);
+    let told = &listed["adaptors"][0]["file_refused"];
+    assert!(told.is_null(), "{listed}");
     let mut say = super::commands::command(&server, "pub", "game/alice");
     say.args(["-q", "1", "-t", "$private/to/bob", "-m", "no"]);
     let denied = process::run(&mut say);

@@ -21,9 +21,9 @@ mod worker;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 pub use check::{Outcome, TEMPLATE, TEMPLATE_TEST, TYPES, check, test};
 pub use trial::Trials;
@@ -114,6 +114,15 @@ pub struct Figures {
     pub refused: u64,
     /// Lines that the log does not have since there were too many.
     pub suppressed: u64,
+}
+
+/// The newest version of a file, where it is not the one that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// When this version was first refused.
+    pub since: SystemTime,
+    /// What is wrong with it, with file and line.
+    pub reason: String,
 }
 
 #[derive(Debug, Default)]
@@ -285,6 +294,8 @@ struct Common {
     /// [`OnError::Deny`].
     denies: AtomicBool,
     counters: Arc<Counters>,
+    /// The version of the file that was looked at last, if it was refused.
+    refused: Mutex<Option<Refused>>,
 }
 
 impl Common {
@@ -309,6 +320,11 @@ impl Common {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         let bytes = event.bytes();
         self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// It is whole at any time.
+    fn refused(&self) -> MutexGuard<'_, Option<Refused>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -396,6 +412,12 @@ impl Adaptor {
             refused: read(&counters.refused),
             suppressed: read(&counters.suppressed),
         }
+    }
+
+    /// What is on disk, if that was refused and an older version goes on.
+    #[must_use]
+    pub fn refused(&self) -> Option<Refused> {
+        self.common.refused().clone()
     }
 
     /// Asks a hook; the answer is given later, from the adaptor's thread, or at once if too many

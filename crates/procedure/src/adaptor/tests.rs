@@ -348,6 +348,48 @@ fn a_new_version_takes_over_what_the_old_one_kept() {
     assert_eq!(world.ask("say", ""), denied("3!"));
 }
 
+/// Whoever asks learns that something else is on disk than what runs, since when, and why.
+#[test]
+fn a_refused_version_is_known_until_a_good_one_comes() {
+    let good = "return { say = function() return deny('good') end }";
+    let world = world(good);
+    assert_eq!(world.adaptor.refused(), None);
+    let refuse = |text: &str, line: &str| {
+        fs::write(&world.file, text).unwrap();
+        let reason = world.adaptor.reload(Start::CarryOver).unwrap_err();
+        assert!(reason.contains(line), "{reason}");
+        let refused = world.adaptor.refused().unwrap();
+        assert_eq!(refused.reason, reason);
+        refused.since
+    };
+    let since = refuse("return {\n  say = 5\n  x", "a.luau:3");
+    assert_eq!(world.ask("say", ""), denied("good"), "the old one goes on");
+    world.adaptor.reload(Start::CarryOver).unwrap_err();
+    assert_eq!(
+        world.adaptor.refused().unwrap().since,
+        since,
+        "the same version"
+    );
+    assert!(refuse("return { say = function( }", "a.luau:1") > since);
+    fs::write(&world.file, good).unwrap();
+    // It may have looked by itself.
+    assert!(world.adaptor.reload(Start::CarryOver).is_ok());
+    assert_eq!(world.adaptor.refused(), None);
+}
+
+/// What was there before a version that was refused is what runs.
+#[test]
+fn a_file_that_is_put_back_is_not_refused_any_more() {
+    let world = world("return { say = function() return deny('good') end }");
+    let aside = world.file.with_extension("aside");
+    fs::rename(&world.file, &aside).unwrap();
+    world.adaptor.reload(Start::CarryOver).unwrap_err();
+    assert!(world.adaptor.refused().is_some());
+    fs::rename(&aside, &world.file).unwrap();
+    assert!(world.adaptor.reload(Start::CarryOver).is_ok());
+    assert_eq!(world.adaptor.refused(), None);
+}
+
 /// One that is no good is tried once, and again when somebody asks for that.
 #[test]
 fn a_bad_version_is_tried_once_for_all() {

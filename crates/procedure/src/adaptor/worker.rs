@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use mlua::Thread;
 use tracing::{info, warn};
@@ -13,7 +13,7 @@ use super::http::Request;
 use super::interface::Used;
 use super::machine::{Machine, Resumed, Step, Wait, label, until};
 use super::trial::{Patience, Stamp, begin};
-use super::{Action, Asked, Common, Event, Host, OnError, Options, Start, Verdict};
+use super::{Action, Asked, Common, Event, Host, OnError, Options, Refused, Start, Verdict};
 use crate::luau::Trouble;
 
 /// How often the file is looked at: one `stat`.
@@ -359,8 +359,12 @@ impl Worker {
 
     /// A machine that is full is replaced; what the script kept is lost.
     fn begin_anew(&mut self) {
+        let stamp = Stamp::of(&self.options);
         match Machine::load(&self.options, &self.common.counters) {
             Ok(machine) => {
+                // It may be a newer version, even one whose state could not be carried over.
+                self.running.clone_from(&stamp);
+                self.seen = stamp;
                 warn!("the adaptor {} begins anew", label(&self.options.path));
                 self.replace(machine);
             }
@@ -368,8 +372,10 @@ impl Worker {
         }
     }
 
+    /// Goes on with the version that is on disk.
     fn replace(&mut self, machine: Machine) {
         self.machine = Arc::new(machine);
+        *self.common.refused() = None;
         self.announce();
     }
 
@@ -396,12 +402,33 @@ impl Worker {
     fn look_now(&mut self, start: Start) -> Result<bool, String> {
         let stamp = Stamp::of(&self.options);
         if stamp == self.running && start == Start::CarryOver {
+            // A newer one that was refused is not there any more.
+            *self.common.refused() = None;
             return Ok(false);
         }
         self.take_over(stamp, start, Patience::Waits)
     }
 
     fn take_over(
+        &mut self,
+        stamp: Option<Stamp>,
+        start: Start,
+        patience: Patience,
+    ) -> Result<bool, String> {
+        let is_known = stamp == self.seen;
+        let taken = self.try_version(stamp, start, patience);
+        if let Err(reason) = &taken {
+            let mut refused = self.common.refused();
+            let before = refused.take().filter(|_| is_known);
+            *refused = Some(Refused {
+                since: before.map_or_else(SystemTime::now, |before| before.since),
+                reason: reason.clone(),
+            });
+        }
+        taken
+    }
+
+    fn try_version(
         &mut self,
         stamp: Option<Stamp>,
         start: Start,

@@ -131,7 +131,8 @@ impl Plane {
         .collect()
     }
 
-    /// All of them: files, scopes, hooks, figures.
+    /// All of them: files, scopes, hooks, figures, and whether what is on disk was refused: `since`
+    /// in seconds since 1970, and why.
     pub(crate) fn describe(&self) -> Vec<serde_json::Value> {
         let roster = self.0.roster.load();
         roster.all.iter().map(|one| one.describe()).collect()

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use stentor_auth::center::Center;
 use stentor_auth::model::DEFAULT_ZONE;
@@ -353,6 +354,13 @@ impl Scoped {
             .map(|(_, name)| *name)
             .collect();
         let figures = self.running.adaptor.figures();
+        let refused = self.running.adaptor.refused().map(|refused| {
+            let since = refused.since.duration_since(SystemTime::UNIX_EPOCH);
+            serde_json::json!({
+                "since": since.map_or(0, |since| since.as_secs()),
+                "reason": refused.reason,
+            })
+        });
         serde_json::json!({
             "file": self.running.adaptor.path().display().to_string(),
             "zone": zone,
@@ -362,6 +370,7 @@ impl Scoped {
             "failures": figures.failures,
             "refused": figures.refused,
             "suppressed_lines": figures.suppressed,
+            "file_refused": refused,
         })
     }
 

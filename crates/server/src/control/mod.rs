@@ -13,7 +13,7 @@
 //! | `clients.kick` | `client_id`, `zone`, `end_session` | nothing; the session may stay |
 //! | `topics` | `containing`, `limit`, `offset`, `zone` | `filters`, `retained` topics |
 //! | `zones` | | what there is of each zone: connections, users, rooms, retained messages |
-//! | `adaptor.ls` | | `adaptors`: files, scopes, hooks, figures |
+//! | `adaptor.ls` | | `adaptors`: files, scopes, hooks, figures, and what of a file is refused |
 //! | `adaptor.reload` | `fresh`: without what was kept | the same, and what became of each file |
 //! | `retained.page` | `filter`, `zone`, `cursor` | `messages`, and a `cursor` if there are more |
 //! | `retained.filters` | `zone` | `filters` that cover all that is kept |
