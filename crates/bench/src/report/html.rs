@@ -149,6 +149,24 @@ mod tests {
         );
     }
 
+    /// What may be longer than a page breaks, what a heading stands above stays with it, and what is
+    /// folded away is there.
+    #[test]
+    fn a_printed_page_loses_nothing_and_wastes_none() {
+        let step = json!({ "size": 1, "figures": {}, "verdict": { "result": "sound" } });
+        let page = page(&[json!({ "title": "a: b", "ramp": { "what": "c", "steps": [step] } })]);
+        assert_eq!(page.matches("<table class=\"long\">").count(), 1, "{page}");
+        assert!(page.contains("<table class=\"overview long\">"), "{page}");
+        let (_, print) = page.split_once("@media print").expect("rules for print");
+        for rule in [
+            "table.long, figure.wide { break-inside: auto; }",
+            "h1, h2, h3, .lead, .what, summary { break-after: avoid; }",
+            "details::details-content { display: block; content-visibility: visible; }",
+        ] {
+            assert!(print.contains(rule), "{rule}");
+        }
+    }
+
     #[test]
     fn a_page_needs_nothing_else_and_escapes_what_it_shows() {
         let object = json!({

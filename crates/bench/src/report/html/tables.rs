@@ -19,7 +19,7 @@ pub(super) fn overview(objects: &[Value]) -> String {
         ));
     }
     format!(
-        "<div class=\"scroll\"><table class=\"overview\">\n<thead><tr><th>workload</th><th>figure</th>\
+        "<div class=\"scroll\"><table class=\"overview long\">\n<thead><tr><th>workload</th><th>figure</th>\
          <th>measured</th><th>published</th><th>× floor</th><th>lost</th></tr></thead>\n\
          <tbody>\n{rows}</tbody></table></div>\n"
     )
@@ -283,7 +283,7 @@ pub(super) fn ramp(object: &Value) -> String {
         )
     });
     format!(
-        "<div class=\"scroll\"><table>\n<thead><tr><th>{}</th>{}</tr></thead>\n<tbody>\n{}\
+        "<div class=\"scroll\"><table class=\"long\">\n<thead><tr><th>{}</th>{}</tr></thead>\n<tbody>\n{}\
          </tbody></table></div>\n<p class=\"what\">Breaking point: {}.</p>\n",
         escaped(ramp["what"].as_str().unwrap_or_default()),
         heads.collect::<String>(),
