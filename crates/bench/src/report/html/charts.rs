@@ -241,10 +241,15 @@ pub(super) fn floors(objects: &[Value]) -> String {
     forest("Against the floor", words, "1 × floor", &rows)
 }
 
-/// All ratios of the server to its rivals with their spreads.
+/// All ratios of the server to its rivals with their spreads. What `call` starts beside it are other
+/// ways to ask a server, and no brokers.
 pub(super) fn against_rivals(objects: &[Value]) -> String {
-    let mut rows = Vec::new();
+    let (mut brokers, mut programs) = (Vec::new(), Vec::new());
     for object in objects {
+        let rows = match object["workload"] == "call" {
+            true => &mut programs,
+            false => &mut brokers,
+        };
         for rival in rivals(object) {
             let name = rival["name"].as_str().unwrap_or_default();
             let name = format!("{} to {name}", number::titled(object));
@@ -252,7 +257,16 @@ pub(super) fn against_rivals(objects: &[Value]) -> String {
         }
     }
     let words = "median and spread of the ratio to another broker in the same run";
-    forest("Against others", words, "1 × the other", &rows)
+    let brokers = forest("Against others", words, "1 × the other", &brokers);
+    let words = "median and spread of the ratio of stentor-call by Unix socket to another program, \
+                 or to itself by TCP, in the same run";
+    let programs = forest(
+        "Calls, against other programs",
+        words,
+        "1 × the other",
+        &programs,
+    );
+    brokers + &programs
 }
 
 /// One line per ratio; nothing without any.
@@ -306,4 +320,39 @@ fn ratios(object: &Value, ratios: &Value, title: &str) -> Vec<Ratio> {
             Some((name, [value("low")?, value("median")?, value("high")?]))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn programs_that_call_are_no_brokers() {
+        let object = |workload: &str, rival: &str| {
+            let spread = json!({ "low": 0.9, "median": 1.0, "high": 1.1 });
+            json!({
+                "workload": workload,
+                "title": format!("{workload}: a load"),
+                "metrics": [{ "key": "a_us", "label": "a", "unit": "us" }],
+                "rivals": [{ "name": rival, "server_to_rival": { "a_us": spread } }],
+            })
+        };
+        let (call, fanout) = (object("call", "spamc"), object("fanout", "mosquitto"));
+        let alone = against_rivals(std::slice::from_ref(&call));
+        assert!(alone.contains("call to spamc"), "{alone}");
+        assert!(!alone.contains("broker"), "{alone}");
+        let both = against_rivals(&[call, fanout]);
+        let (brokers, programs) = both.split_once("</figure>").expect("two");
+        assert!(
+            brokers.contains("broker") && brokers.contains("to mosquitto"),
+            "{both}"
+        );
+        assert!(!brokers.contains("spamc"), "{both}");
+        assert!(
+            programs.contains("spamc") && !programs.contains("mosquitto"),
+            "{both}"
+        );
+    }
 }
