@@ -4,7 +4,7 @@ pub(crate) mod keeper;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -24,14 +24,16 @@ use keeper::News;
 enum Leftover {
     Process(u32),
     Folder(PathBuf),
+    /// A file that was made here, as long as nothing is in it.
+    Empty(PathBuf),
     /// A server that ran before, and is elsewhere now.
     Places(Places),
 }
 
 static STARTED: Mutex<BTreeMap<u64, Leftover>> = Mutex::new(BTreeMap::new());
 
-/// Ends a process, should the benchmark be interrupted before this is dropped; moves one back in
-/// any case.
+/// Ends a process, should the benchmark be interrupted before this is dropped; moves one back, and
+/// removes an empty file, in any case.
 #[derive(Debug)]
 pub(crate) struct Kept(u64);
 
@@ -58,6 +60,19 @@ pub(crate) fn keep_places(places: Places) -> Kept {
     Kept(put(&mut started(), Leftover::Places(places)))
 }
 
+/// Removes a new file that nothing was written to, when this is dropped or the benchmark is
+/// interrupted.
+pub(crate) fn keep_filled(file: PathBuf) -> Kept {
+    Kept(put(&mut started(), Leftover::Empty(file)))
+}
+
+/// Nothing is lost with an empty file, and to fail leaves it as it is.
+fn remove_empty(file: &Path) {
+    if std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() == 0) {
+        let _ = std::fs::remove_file(file);
+    }
+}
+
 fn put(started: &mut BTreeMap<u64, Leftover>, leftover: Leftover) -> u64 {
     let number = started.last_key_value().map_or(0, |(last, _)| last + 1);
     started.insert(number, leftover);
@@ -70,6 +85,7 @@ impl Drop for Kept {
         match leftover {
             Some(Leftover::Places(places)) => places.restore(),
             Some(Leftover::Process(pid)) => keeper::tell(News::Ended, pid),
+            Some(Leftover::Empty(file)) => remove_empty(&file),
             Some(Leftover::Folder(_)) | None => {}
         }
     }
@@ -114,6 +130,7 @@ fn clean_up() {
                 let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
             }
             Leftover::Places(places) => places.restore(),
+            Leftover::Empty(file) => remove_empty(file),
             Leftover::Folder(_) => {}
         }
     }

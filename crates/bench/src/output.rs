@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::error::{BenchError, Doing};
+use crate::interrupt::{self, Kept};
 use crate::report::html;
 
 /// The files that a run writes, and what it has measured so far.
@@ -16,6 +17,8 @@ pub(crate) struct Output {
     json: Option<PathBuf>,
     html: Option<PathBuf>,
     objects: Vec<Value>,
+    /// The files that were not there before: a run that ends early leaves no empty ones.
+    _new: Vec<Kept>,
 }
 
 impl Output {
@@ -26,7 +29,17 @@ impl Output {
                 "--json and --html name the same file: give each one of its own",
             ));
         }
+        let mut new = Vec::new();
         for file in json.into_iter().chain(html).filter(|file| !is_stdout(file)) {
+            if OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .open(file)
+                .is_ok()
+            {
+                new.push(interrupt::keep_filled(file.to_owned()));
+                continue;
+            }
             let opened = OpenOptions::new().create(true).append(true).open(file);
             opened.doing(format!("write {}", file.display()))?;
         }
@@ -34,6 +47,7 @@ impl Output {
             json: json.map(Path::to_owned),
             html: html.map(Path::to_owned),
             objects: Vec::new(),
+            _new: new,
         })
     }
 
@@ -125,4 +139,31 @@ fn append(file: &Path, line: &str, first: bool) -> Result<(), BenchError> {
 
 fn is_stdout(file: &Path) -> bool {
     file == Path::new("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_ends_early_leaves_no_new_empty_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let [json, html, before] = ["r.json", "r.html", "before"].map(|f| folder.path().join(f));
+        let open = |json: &Path| Output::open(Some(json), Some(&html)).unwrap();
+        drop(open(&json));
+        assert!(!json.exists() && !html.exists());
+        let mut output = open(&json);
+        output.take(Value::Null).unwrap();
+        drop(output);
+        assert!(json.exists() && !html.exists(), "what was measured stays");
+        fs::write(&before, "").unwrap();
+        drop(open(&before));
+        assert!(before.exists(), "it was somebody else's");
+        open(&json).finish().unwrap();
+        assert!(html.exists());
+        // One of them cannot be written.
+        let [new, none] = ["new.json", "no/folder"].map(|f| folder.path().join(f));
+        Output::open(Some(&new), Some(&none)).unwrap_err();
+        assert!(!new.exists());
+    }
 }

@@ -38,12 +38,18 @@ fn an_interrupted_benchmark_leaves_nothing_behind() {
         command.args(["bench", "fanout", "ice-1", "--subscribers", "5"]);
         command.args(["--seconds", "60", "--pairs", "1", "--no-floor"]);
         command.env("TMPDIR", folder.path());
+        let results = tempfile::tempdir().unwrap();
+        for option in ["--json", "--html"] {
+            command.arg(option).arg(results.path().join(option));
+        }
         let bench = start(&mut command);
         eventually("a server", || is_used(folder.path()));
         kill(pid_of(&bench), signal).unwrap();
         let finished = finish(bench, DEADLINE);
         assert_eq!(finished.status.code(), Some(code), "{finished}");
-        assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
+        for folder in [&folder, &results] {
+            assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
+        }
         eventually("the end of the server", || !is_used(folder.path()));
     }
 }
