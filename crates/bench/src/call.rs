@@ -409,6 +409,8 @@ mod tests {
         let object = object::of(&stage, &turns, &load, &context);
         assert_eq!(object["verdict"]["result"], "failed", "7 of them");
         assert_eq!(object["ratio"]["call_us"]["median"], 2.0, "{object}");
+        let date = object["measured_at"].as_str().expect("a date");
+        assert!(date.starts_with("20") && date.ends_with('Z'), "{date}");
         let [tcp, spamc] = [0, 1].map(|index| &object["rivals"][index]);
         assert_eq!(tcp["ratio"]["call_us"]["median"], 3.0, "{tcp}");
         assert_eq!(spamc["verdict"]["result"], "not-run", "{spamc}");

@@ -153,6 +153,8 @@ fn check(object: &Field<'_>) -> Result<(), String> {
     object.at("title").text()?;
     object.at("parameters").members()?;
     object.at("pairs").count()?;
+    // Files from before it was written have none.
+    object.at("measured_at").unless_null(check_second)?;
     object.at("machine").members()?;
     for metric in object.at("metrics").items()? {
         metric.at("key").text()?;
@@ -187,6 +189,17 @@ fn check(object: &Field<'_>) -> Result<(), String> {
         check_numbers(&object.at(part))?;
     }
     Ok(())
+}
+
+/// A second in UTC, as `2026-11-21T08:15:30Z`.
+fn check_second(field: &Field<'_>) -> Result<(), String> {
+    let shape = "0000-00-00T00:00:00Z";
+    let text = field.text()?;
+    let digits_are_zeros = |c: char| if c.is_ascii_digit() { '0' } else { c };
+    match text.chars().map(digits_are_zeros).eq(shape.chars()) {
+        true => Ok(()),
+        false => Err(field.refuse("a second in UTC, as 2026-11-21T08:15:30Z")),
+    }
 }
 
 /// What there is of each server: the one that was measured, and its rivals.
@@ -263,6 +276,7 @@ mod tests {
             "title": "ice-1: a load",
             "parameters": { "qos": 0 },
             "pairs": 3,
+            "measured_at": "2026-11-21T08:15:30Z",
             "machine": { "kernel": "6.1" },
             "metrics": [{ "key": "p99_us", "label": "p99", "unit": "us", "against_floor": true }],
             "measured": figures,
@@ -283,6 +297,12 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         assert_eq!(parse(&object().to_string()), Ok(object()));
+        let mut before = object();
+        let fields = before.as_object_mut().expect("an object");
+        fields
+            .remove("measured_at")
+            .expect("the key that was added");
+        assert_eq!(parse(&before.to_string()), Ok(before));
         for (pointer, wrong, told) in [
             ("/schema", json!(2), "schema is 2, and should be 1:"),
             ("/schema", json!("1"), "schema is \"1\""),
@@ -292,6 +312,8 @@ mod tests {
             ("/parameters", json!([]), "parameters is []"),
             ("/pairs", json!(-1), "pairs is -1"),
             ("/pairs", json!(2.5), "pairs is 2.5"),
+            ("/measured_at", json!(5), "measured_at is 5"),
+            ("/measured_at", json!("today"), "measured_at is \"today\""),
             ("/machine", json!("mine"), "machine is"),
             ("/metrics", json!({}), "metrics is {}"),
             (

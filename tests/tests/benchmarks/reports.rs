@@ -228,6 +228,7 @@ fn results_are_what_the_schema_says() {
         let (finished, results) = measure_each(&arguments);
         assert!(!results.is_empty(), "{finished}");
         for result in results {
+            assert!(result["measured_at"].is_string(), "{result}");
             if let Err(error) = schemas.validate(&result, schema) {
                 panic!("{error:#}\n{result}");
             }

@@ -49,10 +49,11 @@ pub(crate) fn page(objects: &[Value]) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>Stentor: benchmark report</title>\n<style>\n{css}</style>\n</head>\n<body>\n\
          <header>\n<p class=\"brand\">Stentor</p>\n<h1>Benchmark report</h1>\n\
-         <p class=\"lead\">{lead}</p>\n</header>\n<main>\n{overview}{sections}{place}</main>\n\
+         <p class=\"lead\">{lead}</p>\n{origin}</header>\n<main>\n{overview}{sections}{place}</main>\n\
          <footer>{footer}</footer>\n</body>\n</html>\n",
         css = include_str!("html/page.css"),
         lead = place::lead(objects),
+        origin = place::origin(objects),
         overview = overview(objects),
         place = place::section(objects),
         footer = FOOTER,

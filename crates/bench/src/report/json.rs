@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::machine;
 use super::series::{buckets, course, merged, percentiles};
 use super::table::metrics;
 use crate::measure::{Metric, Verdict};
@@ -49,6 +50,7 @@ pub(crate) fn object(sheet: &Sheet, results: &Results, pairs: u32, context: &Con
         "command": context.command,
         "parameters": sheet.parameters,
         "pairs": pairs,
+        "measured_at": machine::now(),
         "machine": context.machine,
         "server": own.map(|own| own.name.clone()),
         "system": own.map(|own| own.identity.clone()),

@@ -3,9 +3,16 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::sys::utsname::uname;
 use serde_json::{Map, Value, json};
+use stentor_auth::calendar::Utc;
+
+#[cfg(test)]
+#[path = "../../build.rs"]
+#[expect(dead_code, reason = "cargo runs it; tests look at its parts")]
+mod build_script;
 
 /// What the kernel limits that a load of many connections may meet.
 const LIMITS: [(&str, &str); 5] = [
@@ -59,8 +66,14 @@ fn limits() -> Value {
     Value::Object(LIMITS.iter().filter_map(read).collect::<Map<_, _>>())
 }
 
-/// The commit of the checkout that this program lies in; `None` for an installed one, unless its
-/// builder said which by STENTOR_COMMIT.
+/// This second, as `2026-11-21T08:15:30Z`.
+pub(crate) fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Utc::new(since.unwrap_or_default().as_secs()).to_string()
+}
+
+/// The commit that this program was built from, as its builder or the build script said by
+/// STENTOR_COMMIT; else that of the checkout that it lies in.
 fn commit() -> Option<String> {
     if let Some(commit) = option_env!("STENTOR_COMMIT") {
         return Some(commit.to_owned());
@@ -89,4 +102,61 @@ fn memory_bytes() -> Option<u64> {
         .lines()
         .find_map(|line| line.strip_prefix("MemTotal:"))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1_024)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn git(folder: &Path, words: &[&str]) -> String {
+        let who = [
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@b",
+            "-c",
+            "commit.gpgsign=false",
+        ];
+        let mut command = Command::new("git");
+        command.arg("-C").arg(folder).args(who).args(words);
+        let told = command.output().expect("git runs");
+        assert!(told.status.success(), "{told:?}");
+        String::from_utf8(told.stdout)
+            .expect("text")
+            .trim()
+            .to_owned()
+    }
+
+    #[test]
+    fn the_build_knows_its_commit_and_nobody_elses() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let folder = folder.path();
+        let manifest = folder.join("Cargo.toml");
+        assert!(
+            build_script::about(folder).is_empty(),
+            "there is no checkout"
+        );
+        git(folder, &["init", "-q"]);
+        git(folder, &["commit", "-q", "--allow-empty", "-m", "first"]);
+        fs::write(&manifest, "a").expect("it can be written");
+        assert!(
+            build_script::about(folder).is_empty(),
+            "it is of something else"
+        );
+        git(folder, &["add", "Cargo.toml"]);
+        git(folder, &["commit", "-q", "-m", "second"]);
+        let commit = git(folder, &["rev-parse", "--short=12", "HEAD"]);
+        let told = build_script::about(folder);
+        assert_eq!(told[0], format!("cargo::rustc-env=STENTOR_COMMIT={commit}"));
+        let watched = told[1..]
+            .iter()
+            .map(|line| line.split_once('=').expect("a file").1);
+        assert!(
+            watched.clone().count() > 1 && watched.clone().all(|file| Path::new(file).exists())
+        );
+        fs::write(&manifest, "b").expect("it can be written");
+        assert!(build_script::about(folder)[0].ends_with(&format!("{commit}-dirty")));
+    }
 }

@@ -57,6 +57,43 @@ pub(super) fn lead(objects: &[Value]) -> String {
     escaped(&lead)
 }
 
+/// When it was measured, and by which programs; nothing of what the files do not say.
+pub(super) fn origin(objects: &[Value]) -> String {
+    let dates = || {
+        let dates = objects.iter().map(|object| object["measured_at"].as_str());
+        // All have the same shape.
+        dates
+            .flatten()
+            .map(|date| date.replace('T', " ").replace('Z', ""))
+    };
+    let mut parts = Vec::new();
+    if let (Some(first), Some(last)) = (dates().min(), dates().max()) {
+        let (day, clock) = last.split_once(' ').unwrap_or((&last, ""));
+        parts.push(match first.split_once(' ') {
+            _ if first == last => format!("Measured {first} UTC"),
+            Some((same, _)) if same == day => format!("Measured {first} to {clock} UTC"),
+            _ => format!("Measured {first} to {last} UTC"),
+        });
+    }
+    let mut programs: Vec<String> = Vec::new();
+    for machine in objects.iter().map(|object| &object["machine"]) {
+        let Some(version) = machine["bench_version"].as_str() else {
+            continue;
+        };
+        let commit = machine["commit"].as_str();
+        let commit = commit.map_or_else(|| "commit unknown".into(), |c| format!("commit {c}"));
+        let program = format!("Stentor {version}, {commit}");
+        if !programs.contains(&program) {
+            programs.push(program);
+        }
+    }
+    parts.extend(programs);
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!("<p class=\"lead\">{}.</p>\n", escaped(&parts.join("; "))),
+    }
+}
+
 /// The machine of one workload, where a page has several.
 pub(super) fn machine(object: &Value, objects: &[Value]) -> String {
     match machines(objects).len() {
@@ -146,4 +183,42 @@ pub(super) fn systems(object: &Value) -> String {
         return parts;
     }
     format!("<details>\n<summary>versions and configurations</summary>\n{parts}</details>\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_header_says_when_and_by_what() {
+        let object = |date: &str, commit: &str| {
+            let machine = json!({ "bench_version": "0.1.0", "commit": commit });
+            json!({ "measured_at": date, "machine": machine })
+        };
+        let early = object("2026-11-24T02:54:07Z", "abc");
+        let late = object("2026-11-24T03:10:00Z", "abc");
+        let next = object("2026-11-25T00:00:00Z", "<def>");
+        let old = json!({ "machine": { "bench_version": "0.1.0", "commit": null } });
+        for (objects, told) in [
+            (
+                vec![early.clone()],
+                "Measured 2026-11-24 02:54:07 UTC; Stentor 0.1.0, commit abc.",
+            ),
+            (
+                vec![late, early.clone()],
+                "Measured 2026-11-24 02:54:07 to 03:10:00 UTC; Stentor 0.1.0, commit abc.",
+            ),
+            (
+                vec![early, next],
+                "Measured 2026-11-24 02:54:07 to 2026-11-25 00:00:00 UTC; Stentor 0.1.0, commit \
+                 abc; Stentor 0.1.0, commit &lt;def&gt;.",
+            ),
+            (vec![old], "Stentor 0.1.0, commit unknown."),
+        ] {
+            assert_eq!(origin(&objects), format!("<p class=\"lead\">{told}</p>\n"));
+        }
+        assert_eq!(origin(&[json!({ "machine": {} })]), "");
+    }
 }
