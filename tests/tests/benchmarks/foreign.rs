@@ -166,9 +166,11 @@ fn no_retained_messages_are_left_behind() {
     ];
     let size = ["--publishers", "2", "--subscribers", "2", "--retain"];
     let fanout = [&["fanout", "ice-2"][..], &size, &SHORT[..5]].concat();
-    for load in [&recover[..], &fanout] {
+    // The window is looked for before it is measured: large messages have few to try.
+    let search = [&fanout[..], &["--rate", "max", "--payload", "40000"]].concat();
+    for (load, may_be_limited) in [(&recover[..], false), (&fanout, false), (&search, true)] {
         let (code, result) = measure(&[load, &target, &["--pairs", "1"]].concat());
-        assert_eq!(code, 0, "{result}");
+        assert!(code == 0 || may_be_limited && code == 2, "{code} {result}");
     }
     let counted = server.json(&["retained", "count"]);
     assert_eq!(counted["messages"], 0, "{counted}");

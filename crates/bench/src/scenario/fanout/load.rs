@@ -102,10 +102,11 @@ impl Load<'_> {
         let usage = running.usage();
         progress.show("waiting for the last messages");
         let run = Arc::clone(&threads.run);
-        let ended = threads.end()?;
-        if plan.retain && !running.was_started_here() {
-            self.clear(running, &run, progress)?;
-        }
+        let ended = threads.end();
+        // Also after a load that failed.
+        let cleared = self.clear(running, &run, progress);
+        let ended = ended?;
+        cleared?;
         Ok(Outcome {
             deliveries: after.delivered - before.delivered,
             seconds: (after.at_ns - before.at_ns) as f64 / SECOND_NS as f64,
@@ -133,6 +134,9 @@ impl Load<'_> {
 
     /// Nobody else's server keeps what was only for this.
     fn clear(&self, running: &Running, run: &str, progress: &Progress) -> Result<(), BenchError> {
+        if !self.plan.retain || running.was_started_here() {
+            return Ok(());
+        }
         let (version, count) = (self.plan.version, self.plan.publishers as u64);
         let (endpoint, login) = (running.endpoint.clone(), running.login.clone());
         let run = run.to_owned();
@@ -185,7 +189,11 @@ impl Load<'_> {
             }
             window *= 2;
         }
-        threads.end()?;
+        let run = Arc::clone(&threads.run);
+        let ended = threads.end();
+        let cleared = self.clear(running, &run, progress);
+        ended?;
+        cleared?;
         Ok(best_window)
     }
 
