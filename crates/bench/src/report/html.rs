@@ -49,7 +49,8 @@ pub(crate) fn page(objects: &[Value]) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>Stentor: benchmark report</title>\n<style>\n{css}</style>\n</head>\n<body>\n\
          <header>\n<p class=\"brand\">Stentor</p>\n<h1>Benchmark report</h1>\n\
-         <p class=\"lead\">{lead}</p>\n{origin}</header>\n<main>\n{overview}{sections}{place}</main>\n\
+         <p class=\"lead\">{lead}</p>\n{origin}</header>\n<main>\n\
+         {overview}{sections}{place}</main>\n\
          <footer>{footer}</footer>\n</body>\n</html>\n",
         css = include_str!("html/page.css"),
         lead = place::lead(objects),
@@ -150,8 +151,8 @@ mod tests {
         );
     }
 
-    /// What may be longer than a page breaks, what a heading stands above stays with it, and what is
-    /// folded away is there.
+    /// What may be longer than a page breaks, what a heading stands above stays with it, and what
+    /// is folded away is there.
     #[test]
     fn a_printed_page_loses_nothing_and_wastes_none() {
         let step = json!({ "size": 1, "figures": {}, "verdict": { "result": "sound" } });

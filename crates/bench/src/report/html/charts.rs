@@ -241,8 +241,8 @@ pub(super) fn floors(objects: &[Value]) -> String {
     forest("Against the floor", words, "1 × floor", &rows)
 }
 
-/// All ratios of the server to its rivals with their spreads. What `call` starts beside it are other
-/// ways to ask a server, and no brokers.
+/// All ratios of the server to its rivals with their spreads. What `call` starts beside it are
+/// other ways to ask a server, and no brokers.
 pub(super) fn against_rivals(objects: &[Value]) -> String {
     let (mut brokers, mut programs) = (Vec::new(), Vec::new());
     for object in objects {
