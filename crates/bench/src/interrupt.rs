@@ -3,7 +3,7 @@
 pub(crate) mod keeper;
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,6 +28,9 @@ enum Leftover {
     Empty(PathBuf),
     /// A server that ran before, and is elsewhere now.
     Places(Places),
+    /// Retained messages below these topics, on somebody else's server: clearing them would take
+    /// longer than who interrupts wants to wait, so they are told.
+    Retained(String),
 }
 
 static STARTED: Mutex<BTreeMap<u64, Leftover>> = Mutex::new(BTreeMap::new());
@@ -66,11 +69,27 @@ pub(crate) fn keep_filled(file: PathBuf) -> Kept {
     Kept(put(&mut started(), Leftover::Empty(file)))
 }
 
+/// Tells of retained messages below these topics if the benchmark is interrupted before this is
+/// dropped.
+pub(crate) fn keep_retained(below: String) -> Kept {
+    Kept(put(&mut started(), Leftover::Retained(below)))
+}
+
 /// Nothing is lost with an empty file, and to fail leaves it as it is.
 fn remove_empty(file: &Path) {
     if std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() == 0) {
         let _ = std::fs::remove_file(file);
     }
+}
+
+fn tell_retained(below: &str) {
+    let text = format!(
+        "stentor bench: interrupted; the measured server keeps retained messages below {below}, \
+         which can be removed by: stentor retained clear '{below}#', or mosquitto_sub -t \
+         '{below}#' --remove-retained --retained-only\n"
+    );
+    // Whoever does not read it any more is not told.
+    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 fn put(started: &mut BTreeMap<u64, Leftover>, leftover: Leftover) -> u64 {
@@ -86,7 +105,7 @@ impl Drop for Kept {
             Some(Leftover::Places(places)) => places.restore(),
             Some(Leftover::Process(pid)) => keeper::tell(News::Ended, pid),
             Some(Leftover::Empty(file)) => remove_empty(&file),
-            Some(Leftover::Folder(_)) | None => {}
+            Some(Leftover::Folder(_) | Leftover::Retained(_)) | None => {}
         }
     }
 }
@@ -131,6 +150,7 @@ fn clean_up() {
             }
             Leftover::Places(places) => places.restore(),
             Leftover::Empty(file) => remove_empty(file),
+            Leftover::Retained(below) => tell_retained(below),
             Leftover::Folder(_) => {}
         }
     }

@@ -203,10 +203,21 @@ fn measure(
     drop((stay, moved));
     // A dead server explains whatever else went wrong, and is a result of its own.
     let is_sound = matches!(&leg, Ok(leg) if leg.verdict() == Verdict::Sound);
-    if let Err(death) = look_after(&mut running, is_sound) {
-        return Ok(Err(Verdict::Failed(death.to_string())));
+    match (look_after(&mut running, is_sound), leg) {
+        (Ok(()), leg) => leg.map(|leg| Ok(Leg { samples, ..leg })),
+        (Err(death), Ok(leg)) => Ok(Ok(lost(&leg, &death))),
+        (Err(death), Err(_)) => Ok(Err(Verdict::Failed(death.to_string()))),
     }
-    leg.map(|leg| Ok(Leg { samples, ..leg }))
+}
+
+/// What is left of a measurement whose server has died: no figures, but what was lost with it.
+fn lost(leg: &Leg, death: &BenchError) -> Leg {
+    Leg {
+        faults: leg.faults,
+        failed: leg.failed,
+        behind: Some(death.to_string()),
+        ..Leg::default()
+    }
 }
 
 /// Says so if the server has died. Its sockets are closed before the process is gone: after a
@@ -242,6 +253,22 @@ mod tests {
             floor: None,
             legs: legs.collect(),
         }
+    }
+
+    /// Figures of a server that died say nothing; what was lost with it does.
+    #[test]
+    fn what_a_dying_server_loses_is_counted() {
+        let mut leg = Leg {
+            failed: 55,
+            ..Leg::default()
+        };
+        leg.faults.lost = 700;
+        leg.push(Metric::new("each_us", "each", Unit::Micros), 1.0);
+        let lost = lost(&leg, &BenchError::server("it ended"));
+        assert_eq!((lost.faults.lost, lost.failed), (700, 55));
+        assert!(lost.figures.is_empty());
+        let why = "700 lost, 55 failed, it ended".to_owned();
+        assert_eq!(lost.verdict(), Verdict::Failed(why));
     }
 
     #[test]

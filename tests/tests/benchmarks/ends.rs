@@ -10,10 +10,10 @@ use std::thread;
 
 use nix::pty::openpty;
 use nix::sys::signal::{Signal, kill};
-use stentor_tests::DEADLINE;
 use stentor_tests::process::{finish, pid_of, run, start};
 use stentor_tests::raw::eventually;
 use stentor_tests::server::stentor;
+use stentor_tests::{DEADLINE, Plan};
 
 use super::measure_all;
 
@@ -68,6 +68,32 @@ fn a_benchmark_that_is_killed_leaves_no_server_behind() {
     let finished = finish(bench, DEADLINE);
     assert_eq!(finished.status.code(), None, "{finished}");
     eventually("the end of the server", || !is_used(folder.path()));
+}
+
+/// Who is interrupted has no time to clear a server of somebody else's: what stays there is told.
+#[test]
+fn an_interrupted_benchmark_tells_what_it_leaves_on_a_target() {
+    let server = Plan::new().tcp().anonymous().start();
+    let url = format!("mqtt://{}", server.address("mqtt"));
+    let mut command = stentor();
+    command.args(["bench", "fanout", "ice-1", "--retain", "--seconds", "60"]);
+    command.args(["--subscribers", "5", "--pairs", "1", "--no-floor"]);
+    command.args(["--target", &url]);
+    let bench = start(&mut command);
+    eventually("a retained message", || {
+        server.json(&["retained", "count"])["messages"].as_u64() > Some(0)
+    });
+    kill(pid_of(&bench), Signal::SIGINT).unwrap();
+    let finished = finish(bench, DEADLINE);
+    assert_eq!(finished.status.code(), Some(130), "{finished}");
+    let told = finished.stderr.split_once("stentor retained clear '");
+    let filter = told.and_then(|(_, rest)| rest.split_once('\''));
+    let (filter, _) = filter.unwrap_or_else(|| panic!("{finished}"));
+    // What was on its way may still come.
+    eventually("that all are cleared", || {
+        server.json(&["retained", "clear", filter]);
+        server.json(&["retained", "count"])["messages"] == 0
+    });
 }
 
 /// mosquitto saves what it keeps when it is told to end; it blocks no signal that it was started

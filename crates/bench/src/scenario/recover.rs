@@ -12,6 +12,7 @@ use crate::args::Common;
 use crate::clock::SECOND_NS;
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
+use crate::interrupt;
 use crate::load::crowd::{self, Plan};
 use crate::load::fill::Fill;
 use crate::load::pulse::Pulse;
@@ -179,6 +180,8 @@ impl Workload for Recover {
         progress: &Progress,
     ) -> Result<Leg, BenchError> {
         let run = run_id();
+        let below = || interrupt::keep_retained(format!("bench/{run}/"));
+        let _kept = (!running.was_started_here()).then(below);
         let mut leg = Leg::default();
         // Canned answers need no messages.
         let is_floor = running.is_floor();

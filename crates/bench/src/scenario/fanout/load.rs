@@ -10,6 +10,7 @@ use mio::Poll;
 use super::{Fanout, Rate};
 use crate::clock::{SECOND_NS, as_ns, now_ns, sleep_until_ns};
 use crate::error::{BenchError, Doing};
+use crate::interrupt::{self, Kept};
 use crate::load::crowd::{self, Client, Plan};
 use crate::load::fill::Fill;
 use crate::load::publisher::{Press, Published, Schedule};
@@ -84,6 +85,7 @@ impl Load<'_> {
         progress: &Progress,
     ) -> Result<Outcome, BenchError> {
         let threads = self.open(running, progress)?;
+        let _kept = self.keep(running, &threads.run);
         let plan = self.plan;
         let start_ns = now_ns() + SECOND_NS / 20;
         let from_ns = start_ns + as_ns(plan.warmup);
@@ -132,9 +134,19 @@ impl Load<'_> {
         })
     }
 
+    fn leaves_retained(&self, running: &Running) -> bool {
+        self.plan.retain && !running.was_started_here()
+    }
+
+    /// Has the topics of a run told, should it be interrupted before they are cleared.
+    fn keep(&self, running: &Running, run: &str) -> Option<Kept> {
+        let below = || interrupt::keep_retained(format!("bench/{run}/"));
+        self.leaves_retained(running).then(below)
+    }
+
     /// Nobody else's server keeps what was only for this.
     fn clear(&self, running: &Running, run: &str, progress: &Progress) -> Result<(), BenchError> {
-        if !self.plan.retain || running.was_started_here() {
+        if !self.leaves_retained(running) {
             return Ok(());
         }
         let (version, count) = (self.plan.version, self.plan.publishers as u64);
@@ -165,6 +177,7 @@ impl Load<'_> {
         progress: &Progress,
     ) -> Result<u64, BenchError> {
         let threads = self.open(running, progress)?;
+        let _kept = self.keep(running, &threads.run);
         let shared = Arc::clone(&threads.shared);
         shared.set_window(1);
         threads.begin(now_ns(), u64::MAX, Rate::Max);
