@@ -8,7 +8,7 @@ use stentor_mqtt::{Publish, ReasonCode, forwardable};
 use stentor_session::{
     Arrival, CloseReason, Limit, Message, MessageParts, Outcome, Receipt, ReceivedAliases, Tick,
 };
-use stentor_zone::{Address, NotAddress, topic as zone_topic};
+use stentor_zone::{Address, NotAddress};
 
 use crate::acknowledge::{Taken, receipt};
 use crate::adaptor::Judgement;
@@ -35,9 +35,8 @@ pub(crate) fn may_publish(identity: &Identity, topic: &str) -> bool {
         return identity.rights.may_publish(topic);
     }
     match Address::parse(topic) {
-        Ok(Address::Private { user, .. }) => {
-            let to = zone_topic::private_to(&user);
-            identity.user.is_some() && identity.rights.may_publish(&to)
+        Ok(address @ Address::Private { .. }) => {
+            identity.user.is_some() && identity.rights.may_publish(&address.right(topic))
         }
         Err(NotAddress::Elsewhere) => identity.rights.may_publish(topic),
         // Nobody is left to hear what came of a call, who is gone is in no room, and its calls have
