@@ -272,9 +272,7 @@ impl Storm {
             Ok((outcome?, [quiet, loud?]))
         })
     }
-}
 
-impl Storm {
     /// The CPU seconds of one hash alone, where it is to be told: on the server's processors, which
     /// are as quick as others at other times only.
     fn hash_cpu_s(&self, running: &Running) -> Result<Option<f64>, BenchError> {

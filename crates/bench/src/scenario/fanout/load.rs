@@ -103,12 +103,7 @@ impl Load<'_> {
         let generator = meter.stop();
         let usage = running.usage();
         progress.show("waiting for the last messages");
-        let run = Arc::clone(&threads.run);
-        let ended = threads.end();
-        // Also after a load that failed.
-        let cleared = self.clear(running, &run, progress);
-        let ended = ended?;
-        cleared?;
+        let ended = self.finish(threads, running, progress)?;
         Ok(Outcome {
             deliveries: after.delivered - before.delivered,
             seconds: (after.at_ns - before.at_ns) as f64 / SECOND_NS as f64,
@@ -132,6 +127,20 @@ impl Load<'_> {
                 counts,
             },
         })
+    }
+
+    /// Ends the threads, and clears what was retained, also after a load that failed.
+    fn finish(
+        &self,
+        threads: Threads,
+        running: &Running,
+        progress: &Progress,
+    ) -> Result<Ended, BenchError> {
+        let run = Arc::clone(&threads.run);
+        let ended = threads.end();
+        let cleared = self.clear(running, &run, progress);
+        let ended = ended?;
+        cleared.map(|()| ended)
     }
 
     fn leaves_retained(&self, running: &Running) -> bool {
@@ -202,11 +211,7 @@ impl Load<'_> {
             }
             window *= 2;
         }
-        let run = Arc::clone(&threads.run);
-        let ended = threads.end();
-        let cleared = self.clear(running, &run, progress);
-        ended?;
-        cleared?;
+        self.finish(threads, running, progress)?;
         Ok(best_window)
     }
 
