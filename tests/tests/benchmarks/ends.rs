@@ -269,6 +269,21 @@ fn a_load_that_is_none_is_refused() {
     }
 }
 
+/// Before anything is sent, whoever asks what would be is told whose accounts it costs.
+#[test]
+fn the_users_of_a_database_are_known_to_be_replaced() {
+    let explain = |more: &[&str]| {
+        let command = ["bench", "login", "--proof", "token", "--explain"];
+        run(stentor().args(command).args(more)).success()
+    };
+    for url in ["postgres://me@127.0.0.1:1/d", "mysql://me@127.0.0.1:1/d"] {
+        let told = explain(&["--database", url]);
+        assert!(told.contains("crowd are replaced"), "{told}");
+    }
+    let told = explain(&[]);
+    assert!(!told.contains("replaced"), "{told}");
+}
+
 /// The accounts are written by who starts the server; a file of accounts is nobody's to replace.
 #[test]
 fn a_login_that_nobody_could_make_is_refused() {

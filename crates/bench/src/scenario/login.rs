@@ -210,6 +210,21 @@ impl Storm {
         )
     }
 
+    /// Whose books are written. A database is somebody's who has to know that.
+    fn books(&self) -> String {
+        let connections = count(self.connections);
+        match &self.home {
+            Home::Own(_) => {
+                format!("write {connections} accounts into the server's books, and start it")
+            }
+            Home::Url { .. } => format!(
+                "write {connections} accounts into the {} database, and start the server: tables are \
+                 made, and users called user-0, user-1, … and crowd are replaced",
+                self.home.name()
+            ),
+        }
+    }
+
     /// The storm, on a thread of its own.
     fn run(self, running: &Place, progress: &Progress) -> Result<storm::Outcome, BenchError> {
         let (run, place) = (run_id(), running.clone());
@@ -332,7 +347,7 @@ impl Workload for Storm {
             },
             pairs: if self.beside.is_some() { 1 } else { 5 },
             plan: vec![
-                format!("write {connections} accounts into the server's books, and start it"),
+                self.books(),
                 format!("begin {connections} TCP connections without waiting for any"),
                 "each logs in with an account of its own, used for the first time".into(),
                 "SCRAM: passwords are salted before the clock starts; the floor makes both round \
