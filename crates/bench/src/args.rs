@@ -95,6 +95,15 @@ impl Command {
         (files.json.as_deref(), files.html.as_deref())
     }
 
+    /// The files that it reads, which no result may replace.
+    pub(crate) fn inputs(&self) -> Vec<&Path> {
+        match (self, self.scenario()) {
+            (Self::Call(args), _) => args.inputs(),
+            (_, Some(scenario)) => scenario.common().inputs(),
+            (_, None) => Vec::new(),
+        }
+    }
+
     /// Whether it may start servers, which have to end with it.
     pub(crate) fn starts_servers(&self) -> bool {
         matches!(self, Self::Suite(_) | Self::Call(_)) || self.scenario().is_some()
@@ -189,6 +198,12 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    /// The files that are read, programs included.
+    pub(crate) fn inputs(&self) -> Vec<&Path> {
+        let files = [&self.server, &self.cafile].into_iter().flatten();
+        files.map(PathBuf::as_path).collect()
+    }
+
     /// The options for a suite's commands, as words: with `target`, those about a server that runs
     /// already, with `rivals`, those about other servers too.
     pub(crate) fn words(&self, target: bool, rivals: bool) -> Vec<String> {

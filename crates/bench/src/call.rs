@@ -8,7 +8,7 @@ pub(crate) mod canned;
 mod object;
 mod programs;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -86,6 +86,12 @@ pub(crate) struct CallArgs {
 }
 
 impl CallArgs {
+    /// The programs that are started.
+    pub(crate) fn inputs(&self) -> Vec<&Path> {
+        let files = [&self.client, &self.server].into_iter().flatten();
+        files.map(PathBuf::as_path).collect()
+    }
+
     fn calls(&self) -> Vec<u64> {
         let Preset::Scope2002 = self.preset;
         match self.calls.as_slice() {

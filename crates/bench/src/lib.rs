@@ -103,7 +103,7 @@ fn dispatch(args: Args) -> Result<Verdict, BenchError> {
         Command::Floor { kind, payload } => floor::run(*kind, *payload).map(|()| Verdict::Sound),
         command => {
             let (json, html) = command.outputs();
-            let mut output = Output::open(json, html)?;
+            let mut output = Output::open(json, html, &command.inputs())?;
             let again = report::command::of_this_process();
             let verdict = measure(command, again, &mut output, &mut Progress::new())?;
             output.finish()?;

@@ -1,8 +1,9 @@
 //! Where results go: tables to standard output as they come, objects to files. Where standard
 //! output is the file, it has nothing else, and tables go to standard error.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -22,12 +23,22 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Checks at once that the files can be written: an hour later would be too late.
-    pub(crate) fn open(json: Option<&Path>, html: Option<&Path>) -> Result<Self, BenchError> {
+    /// Checks at once that the files can be written, and are none of those that are read: an hour
+    /// later would be too late.
+    pub(crate) fn open(
+        json: Option<&Path>,
+        html: Option<&Path>,
+        inputs: &[&Path],
+    ) -> Result<Self, BenchError> {
+        for (option, file) in [("--json", json), ("--html", html)] {
+            if let Some(file) = file {
+                refuse_input(option, file, inputs)?;
+            }
+        }
+        let same =
+            || BenchError::usage("--json and --html name the same file: give each one of its own");
         if json == html && json.is_some() {
-            return Err(BenchError::usage(
-                "--json and --html name the same file: give each one of its own",
-            ));
+            return Err(same());
         }
         let mut new = Vec::new();
         for file in json.into_iter().chain(html).filter(|file| !is_stdout(file)) {
@@ -42,6 +53,13 @@ impl Output {
             }
             let opened = OpenOptions::new().create(true).append(true).open(file);
             opened.doing(format!("write {}", file.display()))?;
+        }
+        // Now both are there: by another name, they may be one.
+        if json
+            .zip(html)
+            .is_some_and(|(json, html)| is_same(json, html))
+        {
+            return Err(same());
         }
         Ok(Self {
             json: json.map(Path::to_owned),
@@ -141,6 +159,36 @@ fn is_stdout(file: &Path) -> bool {
     file == Path::new("-")
 }
 
+/// Refuses to write to a file that is read as well: it would be lost, whatever it is called.
+///
+/// # Errors
+/// When the output, which `option` names, is one of these.
+pub(crate) fn refuse_input(
+    option: &str,
+    output: &Path,
+    inputs: &[impl AsRef<Path>],
+) -> Result<(), BenchError> {
+    let mut inputs = inputs.iter().map(AsRef::as_ref);
+    match inputs.find(|input| !is_stdout(output) && is_same(output, input)) {
+        None => Ok(()),
+        Some(input) => Err(BenchError::usage(format!(
+            "{option} {}: this is {}, which is read, and would be replaced: name another file",
+            output.display(),
+            input.display()
+        ))),
+    }
+}
+
+/// Whether two names, links included, are of one file. Devices are none: nothing in them is
+/// replaced.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let identity = |file: &Path| {
+        let found = fs::metadata(file).ok().filter(Metadata::is_file)?;
+        Some((found.dev(), found.ino()))
+    };
+    identity(one).is_some_and(|one| identity(other) == Some(one))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,7 +197,7 @@ mod tests {
     fn a_run_that_ends_early_leaves_no_new_empty_file() {
         let folder = tempfile::tempdir().unwrap();
         let [json, html, before] = ["r.json", "r.html", "before"].map(|f| folder.path().join(f));
-        let open = |json: &Path| Output::open(Some(json), Some(&html)).unwrap();
+        let open = |json: &Path| Output::open(Some(json), Some(&html), &[]).unwrap();
         drop(open(&json));
         assert!(!json.exists() && !html.exists());
         let mut output = open(&json);
@@ -163,7 +211,29 @@ mod tests {
         assert!(html.exists());
         // One of them cannot be written.
         let [new, none] = ["new.json", "no/folder"].map(|f| folder.path().join(f));
-        Output::open(Some(&new), Some(&none)).unwrap_err();
+        Output::open(Some(&new), Some(&none), &[]).unwrap_err();
         assert!(!new.exists());
+    }
+
+    /// By whatever name; devices are written to as often as one likes.
+    #[test]
+    fn a_file_that_is_read_is_not_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let [read, link, hard, other] =
+            ["read", "link", "hard", "other"].map(|file| folder.path().join(file));
+        fs::write(&read, "what is read").unwrap();
+        std::os::unix::fs::symlink("read", &link).unwrap();
+        fs::hard_link(&read, &hard).unwrap();
+        let long = folder.path().join(".").join("read");
+        for file in [&read, &link, &hard, &long] {
+            let refused = Output::open(Some(file), None, &[&other, &read]).unwrap_err();
+            let told = format!("--json {}: this is {}", file.display(), read.display());
+            assert!(refused.to_string().starts_with(&told), "{refused}");
+            Output::open(Some(&read), Some(file), &[]).unwrap_err();
+        }
+        assert_eq!(fs::read_to_string(&read).unwrap(), "what is read");
+        assert!(!other.exists());
+        let null = Path::new("/dev/null");
+        Output::open(Some(null), Some(&other), &[null]).unwrap();
     }
 }

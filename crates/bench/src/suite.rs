@@ -151,6 +151,7 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<Verdict, BenchError> {
     let mut output = Output::open(
         files.and_then(|files| files.json.as_deref()),
         files.and_then(|files| files.html.as_deref()),
+        &common.inputs(),
     )?;
     let mut progress = Progress::new();
     let mut worst = Verdict::Sound;

@@ -1,6 +1,7 @@
 //! `stentor bench report` and `stentor bench compare`.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -170,6 +171,31 @@ fn a_report_is_made_from_files() {
         .args(["--html", "-"]);
     let refusal = run(&mut command).refusal();
     assert!(refusal.contains("missing.json"), "{refusal}");
+}
+
+/// Results may have taken an hour to make.
+#[test]
+fn a_report_does_not_replace_what_it_is_made_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let [old, new] = ["old.json", "new.json"].map(|name| {
+        let results = [result(95.0, 100.0, 105.0)];
+        file(folder.path(), name, &results)
+    });
+    let before = fs::read_to_string(&new).unwrap();
+    symlink("new.json", folder.path().join("link")).unwrap();
+    fs::hard_link(&new, folder.path().join("hard")).unwrap();
+    for page in ["new.json", "./new.json", "link", "hard"] {
+        let mut command = stentor();
+        command.args(["bench", "report"]).arg(&old).arg("new.json");
+        command.args(["--html", page]).current_dir(folder.path());
+        let finished = run(&mut command);
+        assert_eq!(finished.status.code(), Some(3), "{page}: {finished}");
+        let told = format!("--html {page}: this is new.json");
+        for part in [&told, "name another file"] {
+            assert!(finished.stderr.contains(part), "{part}: {finished}");
+        }
+        assert_eq!(fs::read_to_string(&new).unwrap(), before, "{page}");
+    }
 }
 
 /// Whatever comes of the run: a machine that is busy with other things may not keep the pace.

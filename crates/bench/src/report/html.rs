@@ -28,8 +28,9 @@ pub(crate) struct ReportArgs {
 /// Makes a page from files.
 ///
 /// # Errors
-/// When a file cannot be read, or the page not be written.
+/// When a file cannot be read, or the page not be written, or would replace one of them.
 pub(crate) fn run(args: &ReportArgs) -> Result<(), BenchError> {
+    output::refuse_input("--html", &args.html, &args.files)?;
     let mut objects = Vec::new();
     for file in &args.files {
         objects.extend(saved::read(file)?);
