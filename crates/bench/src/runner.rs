@@ -83,6 +83,13 @@ impl Outcome {
         notes
     }
 
+    /// In how many pairs it was measured to the end: one that died has no figures.
+    pub(crate) fn measured(&self) -> usize {
+        self.sound_legs()
+            .filter(|leg| !leg.figures.is_empty())
+            .count()
+    }
+
     /// In how many pairs it failed.
     pub(crate) fn failures(&self) -> usize {
         self.legs.iter().filter(|leg| has_failed(leg)).count()

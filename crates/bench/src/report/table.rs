@@ -13,10 +13,7 @@ pub(crate) fn render(sheet: &Sheet, results: &Results, pairs: u32) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "\n{}", sheet.title);
-    let _ = match pairs {
-        1 => writeln!(text, "measured once\n"),
-        pairs => writeln!(text, "medians of {pairs} interleaved pairs\n"),
-    };
+    let _ = writeln!(text, "{}\n", repetitions(results, pairs));
     text.push_str(&align(&rows(sheet, results)));
     text.push_str(&ratios(results));
     text.push_str(&left_out(results));
@@ -64,6 +61,23 @@ pub(crate) fn render(sheet: &Sheet, results: &Results, pairs: u32) -> String {
         }
     }
     text
+}
+
+/// How often the server (of none, the floor) was measured. One that dies leaves no figures of its
+/// pair, and may have no other.
+fn repetitions(results: &Results, pairs: u32) -> String {
+    let first = results.servers.first().or(results.floors.first());
+    let measured = first.map_or(0, Outcome::measured);
+    match (measured, pairs) {
+        (1, 1) => "measured once".into(),
+        (0, 1) => "not measured to the end".into(),
+        (0, pairs) => format!("measured to the end in none of {pairs} interleaved pairs"),
+        (1, pairs) => format!("measured in 1 of {pairs} interleaved pairs"),
+        (measured, pairs) if measured == pairs as usize => {
+            format!("medians of {pairs} interleaved pairs")
+        }
+        (measured, pairs) => format!("medians of {measured} of {pairs} interleaved pairs"),
+    }
 }
 
 /// What stands in the place of the table of a workload that could not be run.
@@ -237,6 +251,51 @@ fn series(series: &Series) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::{Leg, Unit};
+
+    /// Medians are of what was measured, not of what was asked for.
+    #[test]
+    fn the_pairs_that_were_measured_are_told() {
+        let measured = || {
+            let mut leg = Leg::default();
+            leg.push(Metric::new("each_us", "each", Unit::Micros), 1.0);
+            Ok(leg)
+        };
+        let died = || Ok(Leg::default());
+        let gone = || Err(Verdict::Failed("gone".into()));
+        for (legs, expected) in [
+            (vec![measured()], "measured once"),
+            (vec![died()], "not measured to the end"),
+            (
+                vec![measured(), measured()],
+                "medians of 2 interleaved pairs",
+            ),
+            (
+                vec![died(), gone()],
+                "measured to the end in none of 2 interleaved pairs",
+            ),
+            (
+                vec![measured(), died()],
+                "measured in 1 of 2 interleaved pairs",
+            ),
+            (
+                vec![measured(), measured(), gone()],
+                "medians of 2 of 3 interleaved pairs",
+            ),
+        ] {
+            let pairs = legs.len() as u32;
+            let results = Results {
+                floors: Vec::new(),
+                servers: vec![Outcome {
+                    name: "one".into(),
+                    identity: serde_json::Value::Null,
+                    floor: None,
+                    legs,
+                }],
+            };
+            assert_eq!(repetitions(&results, pairs), expected);
+        }
+    }
 
     #[test]
     fn columns_line_up_with_wide_letters() {
