@@ -319,6 +319,7 @@ fn reservations(old: &Value, new: &Value) -> Vec<String> {
             ));
         }
     }
+    warnings.extend(without_outcome(old, new, &title));
     let keys = |object: &Value| -> Vec<String> {
         let measured = object["measured"].as_object();
         measured.map_or_else(Vec::new, |figures| figures.keys().cloned().collect())
@@ -339,6 +340,26 @@ fn reservations(old: &Value, new: &Value) -> Vec<String> {
     warnings
 }
 
+/// What is in one of the files or in neither, so that nobody can say whether it got worse: a line
+/// for the verdict, and one for what was lost.
+fn without_outcome(old: &Value, new: &Value, title: &str) -> Vec<String> {
+    let line = |what: &str, has: [bool; 2]| {
+        let which = match has {
+            [true, true] => return None,
+            [false, true] => "the old file",
+            [true, false] => "the new file",
+            [false, false] => "both files",
+        };
+        Some(format!(
+            "warning: {title}: no {what} in {which}: whether it got worse cannot be told\n"
+        ))
+    };
+    let verdict = [old, new].map(|object| object["verdict"]["result"].is_string());
+    let loss = [old, new].map(|object| losses(object).is_some());
+    let lines = [line("verdict", verdict), line("loss", loss)];
+    lines.into_iter().flatten().collect()
+}
+
 /// The floor that ratios are taken to, if it has failed: it is no measure.
 fn unsound_floor(object: &Value) -> Option<String> {
     // The principal floor comes first.
@@ -347,13 +368,17 @@ fn unsound_floor(object: &Value) -> Option<String> {
     (verdict["result"] == "failed").then(name)
 }
 
-/// Messages and connections that were lost, repeated, out of order, damaged or failed.
+/// Messages and connections that were lost, repeated, out of order, damaged or failed; `None` where
+/// nobody has counted them.
+fn losses(object: &Value) -> Option<u64> {
+    let counts = object["loss"].as_object()?.values();
+    counts
+        .filter_map(Value::as_u64)
+        .reduce(|sum, count| sum.saturating_add(count))
+}
+
 fn loss_change(old: &Value, new: &Value) -> Option<(Change, Vec<String>)> {
-    let sum = |object: &Value| -> Option<u64> {
-        let counts = object["loss"].as_object()?.values();
-        Some(counts.filter_map(Value::as_u64).sum())
-    };
-    let (before, now) = (sum(old)?, sum(new)?);
+    let (before, now) = (losses(old)?, losses(new)?);
     let change = match now.cmp(&before) {
         Ordering::Greater => Change::Worse,
         Ordering::Less => Change::Better,
@@ -627,6 +652,51 @@ mod tests {
             let changes = figure_changes(&before, &now);
             assert_eq!(changes.len(), 1, "{changes:?}");
             assert_eq!(changes[0].0, expected, "{old:?} {new:?}");
+        }
+    }
+
+    /// What is not there did not stay the same.
+    #[test]
+    fn a_missing_verdict_or_loss_is_told() {
+        let whole = || result(10.0, 1.0);
+        let without = |part: &str, value: Value| {
+            let mut object = whole();
+            object[part] = value;
+            object
+        };
+        for (old, new, told) in [
+            (whole(), whole(), None),
+            (
+                whole(),
+                without("loss", Value::Null),
+                Some("no loss in the new file"),
+            ),
+            (
+                without("loss", json!({})),
+                whole(),
+                Some("no loss in the old file"),
+            ),
+            (
+                without("verdict", Value::Null),
+                whole(),
+                Some("no verdict in the old file"),
+            ),
+            (
+                without("verdict", Value::Null),
+                without("verdict", Value::Null),
+                Some("no verdict in both files"),
+            ),
+        ] {
+            let comparison = Comparison::of(&[old], &[new], false);
+            let warnings = comparison.warnings.concat();
+            match told {
+                None => assert_eq!(warnings, ""),
+                Some(told) => {
+                    let line = format!("ice-1: {told}");
+                    assert!(warnings.contains(&line), "{told}: {warnings}");
+                }
+            }
+            assert_eq!(comparison.count(Change::Worse), 0);
         }
     }
 
