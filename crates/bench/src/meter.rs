@@ -16,6 +16,9 @@ const LINK: Metric = Metric::new("gigabit_share_percent", "of 1 Gbit/s", Unit::P
 /// Ethernet, IP and TCP headers of a small segment, as a share of a link would count them.
 const FRAME_BYTES: f64 = 78.0;
 
+/// In less time, what this process has used is not known well enough to be told: the kernel adds
+/// to that of threads which run meanwhile as seldom as its clock ticks, every 1 to 10 ms.
+const TOLD_S_MIN: f64 = 0.01;
 /// In less time, what threads have used is not known well enough to judge them.
 const JUDGED_S_MIN: f64 = 0.5;
 /// A thread that runs for a larger share of the time never rests.
@@ -35,24 +38,28 @@ pub(crate) struct GeneratorMeter {
 impl GeneratorMeter {
     /// Begins to measure.
     pub(crate) fn start() -> Self {
+        let threads = threads_ran_ns();
+        // Last: to look at the threads is no work of the generator's.
         Self {
             begun_ns: now_ns(),
             before_s: process::own_cpu_s(),
-            threads: threads_ran_ns(),
+            threads,
         }
     }
 
     /// Ends: the share of one processor that all threads of the generator used, and its memory.
     /// Threads that are to be judged must not have ended yet.
     pub(crate) fn stop(&self) -> GeneratorUse {
+        // First, both at once: to look at the threads may take longer than what was measured.
         let seconds = (now_ns() - self.begun_ns).max(1) as f64 / SECOND_NS as f64;
+        let used_s = process::own_cpu_s() - self.before_s;
         let ran = threads_ran_ns().into_iter().map(|(thread, ran)| {
             ran.saturating_sub(self.threads.get(&thread).copied().unwrap_or(0))
         });
         GeneratorUse {
             seconds,
             busiest_thread: ran.max().unwrap_or(0) as f64 / SECOND_NS as f64 / seconds,
-            cpu_percent: (process::own_cpu_s() - self.before_s) / seconds * 100.0,
+            cpu_percent: used_s / seconds * 100.0,
             rss: process::glance_alone().map(|(_, rss)| rss),
         }
     }
@@ -86,7 +93,8 @@ impl GeneratorUse {
     /// Adds the figures, and that the generator was the limit if a thread of it never rested while
     /// the server did, which used so many seconds of CPU time.
     pub(crate) fn push(self, leg: &mut Leg, server_cpu_s: Option<f64>) {
-        leg.push(GENERATOR_CPU, self.cpu_percent);
+        let is_told = self.seconds >= TOLD_S_MIN;
+        leg.push(GENERATOR_CPU, is_told.then_some(self.cpu_percent));
         leg.push(GENERATOR_RSS, self.rss.map(|rss| rss as f64));
         // Of one that nobody knows it may have been the server.
         let server = server_cpu_s.map_or(f64::MAX, |used_s| used_s / self.seconds);
@@ -155,8 +163,28 @@ mod tests {
     #[test]
     fn the_generator_uses_something() {
         let mut leg = Leg::default();
-        GeneratorMeter::start().stop().push(&mut leg, None);
+        let mut used = GeneratorMeter::start().stop();
+        used.push(&mut leg, None);
         assert!(leg.figure("generator_rss_bytes").unwrap() > 100_000.0);
+        used.seconds = 1.0;
+        let mut leg = Leg::default();
+        used.push(&mut leg, None);
         assert!(leg.figure("generator_cpu_percent").unwrap() >= 0.0);
+    }
+
+    /// Shares of next to no time are no shares: 627 % were told on two processors.
+    #[test]
+    fn processor_time_of_a_moment_is_not_told() {
+        for (seconds, expected) in [(0.0008, None), (0.009, None), (0.02, Some(150.0))] {
+            let mut leg = Leg::default();
+            let used = GeneratorUse {
+                seconds,
+                cpu_percent: 150.0,
+                busiest_thread: 0.5,
+                rss: None,
+            };
+            used.push(&mut leg, None);
+            assert_eq!(leg.figure("generator_cpu_percent"), expected, "{seconds}");
+        }
     }
 }
