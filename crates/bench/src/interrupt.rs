@@ -54,6 +54,7 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Kept)> {
 pub(crate) fn folder(prefix: &str) -> io::Result<TempDir> {
     let mut started = started();
     let folder = TempDir::with_prefix(prefix)?;
+    keeper::tell_folder(folder.path());
     put(&mut started, Leftover::Folder(folder.path().to_owned()));
     Ok(folder)
 }
@@ -79,6 +80,16 @@ pub(crate) fn keep_retained(below: String) -> Kept {
 fn remove_empty(file: &Path) {
     if std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() == 0) {
         let _ = std::fs::remove_file(file);
+    }
+}
+
+fn remove_folder(folder: &Path) {
+    // A process that is just being killed may still make a file.
+    for _ in 0..100 {
+        if std::fs::remove_dir_all(folder).is_ok() || !folder.exists() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -117,7 +128,8 @@ fn started() -> MutexGuard<'static, BTreeMap<u64, Leftover>> {
 
 /// From now on SIGINT, SIGTERM and SIGHUP clean up, and end the process with 128 and their number.
 /// They are caught, not blocked: what is started would inherit a mask, and a server that leaves it
-/// as it is could not be ended by them any more. SIGKILL leaves folders behind, but no server.
+/// as it is could not be ended by them any more. After SIGKILL, the keeper ends the
+/// servers and removes the folders.
 pub(crate) fn watch() {
     keeper::start();
     // Without them, signals end the process at once, as ever.
@@ -158,13 +170,7 @@ fn clean_up() {
         let Leftover::Folder(folder) = leftover else {
             continue;
         };
-        // A process that is just being killed may still make a file.
-        for _ in 0..100 {
-            if std::fs::remove_dir_all(folder).is_ok() || !folder.exists() {
-                break;
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
+        remove_folder(folder);
     }
     std::mem::forget(started);
 }
