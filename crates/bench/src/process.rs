@@ -188,15 +188,17 @@ impl Stat {
     }
 }
 
+/// All processes that this one can see.
+pub(crate) fn all() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 /// `pid` and all of its descendants.
 pub(crate) fn family(pid: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let child = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
-        if let Some((child, stat)) = child.and_then(|child| Some((child, Stat::read(child)?))) {
+    for child in all() {
+        if let Some(stat) = Stat::read(child) {
             children.entry(stat.parent).or_default().push(child);
         }
     }

@@ -205,7 +205,10 @@ fn measure(
     };
     let stay = allotment.generate()?;
     let sampler = Sampler::start(running.pid());
-    let leg = workload.leg(index, &mut running, progress);
+    let mut leg = workload.leg(index, &mut running, progress);
+    if let Ok(leg) = &mut leg {
+        leg.notes.extend(running.note());
+    }
     let samples = sampler.finish();
     drop((stay, moved));
     // A dead server explains whatever else went wrong, and is a result of its own.

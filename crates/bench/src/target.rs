@@ -1,6 +1,7 @@
 //! Whom to measure: the floor, our own server, a rival started for the purpose, or a server that
 //! runs already.
 
+mod holder;
 mod keep_alive;
 mod launch;
 mod mochi;
@@ -229,8 +230,10 @@ impl Subject {
                     let text = format!("--pid {pid}: there is no such process");
                     return Err(BenchError::usage(text));
                 }
+                let endpoint = probe(url, trusted.as_deref(), needs.version)?;
+                let note = pid.map(|pid| holder::check(&endpoint, pid)).transpose()?;
                 Running {
-                    endpoint: probe(url, trusted.as_deref(), needs.version)?,
+                    endpoint,
                     login: Login {
                         username: url.username.clone(),
                         password: url.password.clone(),
@@ -238,6 +241,7 @@ impl Subject {
                     pid: *pid,
                     child: None,
                     has_served: pid.is_some_and(has_served),
+                    note: note.flatten(),
                 }
             }
             Self::Rival(rival) => rival.start(needs)?,
@@ -265,6 +269,8 @@ pub(crate) struct Running {
     child: Option<Child>,
     /// An earlier measurement, and is the same process still.
     has_served: bool,
+    /// What is not known about its process.
+    note: Option<String>,
 }
 
 impl Running {
@@ -275,6 +281,7 @@ impl Running {
             pid: Some(child.pid()),
             child: Some(child),
             has_served: false,
+            note: None,
         })
     }
 
@@ -325,6 +332,11 @@ impl Running {
     /// Whether this is our own server, started here with the accounts that it needs.
     pub(crate) fn has_accounts(&self) -> bool {
         self.child.as_ref().is_some_and(Child::is_own)
+    }
+
+    /// What a reader has to know about the process that was named.
+    pub(crate) fn note(&self) -> Option<String> {
+        self.note.clone()
     }
 
     /// The server's process, if it is known.
@@ -421,6 +433,7 @@ mod tests {
             pid: None,
             child: None,
             has_served: false,
+            note: None,
         };
         assert_eq!(running.grown(Some(7), Some(10)), Some(3.0));
         for (before, after) in [(Some(7), Some(7)), (Some(7), Some(6)), (None, Some(7))] {

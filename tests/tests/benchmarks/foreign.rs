@@ -1,5 +1,7 @@
 //! Servers that others run: what they do wrong shows, and they are left as they were.
 
+use std::process::{Command, Stdio};
+
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 use stentor_tests::Plan;
@@ -111,7 +113,7 @@ fn descriptors_of_the_generator_are_its_own_limit() {
     let server = Plan::new().tcp().anonymous().start();
     let url = format!("mqtt://{}", server.address("mqtt"));
     let load = "bench idle --connections 1000 --no-floor --pairs 1 --target";
-    let mut command = std::process::Command::new("sh");
+    let mut command = Command::new("sh");
     let text = format!("ulimit -n 256; exec {} {load} {url}", binary().display());
     command.args(["-c", &text]);
     let finished = run_within(&mut command, stentor_tests::DEADLINE);
@@ -131,6 +133,28 @@ fn a_server_goes_back_to_its_processors() {
     let (code, result) = measure(&[&load[..], &target, &SHORT, &["1"]].concat());
     assert_eq!(code, 0, "{result}");
     assert_eq!(places(), before, "{result}");
+}
+
+/// The figures of any process would be believed.
+#[test]
+fn a_process_that_is_not_the_server_is_refused() {
+    let server = Plan::new().tcp().anonymous().start();
+    let mut stranger = Command::new("cat");
+    stranger.stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut stranger = stranger.spawn().unwrap();
+    let number = stranger.id().to_string();
+    let url = format!("mqtt://{}", server.address("mqtt"));
+    let load = ["idle", "--connections", "5", "--no-floor", "--pairs", "1"];
+    let target = ["--target", &url, "--pid", &number, "--placement", "free"];
+    let (code, result) = measure(&[&load[..], &target].concat());
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    assert_eq!(code, 3, "{result}");
+    let why = result["verdict"]["why"].as_str().unwrap();
+    let right = format!("give --pid {}", server.pid());
+    for part in [&format!("--pid {number} (cat)"), &right] {
+        assert!(why.contains(part), "{part}: {why}");
+    }
 }
 
 /// In the second pair it has the memory of the first.

@@ -1,0 +1,346 @@
+//! Whether the process that `--pid` names is the server at an address: the figures of any other one
+//! would be believed as well.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use crate::error::BenchError;
+use crate::link::Endpoint;
+use crate::process;
+
+/// A listening socket in `/proc/net/tcp`.
+const LISTENING: &str = "0A";
+/// The same in `/proc/net/unix`: `__SO_ACCEPTCON`.
+const ACCEPTING: u32 = 0x1_0000;
+
+/// What can be said about a process and an address.
+#[derive(Debug, PartialEq, Eq)]
+enum Bond {
+    /// It listens there, or a descendant of it does.
+    Holds,
+    /// Another one does.
+    Foreign(u32),
+    /// Nobody can say, and why.
+    Unknown(&'static str),
+}
+
+/// Looks who listens; what a reader has to know where that cannot be found out.
+///
+/// # Errors
+/// When it is certain that another process listens, and the process that was named has no part in
+/// it.
+pub(super) fn check(endpoint: &Endpoint, pid: u32) -> Result<Option<String>, BenchError> {
+    match bond(endpoint, pid) {
+        Bond::Holds => Ok(None),
+        Bond::Foreign(holder) => Err(BenchError::usage(format!(
+            "--pid {pid} ({}): another process listens at the target, {holder} ({}): give --pid \
+             {holder}, or leave it out; if {holder} only passes on what it gets, measure the \
+             server at its own address",
+            name(pid),
+            name(holder)
+        ))),
+        Bond::Unknown(why) => Ok(Some(format!(
+            "CPU and memory are those of process {pid} ({}); that it is the server at the target \
+             cannot be checked: {why}",
+            name(pid)
+        ))),
+    }
+}
+
+/// What a process is called, as far as a terminal may see it.
+fn name(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().replace(char::is_control, "?")
+}
+
+fn bond(endpoint: &Endpoint, pid: u32) -> Bond {
+    let sockets = listening(endpoint);
+    if sockets.is_empty() {
+        return Bond::Unknown("no process of this machine is known to listen there");
+    }
+    let family = process::family(pid);
+    let held: Vec<Option<bool>> = family.iter().map(|pid| holds(*pid, &sockets)).collect();
+    if held.contains(&Some(true)) {
+        return Bond::Holds;
+    }
+    if held.contains(&None) {
+        return Bond::Unknown("its descriptors may not be looked at");
+    }
+    if !family.iter().all(|pid| is_in_this_network(*pid)) {
+        return Bond::Unknown("it has a network of its own, as in a container");
+    }
+    if !is_local(endpoint) {
+        return Bond::Unknown("the target is not on the loopback network");
+    }
+    let holders: Vec<u32> = process::all()
+        .filter(|pid| holds(*pid, &sockets) == Some(true))
+        .collect();
+    // Who listens may hand over connections to those that it has started.
+    if holders
+        .iter()
+        .any(|holder| process::family(*holder).contains(&pid))
+    {
+        return Bond::Unknown("it was started by who listens there");
+    }
+    match holders.first() {
+        Some(holder) => Bond::Foreign(*holder),
+        None => Bond::Unknown("who listens there may not be looked at"),
+    }
+}
+
+/// Whether only a process of this machine can be there.
+fn is_local(endpoint: &Endpoint) -> bool {
+    match endpoint {
+        Endpoint::Unix(_) => true,
+        Endpoint::Tcp(address) | Endpoint::Layered(address, _) => {
+            address.ip().to_canonical().is_loopback()
+        }
+    }
+}
+
+/// Whether a process has the network of this one: the tables here tell of no other.
+fn is_in_this_network(pid: u32) -> bool {
+    let network = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    network("self").is_some_and(|own| network(&pid.to_string()) == Some(own))
+}
+
+/// Whether a process has one of these sockets; `None` where it may not be looked at. Its threads
+/// may have descriptor tables of their own.
+fn holds(pid: u32, sockets: &BTreeSet<u64>) -> Option<bool> {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    if table_has(&process, sockets)? {
+        return Some(true);
+    }
+    for thread in entries(&process.join("task"))? {
+        if table_has(&thread, sockets)? {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
+fn table_has(process: &Path, sockets: &BTreeSet<u64>) -> Option<bool> {
+    for descriptor in entries(&process.join("fd"))? {
+        let target = match fs::read_link(&descriptor) {
+            Ok(target) => target,
+            Err(error) if has_ended(&error) => continue,
+            Err(_) => return None,
+        };
+        if socket_number(&target.to_string_lossy()).is_some_and(|it| sockets.contains(&it)) {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
+/// What is in a folder of /proc: nothing if the process has ended, `None` where it may not be
+/// looked at.
+fn entries(folder: &Path) -> Option<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => Some(entries.flatten().map(|entry| entry.path()).collect()),
+        Err(error) if has_ended(&error) => Some(Vec::new()),
+        Err(_) => None,
+    }
+}
+
+fn has_ended(error: &io::Error) -> bool {
+    let is_gone = error.raw_os_error() == Some(nix::errno::Errno::ESRCH as i32);
+    is_gone || error.kind() == io::ErrorKind::NotFound
+}
+
+/// The number in `socket:[4711]`.
+fn socket_number(target: &str) -> Option<u64> {
+    let number = target.strip_prefix("socket:[")?.strip_suffix(']')?;
+    number.parse().ok()
+}
+
+/// The sockets that listen at an address, by their numbers.
+fn listening(endpoint: &Endpoint) -> BTreeSet<u64> {
+    let table = |name: &str| fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
+    match endpoint {
+        Endpoint::Unix(path) => unix_sockets(&table("unix"), path),
+        Endpoint::Tcp(address) | Endpoint::Layered(address, _) => {
+            let tables = table("tcp") + &table("tcp6");
+            tcp_sockets(&tables, *address)
+        }
+    }
+}
+
+/// Whoever listens everywhere listens there too; one of IPv6 may do so for IPv4 as well.
+fn tcp_sockets(table: &str, address: SocketAddr) -> BTreeSet<u64> {
+    let wanted = address.ip().to_canonical();
+    let lines = table.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (ip, port) = fields.get(1)?.split_once(':')?;
+        let is_there = ip_of(ip)?.is_unspecified() || ip_of(ip)? == wanted;
+        let port = u16::from_str_radix(port, 16).ok()?;
+        let is_it = is_there && port == address.port() && *fields.get(3)? == LISTENING;
+        is_it.then(|| fields.get(9)?.parse().ok()).flatten()
+    });
+    lines.collect()
+}
+
+/// An address as /proc has it: words of 32 bits, each as this processor has numbers.
+fn ip_of(text: &str) -> Option<IpAddr> {
+    let words = text.as_bytes().chunks(8).map(|word| {
+        let word = std::str::from_utf8(word).ok()?;
+        Some(u32::from_str_radix(word, 16).ok()?.to_ne_bytes())
+    });
+    let bytes = words.collect::<Option<Vec<_>>>()?.concat();
+    let ip = match bytes.len() {
+        4 => IpAddr::from(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?)),
+        16 => IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?)),
+        _ => return None,
+    };
+    Some(ip.to_canonical())
+}
+
+/// Those whose file has the same name: the folder may be told another way where it was bound, by a
+/// relative path, a link, or as another mount.
+fn unix_sockets(table: &str, path: &Path) -> BTreeSet<u64> {
+    let real = fs::canonicalize(path).unwrap_or_default();
+    let names = [path.file_name(), real.file_name()];
+    let lines = table.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let flags = u32::from_str_radix(fields.get(3)?, 16).ok()?;
+        // A path may have spaces: the last word of it is enough, in doubt for the process.
+        let bound = Path::new(fields.get(7..)?.last()?).file_name()?;
+        let is_named = |name: &std::ffi::OsStr| {
+            let last = name
+                .to_str()
+                .and_then(|name| name.split_whitespace().last());
+            last.is_some_and(|last| bound == last)
+        };
+        let is_it = flags & ACCEPTING != 0 && names.into_iter().flatten().any(is_named);
+        is_it.then(|| fields.get(6)?.parse().ok()).flatten()
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixListener;
+    use std::process::{Child, Command, Stdio};
+    use std::sync::mpsc;
+    use std::thread;
+
+    use nix::sched::{CloneFlags, unshare};
+
+    use super::*;
+
+    fn endpoint(listener: &TcpListener) -> Endpoint {
+        Endpoint::Tcp(listener.local_addr().unwrap())
+    }
+
+    /// A process that waits, with what it was given as its standard output.
+    fn cat(output: Stdio) -> Child {
+        let mut command = Command::new("cat");
+        command.stdin(Stdio::piped()).stdout(output);
+        command.spawn().unwrap()
+    }
+
+    #[test]
+    fn who_listens_is_found() {
+        let own = std::process::id();
+        let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = everywhere.local_addr().unwrap().port();
+        let here = Endpoint::Tcp(SocketAddr::from(([127, 0, 0, 1], port)));
+        assert_eq!(bond(&here, own), Bond::Holds);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(bond(&endpoint(&listener), own), Bond::Holds);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a socket");
+        let _listener = UnixListener::bind(&path).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        for path in [path, link] {
+            assert_eq!(bond(&Endpoint::Unix(path), own), Bond::Holds);
+        }
+    }
+
+    /// Shards of a server have such tables.
+    #[test]
+    fn a_thread_with_a_table_of_its_own_is_looked_at() {
+        let (tell, told) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let thread = thread::spawn(move || {
+            unshare(CloneFlags::CLONE_FILES).unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            tell.send(endpoint(&listener)).unwrap();
+            let _ = ended.recv();
+        });
+        let there = told.recv().unwrap();
+        assert_eq!(bond(&there, std::process::id()), Bond::Holds);
+        drop(end);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_child_that_listens_is_its_parents_and_the_parent_is_no_childs() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = endpoint(&listener);
+        let mut other = cat(Stdio::null());
+        let why = "it was started by who listens there";
+        assert_eq!(bond(&there, other.id()), Bond::Unknown(why));
+        let mut child = cat(Stdio::from(std::os::fd::OwnedFd::from(listener)));
+        assert_eq!(bond(&there, child.id()), Bond::Holds);
+        assert_eq!(bond(&there, std::process::id()), Bond::Holds);
+        assert_eq!(bond(&there, other.id()), Bond::Foreign(child.id()));
+        let refused = check(&there, other.id()).unwrap_err().to_string();
+        let (other_id, child_id) = (other.id(), child.id());
+        for part in [
+            format!("--pid {other_id} (cat)"),
+            format!("give --pid {child_id}"),
+        ] {
+            assert!(refused.contains(&part), "{refused}");
+        }
+        for child in [&mut other, &mut child] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_known_is_a_note() {
+        let own = std::process::id();
+        for address in ["192.0.2.1:1883", "127.0.0.1:1"] {
+            let there = Endpoint::Tcp(address.parse().unwrap());
+            let note = check(&there, own).unwrap().unwrap();
+            assert!(note.contains(&format!("process {own} (")), "{note}");
+        }
+    }
+
+    #[test]
+    fn tables_are_read() {
+        let line = |ip: &str, state: &str, number: u32| {
+            format!("   0: {ip}:075B 00000000:0000 {state} 0:0 00:0 0 0 0 {number} 1 0 100\n")
+        };
+        let loopback = "0100007F";
+        let mapped = "0000000000000000FFFF00000100007F";
+        let table = [
+            "  sl  local_address rem_address   st\n".to_owned(),
+            line(loopback, "0A", 1),
+            line(loopback, "01", 2),
+            line("0200007F", "0A", 3),
+            line("00000000", "0A", 4),
+            line(mapped, "0A", 5),
+            line(&"0".repeat(32), "0A", 6),
+        ];
+        let found = tcp_sockets(&table.concat(), "127.0.0.1:1883".parse().unwrap());
+        assert_eq!(found, BTreeSet::from([1, 4, 5, 6]));
+        let other = tcp_sockets(&table.concat(), "127.0.0.1:1884".parse().unwrap());
+        assert_eq!(other, BTreeSet::new());
+        let table = "Num RefCount Protocol Flags Type St Inode Path\n\
+                     0: 2 0 00010000 0001 01 7 /run/a.sock\n\
+                     0: 2 0 00000000 0001 03 8 /run/a.sock\n\
+                     0: 2 0 00010000 0001 01 9\n\
+                     0: 2 0 00010000 0001 01 10 a.sock\n\
+                     0: 2 0 00010000 0001 01 11 /run/b.sock\n";
+        let found = unix_sockets(table, Path::new("/run/a.sock"));
+        assert_eq!(found, BTreeSet::from([7, 10]));
+    }
+}
