@@ -152,8 +152,8 @@ pub(crate) struct Common {
     /// Measure a server that runs already, instead of starting one
     #[arg(long, value_name = "URL")]
     pub(crate) target: Option<Url>,
-    /// Process of the --target server, to measure its CPU time and memory, and to place it; one that
-    /// does not listen there is refused, as far as that can be known
+    /// Process of the --target server, to measure its CPU time and memory, and to place it; one
+    /// that does not listen there is refused, as far as that can be known
     #[arg(long, requires = "target")]
     pub(crate) pid: Option<u32>,
     /// Measure this one as well, in turn: mosquitto, rumqttd, mochi or nats, tuned and as it comes,

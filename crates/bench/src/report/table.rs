@@ -66,7 +66,7 @@ pub(crate) fn render(sheet: &Sheet, results: &Results, pairs: u32) -> String {
 /// How often the server (of none, the floor) was measured. One that dies leaves no figures of its
 /// pair, and may have no other.
 fn repetitions(results: &Results, pairs: u32) -> String {
-    let first = results.servers.first().or(results.floors.first());
+    let first = results.servers.first().or_else(|| results.floors.first());
     let measured = first.map_or(0, Outcome::measured);
     match (measured, pairs) {
         (1, 1) => "measured once".into(),
