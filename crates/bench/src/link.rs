@@ -115,13 +115,20 @@ pub(crate) enum Link {
 }
 
 impl Link {
-    /// Begins to connect; the poll reports the link writable when it is through.
-    pub(crate) fn connect(endpoint: &Endpoint, source: Option<Ipv4Addr>) -> io::Result<Self> {
+    /// Begins to connect; the poll reports the link writable when it is through. Of a Unix socket
+    /// it is the other end that says how much the kernel holds.
+    pub(crate) fn connect(
+        endpoint: &Endpoint,
+        source: Option<Ipv4Addr>,
+        receive_buffer: Option<usize>,
+    ) -> io::Result<Self> {
         match (endpoint, source) {
             (Endpoint::Unix(path), _) => Ok(Self::Unix(UnixStream::connect(path)?)),
-            (Endpoint::Tcp(address), source) => Ok(Self::Tcp(connect(*address, source)?)),
+            (Endpoint::Tcp(address), source) => {
+                Ok(Self::Tcp(connect(*address, source, receive_buffer)?))
+            }
             (Endpoint::Layered(address, layers), source) => {
-                let socket = connect(*address, source)?;
+                let socket = connect(*address, source, receive_buffer)?;
                 Ok(Self::Layered(Box::new(Layered::new(socket, layers)?)))
             }
         }
@@ -206,15 +213,27 @@ impl Link {
 }
 
 /// Begins to connect by TCP, from a certain address or any.
-fn connect(address: SocketAddr, source: Option<Ipv4Addr>) -> io::Result<TcpStream> {
-    let Some(source) = source else {
-        return TcpStream::connect(address);
-    };
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+fn connect(
+    address: SocketAddr,
+    source: Option<Ipv4Addr>,
+    receive_buffer: Option<usize>,
+) -> io::Result<TcpStream> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     socket.set_nonblocking(true)?;
-    // The port is chosen with both ends known, which is quick and never collides.
-    nix::sys::socket::setsockopt(&socket, IpBindAddressNoPort, &true)?;
-    socket.bind(&SocketAddrV4::new(source, 0).into())?;
+    if let Some(bytes) = receive_buffer {
+        // Before the other end has seen a window: it sends no less than half of the largest at
+        // once, and waits for a timer where a smaller one never has room for that.
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    if let Some(source) = source {
+        // The port is chosen with both ends known, which is quick and never collides.
+        nix::sys::socket::setsockopt(&socket, IpBindAddressNoPort, &true)?;
+        socket.bind(&SocketAddrV4::new(source, 0).into())?;
+    }
     match socket.connect(&address.into()) {
         Ok(()) => {}
         Err(e) if e.raw_os_error() == Some(nix::libc::EINPROGRESS) => {}

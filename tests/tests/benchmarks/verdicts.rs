@@ -275,6 +275,21 @@ fn a_server_that_is_killed_explains_the_run() {
     assert!(finished.stdout.contains("stentor ended"), "{finished}");
 }
 
+/// A window that is never wide enough for what the other end wants to send is one of timers: it
+/// read 85,000 B/s at most.
+#[test]
+fn a_slow_client_reads_as_quickly_as_it_is_told_to() {
+    let load = ["slow", "--read", "200000", "--pairs", "1"];
+    let time = ["--seconds", "3", "--warmup", "1"];
+    let (_, result) = measure(&[&load[..], &time].concat());
+    // Of what is read, topics and headers are a fifth.
+    let payload = result["measured"]["payload_bytes_per_s"]["median"].as_f64();
+    assert!(
+        payload > Some(100_000.0) && payload < Some(200_000.0),
+        "{result}"
+    );
+}
+
 /// Broken connections in the second pair: that one has failed, and the first one stands.
 #[test]
 fn a_connection_that_breaks_keeps_the_pairs_before_it() {

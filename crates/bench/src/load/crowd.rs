@@ -54,6 +54,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) filter: &'a dyn Fn(usize) -> Option<(String, u8)>,
     /// Shows how many are settled, if somebody wants to know.
     pub(crate) gauge: Option<&'a Gauge>,
+    /// Bytes that this end's kernel may hold of each, if it is to be little.
+    pub(crate) receive_buffer: Option<usize>,
 }
 
 /// What one client logs in with.
@@ -217,7 +219,8 @@ impl Door<'_> {
         let index = self.entrants.len();
         let started_ns = now_ns();
         let source = self.plan.endpoint.source(self.plan.first + index);
-        let begun = Link::connect(self.plan.endpoint, source).and_then(|mut link| {
+        let buffer = self.plan.receive_buffer;
+        let begun = Link::connect(self.plan.endpoint, source, buffer).and_then(|mut link| {
             link.register(poll.registry(), index)?;
             Ok(link)
         });

@@ -64,6 +64,7 @@ impl Fill<'_> {
                 entry: None,
                 filter: &|_| None,
                 gauge: None,
+                receive_buffer: None,
             },
         )?;
         let client = crowd.complete()?.pop();

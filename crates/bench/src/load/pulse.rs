@@ -60,6 +60,7 @@ impl Pulse {
                 entry: None,
                 filter: &|_| Some((self.name.clone(), 0)),
                 gauge: None,
+                receive_buffer: None,
             },
         )?;
         let client = crowd.complete()?.pop();

@@ -97,6 +97,7 @@ impl Workload for Connect {
                     entry: None,
                     filter: &|_| None,
                     gauge: Some(&gauge),
+                    receive_buffer: None,
                 },
             )
         })?;

@@ -219,6 +219,7 @@ impl Idle {
                         entry: None,
                         filter: &|index| Some((format!("bench/{run}/{}", first + index), plan.qos)),
                         gauge: Some(&gauge),
+                        receive_buffer: None,
                     },
                 );
                 let _ = ready.send(());

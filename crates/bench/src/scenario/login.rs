@@ -252,6 +252,7 @@ impl Storm {
                     entry: Some(&entry),
                     filter: &|_| None,
                     gauge: Some(&gauge),
+                    receive_buffer: None,
                 },
             )
         })

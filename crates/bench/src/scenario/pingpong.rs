@@ -171,6 +171,7 @@ impl Workload for PingPong {
                     entry: None,
                     filter: &|index| Some((topic(&run, index), 0)),
                     gauge: None,
+                    receive_buffer: None,
                 },
             )?;
             let players = crowd

@@ -435,6 +435,7 @@ impl Recover {
                     entry: None,
                     filter: &|_| None,
                     gauge: None,
+                    receive_buffer: None,
                 },
             )?;
             let ask = Ask {

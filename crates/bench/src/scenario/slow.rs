@@ -17,6 +17,7 @@ use crate::measure::{Leg, Metric, Unit, push_latency};
 use crate::meter::push_link;
 use crate::pace::Pace;
 use crate::progress::Progress;
+use crate::report::number::grouped;
 use crate::target::{Needs, Running};
 use crate::wire::Version;
 use crate::workload::{Sheet, Workload, members};
@@ -30,6 +31,9 @@ const BACKLOG: Metric = Metric::new("age_at_end_us", "age at the end", Unit::Mic
 const READ: Metric = Metric::new("messages_read", "read", Unit::Count);
 const SENT: Metric = Metric::new("messages_published", "published", Unit::Count);
 const LEAST: Metric = Metric::new("turn_us", "one turn of all topics", Unit::Micros);
+
+/// A client that reads a smaller share of what it may is told.
+const READ_MIN: f64 = 0.9;
 
 /// Who publishes how much, and who reads how slowly.
 #[derive(Debug, clap::Args)]
@@ -173,6 +177,21 @@ impl Workload for Slow {
 }
 
 impl Slow {
+    /// That the client was not as quick as it might have been, if it has read no more than this.
+    fn unread(&self, bytes: u64) -> Option<String> {
+        let (read, may) = (
+            bytes as f64 / self.seconds.as_secs_f64(),
+            f64::from(self.read),
+        );
+        (read < may * READ_MIN).then(|| {
+            format!(
+                "the client read {} B/s of {} B/s: no more came",
+                grouped(read.round()),
+                grouped(may)
+            )
+        })
+    }
+
     fn evaluate(&self, seen: Seen, sent: &Sent) -> Leg {
         let mut leg = Leg::default();
         leg.faults.reordered = seen.older_after_newer;
@@ -191,6 +210,7 @@ impl Slow {
         leg.push(READ, seen.messages as f64);
         let seconds = self.seconds.as_secs_f64();
         push_link(&mut leg, seen.measured as f64 / seconds, self.payload);
+        leg.notes.extend(self.unread(seen.bytes));
         leg.push(SENT, sent.messages as f64);
         sent.generator.push(&mut leg, sent.server_cpu_s);
         let late = sent.due.saturating_sub(sent.in_time);
@@ -232,6 +252,7 @@ mod tests {
             age_at_end_ns: 0,
             messages: 1_000,
             measured: 20,
+            bytes: 2_048,
             last: vec![Some(last)],
             older_after_newer: 0,
             foreign: 0,
@@ -264,6 +285,17 @@ mod tests {
         assert_eq!(slow.sheet().parameters["warmup_seconds"], 4.0);
         let leg = slow.evaluate(seen(7), &sent(20, 1));
         assert_eq!(leg.figure("payload_bytes_per_s"), Some(1_000.0));
+    }
+
+    #[test]
+    fn a_client_that_got_less_than_it_may_read_is_told() {
+        for (bytes, told) in [(2_048, false), (1_850, false), (1_500, true)] {
+            let seen = Seen { bytes, ..seen(7) };
+            let leg = slow().evaluate(seen, &sent(20, 1));
+            assert_eq!(!leg.notes.is_empty(), told, "{bytes} {:?}", leg.notes);
+        }
+        let told = slow().unread(1_500).unwrap();
+        assert!(told.contains("read 750 B/s of 1,024 B/s"), "{told}");
     }
 
     /// What the publisher could not do is not the server's; what the server did not take is.

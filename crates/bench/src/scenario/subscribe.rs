@@ -218,6 +218,7 @@ impl Workload for Subscribe {
                     entry: None,
                     filter: &|_| None,
                     gauge: None,
+                    receive_buffer: None,
                 },
             )?;
             let prefix = |user| plan.prefix(&run, user);

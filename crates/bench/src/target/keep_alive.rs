@@ -39,6 +39,7 @@ pub(super) fn check(running: &Running, needs: &Needs) -> Result<(), BenchError> 
             entry: None,
             filter: &|_| None,
             gauge: None,
+            receive_buffer: None,
         },
     )?;
     match crowd.clients.pop().flatten() {

@@ -331,6 +331,7 @@ impl Opening {
                 entry: None,
                 filter,
                 gauge: None,
+                receive_buffer: None,
             },
         )?;
         Ok((poll, crowd.complete()?))

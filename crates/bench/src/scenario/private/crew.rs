@@ -291,6 +291,7 @@ impl Post {
             entry: Some(&|index| self.entry(index)),
             filter: &|index| Some((self.way.filter(self.number(index)), 0)),
             gauge: Some(&self.gauge),
+            receive_buffer: None,
         };
         let crowd = crowd::open(&mut poll, &plan)?;
         let _ = ready.send(Missing {

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use mio::{Events, Poll};
-use socket2::SockRef;
 
 use super::Slow;
 use crate::clock::{SECOND_NS, as_ns, now_ns, sleep_exactly, sleep_until_ns};
@@ -27,7 +26,7 @@ const UNSENT_BYTES_MAX: usize = 256 * 1_024;
 const PAUSE_NS: u64 = SECOND_NS / 1_000;
 /// The reader looks this often.
 const TICK: Duration = Duration::from_millis(5);
-/// What the reader's own kernel may hold: little, as behind a slow line.
+/// What the reader's own kernel may hold: little, as behind a slow line, but two ticks at least.
 const RECEIVE_BUFFER_BYTES: usize = 8 * 1_024;
 /// The reader reads this much at once when it reads everything.
 const READ_BYTES: usize = 64 * 1_024;
@@ -73,10 +72,24 @@ pub(super) struct Seen {
     pub(super) messages: u64,
     /// Those of them that were read in the seconds measured.
     pub(super) measured: u64,
+    /// Bytes that were read in the same time.
+    pub(super) bytes: u64,
     /// By topic: the number of the last message.
     pub(super) last: Vec<Option<u64>>,
     pub(super) older_after_newer: u64,
     pub(super) foreign: u64,
+}
+
+impl Slow {
+    /// Bytes that the slow client reads at once.
+    fn each_tick(&self) -> usize {
+        let each = u64::from(self.read) * as_ns(TICK) / SECOND_NS;
+        usize::try_from(each).unwrap_or(usize::MAX).max(1)
+    }
+
+    fn buffer_bytes(&self) -> usize {
+        RECEIVE_BUFFER_BYTES.max(2 * self.each_tick())
+    }
 }
 
 impl Job {
@@ -101,6 +114,7 @@ impl Job {
                 entry: None,
                 filter: &|_| filter.map(|filter| (filter.to_owned(), 0)),
                 gauge: None,
+                receive_buffer: filter.map(|_| self.load.buffer_bytes()),
             },
         )?;
         let client = crowd.complete()?.pop();
@@ -171,20 +185,17 @@ impl Job {
         let mut poll = Poll::new().doing("open a poll")?;
         let filter = format!("bench/{}/#", self.run);
         let mut client = self.open(&mut poll, Some(&filter))?;
-        SockRef::from(&client.link)
-            .set_recv_buffer_size(RECEIVE_BUFFER_BYTES)
-            .doing("set the receive buffer")?;
         let mut seen = Seen {
             ages: histogram(),
             age_at_end_ns: 0,
             messages: 0,
             measured: 0,
+            bytes: 0,
             last: vec![None; self.load.topics],
             older_after_newer: 0,
             foreign: 0,
         };
-        let each = u64::from(self.load.read) * as_ns(TICK) / SECOND_NS;
-        let each = usize::try_from(each).unwrap_or(usize::MAX).max(1);
+        let each = self.load.each_tick();
         let mut events = Events::with_capacity(8);
         let mut scratch = vec![0; READ_BYTES.max(each)];
         let mut due_ns = now_ns();
@@ -232,6 +243,8 @@ impl Job {
             Err(e) => return Err(e).over_link("read messages"),
         };
         let now = now_ns();
+        let is_measured = slowly && self.measured_ns.contains(&now);
+        seen.bytes += if is_measured { read as u64 } else { 0 };
         client.carry.extend_from_slice(&scratch[..read]);
         let mut at = 0;
         while let Frame::Whole { first, body, end } = wire::frame(&client.carry[at..]) {
@@ -250,7 +263,7 @@ impl Job {
                 seen.older_after_newer += 1;
             }
             *last = Some(stamp.sequence);
-            seen.measured += u64::from(slowly && self.measured_ns.contains(&now));
+            seen.measured += u64::from(is_measured);
             if slowly && now >= self.measured_ns.start {
                 let age = now.saturating_sub(stamp.intended_ns);
                 seen.ages.saturating_record(age);
