@@ -47,11 +47,22 @@ impl Log {
     /// If the text does not come in time.
     #[track_caller]
     pub fn wait(&self, from: usize, text: &str) -> String {
+        self.when(&format!("{text:?}"), |log| {
+            log.get(from..).is_some_and(|new| new.contains(text))
+        })
+    }
+
+    /// Waits until all of it is as is wanted, and returns it. Lines come whole.
+    ///
+    /// # Panics
+    /// If that does not come to be in time.
+    #[track_caller]
+    pub fn when(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         let end = Instant::now() + DEADLINE;
         let mut log = self.lock();
-        while !log.get(from..).is_some_and(|new| new.contains(text)) {
+        while !is_so(&log) {
             let left = end.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "the log never said {text:?}:\n{log}");
+            assert!(!left.is_zero(), "the log never said {what}:\n{log}");
             log = self
                 .grown
                 .wait_timeout(log, left)

@@ -319,6 +319,11 @@ impl Server {
                 Err(error) => panic!("the server did not open its listeners: {error}"),
             }
         }
+        // The log comes by a thread of the server's own, later perhaps; what it says of the start
+        // shall not pass for what happens from now on.
+        for url in &server.urls {
+            server.log.wait(0, &format!("listening on {url}"));
+        }
         server
     }
 
@@ -440,6 +445,18 @@ impl Server {
     #[track_caller]
     pub fn wait_log(&self, from: usize, text: &str) -> String {
         self.log.wait(from, text)
+    }
+
+    /// Waits until that many lines of the log contain all of these texts, and returns the log.
+    ///
+    /// # Panics
+    /// If they do not come in time.
+    #[track_caller]
+    pub fn wait_lines(&self, count: usize, parts: &[&str]) -> String {
+        let is_one = |line: &&str| parts.iter().all(|part| line.contains(part));
+        self.log.when(&format!("{parts:?} {count} times"), |log| {
+            log.lines().filter(is_one).count() >= count
+        })
     }
 
     /// Runs a `stentor` command against this server's control socket.

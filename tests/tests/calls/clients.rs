@@ -113,7 +113,7 @@ fn a_client_serves_both_ways_in_and_mqtt() {
         );
         assert_eq!(said["version"], "7");
     }
-    let log = calls.server.log();
+    let log = calls.server.wait_log(0, "procedure=\"check\"");
     let line = log
         .lines()
         .find(|line| line.contains("procedure=\"check\""));

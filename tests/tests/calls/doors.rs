@@ -69,7 +69,7 @@ fn the_body_arrives_whole() {
         }
     }
     // One line per verdict, with what the operator wants to know.
-    let log = calls.server.log();
+    let log = calls.server.wait_log(0, "procedure=\"body\"");
     let line = log
         .lines()
         .find(|line| line.contains("procedure=\"body\""))

@@ -95,7 +95,7 @@ fn calls_that_take_too_long_are_cut_off() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("failed: the server is stopping"), "{said}");
     // It stands in the log like others.
-    let log = calls.server.log();
+    let log = calls.server.wait_log(0, "procedure=\"held\"");
     let line = log.lines().find(|line| line.contains("procedure=\"held\""));
     assert!(line.expect(&log).contains("status=\"failed\""), "{log}");
     held.release();

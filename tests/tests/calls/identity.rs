@@ -94,7 +94,7 @@ fn a_user_of_this_machine_has_the_rights_of_its_name() {
     calls.run(&["user", "enable", "filter"]);
     eventually("it is let in again", || code(&closed()) == Some(0));
     // What was refused stands in the log like every other verdict.
-    let log = calls.server.log();
+    let log = calls.server.wait_log(0, "not-allowed");
     let line = log.lines().find(|line| line.contains("not-allowed"));
     let line = line.expect(&log);
     assert!(

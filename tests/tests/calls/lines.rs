@@ -136,10 +136,11 @@ fn an_observed_procedure_changes_nothing() {
             assert_eq!(std::fs::read(&file).expect("it is there"), MESSAGE);
         }
     }
-    let log = calls.server.log();
+    let parts = ["\"trial\"", "\"verdict\""];
+    let log = calls.server.wait_lines(12, &parts);
     let lines: Vec<Value> = log
         .lines()
-        .filter(|line| line.contains("\"trial\"") && line.contains("\"verdict\""))
+        .filter(|line| parts.iter().all(|part| line.contains(part)))
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
     let verdict = |line: &Value| line["verdict"].as_str().map(str::to_owned);

@@ -31,13 +31,12 @@ fn site() -> Site {
     Site::start(&script(manifest, POLICY), &open())
 }
 
-/// The lines of the log about a verdict.
+/// The lines of the log about a verdict, of which there is one at least.
 fn verdicts(site: &Site, verdict: &str) -> Vec<String> {
-    let log = site.server().log();
-    let is_wanted = |line: &&str| {
-        line.contains("procedure=\"attachments\"")
-            && line.contains(&format!("verdict=\"{verdict}\""))
-    };
+    let verdict = format!("verdict=\"{verdict}\"");
+    let parts = ["procedure=\"attachments\"", &verdict];
+    let log = site.server().wait_lines(1, &parts);
+    let is_wanted = |line: &&str| parts.iter().all(|part| line.contains(part));
     log.lines().filter(is_wanted).map(str::to_owned).collect()
 }
 

@@ -46,11 +46,18 @@ fn autoreply_answers_once_and_never_itself() {
     );
     // The second one is not answered, and neither was the answer.
     site.delivered(&words);
+    let told = [
+        "INFO answered procedure",
+        "no answer: answered this week",
+        "no answer: a bounce",
+    ];
+    for text in told {
+        site.server().wait_log(0, text);
+    }
     let log = site.server().log();
-    let count = |text: &str| log.matches(text).count();
-    assert_eq!(count("INFO answered procedure"), 1, "{log}");
-    assert_eq!(count("no answer: answered this week"), 1, "{log}");
-    assert_eq!(count("no answer: a bounce"), 1, "{log}");
+    for text in told {
+        assert_eq!(log.matches(text).count(), 1, "{text}: {log}");
+    }
 }
 
 /// A name server that knows one address for everything.
@@ -134,7 +141,7 @@ fn endpoints_and_name_servers_are_asked_and_the_log_is_json() {
     assert_eq!(listed.stdout, "listed: 127.0.0.2\n", "{listed}");
     let closed = ask(&["/closed"]);
     assert!(closed.stderr.contains("may not call"), "{closed}");
-    let log = server.log();
+    let log = server.wait_log(0, "Q7");
     let line = log.lines().find(|line| line.contains("Q7")).expect(&log);
     let json: serde_json::Value = serde_json::from_str(line).unwrap();
     let all = json.to_string();

@@ -63,8 +63,5 @@ fn a_connected_client_judges_what_postfix_shows() {
             None => assert!(sent.status.success(), "{sent}"),
         }
     }
-    let log = server.log();
-    let is_verdict =
-        |line: &&str| line.contains("verdict=\"reject\"") && line.contains("version=\"3\"");
-    assert!(log.lines().any(|line| is_verdict(&line)), "{log}");
+    server.wait_lines(1, &["verdict=\"reject\"", "version=\"3\""]);
 }
