@@ -80,6 +80,8 @@ pub(super) enum Resumed {
 /// A version of an adaptor.
 pub(super) struct Machine {
     name: String,
+    /// What it runs; the file may have another version by now.
+    script: Script,
     resident: Resident,
     clock: Arc<Spent>,
     hooks: Table,
@@ -104,8 +106,17 @@ pub(super) fn label(path: &Path) -> String {
 impl Machine {
     /// Compiles a file, runs its text and its own test.
     pub(super) fn load(options: &Options, counters: &Arc<Counters>) -> Result<Self, String> {
-        let name = label(&options.path);
-        let script = Script::compile(&name, &read(&options.path)?)?;
+        let script = Script::compile(&label(&options.path), &read(&options.path)?)?;
+        Self::start(script, options, counters)
+    }
+
+    /// Another machine of the same version, in which nothing has happened yet.
+    pub(super) fn anew(&self, options: &Options, counters: &Arc<Counters>) -> Result<Self, String> {
+        Self::start(self.script.clone(), options, counters)
+    }
+
+    fn start(script: Script, options: &Options, counters: &Arc<Counters>) -> Result<Self, String> {
+        let name = script.name().to_owned();
         let outbox = Arc::new(Mutex::new(Outbox::new(options, counters)));
         let own = Arc::clone(&outbox);
         let told = name.clone();
@@ -131,6 +142,7 @@ impl Machine {
         let interval = interval(&name, &hooks)?;
         let machine = Self {
             name,
+            script,
             resident,
             clock,
             hooks,

@@ -211,6 +211,37 @@ fn hostile_scripts_are_stopped() {
     }
 }
 
+/// A machine that is full begins anew in the version that runs, also where the file has become one
+/// that is refused, or is gone.
+#[test]
+fn a_full_machine_begins_anew() {
+    let world = try_world(
+        "local kept = {}
+        return { say = function(event)
+            if event.payload == 'fill' then
+                while true do kept[#kept + 1] = string.rep('x', 1000) .. #kept end
+            end
+            kept.asked = (kept.asked or 0) + 1
+            return deny(tostring(kept.asked))
+        end }",
+        |options| options.memory = 4 << 20,
+    )
+    .unwrap();
+    let unchanged = fs::read(&world.file).unwrap();
+    for on_disk in [Some(&unchanged[..]), Some(b"return {"), None] {
+        match on_disk {
+            Some(text) => fs::write(&world.file, text).unwrap(),
+            None => fs::remove_file(&world.file).unwrap(),
+        }
+        let first = world.ask("say", "x");
+        assert_eq!(first, denied("1"), "{on_disk:?}");
+        assert_eq!(world.ask("say", "x"), denied("2"), "{on_disk:?}");
+        let full = denied("the zone's adaptor failed");
+        assert_eq!(world.ask("say", "fill"), full, "{on_disk:?}");
+    }
+    assert_eq!(world.ask("say", "x"), denied("1"));
+}
+
 #[test]
 fn a_failure_may_let_pass() {
     let allow = |options: &mut Options| options.on_error = OnError::Allow;

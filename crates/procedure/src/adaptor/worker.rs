@@ -70,6 +70,8 @@ pub(super) struct Worker {
 struct Failures {
     told: Option<Instant>,
     untold: u64,
+    /// How often a machine was full and another one began.
+    begun_anew: u64,
     last: Option<Failure>,
 }
 
@@ -327,12 +329,12 @@ impl Worker {
             zone: Arc::clone(&entry.zone),
             reason: trouble.told(&label(&self.options.path)),
         });
-        self.tell_failures(Instant::now());
         entry.answer(verdict);
         if *trouble == Trouble::Memory && Arc::ptr_eq(machine, &self.machine) && machine.is_spent()
         {
             self.begin_anew();
         }
+        self.tell_failures(Instant::now());
     }
 
     /// Tells the last of the failures that are not told, and their number, unless others have been
@@ -350,25 +352,30 @@ impl Worker {
             hook = last.hook,
             zone = &*last.zone,
             failures = failures.untold,
+            begun_anew = (failures.begun_anew > 0).then_some(failures.begun_anew),
             "the adaptor failed: {}",
             last.reason
         );
         failures.told = Some(now);
         failures.untold = 0;
+        failures.begun_anew = 0;
     }
 
-    /// A machine that is full is replaced; what the script kept is lost.
+    /// A machine that is full is replaced by one of the same version, whatever is on disk by now;
+    /// what the script kept is lost.
     fn begin_anew(&mut self) {
-        let stamp = Stamp::of(&self.options);
-        match Machine::load(&self.options, &self.common.counters) {
+        match self.machine.anew(&self.options, &self.common.counters) {
             Ok(machine) => {
-                // It may be a newer version, even one whose state could not be carried over.
-                self.running.clone_from(&stamp);
-                self.seen = stamp;
-                warn!("the adaptor {} begins anew", label(&self.options.path));
-                self.replace(machine);
+                self.failures.begun_anew += 1;
+                self.machine = Arc::new(machine);
+                self.announce();
             }
-            Err(reason) => warn!("the adaptor cannot begin anew: {reason}"),
+            // Its text or its test came out otherwise this time. It is told with the failure.
+            Err(why) => {
+                if let Some(last) = &mut self.failures.last {
+                    last.reason += &format!("; it cannot begin anew: {why}");
+                }
+            }
         }
     }
 
