@@ -279,53 +279,34 @@ impl Accounts {
     /// # Errors
     /// When they cannot be written.
     pub(crate) fn fill(&self, data_dir: &Path) -> Result<(), BenchError> {
-        keep_books(&self.home, &self.users, data_dir)
-    }
-}
-
-/// Makes the books of a data folder as a server's first start does, so that the one to come is
-/// not the first: hashing the administrator's password would leave memory behind that belongs to
-/// no client.
-///
-/// # Errors
-/// When they cannot be written.
-pub(crate) fn begin_books(data_dir: &Path) -> Result<(), BenchError> {
-    keep_books(&Home::Own(StoreKind::Sqlite), &[], data_dir)
-}
-
-fn keep_books(home: &Home, users: &[User], data_dir: &Path) -> Result<(), BenchError> {
-    let failed =
-        |error: &dyn fmt::Display| BenchError::usage(format!("cannot write the accounts: {error}"));
-    std::fs::create_dir_all(data_dir).map_err(|error| failed(&error))?;
-    let place = match home {
-        Home::Own(StoreKind::Sqlite) => Place::Sqlite(data_dir.join("auth.db")),
-        Home::Own(StoreKind::File) => Place::Text(data_dir.join("users.txt")),
-        Home::Url { url, .. } => url.parse().map_err(|error| failed(&error))?,
-    };
-    let books = match &place {
-        Place::Text(path) => Books::of(TextStore::new(path)),
-        place => Books::of(SqlStore::new(place, None).map_err(|error| failed(&error))?),
-    };
-    let options = DirectoryOptions {
-        admin_password: Some(data_dir.join("admin-password")),
-        ..DirectoryOptions::default()
-    };
-    let directory = Directory::start(books, options).map_err(|error| failed(&error))?;
-    let mut rest = users;
-    loop {
-        let (now, later) = rest.split_at(rest.len().min(IMPORT_USERS_MAX));
-        let order = Order::UserImport {
-            users: now.iter().cloned().map(Imported::from).collect(),
-            // A database that lasts has those of an earlier run.
-            replace: true,
+        let failed = |error: &dyn fmt::Display| {
+            BenchError::usage(format!("cannot write the accounts: {error}"))
         };
-        // Also without users: it is carried out when the books are open.
-        directory
-            .order(Who::new("bench"), order)
-            .map_err(|error| failed(&error))?;
-        rest = later;
-        if rest.is_empty() {
-            return Ok(());
+        std::fs::create_dir_all(data_dir).map_err(|error| failed(&error))?;
+        let place = match &self.home {
+            Home::Own(StoreKind::Sqlite) => Place::Sqlite(data_dir.join("auth.db")),
+            Home::Own(StoreKind::File) => Place::Text(data_dir.join("users.txt")),
+            Home::Url { url, .. } => url.parse().map_err(|error| failed(&error))?,
+        };
+        let books = match &place {
+            Place::Text(path) => Books::of(TextStore::new(path)),
+            place => Books::of(SqlStore::new(place, None).map_err(|error| failed(&error))?),
+        };
+        let options = DirectoryOptions {
+            admin_password: Some(data_dir.join("admin-password")),
+            ..DirectoryOptions::default()
+        };
+        let directory = Directory::start(books, options).map_err(|error| failed(&error))?;
+        for users in self.users.chunks(IMPORT_USERS_MAX) {
+            let order = Order::UserImport {
+                users: users.iter().cloned().map(Imported::from).collect(),
+                // A database that lasts has those of an earlier run.
+                replace: true,
+            };
+            directory
+                .order(Who::new("bench"), order)
+                .map_err(|error| failed(&error))?;
         }
+        Ok(())
     }
 }

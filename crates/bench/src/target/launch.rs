@@ -20,7 +20,6 @@ use stentor_client::{Scheme, Url};
 use tempfile::TempDir;
 
 use super::{Needs, Running, transport};
-use crate::accounts::begin_books;
 use crate::affinity::{self, Stay};
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
@@ -424,7 +423,6 @@ pub(super) fn own(
     command.args(needs.transport.options(folder.path())?);
     match &needs.accounts {
         None => {
-            begin_books(&folder.path().join("data"))?;
             command.arg("--allow-anonymous");
         }
         Some(accounts) => {
