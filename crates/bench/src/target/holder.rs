@@ -31,8 +31,15 @@ enum Bond {
 ///
 /// # Errors
 /// When it is certain that another process listens, and the process that was named has no part in
-/// it.
+/// it; or when this benchmark runs below that process, so that its own work would be the server's.
 pub(super) fn check(endpoint: &Endpoint, pid: u32) -> Result<Option<String>, BenchError> {
+    if process::family(pid).contains(&std::process::id()) {
+        return Err(BenchError::usage(format!(
+            "--pid {pid} ({}): this benchmark was started below that process, and would count as \
+             the server's; give the process of the server itself",
+            name(pid)
+        )));
+    }
     match bond(endpoint, pid) {
         Bond::Holds => Ok(None),
         Bond::Foreign(holder) => Err(BenchError::usage(format!(
@@ -169,18 +176,32 @@ fn listening(endpoint: &Endpoint) -> BTreeSet<u64> {
     }
 }
 
-/// Whoever listens everywhere listens there too; one of IPv6 may do so for IPv4 as well.
+/// Whoever listens at that very address; else whoever does so everywhere; else, for IPv4, whoever
+/// listens everywhere by IPv6: it may do so for both. The kernel prefers them in this order.
 fn tcp_sockets(table: &str, address: SocketAddr) -> BTreeSet<u64> {
     let wanted = address.ip().to_canonical();
-    let lines = table.lines().filter_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let (ip, port) = fields.get(1)?.split_once(':')?;
-        let is_there = ip_of(ip)?.is_unspecified() || ip_of(ip)? == wanted;
-        let port = u16::from_str_radix(port, 16).ok()?;
-        let is_it = is_there && port == address.port() && *fields.get(3)? == LISTENING;
-        is_it.then(|| fields.get(9)?.parse().ok()).flatten()
-    });
-    lines.collect()
+    let everywhere = match wanted {
+        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+    };
+    let at = |ip: IpAddr| -> BTreeSet<u64> {
+        let lines = table.lines();
+        lines
+            .filter_map(|line| listener_at(line, ip, address.port()))
+            .collect()
+    };
+    let ways = [wanted, everywhere, IpAddr::from(Ipv6Addr::UNSPECIFIED)];
+    let mut found = ways.into_iter().map(at);
+    found.find(|found| !found.is_empty()).unwrap_or_default()
+}
+
+/// The number of the socket in a line of the table, if it listens there.
+fn listener_at(line: &str, wanted: IpAddr, wanted_port: u16) -> Option<u64> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let (ip, port) = fields.get(1)?.split_once(':')?;
+    let is_there = ip_of(ip)? == wanted && u16::from_str_radix(port, 16).ok()? == wanted_port;
+    let is_it = is_there && *fields.get(3)? == LISTENING;
+    is_it.then(|| fields.get(9)?.parse().ok()).flatten()
 }
 
 /// An address as /proc has it: words of 32 bits, each as this processor has numbers.
@@ -198,26 +219,43 @@ fn ip_of(text: &str) -> Option<IpAddr> {
     Some(ip.to_canonical())
 }
 
-/// Those whose file has the same name: the folder may be told another way where it was bound, by a
-/// relative path, a link, or as another mount.
+/// Those that are bound to that very file; else those whose file has the same name: the folder may
+/// be told another way where it was bound, by a relative path or as another mount.
 fn unix_sockets(table: &str, path: &Path) -> BTreeSet<u64> {
-    let real = fs::canonicalize(path).unwrap_or_default();
-    let names = [path.file_name(), real.file_name()];
-    let lines = table.lines().filter_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let flags = u32::from_str_radix(fields.get(3)?, 16).ok()?;
-        // A path may have spaces: the last word of it is enough, in doubt for the process.
-        let bound = Path::new(fields.get(7..)?.last()?).file_name()?;
-        let is_named = |name: &std::ffi::OsStr| {
-            let last = name
-                .to_str()
-                .and_then(|name| name.split_whitespace().last());
-            last.is_some_and(|last| bound == last)
-        };
-        let is_it = flags & ACCEPTING != 0 && names.into_iter().flatten().any(is_named);
-        is_it.then(|| fields.get(6)?.parse().ok()).flatten()
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let of = |is_it: &dyn Fn(&Path) -> bool| -> BTreeSet<u64> {
+        let bound = table.lines().filter_map(accepting);
+        bound
+            .filter(|(_, bound)| is_it(bound))
+            .map(|(number, _)| number)
+            .collect()
+    };
+    let exactly = of(&|bound| {
+        let is_same = || fs::canonicalize(bound).is_ok_and(|bound| bound == real);
+        bound.is_absolute() && (bound == path || is_same())
     });
-    lines.collect()
+    if !exactly.is_empty() {
+        return exactly;
+    }
+    let names = [path.file_name(), real.file_name()];
+    of(&|bound| names.contains(&bound.file_name()))
+}
+
+/// The number and the path of a socket that listens, from a line of the table; the path is the
+/// rest of the line, spaces and all.
+fn accepting(line: &str) -> Option<(u64, &Path)> {
+    let mut rest = line;
+    let mut fields = [""; 7];
+    for field in &mut fields {
+        let start = rest.trim_start();
+        let (word, after) = start.split_once(char::is_whitespace)?;
+        (*field, rest) = (word, after);
+    }
+    let flags = u32::from_str_radix(fields[3], 16).ok()?;
+    let is_it = flags & ACCEPTING != 0 && !rest.is_empty();
+    is_it
+        .then(|| Some((fields[6].parse().ok()?, Path::new(rest))))
+        .flatten()
 }
 
 #[cfg(test)]
@@ -306,11 +344,24 @@ mod tests {
 
     #[test]
     fn what_cannot_be_known_is_a_note() {
-        let own = std::process::id();
+        let mut other = cat(Stdio::null());
+        let pid = other.id();
         for address in ["192.0.2.1:1883", "127.0.0.1:1"] {
             let there = Endpoint::Tcp(address.parse().unwrap());
-            let note = check(&there, own).unwrap().unwrap();
-            assert!(note.contains(&format!("process {own} (")), "{note}");
+            let note = check(&there, pid).unwrap().unwrap();
+            assert!(note.contains(&format!("process {pid} (")), "{note}");
+        }
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+
+    /// A shell that has started both would be measured with the benchmark's own work.
+    #[test]
+    fn what_the_benchmark_runs_below_is_no_server() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        for pid in [std::process::id(), std::os::unix::process::parent_id()] {
+            let refused = check(&endpoint(&listener), pid).unwrap_err().to_string();
+            assert!(refused.contains("started below that process"), "{refused}");
         }
     }
 
@@ -330,17 +381,40 @@ mod tests {
             line(mapped, "0A", 5),
             line(&"0".repeat(32), "0A", 6),
         ];
-        let found = tcp_sockets(&table.concat(), "127.0.0.1:1883".parse().unwrap());
-        assert_eq!(found, BTreeSet::from([1, 4, 5, 6]));
-        let other = tcp_sockets(&table.concat(), "127.0.0.1:1884".parse().unwrap());
-        assert_eq!(other, BTreeSet::new());
-        let table = "Num RefCount Protocol Flags Type St Inode Path\n\
-                     0: 2 0 00010000 0001 01 7 /run/a.sock\n\
-                     0: 2 0 00000000 0001 03 8 /run/a.sock\n\
-                     0: 2 0 00010000 0001 01 9\n\
-                     0: 2 0 00010000 0001 01 10 a.sock\n\
-                     0: 2 0 00010000 0001 01 11 /run/b.sock\n";
-        let found = unix_sockets(table, Path::new("/run/a.sock"));
-        assert_eq!(found, BTreeSet::from([7, 10]));
+        let table = table.concat();
+        for (address, expected) in [
+            ("127.0.0.1:1883", &[1, 5][..]),
+            ("127.0.0.2:1883", &[3]),
+            ("127.0.0.3:1883", &[4]),
+            ("[::1]:1883", &[6]),
+            ("127.0.0.1:1884", &[]),
+        ] {
+            let found = tcp_sockets(&table, address.parse().unwrap());
+            assert_eq!(found, expected.iter().copied().collect(), "{address}");
+        }
+        // By IPv6 for IPv4 as well, where nobody else does.
+        let both = line(&"0".repeat(32), "0A", 6);
+        let found = tcp_sockets(&both, "127.0.0.1:1883".parse().unwrap());
+        assert_eq!(found, BTreeSet::from([6]));
+    }
+
+    #[test]
+    fn files_of_unix_sockets_are_told_apart() {
+        let table = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+                     0000: 00000002 00000000 00010000 0001 01     7 /run/a b.sock\n\
+                     0000: 00000002 00000000 00000000 0001 03     8 /run/a b.sock\n\
+                     0000: 00000002 00000000 00010000 0001 01     9\n\
+                     0000: 00000002 00000000 00010000 0001 01    10 a b.sock\n\
+                     0000: 00000002 00000000 00010000 0001 01    11 /run/c/a b.sock\n\
+                     0000: 00000002 00000000 00010000 0001 01    12 /run/b.sock\n";
+        for (path, expected) in [
+            ("/run/a b.sock", &[7][..]),
+            ("/run/c/a b.sock", &[11]),
+            ("/srv/a b.sock", &[7, 10, 11]),
+            ("/run/d.sock", &[]),
+        ] {
+            let found = unix_sockets(table, Path::new(path));
+            assert_eq!(found, expected.iter().copied().collect(), "{path}");
+        }
     }
 }
