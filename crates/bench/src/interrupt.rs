@@ -93,9 +93,9 @@ fn remove_folder(folder: &Path) {
     }
 }
 
-fn tell_retained(below: &str) {
+fn tell_retained(why: &str, below: &str) {
     let text = format!(
-        "stentor bench: interrupted; the measured server keeps retained messages below {below}, \
+        "stentor bench: {why}; the measured server keeps retained messages below {below}, \
          which can be removed by: stentor retained clear '{below}#', or mosquitto_sub -t \
          '{below}#' --remove-retained --retained-only\n"
     );
@@ -107,6 +107,16 @@ fn put(started: &mut BTreeMap<u64, Leftover>, leftover: Leftover) -> u64 {
     let number = started.last_key_value().map_or(0, |(last, _)| last + 1);
     started.insert(number, leftover);
     number
+}
+
+impl Kept {
+    /// Tells of retained messages that stay, and why; no interrupt tells of them again.
+    pub(crate) fn leave(self, why: &str) {
+        let leftover = started().remove(&self.0);
+        if let Some(Leftover::Retained(below)) = leftover {
+            tell_retained(why, &below);
+        }
+    }
 }
 
 impl Drop for Kept {
@@ -162,7 +172,7 @@ fn clean_up() {
             }
             Leftover::Places(places) => places.restore(),
             Leftover::Empty(file) => remove_empty(file),
-            Leftover::Retained(below) => tell_retained(below),
+            Leftover::Retained(below) => tell_retained("interrupted", below),
             Leftover::Folder(_) => {}
         }
     }

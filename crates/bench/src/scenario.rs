@@ -7,6 +7,7 @@ pub(crate) mod login;
 pub(crate) mod pingpong;
 pub(crate) mod private;
 pub(crate) mod recover;
+mod retained;
 pub(crate) mod slow;
 mod storm;
 pub(crate) mod subscribe;

@@ -256,7 +256,7 @@ impl Relay {
 }
 
 /// A packet: its first byte and its body.
-fn read(stream: &mut TcpStream) -> io::Result<(u8, Vec<u8>)> {
+pub(crate) fn read(stream: &mut TcpStream) -> io::Result<(u8, Vec<u8>)> {
     let mut byte = [0];
     stream.read_exact(&mut byte)?;
     let first = byte[0];

@@ -8,6 +8,7 @@ mod faulty;
 mod foreign;
 mod private;
 mod reports;
+mod retained;
 mod suite;
 mod transports;
 mod verdicts;

@@ -7,18 +7,18 @@ use std::time::Duration;
 use mio::Poll;
 use serde_json::json;
 
+use super::retained::Retained;
 use super::{Scenario, count, named, run_id, subscribe};
 use crate::args::Common;
 use crate::clock::SECOND_NS;
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
-use crate::interrupt;
 use crate::load::crowd::{self, Plan};
 use crate::load::fill::Fill;
 use crate::load::pulse::Pulse;
 use crate::load::storm::{Ask, Goal, Outcome, Round, Storm};
 use crate::load::{self, histogram};
-use crate::measure::{Leg, Metric, Unit, push_latency};
+use crate::measure::{Leg, Metric, Unit, Verdict, push_latency};
 use crate::meter::{GeneratorMeter, GeneratorUse, push_link};
 use crate::process::CpuMeter;
 use crate::progress::Progress;
@@ -180,31 +180,80 @@ impl Workload for Recover {
         progress: &Progress,
     ) -> Result<Leg, BenchError> {
         let run = run_id();
-        let below = || interrupt::keep_retained(format!("bench/{run}/"));
-        let _kept = (!running.was_started_here()).then(below);
         let mut leg = Leg::default();
-        // Canned answers need no messages.
-        let is_floor = running.is_floor();
-        if !is_floor {
-            self.fill((running, progress), &run, &mut leg)?;
-            let none = format!("{run}-none");
-            let plain = self.storm((running, progress), &none, Goal::Acknowledged);
-            let (plain, _) = plain.map_err(BenchError::midway)?;
-            leg.push(PLAIN, plain.duration_ns as f64 / 1e3);
-            self.judge(&plain, &mut leg);
+        if running.is_floor() {
+            // Canned answers need no messages.
+            self.recover((running, progress), &run, &mut leg)?;
+            return Ok(leg);
         }
+        // The same topics as later, so that the rates can be compared.
+        let live = Message::Of(Round::Live);
+        let plain = self.publish((running, progress), &run, live, self.total())?;
+        leg.push(PUBLISH, plain);
+        let retained = Retained::keep(running, &run);
+        let measured = self.measure((&mut *running, progress), &run, plain, &mut leg);
+        let cleared = retained.clear(progress, || {
+            self.publish((running, progress), &run, Message::Empty, self.stored)?;
+            Ok(())
+        });
+        measured?;
+        // What was lost before says more than that nobody is there to clear anything.
+        if leg.verdict() == Verdict::Sound {
+            cleared?;
+        }
+        Ok(leg)
+    }
+}
+
+impl Recover {
+    /// What needs messages, from the filling of the topics on.
+    fn measure(
+        &self,
+        (running, progress): (&mut Running, &Progress),
+        run: &str,
+        plain: f64,
+        leg: &mut Leg,
+    ) -> Result<(), BenchError> {
+        self.fill((running, progress), run, plain, leg)?;
+        let none = format!("{run}-none");
+        let plain = self.storm((running, progress), &none, Goal::Acknowledged);
+        let (plain, _) = plain.map_err(BenchError::midway)?;
+        leg.push(PLAIN, plain.duration_ns as f64 / 1e3);
+        self.judge(&plain, leg);
+        self.recover((running, progress), run, leg)?;
+        if !self.restarts {
+            push_files(leg, running);
+            return Ok(());
+        }
+        progress.show("saving");
+        self.save((running, progress), run, leg)
+            .map_err(BenchError::midway)?;
+        push_files(leg, running);
+        progress.show("restarting");
+        self.restart((running, progress), run, leg)
+            .map_err(BenchError::midway)
+    }
+
+    /// The storm while everything is warm.
+    fn recover(
+        &self,
+        (running, progress): (&Running, &Progress),
+        run: &str,
+        leg: &mut Leg,
+    ) -> Result<(), BenchError> {
+        let is_floor = running.is_floor();
         let round = match is_floor {
             true => Round::Canned,
             false => Round::Again,
         };
-        let warm = self.storm((running, progress), &run, self.goal(round));
+        let warm = self.storm((running, progress), run, self.goal(round));
         let (warm, used) = warm.map_err(BenchError::midway)?;
-        self.judge(&warm, &mut leg);
+        self.judge(&warm, leg);
         leg.push(WARM, warm.duration_ns as f64 / 1e3);
         let seconds = warm.duration_ns as f64 / SECOND_NS as f64;
         leg.push(RATE, warm.completed as f64 / seconds);
-        push_link(&mut leg, warm.completed as f64 / seconds, self.payload);
-        used.push(&mut leg);
+        push_link(leg, warm.completed as f64 / seconds, self.payload);
+        used.push(leg);
         if let Some(plain_us) = leg.figure(PLAIN.key) {
             leg.push(TIMES, warm.duration_ns as f64 / 1e3 / plain_us * 100.0);
         }
@@ -218,25 +267,9 @@ impl Workload for Recover {
         for &at_ns in &warm.completed_ns {
             latency.saturating_record(at_ns);
         }
-        push_latency(&mut leg, latency, &[(P50, 0.5), (P99, 0.99)]);
+        push_latency(leg, latency, &[(P50, 0.5), (P99, 0.99)]);
         leg.series = subscribe::series(&warm);
-        if !self.restarts {
-            push_files(&mut leg, running);
-        }
-        if self.restarts && !is_floor {
-            progress.show("saving");
-            self.save((running, progress), &run, &mut leg)
-                .map_err(BenchError::midway)?;
-            push_files(&mut leg, running);
-            progress.show("restarting");
-            self.restart((running, progress), &run, &mut leg)
-                .map_err(BenchError::midway)?;
-        }
-        if !running.was_started_here() {
-            // Nobody else's server keeps what was only for this.
-            self.publish((running, progress), &run, Message::Empty, self.stored)?;
-        }
-        Ok(leg)
+        Ok(())
     }
 }
 
@@ -264,7 +297,7 @@ enum Message {
 /// How long the files of a server that was started here are, once it has saved.
 fn push_files(leg: &mut Leg, running: &Running) {
     let length = running.file_bytes().map(|(length, _)| length as f64);
-    leg.push(FILES, length.filter(|_| !running.is_floor()));
+    leg.push(FILES, length);
 }
 
 impl Recover {
@@ -333,17 +366,17 @@ impl Recover {
         })
     }
 
+    /// Retains a message in each topic, and another one in its place; `plain` is the rate without
+    /// RETAIN.
     fn fill(
         &self,
         place: (&Running, &Progress),
         run: &str,
+        plain: f64,
         leg: &mut Leg,
     ) -> Result<(), BenchError> {
-        // The same topics for all three, so that their rates can be compared.
-        let plain = self.publish(place, run, Message::Of(Round::Live), self.total())?;
         let create = self.publish(place, run, Message::Of(Round::New), self.stored)?;
         let update = self.publish(place, run, Message::Of(Round::Again), self.total())?;
-        leg.push(PUBLISH, plain);
         leg.push(CREATE, create);
         leg.push(UPDATE, update);
         leg.push(KEPT, update / plain * 100.0);

@@ -10,7 +10,6 @@ use mio::Poll;
 use super::{Fanout, Rate};
 use crate::clock::{SECOND_NS, as_ns, now_ns, sleep_until_ns};
 use crate::error::{BenchError, Doing};
-use crate::interrupt::{self, Kept};
 use crate::load::crowd::{self, Client, Plan};
 use crate::load::fill::Fill;
 use crate::load::publisher::{Press, Published, Schedule};
@@ -22,6 +21,7 @@ use crate::measure::Series;
 use crate::meter::{GeneratorMeter, GeneratorUse};
 use crate::process::{self, Usage};
 use crate::progress::Progress;
+use crate::scenario::retained::Retained;
 use crate::scenario::run_id;
 use crate::sequence::Faults;
 use crate::target::Running;
@@ -85,7 +85,7 @@ impl Load<'_> {
         progress: &Progress,
     ) -> Result<Outcome, BenchError> {
         let threads = self.open(running, progress)?;
-        let _kept = self.keep(running, &threads.run);
+        let retained = self.keep(running, &threads.run);
         let plan = self.plan;
         let start_ns = now_ns() + SECOND_NS / 20;
         let from_ns = start_ns + as_ns(plan.warmup);
@@ -103,7 +103,7 @@ impl Load<'_> {
         let generator = meter.stop();
         let usage = running.usage();
         progress.show("waiting for the last messages");
-        let ended = self.finish(threads, running, progress)?;
+        let ended = self.finish(threads, retained, running, progress)?;
         Ok(Outcome {
             deliveries: after.delivered - before.delivered,
             seconds: (after.at_ns - before.at_ns) as f64 / SECOND_NS as f64,
@@ -133,31 +133,30 @@ impl Load<'_> {
     fn finish(
         &self,
         threads: Threads,
+        retained: Retained,
         running: &Running,
         progress: &Progress,
     ) -> Result<Ended, BenchError> {
         let run = Arc::clone(&threads.run);
         let ended = threads.end();
-        let cleared = self.clear(running, &run, progress);
+        let cleared = retained.clear(progress, || self.clear(running, &run, progress));
         let ended = ended?;
-        cleared.map(|()| ended)
-    }
-
-    fn leaves_retained(&self, running: &Running) -> bool {
-        self.plan.retain && !running.was_started_here()
-    }
-
-    /// Has the topics of a run told, should it be interrupted before they are cleared.
-    fn keep(&self, running: &Running, run: &str) -> Option<Kept> {
-        let below = || interrupt::keep_retained(format!("bench/{run}/"));
-        self.leaves_retained(running).then(below)
-    }
-
-    /// Nobody else's server keeps what was only for this.
-    fn clear(&self, running: &Running, run: &str, progress: &Progress) -> Result<(), BenchError> {
-        if !self.leaves_retained(running) {
-            return Ok(());
+        // What was lost before says more than that nobody is there to clear anything.
+        if ended.disconnected == 0 {
+            cleared?;
         }
+        Ok(ended)
+    }
+
+    fn keep(&self, running: &Running, run: &str) -> Retained {
+        match self.plan.retain {
+            true => Retained::keep(running, run),
+            false => Retained::none(),
+        }
+    }
+
+    /// Publishes an empty message to each topic.
+    fn clear(&self, running: &Running, run: &str, progress: &Progress) -> Result<(), BenchError> {
         let (version, count) = (self.plan.version, self.plan.publishers as u64);
         let (endpoint, login) = (running.endpoint.clone(), running.login.clone());
         let run = run.to_owned();
@@ -186,7 +185,7 @@ impl Load<'_> {
         progress: &Progress,
     ) -> Result<u64, BenchError> {
         let threads = self.open(running, progress)?;
-        let _kept = self.keep(running, &threads.run);
+        let retained = self.keep(running, &threads.run);
         let shared = Arc::clone(&threads.shared);
         shared.set_window(1);
         threads.begin(now_ns(), u64::MAX, Rate::Max);
@@ -211,7 +210,7 @@ impl Load<'_> {
             }
             window *= 2;
         }
-        self.finish(threads, running, progress)?;
+        self.finish(threads, retained, running, progress)?;
         Ok(best_window)
     }
 
