@@ -17,6 +17,7 @@ use crate::foreign::Foreign;
 use crate::password;
 use crate::property::Properties;
 use crate::route::{self, Door, Route};
+use crate::which;
 
 /// The connection.
 #[derive(Debug, Args)]
@@ -46,7 +47,8 @@ pub(crate) struct Connect {
     #[arg(long, conflicts_with_all = ["unix", "url"])]
     ws: bool,
     /// Data folder of a server on this machine: asks that server and no other, with -u at one of
-    /// its listeners [env: STENTOR_DATA_DIR] [default: data, if a server runs there]
+    /// its listeners [env: STENTOR_DATA_DIR, or STENTOR_CONFIG for the folder that a configuration
+    /// names] [default: data, if a server runs there]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["host", "port", "unix", "url"])]
     data_dir: Option<PathBuf>,
     /// User name
@@ -208,7 +210,7 @@ impl Connect {
             accept_any_name: self.insecure,
         };
         Ok(Plan {
-            wish: self.route(),
+            wish: self.route()?,
             route: OnceCell::new(),
             door: self.door(),
             options,
@@ -261,23 +263,22 @@ impl Connect {
 
     /// Which server: the one that was named, else that of the usual folder if it runs. A variable
     /// names a folder as the flag does, but gives way to an address.
-    fn route(&self) -> Route {
+    fn route(&self) -> Result<Route, Failure> {
         let has_address =
             self.host.is_some() || self.port.is_some() || self.unix.is_some() || self.url.is_some();
         if has_address {
-            return Route::Address;
+            return Ok(Route::Address);
         }
-        let variable = || std::env::var_os("STENTOR_DATA_DIR").filter(|path| !path.is_empty());
-        match self
-            .data_dir
-            .clone()
-            .or_else(|| variable().map(PathBuf::from))
-        {
+        let named = match &self.data_dir {
+            Some(folder) => Some(folder.clone()),
+            None => which::folder_of_variables()?,
+        };
+        Ok(match named {
             Some(folder) => Route::Folder(folder),
             // Those who ask for one of these ways mean a server that they set up for it.
             None if self.wants_tls() || self.ws || self.bind_address.is_some() => Route::Address,
             None => Route::FolderOrAddress("data".into()),
-        }
+        })
     }
 
     /// Whoever says who it is, or how to connect, does not come as administrator.

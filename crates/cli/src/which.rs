@@ -62,6 +62,22 @@ impl Which {
     }
 }
 
+/// The data folder that `STENTOR_DATA_DIR` names, or else the configuration that `STENTOR_CONFIG`
+/// names; `None` without both.
+pub(crate) fn folder_of_variables() -> Result<Option<PathBuf>, Failure> {
+    let variable = |name| std::env::var_os(name).filter(|path| !path.is_empty());
+    if let Some(folder) = variable("STENTOR_DATA_DIR") {
+        return Ok(Some(folder.into()));
+    }
+    let Some(file) = variable("STENTOR_CONFIG") else {
+        return Ok(None);
+    };
+    let sources = Sources::from_process(Some(file.into()), Vec::new());
+    Config::data_dir(&sources)
+        .map(Some)
+        .map_err(|error| wrong(&error))
+}
+
 /// Reads a configuration.
 pub(crate) fn load(sources: &Sources<'_>) -> Result<Config, Failure> {
     Config::load(sources).map_err(|error| wrong(&error))

@@ -111,6 +111,37 @@ fn a_variable_names_a_folder_as_well_and_an_address_goes_before_it() {
     assert!(both.refusal().contains("--data-dir"));
 }
 
+#[test]
+fn a_configuration_in_a_variable_names_a_folder_too() {
+    let server = Server::open();
+    let elsewhere = tempfile::tempdir().expect("a folder can be made");
+    let file = elsewhere.path().join("stentor.toml");
+    let name = |folder: &std::path::Path| {
+        fs::write(&file, format!("data_dir = {folder:?}\n")).expect("a file can be written");
+    };
+    let run = |words: &[&str], data_dir: Option<&str>| {
+        let mut command = command(words);
+        let command = command
+            .current_dir(elsewhere.path())
+            .env("STENTOR_CONFIG", &file);
+        process::run(command.envs(data_dir.map(|folder| ("STENTOR_DATA_DIR", folder))))
+    };
+    name(&server.data_dir());
+    for words in [&["pub", "-t", "t", "-m", "x"][..], &["room", "ls"]] {
+        run(words, None).success();
+        // The other variable goes before it.
+        let refused = run(words, Some("missing")).refusal();
+        assert!(refused.contains("missing"), "{refused}");
+    }
+    // No other server is asked where the one that is meant does not run.
+    name(&elsewhere.path().join("stopped"));
+    let refused = run(&["pub", "-t", "t", "-m", "x"], None).refusal();
+    assert!(refused.contains("stopped"), "{refused}");
+    fs::write(&file, "data_dir = 7\n").expect("a file can be written");
+    let broken = run(&["pub", "-t", "t", "-m", "x"], None);
+    assert_eq!(broken.status.code(), Some(78), "{broken}");
+}
+
 /// Not to the usual address either, where somebody may wait for passwords.
 #[test]
 fn a_password_for_a_named_folder_goes_nowhere_else() {
