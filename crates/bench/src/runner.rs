@@ -220,12 +220,15 @@ fn measure(
     }
 }
 
-/// What is left of a measurement whose server has died: no figures, but what was lost with it.
+/// What is left of a measurement whose server has died: no figures, but what was lost with it, and
+/// how much of what was due came out.
 fn lost(leg: &Leg, death: &BenchError) -> Leg {
+    let behind = leg.behind.iter().cloned();
+    let told: Vec<String> = behind.chain([death.to_string()]).collect();
     Leg {
         faults: leg.faults,
         failed: leg.failed,
-        behind: Some(death.to_string()),
+        behind: Some(told.join(", ")),
         ..Leg::default()
     }
 }
@@ -270,6 +273,7 @@ mod tests {
     fn what_a_dying_server_loses_is_counted() {
         let mut leg = Leg {
             failed: 55,
+            behind: Some("4 % of what was due came out in time".into()),
             ..Leg::default()
         };
         leg.faults.lost = 700;
@@ -277,7 +281,7 @@ mod tests {
         let lost = lost(&leg, &BenchError::server("it ended"));
         assert_eq!((lost.faults.lost, lost.failed), (700, 55));
         assert!(lost.figures.is_empty());
-        let why = "700 lost, 55 failed, it ended".to_owned();
+        let why = "700 lost, 55 failed, 4 % of what was due came out in time, it ended".to_owned();
         assert_eq!(lost.verdict(), Verdict::Failed(why));
     }
 

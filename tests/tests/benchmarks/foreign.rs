@@ -6,6 +6,7 @@ use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 use stentor_tests::Plan;
 use stentor_tests::process::run_within;
+use stentor_tests::raw::Version;
 use stentor_tests::server::binary;
 
 use crate::faulty::{Fault, Faulty};
@@ -207,4 +208,27 @@ fn the_last_messages_are_not_torn_off() {
     let size = ["--rate", "3", "--payload", "900000"];
     let (code, result) = measure(&[&load[..], &size, &SHORT, &["3"]].concat());
     assert_eq!(code, 0, "{result}");
+}
+
+/// What is lost with a server is next to nothing of what was due, since most never left.
+#[test]
+fn a_server_that_is_killed_has_carried_a_part() {
+    let server = Plan::new().tcp().anonymous().start();
+    let (url, pid) = (server.url("mqtt").to_owned(), server.pid().to_string());
+    let load = ["fanout", "ice-2", "--subscribers", "20", "--seconds", "3"];
+    let once = ["--warmup", "0", "--no-floor", "--pairs", "1"];
+    let target = ["--target", &url, "--pid", &pid, "--placement", "free"];
+    let mut listener = server.client(Version::V4, "listener");
+    listener.subscribe("bench/#", 0);
+    let (code, result) = std::thread::scope(|scope| {
+        let bench = scope.spawn(|| measure(&[&load[..], &once, &target].concat()));
+        // It is under load then.
+        let _ = listener.message();
+        server.kill();
+        bench.join().unwrap()
+    });
+    assert_eq!(code, 1, "{result}");
+    let why = result["verdict"]["why"].as_str().unwrap();
+    assert!(why.contains("has ended"), "{why}");
+    assert!(why.contains("% of what was due came out in time"), "{why}");
 }
