@@ -107,11 +107,12 @@ impl GeneratorUse {
 }
 
 /// Adds what so many messages a second that the server sends come to on a link.
-pub(crate) fn push_link(leg: &mut Leg, messages_per_s: f64, payload: usize) {
+pub(crate) fn push_link(leg: &mut Leg, messages_per_s: impl Into<Option<f64>>, payload: usize) {
+    let messages_per_s = messages_per_s.into();
     let payload = payload as f64;
-    leg.push(BYTES, messages_per_s * payload);
-    let bits_per_s = messages_per_s * (payload + FRAME_BYTES) * 8.0;
-    leg.push(LINK, bits_per_s / 1e9 * 100.0);
+    leg.push(BYTES, messages_per_s.map(|rate| rate * payload));
+    let bits_per_s = messages_per_s.map(|rate| rate * (payload + FRAME_BYTES) * 8.0);
+    leg.push(LINK, bits_per_s.map(|bits| bits / 1e9 * 100.0));
 }
 
 #[cfg(test)]

@@ -31,6 +31,8 @@ pub(crate) enum Fault {
     /// It grants what it is asked for, but one of so many gets this code. Messages go out at QoS 0
     /// all the same.
     Grants { every: u64, code: u8 },
+    /// It answers each subscription twice.
+    Stutters,
     /// It delivers everything so much later.
     Late { millis: u64 },
     /// It does its work, and tells the test after so many.
@@ -128,7 +130,9 @@ impl Relay {
                 8 => {
                     let code = self.subscribe(&stream, &body);
                     self.leave(&stream);
-                    stream.write_all(&[0x90, 3, body[0], body[1], code])
+                    let suback = [0x90, 3, body[0], body[1], code];
+                    let times = if self.fault == Fault::Stutters { 2 } else { 1 };
+                    stream.write_all(&suback.repeat(times))
                 }
                 12 => stream.write_all(&[0xd0, 0]),
                 _ => return,

@@ -210,6 +210,25 @@ fn the_last_messages_are_not_torn_off() {
     assert_eq!(code, 0, "{result}");
 }
 
+/// A part of the subscriptions in a part of the time is no rate of all of them.
+#[test]
+fn a_storm_that_breaks_off_has_no_rate() {
+    let server = Faulty::start(Fault::Stutters);
+    let url = server.url();
+    let load = ["subscribe", "--users", "2", "--subscriptions", "50"];
+    let once = ["--pairs", "1", "--no-floor", "--target", &url];
+    let (code, result) = measure(&[&load[..], &once].concat());
+    assert_eq!(code, 1, "{result}");
+    assert!(result["loss"]["failed"].as_u64() > Some(0), "{result}");
+    for key in [
+        "subscriptions_per_s",
+        "duration_us",
+        "cpu_per_subscription_us",
+    ] {
+        assert!(result["measured"][key].is_null(), "{key}: {result}");
+    }
+}
+
 /// What is lost with a server is next to nothing of what was due, since most never left.
 #[test]
 fn a_server_that_is_killed_has_carried_a_part() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mio::{Events, Poll};
 
 use super::crowd::Client;
-use crate::clock::{as_ns, now_ns};
+use crate::clock::{SECOND_NS, as_ns, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::wire::{self, Frame, Version};
 
@@ -109,6 +109,15 @@ pub(crate) struct Outcome {
     /// Why the first that was not completed was not, if somebody said so.
     pub(crate) first_failure: Option<String>,
     pub(crate) duration_ns: u64,
+}
+
+impl Outcome {
+    /// How long all of so many took, in seconds. `None` where some were not completed: what the
+    /// others took says nothing of all.
+    pub(crate) fn whole_s(&self, total: u64) -> Option<f64> {
+        let is_whole = self.completed == total && self.duration_ns > 0;
+        is_whole.then(|| self.duration_ns as f64 / SECOND_NS as f64)
+    }
 }
 
 /// What has to come for each subscription.
@@ -224,7 +233,7 @@ impl Storm {
             completed_ns: std::mem::take(&mut self.completed_ns),
             wrong: self.wrong,
             first_failure: self.first_failure.take(),
-            duration_ns: duration_ns.max(1),
+            duration_ns,
         }
     }
 
@@ -342,6 +351,25 @@ mod tests {
     use super::*;
     use crate::link::Link;
     use crate::wire::PublishTemplate;
+
+    #[test]
+    fn a_part_has_no_duration() {
+        for (completed, duration_ns, expected) in [
+            (3, SECOND_NS, Some(1.0)),
+            (2, SECOND_NS, None),
+            (0, 0, None),
+            (3, 0, None),
+        ] {
+            let storm = Outcome {
+                completed,
+                completed_ns: Vec::new(),
+                wrong: 0,
+                first_failure: None,
+                duration_ns,
+            };
+            assert_eq!(storm.whole_s(3), expected, "{completed} {duration_ns}");
+        }
+    }
 
     #[test]
     fn a_payload_tells_its_topic() {

@@ -10,7 +10,6 @@ use serde_json::json;
 use super::retained::Retained;
 use super::{Scenario, count, named, run_id, subscribe};
 use crate::args::Common;
-use crate::clock::SECOND_NS;
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
 use crate::load::crowd::{self, Plan};
@@ -218,7 +217,7 @@ impl Recover {
         let none = format!("{run}-none");
         let plain = self.storm((running, progress), &none, Goal::Acknowledged);
         let (plain, _) = plain.map_err(BenchError::midway)?;
-        leg.push(PLAIN, plain.duration_ns as f64 / 1e3);
+        leg.push(PLAIN, self.whole_us(&plain));
         self.judge(&plain, leg);
         self.recover((running, progress), run, leg)?;
         if !self.restarts {
@@ -249,17 +248,18 @@ impl Recover {
         let warm = self.storm((running, progress), run, self.goal(round));
         let (warm, used) = warm.map_err(BenchError::midway)?;
         self.judge(&warm, leg);
-        leg.push(WARM, warm.duration_ns as f64 / 1e3);
-        let seconds = warm.duration_ns as f64 / SECOND_NS as f64;
-        leg.push(RATE, warm.completed as f64 / seconds);
-        push_link(leg, warm.completed as f64 / seconds, self.payload);
+        let warm_us = self.whole_us(&warm);
+        leg.push(WARM, warm_us);
+        let rate = warm_us.map(|warm_us| self.total() as f64 * 1e6 / warm_us);
+        leg.push(RATE, rate);
+        push_link(leg, rate, self.payload);
         used.push(leg);
         if let Some(plain_us) = leg.figure(PLAIN.key) {
-            leg.push(TIMES, warm.duration_ns as f64 / 1e3 / plain_us * 100.0);
+            leg.push(TIMES, warm_us.map(|warm_us| warm_us / plain_us * 100.0));
         }
         if is_floor {
             // The floor is the same before and after.
-            leg.push(COLD, warm.duration_ns as f64 / 1e3);
+            leg.push(COLD, warm_us);
         } else {
             leg.push(RSS, running.usage().map(|usage| usage.rss as f64));
         }
@@ -303,6 +303,11 @@ fn push_files(leg: &mut Leg, running: &Running) {
 impl Recover {
     fn total(&self) -> u64 {
         self.users as u64 * u64::from(self.subscriptions)
+    }
+
+    /// How long a storm took, if all of it was completed.
+    fn whole_us(&self, storm: &Outcome) -> Option<f64> {
+        storm.whole_s(self.total()).map(|seconds| seconds * 1e6)
     }
 
     /// Whether it is the load that was described.
@@ -432,7 +437,7 @@ impl Recover {
             leg.push(START, restarted.starting.as_secs_f64() * 1e6);
             let (cold, _) = self.storm((running, progress), run, self.goal(Round::Saved))?;
             self.judge(&cold, leg);
-            leg.push(COLD, cold.duration_ns as f64 / 1e3);
+            leg.push(COLD, self.whole_us(&cold));
         }
         Ok(())
     }

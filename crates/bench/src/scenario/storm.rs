@@ -63,7 +63,9 @@ pub(super) fn run(pid: Option<u32>, plan: &Plan<'_>) -> Result<Outcome, BenchErr
 impl Outcome {
     /// The figures of this module's metrics.
     pub(super) fn leg(self) -> Leg {
-        let seconds = self.duration_ns as f64 / SECOND_NS as f64;
+        // What some took says nothing of all.
+        let is_whole = self.failed == 0 && self.duration_ns > 0;
+        let seconds = is_whole.then(|| self.duration_ns as f64 / SECOND_NS as f64);
         let count = self.logins.len();
         let mut leg = Leg {
             failed: self.failed as u64,
@@ -74,14 +76,15 @@ impl Outcome {
         for login_ns in self.logins {
             latency.saturating_record(login_ns);
         }
-        leg.push(DURATION, seconds * 1e6);
-        leg.push(RATE, count as f64 / seconds);
+        leg.push(DURATION, seconds.map(|seconds| seconds * 1e6));
+        leg.push(RATE, seconds.map(|seconds| count as f64 / seconds));
         push_latency(&mut leg, latency, &[(P50, 0.5), (P99, 0.99), (MAX, 1.0)]);
         let dropped = process::listen_drops()
             .zip(self.drops_before)
             .map(|(after, before)| after - before);
         leg.push(DROPS, dropped.map(|count| count as f64));
-        let per_login = |used: f64| used * 1e6 / count.max(1) as f64;
+        // Beyond all numbers where nobody is in, which is left out.
+        let per_login = |used: f64| used * 1e6 / count as f64;
         leg.push(CPU, self.server_cpu_s.map(per_login));
         self.generator.push(&mut leg, self.server_cpu_s);
         leg

@@ -250,20 +250,21 @@ impl Subscribe {
         generator: GeneratorUse,
     ) -> Leg {
         let total = self.total();
-        let seconds = storm.duration_ns as f64 / SECOND_NS as f64;
+        let seconds = storm.whole_s(total);
         let mut leg = Leg {
             failed: total - storm.completed,
             behind: storm.first_failure.clone(),
             ..Leg::default()
         };
-        leg.push(RATE, storm.completed as f64 / seconds);
-        leg.push(TOTAL, seconds * 1e6);
+        leg.push(RATE, seconds.map(|seconds| total as f64 / seconds));
+        leg.push(TOTAL, seconds.map(|seconds| seconds * 1e6));
         let mut latency = histogram();
         for &at_ns in &storm.completed_ns {
             latency.saturating_record(at_ns);
         }
         push_latency(&mut leg, latency, &[(P50, 0.5), (P99, 0.99)]);
-        leg.push(CPU, server_cpu_s.map(|cpu| cpu * 1e6 / total as f64));
+        let cpu_s = server_cpu_s.filter(|_| seconds.is_some());
+        leg.push(CPU, cpu_s.map(|cpu| cpu * 1e6 / total as f64));
         leg.push(RSS, usage.map(|usage| usage.rss as f64));
         generator.push(&mut leg, server_cpu_s);
         leg.series = series(&storm);
