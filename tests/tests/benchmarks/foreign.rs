@@ -251,3 +251,20 @@ fn a_server_that_is_killed_has_carried_a_part() {
     assert!(why.contains("has ended"), "{why}");
     assert!(why.contains("% of what was due came out in time"), "{why}");
 }
+
+/// A slow client misses what is conflated, but gets nothing twice, and nothing old after the new.
+#[test]
+fn a_slow_client_tells_repeated_from_swapped() {
+    for (fault, what, other) in [
+        (Fault::Repeats { every: 7 }, "duplicated", "reordered"),
+        (Fault::Swaps { every: 7 }, "reordered", "duplicated"),
+    ] {
+        let server = Faulty::start(fault);
+        let url = server.url();
+        let load = ["slow", "--topics", "2", "--rate", "100", "--target", &url];
+        let (code, result) = measure(&[&load[..], &SHORT, &["1"]].concat());
+        assert_eq!(code, 1, "{result}");
+        assert!(result["loss"][what].as_u64() > Some(0), "{result}");
+        assert_eq!(result["loss"][other], 0, "{result}");
+    }
+}

@@ -195,6 +195,7 @@ impl Slow {
     fn evaluate(&self, seen: Seen, sent: &Sent) -> Leg {
         let mut leg = Leg::default();
         leg.faults.reordered = seen.older_after_newer;
+        leg.faults.duplicated = seen.duplicated;
         leg.faults.corrupt = seen.foreign;
         let missing = sent
             .last
@@ -254,7 +255,9 @@ mod tests {
             measured: 20,
             bytes: 2_048,
             last: vec![Some(last)],
+            checkers: Vec::new(),
             older_after_newer: 0,
+            duplicated: 0,
             foreign: 0,
         }
     }

@@ -16,6 +16,7 @@ use crate::load::crowd::{self, Client, Plan};
 use crate::load::histogram;
 use crate::meter::{GeneratorMeter, GeneratorUse};
 use crate::process::CpuMeter;
+use crate::sequence::{Arrival, Checker};
 use crate::stamp::Stamp;
 use crate::wire::{self, Frame, Login, PublishTemplate};
 
@@ -76,7 +77,10 @@ pub(super) struct Seen {
     pub(super) bytes: u64,
     /// By topic: the number of the last message.
     pub(super) last: Vec<Option<u64>>,
+    /// By topic: which of its messages have come.
+    pub(super) checkers: Vec<Checker>,
     pub(super) older_after_newer: u64,
+    pub(super) duplicated: u64,
     pub(super) foreign: u64,
 }
 
@@ -192,7 +196,9 @@ impl Job {
             measured: 0,
             bytes: 0,
             last: vec![None; self.load.topics],
+            checkers: (0..self.load.topics).map(|_| Checker::default()).collect(),
             older_after_newer: 0,
+            duplicated: 0,
             foreign: 0,
         };
         let each = self.load.each_tick();
@@ -257,12 +263,16 @@ impl Job {
                 seen.foreign += 1;
                 continue;
             };
-            let last = &mut seen.last[stamp.publisher as usize];
+            let topic = stamp.publisher as usize;
             seen.messages += 1;
-            if last.is_some_and(|last| last >= stamp.sequence) {
-                seen.older_after_newer += 1;
+            // The topics take turns. What is missing between may have been conflated.
+            let number = stamp.sequence / self.load.topics as u64;
+            match seen.checkers[topic].arrive(number) {
+                Arrival::InOrder | Arrival::Ahead => {}
+                Arrival::Late => seen.older_after_newer += 1,
+                Arrival::Duplicate => seen.duplicated += 1,
             }
-            *last = Some(stamp.sequence);
+            seen.last[topic] = Some(stamp.sequence);
             seen.measured += u64::from(is_measured);
             if slowly && now >= self.measured_ns.start {
                 let age = now.saturating_sub(stamp.intended_ns);
