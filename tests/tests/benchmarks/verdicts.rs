@@ -272,6 +272,7 @@ fn a_server_that_is_killed_explains_the_run() {
     let result = crate::read(&file).unwrap_or_else(|| panic!("no result: {finished}"));
     let why = result["verdict"]["why"].as_str().unwrap();
     assert!(why.contains("ended with signal: 9"), "{why}");
+    assert!(!why.contains("INFO"), "{why}");
     assert!(finished.stdout.contains("stentor ended"), "{finished}");
 }
 

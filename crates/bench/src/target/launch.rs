@@ -189,15 +189,9 @@ impl Child {
             return Ok(());
         };
         let log = fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default();
-        let last: Vec<&str> = log.lines().rev().take(5).collect();
-        let last: Vec<&str> = last.into_iter().rev().collect();
-        let said = if last.is_empty() {
-            "nothing".into()
-        } else {
-            last.join("\n  ")
-        };
+        let said = last_words(&log);
         Err(BenchError::server(format!(
-            "{} ended with {status}; it said:\n  {said}",
+            "{} ended with {status}{said}",
             self.name
         )))
     }
@@ -460,9 +454,36 @@ pub(super) fn own(
     Running::started(child, &url)
 }
 
+/// What a server said last that may explain its end; empty if that is nothing. Who came and went
+/// explains nothing.
+fn last_words(log: &str) -> String {
+    let is_news = |line: &&str| line.split_whitespace().nth(1) == Some("INFO");
+    let lines = log.lines().rev().filter(|line| !is_news(line));
+    let last: Vec<&str> = lines.take(5).collect();
+    let last: Vec<&str> = last.into_iter().rev().collect();
+    match last.is_empty() {
+        true => String::new(),
+        false => format!("; it said:\n  {}", last.join("\n  ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn last_words_leave_out_who_came_and_went() {
+        let news = "2026-11-24T12:33:03.887913Z  INFO connected client=\"s-1\"\n";
+        assert_eq!(last_words(&news.repeat(9)), "");
+        assert_eq!(last_words(""), "");
+        let panic = "thread 'shard' panicked at hub.rs:1:2:\nthere is no INFO\n";
+        let warning = "2026-11-24T12:33:03.887914Z  WARN disk full\n";
+        let log = [warning, &news.repeat(9), panic, news].concat();
+        let told = "; it said:\n  2026-11-24T12:33:03.887914Z  WARN disk full\n  \
+                    thread 'shard' panicked at hub.rs:1:2:\n  there is no INFO";
+        assert_eq!(last_words(&log), told);
+        assert_eq!(last_words(&"x\n".repeat(9)).matches('x').count(), 5);
+    }
 
     #[test]
     fn a_server_has_no_settings_of_the_caller() {
