@@ -312,6 +312,11 @@ fn reservations(old: &Value, new: &Value) -> Vec<String> {
                  figures are lower bounds\n"
             ));
         }
+        if has_failed(object) {
+            warnings.push(format!(
+                "warning: {title}: the {which} run has failed: its figures are not compared\n"
+            ));
+        }
         if let Some(floor) = unsound_floor(object) {
             warnings.push(format!(
                 "warning: {title}: {floor} was not sound in the {which} result: ratios to it are \
@@ -389,13 +394,17 @@ fn loss_change(old: &Value, new: &Value) -> Option<(Change, Vec<String>)> {
     Some((change, words.map(str::to_owned).to_vec()))
 }
 
+/// Whether what was measured, if anything, is of a part: a server that loses half is no quicker.
+fn has_failed(object: &Value) -> bool {
+    ["failed", "not-run"].contains(&object["verdict"]["result"].as_str().unwrap_or_default())
+}
+
 /// Verdict and loss of one workload: whatever the machine is, they are the server's.
 fn outcome_changes(old: &Value, new: &Value) -> Vec<(Change, Vec<String>)> {
     let mut lines = Vec::new();
     let verdict = |object: &Value| object["verdict"]["result"].as_str().map(str::to_owned);
     if let (Some(before), Some(now)) = (verdict(old), verdict(new)) {
-        let is_bad = |word: &str| word == "failed" || word == "not-run";
-        let change = match (is_bad(&before), is_bad(&now)) {
+        let change = match (has_failed(old), has_failed(new)) {
             (false, true) => Change::Worse,
             (true, false) => Change::Better,
             _ => Change::None,
@@ -454,8 +463,11 @@ impl Reach {
     }
 }
 
-/// Every figure of one workload.
+/// Every figure of one workload, if it was carried both times.
 fn figure_changes(old: &Value, new: &Value) -> Vec<(Change, Vec<String>)> {
+    if has_failed(old) || has_failed(new) {
+        return Vec::new();
+    }
     let is_apart = !other_machine(old, new).is_empty();
     if let Some((before, now)) = Reach::of(old).zip(Reach::of(new)) {
         return vec![before.change(&now, is_apart)];
@@ -697,6 +709,27 @@ mod tests {
                 }
             }
             assert_eq!(comparison.count(Change::Worse), 0);
+        }
+    }
+
+    /// A storm that broke off was quick for those who got through.
+    #[test]
+    fn figures_of_a_run_that_failed_are_not_compared() {
+        let sound = result(10.0, 2.0);
+        for word in ["failed", "not-run"] {
+            let mut failed = result(5.0, 1.0);
+            failed["verdict"]["result"] = word.into();
+            for (old, new, which, change) in [
+                (&failed, &sound, "old", Change::Better),
+                (&sound, &failed, "new", Change::Worse),
+            ] {
+                let comparison = Comparison::of(slice::from_ref(old), slice::from_ref(new), false);
+                let told = format!("the {which} run has failed");
+                assert!(comparison.warnings.concat().contains(&told), "{told}");
+                let news = [Change::Better, Change::Worse].map(|it| comparison.count(it));
+                let expected = [Change::Better, Change::Worse].map(|it| usize::from(it == change));
+                assert_eq!(news, expected, "{word}");
+            }
         }
     }
 
