@@ -368,6 +368,7 @@ impl Fanout {
             };
             pace.judge(&mut leg);
         }
+        leg.behind = leg.behind.take().or(outcome.uncleared);
         leg
     }
 }

@@ -58,6 +58,8 @@ pub(super) struct Outcome {
     pub(super) unsent: u64,
     /// Deliveries of messages that were due within the interval, after its end.
     pub(super) after_end: u64,
+    /// Why retained messages stay where they were cleared in vain.
+    pub(super) uncleared: Option<String>,
     pub(super) server_cpu_s: Option<f64>,
     pub(super) generator_cpu_s: f64,
     pub(super) generator: GeneratorUse,
@@ -103,7 +105,7 @@ impl Load<'_> {
         let generator = meter.stop();
         let usage = running.usage();
         progress.show("waiting for the last messages");
-        let ended = self.finish(threads, retained, running, progress)?;
+        let (ended, cleared) = self.finish(threads, retained, running, progress)?;
         Ok(Outcome {
             deliveries: after.delivered - before.delivered,
             seconds: (after.at_ns - before.at_ns) as f64 / SECOND_NS as f64,
@@ -115,6 +117,7 @@ impl Load<'_> {
             unacknowledged: ended.unacknowledged,
             unsent: ended.unsent,
             after_end: ended.after_end,
+            uncleared: cleared.err().map(|error| error.to_string()),
             server_cpu_s: after
                 .server_cpu_s
                 .zip(before.server_cpu_s)
@@ -129,23 +132,19 @@ impl Load<'_> {
         })
     }
 
-    /// Ends the threads, and clears what was retained, also after a load that failed.
+    /// Ends the threads, and clears what was retained, also after a load that failed. Whether that
+    /// went well is told apart: what was lost before says more.
     fn finish(
         &self,
         threads: Threads,
         retained: Retained,
         running: &Running,
         progress: &Progress,
-    ) -> Result<Ended, BenchError> {
+    ) -> Result<(Ended, Result<(), BenchError>), BenchError> {
         let run = Arc::clone(&threads.run);
         let ended = threads.end();
         let cleared = retained.clear(progress, || self.clear(running, &run, progress));
-        let ended = ended?;
-        // What was lost before says more than that nobody is there to clear anything.
-        if ended.disconnected == 0 {
-            cleared?;
-        }
-        Ok(ended)
+        Ok((ended?, cleared))
     }
 
     fn keep(&self, running: &Running, run: &str) -> Retained {
@@ -210,7 +209,8 @@ impl Load<'_> {
             }
             window *= 2;
         }
-        self.finish(threads, retained, running, progress)?;
+        // What stays has been told; what is wrong shows in what is measured next.
+        let _ = self.finish(threads, retained, running, progress)?;
         Ok(best_window)
     }
 

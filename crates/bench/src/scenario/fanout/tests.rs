@@ -210,6 +210,7 @@ fn a_verdict_follows_from_the_figures() {
             unacknowledged: 0,
             unsent: 0,
             after_end: 0,
+            uncleared: None,
             server_cpu_s: Some(0.1),
             generator_cpu_s: 0.1,
             generator: GeneratorUse {
