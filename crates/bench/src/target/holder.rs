@@ -5,7 +5,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 
 use crate::error::BenchError;
 use crate::link::Endpoint;
@@ -13,14 +17,14 @@ use crate::process;
 
 /// A listening socket in `/proc/net/tcp`.
 const LISTENING: &str = "0A";
-/// The same in `/proc/net/unix`: `__SO_ACCEPTCON`.
-const ACCEPTING: u32 = 0x1_0000;
 
 /// What can be said about a process and an address.
 #[derive(Debug, PartialEq, Eq)]
 enum Bond {
     /// It listens there, or a descendant of it does.
     Holds,
+    /// The same, and another one does so too.
+    Shares(u32),
     /// Another one does.
     Foreign(u32),
     /// Nobody can say, and why.
@@ -42,6 +46,12 @@ pub(super) fn check(endpoint: &Endpoint, pid: u32) -> Result<Option<String>, Ben
     }
     match bond(endpoint, pid) {
         Bond::Holds => Ok(None),
+        Bond::Shares(other) => Ok(Some(format!(
+            "CPU and memory are those of process {pid} ({}); {other} ({}) listens at the target \
+             too, and is not counted",
+            name(pid),
+            name(other)
+        ))),
         Bond::Foreign(holder) => Err(BenchError::usage(format!(
             "--pid {pid} ({}): another process listens at the target, {holder} ({}): give --pid \
              {holder}, or leave it out; if {holder} only passes on what it gets, measure the \
@@ -64,14 +74,45 @@ fn name(pid: u32) -> String {
 }
 
 fn bond(endpoint: &Endpoint, pid: u32) -> Bond {
-    let sockets = listening(endpoint);
+    match endpoint {
+        Endpoint::Unix(path) => bond_by_unix(path, pid),
+        Endpoint::Tcp(address) | Endpoint::Layered(address, _) => bond_by_tcp(*address, pid),
+    }
+}
+
+/// The kernel remembers who began to listen at a Unix socket, whatever its file is called by now.
+fn bond_by_unix(path: &Path, pid: u32) -> Bond {
+    let Ok(stream) = UnixStream::connect(path) else {
+        return Bond::Unknown("nobody answers there");
+    };
+    let peer = getsockopt(&stream, PeerCredentials).map_or(0, |peer| peer.pid());
+    // 0 stands for a process that is not known here, as of another container.
+    let Some(holder) = u32::try_from(peer).ok().filter(|peer| *peer > 0) else {
+        return Bond::Unknown("who listens there is not known here");
+    };
+    if process::family(pid).contains(&holder) {
+        Bond::Holds
+    } else if process::family(holder).contains(&pid) {
+        Bond::Unknown("it was started by who listens there")
+    } else if process::all().any(|pid| pid == holder) {
+        Bond::Foreign(holder)
+    } else {
+        Bond::Unknown("who began to listen there has ended")
+    }
+}
+
+fn bond_by_tcp(address: SocketAddr, pid: u32) -> Bond {
+    let sockets = listening(address);
     if sockets.is_empty() {
         return Bond::Unknown("no process of this machine is known to listen there");
     }
     let family = process::family(pid);
     let held: Vec<Option<bool>> = family.iter().map(|pid| holds(*pid, &sockets)).collect();
+    let holders: Vec<u32> = process::all()
+        .filter(|pid| !family.contains(pid) && holds(*pid, &sockets) == Some(true))
+        .collect();
     if held.contains(&Some(true)) {
-        return Bond::Holds;
+        return holders.first().map_or(Bond::Holds, |it| Bond::Shares(*it));
     }
     if held.contains(&None) {
         return Bond::Unknown("its descriptors may not be looked at");
@@ -79,12 +120,10 @@ fn bond(endpoint: &Endpoint, pid: u32) -> Bond {
     if !family.iter().all(|pid| is_in_this_network(*pid)) {
         return Bond::Unknown("it has a network of its own, as in a container");
     }
-    if !is_local(endpoint) {
+    // Elsewhere, a process of another machine may be meant.
+    if !address.ip().to_canonical().is_loopback() {
         return Bond::Unknown("the target is not on the loopback network");
     }
-    let holders: Vec<u32> = process::all()
-        .filter(|pid| holds(*pid, &sockets) == Some(true))
-        .collect();
     // Who listens may hand over connections to those that it has started.
     if holders
         .iter()
@@ -95,16 +134,6 @@ fn bond(endpoint: &Endpoint, pid: u32) -> Bond {
     match holders.first() {
         Some(holder) => Bond::Foreign(*holder),
         None => Bond::Unknown("who listens there may not be looked at"),
-    }
-}
-
-/// Whether only a process of this machine can be there.
-fn is_local(endpoint: &Endpoint) -> bool {
-    match endpoint {
-        Endpoint::Unix(_) => true,
-        Endpoint::Tcp(address) | Endpoint::Layered(address, _) => {
-            address.ip().to_canonical().is_loopback()
-        }
     }
 }
 
@@ -165,15 +194,9 @@ fn socket_number(target: &str) -> Option<u64> {
 }
 
 /// The sockets that listen at an address, by their numbers.
-fn listening(endpoint: &Endpoint) -> BTreeSet<u64> {
+fn listening(address: SocketAddr) -> BTreeSet<u64> {
     let table = |name: &str| fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
-    match endpoint {
-        Endpoint::Unix(path) => unix_sockets(&table("unix"), path),
-        Endpoint::Tcp(address) | Endpoint::Layered(address, _) => {
-            let tables = table("tcp") + &table("tcp6");
-            tcp_sockets(&tables, *address)
-        }
-    }
+    tcp_sockets(&(table("tcp") + &table("tcp6")), address)
 }
 
 /// Whoever listens at that very address; else whoever does so everywhere; else, for IPv4, whoever
@@ -219,45 +242,6 @@ fn ip_of(text: &str) -> Option<IpAddr> {
     Some(ip.to_canonical())
 }
 
-/// Those that are bound to that very file; else those whose file has the same name: the folder may
-/// be told another way where it was bound, by a relative path or as another mount.
-fn unix_sockets(table: &str, path: &Path) -> BTreeSet<u64> {
-    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let of = |is_it: &dyn Fn(&Path) -> bool| -> BTreeSet<u64> {
-        let bound = table.lines().filter_map(accepting);
-        bound
-            .filter(|(_, bound)| is_it(bound))
-            .map(|(number, _)| number)
-            .collect()
-    };
-    let exactly = of(&|bound| {
-        let is_same = || fs::canonicalize(bound).is_ok_and(|bound| bound == real);
-        bound.is_absolute() && (bound == path || is_same())
-    });
-    if !exactly.is_empty() {
-        return exactly;
-    }
-    let names = [path.file_name(), real.file_name()];
-    of(&|bound| names.contains(&bound.file_name()))
-}
-
-/// The number and the path of a socket that listens, from a line of the table; the path is the
-/// rest of the line, spaces and all.
-fn accepting(line: &str) -> Option<(u64, &Path)> {
-    let mut rest = line;
-    let mut fields = [""; 7];
-    for field in &mut fields {
-        let start = rest.trim_start();
-        let (word, after) = start.split_once(char::is_whitespace)?;
-        (*field, rest) = (word, after);
-    }
-    let flags = u32::from_str_radix(fields[3], 16).ok()?;
-    let is_it = flags & ACCEPTING != 0 && !rest.is_empty();
-    is_it
-        .then(|| Some((fields[6].parse().ok()?, Path::new(rest))))
-        .flatten()
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
@@ -267,6 +251,8 @@ mod tests {
     use std::thread;
 
     use nix::sched::{CloneFlags, unshare};
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
 
     use super::*;
 
@@ -290,14 +276,36 @@ mod tests {
         assert_eq!(bond(&here, own), Bond::Holds);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         assert_eq!(bond(&endpoint(&listener), own), Bond::Holds);
+    }
+
+    /// Its file may be moved, and another one come in its place.
+    #[test]
+    fn who_listens_at_a_unix_socket_is_found() {
+        let own = std::process::id();
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a socket");
-        let _listener = UnixListener::bind(&path).unwrap();
-        let link = folder.path().join("link");
+        let (path, link) = (folder.path().join("a socket"), folder.path().join("link"));
+        let listener = UnixListener::bind(folder.path().join("new")).unwrap();
+        fs::rename(folder.path().join("new"), &path).unwrap();
         std::os::unix::fs::symlink(&path, &link).unwrap();
+        let mut other = cat(Stdio::null());
+        // Its parent has ended, so that it is nobody's child.
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-c", "sleep 100 > /dev/null 2>&1 & echo $!"]);
+        let stranger = String::from_utf8(shell.output().unwrap().stdout).unwrap();
+        let stranger: u32 = stranger.trim().parse().unwrap();
         for path in [path, link] {
-            assert_eq!(bond(&Endpoint::Unix(path), own), Bond::Holds);
+            let there = Endpoint::Unix(path);
+            assert_eq!(bond(&there, own), Bond::Holds);
+            let why = "it was started by who listens there";
+            assert_eq!(bond(&there, other.id()), Bond::Unknown(why));
+            assert_eq!(bond(&there, stranger), Bond::Foreign(own));
         }
+        kill(Pid::from_raw(stranger.cast_signed()), Signal::SIGKILL).unwrap();
+        drop(listener);
+        let gone = Endpoint::Unix(folder.path().join("a socket"));
+        assert_eq!(bond(&gone, own), Bond::Unknown("nobody answers there"));
+        other.kill().unwrap();
+        other.wait().unwrap();
     }
 
     /// Shards of a server have such tables.
@@ -340,6 +348,19 @@ mod tests {
             child.kill().unwrap();
             child.wait().unwrap();
         }
+    }
+
+    #[test]
+    fn who_listens_as_well_is_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = endpoint(&listener);
+        let copy = listener.try_clone().unwrap();
+        let mut child = cat(Stdio::from(std::os::fd::OwnedFd::from(copy)));
+        assert_eq!(bond(&there, child.id()), Bond::Shares(std::process::id()));
+        let note = check(&there, child.id()).unwrap().unwrap();
+        assert!(note.contains("too, and is not counted"), "{note}");
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]
@@ -396,25 +417,5 @@ mod tests {
         let both = line(&"0".repeat(32), "0A", 6);
         let found = tcp_sockets(&both, "127.0.0.1:1883".parse().unwrap());
         assert_eq!(found, BTreeSet::from([6]));
-    }
-
-    #[test]
-    fn files_of_unix_sockets_are_told_apart() {
-        let table = "Num       RefCount Protocol Flags    Type St Inode Path\n\
-                     0000: 00000002 00000000 00010000 0001 01     7 /run/a b.sock\n\
-                     0000: 00000002 00000000 00000000 0001 03     8 /run/a b.sock\n\
-                     0000: 00000002 00000000 00010000 0001 01     9\n\
-                     0000: 00000002 00000000 00010000 0001 01    10 a b.sock\n\
-                     0000: 00000002 00000000 00010000 0001 01    11 /run/c/a b.sock\n\
-                     0000: 00000002 00000000 00010000 0001 01    12 /run/b.sock\n";
-        for (path, expected) in [
-            ("/run/a b.sock", &[7][..]),
-            ("/run/c/a b.sock", &[11]),
-            ("/srv/a b.sock", &[7, 10, 11]),
-            ("/run/d.sock", &[]),
-        ] {
-            let found = unix_sockets(table, Path::new(path));
-            assert_eq!(found, expected.iter().copied().collect(), "{path}");
-        }
     }
 }
