@@ -194,41 +194,60 @@ fn a_good_server_is_found_without_fault_at_any_pace() {
     }
 }
 
+/// What a second of the plan came to: it asks for 600 deliveries.
+fn outcome(deliveries: u64, late_ms: u64, busiest_thread: f64) -> Outcome {
+    let mut lateness = Histogram::new(3).expect("a histogram of three digits");
+    lateness.record(late_ms * 1_000_000).expect("it grows");
+    Outcome {
+        deliveries,
+        seconds: 1.0,
+        window: 0,
+        latency: Histogram::new(3).expect("a histogram of three digits"),
+        lateness,
+        faults: Faults::default(),
+        disconnected: 0,
+        unacknowledged: 0,
+        unsent: 0,
+        after_end: 0,
+        uncleared: None,
+        server_cpu_s: Some(0.1),
+        generator_cpu_s: 0.1,
+        generator: GeneratorUse {
+            seconds: 1.0,
+            cpu_percent: 10.0,
+            busiest_thread,
+            rss: None,
+        },
+        usage: None,
+        series: Series::default(),
+    }
+}
+
 #[test]
 fn a_verdict_follows_from_the_figures() {
-    let check = |deliveries, late_ms: u64, busiest_thread| {
-        let mut lateness = Histogram::new(3).expect("a histogram of three digits");
-        lateness.record(late_ms * 1_000_000).expect("it grows");
-        let outcome = Outcome {
-            deliveries,
-            seconds: 1.0,
-            window: 0,
-            latency: Histogram::new(3).expect("a histogram of three digits"),
-            lateness,
-            faults: Faults::default(),
-            disconnected: 0,
-            unacknowledged: 0,
-            unsent: 0,
-            after_end: 0,
-            uncleared: None,
-            server_cpu_s: Some(0.1),
-            generator_cpu_s: 0.1,
-            generator: GeneratorUse {
-                seconds: 1.0,
-                cpu_percent: 10.0,
-                busiest_thread,
-                rss: None,
-            },
-            usage: None,
-            series: Series::default(),
-        };
-        // The plan asks for 600 deliveries in this second.
+    let check = |deliveries, late_ms, busiest_thread| {
+        let outcome = outcome(deliveries, late_ms, busiest_thread);
         plan(Mischief::None, PACED).evaluate(outcome).verdict()
     };
     assert_eq!(check(600, 1, 0.5), Verdict::Sound);
     assert!(matches!(check(600, 60, 0.5), Verdict::GeneratorLimited(_)));
     assert!(matches!(check(600, 1, 0.99), Verdict::GeneratorLimited(_)));
     assert!(matches!(check(580, 1, 0.5), Verdict::Failed(_)));
+}
+
+/// What stays on a target is a failure of its own, and hides no other one.
+#[test]
+fn what_is_not_cleared_is_told_behind_what_was_lost() {
+    let check = |lost, told: &str| {
+        let mut outcome = outcome(600, 1, 0.5);
+        outcome.faults.lost = lost;
+        outcome.uncleared = Some("nobody answers".into());
+        let leg = plan(Mischief::None, PACED).evaluate(outcome);
+        assert_eq!(leg.verdict(), Verdict::Failed(told.into()));
+        assert_eq!(leg.faults.lost, lost);
+    };
+    check(0, "nobody answers");
+    check(3, "3 lost, nobody answers");
 }
 
 #[track_caller]
