@@ -266,7 +266,8 @@ impl Run {
         options.boot = self.boots;
         self.store = Store::open(self.disk.clone(), &options).unwrap();
         if end != End::PowerLoss {
-            assert_eq!(self.store.epoch(), epoch, "nothing was lost");
+            let (now, found) = (self.store.epoch(), self.store.damage());
+            assert_eq!(now, epoch, "nothing was lost: {end:?}, {found:?}");
         } else if self.store.epoch() != epoch {
             for history in self.topics.values_mut() {
                 history.sequence = 0;
