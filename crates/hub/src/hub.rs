@@ -27,6 +27,7 @@ use crate::sessions::Sessions;
 use crate::settings::{Settings, Uses};
 use crate::share::{ShareName, Shares};
 use crate::stats::{Losses, Stats, Traffic};
+use crate::work::Turn;
 
 /// What all shards of a server share.
 #[derive(Clone)]
@@ -46,7 +47,7 @@ pub struct Shared {
 /// A shard's brain: owns the sessions whose home it is, routes messages between them, and says
 /// what has to go to other shards.
 ///
-/// Call order: after every call the shard drains `effects().mesh` and `lanes` and says that by
+/// Call order: a turn of the shard begins with [`Hub::begin_turn`]; after every call the shard drains `effects().mesh` and `lanes` and says that by
 /// [`Hub::forwarded`]; what comes from others stands between [`Hub::begin_drain`] and
 /// [`Hub::end_drain`]; at the end of its
 /// turn it flushes each session in `dirty` by [`Hub::transmit`], a write, and
@@ -66,6 +67,7 @@ pub struct Hub {
     pub(crate) shares: Shares,
     pub(crate) timers: Wheel<Timer>,
     pub(crate) outbox: Outbox,
+    pub(crate) turn: Turn,
     pub(crate) burst: Burst,
     pub(crate) deferred: Deferred,
     pub(crate) privates: Privates,
@@ -127,6 +129,7 @@ impl Hub {
             shares: Shares::default(),
             timers: Wheel::new(Tick::ZERO),
             outbox: Outbox::default(),
+            turn: Turn::default(),
             burst: Burst::default(),
             deferred: Deferred::default(),
             privates: Privates::default(),
@@ -166,6 +169,17 @@ impl Hub {
         self.effects.dirty.append(&mut self.outbox.dirty);
         self.effects.conflating.append(&mut self.outbox.conflating);
         &mut self.effects
+    }
+
+    /// The shard begins a turn: what it may do is counted from here on.
+    pub const fn begin_turn(&mut self) {
+        self.turn.begin();
+    }
+
+    /// What the present turn has done so far, in visits of about 30 ns.
+    #[must_use]
+    pub const fn turn_visits(&self) -> u32 {
+        self.turn.spent()
     }
 
     /// The shard is about to take what other shards have left in their rings until now, all of it.

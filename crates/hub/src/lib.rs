@@ -49,6 +49,7 @@ mod stats;
 mod stored;
 mod subscribe;
 mod transmit;
+mod work;
 
 pub use adaptor::{Act, Adaptors, Deed, Denial, Happening, Hooks, Judgement, Question, Rewrite};
 pub use authenticate::{Authenticated, Authentication, Step};

@@ -16,6 +16,7 @@
 
 extern crate alloc;
 
+mod cost;
 mod hash;
 mod index;
 mod matching;
@@ -27,6 +28,7 @@ mod table;
 mod trie;
 mod word;
 
+pub use cost::{filter_cost, wildcards};
 pub use hash::TopicHasher;
 pub use index::{Filter, FilterId, Index, Inserted, Removed};
 pub use matching::{has_wildcard, levels, literal_prefix, matches};

@@ -291,6 +291,7 @@ impl World {
     }
 
     pub fn advance(&mut self) {
+        self.hubs.iter_mut().for_each(Hub::begin_turn);
         for shard in 0..self.hubs.len() {
             self.hubs[shard].advance(self.now);
             self.collect(u8::try_from(shard).unwrap());
@@ -305,6 +306,7 @@ impl World {
         }
         while !self.paused {
             let mut moved = false;
+            self.hubs.iter_mut().for_each(Hub::begin_turn);
             for shard in 0..self.hubs.len() {
                 self.collect(u8::try_from(shard).unwrap());
             }

@@ -255,6 +255,7 @@ impl Shard {
         self.wait(events);
         self.now = self.backplane.clock.now();
         self.figures.turns += 1;
+        self.hub.begin_turn();
         self.open_letters();
         self.drain_mesh();
         self.take_events(events);
