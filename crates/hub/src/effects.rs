@@ -102,6 +102,22 @@ pub enum MeshItem {
     },
 }
 
+impl MeshItem {
+    /// The bytes of memory that the item holds while it is on its way. What other shards or
+    /// queues hold too counts in full: this one may be the last to hold it. O(1).
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let more = match self {
+            Self::Publish(message) | Self::Keep { message, .. } => message.cost(),
+            Self::Share { message, .. } => message.cost(),
+            Self::Private { private, .. } => private.cost(),
+            Self::Room(item) => item.bytes(),
+            Self::Reached { .. } | Self::Replaced { .. } => 0,
+        };
+        size_of::<Self>() + more
+    }
+}
+
 /// What reaches a shard through its control lane, before anything that it reads afterwards.
 #[derive(Clone, Debug)]
 pub enum ControlItem {

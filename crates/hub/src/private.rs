@@ -30,6 +30,13 @@ pub struct PrivateMessage {
     pub(crate) route: String,
 }
 
+impl PrivateMessage {
+    /// The bytes of memory that it holds.
+    pub(crate) fn cost(&self) -> usize {
+        size_of::<Self>() + self.route.len() + self.message.cost()
+    }
+}
+
 /// The private messages that wait for what other shards say, by the ticket that their
 /// acknowledgement waits for.
 #[derive(Debug, Default)]

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use stentor_mqtt::{Publish, ReasonCode, forwardable};
 use stentor_session::{
     Arrival, CloseReason, Limit, Message, MessageParts, Outcome, Receipt, ReceivedAliases, Tick,
+    TopicName,
 };
 use stentor_zone::{Address, NotAddress};
 
@@ -77,7 +78,7 @@ impl Hub {
         now: Tick,
         key: SessionKey,
         publish: &Publish<'_>,
-        take: impl FnOnce(&mut Self, &str) -> Taken,
+        take: impl FnOnce(&mut Self, TopicName<'_>) -> Taken,
     ) -> Result<(), CloseReason> {
         let bytes = publish.payload.len() as u64;
         self.stats.publishes_received += 1;
@@ -147,10 +148,10 @@ impl Hub {
         &mut self,
         key: SessionKey,
         publish: &Publish<'_>,
-        f: impl FnOnce(&mut Self, &str) -> R,
+        f: impl FnOnce(&mut Self, TopicName<'_>) -> R,
     ) -> Result<R, CloseReason> {
         let Some(alias) = publish.properties.topic_alias() else {
-            return Ok(f(self, publish.topic));
+            return Ok(f(self, TopicName::Written(publish.topic)));
         };
         let session = self.sessions.get(key);
         let live = session.and_then(|session| session.live());
@@ -182,8 +183,9 @@ impl Hub {
         now: Tick,
         key: SessionKey,
         publish: &Publish<'_>,
-        topic: &str,
+        name: TopicName<'_>,
     ) -> Taken {
+        let topic: &str = &name;
         let Some(session) = self.sessions.get(key) else {
             return Taken::done(ReasonCode::UnspecifiedError);
         };
@@ -227,7 +229,8 @@ impl Hub {
             retain: publish.retain,
             expiry_secs: publish.properties.message_expiry(),
         };
-        let message = Arc::new(Message::new(session.zone(), session.publisher, now, &parts));
+        let origin = (session.zone(), session.publisher, now);
+        let message = Arc::new(Message::to_topic(name.to_shared(), origin, &parts));
         let is_awaited = publish.packet_id.is_some();
         let taken = self.keep_and_route(now, message, is_awaited);
         if !is_refused(&taken) {

@@ -2,17 +2,61 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Deref;
 
 use crate::close::{CloseReason, Violation};
+
+/// The topic name of a publish.
+///
+/// A packet of 8 bytes may name a topic of many by its alias. All messages that do so share the
+/// name, so that what a client makes the server hold does not exceed by much what it has sent.
+#[derive(Clone, Copy, Debug)]
+pub enum TopicName<'a> {
+    /// As it stands in the packet, or anywhere else.
+    Written(&'a str),
+    /// As it was set with the alias that the packet carries.
+    Aliased(&'a Arc<str>),
+}
+
+impl TopicName<'_> {
+    /// The name for a message: shared where it can be, else copied.
+    #[must_use]
+    pub fn to_shared(self) -> Arc<str> {
+        match self {
+            Self::Written(name) => name.into(),
+            Self::Aliased(name) => Arc::clone(name),
+        }
+    }
+}
+
+impl Deref for TopicName<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Written(name) => name,
+            Self::Aliased(name) => name,
+        }
+    }
+}
 
 /// The aliases that a client has set for its own publishes. Grows with the highest alias used.
 #[derive(Debug, Default)]
 pub struct ReceivedAliases {
-    topics: Vec<Option<Box<str>>>,
+    topics: Vec<Option<Arc<str>>>,
+    /// Bytes of the names.
+    name_bytes: usize,
 }
 
 impl ReceivedAliases {
+    /// Bytes of memory that the aliases take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.name_bytes + self.topics.len() * size_of::<Option<Arc<str>>>()
+    }
+
     /// The topic of a publish that carries `alias`: sets it when `topic` is not empty, else looks
     /// it up.
     ///
@@ -24,7 +68,7 @@ impl ReceivedAliases {
         alias: u16,
         topic: &'a str,
         maximum: u16,
-    ) -> Result<&'a str, CloseReason> {
+    ) -> Result<TopicName<'a>, CloseReason> {
         const INVALID: CloseReason = CloseReason::Violation(Violation::TopicAlias);
         const UNKNOWN: CloseReason = CloseReason::Violation(Violation::UnknownAlias);
         if alias == 0 || alias > maximum {
@@ -32,19 +76,18 @@ impl ReceivedAliases {
         }
         let index = usize::from(alias) - 1;
         if topic.is_empty() {
-            return self
-                .topics
-                .get(index)
-                .and_then(Option::as_deref)
-                .ok_or(UNKNOWN);
+            let known = self.topics.get(index).and_then(Option::as_ref);
+            return known.map(TopicName::Aliased).ok_or(UNKNOWN);
         }
         if self.topics.len() <= index {
             self.topics.resize_with(index + 1, || None);
         }
-        if let Some(slot) = self.topics.get_mut(index) {
-            *slot = Some(topic.into());
-        }
-        Ok(topic)
+        let Some(slot) = self.topics.get_mut(index) else {
+            return Err(INVALID);
+        };
+        let before = slot.as_ref().map_or(0, |name| name.len());
+        self.name_bytes = self.name_bytes - before + topic.len();
+        Ok(TopicName::Aliased(slot.insert(topic.into())))
     }
 }
 

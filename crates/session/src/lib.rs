@@ -24,7 +24,7 @@ mod tick;
 mod wheel;
 
 pub use acks::{AckQueue, Outcome, Receipt, Ticket};
-pub use alias::{ReceivedAliases, SentAliases, TopicForm};
+pub use alias::{ReceivedAliases, SentAliases, TopicForm, TopicName};
 pub use close::{CloseReason, Denied, Limit, Local, Remote, Timer, Violation};
 pub use conflation::{Conflation, Lane, Offered};
 pub use connect::{

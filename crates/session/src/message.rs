@@ -1,6 +1,7 @@
 //! The application message, as it travels inside the server.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -59,7 +60,8 @@ pub struct Message {
     pub received_at: Tick,
     /// When it stops being of interest; [`Tick::NEVER`] without a message expiry interval.
     pub expires_at: Tick,
-    topic: Box<str>,
+    /// Shared by the messages that name it by one alias.
+    topic: Arc<str>,
     /// The forwarded properties as on the wire, then the payload.
     body: Box<[u8]>,
     properties_len: u32,
@@ -89,6 +91,17 @@ impl Message {
     /// Copies a message out of the bytes it arrived in.
     #[must_use]
     pub fn new(zone: Zone, publisher: Publisher, now: Tick, parts: &MessageParts<'_>) -> Self {
+        Self::to_topic(parts.topic.into(), (zone, publisher, now), parts)
+    }
+
+    /// [`Message::new`] with a topic that other messages share. It takes the place of
+    /// [`MessageParts::topic`].
+    #[must_use]
+    pub fn to_topic(
+        topic: Arc<str>,
+        (zone, publisher, now): (Zone, Publisher, Tick),
+        parts: &MessageParts<'_>,
+    ) -> Self {
         let mut body = Vec::with_capacity(parts.properties.len() + parts.payload.len());
         body.extend_from_slice(parts.properties);
         body.extend_from_slice(parts.payload);
@@ -101,7 +114,7 @@ impl Message {
             expires_at: parts
                 .expiry_secs
                 .map_or(Tick::NEVER, |secs| now.after_secs(secs)),
-            topic: parts.topic.into(),
+            topic,
             // A packet is at most 256 MiB, so its properties fit.
             properties_len: u32::try_from(parts.properties.len()).unwrap_or(u32::MAX),
             body: body.into_boxed_slice(),
@@ -123,7 +136,7 @@ impl Message {
 
     /// The topic name.
     #[must_use]
-    pub const fn topic(&self) -> &str {
+    pub fn topic(&self) -> &str {
         &self.topic
     }
 
@@ -143,9 +156,10 @@ impl Message {
             .unwrap_or_default()
     }
 
-    /// What this message costs a queue, in bytes.
+    /// What this message costs a queue, in bytes. A topic that messages share counts for each of
+    /// them, since any of them may be the last to hold it.
     #[must_use]
-    pub const fn cost(&self) -> usize {
+    pub fn cost(&self) -> usize {
         self.topic.len() + self.body.len() + size_of::<Self>()
     }
 

@@ -335,7 +335,8 @@ impl Hub {
             return None;
         }
         let payload = || Box::<[u8]>::from(publish.payload);
-        let deed = self.with_topic(key, publish, |hub, topic| {
+        let deed = self.with_topic(key, publish, |hub, name| {
+            let topic: &str = &name;
             let session = hub.sessions.get(key)?;
             match Address::parse(topic) {
                 Err(NotAddress::Elsewhere) if hooks.has(Hooks::PUBLISH) => {

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use stentor_mqtt::{Packet, Publish, ReasonCode, Sender, decode, frame};
-use stentor_session::{CloseReason, Outcome, Tick, WillRequest};
+use stentor_session::{CloseReason, Outcome, Tick, TopicName, WillRequest};
 use stentor_zone::{Address, adaptor_refused, topic as zone_topic};
 
 use super::{Aside, Denial, Judgement, Packed, Rewrite};
@@ -207,13 +207,14 @@ impl Hub {
         &mut self,
         now: Tick,
         key: SessionKey,
-        (publish, topic): (&Publish<'_>, &str),
+        (publish, name): (&Publish<'_>, TopicName<'_>),
         judgement: &Judgement,
     ) -> Taken {
+        let topic: &str = &name;
         let rewrite = match judgement {
             Judgement::Done(rewrite) => rewrite,
             Judgement::Denied(denial) => return self.deny_deed(now, key, (publish, topic), denial),
-            Judgement::Filters(_) => return self.take(now, key, publish, topic),
+            Judgement::Filters(_) => return self.take(now, key, publish, name),
         };
         let changed = redirect(topic, rewrite);
         let is_elsewhere = changed.as_deref().is_some_and(|changed| changed != topic);
@@ -240,7 +241,11 @@ impl Hub {
             payload,
             ..publish.clone()
         };
-        match self.take(now, key, &publish, topic) {
+        let name = match &changed {
+            Some(changed) => TopicName::Written(changed),
+            None => name,
+        };
+        match self.take(now, key, &publish, name) {
             Taken::Done(refused) if is_elsewhere && refused == NO_RIGHT => {
                 Taken::Done(NO_RIGHT_THERE)
             }

@@ -161,6 +161,29 @@ pub enum RoomItem {
     },
 }
 
+impl RoomItem {
+    /// The bytes of memory that the item holds, without those that are few in any case.
+    pub(crate) fn bytes(&self) -> usize {
+        let more = match self {
+            Self::Say { message, .. } | Self::Recall { message, .. } => message.cost(),
+            Self::Command { payload, .. } => payload.len(),
+            Self::Places { rooms, .. } | Self::Placed { found: rooms, .. } => {
+                rooms.iter().map(|room| room.len() + size_of::<Box<str>>()).sum()
+            }
+            Self::Join { .. }
+            | Self::Leave { .. }
+            | Self::Arrived { .. }
+            | Self::Departed { .. }
+            | Self::Listed { .. }
+            | Self::Joined { .. }
+            | Self::Said { .. }
+            | Self::Charge { .. }
+            | Self::Clear { .. } => 0,
+        };
+        size_of::<Self>() + more
+    }
+}
+
 /// What a home is asked about a user and a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {

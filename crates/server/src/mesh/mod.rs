@@ -4,11 +4,14 @@
 //! takes no lock, and every shard has a [`Lane`] for everything that is rare and must never wait
 //! or be lost. A [`Bell`] wakes a shard that sleeps, and only then costs a system call.
 //!
-//! **No shard ever spins, blocks or drops on a full ring.** What does not fit waits in the
+//! A ring holds [`RING_ITEMS`] items that have [`RING_BYTES_MAX`] bytes together: the items of a
+//! client may be far larger than what it has sent.
+//!
+//! **No shard ever spins, blocks or drops on a full ring.** An item that does not fit waits in the
 //! sender's overflow queue, and the connections that publish into it are not read until it is
-//! empty ([`Pushed::Overflowed`]); past [`OVERFLOW_ITEMS_MAX`] the sender reads from no connection
-//! at all. Every shard goes on emptying its own rings meanwhile, so two full rings cannot wait for
-//! each other.
+//! empty ([`Pushed::Overflowed`]); past [`OVERFLOW_ITEMS_MAX`] or [`OVERFLOW_BYTES_MAX`] the sender
+//! reads from no connection at all. Every shard goes on emptying its own rings meanwhile, so two
+//! full rings cannot wait for each other.
 
 mod bell;
 mod lane;
@@ -18,6 +21,7 @@ pub(crate) use lane::Lane;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
@@ -27,18 +31,78 @@ pub(crate) const RING_ITEMS: usize = 4096;
 /// With this many items in overflow a shard reads from no connection.
 pub(crate) const OVERFLOW_ITEMS_MAX: usize = 65_536;
 
+/// Bytes that the items in one ring hold. One item may be larger, and goes alone.
+pub(crate) const RING_BYTES_MAX: u64 = 4 << 20;
+
+/// With this many bytes in overflow a shard reads from no connection.
+pub(crate) const OVERFLOW_BYTES_MAX: u64 = 16 << 20;
+
+/// What travels through the mesh: it says how many bytes of memory it holds.
+pub(crate) trait Cargo {
+    /// Bytes, with what it shares. The same at both ends.
+    fn bytes(&self) -> usize;
+}
+
+impl Cargo for stentor_hub::MeshItem {
+    #[inline]
+    fn bytes(&self) -> usize {
+        Self::bytes(self)
+    }
+}
+
 /// One shard's end of the mesh.
 #[derive(Debug)]
 pub(crate) struct Mesh<T> {
     outward: Vec<Option<Outward<T>>>,
-    inward: Vec<Option<Consumer<T>>>,
-    overflowed: usize,
+    inward: Vec<Option<Inward<T>>>,
+    overflowed: Load,
+}
+
+/// Items and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    /// How many items.
+    pub(crate) items: usize,
+    /// The bytes that they hold.
+    pub(crate) bytes: u64,
+}
+
+impl Load {
+    const fn add(&mut self, bytes: u64) {
+        self.items += 1;
+        self.bytes += bytes;
+    }
+
+    const fn remove(&mut self, bytes: u64) {
+        self.items -= 1;
+        self.bytes -= bytes;
+    }
+}
+
+/// What the two ends of a ring tell each other.
+#[derive(Debug, Default)]
+struct Gauge {
+    /// Bytes of all items that the receiver has taken out.
+    drained: AtomicU64,
+    /// Whether the sender has something that found no room, and wants to be woken. A sender that
+    /// is missed, because the receiver looked a moment before, tries again by itself.
+    is_wanted: AtomicBool,
+}
+
+/// The way from one other shard.
+#[derive(Debug)]
+struct Inward<T> {
+    ring: Consumer<T>,
+    gauge: Arc<Gauge>,
 }
 
 /// The way to one other shard.
 #[derive(Debug)]
 struct Outward<T> {
     ring: Producer<T>,
+    /// Bytes of all items that were pushed into the ring.
+    pushed: u64,
+    gauge: Arc<Gauge>,
     overflow: VecDeque<T>,
     bell: Arc<Bell>,
     news: News,
@@ -67,7 +131,7 @@ pub(crate) fn build<T>(bells: &[Arc<Bell>], ring_items: usize) -> Vec<Mesh<T>> {
         .map(|_| Mesh {
             outward: Vec::new(),
             inward: Vec::new(),
-            overflowed: 0,
+            overflowed: Load::default(),
         })
         .collect();
     for from in 0..count {
@@ -78,19 +142,44 @@ pub(crate) fn build<T>(bells: &[Arc<Bell>], ring_items: usize) -> Vec<Mesh<T>> {
                 continue;
             }
             let (ring, consumer) = RingBuffer::new(ring_items);
+            let gauge = Arc::<Gauge>::default();
             ends[from].outward.push(Some(Outward {
                 ring,
+                pushed: 0,
+                gauge: Arc::clone(&gauge),
                 overflow: VecDeque::new(),
                 bell: Arc::clone(&bells[to]),
                 news: News::Told,
             }));
-            ends[to].inward.push(Some(consumer));
+            let ring = consumer;
+            ends[to].inward.push(Some(Inward { ring, gauge }));
         }
     }
     ends
 }
 
-impl<T> Mesh<T> {
+impl<T: Cargo> Outward<T> {
+    /// Bytes of the items in the ring.
+    fn held(&self) -> u64 {
+        self.pushed - self.gauge.drained.load(Ordering::Relaxed)
+    }
+
+    /// Puts an item into the ring, unless that is full of items or of bytes: then it comes back.
+    #[inline]
+    fn push(&mut self, item: T) -> Result<(), T> {
+        let bytes = item.bytes() as u64;
+        // What the receiver takes meanwhile only makes more room.
+        let held = self.held();
+        if held + bytes > RING_BYTES_MAX && held > 0 {
+            return Err(item);
+        }
+        self.ring.push(item).map_err(|PushError::Full(item)| item)?;
+        self.pushed += bytes;
+        Ok(())
+    }
+}
+
+impl<T: Cargo> Mesh<T> {
     /// Sends an item to another shard, which is told at the next [`Mesh::ring_bells`]. Items to
     /// one shard arrive in the order they were pushed.
     #[inline]
@@ -101,22 +190,23 @@ impl<T> Mesh<T> {
         };
         peer.news = News::Untold;
         let item = if peer.overflow.is_empty() {
-            match peer.ring.push(item) {
+            match peer.push(item) {
                 Ok(()) => return Pushed::Sent,
-                Err(PushError::Full(item)) => item,
+                Err(item) => item,
             }
         } else {
             item
         };
+        self.overflowed.add(item.bytes() as u64);
         peer.overflow.push_back(item);
-        self.overflowed += 1;
+        peer.gauge.is_wanted.store(true, Ordering::Relaxed);
         Pushed::Overflowed
     }
 
     /// Moves overflow into rings that have room again; calls `emptied` with each shard whose
     /// overflow is now empty and was not before.
     pub(crate) fn refill(&mut self, mut emptied: impl FnMut(usize)) {
-        if self.overflowed == 0 {
+        if self.overflowed.items == 0 {
             return;
         }
         for (to, peer) in self.outward.iter_mut().enumerate() {
@@ -125,12 +215,14 @@ impl<T> Mesh<T> {
                 continue;
             }
             while let Some(item) = peer.overflow.pop_front() {
-                if let Err(PushError::Full(item)) = peer.ring.push(item) {
+                let bytes = item.bytes() as u64;
+                if let Err(item) = peer.push(item) {
                     peer.overflow.push_front(item);
+                    peer.gauge.is_wanted.store(true, Ordering::Relaxed);
                     break;
                 }
                 peer.news = News::Untold;
-                self.overflowed -= 1;
+                self.overflowed.remove(bytes);
             }
             if peer.overflow.is_empty() {
                 emptied(to);
@@ -138,9 +230,14 @@ impl<T> Mesh<T> {
         }
     }
 
-    /// How many items wait in overflow queues.
-    pub(crate) const fn overflowed(&self) -> usize {
-        self.overflowed
+    /// Whether anything waits in an overflow queue.
+    pub(crate) const fn has_overflow(&self) -> bool {
+        self.overflowed.items > 0
+    }
+
+    /// Whether so much waits there that no connection is to be read.
+    pub(crate) const fn is_flooded(&self) -> bool {
+        self.overflowed.items > OVERFLOW_ITEMS_MAX || self.overflowed.bytes > OVERFLOW_BYTES_MAX
     }
 
     /// Wakes the shards that were sent something and sleep.
@@ -158,16 +255,24 @@ impl<T> Mesh<T> {
     /// was full is woken: it may have more to send.
     #[inline]
     pub(crate) fn drain(&mut self, mut each: impl FnMut(T)) {
-        for (ring, back) in self.inward.iter_mut().zip(&self.outward) {
-            let Some(ring) = ring else { continue };
+        for (inward, back) in self.inward.iter_mut().zip(&self.outward) {
+            let Some(Inward { ring, gauge }) = inward else {
+                continue;
+            };
             let ready = ring.slots();
             if ready == 0 {
                 continue;
             }
+            let mut bytes = 0;
             if let Ok(chunk) = ring.read_chunk(ready) {
-                chunk.into_iter().for_each(&mut each);
+                chunk.into_iter().for_each(|item| {
+                    bytes += item.bytes() as u64;
+                    each(item);
+                });
             }
-            if ready == ring.buffer().capacity()
+            gauge.drained.fetch_add(bytes, Ordering::Relaxed);
+            if gauge.is_wanted.load(Ordering::Relaxed)
+                && gauge.is_wanted.swap(false, Ordering::Relaxed)
                 && let Some(back) = back
             {
                 back.bell.ring();
@@ -177,13 +282,21 @@ impl<T> Mesh<T> {
 
     /// Whether other shards sent something that was not drained.
     pub(crate) fn has_inward(&self) -> bool {
-        self.inward.iter().flatten().any(|ring| !ring.is_empty())
+        let mut inward = self.inward.iter().flatten();
+        inward.any(|inward| !inward.ring.is_empty())
     }
 
     /// How many items wait to be drained, and how many to be sent.
     pub(crate) fn depths(&self) -> (usize, usize) {
-        let inward = self.inward.iter().flatten().map(Consumer::slots).sum();
-        (inward, self.overflowed)
+        let inward = self.inward.iter().flatten();
+        let inward = inward.map(|inward| inward.ring.slots()).sum();
+        (inward, self.overflowed.items)
+    }
+
+    /// Bytes of what this shard has sent and no other has taken yet.
+    pub(crate) fn bytes(&self) -> u64 {
+        let in_rings: u64 = self.outward.iter().flatten().map(Outward::held).sum();
+        in_rings + self.overflowed.bytes
     }
 }
 
@@ -191,7 +304,78 @@ impl<T> Mesh<T> {
 mod tests {
     use super::*;
 
-    fn mesh<T>(shards: usize, ring_items: usize) -> Vec<Mesh<T>> {
+    impl Cargo for i32 {
+        fn bytes(&self) -> usize {
+            size_of::<Self>()
+        }
+    }
+
+    impl Cargo for u64 {
+        fn bytes(&self) -> usize {
+            size_of::<Self>()
+        }
+    }
+
+    impl Cargo for () {
+        fn bytes(&self) -> usize {
+            0
+        }
+    }
+
+    impl Cargo for (usize, usize, usize) {
+        fn bytes(&self) -> usize {
+            size_of::<Self>()
+        }
+    }
+
+    /// Holds that many bytes.
+    #[derive(Debug, PartialEq, Eq)]
+    struct Heavy(usize);
+
+    impl Cargo for Heavy {
+        fn bytes(&self) -> usize {
+            self.0
+        }
+    }
+
+    /// A ring with room for thousands of items is full of a few large ones.
+    #[test]
+    fn bytes_fill_a_ring_as_items_do() {
+        const ITEM: usize = RING_BYTES_MAX as usize / 4;
+        let mut ends = mesh(2, 4_096);
+        for _ in 0..4 {
+            assert_eq!(ends[0].push(1, Heavy(ITEM)), Pushed::Sent);
+        }
+        assert_eq!(ends[0].push(1, Heavy(1)), Pushed::Overflowed);
+        assert_eq!(ends[0].bytes(), RING_BYTES_MAX + 1);
+        for _ in 0..OVERFLOW_BYTES_MAX as usize / ITEM {
+            assert!(!ends[0].is_flooded());
+            ends[0].push(1, Heavy(ITEM));
+        }
+        assert!(ends[0].is_flooded(), "nothing more is read");
+        let mut got = 0;
+        while ends[0].bytes() > 0 {
+            ends[1].drain(|_| got += 1);
+            ends[0].refill(|_| {});
+        }
+        assert!(got == 5 + 16 && !ends[0].is_flooded());
+    }
+
+    /// An item that is larger than a ring may hold goes alone, and waits for nobody else.
+    #[test]
+    fn an_item_larger_than_a_ring_goes_alone() {
+        let large = || Heavy(3 * RING_BYTES_MAX as usize);
+        let mut ends = mesh(2, 8);
+        assert_eq!(ends[0].push(1, large()), Pushed::Sent);
+        assert_eq!(ends[0].push(1, large()), Pushed::Overflowed);
+        let mut got = Vec::new();
+        ends[1].drain(|item| got.push(item));
+        ends[0].refill(|_| {});
+        ends[1].drain(|item| got.push(item));
+        assert_eq!(got, [large(), large()]);
+    }
+
+    fn mesh<T: Cargo>(shards: usize, ring_items: usize) -> Vec<Mesh<T>> {
         let bells: Vec<_> = (0..shards)
             .map(|_| Arc::new(Bell::new().unwrap()))
             .collect();
@@ -233,7 +417,7 @@ mod tests {
             };
             assert_eq!(ends[0].push(1, item), expected);
         }
-        assert_eq!(ends[0].overflowed(), 6);
+        assert_eq!(ends[0].overflowed.items, 6);
         ends[0].refill(|_| panic!("the ring is still full"));
         let mut got = Vec::new();
         let mut emptied = Vec::new();
@@ -243,7 +427,7 @@ mod tests {
         }
         assert_eq!(got, (0..10).collect::<Vec<_>>());
         assert_eq!(emptied, [1]);
-        assert_eq!(ends[0].overflowed(), 0);
+        assert!(!ends[0].has_overflow());
         assert_eq!(ends[0].push(1, 10), Pushed::Sent);
     }
 
@@ -300,7 +484,7 @@ mod tests {
             .unwrap();
         assert!(!events.is_empty());
         ends[0].refill(|_| {});
-        assert_eq!(ends[0].overflowed(), 0);
+        assert!(!ends[0].has_overflow());
     }
 
     /// A shard that goes to sleep is woken by what was pushed before or after, never missed.
@@ -335,7 +519,7 @@ mod tests {
         for item in 0..ITEMS {
             sender.push(1, item);
             sender.ring_bells();
-            while sender.overflowed() > 0 {
+            while sender.has_overflow() {
                 std::thread::yield_now();
                 sender.refill(|_| {});
                 sender.ring_bells();

@@ -47,7 +47,7 @@ use stentor_topic::Zone;
 use crate::backplane::Backplane;
 use crate::inbox::{Arrivals, Outbox, Tickets};
 use crate::listener::Port;
-use crate::mesh::{Bell, Mesh, OVERFLOW_ITEMS_MAX};
+use crate::mesh::{Bell, Mesh};
 use crate::telemetry::{Entry, Histogram};
 use crate::transport::Fault;
 use accept::Listening;
@@ -301,13 +301,13 @@ impl Shard {
 
     /// How long the poll may wait; `None` for ever.
     fn timeout(&mut self) -> Option<Duration> {
-        let reads = !self.readable.is_empty() && self.mesh.overflowed() <= OVERFLOW_ITEMS_MAX;
+        let reads = !self.readable.is_empty() && !self.mesh.is_flooded();
         let flushes = !self.hub.effects().dirty.is_empty();
         if reads || flushes || !self.pending.is_empty() || !self.resumed.is_empty() {
             return Some(Duration::ZERO);
         }
         let mut timeout = None;
-        if self.mesh.overflowed() > 0 || !self.outbox.is_empty() || !self.accepting.is_empty() {
+        if self.mesh.has_overflow() || !self.outbox.is_empty() || !self.accepting.is_empty() {
             timeout = Some(RETRY);
         }
         let stop = match self.stage {
@@ -400,7 +400,7 @@ impl Shard {
                 behind = Some(to);
             }
         }
-        if self.mesh.overflowed() == 0 {
+        if !self.mesh.has_overflow() {
             self.hub.forwarded();
         }
         for authentication in authentications {

@@ -11,7 +11,6 @@ use stentor_topic::Zone;
 use super::link::{Entrance, Link, LinkKey, Phase, Reading, Stream};
 use super::scratch::HEADROOM;
 use super::{Opening, Shard};
-use crate::mesh::OVERFLOW_ITEMS_MAX;
 use crate::proxy::ProxyHeader;
 
 /// How often a connection that is taken over is read at most: about what a socket holds.
@@ -22,7 +21,7 @@ impl Shard {
     pub(super) fn read_all(&mut self) {
         let mut listed = std::mem::take(&mut self.readable);
         for index in listed.drain(..) {
-            if self.mesh.overflowed() > OVERFLOW_ITEMS_MAX {
+            if self.mesh.is_flooded() {
                 // Too much waits for other shards: nothing is read until some of it is gone.
                 self.readable.push(index);
             } else {
@@ -121,7 +120,7 @@ impl Shard {
             let Some(LinkId(index)) = self.hub.link(zone, client_id) else {
                 return;
             };
-            if self.mesh.overflowed() > OVERFLOW_ITEMS_MAX {
+            if self.mesh.is_flooded() {
                 return;
             }
             // What it sent before its commands had to wait.
