@@ -64,7 +64,16 @@ fn connect(hub: &mut Hub, number: usize) -> SessionKey {
 fn subscribe(hub: &mut Hub, key: SessionKey, filter: &str) {
     let mut bytes = Vec::new();
     append_subscribe(filter, &mut bytes);
-    hub.receive(Tick::ZERO, key, &bytes);
+    receive(hub, key, &bytes);
+}
+
+/// Has the hub take everything, in as many turns as that needs.
+fn receive(hub: &mut Hub, key: SessionKey, bytes: &[u8]) {
+    let mut taken = 0;
+    while taken < bytes.len() {
+        hub.begin_turn();
+        taken += hub.receive(Tick::ZERO, key, &bytes[taken..]);
+    }
 }
 
 fn append_subscribe(filter: &str, bytes: &mut Vec<u8>) {
@@ -95,7 +104,7 @@ fn subscriptions(hub: &mut Hub, batch: &mut Batch, dirty: &mut Vec<SessionKey>) 
         .collect();
     let started = Instant::now();
     for (key, bytes) in users.iter().zip(&inputs) {
-        hub.receive(Tick::ZERO, *key, bytes);
+        receive(hub, *key, bytes);
     }
     let read = started.elapsed();
     flush(hub, batch, dirty);
@@ -114,6 +123,7 @@ fn flush(hub: &mut Hub, batch: &mut Batch, dirty: &mut Vec<SessionKey>) -> usize
         }
     }
     hub.effects().events.clear();
+    hub.effects().yielded.clear();
     bytes
 }
 
@@ -159,7 +169,7 @@ fn main() {
         let started = Instant::now();
         let mut out = 0;
         for _ in 0..turns {
-            hub.receive(Tick::ZERO, publisher, &bytes);
+            receive(&mut hub, publisher, &bytes);
             out += flush(&mut hub, &mut batch, &mut dirty);
         }
         let deliveries = turns * per_turn * SUBSCRIBERS / TOPICS;

@@ -129,6 +129,7 @@ impl Hub {
             "a connection must go to its client id's home"
         );
         let predecessor = self.predecessor(identity.zone, &request.client_id);
+        let debt = self.debt_of(identity.zone, &request.client_id);
         let present = self.settle_predecessor(now, &request, &identity);
         // What the predecessor's will overran, before there is a connection that it did not.
         self.close_overrun(now);
@@ -137,9 +138,7 @@ impl Hub {
             .session_expiry_secs
             .min(self.settings.session_expiry_max_secs);
         let mut live = self.live(now, link, &request);
-        if !seat.is_empty() {
-            live.extras().seat = seat;
-        }
+        live.take_on(now, seat, debt);
         let key = present.unwrap_or_else(|| {
             let identity = Arc::clone(&identity);
             let session = Session::new(identity, &request.client_id, expiry_secs);

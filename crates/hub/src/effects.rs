@@ -31,6 +31,9 @@ pub struct Effects {
     /// Connections that nothing was read from because something they asked for had to be decided
     /// first ([`Effects::paused`] until [`Tick::NEVER`]): they go on now.
     pub resumed: Vec<LinkId>,
+    /// Connections that have used their share of this turn, or wait for the next one: what
+    /// [`crate::Hub::receive`] left of their bytes comes again then.
+    pub yielded: Vec<LinkId>,
     /// Connections to close.
     pub closing: Vec<Closing>,
     /// Messages for other shards, in order.

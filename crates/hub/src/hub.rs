@@ -27,6 +27,7 @@ use crate::sessions::Sessions;
 use crate::settings::{Settings, Uses};
 use crate::share::{ShareName, Shares};
 use crate::stats::{Losses, Stats, Traffic};
+use crate::subscribe::Slices;
 use crate::work::Turn;
 
 /// What all shards of a server share.
@@ -47,12 +48,12 @@ pub struct Shared {
 /// A shard's brain: owns the sessions whose home it is, routes messages between them, and says
 /// what has to go to other shards.
 ///
-/// Call order: a turn of the shard begins with [`Hub::begin_turn`]; after every call the shard drains `effects().mesh` and `lanes` and says that by
-/// [`Hub::forwarded`]; what comes from others stands between [`Hub::begin_drain`] and
-/// [`Hub::end_drain`]; at the end of its
-/// turn it flushes each session in `dirty` by [`Hub::transmit`], a write, and
-/// [`Hub::transmitted`], then does the `closing` ones, then calls [`Hub::advance`]. A `now` never
-/// lies before an earlier one. No call blocks, does I/O, or costs more than what it routes.
+/// Call order: a turn of the shard begins with [`Hub::begin_turn`]; after every call the shard
+/// drains `effects().mesh` and `lanes` and says that by [`Hub::forwarded`]; what comes from others
+/// stands between [`Hub::begin_drain`] and [`Hub::end_drain`]; at the end of its turn it flushes
+/// each session in `dirty` by [`Hub::transmit`], a write, and [`Hub::transmitted`], then does the
+/// `closing` ones, then calls [`Hub::advance`]. A `now` never lies before an earlier one. No call
+/// blocks, does I/O, or costs more than what it routes.
 pub struct Hub {
     pub(crate) shard: ShardId,
     pub(crate) shards: u8,
@@ -68,6 +69,7 @@ pub struct Hub {
     pub(crate) timers: Wheel<Timer>,
     pub(crate) outbox: Outbox,
     pub(crate) turn: Turn,
+    pub(crate) slices: Slices,
     pub(crate) burst: Burst,
     pub(crate) deferred: Deferred,
     pub(crate) privates: Privates,
@@ -130,6 +132,7 @@ impl Hub {
             timers: Wheel::new(Tick::ZERO),
             outbox: Outbox::default(),
             turn: Turn::default(),
+            slices: Slices::default(),
             burst: Burst::default(),
             deferred: Deferred::default(),
             privates: Privates::default(),
@@ -169,17 +172,6 @@ impl Hub {
         self.effects.dirty.append(&mut self.outbox.dirty);
         self.effects.conflating.append(&mut self.outbox.conflating);
         &mut self.effects
-    }
-
-    /// The shard begins a turn: what it may do is counted from here on.
-    pub const fn begin_turn(&mut self) {
-        self.turn.begin();
-    }
-
-    /// What the present turn has done so far, in visits of about 30 ns.
-    #[must_use]
-    pub const fn turn_visits(&self) -> u32 {
-        self.turn.spent()
     }
 
     /// The shard is about to take what other shards have left in their rings until now, all of it.
@@ -284,6 +276,7 @@ impl Hub {
         }
         self.release_due(now);
         self.continue_fetched(now);
+        self.continue_slices(now);
         self.continue_renewals(now);
         self.advance_rooms(now);
         self.close_overrun(now);
@@ -292,7 +285,7 @@ impl Hub {
     /// When to call [`Hub::advance`] next at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
-        if self.renewals.is_pending() {
+        if self.renewals.is_pending() || !self.slices.is_empty() {
             return Some(Tick::ZERO);
         }
         let pace = self.outbox.paces.peek().map(|Reverse((at, _))| *at);

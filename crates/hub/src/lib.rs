@@ -72,3 +72,4 @@ pub use settings::{
 };
 pub use share::{Search, ShareName};
 pub use stats::{LossCause, Losses, Stats, ZoneTraffic};
+pub use work::TurnFigures;

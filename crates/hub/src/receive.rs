@@ -9,6 +9,7 @@ use stentor_session::{Acked, CloseReason, Remote, Tick, Violation, malformed};
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::sessions::Link;
+use crate::work::Share;
 
 /// A PUBREL without a complaint.
 pub(crate) const fn pubrel(packet_id: PacketId) -> Packet<'static> {
@@ -30,51 +31,60 @@ const fn is_subscribe(first: u8) -> bool {
     first >> 4 == 8
 }
 
+/// Whether a packet with this first byte is a SUBSCRIBE or an UNSUBSCRIBE.
+const fn is_list(first: u8) -> bool {
+    matches!(first >> 4, 8 | 10)
+}
+
+/// Whether the next packet of a connection is taken now.
+enum Gate {
+    /// It is: by this version, if it is no larger than that.
+    Open(Version, u32),
+    /// Not yet.
+    Shut,
+    /// The connection has been let go.
+    Gone,
+}
+
+/// A SUBSCRIBE or UNSUBSCRIBE that is no longer has few filters.
+const LIST_BYTES: usize = 1_024;
+
 impl Hub {
     /// Applies all whole packets at the front of `input`; returns how many bytes they were. What
     /// breaks the protocol closes the connection (see [`crate::Effects::closing`]) and the rest
     /// of the input is not looked at: then everything counts as consumed. Packets of a connection
-    /// that publishes faster than it may are left for later (see [`crate::Effects::paused`]).
+    /// that publishes faster than it may are left for later (see [`crate::Effects::paused`]), and
+    /// those of one that has used its share of the turn for the next (see
+    /// [`crate::Effects::yielded`]).
     pub fn receive(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
-        let consumed = self.receive_packets(now, key, input);
+        let mut share = Share::of(&self.turn);
+        let consumed = self.receive_packets(now, key, input, &mut share);
+        let before = self.turn.spent();
         self.settle(now);
+        share.count(true, self.turn.spent() - before);
+        self.charge_share(now, key, &share);
         consumed
     }
 
-    fn receive_packets(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
+    fn receive_packets(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        input: &[u8],
+        share: &mut Share,
+    ) -> usize {
         let mut consumed = 0;
         // How far the store knows what comes.
         let mut looked = 0;
         loop {
-            let Some(live) = self
-                .sessions
-                .get_mut(key)
-                .and_then(|session| session.live_mut())
-            else {
-                return input.len();
+            let has_more = consumed < input.len();
+            let (version, packet_bytes_max) = match self.gate(now, key, share, has_more) {
+                Gate::Open(version, packet_bytes_max) => (version, packet_bytes_max),
+                Gate::Shut => return consumed,
+                Gate::Gone => return input.len(),
             };
-            if live.is_held() {
-                let paused = (live.link, Tick::NEVER);
-                self.effects.paused.push(paused);
-                return consumed;
-            }
-            if let Some(until) = live.paused_until(now) {
-                // It is not asked for anything meanwhile, not even for a sign of life.
-                live.last_seen = until;
-                let paused = (live.link, until);
-                self.effects.paused.push(paused);
-                return consumed;
-            }
-            let version = live.version;
-            // Answers that nobody reads are bounded like messages.
-            if live.control_bytes() > self.settings.queue_bytes_max {
-                self.overrun.push(key);
-                self.settle(now);
-                self.close_overrun(now);
-                return input.len();
-            }
             let rest = input.get(consumed..).unwrap_or_default();
-            let frame = match frame(rest, live.announced.packet_bytes_max) {
+            let frame = match frame(rest, packet_bytes_max) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return consumed,
                 Err(error) => {
@@ -86,29 +96,95 @@ impl Hub {
             let Some(whole) = rest.get(..frame.total_len) else {
                 return consumed;
             };
-            let packet_bytes_max = live.announced.packet_bytes_max;
-            consumed += frame.total_len;
-            // Only whole packets count [MQTT-3.1.2-22].
-            live.last_seen = now;
-            if let Some(extras) = &mut live.extras
-                && let Some(meter) = &mut extras.meter
-                && is_publish(frame.first)
-            {
-                meter.count(now, frame.total_len);
+            if is_list(frame.first) && frame.total_len > LIST_BYTES && self.slices.is_full() {
+                // There would be no room for its filters.
+                self.give_way(now, key);
+                return consumed;
             }
+            consumed += frame.total_len;
+            self.meter_packet(now, key, frame);
             self.stats.packets_received += 1;
             if looked < consumed
                 && rest.len() > frame.total_len
                 && let Some(purpose) = self.asks_store(frame.first)
             {
                 let layout = (version, packet_bytes_max);
-                looked = consumed - whole.len() + self.look_ahead(key, layout, purpose, rest);
+                let at_most = share.packets_left(is_publish(frame.first));
+                let ahead = self.look_ahead(key, layout, (purpose, at_most), rest);
+                looked = consumed - whole.len() + ahead;
             }
-            if let Err(reason) = self.on_frame(now, key, (version, frame), whole) {
+            let before = self.turn.spent();
+            let result = self.on_frame(now, key, (version, frame), whole);
+            share.count(is_publish(frame.first), self.turn.spent() - before);
+            if let Err(reason) = result {
                 self.settle(now);
                 self.close(now, key, reason);
                 return input.len();
             }
+        }
+    }
+
+    /// Whether the next packet of a connection is taken now.
+    #[inline]
+    fn gate(&mut self, now: Tick, key: SessionKey, share: &Share, has_more: bool) -> Gate {
+        let Some(live) = self
+            .sessions
+            .get_mut(key)
+            .and_then(|session| session.live_mut())
+        else {
+            return Gate::Gone;
+        };
+        if live.is_held() {
+            let paused = (live.link, Tick::NEVER);
+            self.effects.paused.push(paused);
+            return Gate::Shut;
+        }
+        if let Some(until) = live.paused_until(now) {
+            // It is not asked for anything meanwhile, not even for a sign of life.
+            live.last_seen = until;
+            let paused = (live.link, until);
+            self.effects.paused.push(paused);
+            return Gate::Shut;
+        }
+        // Answers that nobody reads are bounded like messages.
+        if live.control_bytes() > self.settings.queue_bytes_max {
+            self.overrun.push(key);
+            self.settle(now);
+            self.close_overrun(now);
+            return Gate::Gone;
+        }
+        let is_later = share.is_used_up() || self.turn.left() == 0 && live.owes(now);
+        if has_more && is_later {
+            self.give_way(now, key);
+            return Gate::Shut;
+        }
+        Gate::Open(live.version, live.announced.packet_bytes_max)
+    }
+
+    /// Leaves what a connection has sent for the next turn.
+    #[cold]
+    fn give_way(&mut self, now: Tick, key: SessionKey) {
+        let session = self.sessions.get_mut(key);
+        if let Some(live) = session.and_then(|session| session.live_mut()) {
+            // That it is alive is seen already.
+            live.last_seen = now;
+            self.effects.yielded.push(live.link);
+        }
+    }
+
+    /// A whole packet is there: only those count [MQTT-3.1.2-22].
+    #[inline]
+    fn meter_packet(&mut self, now: Tick, key: SessionKey, frame: Frame) {
+        let session = self.sessions.get_mut(key);
+        let Some(live) = session.and_then(|session| session.live_mut()) else {
+            return;
+        };
+        live.last_seen = now;
+        if let Some(extras) = &mut live.extras
+            && let Some(meter) = &mut extras.meter
+            && is_publish(frame.first)
+        {
+            meter.count(now, frame.total_len);
         }
     }
 

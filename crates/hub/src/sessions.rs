@@ -24,6 +24,7 @@ use crate::room::Purse;
 use crate::settings::Settings;
 use crate::snapshot::Snapshots;
 use crate::subscribe::SubscriptionRef;
+use crate::work::Debt;
 
 /// One session: what outlives a connection, and the connection while there is one. Kept small:
 /// what most sessions do not have is boxed.
@@ -106,6 +107,8 @@ pub(crate) struct Extras {
     pub(crate) backlog: Backlog,
     /// How fast it publishes, where that is bounded.
     pub(crate) meter: Option<Meter>,
+    /// What it owes for work that is beyond its due.
+    pub(crate) debt: Debt,
     /// What it owes for commands about rooms, where it has given any.
     pub(crate) purse: Option<Purse>,
     /// Whether it takes no reason strings [MQTT-3.1.2-29].
@@ -381,6 +384,17 @@ impl Live {
         self.extras.get_or_insert_default()
     }
 
+    /// Gives a new connection its places, and what the one before it owed: whoever connects again
+    /// and again pays all the same.
+    pub(crate) fn take_on(&mut self, now: Tick, seat: Seat, debt: Debt) {
+        if !seat.is_empty() {
+            self.extras().seat = seat;
+        }
+        if debt.is_owed(now) {
+            self.extras().debt = debt;
+        }
+    }
+
     /// What to try as the reason string of an acknowledgement, one after the other until the
     /// packet is small enough; an empty one stands for none.
     pub(crate) fn explanations<'t>(
@@ -401,13 +415,21 @@ impl Live {
     }
 
     /// Until when nothing is taken from the client, because it publishes faster than it may, or has
-    /// given commands about rooms that are not paid for.
+    /// given commands about rooms or caused work that is not paid for.
     #[inline]
     pub(crate) fn paused_until(&self, now: Tick) -> Option<Tick> {
         let extras = self.extras.as_ref()?;
         let published = extras.meter.as_ref().map(Meter::paid_at);
         let commanded = extras.purse.as_ref().map(Purse::paid_at);
-        published.max(commanded).filter(|until| *until > now)
+        let worked = Some(extras.debt.paid_at());
+        let until = published.max(commanded).max(worked);
+        until.filter(|until| *until > now)
+    }
+
+    /// Whether work that the client has caused is not paid for yet.
+    pub(crate) fn owes(&self, now: Tick) -> bool {
+        let extras = self.extras.as_ref();
+        extras.is_some_and(|extras| extras.debt.is_owed(now))
     }
 
     /// The retained messages that are still to be sent.

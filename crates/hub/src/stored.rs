@@ -119,17 +119,18 @@ impl Hub {
     }
 
     /// Tells the retained store what the packets at the front of `input` ask it for, as far as
-    /// they are of one kind. Returns how many bytes were looked at.
+    /// they are of one kind, and `at_most` so many. Returns how many bytes were looked at.
     pub(crate) fn look_ahead(
         &self,
         key: SessionKey,
         (version, packet_bytes_max): (Version, u32),
-        purpose: Purpose,
+        (purpose, at_most): (Purpose, usize),
         input: &[u8],
     ) -> usize {
-        let mut looked = 0;
+        let (mut looked, mut packets) = (0, 0);
         let mut topics: Vec<&[u8]> = Vec::new();
         while topics.len() < AHEAD
+            && packets < at_most
             && let Some(rest) = input.get(looked..)
             && let Ok(Some(next)) = frame(rest, packet_bytes_max)
             && self.asks_store(next.first) == Some(purpose)
@@ -138,6 +139,7 @@ impl Hub {
             // A burst to one topic finds it in the cache.
             topics.extend(topic.filter(|topic| topics.last() != Some(topic)));
             looked += next.total_len;
+            packets += 1;
         }
         if topics.len() > 1
             && let Some(session) = self.sessions.get(key)

@@ -1,9 +1,19 @@
-//! How much one turn of a shard may do.
+//! How much one turn of a shard may do, and how much of it one connection.
 //!
 //! All work that a client can make dear is counted in **visits**. One visit takes about 30 ns: a
-//! node of the topic index, a filter of a SUBSCRIBE, a name of the retained store, or
-//! [`VISIT_BYTES`] bytes that are copied or compared. What costs more than a turn may do goes on in
-//! later turns, and between two turns every connection is served.
+//! node of the topic index, a name of the retained store, or [`VISIT_BYTES`] bytes that are copied
+//! or compared. What costs more than a turn may do goes on in later turns, and between two turns
+//! every connection is served.
+//!
+//! A connection that has used its share of a turn is not read further in this turn. What is beyond
+//! its due is a debt besides, which time pays: a connection that owes waits while a turn is spent,
+//! and one that owes too much pauses. Ordinary clients never owe anything.
+
+use stentor_session::Tick;
+use stentor_topic::Zone;
+
+use crate::hub::Hub;
+use crate::key::SessionKey;
 
 /// Visits of one turn. About 0.15 ms: no longer than what a turn does anyway.
 pub(crate) const TURN_VISITS: u32 = 4_096;
@@ -11,16 +21,68 @@ pub(crate) const TURN_VISITS: u32 = 4_096;
 /// So many bytes that are copied or compared count as one visit.
 pub(crate) const VISIT_BYTES: usize = 64;
 
+/// What work that goes on from an earlier turn does at least, so that it always gets on.
+pub(crate) const SLICE_VISITS_MIN: u32 = 256;
+
+/// What one filter of a SUBSCRIBE or UNSUBSCRIBE costs: an entry of the index and of its session.
+pub(crate) const FILTER_VISITS: u32 = 8;
+
+/// Visits after which a connection is not read further in a turn. A filter counts as one here, for
+/// whoever comes back sends a thousand SUBSCRIBE packets, and they are quickest in one piece.
+pub(crate) const OWN_VISITS: u32 = 1_024;
+
+/// The same in a turn that is spent already.
+const OWN_VISITS_LATE: u32 = 128;
+
+/// Packets after which a connection is not read further in a turn: more than a read holds of
+/// messages of 60 bytes, so that a burst stays in one piece.
+pub(crate) const OWN_PACKETS: u32 = 1_024;
+
+/// Visits of one PUBLISH that are free: more than nearly all messages need.
+const PUBLISH_VISITS_FREE: u32 = 64;
+
+/// Visits of any other packet for which nothing is owed: a SUBSCRIBE of 64 filters.
+const PACKET_VISITS_FREE: u32 = 64 * FILTER_VISITS;
+
+/// How fast a debt is paid, in visits per second: about a tenth of what a shard can do.
+const VISITS_PER_SEC: u64 = 3_000_000;
+
+/// What a connection may owe before it pauses, in visits.
+const DEBT_VISITS_MAX: u64 = 65_536;
+
+/// No pause is longer, in nanoseconds.
+const PAUSE_NANOS_MAX: u64 = 10_000_000_000;
+
 /// What the present turn of a shard has done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Turn {
     spent: u32,
+    /// Whose packets or jobs took the largest part, and how large that was.
+    heaviest: Option<(SessionKey, u32)>,
+    /// Packets that had been received, and messages that had been delivered, when it began.
+    packets_before: u64,
+    deliveries_before: u64,
+}
+
+/// What a turn of a shard has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TurnFigures<'h> {
+    /// Work that a client can make dear, in units of about 30 ns.
+    pub visits: u32,
+    /// Packets received.
+    pub packets: u64,
+    /// Messages queued for clients.
+    pub deliveries: u64,
+    /// The client id of the session whose packets took the largest part of it; empty if there was
+    /// none, or it has gone.
+    pub client_id: &'h str,
 }
 
 impl Turn {
     /// A new turn begins.
     pub(crate) const fn begin(&mut self) {
         self.spent = 0;
+        self.heaviest = None;
     }
 
     /// Counts work.
@@ -30,6 +92,7 @@ impl Turn {
     }
 
     /// What the turn has done, in visits.
+    #[inline]
     pub(crate) const fn spent(&self) -> u32 {
         self.spent
     }
@@ -38,6 +101,187 @@ impl Turn {
     #[inline]
     pub(crate) const fn left(&self) -> u32 {
         TURN_VISITS.saturating_sub(self.spent)
+    }
+
+    /// What work that goes on from an earlier turn may do.
+    pub(crate) fn slice(&self) -> u32 {
+        self.left().max(SLICE_VISITS_MIN)
+    }
+
+    /// A session has taken so large a part of the turn.
+    #[inline]
+    pub(crate) fn attribute(&mut self, key: SessionKey, part: u32) {
+        if self.heaviest.is_none_or(|(_, most)| part > most) {
+            self.heaviest = Some((key, part));
+        }
+    }
+}
+
+/// What a connection has done in one go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    visits: u32,
+    visits_max: u32,
+    packets: u32,
+    /// Visits that it owes for.
+    owed: u32,
+}
+
+impl Share {
+    /// A connection's share of a turn, of which others have used theirs.
+    pub(crate) const fn of(turn: &Turn) -> Self {
+        let visits_max = if turn.left() == 0 {
+            OWN_VISITS_LATE
+        } else {
+            OWN_VISITS
+        };
+        Self {
+            visits: 0,
+            visits_max,
+            packets: 0,
+            owed: 0,
+        }
+    }
+
+    /// Whether nothing more is taken from the connection in this turn.
+    #[inline]
+    pub(crate) const fn is_used_up(&self) -> bool {
+        self.packets >= OWN_PACKETS || self.visits >= self.visits_max
+    }
+
+    /// How many packets are taken at most, if each costs a visit or, being a PUBLISH, none.
+    pub(crate) fn packets_left(&self, is_publish: bool) -> usize {
+        let packets = OWN_PACKETS.saturating_sub(self.packets);
+        let visits = self.visits_max.saturating_sub(self.visits);
+        let left = if is_publish {
+            packets
+        } else {
+            packets.min(visits)
+        };
+        left as usize
+    }
+
+    /// Counts a packet that cost so many visits.
+    #[inline]
+    pub(crate) const fn count(&mut self, is_publish: bool, visits: u32) {
+        self.packets += 1;
+        if is_publish {
+            let beyond = visits.saturating_sub(PUBLISH_VISITS_FREE);
+            self.visits = self.visits.saturating_add(beyond);
+            self.owed = self.owed.saturating_add(beyond);
+        } else {
+            let beyond = visits.saturating_sub(PACKET_VISITS_FREE);
+            self.visits = self.visits.saturating_add(visits / FILTER_VISITS);
+            self.owed = self.owed.saturating_add(beyond);
+        }
+    }
+
+    /// What it weighs beside those of others.
+    const fn weight(&self) -> u32 {
+        self.visits.saturating_add(self.packets)
+    }
+}
+
+/// What a connection owes for work: the time when everything is paid for, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Debt(u64);
+
+impl Debt {
+    /// Adds so many visits.
+    pub(crate) fn add(&mut self, now: Tick, visits: u32) {
+        let now = now.as_micros().saturating_mul(1_000);
+        let costs = u64::from(visits) * 1_000_000_000 / VISITS_PER_SEC;
+        let until = self.0.max(now).saturating_add(costs);
+        self.0 = until.min(now.saturating_add(PAUSE_NANOS_MAX));
+    }
+
+    /// Whether something is not paid for yet.
+    pub(crate) fn is_owed(self, now: Tick) -> bool {
+        self.0 > now.as_micros().saturating_mul(1_000)
+    }
+
+    /// From when on more is read.
+    pub(crate) fn paid_at(self) -> Tick {
+        let credit = DEBT_VISITS_MAX * 1_000_000_000 / VISITS_PER_SEC;
+        Tick::from_micros(self.0.saturating_sub(credit).div_ceil(1_000))
+    }
+}
+
+impl Hub {
+    /// The shard begins a turn: what it may do is counted from here on.
+    pub const fn begin_turn(&mut self) {
+        self.turn.begin();
+        self.turn.packets_before = self.stats.packets_received;
+        self.turn.deliveries_before = self.stats.publishes_sent;
+    }
+
+    /// What the present turn has done so far, in visits of about 30 ns.
+    #[must_use]
+    pub const fn turn_visits(&self) -> u32 {
+        self.turn.spent()
+    }
+
+    /// What the present turn has done so far.
+    #[must_use]
+    pub fn turn_figures(&self) -> TurnFigures<'_> {
+        let Turn {
+            spent,
+            heaviest,
+            packets_before,
+            deliveries_before,
+        } = self.turn;
+        let session = heaviest.and_then(|(key, _)| self.sessions.get(key));
+        TurnFigures {
+            visits: spent,
+            packets: self.stats.packets_received - packets_before,
+            deliveries: self.stats.publishes_sent - deliveries_before,
+            client_id: session.map_or("", |session| &session.client_id),
+        }
+    }
+
+    /// Whether the present turn has done what it may.
+    #[inline]
+    #[must_use]
+    pub const fn turn_is_spent(&self) -> bool {
+        self.turn.left() == 0
+    }
+
+    /// Whether a connection waits for the next turn: this one is spent, and it owes for work. O(1).
+    #[inline]
+    #[must_use]
+    pub fn waits(&self, now: Tick, key: SessionKey) -> bool {
+        self.turn.left() == 0 && self.owes(now, key)
+    }
+
+    #[cold]
+    fn owes(&self, now: Tick, key: SessionKey) -> bool {
+        let live = self.sessions.get(key).and_then(|session| session.live());
+        live.is_some_and(|live| live.owes(now))
+    }
+
+    /// What the connection that a client id has now owes: its next one takes that over.
+    pub(crate) fn debt_of(&self, zone: Zone, client_id: &str) -> Debt {
+        let connected = self.sessions.connected(zone, client_id);
+        let session = connected.and_then(|key| self.sessions.get(key));
+        let live = session.and_then(|session| session.live());
+        let extras = live.and_then(|live| live.extras.as_ref());
+        extras.map_or_else(Debt::default, |extras| extras.debt)
+    }
+
+    /// A connection has taken this part of the turn, and owes for what is beyond its due.
+    pub(crate) fn charge_share(&mut self, now: Tick, key: SessionKey, share: &Share) {
+        self.turn.attribute(key, share.weight());
+        if share.owed > 0 {
+            self.charge_visits(now, key, share.owed);
+        }
+    }
+
+    /// A connection owes for so many visits more.
+    pub(crate) fn charge_visits(&mut self, now: Tick, key: SessionKey, visits: u32) {
+        let session = self.sessions.get_mut(key);
+        if let Some(live) = session.and_then(|session| session.live_mut()) {
+            live.extras().debt.add(now, visits);
+        }
     }
 }
 
@@ -49,10 +293,49 @@ mod tests {
     fn a_turn_is_spent_and_begins_again() {
         let mut turn = Turn::default();
         turn.spend(TURN_VISITS - 1);
-        assert_eq!(turn.left(), 1);
+        assert_eq!((turn.left(), turn.slice()), (1, SLICE_VISITS_MIN));
         turn.spend(u32::MAX);
         assert_eq!((turn.left(), turn.spent()), (0, u32::MAX));
         turn.begin();
-        assert_eq!(turn.left(), TURN_VISITS);
+        assert_eq!((turn.left(), turn.slice()), (TURN_VISITS, TURN_VISITS));
+    }
+
+    #[test]
+    fn only_what_is_beyond_the_due_is_owed() {
+        let mut turn = Turn::default();
+        let mut share = Share::of(&turn);
+        for _ in 0..OWN_PACKETS - 1 {
+            share.count(true, PUBLISH_VISITS_FREE);
+        }
+        assert!(!share.is_used_up() && share.owed == 0);
+        assert_eq!(share.packets_left(true), 1);
+        share.count(true, 1);
+        assert!(share.is_used_up(), "by packets");
+        let mut share = Share::of(&turn);
+        share.count(false, PACKET_VISITS_FREE);
+        assert_eq!((share.visits, share.owed), (64, 0));
+        assert_eq!(share.packets_left(false), 1_024 - 64);
+        share.count(true, OWN_VISITS);
+        assert_eq!(share.owed, OWN_VISITS - PUBLISH_VISITS_FREE);
+        assert!(share.is_used_up(), "by visits");
+        turn.spend(TURN_VISITS);
+        assert_eq!(Share::of(&turn).packets_left(false), 128, "it comes late");
+    }
+
+    #[test]
+    fn a_debt_is_paid_by_time_and_pauses_beyond_its_bound() {
+        let now = Tick::from_secs(100);
+        let mut debt = Debt::default();
+        assert!(!debt.is_owed(now));
+        debt.add(now, DEBT_VISITS_MAX as u32);
+        assert!(debt.is_owed(now) && debt.paid_at() <= now);
+        debt.add(now, VISITS_PER_SEC as u32);
+        let pause = debt.paid_at().since(now).as_millis();
+        assert!((999..=1_001).contains(&pause), "{pause}");
+        assert!(!debt.is_owed(Tick::from_secs(102)));
+        for _ in 0..10 {
+            debt.add(now, u32::MAX);
+        }
+        assert!(debt.paid_at().since(now).as_secs() <= 10);
     }
 }

@@ -472,12 +472,16 @@ fn a_change_does_not_hold_up_a_shard() {
         user: "ann",
         denied: None,
     }));
+    w.paused = true;
     w.control_all(&item);
     let closed = |w: &World| w.clients.iter().filter(|c| c.closed.is_some()).count();
+    w.flush(0);
     assert_eq!(closed(&w), 1_024);
-    w.advance();
+    w.go_on(0);
+    w.flush(0);
     assert_eq!(closed(&w), 2_048);
-    w.advance();
+    w.go_on(0);
+    w.flush(0);
     assert_eq!(closed(&w), 3_000);
     assert_ne!(w.hubs[0].next_deadline(), Some(stentor_session::Tick::ZERO));
 }

@@ -184,6 +184,31 @@ pub struct SubscribeFiltersIter<'a> {
     version: Version,
 }
 
+impl<'a> SubscribeFiltersIter<'a> {
+    /// The bytes of the filters that were not given yet, to go on with by [`resume`](Self::resume).
+    #[must_use]
+    pub const fn rest(&self) -> &'a [u8] {
+        self.reader.rest()
+    }
+
+    /// The version of the packet.
+    #[must_use]
+    pub const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Goes on with what is left of a list that was checked before.
+    #[must_use]
+    pub const fn resume(version: Version, rest: &'a [u8]) -> Self {
+        let (first, reader) = ("", Reader::new(rest));
+        Self {
+            first,
+            reader,
+            version,
+        }
+    }
+}
+
 impl<'a> Iterator for SubscribeFiltersIter<'a> {
     type Item = SubscribeFilter<'a>;
 
@@ -204,6 +229,22 @@ impl<'a> Iterator for SubscribeFiltersIter<'a> {
 #[derive(Clone, Debug)]
 pub struct UnsubscribeFiltersIter<'a> {
     reader: Reader<'a>,
+}
+
+impl<'a> UnsubscribeFiltersIter<'a> {
+    /// The bytes of the filters that were not given yet, to go on with by [`resume`](Self::resume).
+    #[must_use]
+    pub const fn rest(&self) -> &'a [u8] {
+        self.reader.rest()
+    }
+
+    /// Goes on with what is left of a list that was checked before.
+    #[must_use]
+    pub const fn resume(rest: &'a [u8]) -> Self {
+        Self {
+            reader: Reader::new(rest),
+        }
+    }
 }
 
 impl<'a> Iterator for UnsubscribeFiltersIter<'a> {

@@ -45,7 +45,7 @@ impl Hub {
         };
         if let Err(elements) = asked {
             let answered = (&elements[..], Ok(Wishes::NOTHING), &rooms.verdicts);
-            self.go_on_subscribing(now, key, None, answered);
+            self.go_on_subscribing(now, key, answered);
         }
     }
 
@@ -86,7 +86,7 @@ impl Hub {
         places.retain(|_, refusal| refusal.is_none());
         if !kept.is_empty() {
             let answered = (&kept[..], Ok(Wishes::NOTHING), &places);
-            self.go_on_subscribing(now, key, None, answered);
+            self.go_on_subscribing(now, key, answered);
         }
         if !gone.is_empty()
             && let Some(gone) = self.consult_return(key, gone)

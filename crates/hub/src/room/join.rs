@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use hashbrown::{HashMap, HashSet};
-use stentor_mqtt::{PacketId, RetainHandling, SubscribeOptions};
+use stentor_mqtt::{RetainHandling, SubscribeOptions};
 use stentor_session::{CloseReason, Remote, Tick, Ticket};
 use stentor_topic::Subscription;
 use stentor_zone::{Entry, Expelled, Interest, Refusal};
@@ -19,7 +19,7 @@ use crate::key::SessionKey;
 use crate::options::Options;
 use crate::rights::Identity;
 use crate::sessions::Session;
-use crate::subscribe::Asked;
+use crate::subscribe::{Asked, Awaited};
 
 /// One subscription of a SUBSCRIBE that outlives the packet's bytes.
 #[derive(Clone, Debug)]
@@ -74,20 +74,19 @@ type Texts<'t> = HashSet<&'t str, foldhash::fast::FixedState>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// It subscribes, by this packet.
-    Subscribe(PacketId),
+    Subscribe(Awaited),
     /// It is connected again, and its places may be kept.
     Back,
     /// It is connected again, and has no places any more.
     Anew,
 }
 
-impl Cause {
-    const fn packet_id(self) -> Option<PacketId> {
-        match self {
-            Self::Subscribe(packet_id) => Some(packet_id),
-            Self::Back | Self::Anew => None,
-        }
-    }
+/// What a session that has come into rooms does when it has subscribed.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    who: Who,
+    /// The rooms that it has asked for.
+    pub(crate) rooms: Vec<Box<str>>,
 }
 
 /// The sessions that wait for the homes of their zones.
@@ -279,27 +278,52 @@ impl Hub {
         };
         let key = joining.session;
         let is_same = self.is_still(key, joining.epoch);
+        let Joining {
+            who,
+            cause,
+            elements,
+            rooms,
+            asked,
+            verdicts,
+            ..
+        } = joining;
+        let entered = Entered { who, rooms };
         if is_same {
-            let (elements, asked) = (joining.elements, joining.asked);
-            let verdicts = &joining.verdicts;
-            match joining.cause {
-                Cause::Back => self.came_back(now, key, elements, verdicts),
-                cause => {
+            match cause {
+                Cause::Back => self.came_back(now, key, elements, &verdicts),
+                Cause::Anew => {
                     let elements = self.tell_expelled(now, key, elements);
-                    let answered = (&elements[..], asked, verdicts);
-                    self.go_on_subscribing(now, key, cause.packet_id(), answered);
+                    self.go_on_subscribing(now, key, (&elements[..], asked, &verdicts));
+                }
+                Cause::Subscribe(awaited) => {
+                    let elements = self.tell_expelled(now, key, elements);
+                    let rest = (asked, verdicts, entered);
+                    return self.subscribe_entered(now, key, awaited, elements, rest);
                 }
             }
             self.let_go(now, key);
-            self.catch_up_rights(now, key, &joining.who.identity);
         }
-        for room in &joining.rooms {
-            let zone = joining.who.identity.zone;
+        self.end_joining(now, (key, is_same), &entered, &verdicts);
+    }
+
+    /// What a session wanted in rooms is there, or its connection has ended meanwhile.
+    pub(crate) fn end_joining(
+        &mut self,
+        now: Tick,
+        (key, is_same): (SessionKey, bool),
+        Entered { who, rooms }: &Entered,
+        verdicts: &Verdicts,
+    ) {
+        if is_same {
+            self.catch_up_rights(now, key, &who.identity);
+        }
+        for room in rooms {
+            let zone = who.identity.zone;
             self.interest.lower(zone, &all_below(room));
-            let has_joined = joining.verdicts.get(room).is_some_and(Option::is_none);
+            let has_joined = verdicts.get(room).is_some_and(Option::is_none);
             // Of a connection that ended meanwhile the home has been told.
             if is_same && has_joined && !self.is_in_room(key, room) {
-                self.leave_room(now, joining.who.clone(), room, Parting::Left);
+                self.leave_room(now, who.clone(), room, Parting::Left);
             }
         }
     }
@@ -388,6 +412,7 @@ impl Hub {
             let own = waiting.filter(|joining| joining.session == key);
             own.flat_map(|joining| &joining.rooms)
                 .for_each(|room| add(room));
+            self.slices.rooms_of(key).for_each(&mut add);
             elements.append(&mut self.take_returning(key));
         }
         let parting = match reason {

@@ -36,7 +36,9 @@ use crate::rights::Identity;
 use crate::subscribe::SubscriptionRef;
 
 pub(crate) use home::{Zones, server_message};
-pub(crate) use join::{Cause, Element, JOINED_AT_ONCE_MAX, Joins, ROOMS_MAX, Verdicts, room_of};
+pub(crate) use join::{
+    Cause, Element, Entered, JOINED_AT_ONCE_MAX, Joins, ROOMS_MAX, Verdicts, room_of,
+};
 pub(crate) use purse::Purse;
 pub(crate) use talk::{ROOM, ROOMS};
 
@@ -373,6 +375,7 @@ impl Hub {
     /// Takes a session's subscriptions below a room away, and tells it so.
     fn clear_room(&mut self, now: Tick, key: SessionKey, room: &str, why: Expelled) {
         self.expel_returning(key, room, why);
+        self.slices.expel(key, room);
         if !self.drop_subscriptions_below(key, &below(room)).is_empty() {
             self.say_about_join(now, key, join_ended(room, why));
         }

@@ -15,6 +15,8 @@ pub struct Client {
     /// Bytes that its socket still takes; tests lower it to play a slow reader.
     pub socket_room: usize,
     input: Vec<u8>,
+    /// What it has sent while its connection was held, to be read later.
+    pub(super) unread: Vec<u8>,
     /// Whole packets, as their bytes.
     pub received: VecDeque<Vec<u8>>,
     pub closed: Option<CloseReason>,
@@ -43,6 +45,7 @@ impl Client {
             key: None,
             socket_room: usize::MAX,
             input: Vec::new(),
+            unread: Vec::new(),
             received: VecDeque::new(),
             closed: None,
         }

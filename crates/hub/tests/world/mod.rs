@@ -47,6 +47,8 @@ pub struct World {
     pub clients: Vec<Client>,
     next_link: u32,
     pub events: Vec<Event>,
+    /// Connections that nothing is read from before a time.
+    pauses: Vec<((u8, u32), Tick)>,
     /// Nothing moves by itself: the test delivers and flushes in the order that it likes.
     pub paused: bool,
 }
@@ -116,6 +118,7 @@ impl World {
             clients: Vec::new(),
             next_link: 0,
             events: Vec::new(),
+            pauses: Vec::new(),
             paused: false,
         }
     }
@@ -215,9 +218,71 @@ impl World {
         else {
             return;
         };
+        if !self.clients[client].unread.is_empty() {
+            self.clients[client].unread.extend(bytes);
+            return;
+        }
         let hub = &mut self.hubs[usize::from(shard)];
-        assert_eq!(hub.receive(self.now, key, bytes), bytes.len());
+        let read = hub.receive(self.now, key, bytes);
+        if read < bytes.len() {
+            let paused: Vec<_> = hub.effects().paused.drain(..).collect();
+            assert!(!paused.is_empty() || !hub.effects().yielded.is_empty());
+            let timed = paused.iter().filter(|(_, until)| *until != Tick::NEVER);
+            let timed = timed.map(|(link, until)| ((shard, link.0), *until));
+            self.pauses.extend(timed);
+            self.clients[client].unread.extend(&bytes[read..]);
+        }
         self.collect(shard);
+    }
+
+    /// Reads what connections have sent while they were held, or beyond their share of a turn.
+    fn read_on(&mut self, shard: u8) -> bool {
+        let effects = self.hubs[usize::from(shard)].effects();
+        let mut ready: Vec<_> = effects.yielded.drain(..).collect();
+        let (links, clients) = (&self.links, &self.clients);
+        let is_behind = |link: &LinkId| {
+            let client = links.get(&(shard, link.0));
+            client.is_some_and(|client| !clients[*client].unread.is_empty())
+        };
+        // Others are for the test to see.
+        ready.extend(effects.resumed.extract_if(.., |link| is_behind(link)));
+        let now = self.now;
+        self.pauses.retain(|((of, link), until)| {
+            let is_over = *of == shard && *until <= now;
+            if is_over {
+                ready.push(LinkId(*link));
+            }
+            !is_over
+        });
+        for link in &ready {
+            if let Some(&client) = self.links.get(&(shard, link.0)) {
+                let bytes = std::mem::take(&mut self.clients[client].unread);
+                if !bytes.is_empty() {
+                    self.send_without_settling(client, &bytes);
+                }
+            }
+        }
+        !ready.is_empty()
+    }
+
+    /// A turn of one hub, which goes on with what was too much for earlier ones.
+    pub fn go_on(&mut self, shard: u8) -> bool {
+        let hub = &mut self.hubs[usize::from(shard)];
+        hub.begin_turn();
+        let has_work = hub.next_deadline() == Some(Tick::ZERO);
+        let has_read = self.read_on(shard);
+        if has_work {
+            self.hubs[usize::from(shard)].advance(self.now);
+            self.collect(shard);
+        }
+        has_read || has_work || !self.pauses.is_empty()
+    }
+
+    /// Lets time pass until the next pause is over.
+    fn end_pause(&mut self) {
+        if let Some(until) = self.pauses.iter().map(|(_, until)| *until).min() {
+            self.now = self.now.max(until);
+        }
     }
 
     /// The command line keeps a message, on the shard that orders its topic.
@@ -305,6 +370,7 @@ impl World {
             self.collect(u8::try_from(shard).unwrap());
         }
         while !self.paused {
+            self.end_pause();
             let mut moved = false;
             self.hubs.iter_mut().for_each(Hub::begin_turn);
             for shard in 0..self.hubs.len() {
@@ -317,6 +383,7 @@ impl World {
                 moved |= self.deliver_one(pair);
             }
             for shard in 0..self.hubs.len() {
+                moved |= self.go_on(u8::try_from(shard).unwrap());
                 moved |= self.flush(u8::try_from(shard).unwrap());
             }
             if !moved {

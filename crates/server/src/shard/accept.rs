@@ -303,6 +303,7 @@ impl Link {
             stream: Stream::Open,
             transport,
             tail: Vec::new(),
+            applied: 0,
             peer,
             port,
             permit,

@@ -66,7 +66,7 @@ impl Shard {
             let serial = link.serial;
             self.exchanges.remove(&LinkKey { index, serial });
             link.phase = Phase::Gone;
-            link.tail = Vec::new();
+            (link.tail, link.applied) = (Vec::new(), 0);
             self.gone.push(index);
         }
     }
@@ -80,7 +80,7 @@ impl Shard {
         if matches!(link.phase, Phase::Draining { .. } | Phase::Gone) {
             return;
         }
-        link.tail = Vec::new();
+        (link.tail, link.applied) = (Vec::new(), 0);
         // Its place is free for another: what is left is only politeness.
         link.permit = None;
         let farewell = Some(farewell.unwrap_or_default());

@@ -24,6 +24,8 @@ pub(super) struct Link {
     pub(super) transport: Transport,
     /// The bytes of an unfinished packet, or what came after CONNECT before it was answered.
     pub(super) tail: Vec<u8>,
+    /// So many bytes of it have been applied already. 0 before there is a session.
+    pub(super) applied: u32,
     pub(super) peer: Peer,
     /// The listener it came through.
     pub(super) port: Arc<Port>,
@@ -88,7 +90,8 @@ pub(super) enum Reading {
     Listed,
     /// Not before another shard has taken what this connection published.
     Stalled,
-    /// Not before a time: it publishes faster than it may.
+    /// Not before a time, because it publishes faster than it may, or not before the next turn,
+    /// because it has used its share of this one.
     Paused,
 }
 
@@ -110,6 +113,25 @@ pub(crate) struct LinkKey {
 }
 
 impl Link {
+    /// What it has sent that was not applied.
+    pub(super) fn unread(&self) -> &[u8] {
+        self.tail.get(self.applied as usize..).unwrap_or_default()
+    }
+
+    /// So many more bytes of the tail have been applied. The rest is moved when it is the smaller
+    /// part only: however many steps it takes, no byte is moved more than once on average.
+    pub(super) fn has_applied(&mut self, bytes: usize) {
+        let applied = self.applied as usize + bytes;
+        // A tail has at most a packet and a read.
+        self.applied = applied as u32;
+        if applied >= self.tail.len() {
+            (self.tail, self.applied) = (Vec::new(), 0);
+        } else if applied > self.tail.len() / 2 {
+            self.tail.drain(..applied);
+            self.applied = 0;
+        }
+    }
+
     /// The session that it carries.
     pub(super) const fn session(&self) -> Option<SessionKey> {
         match self.phase {

@@ -371,13 +371,22 @@ impl Shard {
         hub.end_drain(now);
         self.forward();
         let (stalled, readable, links) = (&mut self.stalled, &mut self.readable, &mut self.links);
+        let resumed = &mut self.resumed;
         self.mesh.refill(|peer| {
             for index in stalled[peer].drain(..) {
-                if let Some(link) = links.get_mut(index as usize)
-                    && link.reading == Reading::Stalled
-                {
+                let Some(link) = links.get_mut(index as usize) else {
+                    continue;
+                };
+                if link.reading != Reading::Stalled {
+                    continue;
+                }
+                if link.unread().is_empty() {
                     link.reading = Reading::Listed;
                     readable.push(index);
+                } else {
+                    // First what it has sent already.
+                    link.reading = Reading::Paused;
+                    resumed.push(index);
                 }
             }
         });

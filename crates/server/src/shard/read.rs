@@ -13,16 +13,17 @@ use super::scratch::HEADROOM;
 use super::{Opening, Shard};
 use crate::proxy::ProxyHeader;
 
-/// How often a connection that is taken over is read at most: about what a socket holds.
-const LAST_READS: usize = 16;
+/// How often a connection that is taken over is read, or goes on with what it was read, at most:
+/// about what a socket holds.
+const LAST_STEPS: usize = 32;
 
 impl Shard {
     /// Reads once from each listed link.
     pub(super) fn read_all(&mut self) {
         let mut listed = std::mem::take(&mut self.readable);
         for index in listed.drain(..) {
-            if self.mesh.is_flooded() {
-                // Too much waits for other shards: nothing is read until some of it is gone.
+            // Too much waits for other shards: nothing is read until some of it is gone.
+            if self.mesh.is_flooded() || self.waits(index) {
                 self.readable.push(index);
             } else {
                 self.read(index);
@@ -31,6 +32,16 @@ impl Shard {
         // The links that have more were listed meanwhile; keep the larger allocation.
         listed.append(&mut self.readable);
         self.readable = listed;
+    }
+
+    /// Whether a link has to wait for the next turn, because this one is spent and its client owes
+    /// for work.
+    fn waits(&self, index: u32) -> bool {
+        if !self.hub.turn_is_spent() {
+            return false;
+        }
+        let key = self.links.get(index as usize).and_then(Link::session);
+        key.is_some_and(|key| self.hub.waits(self.now, key))
     }
 
     fn read(&mut self, index: u32) {
@@ -116,7 +127,7 @@ impl Shard {
     }
 
     fn read_what_is_there(&mut self, zone: Zone, client_id: &str) {
-        for _ in 0..LAST_READS {
+        for _ in 0..LAST_STEPS {
             let Some(LinkId(index)) = self.hub.link(zone, client_id) else {
                 return;
             };
@@ -126,7 +137,8 @@ impl Shard {
             // What it sent before its commands had to wait.
             if self.is_paused(index) {
                 self.resume(index);
-                if self.is_paused(index) {
+                // What has used its share of this turn goes on at once.
+                if self.is_paused(index) && self.resumed.last() != Some(&index) {
                     return;
                 }
                 continue;
@@ -141,8 +153,9 @@ impl Shard {
                 Reading::Stalled | Reading::Paused => return,
             }
             self.read(index);
-            // A short read means that the socket is empty; whoever has more is listed again.
-            let more = |link: &Link| link.reading == Reading::Listed;
+            // A short read means that the socket is empty; whoever has more is listed again, or has
+            // used its share of this turn.
+            let more = |link: &Link| matches!(link.reading, Reading::Listed | Reading::Paused);
             if !self.links.get(index as usize).is_some_and(more) {
                 return;
             }
@@ -251,12 +264,13 @@ impl Shard {
             return;
         }
         let link = &mut self.links[index as usize];
-        if link.tail.len() > HEADROOM {
+        if link.unread().len() > HEADROOM {
             link.tail.extend_from_slice(self.scratch.read(len));
             return self.apply_tail(index);
         }
         let mut tail = std::mem::take(&mut link.tail);
-        let input = self.scratch.joined(&tail, len);
+        let applied = std::mem::take(&mut link.applied) as usize;
+        let input = self.scratch.joined(&tail[applied..], len);
         let consumed = self.hub.receive(self.now, key, input);
         if let Some(rest) = input.get(consumed..).filter(|rest| !rest.is_empty()) {
             tail.clear();
@@ -277,17 +291,14 @@ impl Shard {
                 if self.link_of.get(key.slot as usize) != Some(&index) {
                     return;
                 }
-                let consumed = self.hub.receive(self.now, key, &link.tail);
-                link.tail.drain(..consumed);
-                if link.tail.is_empty() {
-                    link.tail = Vec::new();
-                }
+                let consumed = self.hub.receive(self.now, key, link.unread());
+                link.has_applied(consumed);
                 self.after_receive(index);
             }
             Phase::ExpectConnect(_) => self.expect_connect(index),
             Phase::ExpectAuth(_) => self.expect_auth(index),
             Phase::Authenticating(_) => {}
-            Phase::Draining { .. } | Phase::Gone => link.tail = Vec::new(),
+            Phase::Draining { .. } | Phase::Gone => (link.tail, link.applied) = (Vec::new(), 0),
         }
     }
 
@@ -306,6 +317,21 @@ impl Shard {
         while let Some((LinkId(index), until)) = self.hub.effects().paused.pop() {
             self.pause(index, until);
         }
+        while let Some(LinkId(index)) = self.hub.effects().yielded.pop() {
+            self.give_way(index);
+        }
+    }
+
+    /// Goes on with a link in the next turn.
+    fn give_way(&mut self, index: u32) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        // A stalled one goes on when its shard has caught up.
+        if link.reading != Reading::Stalled {
+            link.reading = Reading::Paused;
+            self.resumed.push(index);
+        }
     }
 
     /// Reads nothing from a link before a time.
@@ -323,10 +349,20 @@ impl Shard {
         }
     }
 
-    /// Goes on with the links about which something was decided.
+    /// Goes on with the links about which something was decided, or that gave way to others in the
+    /// last turn. Those that this turn has no room for are the first of the next one.
     pub(super) fn resume_held(&mut self) {
+        let mut waiting = Vec::new();
         for index in std::mem::take(&mut self.resumed) {
-            self.resume(index);
+            if self.waits(index) {
+                waiting.push(index);
+            } else {
+                self.resume(index);
+            }
+        }
+        if !waiting.is_empty() {
+            waiting.append(&mut self.resumed);
+            self.resumed = waiting;
         }
     }
 

@@ -1,0 +1,131 @@
+//! The subscriptions of sessions in the index, and out of it.
+
+use alloc::borrow::Cow;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_topic::{Inserted, Subscriber, Zone};
+use stentor_zone::inbox;
+
+use super::{INBOXES, SubscriptionRef};
+use crate::hub::Hub;
+use crate::key::SessionKey;
+use crate::options::Options;
+use crate::room::room_of;
+
+impl Hub {
+    /// The filter as it stands in the index: an inbox stands under its user's name.
+    fn indexed<'f>(&self, key: SessionKey, filter: &'f str) -> Cow<'f, str> {
+        if !filter.starts_with(INBOXES) {
+            return filter.into();
+        }
+        let session = self.sessions.get(key);
+        match session.and_then(|session| session.identity.user.as_deref()) {
+            Some(user) => inbox::filter(user, filter).into(),
+            None => filter.into(),
+        }
+    }
+
+    /// Puts an ordinary subscription into the index. Interest is raised before the SUBACK is
+    /// queued.
+    pub(super) fn add_subscription(
+        &mut self,
+        key: SessionKey,
+        zone: Zone,
+        filter: &str,
+        granted: Options,
+    ) -> Inserted {
+        let subscriber = Subscriber {
+            session: key.slot,
+            options: granted.bits(),
+        };
+        let indexed = self.indexed(key, filter);
+        let hash = self.hasher.hash(zone, &indexed);
+        let inserted = self.index.insert_hashed(zone, &indexed, hash, subscriber);
+        if inserted.previous.is_some() {
+            return inserted;
+        }
+        let whole = (!inserted.has_wildcard).then_some(hash);
+        self.interest.raise(zone, &indexed, whole);
+        self.stats.subscriptions += 1;
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.subscribed(SubscriptionRef::Filter(inserted.id), filter.len());
+            if let Some(room) = room_of(filter) {
+                session.entered(room);
+            }
+        }
+        inserted
+    }
+
+    /// A subscription that a session has already.
+    pub(crate) fn find_subscription(
+        &self,
+        key: SessionKey,
+        zone: Zone,
+        share: Option<&str>,
+        filter: &str,
+    ) -> Option<SubscriptionRef> {
+        if let Some(group) = share {
+            let found = SubscriptionRef::Share(self.shares.find(zone, group, filter)?);
+            let session = self.sessions.get(key)?;
+            return session.subscriptions.contains(&found).then_some(found);
+        }
+        let id = self.index.find(zone, &self.indexed(key, filter))?;
+        self.index.options(id, key.slot)?;
+        Some(SubscriptionRef::Filter(id))
+    }
+
+    /// Takes one subscription out of the index.
+    pub(crate) fn drop_subscription(
+        &mut self,
+        key: SessionKey,
+        subscription: SubscriptionRef,
+        was_live: bool,
+    ) {
+        self.stats.subscriptions = self.stats.subscriptions.saturating_sub(1);
+        let bytes = match subscription {
+            SubscriptionRef::Filter(id) => {
+                let (zone, filter) = self.index.filter(id);
+                let bytes = inbox::written(filter).len();
+                self.interest.lower(zone, filter);
+                if let Some(session) = self.sessions.get_mut(key) {
+                    session.set_rate(id, "", None);
+                    if let Some(room) = room_of(filter) {
+                        session.left(room);
+                    }
+                }
+                self.index.remove(id, key.slot);
+                bytes
+            }
+            SubscriptionRef::Share(slot) => {
+                let bytes = self.shares.text_len(slot);
+                self.leave_share(slot, key.slot, was_live);
+                bytes
+            }
+        };
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.unsubscribed(bytes);
+        }
+    }
+
+    /// The filter of a subscription as its client wrote it, without the share group.
+    pub(crate) fn filter_of(&self, subscription: SubscriptionRef) -> Cow<'_, str> {
+        match subscription {
+            SubscriptionRef::Filter(id) => inbox::written(self.index.filter(id).1),
+            SubscriptionRef::Share(slot) => self.shares.filter(slot).into(),
+        }
+    }
+
+    /// The filters of a session, as it wrote them, for inspection.
+    #[must_use]
+    pub fn subscriptions(&self, key: SessionKey) -> Vec<Arc<str>> {
+        let Some(session) = self.sessions.get(key) else {
+            return Vec::new();
+        };
+        let text = |subscription: &SubscriptionRef| match subscription {
+            SubscriptionRef::Filter(_) => Arc::from(self.filter_of(*subscription)),
+            SubscriptionRef::Share(slot) => Arc::from(self.shares.text(*slot).as_str()),
+        };
+        session.subscriptions.iter().map(text).collect()
+    }
+}

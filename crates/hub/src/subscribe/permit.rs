@@ -1,0 +1,150 @@
+//! Whether a session may have a subscription.
+
+use stentor_mqtt::ReasonCode;
+use stentor_topic::{Subscription, Zone};
+use stentor_zone::Interest;
+
+use super::{Answer, Asked, Wishes};
+use crate::conflate::{NO_RATE, TOO_MANY_RATES};
+use crate::effects::Event;
+use crate::hub::Hub;
+use crate::key::SessionKey;
+use crate::rights::{Access, Identity};
+use crate::room::{ROOMS, Verdicts};
+use crate::sessions::{Link, Session};
+
+/// What a client is told that may not be in a room.
+const NO_RIGHT: &str = "the right to be in this room is missing";
+
+/// Whether a filter is one that can be subscribed to, if it is one of a zone's.
+fn check_zone_filter(
+    identity: &Identity,
+    share: Option<&str>,
+    filter: &str,
+) -> Result<(), (ReasonCode, &'static str)> {
+    if !filter.starts_with('$') {
+        return Ok(());
+    }
+    let interest = Interest::parse(filter);
+    if let Some(text) = interest.never(share.is_some()) {
+        return Err((ReasonCode::TopicFilterInvalid, text));
+    }
+    if interest == Interest::Inbox && identity.user.is_none() {
+        let text = "private messages need a login with a user name";
+        return Err((ReasonCode::NotAuthorized, text));
+    }
+    Ok(())
+}
+
+/// Why a subscription without the right to it is refused.
+pub(super) fn no_right(filter: &str) -> (ReasonCode, &'static str) {
+    let is_room = filter.starts_with(ROOMS);
+    (
+        ReasonCode::NotAuthorized,
+        if is_room { NO_RIGHT } else { "" },
+    )
+}
+
+impl Hub {
+    /// How much of a subscription is permitted, or why nothing is.
+    pub(crate) fn check_filter(
+        &self,
+        session: &Session,
+        share: Option<&str>,
+        filter: &str,
+    ) -> Result<Access, (ReasonCode, &'static str)> {
+        if !self.settings.takes_topic(filter) {
+            return Err((ReasonCode::TopicFilterInvalid, ""));
+        }
+        check_zone_filter(&session.identity, share, filter)?;
+        let access = session.identity.rights.may_subscribe(filter);
+        if self.is_accepted(access) {
+            Ok(access)
+        } else {
+            Err(no_right(filter))
+        }
+    }
+
+    /// Whether a subscription is taken: how much of it is permitted, its zone, and what it wishes.
+    pub(super) fn permit(
+        &mut self,
+        key: SessionKey,
+        text: &str,
+        Subscription { share, filter }: Subscription<'_>,
+        (asked, verdicts): (Asked, &Verdicts),
+    ) -> Result<(Access, Zone, Wishes), Answer<'static>> {
+        let Ok(wishes) = asked else {
+            return Err((ReasonCode::ImplementationSpecificError, NO_RATE));
+        };
+        let Some(session) = self.sessions.get(key) else {
+            return Err((ReasonCode::UnspecifiedError, ""));
+        };
+        let access = match self.check_filter(session, share, filter) {
+            Ok(access) => access,
+            Err(refusal) => {
+                if refusal == no_right(filter) {
+                    self.deny_subscribe(key, text);
+                }
+                return Err(refusal);
+            }
+        };
+        let zone = session.zone();
+        let known = || self.find_subscription(key, zone, share, filter);
+        if self.is_full(session, text) && known().is_none() {
+            return Err((ReasonCode::QuotaExceeded, ""));
+        }
+        let has_rate = share.is_none() && wishes.interval.is_some();
+        if has_rate && !session.takes_rate() && !known().is_some_and(|it| session.has_rate(it)) {
+            return Err((ReasonCode::QuotaExceeded, TOO_MANY_RATES));
+        }
+        if let Interest::Room { room } = Interest::parse(filter)
+            && !self.is_in_room(key, room)
+        {
+            match verdicts.get(room) {
+                Some(None) => {}
+                Some(Some(refusal)) => {
+                    let reason = ReasonCode::from_u8(refusal.code());
+                    return Err((reason.unwrap_or(ReasonCode::NotAuthorized), refusal.text()));
+                }
+                None => return Err((ReasonCode::QuotaExceeded, "too many wait for rooms")),
+            }
+        }
+        Ok((access, zone, wishes))
+    }
+
+    /// Whether a session has no room for another subscription, written like this.
+    fn is_full(&self, session: &Session, text: &str) -> bool {
+        self.places_left(session) == 0 || self.filter_bytes_left(session) < text.len()
+    }
+
+    /// How many bytes the filters of more subscriptions may have.
+    pub(crate) fn filter_bytes_left(&self, session: &Session) -> usize {
+        let max = self.settings.subscription_bytes_max;
+        max.saturating_sub(session.filter_bytes as usize)
+    }
+
+    /// How many subscriptions more a session may have.
+    pub(crate) fn places_left(&self, session: &Session) -> usize {
+        let quota = session.identity.rights.quotas().subscriptions;
+        let max = quota.map_or(usize::MAX, |quota| quota as usize);
+        let max = self.settings.subscriptions_max.min(max);
+        max.saturating_sub(session.subscriptions.len())
+    }
+
+    pub(crate) fn deny_subscribe(&mut self, key: SessionKey, text: &str) {
+        self.stats.denied += 1;
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        // The opposite of what it is for a publish, so that the two are told apart.
+        let hash = !self.hasher.hash(session.zone(), text);
+        if let Link::Live(live) = &mut session.link
+            && live.extras().remember_refusal(hash)
+        {
+            let client_id = session.client_id.clone();
+            let filter = text.into();
+            let event = Event::SubscribeDenied { client_id, filter };
+            self.effects.events.push(event);
+        }
+    }
+}

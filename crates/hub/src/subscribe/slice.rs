@@ -1,0 +1,392 @@
+//! SUBSCRIBE and UNSUBSCRIBE packets with so many filters that they go on in later turns.
+//!
+//! What has been done takes effect at once, and there is one answer at the end. Nothing is read
+//! from the connection meanwhile. If it ends, so does the work: nobody waits for the answer.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use stentor_mqtt::{
+    PacketId, ReasonCode, Subscribe, SubscribeFiltersIter, Unsubscribe, UnsubscribeFiltersIter,
+    Version,
+};
+use stentor_session::Tick;
+use stentor_zone::Refusal;
+
+use super::{Asked, Awaited, Common, Tally, Wanting};
+use crate::adaptor::Denial;
+use crate::hub::Hub;
+use crate::key::SessionKey;
+use crate::room::{Element, Entered, Verdicts};
+use crate::sessions::Session;
+use crate::snapshot::Wanted;
+use crate::work::{FILTER_VISITS, OWN_VISITS};
+
+/// What the packets of one shard that go on in later turns may hold together before more of them
+/// stay where they were read.
+const BYTES_MAX: usize = 16 << 20;
+
+/// The packets of a shard that go on in later turns, which take turns.
+#[derive(Debug, Default)]
+pub(crate) struct Slices {
+    jobs: VecDeque<Job>,
+    /// What they hold.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Job {
+    session: SessionKey,
+    /// Of the connection that has sent it.
+    epoch: u32,
+    bytes: usize,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Subscribe(Box<Subscribing>),
+    Unsubscribe(Unsubscribing),
+}
+
+/// A SUBSCRIBE.
+#[derive(Debug)]
+pub(super) struct Subscribing {
+    awaited: Awaited,
+    source: Source,
+    asked: Asked,
+    verdicts: Verdicts,
+    /// What it does about rooms at its end.
+    pub(super) entered: Option<Entered>,
+    kept: Kept,
+}
+
+/// The elements that are left.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// As the client has sent them.
+    Packet {
+        common: Common,
+        version: Version,
+        raw: Box<[u8]>,
+        /// Bytes and elements that are left.
+        bytes_left: usize,
+        elements_left: usize,
+    },
+    /// With what is to be said of each, and how many are done.
+    Elements(Vec<Element>, usize),
+}
+
+/// What has come of the elements so far: a [`Tally`] that outlives them.
+#[derive(Debug, Default)]
+struct Kept {
+    reasons: Vec<u8>,
+    text: Box<str>,
+    wanted: Vec<(Box<str>, Wanted<'static>)>,
+    denied: Vec<(Box<str>, Denial)>,
+    no_joins: Vec<(Box<str>, ReasonCode, Box<str>)>,
+}
+
+/// An UNSUBSCRIBE.
+#[derive(Debug)]
+pub(super) struct Unsubscribing {
+    packet_id: PacketId,
+    raw: Box<[u8]>,
+    bytes_left: usize,
+    reasons: Vec<u8>,
+}
+
+impl Source {
+    /// The first elements of a packet, `most` at most.
+    pub(super) fn packet(common: Common, subscribe: &Subscribe<'_>, most: usize) -> Self {
+        let filters = subscribe.filters.iter();
+        Self::Packet {
+            common,
+            version: filters.version(),
+            raw: filters.rest().into(),
+            bytes_left: filters.rest().len(),
+            elements_left: most,
+        }
+    }
+
+    pub(super) const fn elements(elements: Vec<Element>) -> Self {
+        Self::Elements(elements, 0)
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Packet { raw, .. } => raw.len(),
+            Self::Elements(elements, _) => {
+                let text = |element: &Element| element.filter.len() + size_of::<Element>();
+                elements.iter().map(text).sum()
+            }
+        }
+    }
+
+    const fn is_empty(&self) -> bool {
+        match self {
+            Self::Packet {
+                bytes_left,
+                elements_left,
+                ..
+            } => *bytes_left == 0 || *elements_left == 0,
+            Self::Elements(elements, done) => *done >= elements.len(),
+        }
+    }
+}
+
+impl Subscribing {
+    pub(super) fn new(
+        awaited: Awaited,
+        source: Source,
+        (asked, verdicts): (Asked, Verdicts),
+    ) -> Self {
+        Self {
+            awaited,
+            source,
+            asked,
+            verdicts,
+            entered: None,
+            kept: Kept::default(),
+        }
+    }
+}
+
+impl Unsubscribing {
+    pub(super) fn new(unsubscribe: &Unsubscribe<'_>) -> Self {
+        let raw = unsubscribe.filters.iter().rest();
+        Self {
+            packet_id: unsubscribe.packet_id,
+            raw: raw.into(),
+            bytes_left: raw.len(),
+            reasons: Vec::new(),
+        }
+    }
+}
+
+impl Kept {
+    fn add(&mut self, tally: Tally<'_>) {
+        self.reasons.extend_from_slice(&tally.reasons);
+        if self.text.is_empty() {
+            self.text = tally.text.into();
+        }
+        let wanted = tally.wanted.into_iter().map(|wanted| {
+            let filter = "";
+            (wanted.filter.into(), Wanted { filter, ..wanted })
+        });
+        self.wanted.extend(wanted);
+        let denied = tally.denied.into_iter();
+        let denied = denied.map(|(filter, denial)| (filter.into(), denial.clone()));
+        self.denied.extend(denied);
+        let no_joins = tally.no_joins.into_iter();
+        let no_joins = no_joins.map(|(filter, reason, why)| (filter.into(), reason, why.into()));
+        self.no_joins.extend(no_joins);
+    }
+
+    fn tally(&self, is_v5: bool, awaited: Awaited) -> Tally<'_> {
+        let mut tally = Tally::new(is_v5, Some(awaited));
+        tally.reasons = self.reasons.as_slice().into();
+        tally.text = &self.text;
+        let wanted = self.wanted.iter();
+        tally.wanted = wanted
+            .map(|(filter, wanted)| Wanted { filter, ..*wanted })
+            .collect();
+        let denied = self.denied.iter();
+        tally.denied = denied.map(|(filter, denial)| (&**filter, denial)).collect();
+        let no_joins = self.no_joins.iter();
+        tally.no_joins = no_joins
+            .map(|(filter, reason, why)| (&**filter, *reason, &**why))
+            .collect();
+        tally
+    }
+}
+
+impl Slices {
+    /// Whether no packet goes on.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Whether another packet has to stay where it was read.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.bytes >= BYTES_MAX
+    }
+
+    /// The rooms that a session has come into and is about to subscribe in.
+    pub(crate) fn rooms_of(&self, key: SessionKey) -> impl Iterator<Item = &str> {
+        let own = self.jobs.iter().filter(move |job| job.session == key);
+        let entered = own.filter_map(|job| match &job.kind {
+            Kind::Subscribe(subscribing) => subscribing.entered.as_ref(),
+            Kind::Unsubscribe(_) => None,
+        });
+        entered.flat_map(|entered| entered.rooms.iter().map(|room| &**room))
+    }
+
+    /// A session is out of a room that it was about to subscribe in.
+    pub(crate) fn expel(&mut self, key: SessionKey, room: &str) {
+        for job in self.jobs.iter_mut().filter(|job| job.session == key) {
+            if let Kind::Subscribe(subscribing) = &mut job.kind
+                && let Some(verdict) = subscribing.verdicts.get_mut(room)
+            {
+                *verdict = Some(Refusal::NotMember);
+            }
+        }
+    }
+}
+
+impl Hub {
+    /// Whether a list of filters is too long for this turn. `count` is asked where the bytes alone
+    /// do not tell.
+    pub(super) fn is_long(&self, raw: &[u8], count: impl FnOnce() -> usize) -> bool {
+        // A length and a byte of text.
+        const FILTER_BYTES_MIN: usize = 3;
+        !self.fits_turn(raw.len() / FILTER_BYTES_MIN) && !self.fits_turn(count())
+    }
+
+    /// Whether so many filters fit into what is left of this turn.
+    pub(super) fn fits_turn(&self, filters: usize) -> bool {
+        filters <= (self.turn.slice() / FILTER_VISITS) as usize
+    }
+
+    pub(super) fn subscribe_later(&mut self, key: SessionKey, subscribing: Subscribing) {
+        let bytes = subscribing.source.bytes();
+        self.push_job(key, bytes, Kind::Subscribe(Box::new(subscribing)));
+    }
+
+    pub(super) fn unsubscribe_later(&mut self, key: SessionKey, unsubscribing: Unsubscribing) {
+        let bytes = unsubscribing.raw.len();
+        self.push_job(key, bytes, Kind::Unsubscribe(unsubscribing));
+    }
+
+    fn push_job(&mut self, key: SessionKey, bytes: usize, kind: Kind) {
+        let epoch = self.sessions.get(key).map_or(0, |session| session.epoch);
+        self.slices.bytes += bytes;
+        self.slices.jobs.push_back(Job {
+            session: key,
+            epoch,
+            bytes,
+            kind,
+        });
+    }
+
+    /// Goes on with long packets, as far as the turn allows, and a little in any case.
+    pub(crate) fn continue_slices(&mut self, now: Tick) {
+        let mut left = self.turn.slice();
+        while left >= FILTER_VISITS
+            && let Some(job) = self.slices.jobs.pop_front()
+        {
+            let before = self.turn.spent();
+            self.slice(now, job, left.min(OWN_VISITS));
+            left = left.saturating_sub(self.turn.spent() - before);
+        }
+    }
+
+    /// One slice of a job, which is over then or goes to the end of the queue.
+    fn slice(&mut self, now: Tick, mut job: Job, visits: u32) {
+        let key = job.session;
+        let before = self.turn.spent();
+        let is_over = if self.is_still(key, job.epoch) {
+            match &mut job.kind {
+                Kind::Subscribe(subscribing) => self.subscribe_slice(now, key, subscribing, visits),
+                Kind::Unsubscribe(unsubscribing) => {
+                    self.unsubscribe_slice(now, key, unsubscribing, visits)
+                }
+            }
+        } else {
+            self.turn.spend(1);
+            true
+        };
+        let used = self.turn.spent() - before;
+        self.turn.attribute(key, used);
+        self.charge_visits(now, key, used);
+        if is_over {
+            self.slices.bytes -= job.bytes;
+            self.end_job(now, job);
+        } else {
+            self.slices.jobs.push_back(job);
+        }
+    }
+
+    fn end_job(&mut self, now: Tick, job: Job) {
+        let key = job.session;
+        let is_same = self.is_still(key, job.epoch);
+        if is_same {
+            self.let_go(now, key);
+        }
+        if let Kind::Subscribe(subscribing) = job.kind
+            && let Some(entered) = &subscribing.entered
+        {
+            self.end_joining(now, (key, is_same), entered, &subscribing.verdicts);
+        }
+        self.close_overrun(now);
+    }
+
+    /// Returns whether that was the last one.
+    fn subscribe_slice(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        job: &mut Subscribing,
+        visits: u32,
+    ) -> bool {
+        let is_v5 = self.sessions.get(key).is_some_and(Session::speaks_v5);
+        let awaited = job.awaited;
+        let mut tally = Tally::new(is_v5, Some(awaited));
+        let result = match &mut job.source {
+            Source::Packet {
+                common,
+                version,
+                raw,
+                bytes_left,
+                elements_left,
+            } => {
+                let rest = &raw[raw.len() - *bytes_left..];
+                let mut filters = SubscribeFiltersIter::resume(*version, rest);
+                let some = filters.by_ref().take(*elements_left);
+                let mut some = some.map(|element| common.wanting(&element));
+                let told = (job.asked, &job.verdicts);
+                let result = self.subscribe_some(key, &mut some, told, (&mut tally, visits));
+                *elements_left -= tally.reasons.len();
+                *bytes_left = filters.rest().len();
+                result
+            }
+            Source::Elements(elements, done) => {
+                let mut some = elements[*done..].iter().map(Wanting::of);
+                let told = (job.asked, &job.verdicts);
+                let result = self.subscribe_some(key, &mut some, told, (&mut tally, visits));
+                *done += tally.reasons.len();
+                result
+            }
+        };
+        job.kept.add(tally);
+        if let Err(reason) = result {
+            self.close(now, key, reason);
+            return true;
+        }
+        let is_over = job.source.is_empty();
+        if is_over {
+            let mut tally = job.kept.tally(is_v5, awaited);
+            self.conclude_subscribe(now, key, (Some(awaited), &job.verdicts), &mut tally);
+        }
+        is_over
+    }
+
+    /// Returns whether that was the last one.
+    fn unsubscribe_slice(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        job: &mut Unsubscribing,
+        visits: u32,
+    ) -> bool {
+        let rest = &job.raw[job.raw.len() - job.bytes_left..];
+        let mut filters = UnsubscribeFiltersIter::resume(rest);
+        self.unsubscribe_some(now, key, &mut filters, (&mut job.reasons, visits));
+        job.bytes_left = filters.rest().len();
+        if job.bytes_left == 0 {
+            self.send_unsuback(key, job.packet_id, &job.reasons);
+        }
+        job.bytes_left == 0
+    }
+}
