@@ -18,6 +18,7 @@ use crate::interest::{Interest, InterestTable};
 use crate::key::{SessionKey, ShardId};
 use crate::options::as_share;
 use crate::outbox::Outbox;
+use crate::permission::Reviews;
 use crate::private::Privates;
 use crate::renewal::Renewals;
 use crate::retained::{Kept, NotKept, Retained};
@@ -88,6 +89,7 @@ pub struct Hub {
     /// Used for every walk over retained messages.
     pub(crate) found: Vec<Arc<Message>>,
     pub(crate) renewals: Renewals,
+    pub(crate) reviews: Reviews,
     pub(crate) assigned_ids: u64,
 }
 
@@ -149,6 +151,7 @@ impl Hub {
             traffic: Traffic::default(),
             found: Vec::new(),
             renewals: Renewals::default(),
+            reviews: Reviews::default(),
             assigned_ids: 0,
             hasher,
         }
@@ -277,6 +280,7 @@ impl Hub {
         self.release_due(now);
         self.continue_fetched(now);
         self.continue_slices(now);
+        self.continue_reviews();
         self.continue_renewals(now);
         self.advance_rooms(now);
         self.close_overrun(now);
@@ -285,7 +289,8 @@ impl Hub {
     /// When to call [`Hub::advance`] next at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
-        if self.renewals.is_pending() || !self.slices.is_empty() {
+        let is_reviewing = self.renewals.is_pending() || !self.reviews.is_empty();
+        if is_reviewing || !self.slices.is_empty() {
             return Some(Tick::ZERO);
         }
         let pace = self.outbox.paces.peek().map(|Reverse((at, _))| *at);

@@ -1,8 +1,8 @@
 //! Changes of rights that reach who is connected, and who is away.
 //!
-//! A change visits all sessions of its shard, a bounded number in each turn, so that no message
-//! waits for it. Log-ins that were decided before the change and arrive after it are renewed as
-//! they arrive: each shard remembers what changed lately.
+//! A change visits all sessions of its shard, in each turn as many as that has room for, so that
+//! no message waits for it. Log-ins that were decided before the change and arrive after it are
+//! renewed as they arrive: each shard remembers what changed lately.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -37,8 +37,9 @@ pub enum Renewed {
     },
 }
 
-/// Sessions that one step visits.
-const STEP_SESSIONS: usize = 1_024;
+/// What it costs to look at a session, and to do something about it, in visits.
+const LOOK_VISITS: u32 = 4;
+const CHANGE_VISITS: u32 = 16;
 /// How many changes are remembered for log-ins under way, and for how long, in seconds.
 const RECENT_MAX: usize = 1_000;
 const RECENT_SECS: u32 = 600;
@@ -131,15 +132,18 @@ impl Hub {
         };
         // What was taken before the change is delivered before it.
         self.settle(now);
-        let end = from + STEP_SESSIONS;
-        for slot in from..end.min(self.sessions.slots()) {
+        let (before, visits) = (self.turn.spent(), self.turn.slice());
+        let mut slot = from;
+        while slot < self.sessions.slots() && self.turn.spent() - before < visits {
+            self.turn.spend(LOOK_VISITS);
             // Slots have 32 bits.
             if let Some(key) = self.sessions.key(slot as u32) {
                 self.renew(now, key, &*renewal);
             }
+            slot += 1;
         }
-        if end < self.sessions.slots() {
-            self.renewals.pending.push_front((renewal, end));
+        if slot < self.sessions.slots() {
+            self.renewals.pending.push_front((renewal, slot));
         }
         self.close_overrun(now);
     }
@@ -150,8 +154,14 @@ impl Hub {
         };
         match renewal.renew(&session.identity, &session.client_id) {
             Renewed::Keep => {}
-            Renewed::Replace(identity) => self.adopt(now, key, identity),
-            Renewed::Close { end_session } => self.revoke(now, key, end_session),
+            Renewed::Replace(identity) => {
+                self.turn.spend(CHANGE_VISITS);
+                self.adopt(now, key, identity);
+            }
+            Renewed::Close { end_session } => {
+                self.turn.spend(CHANGE_VISITS);
+                self.revoke(now, key, end_session);
+            }
         }
     }
 

@@ -4,9 +4,11 @@
 
 mod world;
 
-use stentor_hub::{Settings, WideSubscription};
+use std::sync::Arc;
+
+use stentor_hub::{ControlItem, Identity, Renewal, Renewed, Settings, WideSubscription};
 use stentor_mqtt::{QoS, Version};
-use world::{ConnectOptions, World};
+use world::{ConnectOptions, TestRights, World};
 
 const V5: Version = Version::V5;
 
@@ -184,4 +186,74 @@ fn what_was_queued_is_checked_again_when_the_client_comes_back() {
     let client = w.connect(V5, "c", &free());
     w.publish(publisher, "x/b", "5", QoS::AtMostOnce, false);
     assert!(w.take_payloads(client).contains(&"5".to_owned()));
+}
+
+/// A session of very many subscriptions, whose rights change: nothing that they do not permit is
+/// delivered, not even while its subscriptions are weighed.
+#[test]
+fn new_rights_hold_at_once_however_long_their_review_takes() {
+    let mut w = World::new(1);
+    let options = ConnectOptions {
+        user: Some("ann"),
+        ..free()
+    };
+    let ann = w.connect(Version::V5, "a", &options);
+    let filters: Vec<String> = (0..20_000).map(|n| format!("t/{n}")).collect();
+    w.subscribe_all(ann, &filters);
+    w.subscribe(ann, "secret/#", QoS::AtMostOnce);
+    let publisher = w.connect(Version::V5, "p", &free());
+    let publish = |w: &mut World, payload: &str| {
+        w.publish(publisher, "secret/x", payload, QoS::AtMostOnce, false);
+        w.publish(publisher, "t/7", payload, QoS::AtMostOnce, false);
+        w.flush(0);
+    };
+    let change = |w: &mut World, denied: &'static [&'static str]| {
+        w.hubs[0].begin_turn();
+        w.control_all(&ControlItem::Renew(Arc::new(Denying(denied))));
+        assert!(w.hubs[0].turn_visits() < 6_000);
+    };
+    w.paused = true;
+    change(&mut w, &["secret/"]);
+    let mut turns = 0;
+    while w.go_on(0) {
+        assert!(w.hubs[0].turn_visits() < 6_000);
+        publish(&mut w, "1");
+        assert_eq!(w.take_payloads(ann), ["1"]);
+        turns += 1;
+    }
+    assert!(turns > 3, "{turns}");
+    publish(&mut w, "2");
+    assert_eq!(w.take_payloads(ann), ["2"], "the review has found it");
+    // Back and forth while a review is under way: only the last ones count.
+    change(&mut w, &[]);
+    w.go_on(0);
+    change(&mut w, &["t/"]);
+    w.go_on(0);
+    change(&mut w, &["secret/"]);
+    while w.go_on(0) {}
+    publish(&mut w, "3");
+    assert_eq!(w.take_payloads(ann), ["3"]);
+    change(&mut w, &[]);
+    while w.go_on(0) {}
+    publish(&mut w, "4");
+    assert_eq!(w.take_payloads(ann), ["4", "4"]);
+}
+
+/// Ann has all rights but these.
+#[derive(Debug)]
+struct Denying(&'static [&'static str]);
+
+impl Renewal for Denying {
+    fn subject(&self) -> &str {
+        "ann"
+    }
+    fn renew(&self, identity: &Arc<Identity>, _client_id: &str) -> Renewed {
+        if identity.user.as_deref() != Some("ann") {
+            return Renewed::Keep;
+        }
+        Renewed::Replace(Arc::new(Identity {
+            rights: TestRights::denying(self.0),
+            ..(**identity).clone()
+        }))
+    }
 }
