@@ -144,6 +144,9 @@ impl Hub {
             let session = Session::new(identity, &request.client_id, expiry_secs);
             self.sessions.insert(session)
         });
+        if !session_present {
+            self.end_oldest_namesake(now, key);
+        }
         self.stats.connects += 1;
         self.stats.connected += 1;
         self.effects.events.push(Event::Connected {

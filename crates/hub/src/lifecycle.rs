@@ -18,8 +18,12 @@ use crate::hub::{Hub, Timer};
 use crate::key::{LinkId, SessionKey};
 use crate::publish::may_publish;
 use crate::rights::Identity;
-use crate::sessions::{Away, Link};
+use crate::sessions::{Away, Link, Session};
 use crate::stats::{LossCause, ZoneTraffic};
+
+/// Sessions of one client id: one for each user who has come with it. Looking for one walks over
+/// them all, and guests get a new name each time.
+const NAMESAKES_MAX: usize = 16;
 
 impl Hub {
     /// The socket of a connection is gone. Does nothing if the hub has let that connection go
@@ -316,6 +320,25 @@ impl Hub {
         }
         if let Some(will) = &session.will {
             self.publish_will(now, &session.identity, &session.client_id, will);
+        }
+    }
+
+    /// A session is new: of those that other users have left under the same client id only the
+    /// newest stay. O([`NAMESAKES_MAX`]).
+    pub(crate) fn end_oldest_namesake(&mut self, now: Tick, key: SessionKey) {
+        let Some(session) = self.sessions.get(key) else {
+            return;
+        };
+        let all = self.sessions.all(session.zone(), &session.client_id);
+        let absent =
+            |(own, session): &(SessionKey, &Session)| *own != key && session.live().is_none();
+        if all.count() <= NAMESAKES_MAX {
+            return;
+        }
+        let all = self.sessions.all(session.zone(), &session.client_id);
+        let oldest = all.filter(absent).min_by_key(|(key, _)| key.generation);
+        if let Some((oldest, _)) = oldest {
+            self.end_session(now, oldest);
         }
     }
 

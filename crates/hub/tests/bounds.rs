@@ -431,3 +431,26 @@ fn a_reload_changes_the_policies_of_those_who_are_connected() {
     let got = w.take_payloads(s);
     assert!(got.last().unwrap().starts_with('8') && got.len() < 4);
 }
+
+/// Each user has a session of its own under a client id, and guests get a new name each time.
+#[test]
+fn sessions_of_one_client_id_are_bounded_and_the_newest_stay() {
+    let mut w = World::new(1);
+    let user = |name: &'static str| ConnectOptions {
+        user: Some(name),
+        ..persistent()
+    };
+    let names: Vec<&'static str> = (0..20).map(|n| &*format!("guest{n}").leak()).collect();
+    for name in &names {
+        w.connect(Version::V5, "c", &user(name));
+    }
+    assert_eq!(w.hubs[0].stats().sessions, 16);
+    let comes_back = |w: &mut World, name| {
+        let client = w.connect_only(Version::V5, "c", &user(name));
+        w.take_packet(client, 0x20).unwrap()[2] == 1
+    };
+    assert!(comes_back(&mut w, names[4]));
+    assert!(!comes_back(&mut w, names[3]));
+    assert!(!comes_back(&mut w, names[4]), "the oldest had to go for it");
+    assert_eq!(w.hubs[0].stats().sessions, 16);
+}

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use hashbrown::HashMap;
 use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
@@ -28,7 +29,9 @@ pub(crate) struct Zones {
     by_zone: HashMap<Zone, Rooms, foldhash::fast::FixedState>,
     pub(super) presence: HashMap<Zone, Presence, foldhash::fast::FixedState>,
     /// When somebody who is away may have to be let go; [`Tick::NEVER`] if nobody is.
-    pub(super) deadline: Tick,
+    deadline: Tick,
+    /// When all rooms were looked at last.
+    looked_at: Tick,
     plan: Plan,
     /// The rooms that the settings had when they were applied last.
     fixed: Vec<(Zone, Box<str>)>,
@@ -51,6 +54,7 @@ impl Default for Zones {
             by_zone: HashMap::default(),
             presence: HashMap::default(),
             deadline: Tick::NEVER,
+            looked_at: Tick::ZERO,
             plan: Plan::Done,
             fixed: Vec::new(),
             absent: Absents::default(),
@@ -59,8 +63,14 @@ impl Default for Zones {
 }
 
 impl Zones {
-    pub(crate) const fn deadline(&self) -> Tick {
-        self.deadline
+    /// When the rooms have something to do next. They are looked at all together, so those who did
+    /// not come back in time may be let go a little later.
+    pub(crate) fn deadline(&self) -> Tick {
+        match (self.plan, self.deadline) {
+            (Plan::Due, _) => Tick::ZERO,
+            (Plan::Done, Tick::NEVER) => Tick::NEVER,
+            (Plan::Done, deadline) => deadline.max(self.looked_at.after(LOOK_TIME)),
+        }
     }
 
     /// Of each zone: rooms, places taken in them, bytes that they hold.
@@ -92,6 +102,10 @@ impl Zones {
         }
     }
 }
+
+/// How long at least from one look at all rooms to the next: each is O(rooms + members), and
+/// clients choose how many deadlines there are.
+const LOOK_TIME: Duration = Duration::from_millis(100);
 
 /// The room of every zone that is there without anybody making it.
 const LOBBY: &str = "lobby";
@@ -298,9 +312,10 @@ impl Hub {
 
     /// Lets go of those who did not come back in time.
     pub(crate) fn advance_rooms(&mut self, now: Tick) {
-        if now < self.zones.deadline {
+        if now < self.zones.deadline() {
             return;
         }
+        self.zones.looked_at = now;
         if self.zones.plan == Plan::Due {
             self.zones.plan = Plan::Done;
             self.apply_zones(now);
