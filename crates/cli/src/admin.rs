@@ -190,6 +190,8 @@ fn shards(status: &Value) -> String {
         "P50 µs",
         "P99 µs",
         "MAX µs",
+        "TURN µs",
+        "LONG TURNS",
         "MESH QUEUE",
         "STALLED",
     ];
@@ -212,6 +214,8 @@ fn shards(status: &Value) -> String {
             quantile("p50_micros"),
             quantile("p99_micros"),
             quantile("max_micros"),
+            plain(&shard["long_turns"]["longest_lately"]["micros"]),
+            plain(&shard["long_turns"]["count"]),
             plain(&queues["mesh_inward"]),
             plain(&queues["connections_stalled"]),
         ]);

@@ -12,3 +12,4 @@ mod shards;
 mod shutdown;
 mod signals;
 mod starting;
+mod turns;

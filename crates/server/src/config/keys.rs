@@ -209,6 +209,11 @@ section! {
     level: Level = Kind::Choice(Level::NAMES), Default("info"), Live, flag: "log-level";
     /// The shape of the lines: `auto` and `human` are for people, `json` is for programs.
     format: Format = Kind::Choice(Format::NAMES), Default("auto"), Restart, flag: "log-format";
+    /// How long a turn of a shard takes that the log and `stentor status` tell of: so long nobody
+    /// else on that shard is served; `0s` turns it off.
+    slow_turn: Duration = Kind::Duration {
+        min: Duration::ZERO, max: Duration::from_secs(60), never: false,
+    }, Default("5ms"), Live;
 }
 
 section! {

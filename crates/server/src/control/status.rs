@@ -10,8 +10,8 @@ use super::protocol::Request;
 use super::{Desk, ReloadNote, lock, zones};
 use crate::fdtable::Table;
 use crate::listener::Port;
-use crate::telemetry::ShardReport;
 use crate::telemetry::collect::{reports, total};
+use crate::telemetry::{LongTurn, ShardReport, TurnReport};
 
 /// Rates are measured over this long at most.
 const SAMPLE_MAX: Duration = Duration::from_secs(10);
@@ -62,6 +62,7 @@ pub(super) fn status(desk: &Desk, request: &Request) -> Value {
         "rates": rates,
         "rates_since_start": self::rates(&ShardReport::default(), &sum, uptime),
         "losses": losses(&sum),
+        "long_turns": turns(&sum.turn_report),
         "reload": reload,
         "shards": reports.iter().map(shard).collect::<Vec<_>>(),
         // Fewer than there are, if one does not answer.
@@ -105,6 +106,30 @@ fn rates(before: &ShardReport, after: &ShardReport, time: Duration) -> Value {
     })
 }
 
+/// Turns that were long, the longest one, and the longest of the last minute.
+fn turns(report: &TurnReport) -> Value {
+    json!({
+        "count": report.long,
+        "longest": turn(&report.longest),
+        "longest_lately": turn(&report.lately),
+    })
+}
+
+/// What a turn did is known of long ones only: others have a time and nothing else.
+fn turn(turn: &LongTurn) -> Value {
+    json!({
+        "shard": turn.shard,
+        "micros": turn.took.as_micros() as u64,
+        "waited_micros": turn.waited.map(|waited| waited.as_micros() as u64),
+        "client_id": turn.client_id,
+        "visits": turn.visits,
+        "packets": turn.packets,
+        "deliveries": turn.deliveries,
+        "flushes": turn.flushes,
+        "accepted": turn.accepted,
+    })
+}
+
 fn losses(sum: &ShardReport) -> Value {
     let worst = sum.losses.worst.iter().take(WORST).map(|(client, topic, messages)| {
         json!({ "client_id": client, "topic": topic, "messages": messages })
@@ -142,6 +167,7 @@ fn shard(report: &ShardReport) -> Value {
         "shard": report.shard,
         "connections": report.links,
         "turns": report.turns,
+        "long_turns": turns(&report.turn_report),
         "queues": {
             "mesh_inward": report.mesh_inward,
             "mesh_overflowed": report.mesh_overflowed,

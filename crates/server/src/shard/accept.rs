@@ -139,6 +139,7 @@ impl Shard {
             match listening.socket.accept() {
                 Accepted::Connection(fd, peer) => {
                     let port = Arc::clone(&listening.port);
+                    self.figures.accepted += 1;
                     self.greet(port, fd, peer);
                 }
                 Accepted::Nobody => return More::No,

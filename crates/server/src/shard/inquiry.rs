@@ -149,6 +149,7 @@ impl Shard {
             bytes_received: self.figures.bytes_received,
             bytes_sent: self.figures.bytes_sent,
             turns: self.figures.turns,
+            turn_report: self.watch.report(self.now),
             mesh_inward: inward as u64,
             mesh_overflowed: overflowed as u64,
             stalled: self.stalled.iter().map(Vec::len).sum::<usize>() as u64,

@@ -24,6 +24,7 @@ mod policy;
 mod read;
 mod scratch;
 mod travel;
+mod watch;
 
 pub(crate) use accept::unix_peer;
 pub(crate) use letter::{ClientEntry, Incoming, Inquiry, Letter, Purpose, Traveller};
@@ -53,6 +54,7 @@ use crate::transport::Fault;
 use accept::Listening;
 use link::{Link, LinkKey, Phase, Reading, Stream};
 use scratch::Scratch;
+use watch::Watch;
 
 /// Tokens above the slots of connections, which are 32 bits wide.
 const BELL: Token = Token(usize::MAX - 1);
@@ -124,6 +126,7 @@ pub(crate) struct Shard {
     spare: Option<OwnedFd>,
     napped: Nap,
     figures: Figures,
+    watch: Watch,
 }
 
 /// Whether a shard is there for clients.
@@ -157,6 +160,7 @@ struct Figures {
     bytes_sent: u64,
     turns: u64,
     flushes: u64,
+    accepted: u64,
     latency: Histogram,
 }
 
@@ -226,6 +230,7 @@ impl Shard {
             spare: None,
             napped: Nap::Due,
             figures: Figures::default(),
+            watch: Watch::new(),
             backplane,
         };
         for (port, socket) in listeners {
@@ -255,7 +260,7 @@ impl Shard {
         self.wait(events);
         self.now = self.backplane.clock.now();
         self.figures.turns += 1;
-        self.hub.begin_turn();
+        self.begin_turn();
         self.open_letters();
         self.drain_mesh();
         self.take_events(events);
@@ -272,6 +277,7 @@ impl Shard {
         self.outbox.flush();
         self.tell();
         self.free();
+        self.end_turn();
     }
 
     /// Waits for events, unless there is something to do.

@@ -21,6 +21,8 @@ pub(crate) struct Policy {
     pub(super) login_timeout: Duration,
     /// How long output is held back.
     pub(super) coalesce: Duration,
+    /// How long a turn is that is told of; zero for none.
+    pub(super) slow_turn: Duration,
     /// The largest CONNECT, in bytes.
     pub(super) connect_bytes_max: u32,
     /// The server that MQTT 5 clients are told to use, where the listener names none.
@@ -38,6 +40,7 @@ impl Policy {
             hub: Arc::new(hub),
             login_timeout: config.limits.login_timeout,
             coalesce: config.general.coalesce,
+            slow_turn: config.log.slow_turn,
             connect_bytes_max: config.limits.packet_bytes.min(CONNECT_BYTES_MAX),
             server_reference: config.general.server_reference.clone(),
         }

@@ -64,6 +64,7 @@ pub(crate) fn total(reports: &[ShardReport]) -> ShardReport {
         sum.bytes_received += report.bytes_received;
         sum.bytes_sent += report.bytes_sent;
         sum.turns += report.turns;
+        sum.turn_report.add(&report.turn_report);
         sum.mesh_inward += report.mesh_inward;
         sum.mesh_overflowed += report.mesh_overflowed;
         sum.stalled += report.stalled;

@@ -19,6 +19,7 @@ use stentor_mqtt::Version;
 use stentor_session::CloseReason;
 use tracing::{info, warn};
 
+use super::LongTurn;
 use super::remedy::{Scene, remedy};
 use crate::listener::Port;
 use crate::log::{Admission, RateLimit};
@@ -57,6 +58,8 @@ pub(crate) enum Entry {
         /// Why.
         reason: CloseReason,
     },
+    /// A turn of a shard was long, and so many more before it that nothing was said of.
+    LongTurn(LongTurn, u64),
     /// A connection found no descriptor, or was lost on its way between shards.
     Shed {
         /// What happened.
@@ -261,11 +264,51 @@ fn write(entry: &Entry, data_dir: &Path, pace: &mut Pace) {
                 warn!(%peer, %listener, client, user, reason, held_back, "refused{remedy}");
             }
         }
+        Entry::LongTurn(turn, more) => write_long_turn(turn, *more),
         Entry::Shed { what } => {
             if let Some(held_back) = pace.admit(what) {
                 warn!(held_back, "{what}");
             }
         }
+    }
+}
+
+/// A turn that mostly waited for a processor says more of the machine than of the server.
+fn write_long_turn(turn: &LongTurn, more: u64) {
+    let millis = |time: Duration| time.as_secs_f64() * 1_000.0;
+    let (took_ms, waited_ms) = (millis(turn.took), turn.waited.map(millis));
+    let LongTurn {
+        shard,
+        visits,
+        packets,
+        deliveries,
+        flushes,
+        accepted,
+        client_id,
+        ..
+    } = turn;
+    let client = &*shown(client_id);
+    macro_rules! tell {
+        ($level:ident) => {
+            $level!(
+                shard,
+                took_ms,
+                waited_ms,
+                client,
+                visits,
+                packets,
+                deliveries,
+                flushes,
+                accepted,
+                more,
+                "long turn"
+            )
+        };
+    }
+    if turn.waited.is_some_and(|waited| waited > turn.took / 2) {
+        tell!(info);
+    } else {
+        tell!(warn);
     }
 }
 

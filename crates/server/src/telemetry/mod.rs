@@ -10,4 +10,4 @@ pub(crate) mod sys;
 
 pub(crate) use histogram::Histogram;
 pub(crate) use journal::{Claim, Entry, Journal};
-pub(crate) use report::{LossReport, ShardReport};
+pub(crate) use report::{LongTurn, LossReport, ShardReport, TurnReport};

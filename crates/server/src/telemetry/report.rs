@@ -1,6 +1,7 @@
 //! What a shard reports when it is asked.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use stentor_hub::Stats;
 
@@ -22,6 +23,7 @@ pub(crate) struct ShardReport {
     pub(crate) bytes_sent: u64,
     /// Turns of the loop since the start.
     pub(crate) turns: u64,
+    pub(crate) turn_report: TurnReport,
     /// Messages from other shards that wait to be applied.
     pub(crate) mesh_inward: u64,
     /// Messages for other shards whose rings are full.
@@ -42,4 +44,54 @@ pub(crate) struct LossReport {
     pub(crate) causes: BTreeMap<&'static str, u64>,
     /// (client id, topic, messages), most lost first.
     pub(crate) worst: Vec<(String, String, u64)>,
+}
+
+/// How long turns took.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TurnReport {
+    /// Turns that took as long as the log tells of, or longer.
+    pub(crate) long: u64,
+    /// The longest since the start.
+    pub(crate) longest: LongTurn,
+    /// The longest of the last minute.
+    pub(crate) lately: LongTurn,
+}
+
+impl TurnReport {
+    /// Adds what another shard reports.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.long += other.long;
+        for (own, other) in [
+            (&mut self.longest, &other.longest),
+            (&mut self.lately, &other.lately),
+        ] {
+            if other.took > own.took {
+                own.clone_from(other);
+            }
+        }
+    }
+}
+
+/// A turn, and what it did. Of one that was not long only the time is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LongTurn {
+    /// The shard.
+    pub(crate) shard: usize,
+    /// How long it took.
+    pub(crate) took: Duration,
+    /// How much of that the thread waited for a processor, at most; `None` where it was not long or
+    /// the system does not tell.
+    pub(crate) waited: Option<Duration>,
+    /// Work that a client can make dear, in units of about 30 ns.
+    pub(crate) visits: u32,
+    /// Packets received.
+    pub(crate) packets: u64,
+    /// Messages queued for clients.
+    pub(crate) deliveries: u64,
+    /// Connections that were written to.
+    pub(crate) flushes: u64,
+    /// Connections accepted.
+    pub(crate) accepted: u64,
+    /// Whose packets took the largest part; empty for nobody's.
+    pub(crate) client_id: Box<str>,
 }

@@ -12,7 +12,7 @@ use stentor_topic::Zone;
 
 use super::collect::{reports, total};
 use super::load::Loads;
-use super::report::ShardReport;
+use super::report::{LongTurn, ShardReport};
 use crate::backplane::Backplane;
 use crate::memory;
 use crate::shard::Letter;
@@ -39,6 +39,10 @@ pub(crate) fn run(backplane: &Backplane, interval: Duration, intervals: &Receive
         }
         wait = interval;
     }
+}
+
+fn micros(turn: &LongTurn) -> u64 {
+    u64::try_from(turn.took.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// What was published last, so that only changes are published again.
@@ -108,6 +112,9 @@ impl SysTopics {
             ("retained messages/count", backplane.retained.count()),
             ("store/messages/count", backplane.retained.count()),
             ("store/messages/bytes", backplane.retained.bytes()),
+            ("turns/long", sum.turn_report.long),
+            ("turns/longest_us", micros(&sum.turn_report.longest)),
+            ("turns/longest_us/1min", micros(&sum.turn_report.lately)),
         ];
         let mut figures: Vec<(String, String)> = counts
             .iter()

@@ -1,0 +1,218 @@
+//! How long turns take.
+//!
+//! The time of each turn is taken by one more look at the clock. What a turn did is put together
+//! only when it was long, so that everything else costs nothing.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use stentor_session::Tick;
+
+use super::Shard;
+use crate::telemetry::{Entry, LongTurn, TurnReport};
+
+/// Lines about long turns that a shard writes: one in such a time, and with it how many more there
+/// were.
+const TELL_TIME: Duration = Duration::from_secs(1);
+
+/// The last minute is remembered in so many parts.
+const PARTS: usize = 6;
+const PART_SECS: u64 = 10;
+
+/// How old the last figure of the time spent in the run queue is at most when a turn begins: so
+/// much of it may belong to turns before.
+const WAITED_AGE: Duration = Duration::from_millis(100);
+
+/// What is known of the turns of a shard.
+pub(super) struct Watch {
+    long: u64,
+    longest: LongTurn,
+    /// The longest turn of each part of the last minute, with the number of the part.
+    parts: [(u64, LongTurn); PARTS],
+    queue: RunQueue,
+    told_at: Tick,
+    /// Long turns that the log has not told of.
+    untold: u64,
+    flushes_before: u64,
+    accepted_before: u64,
+}
+
+/// How long this thread has waited for a processor though it had something to do.
+struct RunQueue {
+    /// `None` where the system does not tell.
+    file: Option<File>,
+    read_at: Tick,
+    nanos: u64,
+}
+
+impl RunQueue {
+    /// That of the thread that calls.
+    fn new() -> Self {
+        Self {
+            file: File::open("/proc/thread-self/schedstat").ok(),
+            read_at: Tick::ZERO,
+            nanos: 0,
+        }
+    }
+
+    fn read(&mut self, now: Tick) -> Option<u64> {
+        let mut text = [0; 64];
+        let len = self.file.as_ref()?.read_at(&mut text, 0).ok()?;
+        self.nanos = waited_nanos(std::str::from_utf8(&text[..len]).ok()?)?;
+        self.read_at = now;
+        Some(self.nanos)
+    }
+}
+
+/// The second of three numbers: time on a processor, time waiting for one, and time slices.
+fn waited_nanos(schedstat: &str) -> Option<u64> {
+    schedstat.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+impl Watch {
+    /// To be called on the shard's thread.
+    pub(super) fn new() -> Self {
+        Self {
+            long: 0,
+            longest: LongTurn::default(),
+            parts: Default::default(),
+            queue: RunQueue::new(),
+            told_at: Tick::ZERO,
+            untold: 0,
+            flushes_before: 0,
+            accepted_before: 0,
+        }
+    }
+
+    /// Whether something is to be noted of a turn that took so long.
+    fn is_notable(&self, now: Tick, took: Duration) -> bool {
+        let part = now.as_secs() / PART_SECS;
+        let (of, longest) = &self.parts[part as usize % PARTS];
+        *of != part || took > longest.took
+    }
+
+    fn note(&mut self, now: Tick, turn: &LongTurn) {
+        let part = now.as_secs() / PART_SECS;
+        let place = &mut self.parts[part as usize % PARTS];
+        if place.0 != part || turn.took > place.1.took {
+            *place = (part, turn.clone());
+        }
+        if turn.took > self.longest.took {
+            self.longest = turn.clone();
+        }
+    }
+
+    /// What is known at a time.
+    pub(super) fn report(&self, now: Tick) -> TurnReport {
+        let part = now.as_secs() / PART_SECS;
+        let is_recent = |(of, _): &&(u64, LongTurn)| of + PARTS as u64 > part;
+        let recent = self.parts.iter().filter(is_recent);
+        let lately = recent.map(|(_, turn)| turn).max_by_key(|turn| turn.took);
+        TurnReport {
+            long: self.long,
+            longest: self.longest.clone(),
+            lately: lately.cloned().unwrap_or_default(),
+        }
+    }
+}
+
+impl Shard {
+    /// A turn begins.
+    pub(super) fn begin_turn(&mut self) {
+        self.hub.begin_turn();
+        self.watch.flushes_before = self.figures.flushes;
+        self.watch.accepted_before = self.figures.accepted;
+        if self.now.since(self.watch.queue.read_at) >= WAITED_AGE {
+            self.watch.queue.read(self.now);
+        }
+    }
+
+    /// A turn is over, except that its slots are not free.
+    pub(super) fn end_turn(&mut self) {
+        let now = self.backplane.clock.now();
+        let took = now.since(self.now);
+        let bound = self.policy.slow_turn;
+        let is_long = !bound.is_zero() && took >= bound;
+        if is_long || self.watch.is_notable(now, took) {
+            self.note_turn(now, took, is_long);
+        }
+    }
+
+    #[cold]
+    fn note_turn(&mut self, now: Tick, took: Duration, is_long: bool) {
+        let mut turn = LongTurn {
+            shard: self.id,
+            took,
+            ..LongTurn::default()
+        };
+        if is_long {
+            let before = self.watch.queue.nanos;
+            let waited = self.watch.queue.read(now);
+            let waited = waited.map(|nanos| Duration::from_nanos(nanos.saturating_sub(before)));
+            let done = self.hub.turn_figures();
+            turn = LongTurn {
+                waited: waited.map(|waited| waited.min(took)),
+                visits: done.visits,
+                packets: done.packets,
+                deliveries: done.deliveries,
+                flushes: self.figures.flushes - self.watch.flushes_before,
+                accepted: self.figures.accepted - self.watch.accepted_before,
+                client_id: done.client_id.into(),
+                ..turn
+            };
+            self.watch.long += 1;
+            self.watch.untold += 1;
+        }
+        self.watch.note(now, &turn);
+        if is_long && now.since(self.watch.told_at) >= TELL_TIME {
+            self.watch.told_at = now;
+            let more = std::mem::take(&mut self.watch.untold) - 1;
+            self.backplane.journal.note(Entry::LongTurn(turn, more));
+            self.backplane.journal.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(millis: u64) -> LongTurn {
+        LongTurn {
+            took: Duration::from_millis(millis),
+            ..LongTurn::default()
+        }
+    }
+
+    #[test]
+    fn the_longest_turn_is_remembered_and_that_of_the_last_minute() {
+        let mut watch = Watch::new();
+        for (secs, millis) in [(100, 7), (101, 30), (102, 8), (130, 9), (131, 6)] {
+            let now = Tick::from_secs(secs);
+            assert_eq!(
+                watch.is_notable(now, turn(millis).took),
+                !matches!(millis, 6 | 8)
+            );
+            watch.note(now, &turn(millis));
+        }
+        let longest = |secs| {
+            let report = watch.report(Tick::from_secs(secs));
+            (
+                report.longest.took.as_millis(),
+                report.lately.took.as_millis(),
+            )
+        };
+        assert_eq!(longest(131), (30, 30));
+        assert_eq!(longest(159), (30, 30));
+        assert_eq!(longest(160), (30, 9));
+        assert_eq!(longest(190), (30, 0));
+    }
+
+    #[test]
+    fn the_time_in_the_run_queue_is_the_second_number() {
+        assert_eq!(waited_nanos("2053 1700 4\n"), Some(1_700));
+        assert_eq!(waited_nanos(""), None);
+        assert_eq!(waited_nanos("1"), None);
+    }
+}
