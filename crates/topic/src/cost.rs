@@ -54,7 +54,13 @@ mod tests {
     #[test]
     fn each_level_of_a_filter_with_wildcards_costs_a_node_and_a_run_costs_one() {
         let text = |filter: &str| 2 * filter.len();
-        for (filter, nodes) in [("+", 1), ("#", 1), ("a/#", 2), ("+/+/a/+/+", 3), ("a/+/b", 3)] {
+        for (filter, nodes) in [
+            ("+", 1),
+            ("#", 1),
+            ("a/#", 2),
+            ("+/+/a/+/+", 3),
+            ("a/+/b", 3),
+        ] {
             let expected = ENTRY_BYTES + text(filter) + nodes * NODE_BYTES;
             assert_eq!(filter_cost(filter), expected, "{filter}");
         }

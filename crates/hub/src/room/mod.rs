@@ -169,9 +169,10 @@ impl RoomItem {
         let more = match self {
             Self::Say { message, .. } | Self::Recall { message, .. } => message.cost(),
             Self::Command { payload, .. } => payload.len(),
-            Self::Places { rooms, .. } | Self::Placed { found: rooms, .. } => {
-                rooms.iter().map(|room| room.len() + size_of::<Box<str>>()).sum()
-            }
+            Self::Places { rooms, .. } | Self::Placed { found: rooms, .. } => rooms
+                .iter()
+                .map(|room| room.len() + size_of::<Box<str>>())
+                .sum(),
             Self::Join { .. }
             | Self::Leave { .. }
             | Self::Arrived { .. }

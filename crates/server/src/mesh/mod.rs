@@ -292,17 +292,19 @@ impl<T: Cargo> Mesh<T> {
         let inward = inward.map(|inward| inward.ring.slots()).sum();
         (inward, self.overflowed.items)
     }
-
-    /// Bytes of what this shard has sent and no other has taken yet.
-    pub(crate) fn bytes(&self) -> u64 {
-        let in_rings: u64 = self.outward.iter().flatten().map(Outward::held).sum();
-        in_rings + self.overflowed.bytes
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl<T: Cargo> Mesh<T> {
+        /// Bytes of what this shard has sent and no other has taken yet.
+        pub(crate) fn bytes(&self) -> u64 {
+            let in_rings: u64 = self.outward.iter().flatten().map(Outward::held).sum();
+            in_rings + self.overflowed.bytes
+        }
+    }
 
     impl Cargo for i32 {
         fn bytes(&self) -> usize {
