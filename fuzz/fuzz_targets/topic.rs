@@ -1,13 +1,15 @@
 //! The topic index against the single matcher and a plain list: lines are filters to subscribe
-//! to, to unsubscribe from (`-`), or names to match (`=`).
+//! to, to unsubscribe from (`-`), or names to match at once (`=`) or bit by bit between the lines
+//! that follow (`~`).
 
 #![no_main]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use libfuzzer_sys::fuzz_target;
 use stentor_topic::{
-    Index, Subscriber, Subscription, TopicHasher, Zone, matches, validate_filter, validate_name,
+    Index, Subscriber, Subscription, TopicHasher, Walk, Zone, matches, validate_filter,
+    validate_name,
 };
 
 const ZONE: Zone = Zone(1);
@@ -20,13 +22,20 @@ type Model<'a> = BTreeMap<&'a str, BTreeMap<u32, u32>>;
 fuzz_target!(|text: &str| {
     let mut index = Index::new(TopicHasher::new(5));
     let mut model = Model::new();
+    let mut walks = Vec::new();
     for (line, number) in text.lines().zip(0u32..) {
         let session = number % SESSIONS;
-        match (line.strip_prefix('-'), line.strip_prefix('=')) {
-            (Some(filter), _) => unsubscribe(&mut index, &mut model, filter, session),
-            (None, Some(name)) => check_match(&index, &model, name),
-            (None, None) => subscribe(&mut index, &mut model, line, session, number),
+        let (mark, rest) = line.split_at_checked(1).unwrap_or(("", line));
+        match mark {
+            "-" => unsubscribe(&mut index, &mut model, rest, session),
+            "=" => check_match(&index, &model, rest),
+            "~" => walks.extend(Slow::begin(&index, &model, rest)),
+            _ => subscribe(&mut index, &mut model, line, session, number),
         }
+        walks.retain_mut(|walk| walk.go_on(&index, &model, number % 3));
+    }
+    for mut walk in walks {
+        while walk.go_on(&index, &model, 1) {}
     }
     assert_eq!(index.filters(), model.len());
     assert_eq!(
@@ -89,4 +98,45 @@ fn check_match(index: &Index, model: &Model<'_>, name: &str) {
         .filter(|filter| matches(filter, name))
         .collect();
     assert_eq!(found, expected);
+}
+
+/// A name that is matched between changes of the index.
+struct Slow<'a> {
+    name: &'a str,
+    walk: Walk,
+    /// Filters that matched when it began, stayed since, and were not visited yet.
+    owed: BTreeSet<&'a str>,
+}
+
+impl<'a> Slow<'a> {
+    fn begin(index: &Index, model: &Model<'a>, name: &'a str) -> Option<Self> {
+        validate_name(name).ok()?;
+        let is_match = |filter: &&str| matches(filter, name);
+        let mut owed: BTreeSet<&str> = model.keys().copied().filter(is_match).collect();
+        let hash = index.hasher().hash(ZONE, name);
+        let matched = index.match_some(ZONE, name, hash, 0, |id, _| {
+            assert!(owed.remove(index.filter(id).1));
+        });
+        if matched.rest.is_none() {
+            assert!(owed.is_empty());
+        }
+        let walk = matched.rest?;
+        Some(Self { name, walk, owed })
+    }
+
+    /// Visits some nodes; whether more are left.
+    fn go_on(&mut self, index: &Index, model: &Model<'_>, visits_max: u32) -> bool {
+        self.owed.retain(|filter| model.contains_key(filter));
+        let (name, owed) = (self.name, &mut self.owed);
+        let visits = self.walk.resume(index, ZONE, name, visits_max, |id| {
+            let filter = index.filter(id).1;
+            assert!(matches(filter, name));
+            owed.remove(filter);
+        });
+        assert!(visits > 0 || self.walk.is_done());
+        if self.walk.is_done() {
+            assert!(self.owed.is_empty());
+        }
+        !self.walk.is_done()
+    }
 }

@@ -1,18 +1,28 @@
 //! What a subscription costs the memory of a server, whoever else has the same filter.
 
-/// Bytes of an entry of the index beside its text: the entry, its places in the tables, a
-/// subscriber, and the subscription as its session remembers it.
+use crate::trie::LEVEL_IN_NODE_BYTES;
+
+/// Bytes of an entry of the index beside its text: the entry (40), its place in a table that has
+/// just grown (21), the subscription as its session remembers it (24), and what allocators add to
+/// the text.
 const ENTRY_BYTES: usize = 128;
 
-/// Bytes of one node of the trie with its place in a table.
+/// Bytes of one node of the trie (40) with its place in a table that has just grown (21).
 const NODE_BYTES: usize = 64;
+
+/// Bytes of a level that does not lie in its node, beside its text.
+const LONG_LEVEL_BYTES: usize = 32;
 
 /// The bytes of memory that a subscription to a filter is charged with.
 ///
 /// The charge does not depend on other subscriptions: it is what the filter costs if nobody shares
-/// a part of it, so that the sum over all sessions is an upper bound. A filter without wildcards
-/// costs an entry and its text; each level of one with wildcards costs a node as well, and a run of
-/// `+` costs one node. O(length of the filter).
+/// a part of it, so that the sum over all sessions is an upper bound of what the filters occupy.
+/// It is at most some three times as much, but for what filters share. Beyond it an index occupies
+/// what it keeps in reserve: 128 KiB at most while it grows, and the places that filters left,
+/// which others get.
+///
+/// A filter without wildcards costs an entry and its text; each level of one with wildcards costs a
+/// node as well, and a run of `+` costs one node. O(length of the filter).
 ///
 /// ```
 /// use stentor_topic::filter_cost;
@@ -26,6 +36,7 @@ pub fn filter_cost(filter: &str) -> usize {
     if !crate::has_wildcard(filter) {
         return base;
     }
+    let mut long_levels = 0;
     let (mut nodes, mut is_run) = (0, false);
     for level in filter.split('/') {
         let is_plus = level == "+";
@@ -33,9 +44,10 @@ pub fn filter_cost(filter: &str) -> usize {
             nodes += 1;
         }
         is_run = is_plus;
+        long_levels += usize::from(level.len() > LEVEL_IN_NODE_BYTES);
     }
     // A level's own text lies in its node, or beside it where it is long.
-    base + nodes * NODE_BYTES + filter.len()
+    base + nodes * NODE_BYTES + filter.len() + long_levels * LONG_LEVEL_BYTES
 }
 
 /// How many levels of a filter are wildcards.

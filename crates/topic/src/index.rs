@@ -8,7 +8,8 @@ use hashbrown::hash_table::Entry as TableEntry;
 use crate::slots::Slots;
 use crate::subscribers::{Subscriber, Subscribers, Taken};
 use crate::table::{TagTable, Tagged};
-use crate::trie::{NodeId, Trie};
+use crate::trie::{Matching, NodeId, Trie};
+use crate::walk::{Matched, Walk};
 use crate::{TopicHasher, Zone, has_wildcard};
 
 /// The number of a filter in an [`Index`]: small, and given out again after the filter's last
@@ -86,8 +87,8 @@ struct Entry {
 ///
 /// Costs: inserting and removing, one hash and one probe (with wildcards, one per level as well),
 /// independent of the number of filters and of subscribers; matching, one probe and a walk along
-/// the wildcard branches that match. Nothing is allocated while matching, unless more than 32
-/// branches of the trie match the same beginning of a name.
+/// the wildcard branches that match. Nothing is allocated while matching, unless a name has more
+/// than 32 levels.
 pub struct Index {
     hasher: TopicHasher,
     entries: Slots<Entry>,
@@ -260,12 +261,41 @@ impl Index {
         name_hash: u64,
         mut visit: impl FnMut(FilterId, &'a [Subscriber]),
     ) {
+        let _ = self.match_some(zone, name, name_hash, u32::MAX, &mut visit);
+    }
+
+    /// [`Index::for_each_match`] within a bound: what is left at `visits_max` goes on as a [`Walk`].
+    ///
+    /// The name's first level is looked at whatever the bound. It may be exceeded by what one level
+    /// costs: at most 32 nodes, each with a visit for 64 bytes of the level's text.
+    pub fn match_some<'a>(
+        &'a self,
+        zone: Zone,
+        name: &str,
+        name_hash: u64,
+        visits_max: u32,
+        mut visit: impl FnMut(FilterId, &'a [Subscriber]),
+    ) -> Matched {
         debug_assert_eq!(name_hash, self.hasher.hash(zone, name));
         let mut visit = |id| visit(id, self.subscribers(id));
         // A name has no wildcards, so that a filter of the same text has none and matches it.
         self.find_hashed(zone, name, name_hash).map(&mut visit);
-        if !self.trie.is_empty() {
-            self.trie.for_each_match(&self.hasher, zone, name, visit);
+        if self.trie.is_empty() {
+            let (visits, rest) = (1, None);
+            return Matched { visits, rest };
+        }
+        let begun = self.matching(name).begin(zone, visits_max, visit);
+        Matched {
+            visits: 1 + begun.visits,
+            rest: begun.rest.map(Walk::new),
+        }
+    }
+
+    pub(crate) const fn matching<'a>(&'a self, name: &'a str) -> Matching<'a> {
+        Matching {
+            trie: &self.trie,
+            hasher: &self.hasher,
+            name,
         }
     }
 

@@ -26,6 +26,7 @@ mod subscribers;
 mod subscription;
 mod table;
 mod trie;
+mod walk;
 mod word;
 
 pub use cost::{filter_cost, wildcards};
@@ -35,6 +36,7 @@ pub use matching::{has_wildcard, levels, literal_prefix, matches};
 pub use name::{FilterError, NameError, TOPIC_BYTES_MAX, validate_filter, validate_name};
 pub use subscribers::Subscriber;
 pub use subscription::Subscription;
+pub use walk::{Matched, Walk};
 
 /// The number of an isolated application; topics of different zones never meet.
 ///

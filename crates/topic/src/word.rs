@@ -1,4 +1,4 @@
-//! Sixteen bytes of text at a time, as a number.
+//! Sixteen bytes of text at a time, as a number; and stepping over levels.
 
 /// Bytes per word.
 pub(crate) const BLOCK: usize = 16;
@@ -66,4 +66,94 @@ pub(crate) fn contains_any<const N: usize>(text: &[u8], bytes: [u8; N]) -> bool 
     // Filled up with bytes that UTF-8 does not have.
     let filler = u128::MAX << (8 * rest.len());
     !rest.is_empty() && found(rest_word(rest) | filler)
+}
+
+/// How far it is from the start of a level to the level that comes `levels` after it: one more than
+/// the text's length where it has just so many, `None` where it has fewer.
+pub(crate) fn levels_after(text: &[u8], levels: u32) -> Option<usize> {
+    let (blocks, rest) = text.as_chunks::<BLOCK>();
+    let blocks = blocks.iter().map(|block| u128::from_le_bytes(*block));
+    let mut left = levels;
+    for (word, block) in blocks.chain([rest_word(rest)]).zip(0..) {
+        let mut slashes = find_byte(word, b'/');
+        let count = slashes.count_ones();
+        if count < left {
+            left -= count;
+            continue;
+        }
+        for _ in 1..left {
+            slashes &= slashes - 1;
+        }
+        return Some(block * BLOCK + slashes.trailing_zeros() as usize / 8 + 1);
+    }
+    (left == 1).then_some(text.len() + 1)
+}
+
+/// Where the level starts that comes `levels` before the one at `at`; `None` where there are fewer.
+pub(crate) fn levels_before(text: &[u8], at: usize, levels: u32) -> Option<usize> {
+    let before = text.get(..at.checked_sub(1)?)?;
+    let mut left = levels;
+    for (at, byte) in before.iter().enumerate().rev() {
+        if *byte == b'/' {
+            left -= 1;
+            if left == 0 {
+                return Some(at + 1);
+            }
+        }
+    }
+    (left == 1).then_some(0)
+}
+
+/// Where the level before the one at `at` starts, if it is `level`.
+pub(crate) fn level_before(text: &[u8], at: usize, level: &[u8]) -> Option<usize> {
+    let before = text.get(..at.checked_sub(1)?)?;
+    let above = before.strip_suffix(level)?;
+    above
+        .last()
+        .is_none_or(|byte| *byte == b'/')
+        .then_some(above.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn levels_are_stepped_over_and_back() {
+        let long = "a/bc//".repeat(20);
+        for text in [
+            "",
+            "/",
+            "a",
+            "a/b",
+            "//",
+            "abc/def/ghi/jkl/mno/pqr/stu",
+            &*long,
+        ] {
+            let mut starts: Vec<usize> = Vec::from([0]);
+            let ends = text.bytes().zip(1..).filter(|(byte, _)| *byte == b'/');
+            starts.extend(ends.map(|(_, at)| at));
+            starts.push(text.len() + 1);
+            let text = text.as_bytes();
+            for (from, &at) in starts.iter().enumerate() {
+                for levels in 1..=starts.len() {
+                    let after = starts.get(from + levels).map(|to| to - at);
+                    let rest = text.get(at..);
+                    assert_eq!(
+                        rest.and_then(|rest| levels_after(rest, levels as u32)),
+                        after
+                    );
+                    let before = from.checked_sub(levels).map(|from| starts[from]);
+                    assert_eq!(levels_before(text, at, levels as u32), before);
+                }
+                let above = from.checked_sub(1).map(|above| starts[above]);
+                let level = above.map_or(&b"x"[..], |above| &text[above..at - 1]);
+                assert_eq!(level_before(text, at, level), above);
+                assert_eq!(level_before(text, at, b"xyz"), None);
+            }
+        }
+        assert_eq!(level_before(b"ab/c", 3, b"b"), None);
+    }
 }

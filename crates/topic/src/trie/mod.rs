@@ -1,34 +1,29 @@
-//! The trie of the filters with wildcards, one level of a filter per node.
+//! The trie of the filters with wildcards: a node per level of a filter, and one per run of `+`.
 
 mod node;
-
-use core::cell::LazyCell;
-
-use smallvec::SmallVec;
+mod sweep;
+mod walk;
 
 use crate::index::FilterId;
 use crate::slots::Slots;
 use crate::table::TagTable;
 use crate::{TopicHasher, Zone};
-pub(crate) use node::NodeId;
-use node::{Level, Literals, Node};
-
-/// Branches that a match follows at a time without allocating.
-const BRANCHES: usize = 32;
-
-type Branches = SmallVec<[NodeId; BRANCHES]>;
+use node::{Level, Literals, Node, Plus};
+pub(crate) use node::{NodeId, SHORT as LEVEL_IN_NODE_BYTES};
+pub(crate) use walk::{Matching, Progress};
 
 /// Filters with wildcards of all zones.
 ///
-/// A walk takes a name level by level and keeps the set of nodes that it reached. A node is reached
-/// from its parent alone and at its own depth alone, so that a walk visits each node at most once:
-/// however filters nest their `+`, the cost is bounded by the number of nodes (levels of distinct
-/// filter beginnings), and is in practice that of the branches that match. Nothing recurses, as a
-/// name may have 65,536 levels.
+/// Each literal level of a filter is a node, and so is each run of `+`, however long. A run is
+/// split where another filter parts from it, and merged when no filter parts from it there, so that
+/// the trie has no more nodes than its filters have runs and literal levels. Splitting and merging
+/// keep the number and the depth of the lower part, which filters and lower nodes refer to.
 pub(crate) struct Trie {
     nodes: Slots<Node>,
     /// Roots by zone, and children by (parent, level) of nodes with [`Literals::Many`].
     children: TagTable,
+    /// How many nodes were removed so far. Matches that pause compare it.
+    removals: u64,
 }
 
 impl Trie {
@@ -36,6 +31,7 @@ impl Trie {
         Self {
             nodes: Slots::new(),
             children: TagTable::new(),
+            removals: 0,
         }
     }
 
@@ -52,17 +48,26 @@ impl Trie {
         id: FilterId,
     ) -> NodeId {
         let mut node = self.root_or_insert(zone);
+        let mut run = 0;
         for level in filter.split('/') {
-            match level {
-                "#" => {
-                    if let Some(node) = self.nodes.get_mut(node.0) {
-                        node.multi = Some(id);
-                    }
-                    return node;
-                }
-                "+" => node = self.plus_or_insert(node),
-                literal => node = self.literal_or_insert(hasher, node, literal.as_bytes()),
+            if level == "+" {
+                run += 1;
+                continue;
             }
+            if run > 0 {
+                node = self.run_or_insert(node, run);
+                run = 0;
+            }
+            if level == "#" {
+                if let Some(node) = self.nodes.get_mut(node.0) {
+                    node.multi = Some(id);
+                }
+                return node;
+            }
+            node = self.literal_or_insert(hasher, node, level.as_bytes());
+        }
+        if run > 0 {
+            node = self.run_or_insert(node, run);
         }
         if let Some(node) = self.nodes.get_mut(node.0) {
             node.exact = Some(id);
@@ -84,53 +89,7 @@ impl Trie {
         while let Some(parent) = self.remove_if_unused(hasher, at) {
             at = parent;
         }
-    }
-
-    /// Calls `visit` with each filter that matches `name`.
-    pub(crate) fn for_each_match(
-        &self,
-        hasher: &TopicHasher,
-        zone: Zone,
-        name: &str,
-        mut visit: impl FnMut(FilterId),
-    ) {
-        let Some(root) = self.root(zone) else {
-            return;
-        };
-        // Swapped by reference below, since the sets themselves are large.
-        let (mut reached, mut next) = (&mut Branches::new(), &mut Branches::new());
-        reached.push(root);
-        // No wildcard at the first level matches a name that begins with `$` [MQTT-4.7.2-1].
-        let mut allows_wildcards = !name.starts_with('$');
-        for level in name.as_bytes().split(|&byte| byte == b'/') {
-            next.clear();
-            // Hashed when the first node asks, and once for all of them.
-            let hash = LazyCell::new(|| hasher.level(level));
-            for &at in reached.iter() {
-                let Some(node) = self.nodes.get(at.0) else {
-                    continue;
-                };
-                if allows_wildcards {
-                    node.multi.map(&mut visit);
-                    if let Some(plus) = node.plus.some() {
-                        next.push(plus);
-                    }
-                }
-                if let Some(child) = self.literal(at, node, level, || *hash) {
-                    next.push(child);
-                }
-            }
-            core::mem::swap(&mut reached, &mut next);
-            if reached.is_empty() {
-                return;
-            }
-            allows_wildcards = true;
-        }
-        for node in reached.iter().filter_map(|at| self.nodes.get(at.0)) {
-            // `#` matches the parent level too.
-            node.multi.map(&mut visit);
-            node.exact.map(&mut visit);
-        }
+        self.merge_if_run(at);
     }
 
     /// Bytes of heap that the trie occupies.
@@ -149,6 +108,12 @@ impl Trie {
             None => false,
         };
         self.children.find(root_hash(zone), is_root).map(NodeId)
+    }
+
+    /// The length of a run of `+`; 0 for other nodes.
+    #[inline]
+    fn run(&self, at: NodeId) -> u32 {
+        self.nodes.get(at.0).map_or(0, |node| node.level.run())
     }
 
     /// The child of a node for a literal level, whose hash is asked for where it is needed.
@@ -191,15 +156,45 @@ impl Trie {
         NodeId(root)
     }
 
-    fn plus_or_insert(&mut self, parent: NodeId) -> NodeId {
-        if let Some(plus) = self.nodes.get(parent.0).and_then(|node| node.plus.some()) {
-            return plus;
+    /// The node at the end of a run of `+` below `at`.
+    fn run_or_insert(&mut self, at: NodeId, run: u32) -> NodeId {
+        let (mut at, mut left) = (at, run);
+        while left > 0 {
+            let plus = self.nodes.get(at.0).and_then(|node| node.plus.some());
+            let Some(plus) = plus else {
+                return self.run_insert(at, left);
+            };
+            let there = self.run(plus);
+            if there == 0 || left < there {
+                return self.split(at, left, plus, there);
+            }
+            (at, left) = (plus, left - there);
         }
-        let plus = NodeId(self.nodes.insert(Node::new(Level::Plus, parent)));
+        at
+    }
+
+    /// Adds a run of `+` that `parent` leads to.
+    fn run_insert(&mut self, parent: NodeId, run: u32) -> NodeId {
+        let plus = NodeId(self.nodes.insert(Node::new(Level::Plus(run), parent)));
         if let Some(parent) = self.nodes.get_mut(parent.0) {
-            parent.plus = plus;
+            parent.plus = Plus::new(plus, run);
         }
         plus
+    }
+
+    /// Splits the run `lower`, `there` levels long, after its first `run` levels; returns the upper
+    /// part. The lower one keeps its number and its depth.
+    fn split(&mut self, parent: NodeId, run: u32, lower: NodeId, there: u32) -> NodeId {
+        let left = there.saturating_sub(run);
+        let upper = self.run_insert(parent, run);
+        if let Some(upper) = self.nodes.get_mut(upper.0) {
+            upper.plus = Plus::new(lower, left);
+        }
+        if let Some(lower) = self.nodes.get_mut(lower.0) {
+            lower.level = Level::Plus(left);
+            lower.parent = upper;
+        }
+        upper
     }
 
     fn literal_or_insert(&mut self, hasher: &TopicHasher, at: NodeId, level: &[u8]) -> NodeId {
@@ -244,13 +239,14 @@ impl Trie {
             return None;
         }
         let removed = self.nodes.remove(at.0)?;
+        self.removals += 1;
         if let Level::Root(zone) = removed.level {
             self.children.remove(root_hash(zone), at.0);
             return None;
         }
         let parent = self.nodes.get_mut(removed.parent.0)?;
         match removed.level.text() {
-            None => parent.plus = NodeId::NONE,
+            None => parent.plus = Plus::NONE,
             Some(level) => {
                 parent.literals = match parent.literals {
                     Literals::None | Literals::One(_) => Literals::None,
@@ -267,6 +263,24 @@ impl Trie {
             }
         }
         Some(removed.parent)
+    }
+
+    /// Merges a run of `+` with the run below it, if nothing else leads on from it. That keeps who
+    /// subscribes and leaves again from cutting the runs of others up.
+    fn merge_if_run(&mut self, upper: NodeId) -> Option<()> {
+        let node = self.nodes.get(upper.0)?;
+        let (run, parent, lower) = (node.level.run(), node.parent, node.plus.some()?);
+        if run == 0 || !node.leads_to_plus_at_most() {
+            return None;
+        }
+        let node = self.nodes.get_mut(lower.0)?;
+        let run = run + node.level.run();
+        node.level = Level::Plus(run);
+        node.parent = parent;
+        self.nodes.get_mut(parent.0)?.plus = Plus::new(lower, run);
+        self.nodes.remove(upper.0);
+        self.removals += 1;
+        Some(())
     }
 }
 

@@ -12,9 +12,39 @@ pub(crate) struct NodeId(pub(super) u32);
 impl NodeId {
     /// Stands for "none"; no slab gives this number out.
     pub(crate) const NONE: Self = Self(u32::MAX);
+}
 
-    pub(super) fn some(self) -> Option<Self> {
-        (self != Self::NONE).then_some(self)
+/// The child of a node for a run of `+`, which tells by itself whether the run is a long one: a
+/// match need not look at the child for that.
+#[derive(Clone, Copy)]
+pub(super) struct Plus(u32);
+
+impl Plus {
+    pub(super) const NONE: Self = Self(u32::MAX);
+
+    /// Set where the run has more than one level.
+    const LONG: u32 = 1 << 31;
+
+    /// # Panics
+    /// With 2^31 nodes, which take 86 GB.
+    pub(super) const fn new(child: NodeId, run: u32) -> Self {
+        assert!(child.0 < Self::LONG - 1, "more nodes than numbers for them");
+        Self(if run > 1 {
+            child.0 | Self::LONG
+        } else {
+            child.0
+        })
+    }
+
+    #[inline]
+    pub(super) fn some(self) -> Option<NodeId> {
+        (self.0 != Self::NONE.0).then_some(NodeId(self.0 & !Self::LONG))
+    }
+
+    /// Whether the run of a child that there is has more than one level.
+    #[inline]
+    pub(super) const fn is_long(self) -> bool {
+        self.0 & Self::LONG != 0
     }
 }
 
@@ -24,8 +54,8 @@ pub(super) struct Node {
     pub(super) level: Level,
     /// [`NodeId::NONE`] for a root.
     pub(super) parent: NodeId,
-    /// The child for any one level.
-    pub(super) plus: NodeId,
+    /// The child for any one level or more.
+    pub(super) plus: Plus,
     /// The children for literal levels.
     pub(super) literals: Literals,
     /// The filter that ends here.
@@ -39,7 +69,7 @@ impl Node {
         Self {
             level,
             parent,
-            plus: NodeId::NONE,
+            plus: Plus::NONE,
             literals: Literals::None,
             exact: None,
             multi: None,
@@ -48,8 +78,13 @@ impl Node {
 
     /// Whether no filter ends here or below.
     pub(super) fn is_unused(&self) -> bool {
+        self.plus.some().is_none() && self.leads_to_plus_at_most()
+    }
+
+    /// Whether all filters that lead through here go on with `+`.
+    pub(super) fn leads_to_plus_at_most(&self) -> bool {
         let is_end = self.exact.is_some() || self.multi.is_some();
-        !is_end && self.plus == NodeId::NONE && matches!(self.literals, Literals::None)
+        !is_end && matches!(self.literals, Literals::None)
     }
 }
 
@@ -71,8 +106,9 @@ pub(super) enum Literals {
 pub(super) enum Level {
     /// The node is where names of a zone begin.
     Root(Zone),
-    /// Any one level.
-    Plus,
+    /// Any levels, at least one and this many: a run of `+`. Where filters part within a run, it is
+    /// split, and it is merged when they part there no more.
+    Plus(u32),
     /// A literal level that fits.
     Short(u8, [u8; SHORT]),
     /// A longer literal level; boxed twice since the text's length would not fit.
@@ -80,7 +116,7 @@ pub(super) enum Level {
 }
 
 /// Length up to which a level lies in its node, in bytes.
-const SHORT: usize = 14;
+pub(crate) const SHORT: usize = 14;
 
 impl Level {
     pub(super) fn literal(level: &[u8]) -> Self {
@@ -97,16 +133,25 @@ impl Level {
     /// The text of a literal level.
     pub(super) fn text(&self) -> Option<&[u8]> {
         match self {
-            Self::Root(_) | Self::Plus => None,
+            Self::Root(_) | Self::Plus(_) => None,
             Self::Short(len, bytes) => bytes.get(..usize::from(*len)),
             Self::Long(level) => Some(level),
+        }
+    }
+
+    /// The length of a run of `+`, 0 for other levels.
+    #[inline]
+    pub(super) const fn run(&self) -> u32 {
+        match self {
+            Self::Plus(run) => *run,
+            Self::Root(_) | Self::Short(..) | Self::Long(_) => 0,
         }
     }
 
     /// Bytes of heap that the level occupies.
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
-            Self::Root(_) | Self::Plus | Self::Short(..) => 0,
+            Self::Root(_) | Self::Plus(_) | Self::Short(..) => 0,
             Self::Long(level) => size_of::<Box<[u8]>>() + level.len(),
         }
     }
