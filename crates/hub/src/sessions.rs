@@ -1,11 +1,12 @@
 //! The sessions of one shard.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashTable;
 use slab::Slab;
 use smallvec::SmallVec;
 use stentor_mqtt::Version;
@@ -118,7 +119,7 @@ pub(crate) struct Extras {
     /// How many things that it has asked for have to be decided before more is read.
     pub(crate) held: u32,
     /// The rooms that it is in, with the number of its subscriptions below each.
-    rooms: HashMap<Box<str>, u32, foldhash::fast::FixedState>,
+    rooms: BTreeMap<Box<str>, u32>,
     /// Hashes of the topics and filters whose refusal was logged already.
     denied: Vec<u64>,
 }

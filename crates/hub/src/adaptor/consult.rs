@@ -1,10 +1,10 @@
 //! Asking: what a packet is to adaptors, and where it waits for what they say.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use hashbrown::HashSet;
 use stentor_mqtt::{Packet, Publish, QoS, ReasonCode, Subscribe};
 use stentor_session::{CloseReason, Outcome, Tick, Ticket, WillRequest};
 use stentor_topic::{Subscription, Zone};
@@ -385,8 +385,8 @@ impl Hub {
             places: self.places_left(session),
             bytes: self.filter_bytes_left(session),
             rooms: JOINED_AT_ONCE_MAX.min(ROOMS_MAX.saturating_sub(session.room_count())),
-            known: HashSet::default(),
-            known_rooms: HashSet::default(),
+            known: BTreeSet::new(),
+            known_rooms: BTreeSet::new(),
         };
         let mut filters = Vec::new();
         let mut scope = Scope::default();
@@ -467,6 +467,6 @@ struct Left<'f> {
     bytes: usize,
     rooms: usize,
     /// The filters that have taken some of it.
-    known: HashSet<&'f str, foldhash::fast::FixedState>,
-    known_rooms: HashSet<&'f str, foldhash::fast::FixedState>,
+    known: BTreeSet<&'f str>,
+    known_rooms: BTreeSet<&'f str>,
 }

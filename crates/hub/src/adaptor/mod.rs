@@ -12,11 +12,12 @@ mod consult;
 mod judge;
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use stentor_mqtt::{QoS, ReasonCode};
 use stentor_session::{Ticket, WillRequest};
 use stentor_topic::Zone;
@@ -245,7 +246,7 @@ pub(crate) struct Questions {
     placing: HashMap<Ticket, Packed, foldhash::fast::FixedState>,
     asked: u64,
     /// The rooms that adaptors know of.
-    rooms: HashSet<(Zone, Box<str>), foldhash::fast::FixedState>,
+    rooms: BTreeSet<(Zone, Box<str>)>,
 }
 
 impl Questions {

@@ -5,9 +5,9 @@
 //! so whatever the version, `$reply/join` does. Who has been sent out of a room meanwhile is told
 //! so, and joins nothing.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use hashbrown::HashSet;
 use stentor_session::Tick;
 use stentor_zone::{Entry, Expelled, Refusal, join_ended};
 
@@ -126,7 +126,7 @@ impl Hub {
         if elements.iter().all(|element| element.expelled.is_none()) {
             return elements;
         }
-        let mut told: HashSet<&str, foldhash::fast::FixedState> = HashSet::default();
+        let mut told: BTreeSet<&str> = BTreeSet::new();
         for element in &elements {
             if let (Some(why), Some(room)) = (element.expelled, room_of(&element.filter))
                 && told.insert(room)

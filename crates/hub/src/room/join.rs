@@ -1,12 +1,13 @@
 //! Coming into rooms and going out of them: SUBSCRIBE, UNSUBSCRIBE, and connections that end.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use stentor_mqtt::{RetainHandling, SubscribeOptions};
 use stentor_session::{CloseReason, Remote, Tick, Ticket};
 use stentor_topic::Subscription;
@@ -68,7 +69,7 @@ pub(crate) struct RoomsWanted {
 }
 
 /// Texts of one packet, each once.
-type Texts<'t> = HashSet<&'t str, foldhash::fast::FixedState>;
+type Texts<'t> = BTreeSet<&'t str>;
 
 /// Why a session asks for rooms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -395,7 +396,7 @@ impl Hub {
     ) -> Vec<Element> {
         let mut elements = self.drop_subscriptions_below(key, "$room/");
         let mut rooms: Vec<String> = Vec::new();
-        let mut known: HashSet<String, foldhash::fast::FixedState> = HashSet::default();
+        let mut known: BTreeSet<String> = BTreeSet::new();
         let mut add = |room: &str| {
             if !known.contains(room) {
                 known.insert(room.into());

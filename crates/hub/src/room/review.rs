@@ -2,11 +2,11 @@
 //! and whoever may not speak any more goes on as an observer, or the other way round.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use stentor_session::Tick;
 use stentor_zone::{Entry, Refusal, Seat, join_refused, topic};
 
@@ -186,7 +186,7 @@ impl Hub {
 
     fn standings(&self, key: SessionKey, before: &Identity) -> Vec<Standing> {
         let mut standings: Vec<Standing> = Vec::new();
-        let mut places: HashMap<Box<str>, usize, foldhash::fast::FixedState> = HashMap::default();
+        let mut places: BTreeMap<Box<str>, usize> = BTreeMap::new();
         let Some(session) = self.sessions.get(key) else {
             return standings;
         };
@@ -230,12 +230,12 @@ impl Hub {
         if rooms.is_empty() {
             return;
         }
-        let gone: HashSet<&str, foldhash::fast::FixedState> =
+        let gone: BTreeSet<&str> =
             rooms.iter().map(|room| &**room).collect();
         let dropped = self.drop_subscriptions(key, |filter| {
             room_of(filter).is_some_and(|room| gone.contains(room))
         });
-        let mut told: HashSet<&str, foldhash::fast::FixedState> = HashSet::default();
+        let mut told: BTreeSet<&str> = BTreeSet::new();
         let rooms = dropped.iter().filter_map(|it| room_of(&it.filter));
         // Who is away is told when it is back, unless it has the right again by then.
         for room in rooms.filter(|room| told.insert(room)) {
