@@ -401,7 +401,7 @@ impl Hub {
             return;
         };
         for slot in session.shares() {
-            self.member_changed(slot, true);
+            self.member_changed(slot, key.slot, true);
         }
         self.continue_snapshots(now, key);
     }

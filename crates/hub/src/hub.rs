@@ -130,7 +130,7 @@ impl Hub {
             interest: Interest::new(shared.interest, hasher.clone(), shard.0, shards),
             index: Index::new(hasher.clone()),
             sessions: Sessions::new(hasher.clone(), shared.persistent_sessions),
-            shares: Shares::default(),
+            shares: Shares::new(hasher.clone()),
             timers: Wheel::new(Tick::ZERO),
             outbox: Outbox::default(),
             turn: Turn::default(),

@@ -258,7 +258,7 @@ impl Hub {
             rooms: rooms.into_boxed_slice(),
         });
         for slot in session.shares() {
-            self.member_changed(slot, false);
+            self.member_changed(slot, key.slot, false);
         }
         self.settle_absence(now, key);
     }

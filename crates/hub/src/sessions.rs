@@ -40,7 +40,7 @@ pub(crate) struct Session {
     pub(crate) publisher: Publisher,
     /// Seconds that it outlives its connection. Changed by [`Sessions::set_expiry`] only.
     expiry_secs: u32,
-    /// Bytes of the filters that it subscribes to, as it wrote them.
+    /// Bytes of memory that its subscriptions are charged with.
     pub(crate) filter_bytes: u32,
     /// Subscriptions of which the rights permit a part or nothing: while there are any, each
     /// delivery is checked.
@@ -299,14 +299,14 @@ impl Session {
         }
     }
 
-    /// Adds a subscription to a filter of so many bytes.
+    /// Adds a subscription that costs so many bytes.
     pub(crate) fn subscribed(&mut self, subscription: SubscriptionRef, bytes: usize) {
         self.subscriptions.push(subscription);
-        // A filter has at most 65,535 bytes, and the limit keeps the sum far from 4 GiB.
+        // A subscription costs some megabytes at most, and the limit keeps the sum far from 4 GiB.
         self.filter_bytes = self.filter_bytes.saturating_add(bytes as u32);
     }
 
-    /// A subscription to a filter of so many bytes is gone.
+    /// A subscription that cost so many bytes is gone.
     pub(crate) const fn unsubscribed(&mut self, bytes: usize) {
         self.filter_bytes = self.filter_bytes.saturating_sub(bytes as u32);
     }

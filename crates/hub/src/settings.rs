@@ -145,14 +145,20 @@ pub struct Settings {
     pub sessions_max: u64,
     /// Subscriptions of one client.
     pub subscriptions_max: usize,
-    /// Bytes of the topic filters of one client, as it wrote them.
+    /// Bytes of memory that the subscriptions of one client may take.
     pub subscription_bytes_max: usize,
+    /// Shared subscriptions of one client.
+    pub shares_max: usize,
+    /// Groups that may share one filter of a zone.
+    pub share_groups_max: usize,
     /// What a subscription meets that is wider than its client's rights.
     pub wide_subscription: WideSubscription,
     /// Levels of a topic name or filter.
     pub topic_levels_max: usize,
     /// Bytes of a topic name or filter.
     pub topic_bytes_max: usize,
+    /// Levels of a filter that may be wildcards.
+    pub topic_wildcards_max: usize,
     /// The longest time a session may outlive its connection, in seconds; `u32::MAX`: for ever.
     pub session_expiry_max_secs: u32,
     /// The longest keep-alive time in seconds that is taken from a client; 0: any, and none.
@@ -213,9 +219,12 @@ impl Default for Settings {
             sessions_max: u64::MAX,
             subscriptions_max: 100_000,
             subscription_bytes_max: 16 << 20,
+            shares_max: 256,
+            share_groups_max: 256,
             wide_subscription: WideSubscription::Filter,
             topic_levels_max: 128,
             topic_bytes_max: usize::from(u16::MAX),
+            topic_wildcards_max: 8,
             session_expiry_max_secs: u32::MAX,
             keep_alive_max_secs: 0,
             response_information: None,

@@ -362,19 +362,20 @@ fn a_quota_that_is_raised_meanwhile_lets_nothing_pass_unasked() {
         subscription_bytes_max,
         ..Settings::default()
     };
-    let long = "long/and/longer";
+    // Costs more than what is left beside it, or without it.
+    let long = "long/+/and/longer/+";
     let tea = "$room/tea/#";
     for (settings, hooks, filters, asked, reasons) in [
         // Beyond the end of what is looked at, beside what adaptors are asked about.
         (
-            narrow(1, 99),
+            narrow(1, 9_999),
             Hooks::SUBSCRIBE,
             ["a", tea, "b"],
             1,
             [0, 0x97, 0x97],
         ),
         (
-            narrow(2, 99),
+            narrow(2, 9_999),
             Hooks::JOIN,
             [tea, "$room/one/#", "$room/two/#"],
             1,
@@ -382,14 +383,14 @@ fn a_quota_that_is_raised_meanwhile_lets_nothing_pass_unasked() {
         ),
         // Within it, but with no room left; the home of the zone is asked for the room.
         (
-            narrow(3, 12),
+            narrow(3, 400),
             Hooks::SUBSCRIBE,
             [tea, long, long],
             0,
             [0, 0x97, 0x97],
         ),
         (
-            narrow(2, 12),
+            narrow(2, 400),
             Hooks::SUBSCRIBE,
             [tea, long, "b"],
             0,

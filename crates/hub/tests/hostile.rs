@@ -379,7 +379,11 @@ fn many_subscription_identifiers_stay_apart() {
 /// One client subscribes to and leaves as much as it may: no step costs what the others cost.
 #[test]
 fn a_hundred_thousand_subscriptions_come_and_go() {
-    let mut w = World::new(1);
+    let settings = Settings {
+        shares_max: 50_000,
+        ..Settings::default()
+    };
+    let mut w = World::with_settings(1, settings);
     let c = w.connect(Version::V5, "c", &clean());
     let packet = |first: u8, filters: &[String], options: &[u8]| {
         let mut body = vec![0, 1, 0];

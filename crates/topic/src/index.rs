@@ -264,7 +264,8 @@ impl Index {
         let _ = self.match_some(zone, name, name_hash, u32::MAX, &mut visit);
     }
 
-    /// [`Index::for_each_match`] within a bound: what is left at `visits_max` goes on as a [`Walk`].
+    /// [`Index::for_each_match`] within a bound: what is left at `visits_max` goes on as a
+    /// [`Walk`].
     ///
     /// The name's first level is looked at whatever the bound. It may be exceeded by what one level
     /// costs: at most 32 nodes, each with a visit for 64 bytes of the level's text.

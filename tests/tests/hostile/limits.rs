@@ -95,7 +95,7 @@ fn sessions_beyond_the_limit_are_refused_and_those_that_are_there_go_on() {
 
 #[test]
 fn filters_that_are_too_long_together_are_refused() {
-    let config = "[limits]\nsubscription_bytes_per_client = 65536\n";
+    let config = "[limits]\nsubscription_bytes_per_client = 65536\ntopic_bytes = 65535\n";
     let server = Plan::new().config(config).tcp().anonymous().start();
     let mut client = server.client(Version::V5, "greedy");
     let filter = |number: usize| format!("{number}{}", "x".repeat(30_000));

@@ -441,10 +441,11 @@ impl Hub {
             let zone = session.zone();
             self.find_subscription(key, zone, share, filter).is_some()
         };
-        if !is_known && (left.places == 0 || left.bytes < text.len()) {
+        let bytes = self.subscription_cost(share, filter);
+        if !is_known && (left.places == 0 || left.bytes < bytes) {
             return Err((ReasonCode::QuotaExceeded, ""));
         }
-        self.check_filter(session, share, filter)?;
+        self.check_filter((key, session), share, filter)?;
         if let Some(room) = room.filter(|room| !left.known_rooms.contains(room)) {
             if left.rooms == 0 {
                 return Err((ReasonCode::QuotaExceeded, Refusal::TooMany.text()));
@@ -454,7 +455,7 @@ impl Hub {
         }
         if !is_known {
             left.places -= 1;
-            left.bytes -= text.len();
+            left.bytes -= bytes;
             left.known.insert(text);
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! Coming into rooms and going out of them: SUBSCRIBE, UNSUBSCRIBE, and connections that end.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
 use alloc::collections::BTreeMap;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;

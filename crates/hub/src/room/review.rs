@@ -230,8 +230,7 @@ impl Hub {
         if rooms.is_empty() {
             return;
         }
-        let gone: BTreeSet<&str> =
-            rooms.iter().map(|room| &**room).collect();
+        let gone: BTreeSet<&str> = rooms.iter().map(|room| &**room).collect();
         let dropped = self.drop_subscriptions(key, |filter| {
             room_of(filter).is_some_and(|room| gone.contains(room))
         });

@@ -48,8 +48,9 @@ impl Hub {
         let whole = (!inserted.has_wildcard).then_some(hash);
         self.interest.raise(zone, &indexed, whole);
         self.stats.subscriptions += 1;
+        let bytes = self.subscription_cost(None, filter);
         if let Some(session) = self.sessions.get_mut(key) {
-            session.subscribed(SubscriptionRef::Filter(inserted.id), filter.len());
+            session.subscribed(SubscriptionRef::Filter(inserted.id), bytes);
             if let Some(room) = room_of(filter) {
                 session.entered(room);
             }
@@ -66,9 +67,9 @@ impl Hub {
         filter: &str,
     ) -> Option<SubscriptionRef> {
         if let Some(group) = share {
-            let found = SubscriptionRef::Share(self.shares.find(zone, group, filter)?);
-            let session = self.sessions.get(key)?;
-            return session.subscriptions.contains(&found).then_some(found);
+            let slot = self.shares.find(zone, group, filter)?;
+            let is_member = self.shares.has_member(slot, key.slot);
+            return is_member.then_some(SubscriptionRef::Share(slot));
         }
         let id = self.index.find(zone, &self.indexed(key, filter))?;
         self.index.options(id, key.slot)?;
@@ -86,7 +87,7 @@ impl Hub {
         let bytes = match subscription {
             SubscriptionRef::Filter(id) => {
                 let (zone, filter) = self.index.filter(id);
-                let bytes = inbox::written(filter).len();
+                let bytes = self.subscription_cost(None, &inbox::written(filter));
                 self.interest.lower(zone, filter);
                 if let Some(session) = self.sessions.get_mut(key) {
                     session.set_rate(id, "", None);
@@ -98,7 +99,10 @@ impl Hub {
                 bytes
             }
             SubscriptionRef::Share(slot) => {
-                let bytes = self.shares.text_len(slot);
+                let name = self.shares.name(slot);
+                let bytes = name.map_or(0, |name| {
+                    self.subscription_cost(Some(&name.group), &name.filter)
+                });
                 self.leave_share(slot, key.slot, was_live);
                 bytes
             }

@@ -1,7 +1,7 @@
 //! Whether a session may have a subscription.
 
 use stentor_mqtt::ReasonCode;
-use stentor_topic::{Subscription, Zone};
+use stentor_topic::{Subscription, Zone, filter_cost, wildcards};
 use stentor_zone::Interest;
 
 use super::{Answer, Asked, Wishes};
@@ -12,9 +12,36 @@ use crate::key::SessionKey;
 use crate::rights::{Access, Identity};
 use crate::room::{ROOMS, Verdicts};
 use crate::sessions::{Link, Session};
+use crate::settings::Settings;
+use crate::share::SHARE_BYTES;
 
 /// What a client is told that may not be in a room.
 const NO_RIGHT: &str = "the right to be in this room is missing";
+
+/// What a client is told whose filter has too many wildcards.
+const TOO_MANY_WILDCARDS: &str = "this filter has more wildcards than one may have";
+
+/// Whether a filter has no more wildcards than this server takes from anybody, or why not: they
+/// make it dear to find who gets the messages of others. O(length of the filter).
+fn check_filter_bounds(
+    settings: &Settings,
+    filter: &str,
+) -> Result<(), (ReasonCode, &'static str)> {
+    if wildcards(filter) > settings.topic_wildcards_max {
+        return Err((ReasonCode::QuotaExceeded, TOO_MANY_WILDCARDS));
+    }
+    Ok(())
+}
+
+/// The bytes of memory that a subscription is charged with. All shards know of a shared one.
+pub(super) fn cost(share: Option<&str>, filter: &str, shards: u8) -> usize {
+    let Some(group) = share else {
+        return filter_cost(filter);
+    };
+    // The name stands there once more.
+    let of_one = SHARE_BYTES + group.len() + filter.len() + filter_cost(filter);
+    of_one * usize::from(shards)
+}
 
 /// Whether a filter is one that can be subscribed to, if it is one of a zone's.
 fn check_zone_filter(
@@ -49,19 +76,28 @@ impl Hub {
     /// How much of a subscription is permitted, or why nothing is.
     pub(crate) fn check_filter(
         &self,
-        session: &Session,
+        (key, session): (SessionKey, &Session),
         share: Option<&str>,
         filter: &str,
     ) -> Result<Access, (ReasonCode, &'static str)> {
-        if !self.settings.takes_topic(filter) {
+        // What it has already it keeps, though the limits have changed since.
+        let is_known = || {
+            let known = self.find_subscription(key, session.zone(), share, filter);
+            known.is_some()
+        };
+        if !self.settings.takes_topic(filter) && !is_known() {
             return Err((ReasonCode::TopicFilterInvalid, ""));
         }
         check_zone_filter(&session.identity, share, filter)?;
         let access = session.identity.rights.may_subscribe(filter);
-        if self.is_accepted(access) {
-            Ok(access)
-        } else {
-            Err(no_right(filter))
+        if !self.is_accepted(access) {
+            return Err(no_right(filter));
+        }
+        let is_dear = check_filter_bounds(&self.settings, filter)
+            .and_then(|()| self.check_share((key, session.zone()), share, filter));
+        match is_dear {
+            Err(refusal) if !is_known() => Err(refusal),
+            _ => Ok(access),
         }
     }
 
@@ -79,7 +115,7 @@ impl Hub {
         let Some(session) = self.sessions.get(key) else {
             return Err((ReasonCode::UnspecifiedError, ""));
         };
-        let access = match self.check_filter(session, share, filter) {
+        let access = match self.check_filter((key, session), share, filter) {
             Ok(access) => access,
             Err(refusal) => {
                 if refusal == no_right(filter) {
@@ -90,7 +126,8 @@ impl Hub {
         };
         let zone = session.zone();
         let known = || self.find_subscription(key, zone, share, filter);
-        if self.is_full(session, text) && known().is_none() {
+        let bytes = self.subscription_cost(share, filter);
+        if self.is_full(session, bytes) && known().is_none() {
             return Err((ReasonCode::QuotaExceeded, ""));
         }
         let has_rate = share.is_none() && wishes.interval.is_some();
@@ -112,12 +149,17 @@ impl Hub {
         Ok((access, zone, wishes))
     }
 
-    /// Whether a session has no room for another subscription, written like this.
-    fn is_full(&self, session: &Session, text: &str) -> bool {
-        self.places_left(session) == 0 || self.filter_bytes_left(session) < text.len()
+    /// Whether a session has no room for another subscription that costs so many bytes.
+    fn is_full(&self, session: &Session, bytes: usize) -> bool {
+        self.places_left(session) == 0 || self.filter_bytes_left(session) < bytes
     }
 
-    /// How many bytes the filters of more subscriptions may have.
+    /// The bytes of memory that a subscription is charged with. O(length of the filter).
+    pub(crate) fn subscription_cost(&self, share: Option<&str>, filter: &str) -> usize {
+        cost(share, filter, self.shards)
+    }
+
+    /// How many bytes of memory more subscriptions may take.
     pub(crate) fn filter_bytes_left(&self, session: &Session) -> usize {
         let max = self.settings.subscription_bytes_max;
         max.saturating_sub(session.filter_bytes as usize)

@@ -260,8 +260,16 @@ section! {
     sessions: u64 = count(1, 1_000_000_000), Default("1000000"), Live;
     /// The topic filters that one session may have subscribed.
     subscriptions_per_client: u32 = count(1, 10_000_000), Default("10000"), Live;
-    /// Bytes of the topic filters that one session may have subscribed.
-    subscription_bytes_per_client: u64 = bytes(64 * KIB, GIB), Default("4MiB"), Live;
+    /// Bytes of memory that the subscriptions of one session may take, by an upper bound: some 128
+    /// and the filter for one without wildcards, about 64 more for each level of one with
+    /// wildcards, and for a shared one some 400 and twice the filter on every shard.
+    subscription_bytes_per_client: u64 = bytes(64 * KIB, GIB), Default("8MiB"), Live;
+    /// The shared subscriptions (`$share/...`) that one session may have; more are refused with
+    /// 0x97.
+    shared_subscriptions_per_client: u32 = count(0, 10_000_000), Default("256"), Live;
+    /// The groups that may share one topic filter of a zone, since each of them gets every message;
+    /// more are refused with 0x97.
+    share_groups_per_filter: u32 = count(1, 10_000_000), Default("256"), Live;
     /// Messages with QoS 1 or 2 on their way to one client that it has not acknowledged yet.
     inflight: u16 = count(1, 65_535), Default("1024"), NewConnections;
     /// Messages with QoS 1 or 2 that one client may have on their way to the server.
@@ -273,10 +281,15 @@ section! {
     queue_bytes: u64 = bytes(4 * KIB, 16 * GIB), Default("4MiB"), Live;
     /// Topic aliases that one MQTT 5 client may set; 0 turns them off.
     topic_alias_maximum: u16 = count(0, 65_535), Default("32"), NewConnections;
-    /// The longest topic name or topic filter.
-    topic_bytes: u16 = bytes(16, 65_535), Default("65535"), Live;
-    /// The levels that a topic name or topic filter may have.
-    topic_levels: u16 = count(1, 65_535), Default("256"), Live;
+    /// The longest topic name or topic filter. No known device needs more than the default; raise
+    /// it if yours does.
+    topic_bytes: u16 = bytes(16, 65_535), Default("4KiB"), Live;
+    /// The levels that a topic name or topic filter may have. No known device needs more than the
+    /// default; raise it if yours does.
+    topic_levels: u16 = count(1, 65_535), Default("32"), Live;
+    /// The levels of a topic filter that may be wildcards (`+` and `#`). They are what makes it
+    /// dear to find who gets a message; a filter with more is refused with 0x97.
+    topic_wildcards: u16 = count(0, 65_535), Default("8"), Live;
 }
 
 section! {

@@ -95,12 +95,15 @@ fn hub_settings(config: &Config) -> Settings {
         subscription_bytes_max: usize::try_from(limits.subscription_bytes_per_client)
             .unwrap_or(usize::MAX),
         subscriptions_max: limits.subscriptions_per_client as usize,
+        shares_max: limits.shared_subscriptions_per_client as usize,
+        share_groups_max: limits.share_groups_per_filter as usize,
         wide_subscription: match config.auth.subscribe {
             Subscribing::Filtered => WideSubscription::Filter,
             Subscribing::Strict => WideSubscription::Refuse,
         },
         topic_levels_max: usize::from(limits.topic_levels),
         topic_bytes_max: usize::from(limits.topic_bytes),
+        topic_wildcards_max: usize::from(limits.topic_wildcards),
         // The configuration keeps "never" apart from the longest finite time.
         session_expiry_max_secs: u32::try_from(limits.session_expiry_max.as_secs())
             .unwrap_or(u32::MAX),

@@ -5,15 +5,14 @@
 //! turn. The numbers travel through the control lanes, which are emptied before bytes that were
 //! read later are applied; so a publish after a SUBACK is seen by the new member.
 
+mod members;
+mod registry;
+
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use hashbrown::HashMap;
-use slab::Slab;
-use stentor_mqtt::QoS;
+use stentor_mqtt::{QoS, ReasonCode};
 use stentor_session::{Delivery, Message, Tick};
 use stentor_topic::{FilterId, Zone};
 
@@ -23,12 +22,24 @@ use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
 use crate::options::{Options, share_subscriber};
 use crate::route::Counter;
-use crate::sessions::Sessions;
 use crate::subscribe::SubscriptionRef;
+use members::Members;
+pub(crate) use registry::Shares;
+use registry::decrease;
+
+/// Bytes that a shared subscription takes on one shard beside its filter in the index and its name:
+/// its entry, its members and their numbers.
+pub(crate) const SHARE_BYTES: usize = 256;
 
 /// How many shards may look for a member before a message is given up: members that leave while
 /// it travels cost one each.
 const HOPS_MAX: u8 = 8;
+
+/// What a client is told that is a member of as many as it may be.
+const TOO_MANY_SHARES: &str = "this session shares as many subscriptions as it may";
+
+/// The same where a filter has as many groups as it may.
+const TOO_MANY_GROUPS: &str = "this filter is shared by as many groups as may share one";
 
 /// How the search for a member of a shared subscription stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,26 +68,17 @@ pub struct ShareName {
     pub filter: Box<str>,
 }
 
-impl ShareName {
-    /// The bytes of a subscription to it, as a client writes it.
-    fn text_len(&self) -> usize {
-        "$share//".len() + self.group.len() + self.filter.len()
-    }
-}
-
 #[derive(Debug)]
 struct Share {
     name: Arc<ShareName>,
     /// Unique, so that deliveries that outlive the slot name nothing.
     number: u64,
     filter: FilterId,
-    /// The members on this shard.
-    members: Vec<(u32, Options)>,
+    members: Members,
     /// Members per shard, this one included.
     counts: Vec<Count>,
-    /// Whose turn it is, of shards and of members.
+    /// Whose turn it is among the shards.
     turn: u32,
-    member_turn: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,67 +87,10 @@ struct Count {
     away: u32,
 }
 
-/// All shared subscriptions that a shard knows of.
-#[derive(Debug, Default)]
-pub(crate) struct Shares {
-    slots: Slab<Share>,
-    by_name: HashMap<Arc<ShareName>, u32, foldhash::fast::FixedState>,
-    numbers: u64,
-}
-
-impl Shares {
-    pub(crate) fn find(&self, zone: Zone, group: &str, filter: &str) -> Option<u32> {
-        if self.by_name.is_empty() {
-            return None;
-        }
-        let name = ShareName {
-            zone,
-            group: group.into(),
-            filter: filter.into(),
-        };
-        self.by_name.get(&name).copied()
-    }
-
-    /// As it stands in a SUBSCRIBE.
-    pub(crate) fn text(&self, slot: u32) -> String {
-        self.slots
-            .get(slot as usize)
-            .map_or_else(String::new, |share| {
-                format!("$share/{}/{}", share.name.group, share.name.filter)
-            })
-    }
-
-    /// How many bytes that is.
-    pub(crate) fn text_len(&self, slot: u32) -> usize {
-        let name = self.slots.get(slot as usize).map(|share| &share.name);
-        name.map_or(0, |name| name.text_len())
-    }
-
-    /// What its members subscribed to.
-    pub(crate) fn filter(&self, slot: u32) -> &str {
-        let share = self.slots.get(slot as usize);
-        share.map_or("", |share| &share.name.filter)
-    }
-
-    /// All of them, with the number of members on this shard.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&ShareName, usize)> {
-        let shares = self.slots.iter();
-        shares.map(|(_, share)| (&*share.name, share.members.len()))
-    }
-
-    fn by_number(&self, number: u64) -> Option<u32> {
-        let slot = (number & 0xFFFF_FFFF) as u32;
-        self.slots
-            .get(slot as usize)
-            .filter(|share| share.number == number)
-            .map(|_| slot)
-    }
-}
-
 impl Share {
     /// The shard whose turn it is, weighted by its members: those with a connection first, and
     /// those without only for messages that can wait. `refused` has a bit for each shard where no
-    /// member may receive the message.
+    /// member may receive the message. O(shards).
     fn next_shard(&mut self, qos: QoS, refused: u64) -> Option<ShardId> {
         let counts = || {
             let is_left = move |(shard, _): &(usize, &Count)| refused >> *shard & 1 == 0;
@@ -171,60 +116,50 @@ impl Share {
         self.turn = turn;
         chosen
     }
-
-    /// The member whose turn it is, those with a connection first, of those that may receive
-    /// the topic.
-    fn next_member(&mut self, sessions: &Sessions, topic: &str) -> Option<(u32, Options)> {
-        let len = self.members.len();
-        let start = self.member_turn;
-        let may_receive = |at: &usize| {
-            let session = sessions.at(self.members[*at].0);
-            session.is_some_and(|session| session.may_receive(topic))
-        };
-        let turns = (0..len)
-            .map(|step| (start + step) % len)
-            .filter(may_receive);
-        let is_live = |slot: u32| {
-            sessions
-                .at(slot)
-                .is_some_and(|session| session.live().is_some())
-        };
-        let at = turns
-            .clone()
-            .find(|at| is_live(self.members[*at].0))
-            // Who is away gets nothing at QoS 0.
-            .or_else(|| {
-                turns
-                    .clone()
-                    .find(|at| self.members[*at].1.qos() > QoS::AtMostOnce)
-            })
-            .or_else(|| turns.into_iter().next())?;
-        self.member_turn = (at + 1) % len;
-        Some(self.members[at])
-    }
 }
 
 impl Hub {
+    /// Whether a session may become a member of one shared subscription more, or why not. O(1).
+    pub(crate) fn check_share(
+        &self,
+        (key, zone): (SessionKey, Zone),
+        share: Option<&str>,
+        filter: &str,
+    ) -> Result<(), (ReasonCode, &'static str)> {
+        let Some(group) = share else {
+            return Ok(());
+        };
+        if self.shares.memberships(key.slot) >= self.settings.shares_max {
+            return Err((ReasonCode::QuotaExceeded, TOO_MANY_SHARES));
+        }
+        if self.shares.find(zone, group, filter).is_some() {
+            return Ok(());
+        }
+        let groups = self.index.find(zone, filter);
+        let groups = groups.map_or(0, |filter| self.shares.groups(filter));
+        if groups >= self.settings.share_groups_max {
+            return Err((ReasonCode::QuotaExceeded, TOO_MANY_GROUPS));
+        }
+        Ok(())
+    }
+
     /// The slot of a shared subscription, made if it is new here.
     fn open_share(&mut self, name: &Arc<ShareName>) -> u32 {
-        if let Some(slot) = self.shares.by_name.get(name) {
-            return *slot;
+        if let Some(slot) = self.shares.find_name(name) {
+            return slot;
         }
         let slot = u32::try_from(self.shares.slots.vacant_key()).unwrap_or(u32::MAX);
         let subscriber = share_subscriber(slot);
         let filter = self.index.insert(name.zone, &name.filter, subscriber).id;
         self.shares.numbers += 1;
-        self.shares.slots.insert(Share {
+        self.shares.insert(Share {
             name: Arc::clone(name),
             number: self.shares.numbers << 32 | u64::from(slot),
             filter,
-            members: Vec::new(),
+            members: Members::default(),
             counts: alloc::vec![Count::default(); usize::from(self.shards)],
             turn: 0,
-            member_turn: 0,
-        });
-        self.shares.by_name.insert(Arc::clone(name), slot);
-        slot
+        })
     }
 
     /// Makes a session a member; returns whether it was none.
@@ -241,26 +176,20 @@ impl Hub {
             group: group.into(),
             filter: filter.into(),
         };
+        let bytes = self.subscription_cost(Some(group), filter);
         let slot = self.open_share(&Arc::new(name));
         let Some(share) = self.shares.slots.get_mut(slot as usize) else {
             return false;
         };
-        let subscription = SubscriptionRef::Share(slot);
         let Some(session) = self.sessions.get_mut(key) else {
             self.close_share_if_empty(slot);
             return false;
         };
-        // Whichever list is shorter tells whether it is a member already.
-        let is_known = share.members.len() <= session.subscriptions.len()
-            || session.subscriptions.contains(&subscription);
-        let mut members = share.members.iter_mut();
-        let is_member = |(member, _): &&mut (u32, Options)| *member == key.slot;
-        if is_known && let Some((_, old)) = members.find(is_member) {
-            *old = options;
+        if !share.members.insert(key.slot, options) {
             return false;
         }
-        session.subscribed(subscription, share.name.text_len());
-        share.members.push((key.slot, options));
+        session.subscribed(SubscriptionRef::Share(slot), bytes);
+        *self.shares.memberships.entry(key.slot).or_default() += 1;
         self.stats.subscriptions += 1;
         self.adjust_share(slot, |count| count.live += 1);
         true
@@ -271,12 +200,8 @@ impl Hub {
         let Some(share) = self.shares.slots.get_mut(slot as usize) else {
             return;
         };
-        if let Some(at) = share
-            .members
-            .iter()
-            .position(|(member, _)| *member == session)
-        {
-            share.members.swap_remove(at);
+        if share.members.remove(session) {
+            decrease(&mut self.shares.memberships, session);
             self.adjust_share(slot, |count| {
                 let of = if was_live {
                     &mut count.live
@@ -289,7 +214,10 @@ impl Hub {
     }
 
     /// The connection of a member begins or ends.
-    pub(crate) fn member_changed(&mut self, slot: u32, is_live: bool) {
+    pub(crate) fn member_changed(&mut self, slot: u32, session: u32, is_live: bool) {
+        if let Some(share) = self.shares.slots.get_mut(slot as usize) {
+            share.members.set_live(session, is_live);
+        }
         self.adjust_share(slot, |count| {
             let (up, down) = if is_live {
                 (&mut count.live, &mut count.away)
@@ -341,11 +269,12 @@ impl Hub {
         let Some(share) = self.shares.slots.get(slot as usize) else {
             return;
         };
-        if share.members.is_empty() && share.counts.iter().all(|count| *count == Count::default()) {
+        if share.members.list.is_empty()
+            && share.counts.iter().all(|count| *count == Count::default())
+        {
             self.index
                 .remove(share.filter, share_subscriber(slot).session);
-            self.shares.by_name.remove(&share.name);
-            self.shares.slots.remove(slot as usize);
+            self.shares.remove(slot);
         }
     }
 
@@ -365,10 +294,8 @@ impl Hub {
         message: &Arc<Message>,
         mut search: Search,
     ) {
-        let Some(slot) = self.shares.by_name.get(name) else {
-            return;
-        };
-        let Some(share) = self.shares.slots.get_mut(*slot as usize) else {
+        let slot = self.shares.find_name(name);
+        let Some(share) = slot.and_then(|slot| self.shares.slots.get_mut(slot as usize)) else {
             return;
         };
         let shard = share.next_shard(message.qos, search.refused);
@@ -400,12 +327,12 @@ impl Hub {
         message: &Arc<Message>,
         mut search: Search,
     ) {
-        let share = self.shares.by_name.get(name).copied();
+        let share = self.shares.find_name(name);
         let Some(share) = share.and_then(|slot| self.shares.slots.get_mut(slot as usize)) else {
             return self.pass_on(now, name, message, search);
         };
-        let Some((member, options)) = share.next_member(&self.sessions, message.topic()) else {
-            if !share.members.is_empty() {
+        let Some((member, options)) = share.members.next(&self.sessions, message.topic()) else {
+            if !share.members.list.is_empty() {
                 // Shards are counted once each, so this search ends as well.
                 search.refused |= 1 << self.shard.0;
                 search.hops = search.hops.saturating_add(1);

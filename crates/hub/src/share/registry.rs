@@ -1,0 +1,151 @@
+//! The shared subscriptions that a shard knows of, by slot and by name.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use hashbrown::{HashMap, HashTable};
+use slab::Slab;
+use stentor_topic::{FilterId, TopicHasher, Zone};
+
+use super::{Share, ShareName};
+
+/// All shared subscriptions that a shard knows of.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    hasher: TopicHasher,
+    pub(super) slots: Slab<Share>,
+    /// Clients choose the names, so the hash is keyed.
+    by_name: HashTable<u32>,
+    /// How many groups share a filter.
+    groups: HashMap<FilterId, u32, foldhash::fast::FixedState>,
+    /// Of how many shared subscriptions a session is a member, by its slot.
+    pub(super) memberships: HashMap<u32, u32, foldhash::fast::FixedState>,
+    pub(super) numbers: u64,
+}
+
+impl Shares {
+    pub(crate) fn new(hasher: TopicHasher) -> Self {
+        Self {
+            hasher,
+            slots: Slab::new(),
+            by_name: HashTable::new(),
+            groups: HashMap::default(),
+            memberships: HashMap::default(),
+            numbers: 0,
+        }
+    }
+
+    pub(crate) fn find(&self, zone: Zone, group: &str, filter: &str) -> Option<u32> {
+        if self.by_name.is_empty() {
+            return None;
+        }
+        let is_it = |slot: &u32| {
+            let share = self.slots.get(*slot as usize);
+            share.is_some_and(|share| {
+                share.name.zone == zone
+                    && *share.name.group == *group
+                    && *share.name.filter == *filter
+            })
+        };
+        let hash = hash(&self.hasher, zone, group, filter);
+        self.by_name.find(hash, is_it).copied()
+    }
+
+    pub(super) fn find_name(&self, name: &ShareName) -> Option<u32> {
+        self.find(name.zone, &name.group, &name.filter)
+    }
+
+    /// Whether a session is a member. O(1).
+    pub(crate) fn has_member(&self, slot: u32, session: u32) -> bool {
+        let share = self.slots.get(slot as usize);
+        share.is_some_and(|share| share.members.contains(session))
+    }
+
+    /// Of how many shared subscriptions a session is a member.
+    pub(super) fn memberships(&self, session: u32) -> usize {
+        self.memberships.get(&session).copied().unwrap_or(0) as usize
+    }
+
+    /// How many groups share a filter of the index.
+    pub(super) fn groups(&self, filter: FilterId) -> usize {
+        self.groups.get(&filter).copied().unwrap_or(0) as usize
+    }
+
+    pub(super) fn insert(&mut self, share: Share) -> u32 {
+        let name = Arc::clone(&share.name);
+        *self.groups.entry(share.filter).or_default() += 1;
+        let slot = u32::try_from(self.slots.insert(share)).unwrap_or(u32::MAX);
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        let of = |name: &ShareName| hash(hasher, name.zone, &name.group, &name.filter);
+        self.by_name.insert_unique(of(&name), slot, |slot| {
+            slots.get(*slot as usize).map_or(0, |share| of(&share.name))
+        });
+        slot
+    }
+
+    pub(super) fn remove(&mut self, slot: u32) {
+        let Some(share) = self.slots.try_remove(slot as usize) else {
+            return;
+        };
+        decrease(&mut self.groups, share.filter);
+        let name = &share.name;
+        let hash = hash(&self.hasher, name.zone, &name.group, &name.filter);
+        if let Ok(entry) = self.by_name.find_entry(hash, |of| *of == slot) {
+            entry.remove();
+        }
+    }
+
+    /// As it stands in a SUBSCRIBE.
+    pub(crate) fn text(&self, slot: u32) -> String {
+        self.slots
+            .get(slot as usize)
+            .map_or_else(String::new, |share| {
+                format!("$share/{}/{}", share.name.group, share.name.filter)
+            })
+    }
+
+    /// Its group and filter.
+    pub(crate) fn name(&self, slot: u32) -> Option<&ShareName> {
+        self.slots.get(slot as usize).map(|share| &*share.name)
+    }
+
+    /// What its members subscribed to.
+    pub(crate) fn filter(&self, slot: u32) -> &str {
+        let share = self.slots.get(slot as usize);
+        share.map_or("", |share| &share.name.filter)
+    }
+
+    /// All of them, with the number of members on this shard.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&ShareName, usize)> {
+        let shares = self.slots.iter();
+        shares.map(|(_, share)| (&*share.name, share.members.list.len()))
+    }
+
+    pub(crate) fn by_number(&self, number: u64) -> Option<u32> {
+        let slot = (number & 0xFFFF_FFFF) as u32;
+        self.slots
+            .get(slot as usize)
+            .filter(|share| share.number == number)
+            .map(|_| slot)
+    }
+}
+
+/// The keyed hash of a shared subscription's name.
+fn hash(hasher: &TopicHasher, zone: Zone, group: &str, filter: &str) -> u64 {
+    // Turned, so that a group that is called like its filter is nothing special.
+    hasher.hash(zone, group).rotate_left(32) ^ hasher.hash(zone, filter)
+}
+
+/// Counts one less, and nothing any more at 0.
+pub(super) fn decrease<K: core::hash::Hash + Eq>(
+    counts: &mut HashMap<K, u32, foldhash::fast::FixedState>,
+    key: K,
+) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
+    }
+}
