@@ -100,8 +100,24 @@ pub(crate) enum Course {
     Answer,
 }
 
-/// Why a message was lost, and its topic.
-pub(crate) type Lost = (LossCause, Box<str>);
+/// Messages of one topic that were lost one after the other.
+pub(crate) struct Lost {
+    cause: LossCause,
+    topic: Box<str>,
+    messages: u64,
+}
+
+/// Notes the loss of messages.
+fn note(lost: &mut Vec<Lost>, cause: LossCause, topic: &str, messages: u64) {
+    match lost.last_mut() {
+        Some(last) if last.cause == cause && *last.topic == *topic => last.messages += messages,
+        _ => lost.push(Lost {
+            cause,
+            topic: topic.into(),
+            messages,
+        }),
+    }
+}
 
 /// What giving a message to one session needs besides the two.
 pub(crate) struct Till<'a> {
@@ -189,24 +205,24 @@ impl Counter<'_> {
         self.reach = self.reach.max(verdict.reach(is_live));
         match verdict {
             Verdict::Taken => {}
-            Verdict::Lost(cause) => self.lose(slot, parcel.message.topic(), cause),
+            Verdict::Lost(cause) => self.lose(slot, parcel.message.topic(), cause, 1),
             Verdict::Displaced(lost) | Verdict::NoRoom(lost) => {
-                for (cause, topic) in lost {
-                    self.lose(slot, &topic, cause);
+                for lost in lost {
+                    self.lose(slot, &lost.topic, lost.cause, lost.messages);
                 }
             }
             Verdict::Overrun => {
                 if terms.qos == QoS::AtMostOnce {
                     // It waits nowhere.
-                    self.lose(slot, parcel.message.topic(), LossCause::Disconnect);
+                    self.lose(slot, parcel.message.topic(), LossCause::Disconnect, 1);
                 }
                 self.overrun.push(key);
             }
         }
     }
 
-    fn lose(&mut self, slot: u32, topic: &str, cause: LossCause) {
-        self.stats.publishes_dropped += 1;
+    fn lose(&mut self, slot: u32, topic: &str, cause: LossCause, messages: u64) {
+        self.stats.publishes_dropped += messages;
         let Some(session) = self.sessions.at_mut(slot) else {
             return;
         };
@@ -218,8 +234,12 @@ impl Counter<'_> {
                 _ => {}
             }
         }
-        self.traffic.of(session.zone()).dropped += 1;
-        if self.losses.record(cause, &session.client_id, topic) {
+        self.traffic.of(session.zone()).dropped += messages;
+        let client_id = &session.client_id;
+        let is_first = self
+            .losses
+            .record_several(cause, client_id, topic, messages);
+        if is_first {
             self.events.push(Event::Losing {
                 client_id: session.client_id.clone(),
                 topic: topic.into(),
@@ -255,7 +275,8 @@ fn give_now(
                 let bytes = till.queue_bytes_max.saturating_sub(len);
                 let mut dropped = make_room(live, bytes);
                 if live.queued_bytes() > bytes {
-                    dropped.push((LossCause::DropOldest, parcel.message.topic().into()));
+                    let topic = parcel.message.topic();
+                    note(&mut dropped, LossCause::DropOldest, topic, 1);
                     return Verdict::NoRoom(dropped);
                 }
                 verdict = Verdict::Displaced(dropped);
@@ -275,11 +296,9 @@ fn give_now(
 fn make_room(live: &mut Live, bytes: usize) -> Vec<Lost> {
     let mut dropped = Vec::new();
     if let Some(output) = &mut live.output {
-        while output.bytes() > bytes
-            && let Some(topic) = output.drop_oldest()
-        {
-            dropped.push((LossCause::DropOldest, topic));
-        }
+        output.make_room(bytes, |topic, messages| {
+            note(&mut dropped, LossCause::DropOldest, topic, messages);
+        });
     }
     dropped
 }
@@ -329,7 +348,7 @@ fn keep_waiting(
     let mut lost = Vec::new();
     if !fits(outbound) {
         // What nobody wants any more goes first.
-        let mut expired = |topic: &str| lost.push((LossCause::Expired, topic.into()));
+        let mut expired = |topic: &str| note(&mut lost, LossCause::Expired, topic, 1);
         outbound.drop_expired_waiting(till.now, &mut expired);
     }
     if !fits(outbound) && !terms.stored {
@@ -339,14 +358,14 @@ fn keep_waiting(
                 return Verdict::Overrun;
             }
             SlowPolicy::DropNewest | SlowPolicy::Disconnect | SlowPolicy::Conflate => {
-                lost.push((LossCause::DropNewest, message.topic().into()));
+                note(&mut lost, LossCause::DropNewest, message.topic(), 1);
                 return Verdict::NoRoom(lost);
             }
             SlowPolicy::DropOldest => {
                 while !fits(outbound) {
                     let oldest = outbound.drop_oldest_waiting();
                     let dropped = oldest.as_ref().map_or(message, |d| &d.message);
-                    lost.push((LossCause::DropOldest, dropped.topic().into()));
+                    note(&mut lost, LossCause::DropOldest, dropped.topic(), 1);
                     if oldest.is_none() {
                         return Verdict::NoRoom(lost);
                     }

@@ -136,7 +136,7 @@ impl Snapshots {
         self.lost.live += 1;
     }
 
-    /// A message was lost that had been queued: perhaps a stored one.
+    /// Messages were lost that had been queued: perhaps stored ones.
     pub(crate) const fn lose_queued(&mut self) {
         self.lost.queued += 1;
     }

@@ -1,6 +1,5 @@
 //! The queue of packets that wait to be written to one connection.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 
@@ -19,6 +18,10 @@ use crate::alias::{SentAliases, TopicForm};
 /// says with [`Output::written`] how much went; nothing else may be called in between.
 #[derive(Debug, Default)]
 pub struct Output {
+    /// The first entries: those that were passed when others behind them were dropped. None of
+    /// them may be dropped, so nobody looks at them again to find one that may.
+    passed: VecDeque<Entry>,
+    /// The others.
     entries: VecDeque<Entry>,
     /// The bytes of control packets and of stored messages, in the order of their entries.
     copied: VecDeque<u8>,
@@ -27,6 +30,9 @@ pub struct Output {
     remnant: Remnant,
     /// What all PUBLISH entries cost on the wire.
     publish_bytes: usize,
+    /// Entries that were looked at to drop some.
+    #[cfg(test)]
+    steps: usize,
 }
 
 /// The fields of an [`Outgoing`] stand here by themselves, which keeps an entry at 16 bytes.
@@ -42,6 +48,9 @@ enum Entry {
     /// Bytes of `copied`.
     Copied(Copied),
 }
+
+/// There may be a hundred thousand of them for one connection.
+const _: () = assert!(size_of::<Entry>() == 16);
 
 /// Packets that lie one behind the other in `copied`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,7 +93,12 @@ impl Output {
     /// Whether nothing waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.remnant.is_empty()
+        self.len() == 0 && self.remnant.is_empty()
+    }
+
+    /// How many entries there are.
+    fn len(&self) -> usize {
+        self.passed.len() + self.entries.len()
     }
 
     /// Adds a PUBLISH.
@@ -144,31 +158,63 @@ impl Output {
         }
     }
 
-    /// Takes out the oldest PUBLISH that holds no packet id; returns its topic. O(entries before
-    /// it).
-    pub fn drop_oldest(&mut self) -> Option<Box<str>> {
-        let droppable = |entry: &Entry| match entry {
-            Entry::Publish { packet_id, .. } => packet_id.is_none(),
-            Entry::Run { .. } => true,
-            Entry::Copied(_) => false,
+    /// Drops the oldest PUBLISH packets that hold no packet id, until at most `bytes` wait or there
+    /// are no more of them. Tells `lost` of them: their topic, and how many they are.
+    ///
+    /// An entry is looked at once, however often this is called: one that may not be dropped is
+    /// put with those that were passed before.
+    pub fn make_room(&mut self, bytes: usize, mut lost: impl FnMut(&str, u64)) {
+        while self.bytes() > bytes
+            && let Some(entry) = self.entries.front_mut()
+        {
+            #[cfg(test)]
+            {
+                self.steps += 1;
+            }
+            match entry {
+                Entry::Publish {
+                    wire,
+                    packet_id: None,
+                    ..
+                } => {
+                    self.publish_bytes -= wire.encoded.wire_len();
+                    lost(wire.encoded.topic(), 1);
+                    self.entries.pop_front();
+                }
+                Entry::Run { run, next } => {
+                    let from = run.start(*next as usize);
+                    let excess = self.publish_bytes + self.copied.len() - bytes;
+                    // The last one that has to go is dropped as well.
+                    let until = run.whole_until(from + excess - 1) + 1;
+                    let until = until.min(run.len());
+                    self.publish_bytes -= run.start(until) - from;
+                    lost(run.topic(), (until - *next as usize) as u64);
+                    if until < run.len() {
+                        // No more than there are packets, which are counted in 32 bits.
+                        *next = until as u32;
+                    } else {
+                        self.entries.pop_front();
+                    }
+                }
+                Entry::Publish { .. } | Entry::Copied(_) => self.pass(),
+            }
+        }
+    }
+
+    /// Puts the first entry with those that were passed before.
+    fn pass(&mut self) {
+        let Some(entry) = self.entries.pop_front() else {
+            return;
         };
-        let index = self.entries.iter().position(droppable)?;
-        if let Some(Entry::Run { run, next }) = self.entries.get_mut(index) {
-            let at = *next as usize;
-            self.publish_bytes -= run.start(at + 1) - run.start(at);
-            *next += 1;
-            if at + 1 < run.len() {
-                return Some(run.topic().into());
-            }
+        if let (Entry::Copied(more), Some(Entry::Copied(run))) = (&entry, self.passed.back_mut())
+            && run.len.saturating_add(more.len) <= COPIED_BYTES_MAX
+        {
+            run.len += more.len;
+            run.stored_len += more.stored_len;
+            run.messages += more.messages;
+            return;
         }
-        match self.entries.remove(index)? {
-            Entry::Publish { wire, .. } => {
-                self.publish_bytes -= wire.encoded.wire_len();
-                Some(wire.encoded.topic().into())
-            }
-            Entry::Run { run, .. } => Some(run.topic().into()),
-            Entry::Copied(_) => None,
-        }
+        self.passed.push_back(entry);
     }
 
     /// Puts what waits into `batch`, up to about `budget` bytes and at least one packet. Expired
@@ -184,7 +230,7 @@ impl Output {
         batch.append_remnant(&self.remnant);
         let (first, second) = self.copied.as_slices();
         let mut copied_at = 0;
-        for entry in &self.entries {
+        for entry in self.passed.iter().chain(&self.entries) {
             if batch.len() >= budget {
                 break;
             }
@@ -226,9 +272,9 @@ impl Output {
     /// Takes out what was written: the first `written` bytes of the batch that was gathered last.
     /// [`Batch::expired`] tells then what was left out of it for good.
     pub fn written(&mut self, batch: &mut Batch, written: usize) -> Flush {
-        let before = self.entries.len();
+        let before = self.len();
         let flush = self.take_written(batch, written);
-        let gone = before - self.entries.len();
+        let gone = before - self.len();
         batch.expired.retain(|(entry, _)| *entry < gone);
         flush
     }
@@ -273,7 +319,8 @@ impl Output {
     /// Takes the packet of the first entry that was begun out of the queue, with those before it:
     /// `written` bytes of the entry's `len` went. Returns where in the entry that packet ends.
     fn begin(&mut self, written: usize, len: usize) -> usize {
-        let Some(Entry::Run { run, next }) = self.entries.front_mut() else {
+        let first = self.passed.front_mut();
+        let Some(Entry::Run { run, next }) = first.or_else(|| self.entries.front_mut()) else {
             self.forget(1);
             return len;
         };
@@ -297,7 +344,7 @@ impl Output {
     /// messages that are lost by that, which are those without a packet id: their topic, where it
     /// is still known, and how many they are.
     pub fn abandon(&mut self, mut lost: impl FnMut(Option<&str>, u64)) {
-        for entry in self.entries.drain(..) {
+        for entry in self.passed.drain(..).chain(self.entries.drain(..)) {
             match entry {
                 Entry::Publish {
                     packet_id: Some(_), ..
@@ -316,7 +363,9 @@ impl Output {
 
     fn forget(&mut self, entries: usize) {
         let mut copied = 0;
-        for entry in self.entries.drain(..entries) {
+        let passed = entries.min(self.passed.len());
+        let first = self.passed.drain(..passed);
+        for entry in first.chain(self.entries.drain(..entries - passed)) {
             match entry {
                 Entry::Publish { wire, .. } => self.publish_bytes -= wire.encoded.wire_len(),
                 Entry::Run { run, next } => {
@@ -335,6 +384,7 @@ impl Output {
     pub fn reset(&mut self) {
         const KEEP_ENTRIES: usize = 64;
         const KEEP_BYTES: usize = 1024;
+        self.passed = VecDeque::new();
         self.entries.clear();
         self.entries.shrink_to(KEEP_ENTRIES);
         self.copied.clear();
@@ -344,3 +394,6 @@ impl Output {
         self.publish_bytes = 0;
     }
 }
+
+#[cfg(test)]
+mod tests;

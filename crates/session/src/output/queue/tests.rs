@@ -1,0 +1,163 @@
+//! Dropping the oldest, against a simple queue that looks from the front each time.
+
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use stentor_mqtt::{EncodedPublish, PacketId, PublishParts, QoS, Version};
+
+use super::*;
+
+fn wire(payload: &[u8], with_id: bool) -> Rc<Wire> {
+    let parts = PublishParts {
+        topic: "t",
+        payload,
+        properties: &[],
+        subscription_ids: &[],
+        has_expiry: false,
+    };
+    Rc::new(Wire {
+        encoded: EncodedPublish::new(Version::V311, &parts, with_id).unwrap(),
+        expires_at: Tick::NEVER,
+        received_at: Tick::ZERO,
+    })
+}
+
+fn outgoing(payload: &[u8], packet_id: Option<PacketId>) -> Outgoing {
+    let qos = packet_id.map_or(QoS::AtMostOnce, |_| QoS::AtLeastOnce);
+    let wire = wire(payload, packet_id.is_some());
+    Outgoing::new(wire, qos, false, false, packet_id)
+}
+
+/// A packet as bytes.
+fn packet(payload: &[u8], packet_id: Option<PacketId>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let outgoing = outgoing(payload, packet_id);
+    let encoded = &outgoing.wire.encoded;
+    encoded.append_to(&mut bytes, outgoing.first, packet_id, None);
+    bytes
+}
+
+/// Packets, and whether each may be dropped.
+#[derive(Default)]
+struct Model {
+    packets: Vec<(Vec<u8>, bool)>,
+}
+
+impl Model {
+    fn bytes(&self) -> usize {
+        self.packets.iter().map(|(packet, _)| packet.len()).sum()
+    }
+
+    /// How many were dropped.
+    fn make_room(&mut self, bytes: usize) -> u64 {
+        let mut dropped = 0;
+        while self.bytes() > bytes
+            && let Some(oldest) = self.packets.iter().position(|(_, is_free)| *is_free)
+        {
+            self.packets.remove(oldest);
+            dropped += 1;
+        }
+        dropped
+    }
+}
+
+fn gathered(output: &Output, budget: usize) -> (Batch, Vec<u8>) {
+    let mut batch = Batch::new();
+    output.gather(Tick::ZERO, None, budget, &mut batch);
+    let bytes = batch.slices().flatten().copied().collect();
+    (batch, bytes)
+}
+
+#[test]
+fn the_same_are_dropped_as_by_looking_from_the_front() {
+    let mut state = 5_u64;
+    let mut random = move |below: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as usize % below
+    };
+    for round in 0..1_000 {
+        let (mut output, mut model) = (Output::default(), Model::default());
+        for step in 0..random(60) {
+            let payload = vec![step as u8; random(300)];
+            let id = PacketId::new(7);
+            match random(8) {
+                0 | 1 => {
+                    output.push_publish(outgoing(&payload, None));
+                    model.packets.push((packet(&payload, None), true));
+                }
+                2 => {
+                    output.push_publish(outgoing(&payload, id));
+                    model.packets.push((packet(&payload, id), false));
+                }
+                3 => {
+                    output.push_control(&payload);
+                    model.packets.push((payload, false));
+                }
+                4 => {
+                    output.push_stored(&packet(&payload, None));
+                    model.packets.push((packet(&payload, None), false));
+                }
+                5 => {
+                    let mut run = Run::new("t", Tick::ZERO);
+                    for number in 0..1 + random(9) {
+                        let payload = [step as u8, number as u8].repeat(random(40));
+                        assert!(run.push(&wire(&payload, false)));
+                        model.packets.push((packet(&payload, None), true));
+                    }
+                    output.push_run(Rc::new(run));
+                }
+                6 => {
+                    let (mut batch, bytes) = gathered(&output, 1 + random(900));
+                    output.written(&mut batch, bytes.len());
+                    let mut left = bytes.len();
+                    while left > 0 {
+                        left -= model.packets.remove(0).0.len();
+                    }
+                }
+                _ => {
+                    let bytes = random(1 + output.bytes() * 5 / 4);
+                    let mut dropped = 0;
+                    output.make_room(bytes, |topic, messages| {
+                        assert_eq!(topic, "t");
+                        dropped += messages;
+                    });
+                    assert_eq!(dropped, model.make_room(bytes), "round {round}");
+                }
+            }
+            assert_eq!(output.bytes(), model.bytes(), "round {round}");
+            // Empty packets of no kind are only in this test.
+            model.packets.retain(|(packet, _)| !packet.is_empty());
+            let (_, bytes) = gathered(&output, usize::MAX);
+            let expected: Vec<u8> = model.packets.iter().flat_map(|(p, _)| p.clone()).collect();
+            assert!(bytes == expected, "round {round}");
+        }
+    }
+}
+
+/// Replies that nobody reads stand between small messages, which larger ones push out.
+#[test]
+fn what_may_not_be_dropped_is_passed_once() {
+    const SMALL: usize = 50_000;
+    let mut output = Output::default();
+    for _ in 0..SMALL {
+        output.push_control(&[0xD0, 0]);
+        output.push_publish(outgoing(b"", None));
+    }
+    let bound = output.bytes();
+    let large = vec![0; 2_000];
+    let mut dropped = 0;
+    for _ in 0..200 {
+        output.push_publish(outgoing(&large, None));
+        output.make_room(bound, |_, messages| dropped += messages);
+        assert!(output.bytes() <= bound);
+    }
+    // Each reply and each message is looked at once, and the last reply again.
+    assert!(dropped > SMALL as u64);
+    assert!(output.steps <= 2 * SMALL + 400, "{} steps", output.steps);
+    // The replies stand together.
+    let entries = 2 * SMALL / COPIED_BYTES_MAX as usize + 1;
+    assert!(output.passed.len() <= entries, "{}", output.passed.len());
+}
