@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use stentor_mqtt::{QoS, Version};
 use stentor_session::{Message, Run, Tick};
 
+use crate::charge::Charge;
 use crate::deliver::Terms;
 use crate::hub::Hub;
 use crate::key::SessionKey;
@@ -199,7 +200,11 @@ impl Counter<'_> {
             slot,
             generation: session.generation,
         };
-        let queue_bytes_max = session.queue_bytes_max(self.settings);
+        let bound = Charge {
+            bytes: session.queue_bytes_max(self.settings),
+            messages: self.settings.queue_messages_max,
+        };
+        let outbound = session.outbound.as_deref();
         let Link::Live(live) = &mut session.link else {
             return false;
         };
@@ -220,8 +225,12 @@ impl Counter<'_> {
         let Some(run) = shipment.run(live.version) else {
             return false;
         };
+        let more = Charge {
+            bytes: run.bytes().len(),
+            messages: run.len(),
+        };
         if run.packet_bytes() > live.packet_bytes_max as usize
-            || live.queued_bytes() + run.bytes().len() > queue_bytes_max
+            || live.is_full(bound, outbound, more)
         {
             return false;
         }

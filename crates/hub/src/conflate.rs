@@ -11,12 +11,14 @@ use stentor_mqtt::{Properties, QoS};
 use stentor_session::{Conflation, Delivery, Lane, Offered, Tick};
 use stentor_topic::{FilterId, matches};
 
+use crate::charge::Charge;
 use crate::deliver::{Course, Terms, Till, Verdict};
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::outbox::Outbox;
 use crate::route::Parcel;
-use crate::sessions::{Backlog, Flushing, Link, Live, Session};
+use crate::sessions::{Backlog, Flushing, Link, Session};
+use crate::settings::Settings;
 use crate::stats::LossCause;
 use crate::subscribe::SubscriptionRef;
 
@@ -43,9 +45,10 @@ pub(crate) const TOO_MANY_RATES: &str = "64 subscriptions of the session have a 
 pub(crate) const NO_RATE: &str =
     "max-rate is messages a second: digits, perhaps with a point, from 0.001 to 1000000";
 
-/// Topics of which one session has had a message so recently that the next one has to wait. More
-/// are not remembered: their messages go at once.
-const PACED_TOPICS_MAX: usize = 100_000;
+/// The part of a client's queue that may be taken by the names of topics of which it has had a
+/// message so recently that the next one has to wait. More are not remembered: their messages go
+/// at once.
+const TOPICS_SHARE: usize = 2;
 
 /// What one session holds back, and how often it wants to be sent what.
 #[derive(Debug)]
@@ -74,9 +77,12 @@ impl Default for Conflating {
 }
 
 impl Conflating {
-    /// How many messages wait.
-    pub(crate) const fn len(&self) -> usize {
-        self.queue.len()
+    /// What is held back.
+    pub(crate) const fn charge(&self) -> Charge {
+        Charge {
+            bytes: self.queue.bytes(),
+            messages: self.queue.len(),
+        }
     }
 
     /// The least time between two messages of a topic that the session's subscriptions ask for,
@@ -197,12 +203,12 @@ pub(crate) fn hold_back(
     let known = session.conflating();
     let passes = known.is_none_or(|c| c.queue.may_pass(till.now, topic));
     // A message that finds no room in the queue replaces an older one instead.
-    let queued = session.live().map_or(0, Live::queued_bytes);
-    let has_room = queued == 0 || queued + message.cost() <= till.queue_bytes_max;
+    let has_room =
+        session.is_served() || session.charge().bytes + message.cost() <= till.queue_bytes_max;
     let keeps_up = if terms.stored && !is_away {
         // A snapshot takes as much of the socket's room as it needs, and waits for more by itself:
         // what is held back would only fill the queue.
-        terms.qos == QoS::AtMostOnce || (has_room && session.has_window())
+        terms.qos == QoS::AtMostOnce || (has_room && session.has_window(till.queue_bytes_max))
     } else {
         has_room && keeps_up(session, terms.qos, till.queue_bytes_max)
     };
@@ -212,10 +218,9 @@ pub(crate) fn hold_back(
     if passes && keeps_up {
         if !interval.is_zero() {
             let held = session.conflating_mut().get_or_insert_default();
-            if held.queue.topics_len() < PACED_TOPICS_MAX {
-                held.queue.passed(till.now, topic, interval);
-                held.arm(till.outbox, key);
-            }
+            let most = till.queue_bytes_max / TOPICS_SHARE;
+            held.queue.passed(till.now, topic, interval, most);
+            held.arm(till.outbox, key);
         }
         return None;
     }
@@ -254,13 +259,11 @@ fn wait(
     (interval, is_stored): (Duration, bool),
 ) -> Verdict {
     let is_away = session.live().is_none();
-    let queued = session.live().map_or(0, Live::queued_bytes);
-    let outbound = session.outbound.as_ref();
-    let elsewhere = queued + outbound.map_or(0, |outbound| outbound.waiting_bytes());
+    let charge = session.charge();
     let topic = delivery.message.topic();
     let held = session.conflating_mut().get_or_insert_default();
-    let bytes = elsewhere + held.queue.bytes_with(delivery);
-    let is_full = held.len() >= till.settings.queue_messages_max && !held.queue.holds(topic);
+    let bytes = charge.bytes - held.queue.bytes() + held.queue.bytes_with(delivery);
+    let is_full = charge.messages >= till.settings.queue_messages_max && !held.queue.holds(topic);
     if (bytes > till.queue_bytes_max || is_full) && !is_stored {
         // Newer than all that this client was sent of its topic: it may not just be lost.
         return if is_away {
@@ -299,13 +302,15 @@ fn keeps_up(session: &Session, qos: QoS, queue_bytes_max: usize) -> bool {
         return false;
     };
     let backlog = live.extras.as_ref().map_or(Backlog::Usual, |e| e.backlog);
+    let most = queue_bytes_max / QUEUED_SHARE;
     let low = match backlog {
-        Backlog::Usual | Backlog::Bounded => QUEUED_BYTES_LOW.min(queue_bytes_max / QUEUED_SHARE),
-        Backlog::Least => LEAST_BYTES_LOW.min(queue_bytes_max / (4 * QUEUED_SHARE)),
+        Backlog::Usual | Backlog::Bounded => QUEUED_BYTES_LOW.min(most),
+        Backlog::Least => LEAST_BYTES_LOW.min(most / 4),
     };
     live.flushing != Flushing::Blocked
         && live.queued_bytes() < low
-        && (qos == QoS::AtMostOnce || session.has_window())
+        && live.queued().bytes < most
+        && (qos == QoS::AtMostOnce || session.has_window(queue_bytes_max))
 }
 
 /// How far a session's lists of messages that are held back have come, at QoS 0 and above.
@@ -339,10 +344,11 @@ impl Session {
     }
 
     /// Whether a packet id is free for another message above QoS 0.
-    fn has_window(&self) -> bool {
-        let window = self.live().map_or(0, |live| live.window);
-        let outbound = self.outbound.as_ref();
-        outbound.is_none_or(|outbound| outbound.may_send(window))
+    fn has_window(&self, queue_bytes_max: usize) -> bool {
+        let (Some(outbound), Some(live)) = (&self.outbound, self.live()) else {
+            return true;
+        };
+        outbound.may_send(live.window(queue_bytes_max))
     }
 
     /// Whether messages above QoS 0 are held back that may go when the client acknowledges others.
@@ -361,8 +367,8 @@ impl Session {
     }
 
     /// Whether messages above QoS 0 are held back, and no packet id is free.
-    pub(crate) fn is_out_of_window(&self) -> bool {
-        self.has_held_windowed() && !self.has_window()
+    pub(crate) fn is_out_of_window(&self, settings: &Settings) -> bool {
+        self.has_held_windowed() && !self.has_window(self.queue_bytes_max(settings))
     }
 
     /// Whether another subscription of it may have a rate.
@@ -387,7 +393,13 @@ impl Session {
 
     /// Messages that are held back for it.
     pub(crate) fn held_back(&self) -> usize {
-        self.conflating().map_or(0, Conflating::len)
+        self.held_charge().messages
+    }
+
+    /// What is held back for it.
+    pub(crate) fn held_charge(&self) -> Charge {
+        let known = self.conflating();
+        known.map_or_else(Charge::default, Conflating::charge)
     }
 }
 
@@ -418,7 +430,8 @@ impl Hub {
             };
             let mut turns = [lanes.next(), lanes.next()].into_iter().flatten();
             let next = turns.find_map(|lane| {
-                let popped = may(&lane).then(|| held.queue.pop(now, lane));
+                let popped =
+                    may(&lane).then(|| held.queue.pop(now, lane, queue_bytes_max / TOPICS_SHARE));
                 popped.flatten()
             });
             lanes.next();

@@ -11,6 +11,7 @@ use stentor_mqtt::{PacketId, QoS};
 use stentor_session::{Delivery, Message, Outbound, Outgoing, Resend, SubscriptionIds, Tick, Wire};
 use stentor_zone::Reach;
 
+use crate::charge::Charge;
 use crate::conflate::hold_back;
 use crate::effects::Event;
 use crate::hub::Hub;
@@ -127,11 +128,23 @@ pub(crate) struct Till<'a> {
     stats: &'a mut Stats,
     losses: &'a mut Losses,
     traffic: &'a mut Traffic,
-    /// Bytes that may wait for this client.
+    /// What the client may be charged with for what waits or is in flight, in bytes.
     pub(crate) queue_bytes_max: usize,
+    /// Whether who hands it over sees to it that little waits: the bounds do not hold then. A
+    /// snapshot has to be complete, and what was held back is the newest of its topic.
+    paced: bool,
 }
 
 impl Till<'_> {
+    /// What the client may be charged with.
+    #[inline]
+    const fn bound(&self) -> Charge {
+        Charge {
+            bytes: self.queue_bytes_max,
+            messages: self.settings.queue_messages_max,
+        }
+    }
+
     /// A message is queued for its client.
     #[inline]
     fn count_sent(&mut self, message: &Message) {
@@ -183,6 +196,7 @@ impl Counter<'_> {
             losses: self.losses,
             traffic: self.traffic,
             queue_bytes_max: session.queue_bytes_max(self.settings),
+            paced: terms.stored || course == Course::Released,
         };
         let shaped = course == Course::Usual && (parcel.shape.is_some() || session.is_special());
         let held = if shaped {
@@ -197,7 +211,8 @@ impl Counter<'_> {
                 // QoS 0 is for those who are there [MQTT-3.1.2-5].
                 return;
             };
-            give_now(&mut till, parcel, key, live, terms)
+            let outbound = session.outbound.as_deref();
+            give_now(&mut till, parcel, key, (live, outbound), terms)
         } else {
             owe(&mut till, parcel, key, session, terms)
         };
@@ -255,7 +270,7 @@ fn give_now(
     till: &mut Till<'_>,
     parcel: &mut Parcel<'_>,
     key: SessionKey,
-    live: &mut Live,
+    (live, outbound): (&mut Live, Option<&Outbound>),
     terms: &Terms,
 ) -> Verdict {
     let Some(wire) = parcel
@@ -266,15 +281,21 @@ fn give_now(
     };
     let len = wire.encoded.wire_len();
     let mut verdict = Verdict::Taken;
-    // A snapshot paces itself, and has to be complete.
-    if live.queued_bytes() + len > till.queue_bytes_max && !terms.stored {
+    let (bytes, messages) = (len, 1);
+    if !till.paced && live.is_full(till.bound(), outbound, Charge { bytes, messages }) {
         match parcel.policy(till.settings, QoS::AtMostOnce) {
             SlowPolicy::DropNewest => return Verdict::Lost(LossCause::DropNewest),
             SlowPolicy::Disconnect | SlowPolicy::Conflate => return Verdict::Overrun,
             SlowPolicy::DropOldest => {
-                let bytes = till.queue_bytes_max.saturating_sub(len);
-                let mut dropped = make_room(live, bytes);
-                if live.queued_bytes() > bytes {
+                let others = live.owed(outbound);
+                let messages_max = till.settings.queue_messages_max;
+                let room = Charge {
+                    bytes: till.queue_bytes_max.saturating_sub(others.bytes + len),
+                    messages: messages_max.saturating_sub(others.messages + 1),
+                };
+                let mut dropped = make_room(live, room);
+                let left = live.queued();
+                if left.bytes > room.bytes || left.messages > room.messages {
                     let topic = parcel.message.topic();
                     note(&mut dropped, LossCause::DropOldest, topic, 1);
                     return Verdict::NoRoom(dropped);
@@ -292,11 +313,11 @@ fn give_now(
     verdict
 }
 
-/// Drops the oldest queued messages until at most `bytes` wait, as far as possible.
-fn make_room(live: &mut Live, bytes: usize) -> Vec<Lost> {
+/// Drops the oldest queued messages until no more than `room` is taken, as far as possible.
+fn make_room(live: &mut Live, room: Charge) -> Vec<Lost> {
     let mut dropped = Vec::new();
     if let Some(output) = &mut live.output {
-        output.make_room(bytes, |topic, messages| {
+        output.make_room(room.bytes, room.messages, |topic, messages| {
             note(&mut dropped, LossCause::DropOldest, topic, messages);
         });
     }
@@ -311,11 +332,13 @@ fn owe(
     session: &mut Session,
     terms: &Terms,
 ) -> Verdict {
+    let delivery = terms.delivery(parcel.message);
+    let bytes = session.charge().bytes + delivery.cost();
+    let may_send = till.paced || session.is_served() || bytes <= till.queue_bytes_max;
     let outbound = session.outbound.get_or_insert_default();
-    let waiting = outbound.waiting_bytes() + parcel.message.cost();
-    if let Link::Live(live) = &mut session.link
-        && live.queued_bytes() + waiting <= till.queue_bytes_max
-        && let Some(packet_id) = outbound.send(live.window, &terms.delivery(parcel.message))
+    if may_send
+        && let Link::Live(live) = &mut session.link
+        && let Some(packet_id) = outbound.send(live.window(till.queue_bytes_max), &delivery)
     {
         let wire = parcel.wire_for(live.version, true, terms);
         let Some(wire) = wire.filter(|wire| fits(live, wire)) else {
@@ -327,23 +350,20 @@ fn owe(
         till.outbox.publish(key, live, outgoing);
         return Verdict::Taken;
     }
-    keep_waiting(till, parcel.message, session, terms)
+    keep_waiting(till, delivery, session)
 }
 
 /// Above QoS 0, and neither the window nor the socket takes it now: it waits, if there is room.
-fn keep_waiting(
-    till: &Till<'_>,
-    message: &Arc<Message>,
-    session: &mut Session,
-    terms: &Terms,
-) -> Verdict {
+fn keep_waiting(till: &Till<'_>, delivery: Delivery, session: &mut Session) -> Verdict {
     let settings = till.settings;
-    let queued = session.live().map_or(0, Live::queued_bytes);
+    let message = Arc::clone(&delivery.message);
     let is_live = session.live().is_some();
+    let others = session.charge_unowed();
+    let cost = delivery.cost();
     let outbound = session.outbound.get_or_insert_default();
     let fits = |outbound: &Outbound| {
-        queued + outbound.waiting_bytes() + message.cost() <= till.queue_bytes_max
-            && outbound.waiting_len() < settings.queue_messages_max
+        others.bytes + outbound.bytes() + cost <= till.queue_bytes_max
+            && others.messages + outbound.waiting_len() < settings.queue_messages_max
     };
     let mut lost = Vec::new();
     if !fits(outbound) {
@@ -351,10 +371,10 @@ fn keep_waiting(
         let mut expired = |topic: &str| note(&mut lost, LossCause::Expired, topic, 1);
         outbound.drop_expired_waiting(till.now, &mut expired);
     }
-    if !fits(outbound) && !terms.stored {
-        match settings.slow_policy(message.topic(), terms.qos) {
+    if !fits(outbound) && !till.paced {
+        match settings.slow_policy(message.topic(), delivery.qos) {
             SlowPolicy::Disconnect | SlowPolicy::Conflate if is_live => {
-                outbound.wait(terms.delivery(message));
+                outbound.wait(delivery);
                 return Verdict::Overrun;
             }
             SlowPolicy::DropNewest | SlowPolicy::Disconnect | SlowPolicy::Conflate => {
@@ -364,7 +384,7 @@ fn keep_waiting(
             SlowPolicy::DropOldest => {
                 while !fits(outbound) {
                     let oldest = outbound.drop_oldest_waiting();
-                    let dropped = oldest.as_ref().map_or(message, |d| &d.message);
+                    let dropped = oldest.as_ref().map_or(&message, |d| &d.message);
                     note(&mut lost, LossCause::DropOldest, dropped.topic(), 1);
                     if oldest.is_none() {
                         return Verdict::NoRoom(lost);
@@ -373,7 +393,7 @@ fn keep_waiting(
             }
         }
     }
-    outbound.wait(terms.delivery(message));
+    outbound.wait(delivery);
     if lost.is_empty() {
         Verdict::Taken
     } else {
@@ -388,10 +408,10 @@ impl Hub {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
+        let queue_bytes_max = session.queue_bytes_max(&self.settings);
         let (Link::Live(live), Some(outbound)) = (&mut session.link, &mut session.outbound) else {
             return;
         };
-        let window = live.window;
         let zone = session.identity.zone;
         let (uses, settings, store) = (self.uses, &self.settings, &*self.retained);
         let epoch = |message: &Message| crate::keep::epoch(uses, settings, store, message);
@@ -399,7 +419,7 @@ impl Hub {
             self.stats.publishes_dropped += 1;
             self.losses.record_many(cause, 1);
         };
-        while let Some(resend) = outbound.resend(window) {
+        while let Some(resend) = outbound.resend(live.window(queue_bytes_max)) {
             match resend {
                 Resend::Publish(packet_id, delivery) => {
                     if let Some(outgoing) =
@@ -420,7 +440,7 @@ impl Hub {
                 }
             }
         }
-        while let Some((packet_id, delivery)) = outbound.advance(window) {
+        while let Some((packet_id, delivery)) = outbound.advance(live.window(queue_bytes_max)) {
             let cause = if delivery.message.is_expired(now) {
                 LossCause::Expired
             } else if let Some(outgoing) = outgoing(

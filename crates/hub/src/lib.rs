@@ -16,6 +16,7 @@ mod adaptor;
 mod authenticate;
 mod burst;
 mod call;
+mod charge;
 mod conflate;
 mod connect;
 mod deliver;

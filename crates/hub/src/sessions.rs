@@ -447,7 +447,7 @@ impl Live {
 
     /// Bytes that wait for the socket.
     pub(crate) fn queued_bytes(&self) -> usize {
-        self.output.as_ref().map_or(0, |output| output.bytes())
+        self.output.as_ref().map_or(0, |output| output.wire_bytes())
     }
 }
 

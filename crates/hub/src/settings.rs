@@ -136,9 +136,9 @@ pub struct Settings {
     pub topic_alias_maximum: u16,
     /// The highest topic alias that the server uses towards a client that allows them.
     pub sent_alias_maximum: u16,
-    /// Bytes that may wait for one client.
+    /// What may wait for one client or be in flight to it, in bytes.
     pub queue_bytes_max: usize,
-    /// Messages above QoS 0 that may wait for one client.
+    /// Messages that may wait for one client.
     pub queue_messages_max: usize,
     /// Sessions of all shards that outlive their connection. Shards that let clients in at the
     /// same moment can exceed it by one each.

@@ -164,7 +164,7 @@ pub(crate) struct Wanted<'a> {
 /// Whether a session takes more of a snapshot now, of which part of its queue's bound may wait.
 fn is_ready(session: &Session, settings: &Settings) -> bool {
     let most = session.queue_bytes_max(settings) / 4;
-    has_less(session, QUEUED_BYTES_LOW.min(most)) && !session.is_out_of_window()
+    has_less(session, QUEUED_BYTES_LOW, most) && !session.is_out_of_window(settings)
 }
 
 /// Topics visited in one step for a session: few where its queue may hold little.
@@ -174,8 +174,9 @@ fn visits(session: &Session, settings: &Settings) -> usize {
     room.clamp(1, VISITS)
 }
 
-/// Whether fewer bytes wait for a session's socket, and no message for a packet id.
-fn has_less(session: &Session, bytes: usize) -> bool {
+/// Whether fewer bytes wait for a session's socket, at less than the `most` that they may cost, and
+/// no message for a packet id.
+fn has_less(session: &Session, bytes: usize, most: usize) -> bool {
     let waiting = session
         .outbound
         .as_ref()
@@ -183,7 +184,7 @@ fn has_less(session: &Session, bytes: usize) -> bool {
     waiting == 0
         && session
             .live()
-            .is_some_and(|live| live.queued_bytes() < bytes)
+            .is_some_and(|live| live.queued_bytes() < bytes && live.queued().bytes < most)
 }
 
 impl Hub {
@@ -200,7 +201,7 @@ impl Hub {
         let is_single = wanted.sends && !wanted.marks_end && !wanted.has_wildcard;
         let most = session.queue_bytes_max(&self.settings) / 4;
         let is_next = is_first && fence.is_none();
-        if is_next && is_single && has_less(session, SINGLE_BYTES_LOW.min(most)) {
+        if is_next && is_single && has_less(session, SINGLE_BYTES_LOW, most) {
             // The common case, one value at most, needs no bookkeeping.
             let zone = session.zone();
             let start = Cursor::default();
@@ -459,7 +460,9 @@ impl Hub {
         let message = Arc::new(message);
         let ids = [snapshot.options.id()];
         let ids = if ids == [0] { &[][..] } else { &ids[..] };
-        let terms = Terms::new(&message, snapshot.options, ids, 0);
+        let mut terms = Terms::new(&message, snapshot.options, ids, 0);
+        // It is paced with the messages before it, which may have filled the queue.
+        terms.stored = true;
         let mut parcel = Parcel::new(&message, (None, None));
         self.counter(now)
             .give(&mut parcel, key.slot, &terms, Course::Answer);

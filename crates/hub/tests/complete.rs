@@ -61,7 +61,7 @@ fn what_was_dropped_on_its_way_comes_from_the_store() {
         ] {
             // What conflates ends where not even the newest of each topic has room.
             let queue_kib = match policy {
-                SlowPolicy::Conflate => 1_024,
+                SlowPolicy::Conflate => 2_048,
                 _ => 64,
             };
             let settings = Settings {

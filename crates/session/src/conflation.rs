@@ -1,5 +1,6 @@
 //! The newest message of each topic, for a client that does not get all of them.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
 use alloc::rc::Rc;
 use core::cmp::Reverse;
@@ -10,8 +11,14 @@ use stentor_mqtt::QoS;
 use crate::Tick;
 use crate::outbound::Delivery;
 
-/// What a topic costs besides its message, in bytes: about what its places here take.
-const TOPIC_COST: usize = 160;
+/// What a topic costs besides its name and its message, in bytes: its places here, for half of
+/// which there is room only, and the block of its name.
+const TOPIC_COST: usize =
+    2 * (size_of::<(Rc<str>, Held)>() + size_of::<(Tick, Rc<str>)>()) + 4 * size_of::<usize>();
+
+/// What a message costs here besides itself, in bytes: its block, and a place in a list.
+const WAITING_COST: usize =
+    size_of::<Waiting>() + 2 * size_of::<usize>() + 2 * size_of::<Rc<str>>();
 
 /// Messages that one client does not get yet: because it does not read fast enough, or because
 /// their topic goes to it at most so often. Of each topic only the newest waits; it takes the
@@ -30,7 +37,10 @@ pub struct Conflation {
     /// When the next message of a topic may go; each topic stands here once at most.
     later: BinaryHeap<Reverse<(Tick, Rc<str>)>>,
     waiting: usize,
-    bytes: usize,
+    /// What the messages cost that wait.
+    waiting_bytes: usize,
+    /// What the topics cost.
+    topic_bytes: usize,
 }
 
 /// What is known of one topic.
@@ -38,7 +48,7 @@ pub struct Conflation {
 struct Held {
     /// The pace lets no message go before this.
     next: Tick,
-    waiting: Option<Waiting>,
+    waiting: Option<Box<Waiting>>,
     /// Whether it stands in each of the two lists of those that may go.
     listed: [bool; 2],
     /// Whether it stands in `later`.
@@ -90,16 +100,10 @@ impl Conflation {
         self.topics.is_empty()
     }
 
-    /// Of how many topics something is known: one waits, or went so recently that the next has to.
-    #[must_use]
-    pub fn topics_len(&self) -> usize {
-        self.topics.len()
-    }
-
-    /// What the messages that wait cost with their places, in bytes.
+    /// What the messages that wait and the topics that are remembered cost, in bytes. O(1).
     #[must_use]
     pub const fn bytes(&self) -> usize {
-        self.bytes
+        self.waiting_bytes + self.topic_bytes
     }
 
     /// What it would cost if this message waited too.
@@ -107,9 +111,10 @@ impl Conflation {
     pub fn bytes_with(&self, delivery: &Delivery) -> usize {
         let message = &delivery.message;
         let held = self.topics.get(message.topic());
+        let topic = held.map_or_else(|| topic_cost(message.topic()), |_| 0);
         let waiting = held.and_then(|held| held.waiting.as_ref());
-        let freed = waiting.map_or(0, Waiting::cost);
-        self.bytes + message.cost() + topic_cost(message.topic()) - freed
+        let freed = waiting.map_or(0, |waiting| cost(&waiting.delivery));
+        self.bytes() + topic + cost(delivery) - freed
     }
 
     /// Whether a message of this topic waits.
@@ -126,9 +131,12 @@ impl Conflation {
         held.is_none_or(|held| held.waiting.is_none() && held.next <= now)
     }
 
-    /// A message of this topic went now; the next one may after `interval`.
-    pub fn passed(&mut self, now: Tick, topic: &str, interval: Duration) {
-        if interval.is_zero() {
+    /// A message of this topic went now; the next one may after `interval`. That is remembered if
+    /// topics cost at most `topic_bytes_max` then; otherwise the next one may go at once.
+    pub fn passed(&mut self, now: Tick, topic: &str, interval: Duration, topic_bytes_max: usize) {
+        let is_known = || self.topics.contains_key(topic);
+        let has_room = self.topic_bytes + topic_cost(topic) <= topic_bytes_max;
+        if interval.is_zero() || !(has_room || is_known()) {
             return;
         }
         let topic = self.open(topic);
@@ -154,7 +162,7 @@ impl Conflation {
         };
         let old = held.waiting.take();
         if let Some(old) = &old {
-            self.bytes -= old.cost();
+            self.waiting_bytes -= cost(&old.delivery);
             delivery.conflated = old.delivery.conflated.saturating_add(1);
             if old.lane == Lane::Windowed {
                 lane = Lane::Windowed;
@@ -165,8 +173,8 @@ impl Conflation {
             interval,
             lane,
         };
-        self.bytes += waiting.cost();
-        held.waiting = Some(waiting);
+        self.waiting_bytes += cost(&waiting.delivery);
+        held.waiting = Some(Box::new(waiting));
         if held.next <= now {
             list(&mut self.ready, held, &topic, lane);
         }
@@ -182,7 +190,7 @@ impl Conflation {
         let held = self.topics.get_mut(topic)?;
         let waiting = held.waiting.take()?;
         self.waiting -= 1;
-        self.bytes -= waiting.cost();
+        self.waiting_bytes -= cost(&waiting.delivery);
         self.close(topic);
         Some(waiting.delivery)
     }
@@ -215,8 +223,9 @@ impl Conflation {
         }
     }
 
-    /// Takes out the message whose turn it is in one of the lists: it goes now.
-    pub fn pop(&mut self, now: Tick, lane: Lane) -> Option<Delivery> {
+    /// Takes out the message whose turn it is in one of the lists: it goes now. Its pace is
+    /// remembered as by [`Conflation::passed`].
+    pub fn pop(&mut self, now: Tick, lane: Lane, topic_bytes_max: usize) -> Option<Delivery> {
         while let Some(topic) = self.ready[lane as usize].pop_front() {
             self.taken[lane as usize] += 1;
             let Some(held) = self.topics.get_mut(&topic) else {
@@ -234,8 +243,8 @@ impl Conflation {
                 continue;
             };
             self.waiting -= 1;
-            self.bytes -= waiting.cost();
-            if !waiting.interval.is_zero() {
+            self.waiting_bytes -= cost(&waiting.delivery);
+            if !waiting.interval.is_zero() && self.topic_bytes <= topic_bytes_max {
                 self.pace(now, &topic, waiting.interval);
             }
             self.close(&topic);
@@ -282,6 +291,7 @@ impl Conflation {
         }
         let key: Rc<str> = topic.into();
         self.topics.insert(Rc::clone(&key), Held::default());
+        self.topic_bytes += topic_cost(topic);
         key
     }
 
@@ -292,6 +302,7 @@ impl Conflation {
             .is_some_and(|held| held.waiting.is_none() && held.listed == [false; 2] && !held.timed)
         {
             self.topics.remove(topic);
+            self.topic_bytes -= topic_cost(topic);
         }
     }
 
@@ -317,9 +328,7 @@ const fn topic_cost(topic: &str) -> usize {
     TOPIC_COST + topic.len()
 }
 
-impl Waiting {
-    fn cost(&self) -> usize {
-        let message = &self.delivery.message;
-        message.cost() + topic_cost(message.topic())
-    }
+/// What a message costs that waits.
+fn cost(delivery: &Delivery) -> usize {
+    WAITING_COST + delivery.message_cost()
 }

@@ -32,7 +32,7 @@ pub use connect::{
 };
 pub use inbound::{Arrival, Inbound};
 pub use message::{Message, MessageParts, Publisher};
-pub use outbound::{Acked, Delivery, Outbound, Resend, SubscriptionIds};
+pub use outbound::{Acked, Delivery, Outbound, Resend, SubscriptionIds, Window};
 pub use output::{Batch, Flush, Outgoing, Output, Run, Wire};
 pub use tick::Tick;
 pub use wheel::Wheel;

@@ -27,6 +27,25 @@ pub struct Delivery {
     pub conflated: u32,
 }
 
+impl Delivery {
+    /// What it costs a session that owes it, in bytes: the message as if nobody shared it, and its
+    /// place here.
+    #[must_use]
+    pub fn cost(&self) -> usize {
+        self.message_cost() + InFlight::COST
+    }
+
+    /// The same without a place.
+    pub(crate) fn message_cost(&self) -> usize {
+        /// What the system's allocator takes for one block, about.
+        const BLOCK: usize = 2 * size_of::<usize>();
+        /// The two counts of the message's [`Arc`], and its three blocks.
+        const SHARED: usize = 2 * size_of::<usize>() + 3 * BLOCK;
+        let ids = self.subscription_ids.as_slice();
+        self.message.cost() + SHARED + size_of_val(ids)
+    }
+}
+
 /// Subscription identifiers of one delivery: nearly always none or one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubscriptionIds(Option<Box<[u32]>>);
@@ -63,6 +82,34 @@ enum Awaits {
 struct InFlight {
     packet_id: PacketId,
     awaits: Awaits,
+}
+
+impl InFlight {
+    /// A queue has room for twice as many.
+    const COST: usize = 2 * size_of::<Self>();
+
+    fn cost(&self) -> usize {
+        match &self.awaits {
+            Awaits::Acknowledgement(delivery) | Awaits::Receipt(delivery) => delivery.cost(),
+            Awaits::Completion => Self::COST,
+        }
+    }
+}
+
+/// How much may be on its way to a client, sent on the present connection and not acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Messages.
+    pub messages: u16,
+    /// What they cost, in bytes. The window closes when they cost as much, so the last one may
+    /// exceed it; and one is always let through, so that a message larger than this gets on.
+    pub bytes: usize,
+}
+
+impl Window {
+    const fn is_open(self, sent: usize, sent_bytes: usize) -> bool {
+        sent < self.messages as usize && (sent == 0 || sent_bytes < self.bytes)
+    }
 }
 
 /// How far a packet id lies after that of the window's front, in the circle.
@@ -102,8 +149,11 @@ pub struct Outbound {
     /// How many of them, from the front, were sent on the present connection. The rest waits to
     /// be sent again after a reconnect, as the client's window allows.
     sent: usize,
+    /// What those cost.
+    sent_bytes: usize,
     waiting: VecDeque<Delivery>,
-    waiting_bytes: usize,
+    /// What everything costs.
+    bytes: usize,
     /// No waiting message expires before this.
     earliest_expiry: Tick,
     next_id: u16,
@@ -116,8 +166,9 @@ impl Default for Outbound {
         Self {
             in_flight: VecDeque::new(),
             sent: 0,
+            sent_bytes: 0,
             waiting: VecDeque::new(),
-            waiting_bytes: 0,
+            bytes: 0,
             earliest_expiry: Tick::NEVER,
             next_id: 1,
             ordered: true,
@@ -138,10 +189,10 @@ impl Outbound {
         self.waiting.len()
     }
 
-    /// What the waiting messages cost, in bytes.
+    /// What the messages cost that wait or are in flight, in bytes. O(1).
     #[must_use]
-    pub const fn waiting_bytes(&self) -> usize {
-        self.waiting_bytes
+    pub const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Whether nothing is owed.
@@ -152,27 +203,30 @@ impl Outbound {
 
     /// Puts a message into the window.
     ///
-    /// Returns `None`, and the message is not taken, when the window holds `window` messages or
-    /// others wait already: order is kept [MQTT-4.6.0-5].
-    pub fn send(&mut self, window: u16, delivery: &Delivery) -> Option<PacketId> {
+    /// Returns `None`, and the message is not taken, when the window is closed or others wait
+    /// already: order is kept [MQTT-4.6.0-5].
+    pub fn send(&mut self, window: Window, delivery: &Delivery) -> Option<PacketId> {
         if !self.may_send(window) {
             return None;
         }
+        self.bytes += delivery.cost();
         Some(self.launch(delivery.clone()))
     }
 
     /// Whether [`Outbound::send`] would take a message now.
     #[must_use]
-    pub fn may_send(&self, window: u16) -> bool {
+    pub fn may_send(&self, window: Window) -> bool {
         self.waiting.is_empty() && self.has_room(window)
     }
 
-    fn has_room(&self, window: u16) -> bool {
-        self.sent == self.in_flight.len() && self.sent < usize::from(window)
+    fn has_room(&self, window: Window) -> bool {
+        self.sent == self.in_flight.len() && window.is_open(self.sent, self.sent_bytes)
     }
 
+    /// Puts a message that is counted already into the window.
     fn launch(&mut self, delivery: Delivery) -> PacketId {
         let packet_id = self.allocate();
+        self.sent_bytes += delivery.cost();
         let awaits = match delivery.qos {
             QoS::ExactlyOnce => Awaits::Receipt(delivery),
             QoS::AtMostOnce | QoS::AtLeastOnce => Awaits::Acknowledgement(delivery),
@@ -216,7 +270,7 @@ impl Outbound {
 
     /// Adds a message to the waiting ones.
     pub fn wait(&mut self, delivery: Delivery) {
-        self.waiting_bytes += delivery.message.cost();
+        self.bytes += delivery.cost();
         self.earliest_expiry = self.earliest_expiry.min(delivery.message.expires_at);
         self.waiting.push_back(delivery);
     }
@@ -231,7 +285,7 @@ impl Outbound {
         self.waiting.retain(|delivery| {
             let message = &delivery.message;
             if message.is_expired(now) {
-                self.waiting_bytes -= message.cost();
+                self.bytes -= delivery.cost();
                 tell(message.topic());
                 return false;
             }
@@ -243,16 +297,16 @@ impl Outbound {
     /// Takes the oldest waiting message out, to drop it.
     pub fn drop_oldest_waiting(&mut self) -> Option<Delivery> {
         let delivery = self.waiting.pop_front()?;
-        self.waiting_bytes -= delivery.message.cost();
+        self.bytes -= delivery.cost();
         Some(delivery)
     }
 
     /// Moves the oldest waiting message into the window, if there is room.
-    pub fn advance(&mut self, window: u16) -> Option<(PacketId, Delivery)> {
+    pub fn advance(&mut self, window: Window) -> Option<(PacketId, Delivery)> {
         if !self.has_room(window) {
             return None;
         }
-        let delivery = self.drop_oldest_waiting()?;
+        let delivery = self.waiting.pop_front()?;
         Some((self.launch(delivery.clone()), delivery))
     }
 
@@ -270,7 +324,9 @@ impl Outbound {
             Some((index, Awaits::Receipt(_))) if reason.is_error() => self.complete(index),
             Some((index, Awaits::Receipt(_))) => {
                 if let Some(entry) = self.in_flight.get_mut(index) {
+                    let freed = entry.cost() - InFlight::COST;
                     entry.awaits = Awaits::Completion;
+                    self.uncount(index, freed);
                 }
                 Acked::Release
             }
@@ -300,7 +356,9 @@ impl Outbound {
     }
 
     fn complete(&mut self, index: usize) -> Acked {
-        self.in_flight.remove(index);
+        if let Some(entry) = self.in_flight.remove(index) {
+            self.uncount(index, entry.cost());
+        }
         if index < self.sent {
             self.sent -= 1;
         }
@@ -315,19 +373,29 @@ impl Outbound {
         Acked::Complete
     }
 
+    /// What stands at this place of the window costs less from now on.
+    const fn uncount(&mut self, index: usize, bytes: usize) {
+        self.bytes -= bytes;
+        if index < self.sent {
+            self.sent_bytes -= bytes;
+        }
+    }
+
     /// The connection is gone: everything in flight is to be sent again on the next one.
     pub const fn disconnected(&mut self) {
         self.sent = 0;
+        self.sent_bytes = 0;
     }
 
     /// What to send again next, if the window has room; with its original packet id, in the
     /// original order [MQTT-4.4.0-1] [MQTT-4.6.0-1].
-    pub fn resend(&mut self, window: u16) -> Option<Resend<'_>> {
+    pub fn resend(&mut self, window: Window) -> Option<Resend<'_>> {
         let entry = self.in_flight.get(self.sent)?;
-        if self.sent >= usize::from(window) {
+        if !window.is_open(self.sent, self.sent_bytes) {
             return None;
         }
         self.sent += 1;
+        self.sent_bytes += entry.cost();
         Some(match &entry.awaits {
             Awaits::Acknowledgement(delivery) | Awaits::Receipt(delivery) => {
                 Resend::Publish(entry.packet_id, delivery)
@@ -357,7 +425,7 @@ impl Outbound {
             if may_have(&delivery.message) {
                 self.waiting.push_back(delivery);
             } else {
-                self.waiting_bytes -= delivery.message.cost();
+                self.bytes -= delivery.cost();
                 withdrawn.push(delivery);
             }
         }
@@ -381,3 +449,6 @@ impl Outbound {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -95,7 +95,7 @@ fn drain(now: Tick, queue: &mut Conflation, model: &mut Model, at_most: u64) {
     queue.wake(now);
     for turn in 0..at_most {
         let lane = LANES[(turn % 2) as usize];
-        let Some(delivery) = queue.pop(now, lane) else {
+        let Some(delivery) = queue.pop(now, lane, usize::MAX) else {
             continue;
         };
         let topic = delivery.message.topic().to_owned();
@@ -129,7 +129,7 @@ fn run(seed: u64) {
                 let may_pass = !model.waits.contains_key(&topic) && model.next(&topic) <= now;
                 assert_eq!(queue.may_pass(now, &topic), may_pass, "{topic}");
                 if may_pass && random.below(2) == 0 {
-                    queue.passed(now, &topic, interval);
+                    queue.passed(now, &topic, interval, usize::MAX);
                     model.went(now, &topic, (count, interval));
                 } else {
                     let old = model.waits.get(&topic).copied();
@@ -170,7 +170,10 @@ fn run(seed: u64) {
     queue.wake(now.after(Duration::from_secs(1)));
     assert_eq!(model.waits, BTreeMap::new());
     assert!(queue.is_empty());
-    while LANES.iter().any(|lane| queue.pop(now, *lane).is_some()) {}
+    while LANES
+        .iter()
+        .any(|lane| queue.pop(now, *lane, usize::MAX).is_some())
+    {}
     assert!(queue.is_unused() && queue.bytes() == 0, "{queue:?}");
 }
 
@@ -184,4 +187,35 @@ fn the_newest_of_each_topic_goes_in_its_time_and_in_turn() {
             panic!("seed {seed} fails: STENTOR_SEED={seed} runs it alone");
         }
     }
+}
+
+/// Names that clients choose are remembered as far as there is room, and then forgotten.
+#[test]
+fn topics_that_have_passed_are_bounded_by_bytes() {
+    const BYTES_MAX: usize = 50_000;
+    let (mut queue, now) = (Conflation::default(), Tick::ZERO);
+    let interval = Duration::from_secs(1);
+    let name = |number: usize| format!("{number}/{}", "x".repeat(1_000));
+    for number in 0..1_000 {
+        queue.passed(now, &name(number), interval, BYTES_MAX);
+        assert!(queue.bytes() <= BYTES_MAX);
+    }
+    assert!(queue.bytes() > BYTES_MAX - 2_000);
+    assert!(!queue.may_pass(now, &name(0)), "the first are remembered");
+    assert!(queue.may_pass(now, &name(999)), "the last go at once");
+    // What waits is remembered when it goes only if there is room.
+    for number in 0..1_000 {
+        queue.offer(now, delivery(&name(number), 1, QoS::AtMostOnce), interval);
+    }
+    let held = queue.bytes();
+    assert!(held > 1_000_000);
+    queue.wake(now.after(interval));
+    while queue
+        .pop(now.after(interval), Lane::Free, BYTES_MAX)
+        .is_some()
+    {}
+    assert!(queue.bytes() <= BYTES_MAX, "{}", queue.bytes());
+    queue.wake(now.after(3 * interval));
+    while queue.pop(now.after(3 * interval), Lane::Free, 0).is_some() {}
+    assert!(queue.is_unused() && queue.bytes() == 0, "{queue:?}");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use stentor_mqtt::QoS;
 use stentor_session::{
-    Acked, Delivery, Message, MessageParts, Outbound, Publisher, SubscriptionIds, Tick,
+    Acked, Delivery, Message, MessageParts, Outbound, Publisher, SubscriptionIds, Tick, Window,
 };
 use stentor_topic::Zone;
 
@@ -30,10 +30,17 @@ fn delivery() -> Delivery {
     }
 }
 
+/// A window that is bounded by messages alone.
+const fn window(messages: u16) -> Window {
+    let bytes = usize::MAX;
+    Window { messages, bytes }
+}
+
 /// One message is never acknowledged while the packet ids go round three times.
 #[test]
 fn a_message_left_behind_for_a_whole_turn_of_packet_ids_confuses_nothing() {
-    const WINDOW: u16 = 8;
+    const MESSAGES: u16 = 8;
+    const WINDOW: Window = window(MESSAGES);
     let delivery = delivery();
     let mut outbound = Outbound::default();
     let stuck = outbound.send(WINDOW, &delivery).unwrap();
@@ -43,7 +50,7 @@ fn a_message_left_behind_for_a_whole_turn_of_packet_ids_confuses_nothing() {
             assert!(id != stuck && !in_flight.contains(&id), "{id:?} is taken");
             in_flight.push(id);
         }
-        if in_flight.len() >= usize::from(WINDOW) - 1 {
+        if in_flight.len() >= usize::from(MESSAGES) - 1 {
             // Not in order: the second of them first.
             assert_eq!(outbound.on_puback(in_flight.remove(1)), Acked::Complete);
             assert_eq!(outbound.on_puback(in_flight.remove(0)), Acked::Complete);
@@ -62,25 +69,25 @@ fn a_new_connection_resends_in_order_within_its_window() {
     let delivery = delivery();
     let mut outbound = Outbound::default();
     let ids: Vec<_> = (0..5)
-        .map(|_| outbound.send(10, &delivery).unwrap())
+        .map(|_| outbound.send(window(10), &delivery).unwrap())
         .collect();
     outbound.disconnected();
     assert!(
-        outbound.send(10, &delivery).is_none(),
+        outbound.send(window(10), &delivery).is_none(),
         "resending goes first"
     );
     let mut again = Vec::new();
-    while let Some(stentor_session::Resend::Publish(id, _)) = outbound.resend(3) {
+    while let Some(stentor_session::Resend::Publish(id, _)) = outbound.resend(window(3)) {
         again.push(id);
     }
     assert_eq!(again, ids[..3]);
     // One that was not sent again yet may still be acknowledged.
     assert_eq!(outbound.on_puback(ids[4]), Acked::Complete);
-    assert!(outbound.resend(3).is_none());
+    assert!(outbound.resend(window(3)).is_none());
     assert_eq!(outbound.on_puback(ids[1]), Acked::Complete);
     assert!(matches!(
-        outbound.resend(3),
+        outbound.resend(window(3)),
         Some(stentor_session::Resend::Publish(id, _)) if id == ids[3]
     ));
-    assert!(outbound.resend(3).is_none());
+    assert!(outbound.resend(window(3)).is_none());
 }

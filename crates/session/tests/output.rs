@@ -130,18 +130,19 @@ fn a_run_is_dropped_message_by_message() {
     let each = wire(&payloads[0], false).encoded.wire_len();
     assert_eq!(pair.write(each + 1), Flush::Blocked);
     // The second was begun, and is finished; of the others the two oldest go.
-    assert_eq!(pair.output.bytes(), 3 * each);
-    let drop_until = |output: &mut Output, bytes: usize| {
+    assert_eq!(pair.output.wire_bytes(), 3 * each);
+    let drop_until = |output: &mut Output, messages: usize| {
         let mut dropped = 0;
-        output.make_room(bytes, |topic, messages| {
+        output.make_room(usize::MAX, messages, |topic, messages| {
             assert_eq!(topic, "a/topic");
             dropped += messages;
         });
         dropped
     };
     for left in [2, 1] {
-        assert_eq!(drop_until(&mut pair.output, left * each + 1), 1);
-        assert_eq!(pair.output.bytes(), left * each);
+        assert_eq!(drop_until(&mut pair.output, left), 1);
+        assert_eq!(pair.output.wire_bytes(), left * each);
+        assert_eq!(pair.output.messages(), left);
     }
     assert_eq!(pair.write(usize::MAX), Flush::Done);
     assert_eq!(pair.written[..2 * each], pair.expected[..2 * each]);

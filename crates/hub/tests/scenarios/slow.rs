@@ -85,7 +85,8 @@ fn policy_disconnect_closes_with_0x97_and_keeps_the_session() {
     };
     let s = w.connect_only(Version::V5, "slow", &options);
     assert_eq!(w.receive_packet(s).unwrap()[2], 1);
-    assert!(w.take_messages(s).len() > 10);
+    // What has not gone out counts as a message and as a packet.
+    assert!(w.take_messages(s).len() > 5);
 }
 
 /// Whatever the QoS, if the session ends with its connection.

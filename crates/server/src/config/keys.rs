@@ -274,10 +274,15 @@ section! {
     inflight: u16 = count(1, 65_535), Default("1024"), NewConnections;
     /// Messages with QoS 1 or 2 that one client may have on their way to the server.
     receive_maximum: u16 = count(1, 65_535), Default("1024"), NewConnections;
-    /// Messages waiting for one client, connected or away.
+    /// Messages waiting for one client, connected or away, whatever their QoS. Those in flight do
+    /// not wait.
     queue_messages: u32 = count(1, 100_000_000), Default("100000"), Live;
-    /// Bytes waiting for one client, connected or away. What finds no room meets the topic's
-    /// policy; for a client that is away, `disconnect` and `conflate` are `drop-newest`.
+    /// Bytes waiting for one client or in flight to it, connected or away. Each message counts with
+    /// the 100 to 400 bytes that its places take, and for each client that it waits for, though
+    /// clients share it. While so many bytes are in flight, no more is sent with QoS 1 or 2 until
+    /// the client acknowledges some; one message may always be in flight, however large. What
+    /// finds no room meets the topic's policy; for a client that is away, `disconnect` and
+    /// `conflate` are `drop-newest`.
     queue_bytes: u64 = bytes(4 * KIB, 16 * GIB), Default("4MiB"), Live;
     /// Topic aliases that one MQTT 5 client may set; 0 turns them off.
     topic_alias_maximum: u16 = count(0, 65_535), Default("32"), NewConnections;

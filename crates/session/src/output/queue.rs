@@ -28,8 +28,8 @@ pub struct Output {
     /// How many of them are of stored messages.
     stored_bytes: usize,
     remnant: Remnant,
-    /// What all PUBLISH entries cost on the wire.
-    publish_bytes: usize,
+    /// All entries together.
+    load: Load,
     /// Entries that were looked at to drop some.
     #[cfg(test)]
     steps: usize,
@@ -51,6 +51,64 @@ enum Entry {
 
 /// There may be a hundred thousand of them for one connection.
 const _: () = assert!(size_of::<Entry>() == 16);
+
+/// What entries hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Load {
+    /// Bytes of PUBLISH packets that are not in `copied`.
+    wire: usize,
+    /// What the entries take beside their packets.
+    overhead: usize,
+    /// Messages without a packet id.
+    messages: usize,
+}
+
+impl Load {
+    #[inline]
+    const fn add(&mut self, more: Self) {
+        self.wire += more.wire;
+        self.overhead += more.overhead;
+        self.messages += more.messages;
+    }
+
+    #[inline]
+    const fn subtract(&mut self, less: Self) {
+        self.wire -= less.wire;
+        self.overhead -= less.overhead;
+        self.messages -= less.messages;
+    }
+}
+
+impl Entry {
+    /// A queue of entries has room for twice as many.
+    const COST: usize = 2 * size_of::<Self>();
+
+    #[inline]
+    fn load(&self) -> Load {
+        match self {
+            Self::Publish {
+                wire, packet_id, ..
+            } => Load {
+                wire: wire.encoded.wire_len(),
+                overhead: Self::COST + Wire::OVERHEAD,
+                messages: usize::from(packet_id.is_none()),
+            },
+            Self::Run { run, next } => {
+                let messages = run.len() - *next as usize;
+                Load {
+                    wire: run.bytes().len() - run.start(*next as usize),
+                    overhead: Self::COST + run.overhead(messages),
+                    messages,
+                }
+            }
+            Self::Copied(copied) => Load {
+                wire: 0,
+                overhead: Self::COST,
+                messages: copied.messages as usize,
+            },
+        }
+    }
+}
 
 /// Packets that lie one behind the other in `copied`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,8 +138,22 @@ pub enum Flush {
 impl Output {
     /// Bytes that wait, without framing below MQTT.
     #[must_use]
+    pub fn wire_bytes(&self) -> usize {
+        self.load.wire + self.copied.len()
+    }
+
+    /// What waits costs so many bytes of memory: its packets, and what holds them. A packet that
+    /// other queues share counts as if it were here alone, so this is an upper bound. What a write
+    /// has begun does not count. O(1).
+    #[must_use]
     pub fn bytes(&self) -> usize {
-        self.publish_bytes + self.copied.len()
+        self.wire_bytes() + self.load.overhead
+    }
+
+    /// How many messages wait that hold no packet id. O(1).
+    #[must_use]
+    pub const fn messages(&self) -> usize {
+        self.load.messages
     }
 
     /// Bytes of packets other than PUBLISH that wait.
@@ -104,13 +176,12 @@ impl Output {
     /// Adds a PUBLISH.
     #[inline]
     pub fn push_publish(&mut self, outgoing: Outgoing) {
-        self.publish_bytes += outgoing.wire.encoded.wire_len();
         let Outgoing {
             wire,
             packet_id,
             first,
         } = outgoing;
-        self.entries.push_back(Entry::Publish {
+        self.push(Entry::Publish {
             wire,
             packet_id,
             first,
@@ -120,8 +191,13 @@ impl Output {
     /// Adds all packets of a run.
     #[inline]
     pub fn push_run(&mut self, run: Rc<Run>) {
-        self.publish_bytes += run.bytes().len();
-        self.entries.push_back(Entry::Run { run, next: 0 });
+        self.push(Entry::Run { run, next: 0 });
+    }
+
+    #[inline]
+    fn push(&mut self, entry: Entry) {
+        self.load.add(entry.load());
+        self.entries.push_back(entry);
     }
 
     /// Adds a packet other than PUBLISH.
@@ -144,7 +220,7 @@ impl Output {
         let run = match self.entries.back_mut() {
             Some(Entry::Copied(run)) if run.len < COPIED_BYTES_MAX => run,
             _ => {
-                self.entries.push_back(Entry::Copied(Copied::default()));
+                self.push(Entry::Copied(Copied::default()));
                 match self.entries.back_mut() {
                     Some(Entry::Copied(run)) => run,
                     _ => return,
@@ -155,49 +231,72 @@ impl Output {
         if is_stored {
             run.stored_len += len;
             run.messages += 1;
+            self.load.messages += 1;
         }
     }
 
-    /// Drops the oldest PUBLISH packets that hold no packet id, until at most `bytes` wait or there
-    /// are no more of them. Tells `lost` of them: their topic, and how many they are.
+    /// Drops the oldest PUBLISH packets that hold no packet id, until [`Output::bytes`] and
+    /// [`Output::messages`] are at most `bytes` and `messages`, or there are no more of them. Tells
+    /// `lost` of them: their topic, and how many they are.
     ///
     /// An entry is looked at once, however often this is called: one that may not be dropped is
     /// put with those that were passed before.
-    pub fn make_room(&mut self, bytes: usize, mut lost: impl FnMut(&str, u64)) {
-        while self.bytes() > bytes
-            && let Some(entry) = self.entries.front_mut()
-        {
+    pub fn make_room(&mut self, bytes: usize, messages: usize, mut lost: impl FnMut(&str, u64)) {
+        loop {
+            let too_large = self.bytes().saturating_sub(bytes);
+            let too_many = self.load.messages.saturating_sub(messages);
+            if too_large == 0 && too_many == 0 {
+                return;
+            }
             #[cfg(test)]
             {
                 self.steps += 1;
             }
-            match entry {
-                Entry::Publish {
-                    wire,
-                    packet_id: None,
-                    ..
-                } => {
-                    self.publish_bytes -= wire.encoded.wire_len();
-                    lost(wire.encoded.topic(), 1);
-                    self.entries.pop_front();
-                }
-                Entry::Run { run, next } => {
-                    let from = run.start(*next as usize);
-                    let excess = self.publish_bytes + self.copied.len() - bytes;
-                    // The last one that has to go is dropped as well.
-                    let until = run.whole_until(from + excess - 1) + 1;
-                    let until = until.min(run.len());
-                    self.publish_bytes -= run.start(until) - from;
-                    lost(run.topic(), (until - *next as usize) as u64);
-                    if until < run.len() {
-                        // No more than there are packets, which are counted in 32 bits.
-                        *next = until as u32;
+            match self.entries.front() {
+                None => return,
+                Some(Entry::Copied(_)) => self.pass(),
+                Some(Entry::Publish {
+                    wire, packet_id, ..
+                }) => {
+                    if packet_id.is_some() {
+                        self.pass();
                     } else {
-                        self.entries.pop_front();
+                        lost(wire.encoded.topic(), 1);
+                        self.drop_first();
                     }
                 }
-                Entry::Publish { .. } | Entry::Copied(_) => self.pass(),
+                Some(Entry::Run { run, next }) => {
+                    let first = *next as usize;
+                    let count = run.excess(first, too_large, too_many);
+                    lost(run.topic(), count as u64);
+                    self.take_of_run(count);
+                }
             }
+        }
+    }
+
+    fn drop_first(&mut self) {
+        if let Some(entry) = self.entries.pop_front() {
+            self.load.subtract(entry.load());
+        }
+    }
+
+    /// Takes packets out of the run that is the first entry; with the last of them it is gone.
+    fn take_of_run(&mut self, packets: usize) {
+        let Some(entry) = self.entries.front_mut() else {
+            return;
+        };
+        self.load.subtract(entry.load());
+        let mut is_gone = false;
+        if let Entry::Run { run, next } = entry {
+            // No more than there are packets, which are counted in 32 bits.
+            *next += packets as u32;
+            is_gone = *next as usize >= run.len();
+        }
+        if is_gone {
+            self.entries.pop_front();
+        } else {
+            self.load.add(entry.load());
         }
     }
 
@@ -212,6 +311,7 @@ impl Output {
             run.len += more.len;
             run.stored_len += more.stored_len;
             run.messages += more.messages;
+            self.load.overhead -= Entry::COST;
             return;
         }
         self.passed.push_back(entry);
@@ -319,8 +419,8 @@ impl Output {
     /// Takes the packet of the first entry that was begun out of the queue, with those before it:
     /// `written` bytes of the entry's `len` went. Returns where in the entry that packet ends.
     fn begin(&mut self, written: usize, len: usize) -> usize {
-        let first = self.passed.front_mut();
-        let Some(Entry::Run { run, next }) = first.or_else(|| self.entries.front_mut()) else {
+        let first = self.passed.front().or_else(|| self.entries.front());
+        let Some(Entry::Run { run, next }) = first else {
             self.forget(1);
             return len;
         };
@@ -329,13 +429,8 @@ impl Output {
         let is_begun = run.start(whole) < from + written;
         let taken = whole + usize::from(is_begun);
         let end = run.start(taken);
-        if taken < run.len() {
-            self.publish_bytes -= end - from;
-            // No more than there are packets, which are counted in 32 bits.
-            *next = taken as u32;
-        } else {
-            self.forget(1);
-        }
+        let packets = taken - *next as usize;
+        self.take_of_run(packets);
         end - from
     }
 
@@ -358,7 +453,7 @@ impl Output {
         }
         self.copied.clear();
         self.stored_bytes = 0;
-        self.publish_bytes = 0;
+        self.load = Load::default();
     }
 
     fn forget(&mut self, entries: usize) {
@@ -366,15 +461,10 @@ impl Output {
         let passed = entries.min(self.passed.len());
         let first = self.passed.drain(..passed);
         for entry in first.chain(self.entries.drain(..entries - passed)) {
-            match entry {
-                Entry::Publish { wire, .. } => self.publish_bytes -= wire.encoded.wire_len(),
-                Entry::Run { run, next } => {
-                    self.publish_bytes -= run.bytes().len() - run.start(next as usize);
-                }
-                Entry::Copied(run) => {
-                    copied += run.len as usize;
-                    self.stored_bytes -= run.stored_len as usize;
-                }
+            self.load.subtract(entry.load());
+            if let Entry::Copied(run) = entry {
+                copied += run.len as usize;
+                self.stored_bytes -= run.stored_len as usize;
             }
         }
         self.copied.drain(..copied.min(self.copied.len()));
@@ -391,7 +481,7 @@ impl Output {
         self.copied.shrink_to(KEEP_BYTES);
         self.stored_bytes = 0;
         self.remnant = Remnant::default();
-        self.publish_bytes = 0;
+        self.load = Load::default();
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use stentor_mqtt::QoS;
 
-use super::wire::Wire;
+use super::wire::{BLOCK, Wire};
 use crate::Tick;
 
 /// PUBLISH packets of QoS 0 to one topic, encoded one behind the other.
@@ -18,11 +18,13 @@ pub struct Run {
     topic: Box<str>,
     bytes: Vec<u8>,
     /// Where each packet ends in `bytes`.
-    ends: Vec<u32>,
+    ends: Vec<End>,
     /// The length of the longest packet.
     packet_bytes: usize,
     received_at: Tick,
 }
+
+type End = u32;
 
 impl Run {
     /// An empty run to a topic, of messages that were taken at about the same time.
@@ -97,6 +99,24 @@ impl Run {
         let before = index.checked_sub(1);
         let end = before.and_then(|before| self.ends.get(before));
         end.map_or(0, |end| *end as usize)
+    }
+
+    /// What so many of its packets, the last ones, take beside their bytes.
+    pub(super) fn overhead(&self, packets: usize) -> usize {
+        let itself = size_of::<Self>() + 2 * size_of::<usize>() + self.topic.len();
+        itself + 4 * BLOCK + packets * size_of::<End>()
+    }
+
+    /// How many packets from `first` on free `bytes` and are no fewer than `packets`; at least one.
+    /// All that are left, if they are too few.
+    pub(super) fn excess(&self, first: usize, bytes: usize, packets: usize) -> usize {
+        let left = self.len() - first;
+        let from = self.start(first);
+        let mut count = packets.max(1).min(left);
+        while count < left && self.start(first + count) - from + count * size_of::<End>() < bytes {
+            count += 1;
+        }
+        count
     }
 
     /// How many packets end at or before a position.

@@ -18,7 +18,14 @@ pub struct Wire {
     pub received_at: Tick,
 }
 
+/// What the system's allocator takes for one block, about.
+pub(super) const BLOCK: usize = 2 * size_of::<usize>();
+
 impl Wire {
+    /// What it takes beside its packet: itself, the two counts of its [`Rc`], and two blocks of
+    /// memory.
+    pub(super) const OVERHEAD: usize = size_of::<Self>() + 2 * size_of::<usize>() + 2 * BLOCK;
+
     /// The message expiry interval to write now; none in 3.x, which has no place for it.
     #[must_use]
     pub fn expiry_secs(&self, now: Tick) -> Option<u32> {

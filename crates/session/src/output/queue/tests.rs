@@ -49,17 +49,25 @@ impl Model {
         self.packets.iter().map(|(packet, _)| packet.len()).sum()
     }
 
-    /// How many were dropped.
-    fn make_room(&mut self, bytes: usize) -> u64 {
-        let mut dropped = 0;
-        while self.bytes() > bytes
-            && let Some(oldest) = self.packets.iter().position(|(_, is_free)| *is_free)
-        {
-            self.packets.remove(oldest);
-            dropped += 1;
-        }
-        dropped
+    fn messages(&self) -> usize {
+        self.packets.iter().filter(|(_, is_free)| *is_free).count()
     }
+
+    fn drop_oldest(&mut self, packets: u64) {
+        for _ in 0..packets {
+            let oldest = self.packets.iter().position(|(_, is_free)| *is_free);
+            self.packets.remove(oldest.unwrap());
+        }
+    }
+}
+
+/// The sum over all entries.
+fn load(output: &Output) -> Load {
+    let mut load = Load::default();
+    for entry in output.passed.iter().chain(&output.entries) {
+        load.add(entry.load());
+    }
+    load
 }
 
 fn gathered(output: &Output, budget: usize) -> (Batch, Vec<u8>) {
@@ -80,10 +88,12 @@ fn the_same_are_dropped_as_by_looking_from_the_front() {
     };
     for round in 0..1_000 {
         let (mut output, mut model) = (Output::default(), Model::default());
+        // Stored messages that wait: they count, and are never dropped.
+        let mut stored = 0;
         for step in 0..random(60) {
             let payload = vec![step as u8; random(300)];
             let id = PacketId::new(7);
-            match random(8) {
+            match random(9) {
                 0 | 1 => {
                     output.push_publish(outgoing(&payload, None));
                     model.packets.push((packet(&payload, None), true));
@@ -99,6 +109,7 @@ fn the_same_are_dropped_as_by_looking_from_the_front() {
                 4 => {
                     output.push_stored(&packet(&payload, None));
                     model.packets.push((packet(&payload, None), false));
+                    stored += 1;
                 }
                 5 => {
                     let mut run = Run::new("t", Tick::ZERO);
@@ -112,22 +123,42 @@ fn the_same_are_dropped_as_by_looking_from_the_front() {
                 6 => {
                     let (mut batch, bytes) = gathered(&output, 1 + random(900));
                     output.written(&mut batch, bytes.len());
+                    stored = output
+                        .passed
+                        .iter()
+                        .chain(&output.entries)
+                        .fold(0, |sum, entry| match entry {
+                            Entry::Copied(copied) => sum + copied.messages as usize,
+                            _ => sum,
+                        });
                     let mut left = bytes.len();
                     while left > 0 {
                         left -= model.packets.remove(0).0.len();
                     }
                 }
-                _ => {
-                    let bytes = random(1 + output.bytes() * 5 / 4);
-                    let mut dropped = 0;
-                    output.make_room(bytes, |topic, messages| {
+                kind => {
+                    // To a number of messages, or of bytes.
+                    let room = match kind {
+                        7 => (usize::MAX, random(1 + output.messages())),
+                        _ => (random(1 + output.bytes() * 5 / 4), usize::MAX),
+                    };
+                    let (before, mut dropped) = (model.messages(), 0);
+                    output.make_room(room.0, room.1, |topic, messages| {
                         assert_eq!(topic, "t");
                         dropped += messages;
                     });
-                    assert_eq!(dropped, model.make_room(bytes), "round {round}");
+                    model.drop_oldest(dropped);
+                    let fits = output.bytes() <= room.0 && output.messages() <= room.1;
+                    assert!(fits || model.messages() == 0, "round {round}");
+                    if kind == 7 {
+                        let excess = (before + stored).saturating_sub(room.1);
+                        assert_eq!(dropped, excess.min(before) as u64, "no more than needed");
+                    }
                 }
             }
-            assert_eq!(output.bytes(), model.bytes(), "round {round}");
+            assert_eq!(output.wire_bytes(), model.bytes(), "round {round}");
+            assert_eq!(output.messages(), model.messages() + stored);
+            assert_eq!(output.load, load(&output), "round {round}");
             // Empty packets of no kind are only in this test.
             model.packets.retain(|(packet, _)| !packet.is_empty());
             let (_, bytes) = gathered(&output, usize::MAX);
@@ -147,16 +178,16 @@ fn what_may_not_be_dropped_is_passed_once() {
         output.push_publish(outgoing(b"", None));
     }
     let bound = output.bytes();
-    let large = vec![0; 2_000];
+    let large = vec![0; 20_000];
     let mut dropped = 0;
-    for _ in 0..200 {
+    for _ in 0..1_000 {
         output.push_publish(outgoing(&large, None));
-        output.make_room(bound, |_, messages| dropped += messages);
+        output.make_room(bound, usize::MAX, |_, messages| dropped += messages);
         assert!(output.bytes() <= bound);
     }
-    // Each reply and each message is looked at once, and the last reply again.
+    // Each reply and each message is looked at once.
     assert!(dropped > SMALL as u64);
-    assert!(output.steps <= 2 * SMALL + 400, "{} steps", output.steps);
+    assert!(output.steps <= 2 * SMALL + 1_000, "{} steps", output.steps);
     // The replies stand together.
     let entries = 2 * SMALL / COPIED_BYTES_MAX as usize + 1;
     assert!(output.passed.len() <= entries, "{}", output.passed.len());
