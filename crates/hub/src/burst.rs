@@ -13,6 +13,7 @@ use stentor_session::{Message, Run, Tick};
 
 use crate::charge::Charge;
 use crate::deliver::Terms;
+use crate::effects::Sender;
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::route::{Counter, Parcel, encode_wire};
@@ -40,6 +41,8 @@ pub(crate) struct Burst {
     /// What they cost together.
     bytes: usize,
     source: Source,
+    /// The connection of another shard that they came by.
+    sender: Option<Sender>,
 }
 
 impl Default for Burst {
@@ -48,6 +51,7 @@ impl Default for Burst {
             messages: Vec::new(),
             bytes: 0,
             source: Source::Client,
+            sender: None,
         }
     }
 }
@@ -75,13 +79,19 @@ impl Burst {
 impl Hub {
     /// Routes a message, together with those before and after it where that makes no difference:
     /// until [`Hub::settle`] at the latest.
-    pub(crate) fn route_soon(&mut self, now: Tick, message: Arc<Message>, source: Source) {
+    pub(crate) fn route_soon(
+        &mut self,
+        now: Tick,
+        message: Arc<Message>,
+        (source, sender): (Source, Option<Sender>),
+    ) {
         if !self.burst.goes_with(&message, source) {
             self.settle(now);
         }
         let is_plain = is_plain(&message);
         self.burst.bytes += message.cost();
         self.burst.source = source;
+        self.burst.sender = sender;
         self.burst.messages.push(message);
         if !is_plain {
             self.settle(now);
@@ -106,7 +116,7 @@ impl Hub {
         self.burst.bytes = 0;
         match self.burst.source {
             Source::Client => self.route(now, &messages),
-            Source::Mesh => self.route_here(now, &messages),
+            Source::Mesh => self.route_here(now, &messages, self.burst.sender),
         }
         messages.clear();
         self.burst.messages = messages;

@@ -61,11 +61,27 @@ pub struct Closing {
     pub farewell: Box<Output>,
 }
 
+/// The connection that a message came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// The shard that has it.
+    pub(crate) shard: ShardId,
+    /// Its session there.
+    pub(crate) session: SessionKey,
+    /// Tells it from other connections of the session.
+    pub(crate) epoch: u32,
+}
+
 /// What one shard sends another through the mesh, first in, first out.
 #[derive(Clone, Debug)]
 pub enum MeshItem {
     /// A message for the receiving shard's subscribers.
-    Publish(Arc<Message>),
+    Publish {
+        /// The message.
+        message: Arc<Message>,
+        /// The connection that it came by, where it is there still.
+        sender: Option<Sender>,
+    },
     /// A message of a topic of which every message is kept, for the shard that orders them.
     Keep {
         /// The message: neither kept nor routed yet.
@@ -111,8 +127,9 @@ impl MeshItem {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let more = match self {
-            Self::Publish(message) | Self::Keep { message, .. } => message.cost(),
-            Self::Share { message, .. } => message.cost(),
+            Self::Publish { message, .. }
+            | Self::Keep { message, .. }
+            | Self::Share { message, .. } => message.cost(),
             Self::Private { private, .. } => private.cost(),
             Self::Room(item) => item.bytes(),
             Self::Reached { .. } | Self::Replaced { .. } => 0,
@@ -160,6 +177,23 @@ pub enum ControlItem {
         ticket: Ticket,
         /// What their publishers are told: success, or why there is none.
         outcome: Outcome,
+    },
+    /// The messages of a session of the receiving shard are dear to route elsewhere: nothing more
+    /// is read from it meanwhile.
+    HoldPublisher {
+        /// Whose.
+        session: SessionKey,
+        /// Of which of its connections.
+        epoch: u32,
+    },
+    /// They have been routed there.
+    ReleasePublisher {
+        /// Whose.
+        session: SessionKey,
+        /// Of which of its connections.
+        epoch: u32,
+        /// What they have cost.
+        visits: u32,
     },
 }
 

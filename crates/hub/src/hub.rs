@@ -23,6 +23,7 @@ use crate::private::Privates;
 use crate::renewal::Renewals;
 use crate::retained::{Kept, NotKept, Retained};
 use crate::room::{Joins, Zones};
+use crate::route::Routes;
 use crate::serve::Serving;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, Uses};
@@ -71,6 +72,7 @@ pub struct Hub {
     pub(crate) outbox: Outbox,
     pub(crate) turn: Turn,
     pub(crate) slices: Slices,
+    pub(crate) routes: Routes,
     pub(crate) burst: Burst,
     pub(crate) deferred: Deferred,
     pub(crate) privates: Privates,
@@ -135,6 +137,7 @@ impl Hub {
             outbox: Outbox::default(),
             turn: Turn::default(),
             slices: Slices::default(),
+            routes: Routes::default(),
             burst: Burst::default(),
             deferred: Deferred::default(),
             privates: Privates::default(),
@@ -200,7 +203,9 @@ impl Hub {
     /// several; [`Hub::end_drain`] does it.
     pub fn apply(&mut self, now: Tick, item: MeshItem) {
         match item {
-            MeshItem::Publish(message) => self.route_soon(now, message, Source::Mesh),
+            MeshItem::Publish { message, sender } => {
+                self.route_soon(now, message, (Source::Mesh, sender));
+            }
             MeshItem::Keep { message, answer } => self.keep_for(now, message, answer),
             MeshItem::Room(item) => {
                 // Who is let in subscribes now, and finds in the store what was kept before.
@@ -240,6 +245,12 @@ impl Hub {
             ControlItem::Answer(answer) => self.answered(now, &answer),
             ControlItem::Ask(ask) => self.ask_client(now, &ask),
             ControlItem::Resolved { ticket, outcome } => self.resolve(now, ticket, &outcome),
+            ControlItem::HoldPublisher { session, epoch } => self.hold_publisher(session, epoch),
+            ControlItem::ReleasePublisher {
+                session,
+                epoch,
+                visits,
+            } => self.release_publisher(now, (session, epoch), visits),
         }
     }
 
@@ -279,6 +290,7 @@ impl Hub {
         }
         self.release_due(now);
         self.continue_fetched(now);
+        self.continue_routes(now);
         self.continue_slices(now);
         self.continue_reviews();
         self.continue_renewals(now);
@@ -290,7 +302,7 @@ impl Hub {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
         let is_reviewing = self.renewals.is_pending() || !self.reviews.is_empty();
-        if is_reviewing || !self.slices.is_empty() {
+        if is_reviewing || !self.slices.is_empty() || !self.routes.is_empty() {
             return Some(Tick::ZERO);
         }
         let pace = self.outbox.paces.peek().map(|Reverse((at, _))| *at);

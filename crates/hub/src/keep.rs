@@ -138,7 +138,7 @@ impl Hub {
             }
         }
         match routing {
-            Routing::Soon => self.route_soon(now, message, Source::Client),
+            Routing::Soon => self.route_soon(now, message, (Source::Client, None)),
             Routing::Now => {
                 self.route_burst(now);
                 self.route(now, &[message]);

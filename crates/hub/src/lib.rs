@@ -56,7 +56,7 @@ pub use adaptor::{Act, Adaptors, Deed, Denial, Happening, Hooks, Judgement, Ques
 pub use authenticate::{Authenticated, Authentication, Step};
 pub use call::{Answer, Call, Callees, ReturnAddress};
 pub use connect::Admitted;
-pub use effects::{Closing, ControlItem, Effects, Event, MeshItem};
+pub use effects::{Closing, ControlItem, Effects, Event, MeshItem, Sender};
 pub use hub::{Hub, Shared};
 pub use inspect::{ClientInfo, ConnectionInfo, ZoneFigures};
 pub use interest::InterestTable;
@@ -69,7 +69,7 @@ pub use rights::{Access, GuestMark, Identity, Rights};
 pub use room::{Parting, Place, RoomItem, Who};
 pub use serve::{Ask, Served};
 pub use settings::{
-    Keep, PolicyFinder, Settings, SlowPolicy, TopicPolicy, WideSubscription, ZoneSettings,
+    AtOnce, Keep, PolicyFinder, Settings, SlowPolicy, TopicPolicy, WideSubscription, ZoneSettings,
 };
 pub use share::{Search, ShareName};
 pub use stats::{LossCause, Losses, Stats, ZoneTraffic};

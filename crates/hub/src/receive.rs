@@ -58,9 +58,11 @@ impl Hub {
     /// [`crate::Effects::yielded`]).
     pub fn receive(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
         let mut share = Share::of(&self.turn);
+        self.routes.reading = Some(key);
         let consumed = self.receive_packets(now, key, input, &mut share);
         let before = self.turn.spent();
         self.settle(now);
+        self.routes.reading = None;
         share.count(true, self.turn.spent() - before);
         self.charge_share(now, key, &share);
         consumed

@@ -159,6 +159,8 @@ pub struct Settings {
     pub topic_bytes_max: usize,
     /// Levels of a filter that may be wildcards.
     pub topic_wildcards_max: usize,
+    /// What is done at once for one message; what is more goes on in later turns.
+    pub at_once: AtOnce,
     /// The longest time a session may outlive its connection, in seconds; `u32::MAX`: for ever.
     pub session_expiry_max_secs: u32,
     /// The longest keep-alive time in seconds that is taken from a client; 0: any, and none.
@@ -173,6 +175,37 @@ pub struct Settings {
     pub policies: Vec<TopicPolicy>,
     /// What [`Settings::indexed`] makes of the policies.
     pub finder: PolicyFinder,
+}
+
+/// How much is done at once for one message, or for several that are routed together. What costs
+/// more becomes a job that goes on in later turns of the shard. The defaults suit every server; tests set
+/// less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtOnce {
+    /// Visits of the topic index, about 30 ns each.
+    pub visits: u32,
+    /// Filters that match.
+    pub filters: usize,
+    /// Subscribers of all filters that match but the one with most of them: who gets the message by
+    /// that one alone costs no more than to be served.
+    pub subscribers: usize,
+    /// Shared subscriptions that match. Where there are several messages, these are bounded by
+    /// `subscribers` as well, each times the messages.
+    pub shares: usize,
+    /// Visits that all jobs together may do in one turn. [`u32::MAX`]: what is left of the turn.
+    pub job_visits: u32,
+}
+
+impl Default for AtOnce {
+    fn default() -> Self {
+        Self {
+            visits: 2_048,
+            filters: 1_024,
+            subscribers: 4_096,
+            shares: 64,
+            job_visits: u32::MAX,
+        }
+    }
 }
 
 /// Finds the first of many policies that matches a topic.
@@ -225,6 +258,7 @@ impl Default for Settings {
             topic_levels_max: 128,
             topic_bytes_max: usize::from(u16::MAX),
             topic_wildcards_max: 8,
+            at_once: AtOnce::default(),
             session_expiry_max_secs: u32::MAX,
             keep_alive_max_secs: 0,
             response_information: None,

@@ -39,7 +39,7 @@ const OWN_VISITS_LATE: u32 = 128;
 pub(crate) const OWN_PACKETS: u32 = 1_024;
 
 /// Visits of one PUBLISH that are free: more than nearly all messages need.
-const PUBLISH_VISITS_FREE: u32 = 64;
+pub(crate) const PUBLISH_VISITS_FREE: u32 = 64;
 
 /// Visits of any other packet for which nothing is owed: a SUBSCRIBE of 64 filters.
 const PACKET_VISITS_FREE: u32 = 64 * FILTER_VISITS;

@@ -139,11 +139,13 @@ impl Hub {
             // It was whole when it was put aside.
             Ok(None) | Err(_) => return self.let_go(now, key),
         };
+        self.routes.reading = Some(key);
         let result = match packet {
             Ok(packet) => f(self, key, &packet),
             Err(_) => Ok(()),
         };
         self.settle(now);
+        self.routes.reading = None;
         if let Err(reason) = result {
             self.close(now, key, reason);
         }

@@ -21,7 +21,6 @@ use crate::effects::{ControlItem, MeshItem};
 use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
 use crate::options::{Options, share_subscriber};
-use crate::route::Counter;
 use crate::subscribe::SubscriptionRef;
 use members::Members;
 pub(crate) use registry::Shares;
@@ -344,21 +343,6 @@ impl Hub {
         let terms = Terms::new(message, options, ids, share.number);
         let mut parcel = self.parcel(message);
         self.counter(now).hand_over(&mut parcel, member, &terms);
-    }
-
-    pub(crate) fn counter(&mut self, now: Tick) -> Counter<'_> {
-        Counter {
-            now,
-            sessions: &mut self.sessions,
-            outbox: &mut self.outbox,
-            settings: &self.settings,
-            stats: &mut self.stats,
-            losses: &mut self.losses,
-            traffic: &mut self.traffic,
-            overrun: &mut self.overrun,
-            events: &mut self.effects.events,
-            reach: stentor_zone::Reach::Nobody,
-        }
     }
 
     /// A member's session has ended: what it did not acknowledge goes to another one.

@@ -122,6 +122,21 @@ impl Shares {
         shares.map(|(_, share)| (&*share.name, share.members.list.len()))
     }
 
+    /// The number of a shared subscription, which names it for as long as it is there.
+    pub(crate) fn number(&self, slot: u32) -> Option<u64> {
+        self.slots.get(slot as usize).map(|share| share.number)
+    }
+
+    /// The serial number of the newest one.
+    pub(crate) const fn last_serial(&self) -> u64 {
+        self.numbers
+    }
+
+    /// The serial number of the one with this number: newer ones have a higher one.
+    pub(crate) const fn serial_of(&self, number: u64) -> u64 {
+        number >> 32
+    }
+
     pub(crate) fn by_number(&self, number: u64) -> Option<u32> {
         let slot = (number & 0xFFFF_FFFF) as u32;
         self.slots

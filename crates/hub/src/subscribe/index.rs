@@ -48,6 +48,7 @@ impl Hub {
         let whole = (!inserted.has_wildcard).then_some(hash);
         self.interest.raise(zone, &indexed, whole);
         self.stats.subscriptions += 1;
+        self.routes.subscribed(key.slot, inserted.id);
         let bytes = self.subscription_cost(None, filter);
         if let Some(session) = self.sessions.get_mut(key) {
             session.subscribed(SubscriptionRef::Filter(inserted.id), bytes);
@@ -96,6 +97,7 @@ impl Hub {
                     }
                 }
                 self.index.remove(id, key.slot);
+                self.routes.unsubscribed(key.slot, id);
                 bytes
             }
             SubscriptionRef::Share(slot) => {

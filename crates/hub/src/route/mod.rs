@@ -1,5 +1,7 @@
 //! From a message to its subscribers.
 
+mod job;
+
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,15 +12,18 @@ use stentor_session::{Message, Tick, Wire};
 use stentor_topic::{FilterId, Subscriber};
 use stentor_zone::Reach;
 
-use crate::burst::Shipment;
+use crate::burst::{Shipment, Source};
 use crate::deliver::Terms;
-use crate::effects::MeshItem;
+use crate::effects::{MeshItem, Sender};
 use crate::hub::Hub;
 use crate::keep::{epoch, numbers};
 use crate::key::ShardId;
 use crate::options::{Options, as_share};
 use crate::sessions::Session;
 use crate::settings::{Settings, Shape, SlowPolicy, TopicPolicy};
+use crate::work::{PUBLISH_VISITS_FREE, SLICE_VISITS_MIN};
+use job::Found;
+pub(crate) use job::Routes;
 
 /// The subscription identifiers, and the wires without and with a packet id.
 type Identified = (SmallVec<[u32; 1]>, [Option<Rc<Wire>>; 2]);
@@ -150,6 +155,24 @@ pub(crate) fn encode_wire(
     })
 }
 
+/// The parts of a hub that handing out a message changes, while others are borrowed.
+macro_rules! counter {
+    ($hub:expr, $now:expr) => {
+        $crate::route::Counter {
+            now: $now,
+            sessions: &mut $hub.sessions,
+            outbox: &mut $hub.outbox,
+            settings: &$hub.settings,
+            stats: &mut $hub.stats,
+            losses: &mut $hub.losses,
+            traffic: &mut $hub.traffic,
+            overrun: &mut $hub.overrun,
+            events: &mut $hub.effects.events,
+            reach: stentor_zone::Reach::Nobody,
+        }
+    };
+}
+
 impl Hub {
     /// How messages of a topic are thinned out.
     #[inline]
@@ -174,37 +197,101 @@ impl Hub {
         (self.shape(message.topic()), self.epoch(message))
     }
 
+    pub(crate) fn counter(&mut self, now: Tick) -> Counter<'_> {
+        counter!(self, now)
+    }
+
     /// To everybody, on this shard and on the others. All `messages` have one publisher and one
-    /// topic.
+    /// topic. What is dear goes on in later turns, in its order.
     pub(crate) fn route(&mut self, now: Tick, messages: &[Arc<Message>]) {
-        let shares = self.route_locally(now, messages);
+        let Some(first) = messages.first() else {
+            return;
+        };
+        let sender = self.sender_of(first);
+        let shares = self.route_locally(now, messages, (Source::Client, sender));
         for share in shares {
             for message in messages {
                 self.deliver_shared(now, share, message);
             }
         }
-        let Some(first) = messages.first() else {
-            return;
-        };
         let mut others = self.interest.others(first.zone, first.topic());
         while others != 0 {
             let shard = ShardId(others.trailing_zeros() as u8);
             others &= others - 1;
-            let items = messages.iter().map(Arc::clone).map(MeshItem::Publish);
+            let items = messages.iter().map(Arc::clone);
+            let items = items.map(|message| MeshItem::Publish { message, sender });
             self.effects.mesh.extend(items.map(|item| (shard, item)));
         }
     }
 
     /// To the subscribers of this shard, for messages that another shard took. That one serves
     /// the shared subscriptions.
-    pub(crate) fn route_here(&mut self, now: Tick, messages: &[Arc<Message>]) {
-        let _ = self.route_locally(now, messages);
+    pub(crate) fn route_here(
+        &mut self,
+        now: Tick,
+        messages: &[Arc<Message>],
+        sender: Option<Sender>,
+    ) {
+        let _ = self.route_locally(now, messages, (Source::Mesh, sender));
     }
 
-    /// Delivers to the ordinary subscribers here; returns the shared subscriptions that match.
-    fn route_locally(&mut self, now: Tick, messages: &[Arc<Message>]) -> SmallVec<[u32; 2]> {
-        let topic = messages.first().map_or("", |message| message.topic());
-        self.deliver_to(now, messages, topic).0
+    /// Delivers to the ordinary subscribers here; returns the shared subscriptions that match, if
+    /// they are this shard's to serve. Or makes the messages a job, which serves them too.
+    fn route_locally(
+        &mut self,
+        now: Tick,
+        messages: &[Arc<Message>],
+        from: (Source, Option<Sender>),
+    ) -> SmallVec<[u32; 2]> {
+        let Some(message) = messages.first() else {
+            return SmallVec::new();
+        };
+        let (zone, topic) = (message.zone, message.topic());
+        let hash = self.hasher.hash(zone, topic);
+        if !self.routes.is_empty() && self.routes.is_behind(hash, from.1) {
+            self.route_later(messages, from, (hash, Found::default()));
+            return SmallVec::new();
+        }
+        let at_once = self.settings.at_once;
+        let visits_max = at_once.visits.min(self.turn.left().max(SLICE_VISITS_MIN));
+        let mut filters: SmallVec<[(FilterId, &[Subscriber]); 4]> = SmallVec::new();
+        let (mut all, mut longest) = (0, 0);
+        let matched = self
+            .index
+            .match_some(zone, topic, hash, visits_max, |id, found| {
+                all += found.len();
+                longest = longest.max(found.len());
+                filters.push((id, found));
+            });
+        if matched.visits > PUBLISH_VISITS_FREE {
+            self.turn.spend(matched.visits);
+        }
+        let is_dear = matched.rest.is_some()
+            || filters.len() > at_once.filters
+            || all - longest > at_once.subscribers;
+        if is_dear {
+            let ids = filters.iter().map(|(id, _)| *id).collect();
+            let found = Found::filters(matched.rest, ids);
+            drop(filters);
+            self.route_later(messages, from, (hash, found));
+            return SmallVec::new();
+        }
+        let mut shipment = Shipment::new(messages, self.shape_and_epoch(message));
+        let lists = filters.iter().map(|(_, subscribers)| *subscribers);
+        let shares = counter!(self, now).serve_all(&mut shipment, message, lists);
+        drop(filters);
+        if from.0 == Source::Mesh {
+            return SmallVec::new();
+        }
+        let deliveries = shares.len() * messages.len();
+        if shares.len() <= at_once.shares && deliveries <= at_once.subscribers.max(messages.len()) {
+            return shares;
+        }
+        let numbers = shares.iter().rev();
+        let numbers = numbers.filter_map(|slot| self.shares.number(*slot));
+        let found = Found::shares(numbers.collect());
+        self.route_later(messages, from, (hash, found));
+        SmallVec::new()
     }
 
     /// Delivers to the ordinary subscribers of `route` here, which need not be the topic that the
@@ -226,18 +313,7 @@ impl Hub {
                 filters.push((id, found));
             });
         let lists = filters.iter().map(|(_, subscribers)| *subscribers);
-        let mut counter = Counter {
-            now,
-            sessions: &mut self.sessions,
-            outbox: &mut self.outbox,
-            settings: &self.settings,
-            stats: &mut self.stats,
-            losses: &mut self.losses,
-            traffic: &mut self.traffic,
-            overrun: &mut self.overrun,
-            events: &mut self.effects.events,
-            reach: Reach::Nobody,
-        };
+        let mut counter = counter!(self, now);
         let shares = counter.serve_all(&mut shipment, message, lists);
         (shares, counter.reach)
     }

@@ -1,0 +1,398 @@
+//! A message that is dear to route goes on in later turns, and everybody else is served between
+//! them.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod world;
+
+use stentor_hub::{AtOnce, Settings};
+use stentor_mqtt::{Packet, PacketId, Properties, Publish, QoS, Version, encode};
+use stentor_session::Tick;
+use world::{ConnectOptions, Random, World, clean, run_seeds};
+
+const Q0: QoS = QoS::AtMostOnce;
+const Q1: QoS = QoS::AtLeastOnce;
+
+/// What a turn does at most: its budget, one match, and what the last thing that began in it may
+/// take.
+const VISITS_MAX: u32 = 4_096 + 2_048 + 1_024;
+
+/// Bytes of a PINGREQ.
+const PING: [u8; 2] = [0xC0, 0];
+
+/// Makes every message a job that takes several turns.
+fn tiny() -> Settings {
+    Settings {
+        at_once: AtOnce {
+            visits: 1,
+            filters: 0,
+            subscribers: 0,
+            shares: 0,
+            job_visits: 8,
+        },
+        ..open()
+    }
+}
+
+/// Takes filters that are dear.
+fn open() -> Settings {
+    Settings {
+        topic_wildcards_max: 100,
+        shares_max: 100_000,
+        share_groups_max: 100_000,
+        ..Settings::default()
+    }
+}
+
+fn publish(topic: &str, payload: &str, qos: QoS) -> Vec<u8> {
+    let publish = Publish {
+        dup: false,
+        qos,
+        retain: false,
+        topic,
+        packet_id: (qos > Q0).then(|| PacketId::new(7).unwrap()),
+        properties: Properties::EMPTY,
+        payload: payload.as_bytes(),
+    };
+    let mut bytes = Vec::new();
+    encode(Version::V5, &Packet::Publish(publish), &mut bytes).unwrap();
+    bytes
+}
+
+fn tick(w: &mut World) {
+    w.now = Tick::from_micros(w.now.as_micros() + 200);
+}
+
+/// Turns until nothing is left to do: each is short, and in each of them a bystander is served.
+fn turns(w: &mut World, bystander: usize) -> usize {
+    let mut turns = 0;
+    loop {
+        let goes_on = w.go_on(0);
+        let visits = w.hubs[0].turn_visits();
+        assert!(visits <= VISITS_MAX, "{visits} visits in turn {turns}");
+        w.send_without_settling(bystander, &PING);
+        w.flush(0);
+        assert!(w.take_packet(bystander, 0xD0).is_some(), "turn {turns}");
+        if !goes_on {
+            assert_eq!(w.hubs[0].route_job_bytes(), 0);
+            return turns;
+        }
+        turns += 1;
+        assert!(turns < 100_000, "it comes to an end");
+        tick(w);
+    }
+}
+
+/// Audit A2: filters that a topic nearly matches, so that all their levels are visited.
+#[test]
+fn filters_that_nearly_match_leave_turns_to_others() {
+    const LEVELS: u32 = 12;
+    let mut w = World::with_settings(1, open());
+    let (bystander, s, p) = (
+        w.connect(Version::V5, "b", &clean()),
+        w.connect(Version::V5, "s", &clean()),
+        w.connect(Version::V5, "p", &clean()),
+    );
+    let filter = |bits: u32, end: &str| {
+        let level = |at| if bits >> at & 1 == 0 { "a/" } else { "+/" };
+        (0..LEVELS).map(level).collect::<String>() + end
+    };
+    for bits in 0..1 << LEVELS {
+        assert_eq!(w.subscribe(s, &filter(bits, "z"), Q0), 0);
+    }
+    w.subscribe(s, &filter(0xAAA, "y"), Q0);
+    w.paused = true;
+    w.hubs[0].begin_turn();
+    let topic = "a/".repeat(LEVELS as usize);
+    let mut bytes = Vec::new();
+    for n in 0..5 {
+        bytes.extend(publish(&format!("{topic}x{n}"), "none", Q0));
+        bytes.extend(publish(&format!("{topic}y"), &n.to_string(), Q0));
+    }
+    w.send_without_settling(p, &bytes);
+    assert!(w.hubs[0].turn_visits() <= VISITS_MAX);
+    assert!(w.hubs[0].route_job_bytes() > 0);
+    assert_eq!(w.hubs[0].turn_figures().client_id, "p");
+    assert!(turns(&mut w, bystander) >= 10);
+    assert_eq!(w.take_payloads(s), ["0", "1", "2", "3", "4"]);
+    // Its publisher owes for it.
+    let key = w.clients[p].key.unwrap();
+    w.hubs[0].begin_turn();
+    assert!(w.hubs[0].receive(w.now, key, &PING) == 0 || w.now > Tick::from_secs(1));
+}
+
+/// Audit A4: one message for very many groups.
+#[test]
+fn very_many_groups_leave_turns_to_others() {
+    const GROUPS: usize = 3_000;
+    let mut w = World::with_settings(1, open());
+    let (bystander, s, p) = (
+        w.connect(Version::V5, "b", &clean()),
+        w.connect(Version::V5, "s", &clean()),
+        w.connect(Version::V5, "p", &clean()),
+    );
+    let groups: Vec<String> = (0..GROUPS).map(|n| format!("$share/g{n}/t")).collect();
+    w.subscribe_all(s, &groups);
+    w.paused = true;
+    for _ in 0..2 {
+        w.hubs[0].begin_turn();
+        w.send_without_settling(p, &[publish("t", "1", Q0), publish("t", "2", Q0)].concat());
+        assert!(turns(&mut w, bystander) >= 4);
+        let messages = w.take_payloads(s);
+        assert_eq!(messages.len(), 2 * GROUPS);
+        let ones = messages.iter().filter(|payload| *payload == "1").count();
+        assert_eq!(ones, GROUPS);
+    }
+}
+
+#[test]
+fn very_many_subscribers_beside_the_most_leave_turns_to_others() {
+    let mut w = World::with_settings(
+        1,
+        Settings {
+            at_once: AtOnce {
+                subscribers: 500,
+                ..AtOnce::default()
+            },
+            ..open()
+        },
+    );
+    let bystander = w.connect(Version::V5, "b", &clean());
+    let p = w.connect(Version::V5, "p", &clean());
+    let subscribers: Vec<_> = (0..600)
+        .map(|n| {
+            let s = w.connect(Version::V5, &format!("s{n}"), &clean());
+            w.subscribe(s, "t", Q0);
+            w.subscribe(s, "t/#", Q1);
+            if n % 2 == 0 {
+                w.subscribe(s, "+", Q0);
+            }
+            s
+        })
+        .collect();
+    w.paused = true;
+    w.send_without_settling(p, &publish("t", "x", Q1));
+    turns(&mut w, bystander);
+    for s in subscribers {
+        let messages = w.take_messages(s);
+        assert_eq!(messages.len(), 1, "one copy of each");
+        assert_eq!(messages[0].qos, Q1, "at the highest");
+    }
+}
+
+/// Three publishers share the turns, and each has its order.
+#[test]
+fn each_publisher_has_its_order_and_waits_for_its_own() {
+    let mut w = World::with_settings(1, tiny());
+    let s = w.connect(Version::V5, "s", &clean());
+    for filter in ["#", "t/+", "+/a", "t/a"] {
+        w.subscribe(s, filter, Q0);
+    }
+    let bystander = w.connect(Version::V5, "b", &clean());
+    let publishers: Vec<_> = (0..3)
+        .map(|n| w.connect(Version::V5, &format!("p{n}"), &clean()))
+        .collect();
+    w.paused = true;
+    for (n, p) in publishers.iter().enumerate() {
+        let mut bytes = Vec::new();
+        for at in 0..8 {
+            let topic = ["t/a", "t/b", "x"][at % 3];
+            bytes.extend(publish(topic, &format!("{n}.{at}"), Q0));
+        }
+        bytes.extend(PING);
+        w.send_without_settling(*p, &bytes);
+        w.flush(0);
+        assert!(w.take_packet(*p, 0xD0).is_none(), "it is held");
+    }
+    assert!(turns(&mut w, bystander) > 24);
+    let payloads = w.take_payloads(s);
+    assert_eq!(payloads.len(), 24);
+    for (n, p) in publishers.iter().enumerate() {
+        let own = payloads
+            .iter()
+            .filter(|it| it.starts_with(&format!("{n}.")));
+        assert!(own.is_sorted(), "{payloads:?}");
+        assert!(w.take_packet(*p, 0xD0).is_some());
+    }
+}
+
+#[test]
+fn what_changes_meanwhile_counts() {
+    let mut w = World::with_settings(1, tiny());
+    let bystander = w.connect(Version::V5, "b", &clean());
+    let p = w.connect(Version::V5, "p", &clean());
+    let all: Vec<_> = (0..8)
+        .map(|n| {
+            let s = w.connect(Version::V5, &format!("s{n}"), &ConnectOptions::persistent());
+            w.subscribe(s, "t", Q1);
+            w.subscribe(s, "+", Q0);
+            s
+        })
+        .collect();
+    w.paused = true;
+    w.send_without_settling(p, &publish("t", "x", Q1));
+    w.go_on(0);
+    let unsubscribe = |w: &mut World, s: usize, filter: &str| {
+        let mut filters = stentor_mqtt::UnsubscribeFilterBuf::new();
+        filters.push(filter).unwrap();
+        let packet = Packet::Unsubscribe(stentor_mqtt::Unsubscribe {
+            packet_id: PacketId::new(9).unwrap(),
+            properties: Properties::EMPTY,
+            filters: filters.as_filters(),
+        });
+        let mut bytes = Vec::new();
+        encode(Version::V5, &packet, &mut bytes).unwrap();
+        w.send_without_settling(s, &bytes);
+    };
+    // Gone from one filter, and from both.
+    unsubscribe(&mut w, all[0], "t");
+    unsubscribe(&mut w, all[1], "t");
+    unsubscribe(&mut w, all[1], "+");
+    // Away, gone for good, and anew.
+    w.drop_link(all[2]);
+    w.drop_link(all[3]);
+    let again = w.connect_only(Version::V5, "s3", &clean());
+    let late = w.connect_only(Version::V5, "late", &clean());
+    let nine = PacketId::new(9).unwrap();
+    for s in [again, late] {
+        w.subscribe_only(s, nine, "t", world::qos(Q1));
+    }
+    // Its publisher closes; the message is taken all the same.
+    w.drop_link(p);
+    assert!(w.hubs[0].route_job_bytes() > 0);
+    turns(&mut w, bystander);
+    for (at, qos) in [(0, Some(Q0)), (1, None), (4, Some(Q1)), (7, Some(Q1))] {
+        let messages = w.take_messages(all[at]);
+        let found = messages.first().map(|message| message.qos);
+        assert_eq!(
+            (messages.len(), found),
+            (usize::from(qos.is_some()), qos),
+            "{at}"
+        );
+    }
+    for s in [again, late] {
+        assert!(
+            w.take_messages(s).is_empty(),
+            "it came when it was published"
+        );
+    }
+    w.paused = false;
+    let back = w.connect(Version::V5, "s2", &ConnectOptions::persistent());
+    assert_eq!(w.take_payloads(back), ["x"], "who is away gets it later");
+    // Nothing is left of it.
+    w.publish(late, "t", "y", Q1, false);
+    for s in [again, late, back, all[0]] {
+        assert_eq!(w.take_payloads(s), ["y"]);
+    }
+}
+
+/// A shard where a message is dear holds its publisher on another one.
+#[test]
+fn a_publisher_is_held_by_other_shards() {
+    let mut w = World::with_settings(2, tiny());
+    let id = |shard| {
+        let mut ids = (0..).map(|n| format!("c{n}"));
+        ids.find(|id| w.home(id) == shard).unwrap()
+    };
+    let (here, there) = (id(0), id(1));
+    let p = w.connect(Version::V5, &here, &clean());
+    let s = w.connect(Version::V5, &there, &clean());
+    for filter in ["t", "+", "#", "t/#"] {
+        w.subscribe(s, filter, Q0);
+    }
+    w.paused = true;
+    w.send_without_settling(p, &publish("t", "1", Q0));
+    for pair in w.pairs_under_way() {
+        w.deliver_one(pair);
+    }
+    assert!(w.hubs[1].route_job_bytes() > 0);
+    let more = [&publish("t", "2", Q0)[..], &PING].concat();
+    w.send_without_settling(p, &more);
+    w.flush(0);
+    assert!(w.take_packet(p, 0xD0).is_none(), "it is held");
+    w.paused = false;
+    w.settle();
+    assert!(w.take_packet(p, 0xD0).is_some(), "it is let go");
+    assert_eq!(w.take_payloads(s), ["1", "2"]);
+}
+
+/// Whatever the bounds, each client gets the same.
+#[test]
+fn jobs_deliver_what_is_delivered_at_once() {
+    run_seeds(30, |seed| {
+        let mut random = Random(seed * 0x9E37_79B9 + 1);
+        let shards = [1, 2, 3][random.below(3)];
+        let mut worlds = [
+            World::with_settings(shards, tiny()),
+            World::with_settings(shards, open()),
+        ];
+        const LEVELS: [&str; 4] = ["a", "b", "+", "#"];
+        let filter = |random: &mut Random| {
+            let mut levels: Vec<&str> = Vec::new();
+            for _ in 0..1 + random.below(3) {
+                let level = LEVELS[random.below(4)];
+                levels.push(level);
+                if level == "#" {
+                    break;
+                }
+            }
+            let filter = levels.join("/");
+            match random.below(4) {
+                0 => format!("$share/g{}/{filter}", random.below(3)),
+                _ => filter,
+            }
+        };
+        let topic = |random: &mut Random| {
+            let levels: Vec<_> = (0..1 + random.below(3))
+                .map(|_| LEVELS[random.below(2)])
+                .collect();
+            levels.join("/")
+        };
+        let options = [clean(), ConnectOptions::persistent()];
+        let clients: Vec<_> = (0..12)
+            .map(|n| {
+                worlds
+                    .each_mut()
+                    .map(|w| w.connect(Version::V5, &format!("c{n}"), &options[n % 2]))[0]
+            })
+            .collect();
+        for number in 0..300 {
+            let (client, qos) = (clients[random.below(12)], [Q0, Q1][random.below(2)]);
+            match random.below(3) {
+                0 => {
+                    let filter = filter(&mut random);
+                    for w in &mut worlds {
+                        w.subscribe(client, &filter, qos);
+                    }
+                }
+                1 => {
+                    let filter = filter(&mut random);
+                    for w in &mut worlds {
+                        w.unsubscribe(client, &filter);
+                    }
+                }
+                _ => {
+                    let topic = topic(&mut random);
+                    let payload = number.to_string();
+                    let retain = random.below(4) == 0;
+                    for w in &mut worlds {
+                        w.publish(client, &topic, &payload, qos, retain);
+                    }
+                }
+            }
+            for client in &clients {
+                let [some, all] = worlds.each_mut().map(|w| {
+                    let mut messages = w.take_messages(*client);
+                    for message in &mut messages {
+                        if let Some(packet_id) = message.packet_id.take() {
+                            w.send_ack(*client, 0x40, packet_id);
+                        }
+                    }
+                    messages.sort_by_key(|it| (it.payload.clone(), it.qos as u8, it.retain));
+                    messages
+                });
+                assert_eq!(some, all, "{number}");
+            }
+        }
+    });
+}
