@@ -8,6 +8,26 @@ tools="${XDG_CACHE_HOME:-$HOME/.cache}/stentor/tools"
 PATH="$PATH:/usr/sbin:/usr/local/sbin"
 paho=2.2.0
 
+# apt-get checks signatures as its own user, and scripts of packages change user, too. In some
+# containers only root may write to /dev/null, and then both fail with messages that name neither.
+apt=() # options for apt-get
+null_is_open() {
+    setpriv --reuid=65534 --regid=65534 --clear-groups sh -c ': >/dev/null' 2>&1
+}
+open_null() { # lets every user write to /dev/null, or else apt-get work as root
+    [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || return 0
+    null_is_open >&2 && return 0
+    echo "install-tools: only root can write to /dev/null; repairing it" >&2
+    if [ -c /dev/null ]; then
+        chmod 666 /dev/null || true
+    else
+        rm -f /dev/null && mknod -m 666 /dev/null c 1 3 || true
+    fi
+    null_is_open >&2 && return 0
+    echo "install-tools: /dev/null cannot be repaired; apt-get will work as root" >&2
+    apt=(-o APT::Sandbox::User=root)
+}
+
 packages=()
 add() { # add COMMAND PACKAGE...: the packages are wanted if the command is missing
     command -v "$1" >/dev/null 2>&1 || packages+=("${@:2}")
@@ -42,20 +62,23 @@ if [ "${#packages[@]}" -gt 0 ]; then
         exit 1
     fi
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq
+    open_null
+    apt-get "${apt[@]}" update -qq
     # A freshly installed broker must not start and take port 1883.
     # Postfix asks what kind of site this is; the answer for a site without mail.
     echo "postfix postfix/main_mailer_type select No configuration" | debconf-set-selections
-    RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+    RUNLEVEL=1 apt-get "${apt[@]}" install -y -qq --no-install-recommends "${packages[@]}" \
+        >/dev/null
 fi
 
 # Mail servers that are only unpacked, never configured or started by their packages.
 if [ ! -x "$tools/mta/usr/sbin/exim4" ] || [ ! -x "$tools/mta/usr/libexec/sendmail/sendmail" ]; then
     mkdir -p "$tools/mta"
     unpack="$(mktemp -d)"
+    open_null
     mtas=(exim4-daemon-light sendmail-bin sendmail-cf)
-    (cd "$unpack" && { apt-get download -qq "${mtas[@]}" 2>/dev/null ||
-        { apt-get update -qq && apt-get download -qq "${mtas[@]}"; }; })
+    (cd "$unpack" && { apt-get "${apt[@]}" download -qq "${mtas[@]}" 2>/dev/null ||
+        { apt-get "${apt[@]}" update -qq && apt-get "${apt[@]}" download -qq "${mtas[@]}"; }; })
     for package in "$unpack"/*.deb; do
         dpkg-deb -x "$package" "$tools/mta"
     done
