@@ -16,6 +16,11 @@ use core::net::Ipv4Addr;
 ///   since a proxy may have taken TLS off,
 /// - on a loopback listener, any origin on `localhost`, `127.0.0.0/8` or `[::1]`, any port and
 ///   scheme: a page under development.
+///
+/// On a loopback listener `host` must name this machine in one of these ways, too, unless `allowed`
+/// has the origin. A foreign page may have its own name resolve to 127.0.0.1 (DNS rebinding): its
+/// origin and `host` agree then, and only the name gives it away. A client that sends no origin is
+/// no page, so its `host` is not looked at: a tunnel may have given it any name.
 #[must_use]
 pub fn origin_allowed(
     origin: Option<&str>,
@@ -36,11 +41,13 @@ pub fn origin_allowed(
         // `null` (a page without an origin, such as a local file) or nonsense.
         return false;
     };
-    if loopback_listener && origin.is_localhost() {
-        return true;
+    let Some(host) = host.and_then(Authority::parse) else {
+        return false;
+    };
+    if loopback_listener {
+        return host.is_localhost() && origin.is_localhost();
     }
-    host.and_then(Authority::parse)
-        .is_some_and(|host| origin.is_same(&host))
+    origin.is_same(&host)
 }
 
 /// A host name and perhaps a port.

@@ -324,6 +324,7 @@ fn origins() {
     let list = ["https://app.example.com".to_owned()];
     let any = ["*".to_owned()];
     let (none, host): (&[String], _) = (&[], Some("example.com:8083"));
+    let (here, rebound) = (Some("127.0.0.1:8083"), Some("http://evil.com:8083"));
     let cases = [
         (None, host, none, false, true),
         (None, None, none, false, true),
@@ -404,18 +405,27 @@ fn origins() {
             true,
             true,
         ),
-        (Some("http://127.8.9.1"), host, none, true, true),
-        (Some("https://[::1]:1"), host, none, true, true),
-        (Some("http://localhost:3000"), host, none, false, false),
-        (Some("http://localhost.evil.com"), host, none, true, false),
-        (Some("http://128.0.0.1"), host, none, true, false),
-        (Some("http://127.0.0.1.evil.com"), host, none, true, false),
-        (Some("http://evil.com/localhost"), host, none, true, false),
-        (Some("http://localhost@evil.com"), host, none, true, false),
-        (Some("http://localhost:x"), host, none, true, false),
-        (Some("localhost"), host, none, true, false),
-        (Some(""), host, none, true, false),
-        (Some("null"), host, none, true, false),
+        (Some("http://127.8.9.1"), here, none, true, true),
+        (Some("https://[::1]:1"), Some("[::1]"), none, true, true),
+        // A page that had its own name resolve to this machine, and Hosts of other names.
+        (rebound, Some("evil.com:8083"), none, true, false),
+        (rebound, Some("evil.com:8083"), none, false, true),
+        (rebound, here, none, true, false),
+        (Some("http://localhost"), host, none, true, false),
+        (Some("http://localhost"), None, none, true, false),
+        (Some("https://app.example.com"), host, &list, true, true),
+        // No page.
+        (None, Some("tunnel.example:8083"), none, true, true),
+        (Some("http://localhost:3000"), here, none, false, false),
+        (Some("http://localhost.evil.com"), here, none, true, false),
+        (Some("http://128.0.0.1"), here, none, true, false),
+        (Some("http://127.0.0.1.evil.com"), here, none, true, false),
+        (Some("http://evil.com/localhost"), here, none, true, false),
+        (Some("http://localhost@evil.com"), here, none, true, false),
+        (Some("http://localhost:x"), here, none, true, false),
+        (Some("localhost"), here, none, true, false),
+        (Some(""), here, none, true, false),
+        (Some("null"), here, none, true, false),
     ];
     for (origin, host, allowed, loopback, expected) in cases {
         let actual = origin_allowed(origin, host, allowed, loopback);

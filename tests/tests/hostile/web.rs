@@ -65,13 +65,31 @@ fn an_origin_that_is_the_host_or_local_or_listed_is_let_in() {
     let server = Plan::new().config(config).anonymous().start();
     for (host, origin) in [
         ("mqtt.example", ""),
-        ("mqtt.example", "Origin: http://mqtt.example\r\n"),
+        ("127.0.0.1:8083", "Origin: http://127.0.0.1:8083\r\n"),
         ("127.0.0.1", "Origin: http://localhost:3000\r\n"),
         ("mqtt.example", "Origin: https://app.example\r\n"),
     ] {
         let mut client = Raw::tcp(&server.address("ws"));
         client.send(&upgrade(host, origin));
         assert!(status(&mut client).contains(" 101 "), "{origin}");
+    }
+}
+
+/// A page whose own name resolves to 127.0.0.1 the second time sends an origin that is its Host.
+#[test]
+fn a_page_that_rebinds_its_name_to_this_machine_is_refused() {
+    let server = server();
+    for (host, origin) in [
+        ("evil.example:8083", "http://evil.example:8083"),
+        ("127.0.0.1.evil.example", "http://127.0.0.1.evil.example"),
+        ("evil.example", "http://localhost"),
+    ] {
+        let mut client = Raw::tcp(&server.address("ws"));
+        client.send(&upgrade(host, &format!("Origin: {origin}\r\n")));
+        let answer = String::from_utf8(client.rest()).expect("the answer is text");
+        assert!(answer.contains(" 403 "), "{answer}");
+        assert!(answer.contains("this machine only"), "{answer}");
+        server.wait_log(0, origin);
     }
 }
 

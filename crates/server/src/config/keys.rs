@@ -397,7 +397,10 @@ section! {
     /// The only path at which a WebSocket listener answers; not given, any.
     path: Option<String> = Kind::HttpPath, Unset("/mqtt"), NewConnections;
     /// The origins of web pages, besides the server's own, that may connect to a WebSocket
-    /// listener.
+    /// listener. A listener on a loopback address takes pages of this machine only, and a Host of
+    /// this machine only (localhost, 127.0.0.0/8, [::1]), so that no page can get in by a name
+    /// that resolves to this machine; behind a proxy on the same machine, list the site's origin
+    /// here. Clients that send no Origin are no pages: their Host is not looked at.
     allowed_origins: Vec<String> = Kind::Origins, Default(""), NewConnections;
     /// The user who owns a Unix socket, by name or number.
     owner: Option<String> = Kind::Text, Unset("stentor"), Live;

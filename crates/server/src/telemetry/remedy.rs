@@ -214,6 +214,12 @@ fn refused_origin(scene: &Scene<'_>) -> Cow<'static, str> {
             .into(),
         "" => "its request has an empty Origin header, which no page sends; leave the header out"
             .into(),
+        _ if url.is_local() => format!(
+            "a page of {origin:?} may not connect here: the listener is bound to this machine, so \
+             the page and the Host that it asks for must be localhost, 127.0.0.1 or [::1]; to let \
+             it, add that origin to `allowed_origins` of the listener {url}"
+        )
+        .into(),
         _ => format!(
             "a page of {origin:?} may not connect here; to let it, add that origin to \
              `allowed_origins` of the listener {url}"

@@ -271,8 +271,12 @@ fn decide(request: &Request<'_>, rules: &WebRules) -> Result<Vec<u8>, Refused> {
     };
     let local = rules.is_local;
     if !origin_allowed(request.origin, request.host, &rules.allowed_origins, local) {
-        let body =
-            "this page's origin may not connect here; the server's log says how to allow it\n";
+        let body = if local {
+            "this listener takes pages and a Host of this machine only, such as localhost; the \
+             server's log says how to allow this page\n"
+        } else {
+            "this page's origin may not connect here; the server's log says how to allow it\n"
+        };
         let origin = shortened(request.origin.unwrap_or_default());
         let reason = CloseReason::Denied(Denied::Origin);
         return Err(Refused {
