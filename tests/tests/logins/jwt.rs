@@ -11,9 +11,10 @@ use stentor_tests::{Plan, Raw, Server, Version};
 
 use crate::authenticate::{AGAIN, auth, connect};
 
-const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+pub(crate) const SECRET: &[u8] =
+    b"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.expect("it is after 1970").as_secs()
 }
@@ -33,13 +34,13 @@ pub(crate) fn claims(changes: Value) -> Value {
     claims
 }
 
-fn signed(changes: Value) -> String {
+pub(crate) fn signed(changes: Value) -> String {
     let key = EncodingKey::from_secret(SECRET);
     encode(&Header::new(Algorithm::HS256), &claims(changes), &key).expect("a token is signed")
 }
 
 /// A server that takes the tokens of one issuer.
-fn server(key: &[u8], algorithm: &str) -> Server {
+pub(crate) fn server(key: &[u8], algorithm: &str) -> Server {
     let plan = Plan::new();
     let file = plan.folder().join("key");
     fs::write(&file, key).expect("a key can be written");

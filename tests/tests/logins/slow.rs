@@ -3,8 +3,11 @@
 use std::fs;
 use std::time::Instant;
 
+use serde_json::json;
 use stentor_tests::raw::connect_as;
 use stentor_tests::{Plan, Raw, Server, Version};
+
+use crate::{authenticate, jwt};
 
 /// A server behind a proxy, so that a test chooses the addresses of its clients.
 fn behind_proxy() -> Server {
@@ -152,4 +155,42 @@ fn it_can_be_turned_off() {
     for guess in &mut guesses {
         assert_eq!(guess.expect(2).body[1], 0x86);
     }
+}
+
+/// All at one address and without a name, as behind a balancer without a PROXY header.
+#[test]
+fn bad_web_tokens_slow_themselves_only() {
+    let server = jwt::server(jwt::SECRET, "HS256");
+    let now = jwt::now();
+    let hello = |id: &str, token: &str| {
+        let mut client = server.dial();
+        client.send(&authenticate::connect(id, "JWT", token.as_bytes()));
+        client
+    };
+    let good = |name: &str| {
+        let begun = Instant::now();
+        let token = jwt::signed(json!({ "sub": name }));
+        let code = hello(name, &token).expect(2).body[1];
+        assert_eq!(code, 0, "{name}");
+        begun.elapsed().as_millis()
+    };
+    good("before");
+    let expired = jwt::signed(json!({ "sub": "old", "exp": now - 60 }));
+    let (text, _) = expired.rsplit_once('.').expect("three parts");
+    let forged = format!("{text}.AAAA");
+    let mut bad: Vec<Raw> = (0..30)
+        .flat_map(|number| {
+            let id = format!("bad{number}");
+            [hello(&id, &expired), hello(&id, &forged)]
+        })
+        .collect();
+    // The device that was there before, some that are new, and the one with the old token.
+    let slowest = ["before", "new1", "new2", "new3", "old"].map(good);
+    let slowest = slowest.iter().max().expect("there are five");
+    assert!(*slowest < 4_000, "{slowest} ms");
+    let codes: Vec<u8> = bad.iter_mut().map(|bad| bad.expect(2).body[1]).collect();
+    let busy = codes.iter().filter(|code| **code == 0x9F).count();
+    assert!(busy >= 20, "those wait for each other: {codes:x?}");
+    let known = |code: &u8| matches!(code, 0x86 | 0x9F);
+    assert!(codes.iter().all(known), "{codes:x?}");
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::throttle::{Admission, Bearer};
 use super::zones::is_reserved;
 use super::{Proof, Shared, Visitor, now_secs};
-use crate::credential::jwt::{Claims, check_len, verify};
+use crate::credential::jwt::{Claims, Rejected, check_len, examine};
 use crate::model::{User, UserKey};
 use crate::{Answer, Decision, JwtRefusal, Refusal, Secret};
 
@@ -14,7 +15,8 @@ impl Shared {
     pub(super) fn begin_jwt(self: &Arc<Self>, visitor: Visitor, token: Secret, answer: Answer) {
         // What waits for its signature to be checked takes memory.
         if let Err(error) = check_len(token.reveal()) {
-            return answer.give(self.bar(&visitor, JwtRefusal::Token(error)));
+            let bearer = Bearer::Unproven(visitor.address);
+            return self.bar(bearer, JwtRefusal::Token(error), answer);
         }
         let shared = Arc::downgrade(self);
         let luggage = (visitor, token, answer);
@@ -23,9 +25,15 @@ impl Shared {
                 return;
             };
             let settings = shared.settings.load();
-            match verify(&settings.issuers, token.reveal(), now_secs()) {
+            match examine(&settings.issuers, token.reveal(), now_secs()) {
                 Ok(claims) => shared.find_bearer(visitor, claims, answer),
-                Err(error) => answer.give(shared.bar(&visitor, JwtRefusal::Token(error))),
+                Err(Rejected { error, bearer }) => {
+                    let bearer = match bearer {
+                        Some(key) => Bearer::Proven(Visitor { key, ..visitor }),
+                        None => Bearer::Unproven(visitor.address),
+                    };
+                    shared.bar(bearer, JwtRefusal::Token(error), answer);
+                }
             }
         };
         if let Err((_, _, answer)) = self.signatures.submit(luggage, job) {
@@ -52,20 +60,21 @@ impl Shared {
         } else {
             None
         };
-        if let Some(refusal) = refusal {
-            return answer.give(self.bar(&visitor, refusal));
-        }
         let visitor = Visitor {
             key: bearer.clone(),
             ..visitor
         };
+        if let Some(refusal) = refusal {
+            return self.bar(Bearer::Proven(visitor), refusal, answer);
+        }
         let shared = Arc::clone(self);
         let answer = answer.or(Refusal::Busy);
-        let found = Box::new(move |found: Result<Option<Arc<User>>, _>| {
-            answer.give(match found {
-                Ok(user) => shared.accept_bearer(&visitor, user.as_ref(), claims),
-                Err(_) => Decision::Refused(Refusal::Unavailable),
-            });
+        let found = Box::new(move |found: Result<Option<Arc<User>>, _>| match found {
+            Ok(user) => match shared.bearer_refusal(&visitor, user.as_ref(), &claims) {
+                Some(refusal) => shared.bar(Bearer::Proven(visitor), refusal, answer),
+                None => answer.give(shared.accept_bearer(&visitor, user.as_ref(), claims)),
+            },
+            Err(_) => answer.give(Decision::Refused(Refusal::Unavailable)),
         });
         // If it is refused, the dropped answer has said so.
         let _ = self.accounts.look_up(bearer, found);
@@ -73,24 +82,30 @@ impl Shared {
 
     /// The token is genuine. Whoever is known and shut out stays out, also when somebody else does
     /// not know that user any more.
+    fn bearer_refusal(
+        &self,
+        visitor: &Visitor,
+        user: Option<&Arc<User>>,
+        claims: &Claims,
+    ) -> Option<JwtRefusal> {
+        let has_home = match user {
+            Some(user) => self.has_home(user),
+            None => self.grants.has_zone(&claims.zone),
+        };
+        match user {
+            _ if !has_home => Some(JwtRefusal::NoZone),
+            _ if self.is_shut_out(&visitor.key, user) => Some(JwtRefusal::Disabled),
+            None if claims.known_users => Some(JwtRefusal::Unknown),
+            Some(_) | None => None,
+        }
+    }
+
     fn accept_bearer(
         &self,
         visitor: &Visitor,
         user: Option<&Arc<User>>,
         claims: Claims,
     ) -> Decision {
-        let has_home = match user {
-            Some(user) => self.has_home(user),
-            None => self.grants.has_zone(&claims.zone),
-        };
-        match user {
-            _ if !has_home => return self.bar(visitor, JwtRefusal::NoZone),
-            _ if self.is_shut_out(&visitor.key, user) => {
-                return self.bar(visitor, JwtRefusal::Disabled);
-            }
-            None if claims.known_users => return self.bar(visitor, JwtRefusal::Unknown),
-            Some(_) | None => {}
-        }
         let proof = Proof {
             expires_at_secs: Some(claims.expires_at_secs),
             roles: claims.roles,
@@ -98,12 +113,38 @@ impl Shared {
             token: None,
             secret: None,
         };
-        self.accept(visitor, user, proof, None)
+        let decision = self.accept(visitor, user, proof, None);
+        if matches!(decision, Decision::Accepted(..)) {
+            self.throttle.bearer_succeeded(visitor.address);
+        }
+        decision
     }
 
-    /// It is not let in by its token, which counts like a wrong password.
-    fn bar(&self, visitor: &Visitor, why: JwtRefusal) -> Decision {
-        self.throttle.failed(Instant::now(), visitor);
-        Decision::JwtRefused(why)
+    /// A token does not let in. The answer to one more waits, so that whoever tries again and again
+    /// does so slowly.
+    fn bar(self: &Arc<Self>, bearer: Bearer, why: JwtRefusal, answer: Answer) {
+        let now = Instant::now();
+        let admission = match self.settings.load().slow_failures {
+            true => self.throttle.admit_bearer(now, &bearer),
+            false => Admission::Free,
+        };
+        match admission {
+            Admission::Free | Admission::Now => {
+                self.throttle.bearer_failed(now, &bearer);
+                answer.give(Decision::JwtRefused(why));
+            }
+            Admission::At(time, cause) => {
+                let luggage = (bearer, why, answer);
+                let put = self.put_off((time, cause), luggage, |shared, luggage| {
+                    let (bearer, why, answer) = luggage;
+                    shared.throttle.bearer_failed(Instant::now(), &bearer);
+                    answer.give(Decision::JwtRefused(why));
+                });
+                if let Err((_, _, answer)) = put {
+                    answer.give(Decision::Refused(Refusal::Busy));
+                }
+            }
+            Admission::Never => answer.give(Decision::Refused(Refusal::Slowed)),
+        }
     }
 }

@@ -506,9 +506,9 @@ impl Shared {
         let admission = match &shown {
             // TLS has verified it, and there is nothing to guess.
             Shown::Certificate => Admission::Free,
-            Shown::Password(_) | Shown::Token(_) | Shown::Jwt(_) | Shown::Scram(..) => {
-                self.admission(&visitor)
-            }
+            // Nor here: only those whose tokens do not hold wait, once that is known.
+            Shown::Jwt(_) => Admission::Free,
+            Shown::Password(_) | Shown::Token(_) | Shown::Scram(..) => self.admission(&visitor),
         };
         match admission {
             Admission::Free => self.go_on(visitor, shown, answer, Turn::Free),
@@ -552,8 +552,10 @@ impl Shared {
 
     fn go_on(self: &Arc<Self>, visitor: Visitor, shown: Shown, answer: Answer, turn: Turn) {
         let UserKey { zone, name } = &visitor.key;
-        // Nobody is called so, and a database may refuse to look for it. SCRAM says so itself.
-        if (zone.contains('\0') || name.contains('\0')) && !matches!(shown, Shown::Scram(..)) {
+        // Nobody is called so, and a database may refuse to look for it. SCRAM says so itself, and
+        // who shows a web token is looked up by the name in that.
+        let is_named_later = matches!(shown, Shown::Scram(..) | Shown::Jwt(_));
+        if (zone.contains('\0') || name.contains('\0')) && !is_named_later {
             return answer.give(self.fail(&visitor));
         }
         match shown {

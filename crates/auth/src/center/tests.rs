@@ -448,14 +448,14 @@ fn certificates_log_in_as_the_user_they_name() {
     assert_eq!(certified("ann", None, None), named("ann"));
 }
 
-#[test]
-fn web_tokens_carry_roles_rules_and_an_end() {
-    use jsonwebtoken::{EncodingKey, Header, encode};
-    const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+
+/// Whoever signs with [`SECRET`].
+fn issuer() -> Issuer {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("key");
     std::fs::write(&path, SECRET).unwrap();
-    let issuer = Issuer {
+    Issuer {
         issuer: None,
         audience: Vec::new(),
         leeway_secs: 0,
@@ -463,7 +463,58 @@ fn web_tokens_carry_roles_rules_and_an_end() {
         zone: None,
         known_users: false,
         keys: Keys::read(&KeySource::File(path), &[Algorithm::HS256]).unwrap(),
+    }
+}
+
+fn signed(claims: &str, secret: &[u8]) -> String {
+    use jsonwebtoken::{EncodingKey, Header, encode};
+    let claims: serde_json::Value = serde_json::from_str(claims).unwrap();
+    encode(
+        &Header::default(),
+        &claims,
+        &EncodingKey::from_secret(secret),
+    )
+    .unwrap()
+}
+
+/// No name, one address: forged tokens, those of somebody else that have expired, and good ones.
+#[test]
+fn bad_web_tokens_do_not_hold_up_good_ones() {
+    let settings = CenterSettings {
+        issuers: vec![issuer()],
+        ..settings()
     };
+    let world = world_with(settings, Vec::new());
+    let alone = |token: String| LoginRequest {
+        password: Some(Secret::new(token.into())),
+        ..LoginRequest::default()
+    };
+    let good = |name: &str| signed(&format!("{{\"exp\":{NOW_ISH},\"sub\":\"{name}\"}}"), SECRET);
+    assert_eq!(world.login(alone(good("ann"))), named("ann"));
+    let expired = signed(r#"{"exp":1,"sub":"eve"}"#, SECRET);
+    let forged = signed(
+        r#"{"exp":1,"sub":"ann"}"#,
+        b"another secret of 32 bytes, or so",
+    );
+    for _ in 0..30 {
+        for bad in [&expired, &forged] {
+            let answer = Answer::new(|decision| {
+                assert!(!matches!(decision, Decision::Accepted(..)));
+            });
+            let begun = world.center.begin(alone(bad.clone()), answer);
+            assert!(matches!(begun, Begun::Pending));
+        }
+    }
+    for name in ["ann", "bob", "eve"] {
+        assert_eq!(world.login(alone(good(name))), named(name));
+    }
+    let waiting = world.center.0.delays.waiting();
+    assert!(waiting >= 4, "bad ones wait for their turn: {waiting}");
+}
+
+#[test]
+fn web_tokens_carry_roles_rules_and_an_end() {
+    let issuer = issuer();
     let mut shut_out = user("eve", &[]);
     shut_out.disabled = true;
     let with = |known_users| CenterSettings {
@@ -474,16 +525,7 @@ fn web_tokens_carry_roles_rules_and_an_end() {
         ..settings()
     };
     let world = world_with(with(false), vec![user("ann", &[]), shut_out]);
-    let token = |extra: &str| {
-        let claims: serde_json::Value =
-            serde_json::from_str(&format!("{{\"exp\":{NOW_ISH}{extra}}}")).unwrap();
-        encode(
-            &Header::default(),
-            &claims,
-            &EncodingKey::from_secret(SECRET),
-        )
-        .unwrap()
-    };
+    let token = |extra: &str| signed(&format!("{{\"exp\":{NOW_ISH}{extra}}}"), SECRET);
     let ann = token(r#","sub":"ann","rights":["allow publish a"]"#);
     assert_eq!(world.password("ann", &ann), named("ann"));
     let proof = world.grants.0.lock().unwrap().pop().unwrap();

@@ -508,7 +508,9 @@ section! {
     remember: Duration = seconds(0, 604_800), Default("10m"), Live;
     /// Whether wrong passwords and tokens slow down the account at that address, the address, and
     /// the account. Addresses from which an account has logged in lately are never slowed by
-    /// others.
+    /// others. A JSON web token that holds never waits; one that does not counts against the user
+    /// that it names at that address, or, if its signature is wrong, against the address, apart
+    /// from passwords.
     slow_failures: bool = Kind::Flag, Default("true"), Live;
     /// Logins that may wait for the database; one more is told that the server is busy.
     queue: u32 = count(1, 1_000_000), Default("20000"), Restart;

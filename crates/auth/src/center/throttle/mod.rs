@@ -14,6 +14,11 @@
 //!   address have a line of their own, which is quicker.
 //! - What a pair fails beyond its free failures is held against the pair alone: a device with an
 //!   old password makes nobody at its address wait.
+//! - Web tokens are apart, since nothing can be guessed about them: their signature is checked
+//!   first. One that holds never waits. Bad signatures prove nobody, so they count against their
+//!   address in a line of their own, which ends when a token that holds comes from there; a token
+//!   that an issuer has signed but that does not hold counts against its bearer's pair. No other
+//!   line is touched.
 //! - A pair that has logged in lately waits for its own failures only; so does a client id of such
 //!   a pair that has, apart from whatever else calls itself by that name there.
 
@@ -177,9 +182,19 @@ struct Keys {
     pair: Key,
     /// The pair with its client id.
     device: Key,
-    /// None for a Unix socket.
+    /// None for a Unix socket, and for what counts for nothing that is shared.
     address: Option<Key>,
-    account: Key,
+    /// None for what counts for nothing that is shared.
+    account: Option<Key>,
+}
+
+/// Who has shown a web token that does not let it in.
+#[derive(Clone, Debug)]
+pub(super) enum Bearer {
+    /// Somebody at this address whom no signature proves.
+    Unproven(Option<IpAddr>),
+    /// This one, by a signature of an issuer.
+    Proven(Visitor),
 }
 
 impl Memory {
@@ -217,7 +232,7 @@ impl Memory {
             Standing::HasFailed => Cause::Own,
         };
         let address = self.shared(keys.address, is_good, now);
-        let account = self.shared(Some(keys.account), is_good, now);
+        let account = self.shared(keys.account, is_good, now);
         let mut taken = [address, account];
         for (place, rule) in taken.iter_mut().zip([&ADDRESS, &ACCOUNT]) {
             let lined_up = place
@@ -274,7 +289,7 @@ impl Memory {
         if !is_free {
             return;
         }
-        for (key, rule) in [(keys.address, &ADDRESS), (Some(keys.account), &ACCOUNT)] {
+        for (key, rule) in [(keys.address, &ADDRESS), (keys.account, &ACCOUNT)] {
             let Some(key) = key else { continue };
             let mut count = self.count(key, now);
             rule.fail(now, &mut count);
@@ -292,7 +307,32 @@ impl Throttle {
             pair: self.hasher.hash_one((1, network, zone, name)),
             device: self.hasher.hash_one((4, network, zone, name, client_id)),
             address: network.map(|network| self.hasher.hash_one((2, network))),
-            account: self.hasher.hash_one((3, zone, name)),
+            account: Some(self.hasher.hash_one((3, zone, name))),
+        }
+    }
+
+    /// What counts the tokens of one address that prove nobody.
+    fn unproven(&self, address: Option<IpAddr>) -> Key {
+        self.hasher.hash_one((5, address.map(network)))
+    }
+
+    fn bearer_keys(&self, bearer: &Bearer) -> Keys {
+        let own = match bearer {
+            Bearer::Proven(visitor) => self.keys(visitor),
+            Bearer::Unproven(address) => {
+                let key = self.unproven(*address);
+                Keys {
+                    pair: key,
+                    device: key,
+                    address: None,
+                    account: None,
+                }
+            }
+        };
+        Keys {
+            address: None,
+            account: None,
+            ..own
         }
     }
 
@@ -308,6 +348,23 @@ impl Throttle {
     /// An attempt has failed.
     pub(super) fn failed(&self, now: Instant, visitor: &Visitor) {
         self.lock().fail(now, &self.keys(visitor));
+    }
+
+    /// When a token that does not let its bearer in may be answered. It takes a place in the line.
+    pub(super) fn admit_bearer(&self, now: Instant, bearer: &Bearer) -> Admission {
+        self.lock().admit(now, &self.bearer_keys(bearer))
+    }
+
+    /// A token has not let its bearer in.
+    pub(super) fn bearer_failed(&self, now: Instant, bearer: &Bearer) {
+        self.lock().fail(now, &self.bearer_keys(bearer));
+    }
+
+    /// A token has let its bearer in, which makes amends for those at its address that proved
+    /// nobody.
+    pub(super) fn bearer_succeeded(&self, address: Option<IpAddr>) {
+        let key = self.unproven(address);
+        self.lock().failures.forget(key);
     }
 
     /// An attempt has succeeded: whoever it is knows the password, and comes from a good address.

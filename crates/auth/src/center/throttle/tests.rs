@@ -261,6 +261,50 @@ fn one_address_guesses_slowly_whatever_the_account() {
     assert_eq!(mapped, "192.0.2.1".parse::<IpAddr>().unwrap());
 }
 
+/// Tokens that do not hold: of devices of one address, with signatures of nobody, without pause.
+#[test]
+fn bad_tokens_make_nobody_else_wait() {
+    let throttle = Throttle::default();
+    let now = Instant::now();
+    let here = "203.0.113.9";
+    let unproven = Bearer::Unproven(Some(here.parse().unwrap()));
+    let expired = Bearer::Proven(visitor("ann", here));
+    let mut never = 0;
+    for bearer in [&unproven, &expired] {
+        for attempt in 0..100 {
+            let admission = throttle.admit_bearer(now, bearer);
+            match admission {
+                Admission::Free => assert!(attempt < 3, "{attempt}"),
+                Admission::Now => {}
+                Admission::At(_, cause) => assert_eq!(cause, Cause::Own),
+                Admission::Never => never += 1,
+            }
+            throttle.bearer_failed(now, bearer);
+        }
+    }
+    assert!(never > 150, "they have lines of their own: {never}");
+    // Passwords of others at that address, new ones too, and the bearer's elsewhere.
+    for other in [visitor("bob", here), visitor("ann", "198.51.100.7")] {
+        assert_eq!(throttle.admit(now, &other), Admission::Free);
+    }
+    for number in 0..50 {
+        let new = visitor(&format!("new{number}"), here);
+        assert_eq!(throttle.admit(now, &new), Admission::Free);
+    }
+    let elsewhere = Bearer::Unproven(Some("198.51.100.7".parse().unwrap()));
+    let other = Bearer::Proven(visitor("bob", here));
+    for bearer in [elsewhere, other] {
+        assert_eq!(throttle.admit_bearer(now, &bearer), Admission::Free);
+    }
+    // A token that holds makes amends for the signatures, and its bearer's own.
+    assert_ne!(throttle.admit_bearer(now, &unproven), Admission::Free);
+    throttle.bearer_succeeded(Some(here.parse().unwrap()));
+    assert_eq!(throttle.admit_bearer(now, &unproven), Admission::Free);
+    assert_ne!(throttle.admit_bearer(now, &expired), Admission::Free);
+    throttle.succeeded(now, &visitor("ann", here));
+    assert_eq!(throttle.admit_bearer(now, &expired), Admission::Free);
+}
+
 #[test]
 fn failures_are_forgotten() {
     let throttle = Throttle::default();

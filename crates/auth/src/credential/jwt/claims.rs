@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::{Issuer, JwtError};
-use crate::model::{DEFAULT_ZONE, Rule, USER_ROLES_MAX, check_name};
+use crate::model::{DEFAULT_ZONE, Rule, USER_ROLES_MAX, UserKey, check_name};
 
 /// The claims of a token as JSON.
 pub(super) type Object = Map<String, Value>;
@@ -62,6 +62,13 @@ impl Claims {
             expires_at_secs,
         })
     }
+}
+
+/// Whom claims are about, whether or not they hold.
+pub(super) fn bearer(object: &Object, issuer: &Issuer) -> Option<UserKey> {
+    let zone = zone(object, issuer).ok()?;
+    let user = name(object, &issuer.user_claim).ok()??;
+    Some(UserKey::new(zone, user))
 }
 
 /// A claim that must be a text if it is there.

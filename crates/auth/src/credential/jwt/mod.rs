@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use jsonwebtoken::{Header, Validation};
 use thiserror::Error;
 
-use crate::model::NameError;
+use crate::model::{NameError, UserKey};
 
 pub use claims::Claims;
 pub use jsonwebtoken::Algorithm;
@@ -120,25 +120,51 @@ pub fn check_len(token: &[u8]) -> Result<(), JwtError> {
     }
 }
 
+/// Why a token is refused, and whose it is nevertheless.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// The reason.
+    pub error: JwtError,
+    /// Whom an issuer has named in it: its signature is right, only what it says does not hold.
+    pub bearer: Option<UserKey>,
+}
+
+impl From<JwtError> for Rejected {
+    fn from(error: JwtError) -> Self {
+        Self {
+            error,
+            bearer: None,
+        }
+    }
+}
+
 /// Checks a token against all issuers; `now_secs` is in seconds since 1970. The first issuer whose
 /// key made the signature decides.
 ///
 /// # Errors
 /// The reason of the issuer that came furthest.
 pub fn verify(issuers: &[Issuer], token: &[u8], now_secs: u64) -> Result<Claims, JwtError> {
+    examine(issuers, token, now_secs).map_err(|rejected| rejected.error)
+}
+
+/// The same, and says whose token it is that is refused.
+///
+/// # Errors
+/// The reason of the issuer that came furthest.
+pub fn examine(issuers: &[Issuer], token: &[u8], now_secs: u64) -> Result<Claims, Rejected> {
     check_len(token)?;
     if !is_jwt(token) {
-        return Err(JwtError::Malformed);
+        return Err(JwtError::Malformed.into());
     }
     keys::install();
     let header = jsonwebtoken::decode_header(token).map_err(|_| JwtError::Malformed)?;
     check_header(&header)?;
-    let mut error = JwtError::UnknownKey;
+    let mut rejected = Rejected::from(JwtError::UnknownKey);
     let mut tries = KEYS_TRIED_MAX;
     for issuer in issuers {
         for key in issuer.keys.fitting(&header) {
             if tries == 0 {
-                return Err(error);
+                return Err(rejected);
             }
             tries -= 1;
             let mut validation = Validation::new(header.alg);
@@ -149,14 +175,19 @@ pub fn verify(issuers: &[Issuer], token: &[u8], now_secs: u64) -> Result<Claims,
             match decoded {
                 Ok(data) => match Claims::check(&data.claims, issuer, now_secs) {
                     Ok(claims) => return Ok(claims),
-                    Err(refused) => error = refused,
+                    Err(error) => {
+                        let bearer = claims::bearer(&data.claims, issuer);
+                        rejected = Rejected { error, bearer };
+                    }
                 },
-                Err(_) if error == JwtError::UnknownKey => error = JwtError::Signature,
+                Err(_) if rejected.error == JwtError::UnknownKey => {
+                    rejected.error = JwtError::Signature;
+                }
                 Err(_) => {}
             }
         }
     }
-    Err(error)
+    Err(rejected)
 }
 
 /// What stands in a header but is not done here must not be passed over (RFC 7515, 4.1.11).
