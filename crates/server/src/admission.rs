@@ -1,7 +1,8 @@
 //! How many connections may be there, and how fast they may come.
 
+mod pace;
+
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +10,8 @@ use stentor_session::{Limit, Tick};
 
 use crate::config::Limits;
 use crate::listener::Port;
-use crate::peer::Peer;
+use crate::peer::{Network, Peer};
+use pace::{Bucket, Paces};
 
 /// Counts the connections of the whole server. Shards ask once per connection, never per message.
 #[derive(Debug, Default)]
@@ -18,28 +20,13 @@ pub(crate) struct Admission {
     connections_max: AtomicU64,
     per_address_max: AtomicU32,
     rate_per_sec: AtomicU32,
+    rate_per_address: AtomicU32,
     connections: AtomicU64,
     /// Only filled while there is a limit per address.
-    addresses: Mutex<HashMap<IpAddr, u32>>,
+    addresses: Mutex<HashMap<Network, u32>>,
     bucket: Mutex<Bucket>,
-}
-
-/// Lets a second's worth of connections through at once, then so many per second.
-#[derive(Debug)]
-struct Bucket {
-    /// Connections that may come now, in millionths: one is added per second and unit of rate.
-    micro_tokens: u64,
-    filled_at: Tick,
-}
-
-/// Full, whatever the rate is: who comes right after the start is admitted like anybody later.
-impl Default for Bucket {
-    fn default() -> Self {
-        Self {
-            micro_tokens: u64::MAX,
-            filled_at: Tick::ZERO,
-        }
-    }
+    /// Only filled while there is a rate per address.
+    paces: Mutex<Paces>,
 }
 
 /// The right of one connection to be there. Dropping it gives the place back.
@@ -47,7 +34,7 @@ impl Default for Bucket {
 pub(crate) struct Permit {
     admission: Arc<Admission>,
     port: Arc<Port>,
-    address: Option<Box<IpAddr>>,
+    network: Option<Network>,
 }
 
 /// A map of counters is whole after any panic.
@@ -64,6 +51,8 @@ impl Admission {
             .store(limits.connections_per_address, Ordering::Relaxed);
         self.rate_per_sec
             .store(limits.connection_rate, Ordering::Relaxed);
+        self.rate_per_address
+            .store(limits.connection_rate_per_address, Ordering::Relaxed);
     }
 
     /// Connections now.
@@ -78,6 +67,8 @@ impl Admission {
         port: &Arc<Port>,
         peer: Peer,
     ) -> Result<Permit, Limit> {
+        // First its own rate: whoever is beyond it uses up nothing that others share.
+        self.pass_own_rate(now, peer)?;
         self.pass_rate(now)?;
         let max = self.connections_max.load(Ordering::Relaxed);
         count_up(&self.connections, max).ok_or(Limit::Connections)?;
@@ -89,43 +80,43 @@ impl Admission {
         let mut permit = Permit {
             admission,
             port,
-            address: None,
+            network: None,
         };
-        permit.address = self.hold_address(peer)?.map(Box::new);
+        permit.network = self.hold_address(peer)?;
         Ok(permit)
     }
 
-    fn hold_address(&self, peer: Peer) -> Result<Option<IpAddr>, Limit> {
+    fn hold_address(&self, peer: Peer) -> Result<Option<Network>, Limit> {
         let max = self.per_address_max.load(Ordering::Relaxed);
-        let (Some(address), true) = (peer.address(), max > 0) else {
+        let (Some(network), true) = (peer.network(), max > 0) else {
             return Ok(None);
         };
         let mut addresses = lock(&self.addresses);
-        let count = addresses.entry(address).or_insert(0);
+        let count = addresses.entry(network).or_insert(0);
         if *count >= max {
             return Err(Limit::ConnectionsPerAddress);
         }
         *count += 1;
-        Ok(Some(address))
+        Ok(Some(network))
+    }
+
+    fn pass_own_rate(&self, now: Tick, peer: Peer) -> Result<(), Limit> {
+        let rate = self.rate_per_address.load(Ordering::Relaxed);
+        let (Some(network), true) = (peer.network(), rate > 0) else {
+            return Ok(());
+        };
+        match lock(&self.paces).pass(now, network, rate) {
+            true => Ok(()),
+            false => Err(Limit::ConnectionRatePerAddress),
+        }
     }
 
     fn pass_rate(&self, now: Tick) -> Result<(), Limit> {
-        const ONE: u64 = 1_000_000;
-        let rate = u64::from(self.rate_per_sec.load(Ordering::Relaxed));
-        if rate == 0 {
-            return Ok(());
+        let rate = self.rate_per_sec.load(Ordering::Relaxed);
+        match rate == 0 || lock(&self.bucket).pass(now, rate) {
+            true => Ok(()),
+            false => Err(Limit::ConnectionRate),
         }
-        let mut bucket = lock(&self.bucket);
-        let elapsed = now.as_micros().saturating_sub(bucket.filled_at.as_micros());
-        let full = rate * ONE;
-        let added = elapsed.saturating_mul(rate);
-        bucket.micro_tokens = bucket.micro_tokens.saturating_add(added).min(full);
-        bucket.filled_at = bucket.filled_at.max(now);
-        bucket.micro_tokens = bucket
-            .micro_tokens
-            .checked_sub(ONE)
-            .ok_or(Limit::ConnectionRate)?;
-        Ok(())
     }
 }
 
@@ -143,12 +134,12 @@ impl Drop for Permit {
     fn drop(&mut self) {
         self.admission.connections.fetch_sub(1, Ordering::Relaxed);
         self.port.connections.fetch_sub(1, Ordering::Relaxed);
-        if let Some(address) = self.address.take() {
+        if let Some(network) = self.network.take() {
             let mut addresses = lock(&self.admission.addresses);
-            if let Some(count) = addresses.get_mut(&*address) {
+            if let Some(count) = addresses.get_mut(&network) {
                 *count -= 1;
                 if *count == 0 {
-                    addresses.remove(&*address);
+                    addresses.remove(&network);
                 }
             }
         }
@@ -218,6 +209,42 @@ mod tests {
         drop(held);
         assert_eq!(lock(&admission.addresses).len(), 1);
         let _again = admission.admit(Tick::ZERO, &port, from(1)).unwrap();
+    }
+
+    fn from_v6(network: u16, last: u8) -> Peer {
+        let text = format!("[2001:db8:0:{network:x}::{last:x}]:1");
+        Peer::from(text.parse::<std::net::SocketAddr>().unwrap())
+    }
+
+    #[test]
+    fn a_64_of_version_6_is_one_address() {
+        let admission = admission(0, 1, 0);
+        let port = Arc::new(Port::for_tests(0));
+        let _held = admission.admit(Tick::ZERO, &port, from_v6(1, 1)).unwrap();
+        let refused = admission.admit(Tick::ZERO, &port, from_v6(1, 2));
+        assert!(matches!(refused, Err(Limit::ConnectionsPerAddress)));
+        let _other = admission.admit(Tick::ZERO, &port, from_v6(2, 1)).unwrap();
+    }
+
+    /// One address that comes as fast as it can, and somebody else.
+    #[test]
+    fn an_address_uses_up_its_own_rate_only() {
+        let admission = admission(0, 0, 10);
+        admission.rate_per_address.store(4, Ordering::Relaxed);
+        let port = Arc::new(Port::for_tests(0));
+        let admit = |peer| admission.admit(Tick::ZERO, &port, peer).err();
+        let refused: Vec<_> = (1..=100)
+            .filter_map(|last| admit(from_v6(1, last)))
+            .collect();
+        assert_eq!(refused.len(), 96);
+        assert!(
+            refused
+                .iter()
+                .all(|limit| *limit == Limit::ConnectionRatePerAddress)
+        );
+        assert_eq!(admit(from_v6(2, 1)), None);
+        assert_eq!(admit(from(1)), None);
+        assert_eq!(admit(Peer::Unix { uid: 0, pid: 0 }), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU64;
 
 /// The other end of a connection, in few bytes: every connection holds one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,30 @@ impl Peer {
             Self::Unix { .. } => None,
         }
     }
+
+    /// What is limited as one address: an IPv4 address, or an IPv6 /64, since everybody who has one
+    /// address of it has all. `None` for a Unix socket.
+    pub(crate) fn network(self) -> Option<Network> {
+        let bits = match self {
+            Self::V4(octets, _) => Network::V4 | u64::from(u32::from_be_bytes(octets)),
+            Self::V6([a, b, c, d, e, f, g, h, ..], _) => {
+                u64::from_be_bytes([a, b, c, d, e, f, g, h])
+            }
+            Self::Unix { .. } => return None,
+        };
+        Some(Network(NonZeroU64::new(bits).unwrap_or(Network::LOOPBACK)))
+    }
+}
+
+/// See [`Peer::network`]. It is no longer than a pointer, since every connection may hold one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Network(NonZeroU64);
+
+impl Network {
+    /// Stands before an IPv4 address: no client has an IPv6 address of ffff::/16, a multicast one.
+    const V4: u64 = 0xFFFF_FFFF << 32;
+    /// The /64 of `::1`, whose first half is 0; the one that this is the first half of is reserved.
+    const LOOPBACK: NonZeroU64 = NonZeroU64::MIN;
 }
 
 impl From<SocketAddr> for Peer {
@@ -69,5 +94,23 @@ mod tests {
             "unix uid 7 pid 9"
         );
         assert!(size_of::<Peer>() <= 20);
+    }
+
+    #[test]
+    fn addresses_of_one_64_are_one_network() {
+        let network = |text: &str| Peer::from(text.parse::<SocketAddr>().unwrap()).network();
+        assert_eq!(
+            network("[2001:db8:1:2::1]:1"),
+            network("[2001:db8:1:2:f::2]:3")
+        );
+        assert_ne!(
+            network("[2001:db8:1:2::1]:1"),
+            network("[2001:db8:1:3::1]:1")
+        );
+        assert_eq!(network("192.0.2.1:1"), network("[::ffff:192.0.2.1]:2"));
+        assert_ne!(network("192.0.2.1:1"), network("192.0.2.2:1"));
+        assert_ne!(network("[::1]:1"), network("127.0.0.1:1"));
+        assert_eq!(Peer::Unix { uid: 0, pid: 0 }.network(), None);
+        assert_eq!(size_of::<Option<Network>>(), 8);
     }
 }

@@ -114,6 +114,8 @@ pub enum Limit {
     ConnectionsPerAddress,
     /// Connections arrive faster than the configured rate.
     ConnectionRate,
+    /// Connections from this address arrive faster than the configured rate.
+    ConnectionRatePerAddress,
     /// The queue of log-ins is full.
     LoginQueue,
     /// Too many log-ins from this address, or of this account from there, have failed lately.
@@ -349,7 +351,9 @@ impl Limit {
             Self::ConnectionsPerAddress => "this address has as many connections as it may have",
             Self::Connections => "the server has as many connections as it may have",
             Self::Sessions => "the server keeps as many sessions as it may",
-            Self::ConnectionRate => "connections come faster than they are let in: try again later",
+            Self::ConnectionRate | Self::ConnectionRatePerAddress => {
+                "connections come faster than they are let in: try again later"
+            }
             Self::LoginRate => "logins have failed too often: try again later",
             Self::GuestRate => "guests come faster than they are let in: try again later",
             Self::LoginQueue => "too many logins wait: try again later",
@@ -370,9 +374,10 @@ impl Limit {
             | Self::Connections
             | Self::ConnectionsPerAddress
             | Self::Retained => ReasonCode::QuotaExceeded,
-            Self::ConnectionRate | Self::LoginRate | Self::GuestRate => {
-                ReasonCode::ConnectionRateExceeded
-            }
+            Self::ConnectionRate
+            | Self::ConnectionRatePerAddress
+            | Self::LoginRate
+            | Self::GuestRate => ReasonCode::ConnectionRateExceeded,
             Self::ConnectionsPerUser
             | Self::SecondLogin
             | Self::ConnectionsPerUserOfZone
@@ -394,6 +399,7 @@ impl Limit {
             Self::ConnectionsPerZone => "too-many-connections-in-zone",
             Self::ConnectionsPerAddress => "too-many-connections-from-address",
             Self::ConnectionRate => "connection-rate",
+            Self::ConnectionRatePerAddress => "connection-rate-of-address",
             Self::LoginQueue => "login-queue-full",
             Self::LoginRate => "login-rate",
             Self::GuestRate => "guest-rate",

@@ -142,6 +142,31 @@ fn connections_beyond_the_rate_are_refused_and_come_in_later() {
     });
 }
 
+/// Of clients behind a balancer: one address comes too fast, in ever new addresses of its /64.
+#[test]
+fn an_address_that_connects_too_fast_keeps_no_other_out() {
+    let config = format!(
+        "{BASE}proxies = [\"127.0.0.1\"]\n[limits]\nconnection_rate = 20\n\
+         connection_rate_per_address = 1\n"
+    );
+    let server = Plan::new().config(&config).start();
+    let knock = |address: &str| {
+        let mut client = server.dial();
+        let header = format!("PROXY TCP6 {address} 2001:db8:ffff::1 4711 1883\r\n");
+        client.send(&[header.as_bytes(), &connect(Version::V5, "", true)].concat());
+        client.expect(2).body[1]
+    };
+    let started = Instant::now();
+    let codes: Vec<u8> = (1..=60)
+        .map(|last| knock(&format!("2001:db8:0:1::{last:x}")))
+        .collect();
+    let seconds = usize::try_from(started.elapsed().as_secs()).expect("not that long");
+    let refused = codes.iter().filter(|code| **code == 0x9F).count();
+    assert!(refused >= 60 - 2 - seconds, "{codes:02x?}");
+    assert_eq!(knock("2001:db8:0:2::1"), 0);
+    server.wait_log(0, "limits.connection_rate_per_address");
+}
+
 /// The limit of one listener leaves the others alone.
 #[test]
 fn a_full_listener_refuses_and_the_others_do_not() {

@@ -236,10 +236,17 @@ section! {
 
     /// Connections at a time; 0 takes as many as there are file descriptors.
     connections: u64 = count(0, 10_000_000), Default("0"), Live;
-    /// Connections at a time from one network address; 0 turns the limit off.
+    /// Connections at a time from one network address, that is from one IPv4 address or one IPv6
+    /// /64; 0 turns the limit off.
     connections_per_address: u32 = count(0, 1_000_000), Default("0"), Live;
     /// New connections per second; 0 turns the limit off.
     connection_rate: u32 = count(0, 1_000_000), Default("0"), Live;
+    /// New connections per second from one network address, that is from one IPv4 address or one
+    /// IPv6 /64; 0 turns the limit off. What is refused by it does not count for
+    /// `connection_rate`, so that no address uses that up for all. It is off by default because
+    /// whole fleets may come from one address: behind a NAT, or behind a balancer that sends no
+    /// PROXY header.
+    connection_rate_per_address: u32 = count(0, 1_000_000), Default("0"), Live;
     /// The time that a client has from connecting until its whole CONNECT has arrived, and for each
     /// AUTH that it is asked for, also when it authenticates again; what it waits for afterwards
     /// does not count.

@@ -321,6 +321,7 @@ impl Shard {
                 Limit::Connections
                     | Limit::ConnectionsPerAddress
                     | Limit::ConnectionRate
+                    | Limit::ConnectionRatePerAddress
                     | Limit::LoginQueue
                     | Limit::Sessions
             ) | CloseReason::Local(Local::ShuttingDown)

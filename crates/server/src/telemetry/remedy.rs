@@ -236,6 +236,7 @@ const fn limit_reached(limit: Limit) -> &'static str {
         }
         Limit::ConnectionsPerAddress => "raise `limits.connections_per_address`",
         Limit::ConnectionRate => "raise `limits.connection_rate`",
+        Limit::ConnectionRatePerAddress => "raise `limits.connection_rate_per_address`",
         Limit::ConnectionsPerUser => {
             "raise the quota `connections` of a role that the user has, by `stentor role`"
         }
