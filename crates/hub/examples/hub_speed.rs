@@ -134,6 +134,7 @@ fn main() {
         retained: Arc::new(MemoryStore::new(hasher.clone(), Bounds::default())),
         adaptors: None,
         persistent_sessions: Arc::default(),
+        random: Arc::new(|| 0),
         callees: None,
     };
     // As one of two, which counts interest.

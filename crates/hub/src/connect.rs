@@ -57,6 +57,7 @@ impl Hub {
         if will.is_some_and(|will| !may_publish(&identity, &will.topic)) {
             return Err(CloseReason::Denied(Denied::Right));
         }
+        self.may_be_called(client_id, &identity)?;
         self.has_room(request, &identity)?;
         let present = self.own_session(&identity, client_id);
         let takes_over = present.is_some_and(|own| own.live().is_some());
@@ -425,16 +426,11 @@ impl Hub {
     }
 
     /// A client id that nobody has and whose home is this shard.
-    fn assign_client_id(&mut self, identity: &Identity) -> String {
+    fn assign_client_id(&self, identity: &Identity) -> String {
         loop {
-            self.assigned_ids += 1;
-            let seed = format!("{}/{}", self.shard.0, self.assigned_ids);
-            // The secret seed of the hasher makes the id hard to guess.
-            let (high, low) = (
-                self.hasher.hash(identity.zone, &seed),
-                self.hasher.hash(identity.zone, &format!("{seed}/")),
-            );
-            let id = format!("{ASSIGNED}{high:016x}{low:016x}");
+            // Who knows it may go on with a guest's session, so it must be as hard to guess as a
+            // key, and must tell nothing about the secrets of the index.
+            let id = format!("{ASSIGNED}{:032x}", (self.random)());
             if home_shard(&self.hasher, identity.zone, &id, self.shards) == self.shard
                 && self.sessions.main(identity.zone, &id).is_none()
             {
@@ -448,7 +444,7 @@ impl Hub {
 const ASSIGNED: &str = "auto-";
 
 /// Whether a client id looks like one that nobody can guess.
-fn is_assigned(client_id: &str) -> bool {
+pub(crate) fn is_assigned(client_id: &str) -> bool {
     let random = client_id.strip_prefix(ASSIGNED);
     random.is_some_and(|random| random.len() == 32)
 }

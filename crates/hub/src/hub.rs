@@ -45,6 +45,8 @@ pub struct Shared {
     pub adaptors: Option<Arc<dyn Adaptors>>,
     /// How many sessions outlive their connection, for [`Settings::sessions_max`].
     pub persistent_sessions: Arc<AtomicU64>,
+    /// Draws bits that nobody can foresee: the client ids that the server makes up are of them.
+    pub random: Arc<dyn Fn() -> u128 + Send + Sync>,
 }
 
 /// A shard's brain: owns the sessions whose home it is, routes messages between them, and says
@@ -92,7 +94,7 @@ pub struct Hub {
     pub(crate) found: Vec<Arc<Message>>,
     pub(crate) renewals: Renewals,
     pub(crate) reviews: Reviews,
-    pub(crate) assigned_ids: u64,
+    pub(crate) random: Arc<dyn Fn() -> u128 + Send + Sync>,
 }
 
 /// What a timer is for: the keep-alive of a connection, or the end of an absence.
@@ -155,7 +157,7 @@ impl Hub {
             found: Vec::new(),
             renewals: Renewals::default(),
             reviews: Reviews::default(),
-            assigned_ids: 0,
+            random: shared.random,
             hasher,
         }
     }

@@ -17,6 +17,7 @@ mod authenticate;
 mod burst;
 mod call;
 mod charge;
+mod client_id;
 mod conflate;
 mod connect;
 mod deliver;
@@ -69,7 +70,8 @@ pub use rights::{Access, GuestMark, Identity, Rights};
 pub use room::{Parting, Place, RoomItem, Who};
 pub use serve::{Ask, Served};
 pub use settings::{
-    AtOnce, Keep, PolicyFinder, Settings, SlowPolicy, TopicPolicy, WideSubscription, ZoneSettings,
+    AtOnce, ClientIdBinding, Keep, PolicyFinder, Settings, SlowPolicy, TopicPolicy,
+    WideSubscription, ZoneSettings,
 };
 pub use share::{Search, ShareName};
 pub use stats::{LossCause, Losses, Stats, ZoneTraffic};

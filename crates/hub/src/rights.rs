@@ -35,6 +35,12 @@ pub trait Rights: Send + Sync {
         0
     }
 
+    /// Whether this is the server's owner, by its control socket, and no user of any zone: it may
+    /// have any client id.
+    fn is_operator(&self) -> bool {
+        false
+    }
+
     /// The rights as their maker knows them, for a [`crate::Renewal`]; `None` if they are not to
     /// be renewed.
     fn as_any(&self) -> Option<&dyn Any> {

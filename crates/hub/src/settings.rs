@@ -50,6 +50,18 @@ pub enum WideSubscription {
     Refuse,
 }
 
+/// Whose client ids are: who may connect with which.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientIdBinding {
+    /// Everybody may come with any, and ends the connection of whoever has come with it.
+    #[default]
+    None,
+    /// A user's client ids begin with the user's name.
+    UserPrefix,
+    /// A client id belongs to the user who has a session with it.
+    Owner,
+}
+
 /// A policy for the topics that match a filter.
 #[derive(Clone, Debug)]
 pub struct TopicPolicy {
@@ -153,6 +165,8 @@ pub struct Settings {
     pub share_groups_max: usize,
     /// What a subscription meets that is wider than its client's rights.
     pub wide_subscription: WideSubscription,
+    /// Who may connect with which client id.
+    pub client_id_binding: ClientIdBinding,
     /// Levels of a topic name or filter.
     pub topic_levels_max: usize,
     /// Bytes of a topic name or filter.
@@ -255,6 +269,7 @@ impl Default for Settings {
             shares_max: 256,
             share_groups_max: 256,
             wide_subscription: WideSubscription::Filter,
+            client_id_binding: ClientIdBinding::None,
             topic_levels_max: 128,
             topic_bytes_max: usize::from(u16::MAX),
             topic_wildcards_max: 8,

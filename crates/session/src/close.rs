@@ -71,6 +71,8 @@ pub enum Denied {
     AuthMethod,
     /// A client id that this server does not take.
     ClientId,
+    /// A client id that belongs to another user.
+    ForeignClientId,
     /// A keep alive above the server's maximum, in a version that cannot be told another one.
     KeepAlive,
     /// The protocol version is not spoken here.
@@ -294,7 +296,9 @@ impl Denied {
             Self::Banned => ReasonCode::Banned,
             Self::AuthMethod => ReasonCode::BadAuthenticationMethod,
             // 3.x has no code of its own for the keep alive; this is what mosquitto answers.
-            Self::ClientId | Self::KeepAlive => ReasonCode::ClientIdentifierNotValid,
+            Self::ClientId | Self::ForeignClientId | Self::KeepAlive => {
+                ReasonCode::ClientIdentifierNotValid
+            }
             Self::Version => ReasonCode::UnsupportedProtocolVersion,
             Self::Expired => ReasonCode::MaximumConnectTime,
         }
@@ -308,6 +312,7 @@ impl Denied {
             Self::Banned => "banned",
             Self::AuthMethod => "auth-method",
             Self::ClientId => "client-id",
+            Self::ForeignClientId => "client-id-of-another",
             Self::KeepAlive => "keep-alive",
             Self::Version => "protocol-version",
             Self::Origin => "origin",
@@ -331,6 +336,7 @@ impl Denied {
             Self::Credentials | Self::NoZone => "the user name, its zone or the password is wrong",
             Self::OtherZone => "this address belongs to another zone than the user name says",
             Self::NoGuests => "this zone lets no guests in",
+            Self::ForeignClientId => "this client id belongs to another user",
             Self::Banned
             | Self::ClientId
             | Self::Version

@@ -2,6 +2,7 @@
 //! they mean for those who are connected.
 
 mod changes;
+mod client_ids;
 mod commands;
 mod imports;
 mod mosquitto;

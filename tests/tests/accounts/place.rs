@@ -28,6 +28,16 @@ impl Place {
         }
     }
 
+    /// A running server with general keys, which come first in a configuration, and more.
+    pub(crate) fn with_general(keys: &str) -> Self {
+        let (general, more) = keys.split_once('[').unwrap_or((keys, ""));
+        let config = format!("{general}{CONFIG}[{more}");
+        Self {
+            server: Some(Plan::new().config(&config).start()),
+            folder: tempfile::tempdir().expect("a folder can be made"),
+        }
+    }
+
     pub(crate) fn stopped() -> Self {
         Self {
             server: None,

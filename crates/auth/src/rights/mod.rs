@@ -42,4 +42,8 @@ impl Rights for Unrestricted {
     fn may_receive(&self, _topic: &str) -> bool {
         true
     }
+
+    fn is_operator(&self) -> bool {
+        true
+    }
 }

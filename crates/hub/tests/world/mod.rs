@@ -20,6 +20,7 @@ pub use self::{
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use stentor_hub::{
     Adaptors, Admitted, Callees, ControlItem, Cursor, Event, Hub, Identity, InterestTable, LinkId,
@@ -33,6 +34,16 @@ use stentor_session::{
 use stentor_topic::{TopicHasher, Zone};
 
 pub const VERSIONS: [Version; 3] = [Version::V31, Version::V311, Version::V5];
+
+/// Numbers that look random and are the same in every run.
+pub fn numbers() -> Arc<dyn Fn() -> u128 + Send + Sync> {
+    let (hasher, drawn) = (TopicHasher::new(9), AtomicU64::new(0));
+    Arc::new(move || {
+        let number = drawn.fetch_add(1, Ordering::Relaxed).to_string();
+        let half = |zone| u128::from(hasher.hash(Zone(zone), &number));
+        half(1) << 64 | half(2)
+    })
+}
 
 pub struct World {
     pub hubs: Vec<Hub>,
@@ -100,6 +111,7 @@ impl World {
             retained: Arc::clone(&retained),
             adaptors: None,
             persistent_sessions: Arc::default(),
+            random: numbers(),
             callees,
         };
         let settings = Arc::new(settings);

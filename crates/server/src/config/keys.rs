@@ -150,6 +150,18 @@ impl PasswordFunction {
 }
 
 choice! {
+    /// Who may connect with which client id.
+    ClientIds {
+        /// Everybody with any: who comes with the client id of a connection ends that.
+        None = "none",
+        /// A user with its name, and with what begins with its name and `-`, `/`, `:` or `.`.
+        UserPrefix = "user-prefix",
+        /// A user with what no other user of the zone has a session with.
+        Owner = "owner",
+    }
+}
+
+choice! {
     /// Whether clients of an encrypted listener show certificates.
     ClientCertificates {
         /// They are not asked for one.
@@ -507,6 +519,12 @@ section! {
     /// accepts it and delivers that part, `strict` refuses it. One of which the client may receive
     /// nothing is always refused.
     subscribe: Subscribing = Kind::Choice(Subscribing::NAMES), Default("filtered"), Live;
+    /// Which client ids a user may connect with; others are refused (0x85, in MQTT 3 return code
+    /// 2). `none`: any, and whoever comes with the client id of a connection in the same zone ends
+    /// that, another user's too. `user-prefix`: the user's name, and what begins with it and `-`,
+    /// `/`, `:` or `.`. `owner`: any that no other user of the zone is connected with or has a
+    /// session with. What this means for clients without a name stands in docs/rights.md.
+    client_id_binding: ClientIds = Kind::Choice(ClientIds::NAMES), Default("none"), NewConnections;
     /// What new passwords are stored as; older and weaker hashes are replaced at the next login.
     password_hash: PasswordFunction = Kind::Choice(PasswordFunction::NAMES), Default("argon2id"),
         Live;

@@ -37,9 +37,9 @@ use std::path::{Path, PathBuf};
 pub use diff::{Change, Diff, diff};
 pub use generate::{reference, sample};
 pub use keys::{
-    Auth, CertificateUser, ClientCertificates, Format, General, Jwt, Keeping, Level, Limits,
-    Listener, Log, Overflow, PasswordFunction, Policy, Procedures, Retained, SECTIONS, Subscribing,
-    SyncLevel, Sys, Tls, User, find_key, keys,
+    Auth, CertificateUser, ClientCertificates, ClientIds, Format, General, Jwt, Keeping, Level,
+    Limits, Listener, Log, Overflow, PasswordFunction, Policy, Procedures, Retained, SECTIONS,
+    Subscribing, SyncLevel, Sys, Tls, User, find_key, keys,
 };
 pub use kind::Kind;
 pub use problem::{ConfigError, Origin, Problem};

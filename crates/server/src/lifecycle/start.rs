@@ -279,17 +279,17 @@ fn start_shards(
             interest: Arc::clone(&interest),
             retained: retained.store.clone(),
             persistent_sessions: Arc::clone(&persistent_sessions),
+            random: Arc::new(random_bits),
             callees: Some(backplane.desk.clone()),
             adaptors: backplane.adaptors.if_any(),
         };
-        let listeners = listeners.next().unwrap_or_default();
         let equipment = Equipment {
             id,
             poll,
             bell,
             inbox,
             mesh,
-            listeners,
+            listeners: listeners.next().unwrap_or_default(),
             shared,
             policy: Arc::clone(&policy),
             backplane: Arc::clone(&backplane),
@@ -337,6 +337,16 @@ fn await_all(confirmed: &Receiver<io::Result<()>>, count: u8) -> io::Result<()> 
 pub(crate) fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()
+}
+
+/// Bits that nobody can foresee. A system without random bytes has been up for too short a time to
+/// have clients; what comes then has a key of random bits all the same.
+fn random_bits() -> u128 {
+    let mut bytes = [0; 16];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => u128::from_ne_bytes(bytes),
+        Err(_) => u128::from(random()) << 64 | u128::from(random()),
+    }
 }
 
 impl Shards {

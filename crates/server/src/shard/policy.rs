@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor_hub::{Keep, Settings, SlowPolicy, TopicPolicy, WideSubscription, ZoneSettings};
+use stentor_hub::{
+    ClientIdBinding, Keep, Settings, SlowPolicy, TopicPolicy, WideSubscription, ZoneSettings,
+};
 
-use crate::config::{Config, Keeping, Overflow, Subscribing};
+use crate::config::{ClientIds, Config, Keeping, Overflow, Subscribing};
 use crate::listener::Port;
 
 /// CONNECT is no larger than this, whatever other packets may be: who has not logged in yet gets
@@ -100,6 +102,11 @@ fn hub_settings(config: &Config) -> Settings {
         wide_subscription: match config.auth.subscribe {
             Subscribing::Filtered => WideSubscription::Filter,
             Subscribing::Strict => WideSubscription::Refuse,
+        },
+        client_id_binding: match config.auth.client_id_binding {
+            ClientIds::None => ClientIdBinding::None,
+            ClientIds::UserPrefix => ClientIdBinding::UserPrefix,
+            ClientIds::Owner => ClientIdBinding::Owner,
         },
         topic_levels_max: usize::from(limits.topic_levels),
         topic_bytes_max: usize::from(limits.topic_bytes),

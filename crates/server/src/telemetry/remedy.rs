@@ -80,6 +80,7 @@ fn denial(denied: Denied, scene: &Scene<'_>) -> Cow<'static, str> {
         Denied::ClientId => {
             "MQTT 3.1 needs a client id, and so does 3.1.1 without Clean Session".into()
         }
+        Denied::ForeignClientId => FOREIGN_CLIENT_ID.into(),
         Denied::KeepAlive => {
             "it asks for a longer keep alive than `limits.keep_alive_max`, or for none, and its \
              version of MQTT cannot be told another one; shorten it at the client, raise the \
@@ -200,6 +201,10 @@ const fn for_bearer(why: &JwtRefusal) -> &'static str {
         }
     }
 }
+
+const FOREIGN_CLIENT_ID: &str = "`auth.client_id_binding` lets a user have client ids that begin \
+    with its name (\"user-prefix\"), or that no other user has a session with (\"owner\"): have \
+    the client use one of those";
 
 fn refused_origin(scene: &Scene<'_>) -> Cow<'static, str> {
     let url = scene.url;
