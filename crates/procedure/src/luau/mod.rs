@@ -28,6 +28,7 @@ use mlua::{Error, Lua, LuaOptions, StdLib, Table, Value, VmState};
 const MESSAGE_BYTES_MAX: usize = 300;
 
 mod resident;
+mod text;
 
 pub use resident::Resident;
 
@@ -315,7 +316,8 @@ fn confine(lua: &Lua) -> mlua::Result<()> {
          end",
     )
     .set_name("=sandbox")
-    .exec()
+    .exec()?;
+    text::bound(lua)
 }
 
 fn is_memory(error: &Error) -> bool {

@@ -305,3 +305,59 @@ fn installed_functions_are_there_and_read_only() {
     );
     assert!(run(&mut sandbox, "host.answer = nil").is_err());
 }
+
+/// Both texts are a stranger's. Compared place by place this takes hours, without a look at the
+/// clock.
+#[test]
+fn searches_for_long_texts_in_long_ones_end() {
+    let clock = Arc::new(Looked(AtomicU64::new(0)));
+    let mut sandbox = Sandbox::new(128 << 20, clock, Box::new(|_, _| Ok(()))).unwrap();
+    let texts = "local text = string.rep('a', 8000000)
+                 local needle = string.rep('a', 4000000) .. 'b'\n";
+    for (search, expected) in [
+        ("return tostring(string.find(text, needle, 1, true))", "nil"),
+        ("return tostring(text:find(needle))", "nil"),
+        ("return tostring(#text:split(needle))", "1"),
+    ] {
+        let found = run(&mut sandbox, &format!("{texts}{search}"));
+        assert_eq!(found, Ok(expected.to_owned()), "{search}");
+    }
+}
+
+/// Whatever way a text is searched, what comes out is what Luau's own functions say.
+#[test]
+fn searches_say_what_those_of_luau_say() {
+    let mut sandbox = sandbox();
+    let script = "
+        local needle = string.rep('x', 20)
+        local text = string.rep('a', 50000) .. needle .. string.rep('b', 10) .. needle
+        local dotted = string.rep('.', 20)
+        local out = {}
+        local function add(...) table.insert(out, table.concat({...}, ',')) end
+        add(text:find(needle))
+        add(text:find(needle, 50002))
+        add(text:find(needle, -20, true))
+        add(text:find(needle, -1000000))
+        add(tostring(text:find(needle, 60000)))
+        add(tostring(text:find(needle, -19)))
+        add(text:find(needle, '2'))
+        add(text:find(dotted))
+        add(tostring(text:find(dotted, 1, true)))
+        local parts = text:split(needle)
+        add(#parts, #parts[1], parts[2], parts[3])
+        add(#text:split(needle .. 'c'))
+        return table.concat(out, ' ')";
+    let expected = "50001,50020 50031,50050 50031,50050 50001,50020 nil nil 50001,50020 1,20 nil \
+                    3,50000,bbbbbbbbbb, 1";
+    assert_eq!(run(&mut sandbox, script), Ok(expected.to_owned()));
+    for (text, expected) in [
+        ("\nstring.find(nil, 'x')", "test.luau:2: "),
+        ("\nstring.find('x')", "test.luau:2: "),
+        ("\nstring.split(nil, 'x')", "test.luau:2: "),
+    ] {
+        let Err(Trouble::Mistake(said)) = run(&mut sandbox, text) else {
+            panic!("{text} is a mistake");
+        };
+        assert!(said.starts_with(expected), "{said}");
+    }
+}
