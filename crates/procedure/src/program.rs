@@ -1,11 +1,13 @@
 //! Procedures that are programs: started for each call, without a shell, with a bound on time,
 //! memory and output.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
@@ -41,7 +43,11 @@ pub(crate) struct ProgramRunner {
 impl Runner for ProgramRunner {
     fn run(&mut self, call: &Call) -> Answer {
         let end = call.deadline.min(Instant::now() + self.manifest.deadline);
-        match self.execute(call, end) {
+        let variables = match environment(call) {
+            Ok(variables) => variables,
+            Err(reason) => return Answer::failed(Status::BadCall, &reason),
+        };
+        match self.execute(call, &variables, end) {
             Ok(Ended::Exited(code, output)) => outcome(code, &output),
             Ok(Ended::Killed(signal)) => {
                 let reason = format!("the program was ended by signal {signal}");
@@ -74,15 +80,23 @@ enum Ended {
 }
 
 impl ProgramRunner {
-    fn execute(&mut self, call: &Call, end: Instant) -> io::Result<Ended> {
-        let (pid, stdout) = self.spawn(call)?;
+    fn execute(
+        &mut self,
+        call: &Call,
+        variables: &[(String, String)],
+        end: Instant,
+    ) -> io::Result<Ended> {
+        let limiter = limiter();
+        let (pid, stdout) = self.spawn(call, variables, limiter)?;
         let mut running = Running::new(pid);
-        let limit = Rlimit {
-            current: Some(self.manifest.memory),
-            maximum: Some(self.manifest.memory),
-        };
-        // It may have ended already.
-        let _ = rustix::process::prlimit(Some(pid), Resource::As, limit);
+        if limiter.is_none() {
+            let limit = Rlimit {
+                current: Some(self.manifest.memory),
+                maximum: Some(self.manifest.memory),
+            };
+            // It may have ended already.
+            let _ = rustix::process::prlimit(Some(pid), Resource::As, limit);
+        }
         let ended = running.wait(pid, stdout.into(), end);
         running.end();
         self.spent = running.spent;
@@ -91,7 +105,12 @@ impl ProgramRunner {
 
     /// Starts it; what it prints can be read from the second value. Unlike a `Command` of the
     /// standard library it inherits no blocked or ignored signals: the server blocks some.
-    fn spawn(&self, call: &Call) -> io::Result<(Pid, OwnedFd)> {
+    fn spawn(
+        &self,
+        call: &Call,
+        variables: &[(String, String)],
+        limiter: Option<&str>,
+    ) -> io::Result<(Pid, OwnedFd)> {
         let stdin = self.input(call)?;
         let stderr = OwnedFd::from(File::options().write(true).open(NULL)?);
         let (read, stdout) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
@@ -108,18 +127,29 @@ impl ProgramRunner {
             | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK
             | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF;
         how.set_flags(flags)?;
-        let words = self.command.iter().map(|word| CString::new(word.as_str()));
+        // What starts it would have nobody to tell.
+        rustix::fs::access(&*self.command[0], rustix::fs::Access::EXEC_OK)?;
+        let words = self.words(limiter).into_iter().map(CString::new);
         let words = words.collect::<Result<Vec<_>, _>>()?;
-        let variables = environment(call).into_iter();
+        let variables = variables.iter();
         let variables = variables.map(|(name, value)| CString::new(format!("{name}={value}")));
         let variables = variables.collect::<Result<Vec<_>, _>>()?;
-        let path = self.command[0].as_str();
-        let pid = posix_spawn(path, &files, &how, &words, &variables)?;
+        let pid = posix_spawn(&*words[0], &files, &how, &words, &variables)?;
         let pid = Pid::from_raw(pid.as_raw());
         Ok((
             pid.ok_or_else(|| io::Error::other("it has no number"))?,
             read,
         ))
+    }
+
+    /// What is started: the program, by what bounds its memory before, if there is that.
+    fn words(&self, limiter: Option<&str>) -> Vec<String> {
+        let bound = |limiter: &str| {
+            let memory = format!("--as={}", self.manifest.memory);
+            [limiter.to_owned(), memory, "--".to_owned()]
+        };
+        let before = limiter.map(bound).into_iter().flatten();
+        before.chain(self.command.iter().cloned()).collect()
     }
 
     /// The message, in a file without a name: the caller's file has a position that is shared.
@@ -138,9 +168,23 @@ impl ProgramRunner {
     }
 }
 
+/// The program of util-linux that bounds its own memory and then becomes another program. Where it
+/// is missing, the bound is set from outside right after the start, and what the program has
+/// started until then has none.
+fn limiter() -> Option<&'static str> {
+    static FOUND: LazyLock<Option<&str>> = LazyLock::new(|| {
+        let mut places = ["/usr/bin/prlimit", "/bin/prlimit"].into_iter();
+        places.find(|path| rustix::fs::access(*path, rustix::fs::Access::EXEC_OK).is_ok())
+    });
+    *FOUND
+}
+
 /// What a program is told: `STENTOR_FROM`, `STENTOR_RCPT` (one per line), and so on; arguments as
 /// `STENTOR_ARG_NAME`.
-fn environment(call: &Call) -> Vec<(String, String)> {
+///
+/// # Errors
+/// When two arguments would be the same variable.
+fn environment(call: &Call) -> Result<Vec<(String, String)>, String> {
     let envelope = &call.envelope;
     let mut recipients = envelope.recipients.join("\n");
     recipients.truncate(
@@ -164,13 +208,32 @@ fn environment(call: &Call) -> Vec<(String, String)> {
     ] {
         variables.extend(value.as_ref().map(|value| (name.to_owned(), value.clone())));
     }
+    let mut named = BTreeMap::new();
     for (name, value) in &call.arguments {
-        let name = name.to_uppercase().replace(['-', '.'], "_");
-        variables.push((format!("STENTOR_ARG_{name}"), value.clone()));
+        let variable = name.to_uppercase().replace(['-', '.'], "_");
+        match named.entry(variable) {
+            Entry::Vacant(free) => {
+                free.insert((name, value));
+            }
+            // The first of several counts, as everywhere.
+            Entry::Occupied(taken) if taken.get().0 == name => {}
+            // Which of them a program sees would be a matter of luck.
+            Entry::Occupied(taken) => {
+                let (other, variable) = (taken.get().0, taken.key());
+                return Err(format!(
+                    "the arguments {other} and {name} are the same to a program, which gets both \
+                     as STENTOR_ARG_{variable}; rename one"
+                ));
+            }
+        }
     }
+    let arguments = named.into_iter();
+    variables.extend(
+        arguments.map(|(variable, (_, value))| (format!("STENTOR_ARG_{variable}"), value.clone())),
+    );
     // What the system would refuse to pass on.
     variables.retain(|(_, value)| !value.contains('\0'));
-    variables
+    Ok(variables)
 }
 
 /// A program that runs, until it is waited for; dropping it ends it and its process group.
@@ -431,6 +494,36 @@ mod tests {
         let answer = missing.run(&empty_call("p"));
         assert_eq!(answer.status, Status::Failed);
         assert!(answer.reason.contains("/nonexistent/program"));
+    }
+
+    /// Not only once it runs: what it starts at once has the bound too.
+    #[test]
+    fn memory_is_bounded_before_the_start() {
+        let runner = runner("exit 0", "1s");
+        let words = runner.words(Some("/usr/bin/prlimit"));
+        let bound = format!("--as={}", 512 << 20);
+        assert_eq!(words[..3], ["/usr/bin/prlimit", &bound, "--"]);
+        assert_eq!(words[3..], runner.command);
+        assert_eq!(runner.words(None), runner.command);
+        let said = run("test \"$(sh -c 'ulimit -v')\" = 524288 || exit 69", "60s");
+        assert_eq!(said.verdict(), Some(Verdict::Accept), "{said:?}");
+    }
+
+    #[test]
+    fn arguments_that_are_one_variable_are_refused() {
+        let mut call = empty_call("p");
+        let argument = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        call.arguments = vec![argument("rcpt", "a"), argument("rcpt", "b")];
+        let answer = runner("test $STENTOR_ARG_RCPT = a || exit 69", "60s").run(&call);
+        assert_eq!(answer.verdict(), Some(Verdict::Accept), "{answer:?}");
+        for (one, other) in [("size", "Size"), ("max-size", "max.size"), ("a_b", "A-B")] {
+            call.arguments = vec![argument(one, "1"), argument(other, "2")];
+            let answer = runner("exit 0", "60s").run(&call);
+            assert_eq!(answer.status, Status::BadCall);
+            for name in [one, other, "STENTOR_ARG_"] {
+                assert!(answer.reason.contains(name), "{}", answer.reason);
+            }
+        }
     }
 
     /// Whatever this process blocks and ignores, as the server does.
