@@ -32,6 +32,12 @@ impl Inode {
 
 impl From<Metadata> for Inode {
     fn from(file: Metadata) -> Self {
+        Self::from(&file)
+    }
+}
+
+impl From<&Metadata> for Inode {
+    fn from(file: &Metadata) -> Self {
         Self {
             device: file.dev(),
             number: file.ino(),

@@ -1,15 +1,16 @@
 //! Records in a text file, for those who want no database at all.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use super::inode::Inode;
 use super::{Record, Store, StoreError, Task};
 use crate::model::{Role, User, UserKey, ZoneRecord, initial_roles};
 
@@ -38,8 +39,47 @@ pub struct TextStore {
 #[derive(Default)]
 struct State {
     content: Content,
-    /// What the file looked like when it was read: a change of either means a change of the file.
-    seen: Option<(SystemTime, u64)>,
+    /// What the file looked like when it was read: any change means a change of the file.
+    seen: Option<Stamp>,
+}
+
+/// What tells one state of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    /// An editor that writes a file anew makes another one.
+    inode: Inode,
+    len: u64,
+    modified: SystemTime,
+    /// Seconds and nanoseconds since 1970. Nobody can set this time, as they can `modified`.
+    changed: (i64, i64),
+    /// Whether it was so young when it was looked at that a later edit may leave the same times:
+    /// file systems take them from a clock that advances every few milliseconds, some every two
+    /// seconds.
+    is_young: bool,
+}
+
+/// The coarsest clock of a file system, that of FAT.
+const GRAIN: Duration = Duration::from_secs(2);
+
+impl Stamp {
+    fn of(metadata: &Metadata, now: SystemTime) -> io::Result<Self> {
+        let changed = (metadata.ctime(), metadata.ctime_nsec());
+        // Every edit sets this time. One that lies in the future is as good as none.
+        let secs = u64::try_from(changed.0).unwrap_or_default();
+        let age = now.duration_since(SystemTime::UNIX_EPOCH + Duration::from_secs(secs));
+        Ok(Self {
+            inode: Inode::from(metadata),
+            len: metadata.len(),
+            modified: metadata.modified()?,
+            changed,
+            is_young: age.is_ok_and(|age| age < GRAIN + Duration::from_secs(1)),
+        })
+    }
+
+    /// Whether what was read then is certain to be what is there now.
+    fn holds(&self, now: &Self) -> bool {
+        !self.is_young && self == now
+    }
 }
 
 #[derive(Clone, Default)]
@@ -91,17 +131,19 @@ impl TextStore {
             Ok(metadata) if metadata.len() > FILE_BYTES_MAX => {
                 return Err(self.failed("the file is too large"));
             }
-            Ok(metadata) => {
-                let modified = metadata.modified().map_err(|error| self.failed(error))?;
-                Some((modified, metadata.len()))
-            }
+            Ok(metadata) => Some(self.stamp(&metadata)?),
             Err(error) if error.kind() == ErrorKind::NotFound => match state.seen {
                 Some(_) => return Err(self.lost("is not there any more")),
                 None => None,
             },
             Err(error) => return Err(self.failed(error)),
         };
-        if stamp != state.seen {
+        let is_known = match (&state.seen, &stamp) {
+            (None, None) => true,
+            (Some(seen), Some(stamp)) => seen.holds(stamp),
+            _ => false,
+        };
+        if !is_known {
             let content = match stamp {
                 None => Content::default(),
                 Some(_) => {
@@ -118,6 +160,12 @@ impl TextStore {
             };
         }
         Ok(state)
+    }
+
+    fn stamp(&self, metadata: &Metadata) -> Result<Stamp, StoreError> {
+        // Only how old a file is depends on it.
+        let now = SystemTime::now();
+        Stamp::of(metadata, now).map_err(|error| self.failed(error))
     }
 
     fn read(&self) -> Result<String, StoreError> {
@@ -177,10 +225,10 @@ impl TextStore {
         }
         self.write(&content)?;
         let metadata = fs::metadata(&self.path).map_err(|error| self.failed(error))?;
-        let modified = metadata.modified().map_err(|error| self.failed(error))?;
+        let stamp = self.stamp(&metadata)?;
         *state = State {
             content,
-            seen: Some((modified, metadata.len())),
+            seen: Some(stamp),
         };
         Ok(true)
     }
@@ -450,6 +498,54 @@ mod tests {
         // Nothing is left beside either.
         assert_eq!(fs::read_dir(&etc).unwrap().count(), 2);
         assert_eq!(fs::read_dir(&data).unwrap().count(), 1);
+    }
+
+    /// In place, within one tick of the file system's clock, and with the time of modification that
+    /// it had.
+    #[test]
+    fn an_edit_that_changes_neither_time_nor_length_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users.toml");
+        let old = SystemTime::now() - Duration::from_secs(3600);
+        let write = |name: &str| {
+            let mut file = OpenOptions::new();
+            let mut file = file.write(true).create(true).open(&path).unwrap();
+            let text = format!("[[user]]\nzone = \"default\"\nname = \"{name}\"\n");
+            file.write_all(text.as_bytes()).unwrap();
+            file.set_modified(old).unwrap();
+        };
+        let store = TextStore::new(&path);
+        for name in ["ann", "bob", "eve"] {
+            write(name);
+            let known = store.read_with(|content| {
+                let names = content.users.keys().map(|key| key.name.to_string());
+                names.collect::<Vec<_>>()
+            });
+            assert_eq!(known.unwrap(), [name]);
+        }
+    }
+
+    #[test]
+    fn what_was_read_holds_until_the_file_looks_different() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users.toml");
+        fs::write(&path, "x").unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        let at = |secs| {
+            let now = metadata.modified().unwrap() + Duration::from_secs(secs);
+            Stamp::of(&metadata, now).unwrap()
+        };
+        // Read while an edit may leave no trace, it is read once more, and no more after that.
+        assert!(!at(0).holds(&at(0)) && !at(1).holds(&at(10)));
+        assert!(at(10).holds(&at(20)));
+        let (mut longer, mut other, mut later) = (at(20), at(20), at(20));
+        longer.len += 1;
+        later.changed.1 += 1;
+        fs::write(folder.path().join("new"), "x").unwrap();
+        other.inode = Inode::at(&folder.path().join("new")).unwrap();
+        for now in [longer, later, other] {
+            assert!(!at(10).holds(&now));
+        }
     }
 
     #[test]

@@ -10,6 +10,12 @@ use crate::store::books::Known;
 /// Users kept who are not watched.
 const UNWATCHED_MAX: usize = 200_000;
 
+/// Changes remembered at a time of users for whom there was no room.
+const CHANGED_MAX: usize = 10_000;
+
+/// Refreshes that a change of such a user is remembered for: no login takes so long.
+const CHANGED_REFRESHES_MAX: u32 = 2;
+
 /// Refreshes that a user who is not watched is kept for after the last look-up.
 const IDLE_REFRESHES_MAX: u32 = 10;
 
@@ -26,6 +32,9 @@ struct Table {
     absent: HashMap<UserKey, usize>,
     /// What is said here of users whom somebody else does not know any more.
     left: HashMap<UserKey, Arc<User>>,
+    /// Users who were changed or deleted by an order while there was no room for them, and how many
+    /// refreshes ago: what a login has found of them before holds no longer.
+    changed: HashMap<UserKey, u32>,
 }
 
 struct Entry {
@@ -118,7 +127,10 @@ impl Cache {
         }
         let user = Arc::new(user);
         let is_news = table.absent.contains_key(&key);
-        if table.unwatched < UNWATCHED_MAX {
+        // One who was changed gets in all the same: a login that found it before must not get
+        // through with that, and one that finds it now has to.
+        let was_changed = table.changed.remove(&key).is_some();
+        if was_changed || table.has_room() {
             table.insert(key, (Arc::clone(&user), foreign), 0);
             table.unwatched += 1;
         }
@@ -126,13 +138,14 @@ impl Cache {
     }
 
     /// A user who was looked up, as it is known now. Who is held by somebody is never forgotten
-    /// while there is room, so whoever is not there then was deleted.
+    /// while there is room, so whoever is not there then was deleted. Where there is none, those
+    /// are known whom an order has changed or deleted meanwhile.
     pub(super) fn confirm(&self, user: &Arc<User>) -> Option<Arc<User>> {
         let table = lock(&self.0);
         match table.entries.get(&user.key()) {
             Some(entry) => Some(Arc::clone(&entry.user)),
-            None if table.unwatched >= UNWATCHED_MAX => Some(Arc::clone(user)),
-            None => None,
+            None if table.has_room() || table.has_changed(&user.key()) => None,
+            None => Some(Arc::clone(user)),
         }
     }
 
@@ -183,6 +196,10 @@ impl Cache {
             keep
         });
         table.unwatched -= forgotten;
+        table.changed.retain(|_, refreshes| {
+            *refreshes += 1;
+            *refreshes <= CHANGED_REFRESHES_MAX
+        });
         // Whoever comes by such a name is looked up first.
         let Table { absent, left, .. } = &mut *table;
         left.retain(|key, _| absent.contains_key(key));
@@ -206,11 +223,19 @@ impl Cache {
         forgotten.is_some()
     }
 
-    /// Takes over what the store says of a user now. What somebody else said of it last holds. The
-    /// new state, if it is another one.
+    /// Takes over that an order has deleted a user of whom nobody else knows. The new state, if it
+    /// is another one.
+    pub(super) fn deleted(&self, key: &UserKey) -> Option<Option<Arc<User>>> {
+        lock(&self.0).note_change(key);
+        self.refresh(key, Known::default())
+    }
+
+    /// Takes over what an order has made of a user in the store. What somebody else said of it last
+    /// holds. The new state, if it is another one.
     pub(super) fn put_own(&self, key: &UserKey, own: Option<User>) -> Option<Option<Arc<User>>> {
         let (foreign, matters) = {
-            let table = lock(&self.0);
+            let mut table = lock(&self.0);
+            table.note_change(key);
             let foreign = table.entries.get(key).and_then(Entry::foreign);
             (foreign, table.absent.contains_key(key))
         };
@@ -266,6 +291,24 @@ impl Entry {
 }
 
 impl Table {
+    fn has_room(&self) -> bool {
+        self.unwatched < UNWATCHED_MAX
+    }
+
+    /// An order changes a user; whoever is kept, or would be, is changed there.
+    fn note_change(&mut self, key: &UserKey) {
+        let is_kept = self.has_room() || self.entries.contains_key(key);
+        if !is_kept && self.changed.len() < CHANGED_MAX {
+            self.changed.insert(key.clone(), 0);
+        }
+    }
+
+    /// Whether a user who is not kept may have been changed lately: where more were than can be
+    /// remembered, any.
+    fn has_changed(&self, key: &UserKey) -> bool {
+        self.changed.len() >= CHANGED_MAX || self.changed.contains_key(key)
+    }
+
     /// Keeps what is said of a user who is none; whether it is something else than before.
     fn put_left(&mut self, key: &UserKey, left: Option<User>) -> bool {
         if self.left.get(key).map(|left| &**left) == left.as_ref() {
@@ -369,6 +412,35 @@ mod tests {
         assert!(Arc::ptr_eq(&cache.confirm(&ann).unwrap(), &ann));
         cache.refresh(&ann.key(), Known::default());
         assert!(cache.confirm(&ann).is_none());
+    }
+
+    /// As many users as are kept were looked up lately, and nobody watches them.
+    #[test]
+    fn who_was_changed_while_there_was_no_room_is_looked_up_again() {
+        let cache = Cache::default();
+        for number in 0..UNWATCHED_MAX {
+            keep(&cache, &number.to_string());
+        }
+        let (ann, bob) = (keep(&cache, "ann").0, keep(&cache, "bob").0);
+        let confirms = |user| cache.confirm(user).is_some();
+        assert!(!cache.has(&ann.key()) && confirms(&ann) && confirms(&bob));
+        cache.deleted(&ann.key());
+        let disabled = User {
+            disabled: true,
+            ..user("bob")
+        };
+        cache.put_own(&bob.key(), Some(disabled.clone()));
+        assert!(!confirms(&ann) && !confirms(&bob));
+        // The next look-up finds what is true now, and so do those who found something else before.
+        cache.keep(Known {
+            own: Some(disabled),
+            foreign: None,
+        });
+        assert!(cache.confirm(&bob).expect("it is there").disabled);
+        for _ in 0..=CHANGED_REFRESHES_MAX {
+            cache.keys_to_refresh();
+        }
+        assert!(lock(&cache.0).changed.is_empty());
     }
 
     #[test]

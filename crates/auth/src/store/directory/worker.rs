@@ -421,7 +421,7 @@ impl Worker {
 
     /// The same for a user of whom nobody else knows either.
     pub(in crate::store) fn forget(&self, key: UserKey) {
-        let change = self.shared.cache.refresh(&key, Known::default());
+        let change = self.shared.cache.deleted(&key);
         self.tell(&key, change);
         self.edits.borrow_mut().add(key);
     }
