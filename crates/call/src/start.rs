@@ -9,6 +9,13 @@
     reason = "exporting `main` under its C name; ignoring SIGPIPE and SIGXFSZ"
 )]
 
+// With musl, for one, the arguments are set by Rust's runtime only: `args_os` would be empty here.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+compile_error!(
+    "this entry point relies on glibc, which hands the arguments out before `main`; for other \
+     targets leave this module out and use the runtime's `main`"
+);
+
 /// What the C library calls.
 // SAFETY: the one `main` of the program, with the signature that the C library expects (it may
 // have fewer parameters than it is given).

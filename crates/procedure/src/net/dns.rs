@@ -83,9 +83,15 @@ pub(crate) fn ask(
     };
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(server)?;
+    let mut again = Instant::now();
     loop {
-        socket.send(&question)?;
-        socket.set_read_timeout(Some(left(end)?.min(AGAIN)))?;
+        // By time alone: who sends what is no answer must not have the question sent each time.
+        let now = Instant::now();
+        if now >= again {
+            socket.send(&question)?;
+            again = now + AGAIN;
+        }
+        socket.set_read_timeout(Some(left(end)?.min(again - now)))?;
         let mut answer = [0; ANSWER_BYTES_MAX];
         match socket.recv(&mut answer) {
             // What is no answer to this question may be somebody's guess.
@@ -303,6 +309,28 @@ mod tests {
         ] {
             assert_eq!(look(server, kind).unwrap(), expected);
         }
+    }
+
+    /// A name server, or who pretends to be it, that sends nonsense first.
+    #[test]
+    fn nonsense_does_not_have_the_question_sent_again() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let asked = std::thread::spawn(move || look(address, Kind::A));
+        let mut question = [0; 512];
+        let (read, from) = socket.recv_from(&mut question).unwrap();
+        let mut answer = question[..read].to_vec();
+        for number in 0..50_u8 {
+            socket.send_to(&[number; 40], from).unwrap();
+        }
+        // No record.
+        answer[2] |= 0x80;
+        socket.send_to(&answer, from).unwrap();
+        assert_eq!(asked.join().unwrap().unwrap(), [""; 0]);
+        socket.set_nonblocking(true).unwrap();
+        let again = std::iter::from_fn(|| socket.recv_from(&mut question).ok()).count();
+        // On a machine that stands still for seconds it may be asked again for that.
+        assert!(again < 25, "asked again {again} times");
     }
 
     /// A name server that says by UDP that its answer is too long, and gives it by TCP.

@@ -217,7 +217,7 @@ impl Connection {
             // Nothing was asked for.
             return Err("more came along than the call".to_owned());
         }
-        self.input = input[taken..].to_vec();
+        self.input = rest(input, taken);
         Ok(next)
     }
 
@@ -365,6 +365,20 @@ impl Drop for Connection {
     }
 }
 
+/// Input without what was taken of it. While nothing could be taken, nothing is copied: a frame
+/// that comes byte by byte would be copied once for each.
+fn rest(mut input: Vec<u8>, taken: usize) -> Vec<u8> {
+    match taken {
+        0 => input,
+        _ if taken == input.len() => Vec::new(),
+        _ => {
+            input.drain(..taken);
+            input.shrink_to(READ_BYTES);
+            input
+        }
+    }
+}
+
 /// The frames of an answer. One that the protocol cannot carry becomes a failure.
 fn encoded(answer: &Answer, can_edit: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -426,4 +440,23 @@ fn edits(outcome: &stentor_procedure::Outcome, bytes: &mut Vec<u8>) -> Result<u3
         return Err(Violation::TooLong("list of edits"));
     }
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_input_is_not_copied_in_vain() {
+        let input = b"abc".to_vec();
+        let place = input.as_ptr();
+        let input = rest(input, 0);
+        assert_eq!((input.as_ptr(), &*input), (place, &b"abc"[..]));
+        let input = rest(input, 2);
+        assert_eq!(&*input, b"c");
+        assert_eq!(rest(input, 1).capacity(), 0);
+        // What is left of a long one takes no more room than it needs.
+        let long = vec![0; 10 * READ_BYTES];
+        assert!(rest(long, 10 * READ_BYTES - 1).capacity() <= READ_BYTES);
+    }
 }
