@@ -388,7 +388,7 @@ recover     100 users subscribe to 1,000 topics each that hold a message; warm, 
               ice-last-tick  as described (A4); --stored 1000000 for more topics than subscriptions
 slow        the age of what a slow client reads while its topics change
 idle        resident memory of 15,000 connections with one subscription each; --qos 1
-connect     5,000 connections at once: does the listen backlog hold?
+connect     5,000 connections at once: does the listen backlog hold? --pace, --beside-fanout
 login       3,000 logins at once with 3,000 accounts that nobody has used before
               ice-login  as published (A1)
               --proof token|scram-sha256|argon2id|…  --store sqlite|file  --database URL

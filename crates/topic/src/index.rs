@@ -8,7 +8,7 @@ use hashbrown::hash_table::Entry as TableEntry;
 use crate::slots::Slots;
 use crate::subscribers::{Subscriber, Subscribers, Taken};
 use crate::table::{TagTable, Tagged};
-use crate::trie::{Matching, NodeId, Trie};
+use crate::trie::{Matching, NodeId, Trie, VISIT_BYTES};
 use crate::walk::{Matched, Walk};
 use crate::{TopicHasher, Zone, has_wildcard};
 
@@ -281,13 +281,15 @@ impl Index {
         let mut visit = |id| visit(id, self.subscribers(id));
         // A name has no wildcards, so that a filter of the same text has none and matches it.
         self.find_hashed(zone, name, name_hash).map(&mut visit);
+        // The text is read for its hashes, whatever there is to match.
+        let read = 1 + (name.len() / VISIT_BYTES) as u32;
         if self.trie.is_empty() {
-            let (visits, rest) = (1, None);
+            let (visits, rest) = (read, None);
             return Matched { visits, rest };
         }
         let begun = self.matching(name).begin(zone, visits_max, visit);
         Matched {
-            visits: 1 + begun.visits,
+            visits: read + begun.visits,
             rest: begun.rest.map(Walk::new),
         }
     }

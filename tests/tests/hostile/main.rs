@@ -1,5 +1,7 @@
 //! Clients that misbehave, beside a healthy one that must notice nothing.
 
+mod assault;
+mod bystander;
 mod doors;
 mod floods;
 mod limits;

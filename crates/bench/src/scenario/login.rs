@@ -1,12 +1,13 @@
 //! The login storm of 2005 (A1): thousands of connections log in at once, each with an account
 //! that nobody has used before.
 
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::fanout::Beside;
+use super::storm::{BESIDE_TIME, Place};
 use super::{Scenario, count, named, run_id, storm};
 use crate::accounts::{Accounts, Home, Proof, StoreKind, check_database};
 use crate::affinity::Stay;
@@ -14,14 +15,13 @@ use crate::args::Common;
 use crate::detour;
 use crate::error::BenchError;
 use crate::floor::FloorKind;
-use crate::link::Endpoint;
 use crate::load;
 use crate::load::crowd::{Entry, Plan};
 use crate::measure::{Leg, Metric, Unit};
 use crate::process::{CpuMeter, is_alive};
 use crate::progress::{Gauge, Progress};
 use crate::target::{Needs, Running, Subject};
-use crate::wire::{Login, Version};
+use crate::wire::Version;
 use crate::workload::{Published, Sheet, Workload, members};
 
 const MEMORY: Metric = Metric::new("memory_bytes", "memory", Unit::Bytes);
@@ -32,14 +32,9 @@ const DATABASE_CPU: Metric = Metric::new(
     Unit::Micros,
 );
 const HASH_SHARE: Metric = Metric::new("cpu_of_hashes_percent", "CPU of the hashes", Unit::Percent);
-const QUIET: Metric = Metric::new("fanout_quiet_p99_us", "fan-out p99 quiet", Unit::Micros);
-const BESIDE: Metric = Metric::new("fanout_p99_us", "fan-out p99", Unit::Micros);
 
 /// So long nobody may hear anything: a slow hash on a busy machine takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How long a fan-out is measured, quiet and beside the storm.
-const BESIDE_TIME: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Preset {
@@ -258,34 +253,17 @@ impl Storm {
         })
     }
 
-    /// The fan-out alone, then with the storm beginning as it is measured; both figures, and the
-    /// storm's.
+    /// The fan-out alone, then beside the storm; both figures, and the storm's.
     fn run_beside(
         &self,
-        beside: &Beside,
+        fanout: &Beside,
         running: &mut Running,
         progress: &Progress,
     ) -> Result<(storm::Outcome, [Leg; 2]), BenchError> {
         running.login = self.accounts.crowd().clone();
-        let quiet = beside.run(running, progress, &|| ())?;
-        let (start, started) = mpsc::channel();
-        let (storm, place) = (self.clone(), Place::of(running));
-        let (storming, has_ended) = mpsc::channel::<()>();
-        std::thread::scope(|scope| {
-            let storm = scope.spawn(move || {
-                let _storming = storming;
-                match started.recv() {
-                    Ok(()) => storm.run(&place, &Progress::silent()),
-                    Err(_) => Err(BenchError::server("the fan-out did not begin")),
-                }
-            });
-            let loud = beside.run(running, progress, &move || {
-                // Whoever does not listen any more has failed, and is asked below.
-                let _ = start.send(());
-            });
-            progress.receive(|| "waiting for the last logins".into(), &has_ended);
-            let outcome = load::join_scoped(storm)?;
-            Ok((outcome?, [quiet, loud?]))
+        let storm = self.clone();
+        storm::run_beside(fanout, running, progress, move |place| {
+            storm.run(place, &Progress::silent())
         })
     }
 
@@ -297,24 +275,6 @@ impl Storm {
         }
         let _stay = Stay::with(running.pid())?;
         Ok(self.accounts.hash_cpu_s())
-    }
-}
-
-/// Where the server is.
-#[derive(Clone)]
-struct Place {
-    pid: Option<u32>,
-    endpoint: Endpoint,
-    login: Login,
-}
-
-impl Place {
-    fn of(running: &Running) -> Self {
-        Self {
-            pid: running.pid(),
-            endpoint: running.endpoint.clone(),
-            login: running.login.clone(),
-        }
     }
 }
 
@@ -397,13 +357,8 @@ impl Workload for Storm {
             let all = leg.figure("cpu_per_login_us");
             leg.push(HASH_SHARE, all.map(|all| all / hash_cpu_us * 100.0));
         }
-        if let Some([quiet, loud]) = fanouts {
-            leg.push(QUIET, quiet.figure("latency_p99_us"));
-            leg.push(BESIDE, loud.figure("latency_p99_us"));
-            leg.faults += quiet.faults;
-            leg.faults += loud.faults;
-            leg.behind = leg.behind.or(quiet.behind).or(loud.behind);
-            leg.limited = leg.limited.or(quiet.limited).or(loud.limited);
+        if let Some(fanouts) = fanouts {
+            storm::push_beside(&mut leg, fanouts);
         }
         Ok(leg)
     }

@@ -1,15 +1,23 @@
 //! Connections that all come at once, measured until the last is in: what the workloads `connect`
 //! and `login` have in common.
 
+use std::sync::mpsc;
+use std::time::Duration;
+
 use mio::Poll;
 
+use super::fanout::Beside;
 use crate::clock::{SECOND_NS, now_ns};
 use crate::error::{BenchError, Doing};
+use crate::link::Endpoint;
 use crate::load::crowd::{self, Plan};
-use crate::load::histogram;
+use crate::load::{self, histogram};
 use crate::measure::{Leg, Metric, Unit, push_latency};
 use crate::meter::{GeneratorMeter, GeneratorUse};
 use crate::process::{self, CpuMeter};
+use crate::progress::Progress;
+use crate::target::Running;
+use crate::wire::Login;
 
 pub(super) const DURATION: Metric =
     Metric::new("duration_us", "all in", Unit::Micros).against_floor();
@@ -20,6 +28,30 @@ pub(super) const MAX: Metric = Metric::new("latency_max_us", "slowest", Unit::Mi
 pub(super) const DROPS: Metric = Metric::new("listen_drops", "backlog drops", Unit::Count);
 pub(super) const CPU: Metric =
     Metric::new("cpu_per_login_us", "CPU/login", Unit::Micros).against_floor();
+const QUIET: Metric = Metric::new("fanout_quiet_p99_us", "fan-out p99 quiet", Unit::Micros);
+const BESIDE: Metric = Metric::new("fanout_p99_us", "fan-out p99", Unit::Micros);
+const OF_QUIET: Metric = Metric::new("fanout_p99_percent", "of quiet", Unit::Percent);
+
+/// How long a fan-out is measured, quiet and beside a storm.
+pub(super) const BESIDE_TIME: Duration = Duration::from_secs(10);
+
+/// Where the server is.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) pid: Option<u32>,
+    pub(super) endpoint: Endpoint,
+    pub(super) login: Login,
+}
+
+impl Place {
+    pub(super) fn of(running: &Running) -> Self {
+        Self {
+            pid: running.pid(),
+            endpoint: running.endpoint.clone(),
+            login: running.login.clone(),
+        }
+    }
+}
 
 /// What a storm came to.
 pub(super) struct Outcome {
@@ -58,6 +90,55 @@ pub(super) fn run(pid: Option<u32>, plan: &Plan<'_>) -> Result<Outcome, BenchErr
         generator: generator.stop(),
         drops_before,
     })
+}
+
+/// Runs a fan-out alone, then one with a storm that begins as the fan-out is measured. Returns what
+/// came of the storm, and of both fan-outs.
+///
+/// # Errors
+/// When one of them cannot run.
+pub(super) fn run_beside(
+    fanout: &Beside,
+    running: &mut Running,
+    progress: &Progress,
+    storm: impl FnOnce(&Place) -> Result<Outcome, BenchError> + Send,
+) -> Result<(Outcome, [Leg; 2]), BenchError> {
+    let quiet = fanout.run(running, progress, &|| ())?;
+    let (start, started) = mpsc::channel();
+    let place = Place::of(running);
+    let (storming, has_ended) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let storm = scope.spawn(move || {
+            let _storming = storming;
+            match started.recv() {
+                Ok(()) => storm(&place),
+                Err(_) => Err(BenchError::server("the fan-out did not begin")),
+            }
+        });
+        let loud = fanout.run(running, progress, &move || {
+            // Whoever does not listen any more has failed, and is asked below.
+            let _ = start.send(());
+        });
+        progress.receive(|| "waiting for the last logins".into(), &has_ended);
+        let outcome = load::join_scoped(storm)?;
+        Ok((outcome?, [quiet, loud?]))
+    })
+}
+
+/// Adds what fan-outs came to, alone and beside a storm, to the storm's figures.
+pub(super) fn push_beside(leg: &mut Leg, [quiet, loud]: [Leg; 2]) {
+    let [alone, beside] = [&quiet, &loud].map(|leg| leg.figure("latency_p99_us"));
+    leg.push(QUIET, alone);
+    leg.push(BESIDE, beside);
+    let of_quiet = beside.zip(alone.filter(|alone| *alone > 0.0));
+    leg.push(
+        OF_QUIET,
+        of_quiet.map(|(beside, alone)| beside / alone * 100.0),
+    );
+    leg.faults += quiet.faults;
+    leg.faults += loud.faults;
+    leg.behind = leg.behind.take().or(quiet.behind).or(loud.behind);
+    leg.limited = leg.limited.take().or(quiet.limited).or(loud.limited);
 }
 
 impl Outcome {

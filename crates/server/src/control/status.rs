@@ -106,12 +106,15 @@ fn rates(before: &ShardReport, after: &ShardReport, time: Duration) -> Value {
     })
 }
 
-/// Turns that were long, the longest one, and the longest of the last minute.
+/// Turns that were long: how many, the longest one, that of the last minute, and the one that was
+/// busy for longest; and the most visits of any turn.
 fn turns(report: &TurnReport) -> Value {
     json!({
         "count": report.long,
         "longest": turn(&report.longest),
         "longest_lately": turn(&report.lately),
+        "busiest": turn(&report.busiest),
+        "visits_max": report.visits_max,
     })
 }
 

@@ -30,7 +30,7 @@ pub(crate) use accept::unix_peer;
 pub(crate) use letter::{ClientEntry, Incoming, Inquiry, Letter, Purpose, Traveller};
 pub(crate) use policy::Policy;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,7 +50,7 @@ use crate::inbox::{Arrivals, Outbox, Tickets};
 use crate::listener::Port;
 use crate::mesh::{Bell, Mesh};
 use crate::telemetry::{Entry, Histogram};
-use crate::transport::Fault;
+use crate::transport::{Fault, Transport};
 use accept::Listening;
 use link::{Link, LinkKey, Phase, Reading, Stream};
 use scratch::Scratch;
@@ -106,6 +106,8 @@ pub(crate) struct Shard {
     exchanges: HashMap<LinkKey, (Exchange, Tick)>,
     /// Links with bytes to read.
     readable: Vec<u32>,
+    /// Links with bytes to read that are steps of TLS handshakes: few of them are taken in a turn.
+    shaking: VecDeque<u32>,
     /// For each shard, the links that are not read until it has caught up.
     stalled: Vec<Vec<u32>>,
     /// Links that nothing was read from until something was decided, which it is now.
@@ -216,6 +218,7 @@ impl Shard {
             timers: Wheel::new(backplane.clock.now()),
             exchanges: HashMap::new(),
             readable: Vec::new(),
+            shaking: VecDeque::new(),
             stalled: vec![Vec::new(); count],
             resumed: Vec::new(),
             pending: Vec::new(),
@@ -234,6 +237,7 @@ impl Shard {
             backplane,
         };
         for (port, socket) in listeners {
+            Transport::prepare(&port);
             shard.listen(port, socket)?;
         }
         shard.keep_spare();
@@ -307,7 +311,8 @@ impl Shard {
 
     /// How long the poll may wait; `None` for ever.
     fn timeout(&mut self) -> Option<Duration> {
-        let reads = !self.readable.is_empty() && !self.mesh.is_flooded();
+        let has_reads = !self.readable.is_empty() || !self.shaking.is_empty();
+        let reads = has_reads && !self.mesh.is_flooded();
         let flushes = !self.hub.effects().dirty.is_empty();
         if reads || flushes || !self.pending.is_empty() || !self.resumed.is_empty() {
             return Some(Duration::ZERO);

@@ -1,6 +1,8 @@
 //! Bytes from connections.
 
+use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
@@ -13,9 +15,16 @@ use super::scratch::HEADROOM;
 use super::{Opening, Shard};
 use crate::proxy::ProxyHeader;
 
+/// Places of waiting handshakes that are kept when nobody waits any more.
+const SHAKING_KEPT: usize = 1_024;
+
 /// How often a connection that is taken over is read, or goes on with what it was read, at most:
 /// about what a socket holds.
 const LAST_STEPS: usize = 32;
+
+/// Time of a turn that goes to TLS handshakes, at least and at most: one takes some 0.1 ms with an
+/// elliptic curve, and most of a millisecond with an RSA key of 2,048 bits.
+const HANDSHAKE_TIME: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(2));
 
 impl Shard {
     /// Reads once from each listed link.
@@ -25,13 +34,49 @@ impl Shard {
             // Too much waits for other shards: nothing is read until some of it is gone.
             if self.mesh.is_flooded() || self.waits(index) {
                 self.readable.push(index);
+            } else if self.is_handshaking(index) {
+                self.shaking.push_back(index);
             } else {
                 self.read(index);
             }
         }
+        self.shake_hands();
         // The links that have more were listed meanwhile; keep the larger allocation.
         listed.append(&mut self.readable);
         self.readable = listed;
+    }
+
+    /// Reads from those links whose TLS handshakes have waited longest, for as long as a turn has time
+    /// for them. The bytes of the others wait in their sockets.
+    fn shake_hands(&mut self) {
+        if self.shaking.is_empty() {
+            return;
+        }
+        let until = self.backplane.clock.now().after(self.handshake_time());
+        while !self.mesh.is_flooded() {
+            let Some(index) = self.shaking.pop_front() else {
+                break;
+            };
+            self.read(index);
+            if self.backplane.clock.now() >= until {
+                break;
+            }
+        }
+        if self.shaking.is_empty() && self.shaking.capacity() > SHAKING_KEPT {
+            self.shaking = VecDeque::new();
+        }
+    }
+
+    /// A third of the turn, going by the last one: half as much as everything else gets. A fixed time
+    /// would be little beside long turns, and who waits for 10 s gives up.
+    fn handshake_time(&self) -> Duration {
+        let (least, most) = HANDSHAKE_TIME;
+        (self.watch.last_took() / 3).clamp(least, most)
+    }
+
+    fn is_handshaking(&self, index: u32) -> bool {
+        let link = self.links.get(index as usize);
+        link.is_some_and(|link| link.transport.is_handshaking())
     }
 
     /// Whether a link has to wait for the next turn, because this one is spent and its client owes

@@ -28,6 +28,9 @@ const WAITED_AGE: Duration = Duration::from_millis(100);
 pub(super) struct Watch {
     long: u64,
     longest: LongTurn,
+    busiest: LongTurn,
+    visits_max: u32,
+    last_took: Duration,
     /// The longest turn of each part of the last minute, with the number of the part.
     parts: [(u64, LongTurn); PARTS],
     queue: RunQueue,
@@ -76,6 +79,9 @@ impl Watch {
         Self {
             long: 0,
             longest: LongTurn::default(),
+            busiest: LongTurn::default(),
+            visits_max: 0,
+            last_took: Duration::ZERO,
             parts: Default::default(),
             queue: RunQueue::new(),
             told_at: Tick::ZERO,
@@ -83,6 +89,11 @@ impl Watch {
             flushes_before: 0,
             accepted_before: 0,
         }
+    }
+
+    /// How long the last turn took.
+    pub(super) const fn last_took(&self) -> Duration {
+        self.last_took
     }
 
     /// Whether something is to be noted of a turn that took so long.
@@ -103,6 +114,15 @@ impl Watch {
         }
     }
 
+    /// As [`Self::note`], of a long turn.
+    fn note_long(&mut self, turn: &LongTurn) {
+        self.long += 1;
+        self.untold += 1;
+        if turn.busy() > self.busiest.busy() {
+            self.busiest = turn.clone();
+        }
+    }
+
     /// What is known at a time.
     pub(super) fn report(&self, now: Tick) -> TurnReport {
         let part = now.as_secs() / PART_SECS;
@@ -113,6 +133,8 @@ impl Watch {
             long: self.long,
             longest: self.longest.clone(),
             lately: lately.cloned().unwrap_or_default(),
+            busiest: self.busiest.clone(),
+            visits_max: self.visits_max,
         }
     }
 }
@@ -132,6 +154,8 @@ impl Shard {
     pub(super) fn end_turn(&mut self) {
         let now = self.backplane.clock.now();
         let took = now.since(self.now);
+        self.watch.last_took = took;
+        self.watch.visits_max = self.watch.visits_max.max(self.hub.turn_visits());
         let bound = self.policy.slow_turn;
         let is_long = !bound.is_zero() && took >= bound;
         if is_long || self.watch.is_notable(now, took) {
@@ -161,8 +185,7 @@ impl Shard {
                 client_id: done.client_id.into(),
                 ..turn
             };
-            self.watch.long += 1;
-            self.watch.untold += 1;
+            self.watch.note_long(&turn);
         }
         self.watch.note(now, &turn);
         if is_long && now.since(self.watch.told_at) >= TELL_TIME {
@@ -207,6 +230,20 @@ mod tests {
         assert_eq!(longest(159), (30, 30));
         assert_eq!(longest(160), (30, 9));
         assert_eq!(longest(190), (30, 0));
+    }
+
+    /// A turn that waited for a processor does not hide a shorter one that did not.
+    #[test]
+    fn the_busiest_turn_is_the_longest_without_its_waits() {
+        let mut watch = Watch::new();
+        for (millis, waited) in [(90, Some(80)), (30, Some(2)), (20, None), (40, Some(40))] {
+            watch.note_long(&LongTurn {
+                waited: waited.map(Duration::from_millis),
+                ..turn(millis)
+            });
+        }
+        let report = watch.report(Tick::ZERO);
+        assert_eq!((report.long, report.busiest.took.as_millis()), (4, 30));
     }
 
     #[test]

@@ -55,6 +55,11 @@ pub(crate) struct TurnReport {
     pub(crate) longest: LongTurn,
     /// The longest of the last minute.
     pub(crate) lately: LongTurn,
+    /// The long turn that was busy for longest: the time that it waited for a processor is not
+    /// counted.
+    pub(crate) busiest: LongTurn,
+    /// The most visits of one turn since the start, however long it took.
+    pub(crate) visits_max: u32,
 }
 
 impl TurnReport {
@@ -69,6 +74,17 @@ impl TurnReport {
                 own.clone_from(other);
             }
         }
+        if other.busiest.busy() > self.busiest.busy() {
+            self.busiest.clone_from(&other.busiest);
+        }
+        self.visits_max = self.visits_max.max(other.visits_max);
+    }
+}
+
+impl LongTurn {
+    /// How long it took without the time that the thread may have waited for a processor.
+    pub(crate) fn busy(&self) -> Duration {
+        self.took.saturating_sub(self.waited.unwrap_or_default())
     }
 }
 

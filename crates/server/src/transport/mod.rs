@@ -55,6 +55,14 @@ impl Transport {
         })
     }
 
+    /// Does what the first connection at this listener would wait for, and with it everybody whom the
+    /// calling thread serves.
+    pub(crate) fn prepare(port: &Port) {
+        if port.rules.load().certificate.is_some() {
+            tls::gather_randomness();
+        }
+    }
+
     /// The certificate that the client has shown, in DER form; it was found to be valid.
     pub(crate) fn client_certificate(&self) -> Option<&[u8]> {
         match self {
@@ -68,6 +76,17 @@ impl Transport {
     #[inline]
     pub(crate) const fn is_plain(&self) -> bool {
         matches!(self, Self::Plain)
+    }
+
+    /// Whether what is received next may be a step of a TLS handshake: one of them signs, which
+    /// takes up to a millisecond.
+    #[inline]
+    pub(crate) fn is_handshaking(&self) -> bool {
+        match self {
+            Self::Plain | Self::WebSocket(_) => false,
+            Self::Tls(tls) => tls.is_handshaking(),
+            Self::SecureWebSocket(layers) => layers.0.is_handshaking(),
+        }
     }
 
     /// Takes bytes from the socket and appends the MQTT bytes in them to `mqtt`; the input is

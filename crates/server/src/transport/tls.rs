@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::{Read, Write};
 
+use rustls::crypto::aws_lc_rs;
 use rustls::{AlertDescription, CertificateError, Error, ServerConnection};
 use stentor_session::{CloseReason, Violation};
 
@@ -25,6 +26,13 @@ impl fmt::Debug for Tls {
             .field("pending", &self.pending)
             .finish_non_exhaustive()
     }
+}
+
+/// Has the calling thread gather the randomness that handshakes need. The first time, a thread takes
+/// some 100 ms for it: longer than clients may be kept waiting by the first handshake.
+pub(super) fn gather_randomness() {
+    // Without randomness the handshakes will fail, and say so.
+    let _ = aws_lc_rs::default_provider().secure_random.fill(&mut [0]);
 }
 
 const BROKEN: CloseReason = CloseReason::Violation(Violation::Tls);
@@ -83,6 +91,11 @@ impl Tls {
         }
         self.collect();
         result
+    }
+
+    /// Whether keys are still to be agreed on.
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
     }
 
     /// What was wrong, if something was.
@@ -170,7 +183,6 @@ mod tests {
     use super::*;
     use crate::transport::Demand;
     use crate::transport::certificate::tests::files;
-    use rustls::crypto::aws_lc_rs;
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject;
     use rustls::{ClientConfig, ClientConnection, RootCertStore};

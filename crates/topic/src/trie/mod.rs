@@ -10,7 +10,7 @@ use crate::table::TagTable;
 use crate::{TopicHasher, Zone};
 use node::{Level, Literals, Node, Plus};
 pub(crate) use node::{NodeId, SHORT as LEVEL_IN_NODE_BYTES};
-pub(crate) use walk::{Matching, Progress};
+pub(crate) use walk::{Matching, Progress, VISIT_BYTES};
 
 /// Filters with wildcards of all zones.
 ///

@@ -9,7 +9,7 @@ use crate::word::{level_before, levels_after, levels_before};
 use crate::{TopicHasher, Zone};
 
 /// So many bytes of a name that are read or compared count as one visit.
-pub(super) const VISIT_BYTES: usize = 64;
+pub(crate) const VISIT_BYTES: usize = 64;
 
 /// A node that a name's first levels lead to.
 #[derive(Clone, Copy)]
