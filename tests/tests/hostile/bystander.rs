@@ -84,7 +84,7 @@ impl Scene {
         let bytes = peak_bytes(&self.server).saturating_sub(self.base_bytes);
         let turns = turns(&self.server);
         let what = format!("pings {slow:?}, quiet {:?}; {bytes} B; {turns}", self.quiet);
-        println!("{what}");
+        eprintln!("{what}");
         assert!(busy(&turns) <= BUSY_MAX, "a turn took too long: {what}");
         let visits = turns["visits_max"].as_u64();
         assert!(visits <= Some(VISITS_MAX), "a turn did too much: {what}");
