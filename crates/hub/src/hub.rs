@@ -294,6 +294,7 @@ impl Hub {
         self.continue_fetched(now);
         self.continue_routes(now);
         self.continue_slices(now);
+        self.continue_listed(now);
         self.continue_reviews();
         self.continue_renewals(now);
         self.advance_rooms(now);
@@ -304,7 +305,9 @@ impl Hub {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
         let is_reviewing = self.renewals.is_pending() || !self.reviews.is_empty();
-        if is_reviewing || !self.slices.is_empty() || !self.routes.is_empty() {
+        let goes_on =
+            !self.slices.is_empty() || !self.routes.is_empty() || !self.outbox.snapshots.is_empty();
+        if is_reviewing || goes_on {
             return Some(Tick::ZERO);
         }
         let pace = self.outbox.paces.peek().map(|Reverse((at, _))| *at);

@@ -65,7 +65,10 @@ pub use key::{LinkId, SHARDS_MAX, SessionKey, ShardId, home_shard};
 pub use private::PrivateMessage;
 pub use quota::{Needs, Newest, Places, Quotas, UserBound};
 pub use renewal::{Renewal, Renewed};
-pub use retained::{Cursor, Kept, Mark, NotKept, Purpose, Retained, Scope, Stored, Walk};
+pub use retained::{
+    Cursor, Kept, Mark, NotKept, Purpose, Retained, STRIPE_VISITS, Scope, Stored, Walk,
+    copy_visits, topic_visits,
+};
 pub use rights::{Access, GuestMark, Identity, Rights};
 pub use room::{Parting, Place, RoomItem, Who};
 pub use serve::{Ask, Served};

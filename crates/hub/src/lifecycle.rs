@@ -247,8 +247,7 @@ impl Hub {
             None => (None, None),
         };
         if let Some(snapshots) = &mut snapshots {
-            // What waits at QoS 0, and what comes at QoS 0 from now on.
-            snapshots.lose_live();
+            snapshots.disconnected();
         }
         session.link = Link::Away(Away {
             until,

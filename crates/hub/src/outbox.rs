@@ -1,7 +1,7 @@
 //! Putting packets into the output queues of connections.
 
 use alloc::boxed::Box;
-use alloc::collections::BinaryHeap;
+use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -26,6 +26,9 @@ pub(crate) struct Outbox {
     pub(crate) paces: BinaryHeap<Reverse<(Tick, SessionKey)>>,
     /// When a snapshot asks the store again, and whose.
     pub(crate) fetches: BinaryHeap<Reverse<(Tick, SessionKey)>>,
+    /// Sessions whose snapshots wait for their turn. Each stands here once, or once more after it
+    /// has come back.
+    pub(crate) snapshots: VecDeque<SessionKey>,
     /// Sessions with a snapshot that waits for what other shards have kept.
     pub(crate) fenced: Vec<SessionKey>,
     /// Sessions that have got their first message that newer ones may replace: see

@@ -63,6 +63,28 @@ pub struct Cursor {
     pub stripe: u16,
     /// The last topic visited there.
     pub after: Option<Box<str>>,
+    /// What the walk has cost so far, in visits.
+    pub visits: u64,
+}
+
+/// What looking into one part of a store costs besides the topics there, in visits.
+pub const STRIPE_VISITS: usize = 4;
+
+/// So many bytes of a name that is looked at, or of a message that is copied, count as one visit.
+const VISIT_BYTES: usize = 64;
+
+/// What looking at one topic costs a walk, in visits.
+#[inline]
+#[must_use]
+pub const fn topic_visits(topic: &str) -> usize {
+    1 + topic.len() / VISIT_BYTES
+}
+
+/// What copying so many bytes of a message costs a walk, in visits.
+#[inline]
+#[must_use]
+pub const fn copy_visits(bytes: usize) -> u64 {
+    (bytes / VISIT_BYTES) as u64
 }
 
 /// Which messages a walk finds.
@@ -229,7 +251,10 @@ pub trait Retained: Send + Sync {
         false
     }
 
-    /// Appends matches of a wildcard filter to `out`, visiting at most `visits` topics.
+    /// Appends matches of a wildcard filter to `out`, and stops after about so many visits: the
+    /// last topic may go beyond, by its length. A lock is held no longer than that. What is put or
+    /// cleared between two calls changes nothing else. The cursor tells the costs: by
+    /// [`topic_visits`] and [`STRIPE_VISITS`], which the bound is for, and by [`copy_visits`].
     fn walk(
         &self,
         zone: Zone,

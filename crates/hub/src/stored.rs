@@ -18,12 +18,17 @@ use crate::retained::{Purpose, Stored};
 use crate::sessions::Live;
 use crate::settings::{Settings, Uses};
 use crate::snapshot::Wanted;
+use crate::work::VISIT_BYTES;
 
 /// A longer payload is shared with the write instead of being copied once more.
 const COPIED_BYTES_MAX: usize = 4096;
 /// Packets of one read that the store is told of at once: enough that there are several for each
 /// of its parts, and few enough that what is fetched stays in the cache.
 const AHEAD: usize = 1024;
+
+/// What a look into the store costs here: little, so that a thousand SUBSCRIBE packets of one read
+/// stay in one piece.
+const LOOK_VISITS: u32 = 2;
 
 /// What a PUBLISH is made of besides the stored message.
 struct Direct<'h> {
@@ -98,6 +103,9 @@ impl Hub {
         };
         let topic = (zone, wanted.filter);
         self.retained.look(topic, wanted.mark, now, &mut found);
+        let usual_len = usual.as_ref().map(|message| message.payload().len());
+        let bytes = wanted.filter.len() + payload_len.or(usual_len).unwrap_or(0);
+        self.turn.spend(LOOK_VISITS + (bytes / VISIT_BYTES) as u32);
         if let Some(len) = payload_len {
             self.stats.publishes_sent += 1;
             self.stats.publish_bytes_sent += len as u64;

@@ -27,6 +27,9 @@ pub(crate) const SLICE_VISITS_MIN: u32 = 256;
 /// What one filter of a SUBSCRIBE or UNSUBSCRIBE costs: an entry of the index and of its session.
 pub(crate) const FILTER_VISITS: u32 = 8;
 
+/// What one snapshot costs that waits for its turn.
+pub(crate) const ENQUEUE_VISITS: u32 = 4;
+
 /// Visits after which a connection is not read further in a turn. A filter counts as one here, for
 /// whoever comes back sends a thousand SUBSCRIBE packets, and they are quickest in one piece.
 pub(crate) const OWN_VISITS: u32 = 1_024;

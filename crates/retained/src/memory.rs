@@ -5,7 +5,9 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use stentor_hub::{Cursor, Kept, Mark, NotKept, Retained, Scope, Walk};
+use stentor_hub::{
+    Cursor, Kept, Mark, NotKept, Retained, STRIPE_VISITS, Scope, Walk, topic_visits,
+};
 use stentor_session::{Message, Publisher, Tick};
 use stentor_topic::{TopicHasher, Zone, literal_prefix, matches};
 
@@ -227,36 +229,35 @@ impl Retained for MemoryStore {
         out: &mut Vec<Arc<Message>>,
     ) -> Walk {
         let prefix = literal_prefix(filter);
-        let mut left = visits;
+        let mut spent = 0;
         while u64::from(cursor.stripe) < STRIPES {
-            let stripe = self.lock(usize::from(cursor.stripe));
-            let Some(topics) = stripe.get(&zone) else {
-                next_stripe(cursor);
-                continue;
-            };
-            let from = match &cursor.after {
-                Some(after) => Bound::Excluded(&**after),
-                None => Bound::Included(prefix),
-            };
-            let mut range = topics.range::<str, _>((from, Bound::Unbounded));
+            if spent >= visits {
+                return Walk::More;
+            }
+            let before = spent;
+            spent += STRIPE_VISITS;
             let mut last = None;
-            let mut is_done = true;
-            for (topic, value) in &mut range {
-                if !topic.starts_with(prefix) {
-                    break;
-                }
-                last = Some(topic);
-                if matches(filter, topic) && is_visible(value, scope) {
-                    out.push(Arc::clone(&value.message));
-                }
-                left -= 1;
-                if left == 0 {
-                    is_done = false;
-                    break;
+            let stripe = self.lock(usize::from(cursor.stripe));
+            if let Some(topics) = stripe.get(&zone) {
+                let from = match &cursor.after {
+                    Some(after) => Bound::Excluded(&**after),
+                    None => Bound::Included(prefix),
+                };
+                let range = topics.range::<str, _>((from, Bound::Unbounded));
+                for (topic, value) in range.take_while(|(topic, _)| topic.starts_with(prefix)) {
+                    if matches(filter, topic) && is_visible(value, scope) {
+                        out.push(Arc::clone(&value.message));
+                    }
+                    spent += topic_visits(topic);
+                    if spent >= visits {
+                        last = Some(topic.clone());
+                        break;
+                    }
                 }
             }
-            if !is_done {
-                cursor.after = last.cloned();
+            cursor.visits += (spent - before) as u64;
+            if last.is_some() {
+                cursor.after = last;
                 return Walk::More;
             }
             next_stripe(cursor);

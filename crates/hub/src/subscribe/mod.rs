@@ -183,6 +183,9 @@ fn without_share(text: &str) -> &str {
 /// How the filters of the list of rooms begin.
 const ROOM_LIST: &str = "$rooms/";
 
+/// Filters of one SUBSCRIBE whose single values go out at once, whatever the turn has done.
+const AT_ONCE_MAX: usize = 8;
+
 /// Whether a subscription brings what is retained.
 const fn sends_retained(options: SubscribeOptions, is_new: bool) -> bool {
     match options.retain_handling {
@@ -393,6 +396,38 @@ impl Hub {
         &mut self,
         now: Tick,
         key: SessionKey,
+        told: (Option<Awaited>, &Verdicts),
+        tally: &mut Tally<'_>,
+    ) {
+        self.answer_subscribe(now, key, told, tally);
+        for (at, wanted) in tally.wanted.iter().enumerate() {
+            let is_soon = at < AT_ONCE_MAX || !self.turn_is_spent();
+            self.enqueue_snapshot(now, key, wanted, is_soon);
+        }
+        self.begin_snapshots(now, key);
+        let filters = tally.wanted.iter().map(|wanted| wanted.filter);
+        self.list_rooms_for(now, key, filters);
+    }
+
+    /// Tells what rooms there are, if that was subscribed to.
+    fn list_rooms_for<'f>(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        mut filters: impl Iterator<Item = &'f str>,
+    ) {
+        if filters.any(|filter| filter.starts_with(ROOM_LIST))
+            && let Some(zone) = self.sessions.get(key).map(Session::zone)
+        {
+            self.list_rooms(now, zone);
+        }
+    }
+
+    /// Answers a SUBSCRIBE.
+    fn answer_subscribe(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
         (awaited, verdicts): (Option<Awaited>, &Verdicts),
         tally: &mut Tally<'_>,
     ) {
@@ -414,14 +449,6 @@ impl Hub {
             for &no_join in &tally.no_joins {
                 self.explain_no_join(now, key, no_join);
             }
-        }
-        let is_list = |wanted: &Wanted<'_>| wanted.filter.starts_with(ROOM_LIST);
-        let lists_rooms = tally.wanted.iter().any(is_list);
-        for wanted in &tally.wanted {
-            self.begin_snapshot(now, key, wanted);
-        }
-        if let (true, Some(zone)) = (lists_rooms, self.sessions.get(key).map(Session::zone)) {
-            self.list_rooms(now, zone);
         }
     }
 

@@ -14,14 +14,14 @@ use stentor_mqtt::{
 use stentor_session::Tick;
 use stentor_zone::Refusal;
 
-use super::{Asked, Awaited, Common, Tally, Wanting};
+use super::{Asked, Awaited, Common, SubscriptionRef, Tally, Wanting};
 use crate::adaptor::Denial;
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::room::{Element, Entered, Verdicts};
 use crate::sessions::Session;
 use crate::snapshot::Wanted;
-use crate::work::{FILTER_VISITS, OWN_VISITS};
+use crate::work::{ENQUEUE_VISITS, FILTER_VISITS, OWN_VISITS};
 
 /// What the packets of one shard that go on in later turns may hold together before more of them
 /// stay where they were read.
@@ -60,6 +60,8 @@ pub(super) struct Subscribing {
     /// What it does about rooms at its end.
     pub(super) entered: Option<Entered>,
     kept: Kept,
+    /// How many of its snapshots have begun; `None` before it is answered.
+    begun: Option<usize>,
 }
 
 /// The elements that are left.
@@ -149,6 +151,7 @@ impl Subscribing {
             verdicts,
             entered: None,
             kept: Kept::default(),
+            begun: None,
         }
     }
 }
@@ -330,6 +333,9 @@ impl Hub {
         job: &mut Subscribing,
         visits: u32,
     ) -> bool {
+        if let Some(begun) = &mut job.begun {
+            return self.begin_some(now, key, (&job.kept.wanted, begun), visits);
+        }
         let is_v5 = self.sessions.get(key).is_some_and(Session::speaks_v5);
         let awaited = job.awaited;
         let mut tally = Tally::new(is_v5, Some(awaited));
@@ -364,10 +370,44 @@ impl Hub {
             self.close(now, key, reason);
             return true;
         }
-        let is_over = job.source.is_empty();
-        if is_over {
+        if job.source.is_empty() {
             let mut tally = job.kept.tally(is_v5, awaited);
-            self.conclude_subscribe(now, key, (Some(awaited), &job.verdicts), &mut tally);
+            self.answer_subscribe(now, key, (Some(awaited), &job.verdicts), &mut tally);
+            job.begun = Some(0);
+        }
+        job.begun.is_some() && job.kept.wanted.is_empty()
+    }
+
+    /// Enqueues some of the snapshots of a SUBSCRIBE that was answered: until about so many visits
+    /// are used up. Returns whether those were the last ones.
+    fn begin_some(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        (wanted, begun): (&[(Box<str>, Wanted<'static>)], &mut usize),
+        visits: u32,
+    ) -> bool {
+        let before = self.turn.spent();
+        let zone = self.sessions.get(key).map(Session::zone);
+        while let (Some((filter, wanted)), Some(zone)) = (wanted.get(*begun), zone) {
+            if self.turn.spent() - before >= visits {
+                break;
+            }
+            *begun += 1;
+            self.turn.spend(ENQUEUE_VISITS);
+            // It may have ended since.
+            let found = self.find_subscription(key, zone, None, filter);
+            if found == Some(SubscriptionRef::Filter(wanted.id)) {
+                let is_soon = !self.turn_is_spent();
+                let wanted = Wanted { filter, ..*wanted };
+                self.enqueue_snapshot(now, key, &wanted, is_soon);
+            }
+        }
+        self.list_snapshots(key);
+        let is_over = *begun >= wanted.len();
+        if is_over {
+            let filters = wanted.iter().map(|(filter, _)| &**filter);
+            self.list_rooms_for(now, key, filters);
         }
         is_over
     }

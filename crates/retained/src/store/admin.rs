@@ -87,6 +87,14 @@ impl<D: Disk> Store<D> {
         status
     }
 
+    /// Bytes of memory for finding topics: the names, and the index. Takes each stripe's lock for
+    /// a moment; O(zones) below each.
+    #[must_use]
+    pub fn heap_bytes(&self) -> u64 {
+        let stripes = 0..STRIPES;
+        stripes.map(|at| self.lock(at).memory() as u64).sum()
+    }
+
     /// Bytes of topics, properties and payloads, without those below `$SYS/`.
     #[must_use]
     pub fn bytes(&self) -> u64 {

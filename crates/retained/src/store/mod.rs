@@ -16,7 +16,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, SystemTime};
 
-use stentor_hub::{Cursor, Kept, Mark, NotKept, Purpose, Retained, Scope, Stored, Walk};
+use stentor_hub::{
+    Cursor, Kept, Mark, NotKept, Purpose, Retained, STRIPE_VISITS, Scope, Stored, Walk, copy_visits,
+};
 use stentor_session::{Message, Publisher, Tick, Ticket};
 use stentor_topic::Zone;
 
@@ -407,20 +409,28 @@ impl<D: Disk> Retained for Store<D> {
             return self.volatile.walk(zone, filter, scope, cursor, visits, out);
         }
         let view = self.view(scope);
-        let mut budget = Budget {
-            visits,
-            bytes: STEP_BYTES,
-        };
+        let mut budget = Budget::new(visits, STEP_BYTES);
         while usize::from(cursor.stripe) < STRIPES {
+            if budget.is_spent() {
+                return Walk::More;
+            }
+            let before = budget.spent();
+            let Cursor { after, visits, .. } = cursor;
             let stripe = self.lock(usize::from(cursor.stripe));
             let is_done = stripe.walk(
                 &self.env,
                 (zone, filter),
                 view,
-                &mut cursor.after,
+                after,
                 &mut budget,
-                &mut |record| out.push(self.message(record)),
+                &mut |record| {
+                    *visits += copy_visits(record.encoded_len());
+                    out.push(self.message(record));
+                },
             );
+            drop(stripe);
+            budget.spend(STRIPE_VISITS);
+            cursor.visits += (budget.spent() - before) as u64;
             if !is_done {
                 return Walk::More;
             }

@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex};
 
-use stentor_hub::Cursor;
+use stentor_hub::{Cursor, STRIPE_VISITS};
 use stentor_topic::{Zone, has_wildcard};
 
 use super::keeper::Flush;
@@ -81,10 +81,7 @@ impl<D: Disk> Store<D> {
         if !self.reader.is_wary() || is_volatile(filter) {
             return false;
         }
-        let mut budget = Budget {
-            visits,
-            bytes: STEP_BYTES,
-        };
+        let mut budget = Budget::new(visits, STEP_BYTES);
         let mut cold = Vec::new();
         let stripes = if has_wildcard(filter) {
             usize::from(cursor.stripe)..STRIPES
@@ -98,7 +95,8 @@ impl<D: Disk> Store<D> {
             let scope = (zone, filter);
             self.lock(stripe)
                 .cold_parts(&self.env, scope, after, &mut budget, &mut cold);
-            if budget.visits == 0 || budget.bytes == 0 {
+            budget.spend(STRIPE_VISITS);
+            if budget.is_spent() {
                 break;
             }
         }

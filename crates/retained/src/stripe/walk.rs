@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use stentor_hub::Purpose;
+use stentor_hub::{Purpose, topic_visits};
 use stentor_topic::{Zone, has_wildcard, matches};
 
 use super::{Env, Stripe};
@@ -37,15 +37,35 @@ impl View {
 /// How much one step of a walk may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
-    /// Topics to visit.
-    pub(crate) visits: usize,
+    /// Visits; the last topic may go beyond.
+    visits: usize,
     /// Bytes of records to read; the last one may go beyond.
-    pub(crate) bytes: usize,
+    bytes: usize,
+    /// Visits that were spent, also beyond what there was.
+    spent: usize,
 }
 
 impl Budget {
-    const fn is_spent(self) -> bool {
+    pub(crate) const fn new(visits: usize, bytes: usize) -> Self {
+        Self {
+            visits,
+            bytes,
+            spent: 0,
+        }
+    }
+
+    /// Visits that were spent.
+    pub(crate) const fn spent(self) -> usize {
+        self.spent
+    }
+
+    pub(crate) const fn is_spent(self) -> bool {
         self.visits == 0 || self.bytes == 0
+    }
+
+    pub(crate) const fn spend(&mut self, visits: usize) {
+        self.visits = self.visits.saturating_sub(visits);
+        self.spent += visits;
     }
 }
 
@@ -139,28 +159,24 @@ impl<R: Region> Stripe<R> {
         };
         let mut last = None;
         let is_done = each_name(&part.names, filter, after.as_deref(), |topic| {
+            budget.spend(topic_visits(topic));
+            if matches(filter, topic) {
+                let hash = env.hasher.hash(zone, topic);
+                let record = self
+                    .find(hash, zone, topic)
+                    .and_then(|entry| self.visible(env, entry.place(), view));
+                if let Some(record) = record {
+                    found(&record);
+                    budget.bytes = budget.bytes.saturating_sub(record.encoded_len());
+                }
+            }
             if budget.is_spent() {
-                return false;
+                last = Some(topic.into());
             }
-            budget.visits -= 1;
-            let last = last.get_or_insert_with(String::new);
-            last.clear();
-            last.push_str(topic);
-            if !matches(filter, topic) {
-                return true;
-            }
-            let hash = env.hasher.hash(zone, topic);
-            let record = self
-                .find(hash, zone, topic)
-                .and_then(|entry| self.visible(env, entry.place(), view));
-            if let Some(record) = record {
-                found(&record);
-                budget.bytes = budget.bytes.saturating_sub(record.encoded_len());
-            }
-            true
+            !budget.is_spent()
         });
-        if let Some(last) = last {
-            *after = Some(last.into_boxed_str());
+        if last.is_some() {
+            *after = last;
         }
         is_done
     }
@@ -199,14 +215,11 @@ impl<R: Region> Stripe<R> {
             return;
         };
         each_name(&part.names, filter, after, |topic| {
-            if budget.is_spent() {
-                return false;
-            }
-            budget.visits -= 1;
+            budget.spend(topic_visits(topic));
             if matches(filter, topic) {
                 self.look(env.hasher.hash(zone, topic), budget, cold);
             }
-            true
+            !budget.is_spent()
         });
     }
 

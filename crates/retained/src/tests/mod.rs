@@ -8,4 +8,5 @@ mod model;
 mod recover;
 mod shrink;
 mod support;
+mod walks;
 mod whole;

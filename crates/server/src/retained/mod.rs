@@ -256,6 +256,7 @@ impl Request {
         at.map_or_else(Cursor::default, |at| Cursor {
             stripe: at.stripe,
             after: at.after.clone(),
+            visits: 0,
         })
     }
 }
