@@ -381,6 +381,7 @@ fn many_subscription_identifiers_stay_apart() {
 fn a_hundred_thousand_subscriptions_come_and_go() {
     let settings = Settings {
         shares_max: 50_000,
+        subscription_bytes_max: 64 << 20,
         ..Settings::default()
     };
     let mut w = World::with_settings(1, settings);
