@@ -102,6 +102,6 @@ fn a_client_id_may_belong_to_whoever_has_a_session_with_it() {
     assert_eq!(code, 0);
     assert_eq!(first.expect(14).body[0], 0x8E);
     // The owner of the server may come with any, by the control socket.
-    let publish = ["pub", "t", "-m", "x", "-i", "shared"];
+    let publish = ["pub", "-t", "t", "-m", "x", "-i", "shared"];
     place.run(&publish).success();
 }
