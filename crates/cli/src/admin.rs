@@ -41,9 +41,40 @@ fn status_text(status: &Value) -> String {
         counters(status),
         shards(status)
     );
+    text += &format!("\n{}", memory(&status["memory"]));
     text += &format!("\n{}", losses(&status["losses"]));
     if !status["reload"].is_null() {
         text += &format!("\n{}\n", last_reload(&status["reload"], now_secs()));
+    }
+    text
+}
+
+/// What clients make the server hold, by kind, and who holds most.
+fn memory(memory: &Value) -> String {
+    let size = |value: &Value| bytes(value.as_u64().unwrap_or(0));
+    let mut kinds = Table::new(&["HELD", "BYTES"]);
+    for (kind, held) in memory["by_kind"].as_object().into_iter().flatten() {
+        kinds.row([kind.clone(), size(held)]);
+    }
+    kinds.row(["together".into(), size(&memory["held_bytes"])]);
+    if !memory["budget_bytes"].is_null() {
+        let state = match memory["state"].as_str() {
+            Some("pressed") => " (memory is short)",
+            Some("full") => " (reached)",
+            _ => "",
+        };
+        let limit = size(&memory["budget_bytes"]);
+        kinds.row(["limit".into(), format!("{limit}{state}")]);
+    }
+    let mut text = kinds.render();
+    let mut holders = Table::new(&["HELD FOR CLIENT", "USER", "BYTES"]);
+    let all = memory["holders"].as_array();
+    for holder in all.into_iter().flatten() {
+        let [client, user] = ["client_id", "user"].map(|key| plain(&holder[key]));
+        holders.row([client, user, size(&holder["bytes"])]);
+    }
+    if all.is_some_and(|all| !all.is_empty()) {
+        text += &format!("\n{}", holders.render());
     }
     text
 }

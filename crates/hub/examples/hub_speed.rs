@@ -135,6 +135,7 @@ fn main() {
         adaptors: None,
         persistent_sessions: Arc::default(),
         random: Arc::new(|| 0),
+        ledger: Arc::new(stentor_hub::Ledger::new(1)),
         callees: None,
     };
     // As one of two, which counts interest.

@@ -203,7 +203,7 @@ impl Counter<'_> {
     /// looked at.
     #[inline]
     fn hand_over_run(&mut self, shipment: &mut Shipment<'_>, slot: u32, terms: &Terms) -> bool {
-        let Some(session) = self.sessions.at_mut(slot) else {
+        let Some(session) = self.sessions.at_mut(slot, QoS::AtMostOnce) else {
             return true;
         };
         let key = SessionKey {
@@ -211,7 +211,7 @@ impl Counter<'_> {
             generation: session.generation,
         };
         let bound = Charge {
-            bytes: session.queue_bytes_max(self.settings),
+            bytes: session.queue_bytes_max_at(QoS::AtMostOnce, self.settings),
             messages: self.settings.queue_messages_max,
         };
         let outbound = session.outbound.as_deref();

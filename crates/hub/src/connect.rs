@@ -12,6 +12,7 @@ use crate::authenticate::Method;
 use crate::effects::{Event, MeshItem};
 use crate::hub::{Hub, Timer};
 use crate::key::{LinkId, SessionKey, ShardId, home_shard};
+use crate::memory::{Room, Tenants};
 use crate::publish::may_publish;
 use crate::quota::Seat;
 use crate::rights::Identity;
@@ -22,13 +23,18 @@ use crate::sessions::{Announced, Flushing, Link, Live, Session};
 pub struct Admitted {
     identity: Arc<Identity>,
     seat: Seat,
+    room: Room,
 }
 
 /// Of somebody whose connections are not counted.
 impl From<Arc<Identity>> for Admitted {
     fn from(identity: Arc<Identity>) -> Self {
-        let seat = Seat::default();
-        Self { identity, seat }
+        let (seat, room) = (Seat::default(), Room::default());
+        Self {
+            identity,
+            seat,
+            room,
+        }
     }
 }
 
@@ -45,6 +51,19 @@ impl Hub {
         request: &ConnectRequest,
         identity: Arc<Identity>,
     ) -> Result<Admitted, CloseReason> {
+        self.admit_as(request, identity, None)
+    }
+
+    /// [`Hub::admit`] of somebody whose sessions are counted.
+    ///
+    /// # Errors
+    /// Why the client has to be refused.
+    pub fn admit_as(
+        &self,
+        request: &ConnectRequest,
+        identity: Arc<Identity>,
+        tenants: Option<&Tenants>,
+    ) -> Result<Admitted, CloseReason> {
         if !request.version.is_v5() && !self.takes_keep_alive(request.keep_alive_secs) {
             return Err(CloseReason::Denied(Denied::KeepAlive));
         }
@@ -58,14 +77,18 @@ impl Hub {
             return Err(CloseReason::Denied(Denied::Right));
         }
         self.may_be_called(client_id, &identity)?;
-        self.has_room(request, &identity)?;
+        let room = self.room_for(request, &identity, tenants)?;
         let present = self.own_session(&identity, client_id);
         let takes_over = present.is_some_and(|own| own.live().is_some());
         let seat = Seat::take(&identity.rights.needs(), takes_over).map_err(CloseReason::Limit)?;
-        Ok(Admitted { identity, seat })
+        Ok(Admitted {
+            identity,
+            seat,
+            room,
+        })
     }
 
-    fn own_session(&self, identity: &Identity, client_id: &str) -> Option<&Session> {
+    pub(crate) fn own_session(&self, identity: &Identity, client_id: &str) -> Option<&Session> {
         let (zone, user) = (identity.zone, identity.user.as_deref());
         self.sessions
             .get(self.sessions.find(zone, client_id, user)?)
@@ -95,21 +118,6 @@ impl Hub {
         max == 0 || (secs > 0 && secs <= max)
     }
 
-    /// A session that is there already always goes on.
-    fn has_room(&self, request: &ConnectRequest, identity: &Identity) -> Result<(), CloseReason> {
-        let settings = &self.settings;
-        let lasts = request.session_expiry_secs > 0 && settings.session_expiry_max_secs > 0;
-        if !lasts || self.sessions.persistent() < settings.sessions_max {
-            return Ok(());
-        }
-        // It makes no difference to the count whether an old one goes on or a new one replaces it.
-        let present = self.own_session(identity, &request.client_id);
-        if present.is_some_and(Session::is_persistent) {
-            return Ok(());
-        }
-        Err(CloseReason::Limit(Limit::Sessions))
-    }
-
     /// Connects a client whose log-in was accepted: takes its session over from an older
     /// connection or an absence, or starts a new one, and queues CONNACK and what the session
     /// owes. The client id's home must be this shard, or the client id empty.
@@ -120,7 +128,14 @@ impl Hub {
         mut request: ConnectRequest,
         admitted: impl Into<Admitted>,
     ) -> SessionKey {
-        let Admitted { identity, seat } = admitted.into();
+        let Admitted {
+            identity,
+            seat,
+            room,
+        } = admitted.into();
+        if let Some(from) = room.from {
+            self.make_room(now, from);
+        }
         let assigned = request.client_id.is_empty();
         if assigned {
             request.client_id = self.assign_client_id(&identity);
@@ -159,6 +174,10 @@ impl Hub {
             session_present,
         });
         self.adopt(now, key, identity);
+        self.sessions.came_back(key);
+        if let Some(lease) = room.lease {
+            self.sessions.let_to(key, lease);
+        }
         let mut rooms = Vec::new();
         if let Some(session) = self.sessions.get_mut(key) {
             session.will = request.will.take();

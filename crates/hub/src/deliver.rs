@@ -177,7 +177,7 @@ impl Counter<'_> {
         terms: &Terms,
         course: Course,
     ) {
-        let Some(session) = self.sessions.at_mut(slot) else {
+        let Some(session) = self.sessions.at_mut(slot, terms.qos) else {
             return;
         };
         if course != Course::Answer && !session.may_receive(parcel.message.topic()) {
@@ -195,7 +195,7 @@ impl Counter<'_> {
             stats: self.stats,
             losses: self.losses,
             traffic: self.traffic,
-            queue_bytes_max: session.queue_bytes_max(self.settings),
+            queue_bytes_max: session.queue_bytes_max_at(terms.qos, self.settings),
             paced: terms.stored || course == Course::Released,
         };
         let shaped = course == Course::Usual && (parcel.shape.is_some() || session.is_special());
@@ -238,7 +238,7 @@ impl Counter<'_> {
 
     fn lose(&mut self, slot: u32, topic: &str, cause: LossCause, messages: u64) {
         self.stats.publishes_dropped += messages;
-        let Some(session) = self.sessions.at_mut(slot) else {
+        let Some(session) = self.sessions.at_mut(slot, QoS::AtMostOnce) else {
             return;
         };
         if let Some(snapshots) = session.live_mut().and_then(Live::snapshots) {

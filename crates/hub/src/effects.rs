@@ -168,6 +168,14 @@ pub enum ControlItem {
         /// What they say.
         judgement: Arc<Judgement>,
     },
+    /// Memory is short, and this shard frees so many bytes: see [`crate::Hub::relieve`].
+    Relieve {
+        /// How many.
+        bytes: u64,
+    },
+    /// There are as many sessions as there may be, and one of this shard gives way to a newcomer's
+    /// on another: see [`Event::SessionEvicted`].
+    MakeRoom,
     /// An adaptor does something, in a zone whose home is this shard.
     Act(Arc<Act>),
     /// What acknowledgements waited for has happened, or will not. Sent to every shard that may
@@ -234,6 +242,14 @@ pub enum Event {
     SessionExpired {
         /// Whose.
         client_id: Box<str>,
+    },
+    /// A session that waited for its client has ended early: there are as many as there may be, or
+    /// memory is short, and its user or address holds most.
+    SessionEvicted {
+        /// Whose.
+        client_id: Box<str>,
+        /// Who it was; `None` for anonymous.
+        user: Option<Arc<str>>,
     },
     /// A publish was refused by rights: told once for each client and topic.
     PublishDenied {

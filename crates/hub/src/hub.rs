@@ -16,6 +16,7 @@ use crate::effects::{ControlItem, Effects, MeshItem};
 use crate::fence::Fences;
 use crate::interest::{Interest, InterestTable};
 use crate::key::{SessionKey, ShardId};
+use crate::memory::{Ledger, Relief};
 use crate::options::as_share;
 use crate::outbox::Outbox;
 use crate::permission::Reviews;
@@ -47,6 +48,8 @@ pub struct Shared {
     pub persistent_sessions: Arc<AtomicU64>,
     /// Draws bits that nobody can foresee: the client ids that the server makes up are of them.
     pub random: Arc<dyn Fn() -> u128 + Send + Sync>,
+    /// What they hold.
+    pub ledger: Arc<Ledger>,
 }
 
 /// A shard's brain: owns the sessions whose home it is, routes messages between them, and says
@@ -95,6 +98,8 @@ pub struct Hub {
     pub(crate) renewals: Renewals,
     pub(crate) reviews: Reviews,
     pub(crate) random: Arc<dyn Fn() -> u128 + Send + Sync>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) relief: Relief,
 }
 
 /// What a timer is for: the keep-alive of a connection, or the end of an absence.
@@ -158,6 +163,8 @@ impl Hub {
             renewals: Renewals::default(),
             reviews: Reviews::default(),
             random: shared.random,
+            ledger: shared.ledger,
+            relief: Relief::default(),
             hasher,
         }
     }
@@ -166,6 +173,8 @@ impl Hub {
     pub fn reconfigure(&mut self, settings: Arc<Settings>) {
         self.uses = settings.uses();
         self.settings = settings;
+        self.relief.reconfigured();
+        self.tighten();
         self.zones.reconfigure(&self.settings);
     }
 
@@ -243,6 +252,8 @@ impl Hub {
             ControlItem::Renew(renewal) => self.begin_renewal(now, renewal),
             ControlItem::Publish(message) => self.publish_as_server(now, &message),
             ControlItem::Judged { number, judgement } => self.judged(now, number, &judgement),
+            ControlItem::Relieve { bytes } => self.relieve(now, bytes),
+            ControlItem::MakeRoom => self.make_room(now, self.shard),
             ControlItem::Act(act) => self.act(now, &act),
             ControlItem::Answer(answer) => self.answered(now, &answer),
             ControlItem::Ask(ask) => self.ask_client(now, &ask),
@@ -299,6 +310,9 @@ impl Hub {
         self.continue_renewals(now);
         self.advance_rooms(now);
         self.close_overrun(now);
+        self.continue_relief(now);
+        self.settle_accounts();
+        self.tighten();
     }
 
     /// When to call [`Hub::advance`] next at the latest.
@@ -307,7 +321,7 @@ impl Hub {
         let is_reviewing = self.renewals.is_pending() || !self.reviews.is_empty();
         let goes_on =
             !self.slices.is_empty() || !self.routes.is_empty() || !self.outbox.snapshots.is_empty();
-        if is_reviewing || goes_on {
+        if is_reviewing || goes_on || self.relief.is_pending() {
             return Some(Tick::ZERO);
         }
         let pace = self.outbox.paces.peek().map(|Reverse((at, _))| *at);

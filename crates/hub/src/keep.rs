@@ -19,7 +19,7 @@ use crate::burst::Source;
 use crate::effects::{Event, MeshItem};
 use crate::hub::Hub;
 use crate::key::{ShardId, home_shard};
-use crate::retained::{Kept, Retained};
+use crate::retained::{Kept, NotKept, Retained};
 use crate::settings::{Keep, Settings, Uses};
 use crate::stats::LossCause;
 
@@ -127,7 +127,12 @@ impl Hub {
         let mut taken = Taken::SUCCESS;
         if keep {
             self.fences.begin_put();
-            match self.retained.put(&message) {
+            let kept = if self.is_out_of_memory_for(now, &message) {
+                Err(NotKept::Full)
+            } else {
+                self.retained.put(&message)
+            };
+            match kept {
                 Ok(Kept::Now) => {}
                 Ok(Kept::Later(ticket)) => taken = Taken::Waits(ticket),
                 Err(why) if is_awaited => return Taken::Done(why.outcome()),

@@ -259,6 +259,7 @@ impl Hub {
         for slot in session.shares() {
             self.member_changed(slot, key.slot, false);
         }
+        self.sessions.went_away(key);
         self.settle_absence(now, key);
     }
 

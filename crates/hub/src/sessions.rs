@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use hashbrown::HashTable;
 use slab::Slab;
 use smallvec::SmallVec;
-use stentor_mqtt::Version;
+use stentor_mqtt::{QoS, Version};
 use stentor_session::{
     Inbound, Outbound, Output, Publisher, ReceivedAliases, SentAliases, Tick, WillRequest,
 };
@@ -18,6 +18,7 @@ use stentor_topic::{FilterId, TopicHasher, Zone};
 use crate::authenticate::Method;
 use crate::conflate::Conflating;
 use crate::key::{LinkId, SessionKey};
+use crate::memory::{Absences, Account, Lease, Tenant};
 use crate::quota::{Meter, Seat};
 use crate::rights::Identity;
 use crate::room::Element;
@@ -47,6 +48,8 @@ pub(crate) struct Session {
     pub(crate) filtered: u32,
     /// Bytes that may wait for the client, by its quota; `u32::MAX` for none of its own.
     queue_bytes: u32,
+    /// Kept by [`Sessions`] only.
+    account: Account,
     pub(crate) link: Link,
     pub(crate) subscriptions: SmallVec<[SubscriptionRef; 2]>,
     pub(crate) outbound: Option<Box<Outbound>>,
@@ -196,12 +199,29 @@ impl Session {
             filter_bytes: 0,
             filtered: 0,
             queue_bytes: u32::MAX,
+            account: Account::default(),
             link: Link::Away(away),
             subscriptions: SmallVec::new(),
             outbound: None,
             inbound: None,
             will: None,
         }
+    }
+
+    /// Whether something waited for its client when it was last counted.
+    #[inline]
+    pub(crate) const fn had_queue(&self) -> bool {
+        self.account.has_queue()
+    }
+
+    /// Whether a message for it changes nothing but its output, which is counted when it has been
+    /// written.
+    #[inline]
+    fn is_counted_by_flush(&self) -> bool {
+        let Link::Live(live) = &self.link else {
+            return false;
+        };
+        live.flushing != Flushing::Blocked && live.extras.is_none()
     }
 
     pub(crate) const fn expiry_secs(&self) -> u32 {
@@ -228,6 +248,16 @@ impl Session {
         match self.queue_bytes {
             u32::MAX => settings.queue_bytes_max,
             own => settings.queue_bytes_max.min(own as usize),
+        }
+    }
+
+    /// The same for messages of one QoS.
+    #[inline]
+    pub(crate) fn queue_bytes_max_at(&self, qos: QoS, settings: &Settings) -> usize {
+        let most = self.queue_bytes_max(settings);
+        match qos {
+            QoS::AtMostOnce => most.min(settings.qos0_bytes_max),
+            QoS::AtLeastOnce | QoS::ExactlyOnce => most,
         }
     }
 
@@ -461,6 +491,14 @@ pub(crate) struct Sessions {
     generations: u32,
     /// Sessions of all shards that outlive their connection.
     persistent: Arc<AtomicU64>,
+    /// The slots of sessions that have changed, perhaps, since they were counted.
+    marked: Vec<u32>,
+    /// What all sessions were charged with when they were last counted: themselves, and what waits
+    /// for their clients.
+    charged: [u64; 2],
+    /// By slot, the places of sessions that outlive their connection.
+    leases: Vec<Option<Box<Lease>>>,
+    absences: Absences,
 }
 
 impl Sessions {
@@ -472,6 +510,10 @@ impl Sessions {
             slots_end: 0,
             by_client: HashTable::new(),
             generations: 0,
+            marked: Vec::new(),
+            charged: [0; 2],
+            leases: Vec::new(),
+            absences: Absences::default(),
         }
     }
 
@@ -491,9 +533,12 @@ impl Sessions {
         let generation = session.generation;
         let persistent = u64::from(session.is_persistent());
         self.persistent.fetch_add(persistent, Ordering::Relaxed);
+        session.account = Account::default();
+        session.account.mark();
         let hash = self.hasher.hash(session.zone(), &session.client_id);
         // A slab of more than 2^32 sessions does not fit into memory.
         let slot = u32::try_from(self.slots.insert(session)).unwrap_or(u32::MAX);
+        self.marked.push(slot);
         self.slots_end = self.slots_end.max(slot as usize + 1);
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.by_client.insert_unique(hash, slot, |slot| {
@@ -510,10 +555,100 @@ impl Sessions {
         if let Ok(entry) = self.by_client.find_entry(hash, |slot| *slot == key.slot) {
             entry.remove();
         }
+        self.came_back(key);
+        if let Some(lease) = self.leases.get_mut(key.slot as usize) {
+            *lease = None;
+        }
         let session = self.slots.try_remove(key.slot as usize)?;
         let persistent = u64::from(session.is_persistent());
         self.persistent.fetch_sub(persistent, Ordering::Relaxed);
+        self.recharge(session.account, Account::default());
         Some(session)
+    }
+
+    /// A session takes places of those that outlive their connection.
+    pub(crate) fn let_to(&mut self, key: SessionKey, lease: Lease) {
+        let slot = key.slot as usize;
+        if self.leases.len() <= slot {
+            self.leases.resize_with(slot + 1, || None);
+        }
+        self.leases[slot] = Some(Box::new(lease));
+    }
+
+    /// A session waits for its client from now on: it may be the one that goes first where there
+    /// is no room.
+    pub(crate) fn went_away(&mut self, key: SessionKey) {
+        self.note_absence(key, Absences::add);
+    }
+
+    /// It does no longer.
+    pub(crate) fn came_back(&mut self, key: SessionKey) {
+        self.note_absence(key, Absences::remove);
+    }
+
+    fn note_absence(
+        &mut self,
+        key: SessionKey,
+        note: fn(&mut Absences, &Tenant, Tick, (u32, u64)),
+    ) {
+        let slot = key.slot as usize;
+        let Some(Some(lease)) = self.leases.get(slot) else {
+            return;
+        };
+        let Some(session) = self.slots.get(slot) else {
+            return;
+        };
+        if let Link::Away(away) = &session.link {
+            let holds = (key.slot, session.account.bytes());
+            note(&mut self.absences, lease.tenant(), away.until, holds);
+        }
+    }
+
+    /// How many sessions the tenant has, on all shards, whose session goes first here.
+    pub(crate) fn most_absent(&self) -> u32 {
+        let first = self.absences.first_by_sessions();
+        let lease = first.and_then(|slot| self.leases.get(slot as usize)?.as_ref());
+        lease.map_or(0, |lease| lease.tenant().sessions())
+    }
+
+    /// The session that goes first where places are short.
+    pub(crate) fn first_to_go(&self) -> Option<SessionKey> {
+        self.key(self.absences.first_by_sessions()?)
+    }
+
+    /// The session that goes first where memory is short, and the bytes that it was charged with.
+    pub(crate) fn first_to_free(&self) -> Option<(SessionKey, u64)> {
+        let key = self.key(self.absences.first_by_bytes()?)?;
+        Some((key, self.get(key)?.account.bytes()))
+    }
+
+    /// Counts the sessions anew that have changed. Returns what all of them are charged with:
+    /// themselves, and what waits for their clients.
+    pub(crate) fn settle_charges(&mut self) -> [u64; 2] {
+        let mut marked = core::mem::take(&mut self.marked);
+        for slot in marked.drain(..) {
+            let Some(session) = self.slots.get_mut(slot as usize) else {
+                continue;
+            };
+            if session.account.is_marked() {
+                let now = Account::of(session);
+                let before = core::mem::replace(&mut session.account, now);
+                let is_away = session.live().is_none();
+                if is_away && let Some(Some(lease)) = self.leases.get(slot as usize) {
+                    let (before, now) = (before.bytes(), now.bytes());
+                    self.absences.recharge(lease.tenant(), before, now);
+                }
+                self.recharge(before, now);
+            }
+        }
+        self.marked = marked;
+        self.charged
+    }
+
+    fn recharge(&mut self, before: Account, now: Account) {
+        let (before, now) = (before.parts(), now.parts());
+        self.charged[0] = self.charged[0] - before.0 + now.0;
+        self.charged[1] = self.charged[1] - before.1 + now.1;
     }
 
     /// How many sessions of all shards outlive their connection.
@@ -592,16 +727,41 @@ impl Sessions {
             .filter(|s| s.generation == key.generation)
     }
 
+    /// Marks it: what it holds is counted at the end of the turn.
     pub(crate) fn get_mut(&mut self, key: SessionKey) -> Option<&mut Session> {
+        let session = self.slots.get_mut(key.slot as usize)?;
+        if session.generation != key.generation {
+            return None;
+        }
+        if !session.account.mark() {
+            self.marked.push(key.slot);
+        }
+        Some(session)
+    }
+
+    /// For the flush of its output, which is followed by [`Sessions::mark`] where that matters.
+    #[inline]
+    pub(crate) fn flush_mut(&mut self, key: SessionKey) -> Option<&mut Session> {
         self.slots
             .get_mut(key.slot as usize)
             .filter(|s| s.generation == key.generation)
     }
 
-    /// By slot alone: for the topic index, whose entries never outlive their session.
+    /// Has a session counted at the end of the turn.
+    pub(crate) fn mark(&mut self, key: SessionKey) {
+        self.get_mut(key);
+    }
+
+    /// By slot alone: for the topic index, whose entries never outlive their session. To give it a
+    /// message of this QoS: it is marked unless only its output changes by that.
     #[inline]
-    pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut Session> {
-        self.slots.get_mut(slot as usize)
+    pub(crate) fn at_mut(&mut self, slot: u32, qos: QoS) -> Option<&mut Session> {
+        let session = self.slots.get_mut(slot as usize)?;
+        let by_flush = qos == QoS::AtMostOnce && session.is_counted_by_flush();
+        if !by_flush && !session.account.mark() {
+            self.marked.push(slot);
+        }
+        Some(session)
     }
 
     pub(crate) fn at(&self, slot: u32) -> Option<&Session> {
@@ -629,6 +789,6 @@ mod tests {
     /// A part of the memory that an idle connection costs.
     #[test]
     fn a_session_is_small() {
-        assert!(size_of::<Session>() <= 168, "{}", size_of::<Session>());
+        assert!(size_of::<Session>() <= 176, "{}", size_of::<Session>());
     }
 }

@@ -150,11 +150,19 @@ pub struct Settings {
     pub sent_alias_maximum: u16,
     /// What may wait for one client or be in flight to it, in bytes.
     pub queue_bytes_max: usize,
+    /// The same while it is QoS 0 that waits: for those who keep up.
+    pub qos0_bytes_max: usize,
     /// Messages that may wait for one client.
     pub queue_messages_max: usize,
     /// Sessions of all shards that outlive their connection. Shards that let clients in at the
     /// same moment can exceed it by one each.
     pub sessions_max: u64,
+    /// The same of one user.
+    pub sessions_per_user_max: u32,
+    /// The same of one network address, of clients whose users have no name.
+    pub sessions_per_address_max: u32,
+    /// The same of one zone.
+    pub sessions_per_zone_max: u32,
     /// Subscriptions of one client.
     pub subscriptions_max: usize,
     /// Bytes of memory that the subscriptions of one client may take.
@@ -262,8 +270,12 @@ impl Default for Settings {
             topic_alias_maximum: 64,
             sent_alias_maximum: 16,
             queue_bytes_max: 8 << 20,
+            qos0_bytes_max: usize::MAX,
             queue_messages_max: 100_000,
             sessions_max: u64::MAX,
+            sessions_per_user_max: u32::MAX,
+            sessions_per_address_max: u32::MAX,
+            sessions_per_zone_max: u32::MAX,
             subscriptions_max: 100_000,
             subscription_bytes_max: 16 << 20,
             shares_max: 256,

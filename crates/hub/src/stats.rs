@@ -37,6 +37,8 @@ pub struct Stats {
     pub denied: u64,
     /// Sessions that expired.
     pub expired: u64,
+    /// Sessions that had to give way to others.
+    pub evicted: u64,
     /// Connections closed because an invariant of the program was broken.
     pub bugs: u64,
 }

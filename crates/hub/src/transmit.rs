@@ -17,7 +17,10 @@ impl Hub {
     #[must_use]
     pub fn transmit(&mut self, now: Tick, key: SessionKey, batch: &mut Batch) -> bool {
         batch.clear();
-        let Some(Link::Live(live)) = self.sessions.get_mut(key).map(|session| &mut session.link)
+        let Some(Link::Live(live)) = self
+            .sessions
+            .flush_mut(key)
+            .map(|session| &mut session.link)
         else {
             return false;
         };
@@ -55,8 +58,11 @@ impl Hub {
         batch: &mut Batch,
         written: usize,
     ) -> Flush {
-        let Some(Link::Live(live)) = self.sessions.get_mut(key).map(|session| &mut session.link)
-        else {
+        let Some(session) = self.sessions.flush_mut(key) else {
+            return Flush::Done;
+        };
+        let had_queue = session.had_queue();
+        let Link::Live(live) = &mut session.link else {
             return Flush::Done;
         };
         let flush = live
@@ -75,6 +81,9 @@ impl Hub {
             Flush::Blocked => live.flushing = Flushing::Blocked,
         }
         let has_extras = live.extras.is_some();
+        if had_queue || has_extras || flush != Flush::Done {
+            self.sessions.mark(key);
+        }
         if batch.expired().next().is_some() {
             self.forget_expired(now, key, batch);
         }

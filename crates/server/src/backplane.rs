@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::errno::Errno;
 use stentor_auth::Authenticator;
+use stentor_hub::Ledger;
 use stentor_retained::Store;
 use stentor_retained::disk::MappedDisk;
 use stentor_topic::{TopicHasher, Zone};
@@ -19,6 +20,7 @@ use crate::mesh::Lane;
 use crate::retained::TopicBounds;
 use crate::shard::{Incoming, Letter};
 use crate::telemetry::Journal;
+use crate::tenants::Tenants;
 
 /// Made once at the start, before the shards leave the main thread's descriptor table.
 pub(crate) struct Backplane {
@@ -30,6 +32,10 @@ pub(crate) struct Backplane {
     pub(crate) authenticator: Arc<dyn Authenticator>,
     /// Counts and limits connections.
     pub(crate) admission: Arc<Admission>,
+    /// Whose sessions are counted together.
+    pub(crate) tenants: Tenants,
+    /// What clients make the server hold.
+    pub(crate) ledger: Arc<Ledger>,
     /// The retained messages.
     pub(crate) retained: Arc<Store<MappedDisk>>,
     /// What topics may be that commands put messages on.

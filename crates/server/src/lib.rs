@@ -37,7 +37,9 @@ pub mod proxy;
 mod retained;
 mod shard;
 mod telemetry;
+mod tenants;
 mod transport;
+mod warden;
 mod zones;
 
 pub use accounts::Accounts;

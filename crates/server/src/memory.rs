@@ -1,5 +1,7 @@
 //! How the process takes its memory.
 
+use stentor_hub::Ledger;
+
 /// Asks the system not to back memory with huge pages, where it does so unasked.
 ///
 /// A server with many connections holds many small things that come and go; in pages of 2 MiB the
@@ -43,4 +45,89 @@ pub(crate) fn keep_out_of_core_dumps() {
     // Dumps that go to a program are not bounded by the limit.
     #[cfg(target_os = "linux")]
     let _ = std::fs::write("/proc/self/coredump_filter", "0");
+}
+
+/// The bytes that clients may make the server hold; 0 for any number.
+pub(crate) fn limit(ledger: &Ledger) -> u64 {
+    match ledger.budget() {
+        u64::MAX => 0,
+        bytes => bytes,
+    }
+}
+
+/// The memory of the machine, or what the control group of this process may use if that is less, in
+/// bytes; `None` where the system does not tell.
+pub(crate) fn machine_bytes() -> Option<u64> {
+    let machine = std::fs::read_to_string("/proc/meminfo").ok();
+    let machine = machine.as_deref().and_then(total_of);
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    machine.into_iter().chain(group_limit(&groups, read)).min()
+}
+
+fn total_of(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+/// The least limit of the control groups that a process is in, version 2 or 1: each may be bounded,
+/// and so may those above it.
+fn group_limit(groups: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
+    let mut least = None;
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else {
+            continue;
+        };
+        let (root, file) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            names if names.split(',').any(|name| name == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        let mut path = path.trim_end_matches('/');
+        loop {
+            // "max" is no number.
+            let limit = read(&format!("{root}{path}/{file}"));
+            let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
+            least = least.into_iter().chain(limit).min();
+            match path.rfind('/') {
+                Some(end) => path = &path[..end],
+                None => break,
+            }
+        }
+    }
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_of_all_limits_counts() {
+        assert_eq!(
+            total_of("MemTotal:        8 kB\nMemFree: 1 kB\n"),
+            Some(8_192)
+        );
+        let files = [
+            ("/sys/fs/cgroup/a/b/memory.max", "max\n"),
+            ("/sys/fs/cgroup/a/memory.max", "4096\n"),
+            ("/sys/fs/cgroup/memory/c/memory.limit_in_bytes", "2048\n"),
+        ];
+        let read = |path: &str| {
+            let file = files.iter().find(|(name, _)| *name == path);
+            file.map(|(_, text)| (*text).to_owned())
+        };
+        assert_eq!(group_limit("0::/a/b\n", read), Some(4_096));
+        assert_eq!(
+            group_limit("4:cpu:/x\n3:memory,hugetlb:/c\n0::/a\n", read),
+            Some(2_048)
+        );
+        assert_eq!(group_limit("0::/\n", read), None);
+    }
 }

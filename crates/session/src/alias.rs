@@ -98,6 +98,8 @@ pub struct SentAliases {
     maximum: u16,
     packet_bytes_max: usize,
     aliases: BTreeMap<Box<str>, u16>,
+    /// Bytes of the names.
+    name_bytes: usize,
 }
 
 /// How to name the topic of one PUBLISH.
@@ -120,7 +122,16 @@ impl SentAliases {
             maximum,
             packet_bytes_max,
             aliases: BTreeMap::new(),
+            name_bytes: 0,
         }
+    }
+
+    /// Bytes of memory that the aliases take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        /// An entry of a tree that is two thirds full.
+        const ENTRY: usize = (size_of::<(Box<str>, u16)>() * 3) / 2;
+        self.name_bytes + self.aliases.len() * ENTRY
     }
 
     /// How to name `topic` in the packet that is sent next, which has `wire_len` bytes with the
@@ -139,6 +150,7 @@ impl SentAliases {
         match u16::try_from(self.aliases.len() + 1) {
             Ok(alias) if alias <= self.maximum => {
                 self.aliases.insert(topic.into(), alias);
+                self.name_bytes += topic.len();
                 TopicForm::Define(alias)
             }
             _ => TopicForm::Plain,

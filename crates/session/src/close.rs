@@ -102,6 +102,14 @@ pub enum Limit {
     QueueBytes,
     /// The server holds as many sessions that outlive their connection as it may.
     Sessions,
+    /// This user holds as many of them as one user may.
+    SessionsPerUser,
+    /// This address holds as many of them as one address may.
+    SessionsPerAddress,
+    /// The users of this zone hold as many of them as those of one zone may.
+    SessionsPerZone,
+    /// Memory is short.
+    Memory,
     /// The server holds as many connections as it may.
     Connections,
     /// This user holds as many connections as its roles let it.
@@ -357,6 +365,12 @@ impl Limit {
             Self::ConnectionsPerAddress => "this address has as many connections as it may have",
             Self::Connections => "the server has as many connections as it may have",
             Self::Sessions => "the server keeps as many sessions as it may",
+            Self::Memory => "the server is short of memory: try again later",
+            Self::SessionsPerUser => "the server keeps as many sessions of this user as it may",
+            Self::SessionsPerAddress => {
+                "the server keeps as many sessions of this address as it may"
+            }
+            Self::SessionsPerZone => "the server keeps as many sessions of this zone as it may",
             Self::ConnectionRate | Self::ConnectionRatePerAddress => {
                 "connections come faster than they are let in: try again later"
             }
@@ -377,6 +391,10 @@ impl Limit {
             Self::ReceiveMaximum => ReasonCode::ReceiveMaximumExceeded,
             Self::QueueBytes
             | Self::Sessions
+            | Self::SessionsPerUser
+            | Self::SessionsPerAddress
+            | Self::SessionsPerZone
+            | Self::Memory
             | Self::Connections
             | Self::ConnectionsPerAddress
             | Self::Retained => ReasonCode::QuotaExceeded,
@@ -398,6 +416,10 @@ impl Limit {
             Self::ReceiveMaximum => "receive-maximum",
             Self::QueueBytes => "slow-client",
             Self::Sessions => "too-many-sessions",
+            Self::SessionsPerUser => "too-many-sessions-of-user",
+            Self::SessionsPerAddress => "too-many-sessions-from-address",
+            Self::SessionsPerZone => "too-many-sessions-in-zone",
+            Self::Memory => "memory",
             Self::Connections => "too-many-connections",
             Self::ConnectionsPerUser => "too-many-connections-of-user",
             Self::SecondLogin => "second-login",

@@ -23,8 +23,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stentor_hub::{
-    Adaptors, Admitted, Callees, ControlItem, Cursor, Event, Hub, Identity, InterestTable, LinkId,
-    MeshItem, Retained, Rights, Scope, SessionKey, Settings, ShardId, Shared, Walk, home_shard,
+    Adaptors, Admitted, Callees, ControlItem, Cursor, Event, Hub, Identity, InterestTable, Ledger,
+    LinkId, MeshItem, Retained, Rights, Scope, SessionKey, Settings, ShardId, Shared, Walk,
+    home_shard,
 };
 use stentor_mqtt::{QoS, Version};
 use stentor_retained::{Bounds, MemoryStore};
@@ -50,6 +51,7 @@ pub struct World {
     pub now: Tick,
     pub hasher: TopicHasher,
     retained: Arc<dyn Retained>,
+    pub ledger: Arc<Ledger>,
     /// Items under way, by receiving and sending shard: first in, first out for each pair.
     mesh: HashMap<(u8, u8), VecDeque<MeshItem>>,
     pub links: HashMap<(u8, u32), usize>,
@@ -106,12 +108,14 @@ impl World {
         callees: Option<Arc<dyn Callees>>,
     ) -> Self {
         let hasher = TopicHasher::new(7);
+        let ledger = Arc::new(Ledger::new(shards));
         let shared = Shared {
             interest: Arc::new(InterestTable::new()),
             retained: Arc::clone(&retained),
             adaptors: None,
             persistent_sessions: Arc::default(),
             random: numbers(),
+            ledger: Arc::clone(&ledger),
             callees,
         };
         let settings = Arc::new(settings);
@@ -124,6 +128,7 @@ impl World {
             now: Tick::from_secs(1),
             hasher,
             retained,
+            ledger,
             mesh: HashMap::new(),
             links: HashMap::new(),
             by_key: HashMap::new(),
@@ -374,6 +379,17 @@ impl World {
             self.collect(u8::try_from(shard).unwrap());
         }
         self.settle();
+    }
+
+    /// What the ledger says is what there is, counted one by one.
+    pub fn check_accounts(&mut self) {
+        for (hub, shard) in self.hubs.iter_mut().zip(0..) {
+            hub.settle_accounts();
+            for (kind, bytes) in hub.recount() {
+                let written = self.ledger.of_shard(ShardId(shard), kind);
+                assert_eq!(written, bytes, "{} of shard {shard}", kind.label());
+            }
+        }
     }
 
     /// Delivers everything that is under way and flushes until nothing moves.

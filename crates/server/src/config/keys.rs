@@ -10,6 +10,7 @@ use stentor_auth::credential::Cost;
 
 use super::diff::Change;
 use super::kind::Kind;
+use super::memory_limit::MemoryLimit;
 use super::reader::Reader;
 use super::secret::Secret;
 use super::table::Fallback::{Required, Unset, Value as Default};
@@ -246,6 +247,12 @@ section! {
     /// notices.
     Limits = "limits", repeated: false;
 
+    /// The memory that clients may make the server hold: a size, or a part of the machine's memory
+    /// (or of what its control group may use). Beyond four fifths of it sessions without a
+    /// connection end, of those who hold most first; beyond all of it only clients that have a
+    /// session are let in. docs/limits.md says what is counted and what goes in which order. `0`
+    /// turns the limit off.
+    memory: MemoryLimit = Kind::Memory, Default("50%"), Live;
     /// Connections at a time; 0 takes as many as there are file descriptors.
     connections: u64 = count(0, 10_000_000), Default("0"), Live;
     /// Connections at a time from one network address, that is from one IPv4 address or one IPv6
@@ -274,9 +281,18 @@ section! {
     /// The largest packet that is taken from a client. A CONNECT has 1 MiB at most, whatever this
     /// says: who has not logged in yet gets little memory.
     packet_bytes: u32 = bytes(KIB, 256 * MIB), Default("2MiB"), NewConnections;
-    /// Sessions that outlive their connection, at a time: when there are so many, a client that
-    /// asks for another one is refused.
+    /// Sessions that outlive their connection, at a time. When there are so many, whoever holds most
+    /// of them gives way to a newcomer who holds less: of the sessions without a connection the one
+    /// that is closest to its end goes. A newcomer who holds as many is refused.
     sessions: u64 = count(1, 1_000_000_000), Default("1000000"), Live;
+    /// The same of one user with a name; 0 turns the limit off.
+    sessions_per_user: u32 = count(0, 1_000_000_000), Default("0"), Live;
+    /// The same of one network address (of IPv6, one /64), by clients without a name and by guests;
+    /// 0 turns the limit off. Clients behind a load balancer have its address, unless it says
+    /// theirs: see `proxies`.
+    sessions_per_address: u32 = count(0, 1_000_000_000), Default("100000"), Live;
+    /// The same of all users of one zone; 0 turns the limit off.
+    sessions_per_zone: u32 = count(0, 1_000_000_000), Default("0"), Live;
     /// The topic filters that one session may have subscribed.
     subscriptions_per_client: u32 = count(1, 10_000_000), Default("10000"), Live;
     /// Bytes of memory that the subscriptions of one session may take, by an upper bound: some 128

@@ -5,6 +5,7 @@ use std::time::Duration;
 use stentor_auth::credential::Stored;
 use stentor_auth::store::{Place, PlaceError};
 
+use super::memory_limit::MemoryLimit;
 use super::units;
 use super::url::ListenUrl;
 use super::value::{Raw, Value};
@@ -29,6 +30,8 @@ pub enum Kind {
         /// The greatest value, in bytes.
         max: u64,
     },
+    /// Memory: a number of bytes, or a part of what the machine has.
+    Memory,
     /// A span of time.
     Duration {
         /// The least value.
@@ -106,6 +109,14 @@ impl Kind {
                     _ => return Err("this is not a size".to_owned()),
                 };
                 in_range(bytes, *min, *max).map(Value::Number)
+            }
+            Self::Memory => {
+                let text = match raw {
+                    Raw::Words(text) | Raw::Text(text) => text.clone(),
+                    Raw::Integer(number) => number.to_string(),
+                    _ => return Err("this is not a size".to_owned()),
+                };
+                MemoryLimit::parse(&text).map(|_| Value::Text(text))
             }
             Self::Duration { min, max, never } => match raw {
                 Raw::Words(text) | Raw::Text(text) if *never && text.trim() == "never" => {
@@ -186,6 +197,11 @@ impl Kind {
                 },
                 if *never { ", or \"never\"" } else { "" },
             ),
+            Self::Memory => {
+                "a part of the machine's memory, such as \"50%\", or a size from 4MiB, such as \
+                 \"2GiB\"; 0 for no bound"
+                    .to_owned()
+            }
             Self::Text => "a text on one line".to_owned(),
             Self::Name => {
                 "a name of 1 to 255 bytes without / + # $ and control characters".to_owned()

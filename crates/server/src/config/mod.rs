@@ -18,6 +18,7 @@ mod generate;
 mod givens;
 mod keys;
 mod kind;
+mod memory_limit;
 mod problem;
 mod question;
 mod reader;
@@ -42,6 +43,7 @@ pub use keys::{
     Subscribing, SyncLevel, Sys, Tls, User, find_key, keys,
 };
 pub use kind::Kind;
+pub use memory_limit::MemoryLimit;
 pub use problem::{ConfigError, Origin, Problem};
 pub use question::Question;
 pub use secret::Secret;

@@ -4,13 +4,15 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
-use stentor_hub::Retained;
+use stentor_hub::{Holder, Holding, Retained};
 
 use super::protocol::Request;
 use super::{Desk, ReloadNote, lock, zones};
+use crate::backplane::Backplane;
 use crate::fdtable::Table;
 use crate::listener::Port;
-use crate::telemetry::collect::{reports, total};
+use crate::shard::Inquiry;
+use crate::telemetry::collect::{ask_all, reports, total};
 use crate::telemetry::{LongTurn, ShardReport, TurnReport};
 
 /// Rates are measured over this long at most.
@@ -18,6 +20,9 @@ const SAMPLE_MAX: Duration = Duration::from_secs(10);
 
 /// Losses named by client and topic.
 const WORST: usize = 20;
+
+/// Sessions named that hold most.
+const HOLDERS: usize = 10;
 
 /// Counters, depths and latencies, of the whole server and of each shard.
 pub(super) fn status(desk: &Desk, request: &Request) -> Value {
@@ -58,6 +63,7 @@ pub(super) fn status(desk: &Desk, request: &Request) -> Value {
             "messages": backplane.retained.count(),
             "bytes": backplane.retained.bytes(),
         },
+        "memory": memory(backplane),
         "zones": zones::zones(backplane, std::iter::empty())["zones"].take(),
         "rates": rates,
         "rates_since_start": self::rates(&ShardReport::default(), &sum, uptime),
@@ -70,6 +76,41 @@ pub(super) fn status(desk: &Desk, request: &Request) -> Value {
         "shards_total": backplane.shards.len(),
     });
     extend(figures(&sum), more)
+}
+
+/// What clients make the server hold: by kind, and who holds most.
+fn memory(backplane: &Backplane) -> Value {
+    let ledger = &backplane.ledger;
+    let kind = |kind: Holding| (kind.label().to_owned(), json!(ledger.of(kind)));
+    let by_kind: serde_json::Map<String, Value> = Holding::ALL.map(kind).into_iter().collect();
+    json!({
+        "held_bytes": ledger.total(),
+        "budget_bytes": Some(ledger.budget()).filter(|budget| *budget != u64::MAX),
+        "state": ledger.pressure().label(),
+        "by_kind": by_kind,
+        "resident_bytes": crate::memory::anonymous_bytes(),
+        "holders": holders(backplane),
+    })
+}
+
+fn holders(backplane: &Backplane) -> Vec<Value> {
+    let of_shards = ask_all(backplane, |answer| Inquiry::Holders {
+        at_most: HOLDERS,
+        answer,
+    });
+    let mut holders: Vec<_> = of_shards.into_iter().flatten().collect();
+    holders.sort_by(|a, b| (b.bytes, &a.client_id).cmp(&(a.bytes, &b.client_id)));
+    holders.truncate(HOLDERS);
+    let holder = |holder: Holder| {
+        json!({
+            "zone": backplane.zone_name(holder.zone),
+            "client_id": holder.client_id,
+            "user": holder.user,
+            "connected": holder.is_connected,
+            "bytes": holder.bytes,
+        })
+    };
+    holders.into_iter().map(holder).collect()
 }
 
 /// Adds the keys of the second object to the first.
@@ -158,6 +199,7 @@ fn figures(report: &ShardReport) -> Value {
         "messages_withheld": stats.publishes_withheld,
         "denied": stats.denied,
         "sessions_expired": stats.expired,
+        "sessions_evicted": stats.evicted,
         "bugs": stats.bugs,
         "bytes_in": report.bytes_received,
         "bytes_out": report.bytes_sent,

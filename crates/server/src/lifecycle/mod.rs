@@ -34,6 +34,7 @@ use crate::error::ServerError;
 use crate::log::Logger;
 use crate::shard::Letter;
 use crate::telemetry::sys;
+use crate::warden;
 pub use check::check;
 use reload::Reloader;
 pub(crate) use reload::{ReloadResult, Reloaded};
@@ -157,6 +158,11 @@ fn begin(
     spawn("sys", move || {
         sys::run(&sys_plane, interval, &new_intervals)
     })?;
+    let (memory_limits, new_memory_limits) = channel();
+    let (warded, limit) = (Arc::clone(&backplane), config.limits.memory);
+    spawn("memory", move || {
+        warden::run(&warded, limit, &new_memory_limits)
+    })?;
     signals.start(commands.clone())?;
     // Before the announcement: a script may change the file as soon as it reads that.
     let watch = config
@@ -177,6 +183,7 @@ fn begin(
             directory,
             doors,
             intervals,
+            memory_limits,
         },
         backplane,
         systemd: Systemd::from_environment(),

@@ -17,7 +17,7 @@ use super::doors::{self, Door, Doors, Opened};
 use super::retained;
 use crate::accounts;
 use crate::backplane::Backplane;
-use crate::config::{self, Config, Diff, Jwt, Reload, Sources, diff};
+use crate::config::{self, Config, Diff, Jwt, MemoryLimit, Reload, Sources, diff};
 use crate::error::ServerError;
 use crate::listener::{Access, Port, Rules};
 use crate::log::Logger;
@@ -86,6 +86,8 @@ pub(super) struct Reloader {
     pub(super) doors: Doors,
     /// To the thread that publishes `$SYS`.
     pub(super) intervals: Sender<Duration>,
+    /// To the thread that looks at memory.
+    pub(super) memory_limits: Sender<MemoryLimit>,
 }
 
 /// Everything that can fail, done before anything is changed.
@@ -290,6 +292,7 @@ impl Reloader {
         self.logger.set_level(new.log.level);
         // The thread lives as long as this sender.
         let _ = self.intervals.send(new.sys.interval);
+        let _ = self.memory_limits.send(new.limits.memory);
     }
 
     fn close(&mut self, mut indexes: Vec<usize>, backplane: &Backplane) {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use mio::Poll;
 use stentor_auth::center::Center;
 use stentor_auth::store::Directory;
-use stentor_hub::{InterestTable, SHARDS_MAX, Shared};
+use stentor_hub::{InterestTable, Ledger, SHARDS_MAX, Shared};
 use stentor_retained::disk::MappedDisk;
 use stentor_retained::{Keeper, Store};
 use stentor_topic::TopicHasher;
@@ -36,6 +36,7 @@ use crate::mesh::{self, Bell, Lane};
 use crate::retained::TopicBounds;
 use crate::shard::{Equipment, Policy, Shard};
 use crate::telemetry::Journal;
+use crate::tenants::Tenants;
 use crate::zones;
 
 /// Descriptors kept free in each table: for connections between accept and home, and for the
@@ -218,12 +219,16 @@ fn connect(
     let admission = Arc::new(Admission::default());
     admission.reconfigure(&config.limits);
     let authenticator = Arc::new(Doorkeeper::new(Arc::clone(center), adaptors.clone()));
+    // At most `SHARDS_MAX`.
+    let shard_count = u8::try_from(shards.len()).unwrap_or(u8::MAX);
     let backplane = Arc::new(Backplane {
         adaptors,
         clock: retained.clock,
         hasher: retained.hasher.clone(),
         authenticator,
         admission,
+        tenants: Tenants::default(),
+        ledger: Arc::new(Ledger::new(shard_count)),
         retained: Arc::clone(&retained.store),
         topic_bounds: TopicBounds::new(&config.limits),
         journal,
@@ -280,6 +285,7 @@ fn start_shards(
             retained: retained.store.clone(),
             persistent_sessions: Arc::clone(&persistent_sessions),
             random: Arc::new(random_bits),
+            ledger: Arc::clone(&backplane.ledger),
             callees: Some(backplane.desk.clone()),
             adaptors: backplane.adaptors.if_any(),
         };

@@ -286,6 +286,11 @@ impl<T: Cargo> Mesh<T> {
         inward.any(|inward| !inward.ring.is_empty())
     }
 
+    /// Bytes of what waits in overflow queues. What the rings hold besides is bounded for each.
+    pub(crate) const fn overflowed_bytes(&self) -> u64 {
+        self.overflowed.bytes
+    }
+
     /// How many items wait to be drained, and how many to be sent.
     pub(crate) fn depths(&self) -> (usize, usize) {
         let inward = self.inward.iter().flatten();

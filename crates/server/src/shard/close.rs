@@ -24,6 +24,15 @@ const DRAIN_READS: u8 = 100;
 /// What a farewell gathers at a time.
 const FAREWELL_BYTES: usize = 256 * 1024;
 
+/// A farewell of more bytes keeps the place of its connection until it is written: else there
+/// would be more queues than connections are allowed.
+const LIGHT_BYTES: u64 = 16 * 1024;
+
+/// What waits to be written.
+fn bytes_of(farewell: &Output) -> u64 {
+    farewell.bytes() as u64
+}
+
 impl Shard {
     /// Parts with what the hub has let go.
     pub(super) fn close_all(&mut self) {
@@ -63,6 +72,9 @@ impl Shard {
         if let Some(link) = self.links.get_mut(index as usize)
             && !matches!(link.phase, Phase::Gone)
         {
+            if let Phase::Draining { farewell, .. } = &link.phase {
+                self.figures.draining -= farewell.as_deref().map_or(0, bytes_of);
+            }
             let serial = link.serial;
             self.exchanges.remove(&LinkKey { index, serial });
             link.phase = Phase::Gone;
@@ -81,9 +93,14 @@ impl Shard {
             return;
         }
         (link.tail, link.applied) = (Vec::new(), 0);
-        // Its place is free for another: what is left is only politeness.
-        link.permit = None;
-        let farewell = Some(farewell.unwrap_or_default());
+        let farewell = farewell.unwrap_or_default();
+        let bytes = bytes_of(&farewell);
+        self.figures.draining += bytes;
+        if bytes <= LIGHT_BYTES {
+            // Its place is free for another: what is left is only politeness.
+            link.permit = None;
+        }
+        let farewell = Some(farewell);
         link.phase = Phase::Draining {
             farewell,
             reads_left: DRAIN_READS,
@@ -113,6 +130,8 @@ impl Shard {
         let Some(mut output) = farewell.take() else {
             return;
         };
+        // Until it is put back.
+        self.figures.draining -= bytes_of(&output);
         let is_plain = link.transport.is_plain();
         loop {
             if !is_plain && !link.transport.pending().is_empty() {
@@ -121,6 +140,7 @@ impl Shard {
                     Err(Broken) => return self.bury(index),
                 }
                 if !link.transport.pending().is_empty() {
+                    self.figures.draining += bytes_of(&output);
                     *farewell = Some(output);
                     return;
                 }
@@ -140,6 +160,7 @@ impl Shard {
             };
             self.figures.bytes_sent += written as u64;
             if output.written(&mut self.batch, written) == Flush::Blocked {
+                self.figures.draining += bytes_of(&output);
                 *farewell = Some(output);
                 return;
             }
@@ -153,6 +174,7 @@ impl Shard {
         let Some(link) = self.links.get_mut(index as usize) else {
             return;
         };
+        link.permit = None;
         link.transport.close();
         // A closing alert that finds no room is no loss.
         let _ = super::flush::write(link.fd.as_fd(), link.transport.pending());

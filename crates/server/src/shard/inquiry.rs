@@ -73,6 +73,9 @@ impl Shard {
                 self.forward();
                 let _ = answer.send(outcomes);
             }
+            Inquiry::Holders { at_most, answer } => {
+                let _ = answer.send(self.hub.holders(at_most));
+            }
             Inquiry::Pulse(answer) => {
                 let _ = answer.send(());
             }

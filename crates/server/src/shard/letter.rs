@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use stentor_auth::Decision;
-use stentor_hub::{Adaptors, ClientInfo, ControlItem, Identity, Kept, NotKept, ZoneFigures};
+use stentor_hub::{
+    Adaptors, ClientInfo, ControlItem, Holder, Identity, Kept, NotKept, ZoneFigures,
+};
 use stentor_session::{ConnectRequest, Message, Tick};
 use stentor_topic::Zone;
 
@@ -106,6 +108,11 @@ pub(crate) enum Inquiry {
     Keep {
         messages: Vec<(Arc<Message>, Option<u64>)>,
         answer: Sender<Vec<Result<Kept, NotKept>>>,
+    },
+    /// The sessions that hold most, at most so many.
+    Holders {
+        at_most: usize,
+        answer: Sender<Vec<Holder>>,
     },
     /// Whether the shard is alive.
     Pulse(Sender<()>),

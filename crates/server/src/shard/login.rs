@@ -269,7 +269,10 @@ impl Shard {
             let reason = CloseReason::Local(Local::ShuttingDown);
             return self.refuse(index, &request, reason);
         }
-        let admitted = match self.hub.admit(&request, identity) {
+        let lasts = request.session_expiry_secs > 0;
+        let peer = self.links[index as usize].peer;
+        let tenants = lasts.then(|| self.backplane.tenants.of(&identity, peer));
+        let admitted = match self.hub.admit_as(&request, identity, tenants.as_ref()) {
             Ok(admitted) => admitted,
             Err(reason) => return self.refuse(index, &request, reason),
         };
@@ -324,6 +327,8 @@ impl Shard {
                     | Limit::ConnectionRatePerAddress
                     | Limit::LoginQueue
                     | Limit::Sessions
+                    | Limit::SessionsPerAddress
+                    | Limit::Memory
             ) | CloseReason::Local(Local::ShuttingDown)
         );
         if !version.is_v5() || !is_want_of_room {

@@ -41,7 +41,7 @@ use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
 use stentor_auth::Exchange;
 use stentor_auth::model::login_name;
-use stentor_hub::{Hub, MeshItem, SessionKey, ShardId, Shared};
+use stentor_hub::{Holding, Hub, MeshItem, SessionKey, ShardId, Shared};
 use stentor_session::{Batch, CloseReason, Tick, Wheel};
 use stentor_topic::Zone;
 
@@ -163,6 +163,8 @@ struct Figures {
     turns: u64,
     flushes: u64,
     accepted: u64,
+    /// Bytes of farewells that are not written yet.
+    draining: u64,
     latency: Histogram,
 }
 
@@ -281,7 +283,16 @@ impl Shard {
         self.outbox.flush();
         self.tell();
         self.free();
+        self.keep_accounts();
         self.end_turn();
+    }
+
+    /// Writes down what this shard holds beside its sessions: the hub writes the rest.
+    fn keep_accounts(&self) {
+        let shard = ShardId(u8::try_from(self.id).unwrap_or(u8::MAX));
+        let ledger = &self.backplane.ledger;
+        ledger.write(shard, Holding::Draining, self.figures.draining);
+        ledger.write(shard, Holding::Mesh, self.mesh.overflowed_bytes());
     }
 
     /// Waits for events, unless there is something to do.

@@ -73,6 +73,11 @@ const fn interval(per_second: u32) -> Duration {
     }
 }
 
+/// A limit that 0 turns off.
+const fn or_none(limit: u32) -> u32 {
+    if limit == 0 { u32::MAX } else { limit }
+}
+
 fn hub_settings(config: &Config) -> Settings {
     let limits = &config.limits;
     let policies = config.policies.iter().map(|policy| TopicPolicy {
@@ -94,6 +99,9 @@ fn hub_settings(config: &Config) -> Settings {
         queue_bytes_max: usize::try_from(limits.queue_bytes).unwrap_or(usize::MAX),
         queue_messages_max: limits.queue_messages as usize,
         sessions_max: limits.sessions,
+        sessions_per_user_max: or_none(limits.sessions_per_user),
+        sessions_per_address_max: or_none(limits.sessions_per_address),
+        sessions_per_zone_max: or_none(limits.sessions_per_zone),
         subscription_bytes_max: usize::try_from(limits.subscription_bytes_per_client)
             .unwrap_or(usize::MAX),
         subscriptions_max: limits.subscriptions_per_client as usize,

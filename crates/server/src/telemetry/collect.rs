@@ -97,5 +97,6 @@ fn add_stats(sum: &mut ShardReport, report: &ShardReport) {
     sum.publishes_withheld += more.publishes_withheld;
     sum.denied += more.denied;
     sum.expired += more.expired;
+    sum.evicted += more.evicted;
     sum.bugs += more.bugs;
 }

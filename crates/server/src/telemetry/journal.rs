@@ -339,6 +339,18 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
         Event::SessionExpired { client_id } => {
             info!(client = &*shown(client_id), "session expired");
         }
+        Event::SessionEvicted { client_id, user } => {
+            if let Some(held_back) = pace.admit("session-evicted") {
+                let (client, user) = (&*shown(client_id), &*shown(user.as_deref().unwrap_or("")));
+                warn!(
+                    client,
+                    user,
+                    held_back,
+                    "session without a connection ended early: its user or address holds most, and \
+                     `limits.sessions` is reached or `limits.memory` nearly so"
+                );
+            }
+        }
         Event::PublishDenied { client_id, topic } => {
             if let Some(held_back) = pace.admit("publish-denied") {
                 let (client, topic) = (&*shown(client_id), &*shown(topic));

@@ -254,6 +254,13 @@ const fn limit_reached(limit: Limit) -> &'static str {
             "raise the quota `connections` of its zone, or `connections` of its [[zone]]"
         }
         Limit::Sessions => "raise `limits.sessions`, or lower `limits.session_expiry_max`",
+        Limit::Memory => "raise `limits.memory`; `stentor status` says who holds most",
+        Limit::SessionsPerUser => "raise `limits.sessions_per_user`",
+        Limit::SessionsPerAddress => {
+            "raise `limits.sessions_per_address`; clients behind a load balancer have its address \
+             unless it speaks the PROXY protocol: see `proxies` of the [[listener]]"
+        }
+        Limit::SessionsPerZone => "raise `limits.sessions_per_zone`",
         Limit::LoginQueue => {
             "more logins wait for the database than `auth.queue` allows; they are tried again"
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use stentor_hub::{ControlItem, Retained};
+use stentor_hub::{ControlItem, Holding, Retained};
 use stentor_mqtt::QoS;
 use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::Zone;
@@ -112,6 +112,10 @@ impl SysTopics {
             ("retained messages/count", backplane.retained.count()),
             ("store/messages/count", backplane.retained.count()),
             ("store/messages/bytes", backplane.retained.bytes()),
+            ("memory/held", backplane.ledger.total()),
+            ("memory/limit", memory::limit(&backplane.ledger)),
+            ("memory/sessions", backplane.ledger.of(Holding::Sessions)),
+            ("memory/queues", backplane.ledger.of(Holding::Queues)),
             ("turns/long", sum.turn_report.long),
             ("turns/longest_us", micros(&sum.turn_report.longest)),
             ("turns/longest_us/1min", micros(&sum.turn_report.lately)),

@@ -1,0 +1,97 @@
+//! What a shard does when memory is short.
+
+use alloc::sync::Arc;
+
+use stentor_session::{Message, Tick};
+
+use super::Pressure;
+use crate::hub::Hub;
+use crate::retained::Mark;
+use crate::settings::Settings;
+
+/// Bytes of QoS 0 that wait for one client, and of its subscriptions, while memory is short: as
+/// much as a client that keeps up never needs.
+const BYTES_MAX: usize = 64 * 1024;
+
+/// Sessions that end in one turn, and subscriptions with them, but for those of the last one.
+const ENDED_AT_ONCE: usize = 8;
+const DROPPED_AT_ONCE: usize = 512;
+
+/// How far a shard has come in freeing memory.
+#[derive(Debug, Default)]
+pub(crate) struct Relief {
+    /// Bytes that are still to be freed.
+    bytes: u64,
+    /// The settings while there is room, where others are in force.
+    loose: Option<Arc<Settings>>,
+}
+
+impl Relief {
+    pub(crate) const fn is_pending(&self) -> bool {
+        self.bytes > 0
+    }
+
+    /// Other settings are in force than those that were replaced.
+    pub(crate) fn reconfigured(&mut self) {
+        self.loose = None;
+    }
+}
+
+impl Hub {
+    /// Memory is short, and this shard frees so many bytes, in this turn and the next ones: by
+    /// sessions that wait for their clients. First those of whoever holds most in that way, the
+    /// one that is closest to its end before others. Sessions whose clients are there stay.
+    pub fn relieve(&mut self, now: Tick, bytes: u64) {
+        self.relief.bytes = bytes;
+        self.tighten();
+        self.continue_relief(now);
+    }
+
+    pub(crate) fn continue_relief(&mut self, now: Tick) {
+        let mut dropped = 0;
+        for _ in 0..ENDED_AT_ONCE {
+            if !self.relief.is_pending() || dropped >= DROPPED_AT_ONCE {
+                return;
+            }
+            let Some((key, bytes)) = self.sessions.first_to_free() else {
+                self.relief.bytes = 0;
+                return;
+            };
+            self.relief.bytes = self.relief.bytes.saturating_sub(bytes.max(1));
+            let session = self.sessions.get(key);
+            dropped += session.map_or(0, |session| session.subscriptions.len());
+            self.evict(now, key);
+        }
+    }
+
+    /// Has the bounds in force that the state of memory asks for.
+    pub(crate) fn tighten(&mut self) {
+        let is_short = self.ledger.pressure() >= Pressure::Pressed;
+        match (is_short, self.relief.loose.take()) {
+            (true, None) => {
+                let loose = Arc::clone(&self.settings);
+                self.settings = Arc::new(Settings {
+                    qos0_bytes_max: loose.qos0_bytes_max.min(BYTES_MAX),
+                    subscription_bytes_max: loose.subscription_bytes_max.min(BYTES_MAX),
+                    ..(*loose).clone()
+                });
+                self.relief.loose = Some(loose);
+            }
+            (false, Some(loose)) => self.settings = loose,
+            (_, loose) => self.relief.loose = loose,
+        }
+    }
+
+    /// Whether there is no memory for a topic that holds no message yet.
+    pub(crate) fn is_out_of_memory_for(&self, now: Tick, message: &Message) -> bool {
+        if self.ledger.pressure() < Pressure::Full || message.payload().is_empty() {
+            return false;
+        }
+        let mut is_known = false;
+        let topic = (message.zone, message.topic());
+        let mark = Mark(u64::MAX);
+        self.retained
+            .look(topic, mark, now, &mut |_| is_known = true);
+        !is_known
+    }
+}

@@ -1,0 +1,135 @@
+//! Whose sessions are counted together: see [`Tenant`].
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use stentor_hub::{Identity, Tenant, TenantKind, Tenants as Both};
+use stentor_topic::Zone;
+
+use crate::peer::{Network, Peer};
+
+/// Who is one tenant.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    User(Zone, Arc<str>),
+    Address(Network),
+    /// Processes of this machine, by their user if it is known.
+    Local(Option<u32>),
+    Zone(Zone),
+}
+
+impl Key {
+    /// Whoever has proved a name is that user, and all others are where they come from.
+    fn of(identity: &Identity, peer: Peer) -> (Self, TenantKind) {
+        match (&identity.user, peer) {
+            (Some(user), _) if identity.guest.is_none() => {
+                let key = Self::User(identity.zone, Arc::clone(user));
+                (key, TenantKind::User)
+            }
+            (_, Peer::Unix { uid, .. }) => (Self::Local(Some(uid)), TenantKind::Address),
+            (_, peer) => {
+                let key = peer.network().map_or(Self::Local(None), Self::Address);
+                (key, TenantKind::Address)
+            }
+        }
+    }
+}
+
+/// All tenants that have sessions. Asked once per connection whose session outlives it.
+#[derive(Debug, Default)]
+pub(crate) struct Tenants(Mutex<Registry>);
+
+#[derive(Debug, Default)]
+struct Registry {
+    known: HashMap<Key, Weak<Tenant>>,
+    made: u64,
+    /// With so many the registry is swept: those without sessions go.
+    sweep_at: usize,
+}
+
+impl Registry {
+    fn get(&mut self, key: Key, kind: TenantKind) -> Arc<Tenant> {
+        const SWEEP_MIN: usize = 1_024;
+        if let Some(tenant) = self.known.get(&key).and_then(Weak::upgrade) {
+            return tenant;
+        }
+        if self.known.len() >= self.sweep_at.max(SWEEP_MIN) {
+            self.known.retain(|_, tenant| tenant.strong_count() > 0);
+            self.sweep_at = 2 * self.known.len();
+        }
+        self.made += 1;
+        let tenant = Arc::new(Tenant::new(self.made, kind));
+        self.known.insert(key, Arc::downgrade(&tenant));
+        tenant
+    }
+}
+
+impl Tenants {
+    /// Whom the sessions of a client are counted for.
+    pub(crate) fn of(&self, identity: &Identity, peer: Peer) -> Both {
+        let (key, kind) = Key::of(identity, peer);
+        // A map is whole after any panic.
+        let mut registry = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Both {
+            own: registry.get(key, kind),
+            zone: registry.get(Key::Zone(identity.zone), TenantKind::Zone),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_auth::rights::Unrestricted;
+    use stentor_hub::GuestMark;
+    use stentor_session::Tick;
+
+    use super::*;
+
+    fn somebody(user: Option<&str>, guest: Option<GuestMark>) -> Identity {
+        Identity {
+            user: user.map(Into::into),
+            zone: Zone::DEFAULT,
+            rights: Arc::new(Unrestricted),
+            expires_at: Tick::NEVER,
+            guest,
+        }
+    }
+
+    fn from(address: &str) -> Peer {
+        Peer::from(std::net::SocketAddr::new(address.parse().unwrap(), 1))
+    }
+
+    #[test]
+    fn users_are_counted_by_name_and_others_by_network() {
+        let tenants = Tenants::default();
+        let of = |identity: &Identity, address| tenants.of(identity, from(address)).own;
+        let same = |a: &Arc<Tenant>, b: &Arc<Tenant>| Arc::ptr_eq(a, b);
+        let (ann, bob) = (somebody(Some("ann"), None), somebody(Some("bob"), None));
+        let first = of(&ann, "192.0.2.1");
+        assert!(same(&first, &of(&ann, "192.0.2.2")) && !same(&first, &of(&bob, "192.0.2.1")));
+        let nobody = somebody(None, None);
+        let guest = somebody(Some("guest/1"), Some(GuestMark(1)));
+        let host = of(&nobody, "2001:db8::1");
+        assert!(same(&host, &of(&nobody, "2001:db8::2:3")), "one /64");
+        assert!(
+            same(&host, &of(&guest, "2001:db8::9")),
+            "a name that proves nothing"
+        );
+        assert!(!same(&host, &of(&nobody, "2001:db8:0:1::1")));
+        assert!(!same(&of(&nobody, "192.0.2.1"), &of(&nobody, "192.0.2.2")));
+    }
+
+    #[test]
+    fn those_without_sessions_are_forgotten() {
+        let tenants = Tenants::default();
+        let kept = tenants.of(&somebody(Some("kept"), None), from("192.0.2.1"));
+        for number in 0..10_000 {
+            let name = format!("user{number}");
+            drop(tenants.of(&somebody(Some(&name), None), from("192.0.2.1")));
+        }
+        let known = tenants.0.lock().unwrap().known.len();
+        assert!(known <= 2_048, "{known}");
+        let again = tenants.of(&somebody(Some("kept"), None), from("192.0.2.1"));
+        assert!(Arc::ptr_eq(&kept.own, &again.own));
+    }
+}
