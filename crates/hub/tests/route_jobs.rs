@@ -172,6 +172,9 @@ fn very_many_subscribers_beside_the_most_leave_turns_to_others() {
         .collect();
     w.paused = true;
     w.send_without_settling(p, &publish("t", "x", Q1));
+    w.go_on(0);
+    let bytes = w.hubs[0].route_job_bytes();
+    assert!(bytes < 64 << 10, "{bytes}");
     turns(&mut w, bystander);
     for s in subscribers {
         let messages = w.take_messages(s);

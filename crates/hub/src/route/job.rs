@@ -89,8 +89,10 @@ struct Job {
     number: u64,
     /// The shared subscription that was the last one when it began, by its serial number.
     last_share: u64,
-    /// What it has cost so far.
-    visits: u32,
+    /// What is still to be charged to its publisher.
+    owed: u32,
+    /// What deliveries have cost since the last slice: they are free, as those of all messages.
+    delivered: u32,
     found: Found,
 }
 
@@ -382,12 +384,13 @@ impl Hub {
             let is_over = self.route_slice(now, &mut job, left.min(OWN_VISITS));
             let used = self.turn.spent() - before;
             left = left.saturating_sub(used.max(1));
+            let owed = used.saturating_sub(mem::take(&mut job.delivered));
             let own = job.sender.filter(|sender| sender.shard == self.shard);
             if let Some(sender) = own {
                 self.turn.attribute(sender.session, used);
-                self.charge_visits(now, sender.session, used);
+                self.charge_visits(now, sender.session, owed);
             } else {
-                job.visits = job.visits.saturating_add(used);
+                job.owed = job.owed.saturating_add(owed);
             }
             if is_over {
                 self.end_route(now, id, &job);
@@ -408,7 +411,7 @@ impl Hub {
             session,
             epoch,
         } = sender;
-        let visits = job.visits;
+        let visits = job.owed;
         if shard == self.shard {
             return self.release_publisher(now, (session, epoch), visits);
         }
@@ -508,6 +511,7 @@ impl Hub {
             && let Some(slot) = job.found.next_session(&mut filters)
         {
             self.turn.spend(per_session + filters.len() as u32);
+            job.delivered = job.delivered.saturating_add(per_session);
             let all: SmallVec<[Options; 4]> = filters
                 .drain(..)
                 .filter(|filter| !self.routes.is_late((slot, *filter), job.number))
