@@ -53,7 +53,7 @@ sanitize: ## Run the store's tests, unsafe code included, under the address sani
 		--package stentor-retained --lib --target-dir target/sanitize \
 		--target $$(rustc -vV | sed -n 's/^host: //p')
 
-soak: fuzz sanitize suites ## Long fuzzing (SOAK_SECONDS per target) and kill tests
+soak: fuzz sanitize suites ## Long fuzzing (SOAK_SECONDS per target), kill tests and storms
 	STENTOR_SOAK=1 $(CARGO) test --workspace
 	$(CARGO) test --release --workspace --lib
 

@@ -14,15 +14,16 @@ use serde_json::Value;
 use stentor_tests::{Plan, Raw, Server, Version};
 
 /// The server of a scene has so many.
-const SHARDS: usize = 2;
+pub(crate) const SHARDS: usize = 2;
 
 /// How long a turn may keep a processor busy. What `cargo test` builds takes up to four times as
 /// long for the same work as what users run, which is held to 5 ms.
-const BUSY_MAX: Duration = Duration::from_millis(if cfg!(debug_assertions) { 20 } else { 5 });
+pub(crate) const BUSY_MAX: Duration =
+    Duration::from_millis(if cfg!(debug_assertions) { 20 } else { 5 });
 
-/// The visits of a turn: the 4,096 that it may do, and what a packet or a job that it had begun
-/// before it was spent adds to them.
-const VISITS_MAX: u64 = 2 * 4_096;
+/// The visits of a turn: the 4,096 that it may do, and what is added to them by a packet of each
+/// connection, or a job, that had begun before it was spent. A name of 64 KiB alone is 1,024.
+pub(crate) const VISITS_MAX: u64 = 4 * 4_096;
 
 /// A 99th percentile of pings below this is never too slow: two bystanders, two shards and who
 /// disturbs them may have two processors, which other tests use as well.
@@ -39,7 +40,7 @@ static STAGE: Mutex<()> = Mutex::new(());
 
 /// A server with bystanders, who have been measured while nothing else went on.
 pub(crate) struct Scene {
-    server: Server,
+    pub(crate) server: Server,
     bystanders: Vec<Raw>,
     /// The 99th percentile of the slower one's pings.
     quiet: Duration,
@@ -48,7 +49,12 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// A server that lets everybody in, by TLS too, with these lines of configuration.
+    /// A server that lets everybody in, with these lines of configuration.
+    pub(crate) fn new(config: &str) -> Self {
+        Self::of(Plan::new().config(config).tcp())
+    }
+
+    /// The same with a TLS listener as well.
     pub(crate) fn with_tls(config: &str) -> Self {
         let (plan, _) = Plan::new().config(config).tcp().certificates();
         Self::of(plan.listen("mqtts://127.0.0.1:0"))
@@ -72,6 +78,11 @@ impl Scene {
         (scene.quiet, ()) = scene.pings_beside(|_| ());
         scene.base_bytes = peak_bytes(&scene.server);
         scene
+    }
+
+    /// A client id whose session is at home on a shard.
+    pub(crate) fn name_on(&self, shard: usize, prefix: &str) -> String {
+        name_on(&self.server, shard, prefix)
     }
 
     /// Lets a client do its worst. The bystanders must hardly notice, and the server must not have
@@ -117,22 +128,31 @@ impl Scene {
 }
 
 /// What the server says of its turns.
-fn turns(server: &Server) -> Value {
+pub(crate) fn turns(server: &Server) -> Value {
     server.json(&["status", "--sample-ms", "0"])["long_turns"].take()
 }
 
 /// How long the busiest turn was, without its waits for a processor.
-fn busy(turns: &Value) -> Duration {
+pub(crate) fn busy(turns: &Value) -> Duration {
     let busiest = &turns["busiest"];
     let micros = |key: &str| busiest[key].as_u64().unwrap_or_default();
     Duration::from_micros(micros("micros").saturating_sub(micros("waited_micros")))
 }
 
+/// The memory that the server has now.
+pub(crate) fn resident_bytes(server: &Server) -> u64 {
+    memory(server, "VmRSS:")
+}
+
 /// The most memory that the server has had at a time.
 fn peak_bytes(server: &Server) -> u64 {
+    memory(server, "VmHWM:")
+}
+
+fn memory(server: &Server, which: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.pid()));
     let status = status.expect("the server runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(which));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     kib.expect("the system tells how much memory a process has") * 1_024
 }

@@ -7,6 +7,7 @@ mod floods;
 mod limits;
 mod malformed;
 mod slow;
+mod storm;
 mod web;
 
 use stentor_tests::{Raw, Server, Version};
