@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use stentor_tests::raw::{connect, eventually, packet, publish, subscribe};
+use stentor_tests::raw::{connect, eventually, packet, publish, string, subscribe};
 use stentor_tests::{Plan, Raw, Server, Version};
 
 use crate::Healthy;
@@ -91,6 +91,112 @@ fn sessions_beyond_the_limit_are_refused_and_those_that_are_there_go_on() {
     healthy.check();
     server.dial().login(Version::V4, "second", true);
     server.dial().login(Version::V4, "third", false);
+}
+
+/// Somebody who takes all places and leaves keeps nobody else out: the audit's B3.
+#[test]
+fn who_holds_most_sessions_gives_way_to_a_newcomer() {
+    let plan = Plan::new().config("[limits]\nsessions = 20\n").tcp();
+    let path = plan.folder().join("mqtt.sock");
+    let server = plan
+        .listen(&format!("unix:{}", path.display()))
+        .anonymous()
+        .start();
+    let mut healthy = Healthy::new(&server);
+    for number in 0..20 {
+        let client_id = format!("hog{number}");
+        server.dial().login(Version::V4, &client_id, false);
+    }
+    let mut refused = server.dial();
+    refused.send(&connect(Version::V4, "hog20", false));
+    assert_eq!(
+        refused.expect(2).body,
+        [0, 3],
+        "who holds most gets no more"
+    );
+    // Processes of this machine by their user, and not by an address.
+    for number in 0..3 {
+        let accepted = Raw::unix(&path).login(Version::V4, &format!("ann{number}"), false);
+        assert_eq!(accepted.body, [0, 0]);
+    }
+    healthy.check();
+    let status = server.json(&["status"]);
+    assert_eq!(status["sessions_evicted"], 3);
+}
+
+/// Connects with a session that outlives the connection, for messages of one topic.
+fn subscribed(server: &Server, client_id: &str) -> Raw {
+    let mut client = server.dial();
+    client.login(Version::V4, client_id, false);
+    client.subscribe(client_id, 1);
+    client
+}
+
+#[test]
+fn sessions_that_hold_much_end_when_memory_is_short() {
+    let config = "[limits]\nmemory = \"4MiB\"\n";
+    // Each shard ends whole sessions: many shards would end all of these.
+    let plan = Plan::new().config(config).tcp().anonymous();
+    let server = plan.arg("--shards").arg("1").start();
+    let mut healthy = Healthy::new(&server);
+    for number in 0..8 {
+        drop(subscribed(&server, &format!("away{number}")));
+    }
+    let mut publisher = server.client(Version::V5, "publisher");
+    for number in 0..8 {
+        publisher.publish_surely(&format!("away{number}"), &[b'x'; 1 << 20]);
+        healthy.check();
+    }
+    eventually("room", || {
+        let status = server.json(&["status"]);
+        let held = status["memory"]["held_bytes"].as_u64();
+        held.is_some_and(|held| held < 4 << 20) && status["sessions_evicted"].as_u64() > Some(3)
+    });
+    healthy.check();
+    publisher.ping();
+    let status = server.json(&["status"]);
+    assert_eq!(status["memory"]["budget_bytes"], 4 << 20);
+    let first = &status["memory"]["holders"][0];
+    let name = first["client_id"].as_str().unwrap_or_default();
+    assert!(
+        name.starts_with("away") && first["connected"] == false,
+        "{first}"
+    );
+}
+
+/// A CONNECT of 3.1.1 with the longest will that there is.
+fn with_will(client_id: &str) -> Vec<u8> {
+    let mut body = string("MQTT");
+    // Level 4; a clean session with a will; no keep alive.
+    body.extend([4, 0b0000_0110, 0, 0]);
+    for text in [client_id, "will", &"x".repeat(65_535)] {
+        body.extend(string(text));
+    }
+    packet(0x10, &body)
+}
+
+#[test]
+fn only_those_who_have_a_session_come_in_when_the_limit_of_memory_is_reached() {
+    let config = "[limits]\nmemory = \"4MiB\"\n";
+    let server = Plan::new().config(config).tcp().anonymous().start();
+    let mut healthy = Healthy::new(&server);
+    // Live connections within their bounds, each with a will of 64 KB.
+    let heirs: Vec<Raw> = (0..70)
+        .map(|number| {
+            let mut client = server.dial();
+            client.send(&with_will(&format!("heir{number}")));
+            assert_eq!(client.expect(2).body, [0, 0]);
+            client
+        })
+        .collect();
+    eventually("a full server", || knock(&server, "newcomer") == 0x97);
+    let mut old = server.dial();
+    old.send(&connect(Version::V4, "newcomer", true));
+    assert_eq!(old.expect(2).body, [0, 3]);
+    healthy.check();
+    drop(heirs);
+    eventually("room", || knock(&server, "newcomer") == 0);
+    healthy.check();
 }
 
 #[test]
