@@ -106,7 +106,7 @@ impl Act {
                 times: random.size(2_000),
             },
             14 => Self::Private {
-                to: *random.pick(&USERS),
+                to: random.pick(&USERS),
                 times: random.size(1_000),
                 payload: random.size(1_000),
             },
@@ -120,7 +120,7 @@ impl Act {
                 payload: random.size(1_000),
             },
             17 => Self::Command {
-                command: *random.pick(&COMMANDS),
+                command: random.pick(&COMMANDS),
                 room: random.below(ROOMS),
                 times: random.size(200),
             },

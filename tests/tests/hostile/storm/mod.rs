@@ -157,7 +157,7 @@ impl<'a> Storm<'a> {
 
 /// Runs a storm of a seed for so many steps, or for so long.
 fn run(seed: u64, steps: usize, time: Duration) {
-    let limits = if seed % 2 == 0 {
+    let limits = if seed.is_multiple_of(2) {
         Limits::Default
     } else {
         Limits::Wide
@@ -169,7 +169,7 @@ fn run(seed: u64, steps: usize, time: Duration) {
         let mut storm = Storm::new(server, seed, limits.bounds());
         while storm.step < steps && Instant::now() < end {
             storm.step();
-            if storm.step % STEPS == 0 {
+            if storm.step.is_multiple_of(STEPS) {
                 storm.look();
             }
         }
