@@ -165,14 +165,7 @@ impl Hub {
         }
         self.stats.connects += 1;
         self.stats.connected += 1;
-        self.effects.events.push(Event::Connected {
-            link,
-            zone: identity.zone,
-            client_id: request.client_id.as_str().into(),
-            user: identity.user.clone(),
-            version: request.version,
-            session_present,
-        });
+        self.tell_connected(link, &request, &identity, session_present);
         self.adopt(now, key, identity);
         self.sessions.came_back(key);
         if let Some(lease) = room.lease {
@@ -198,6 +191,23 @@ impl Hub {
             self.close_saying(now, key, CloseReason::Limit(Limit::PacketBytes), None);
         }
         key
+    }
+
+    fn tell_connected(
+        &mut self,
+        link: LinkId,
+        request: &ConnectRequest,
+        identity: &Identity,
+        session_present: bool,
+    ) {
+        self.effects.events.push(Event::Connected {
+            link,
+            zone: identity.zone,
+            client_id: request.client_id.as_str().into(),
+            user: identity.user.clone(),
+            version: request.version,
+            session_present,
+        });
     }
 
     /// Where only a user's newest connection stays, closes the one before, on whatever shard.

@@ -200,8 +200,8 @@ pub struct Settings {
 }
 
 /// How much is done at once for one message, or for several that are routed together. What costs
-/// more becomes a job that goes on in later turns of the shard. The defaults suit every server; tests set
-/// less.
+/// more becomes a job that goes on in later turns of the shard. The defaults suit every server;
+/// tests set less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtOnce {
     /// Visits of the topic index, about 30 ns each.

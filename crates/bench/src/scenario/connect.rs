@@ -31,8 +31,8 @@ pub(crate) struct ConnectArgs {
     /// Connections that begin in a second [default: all at once]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pace: Option<u32>,
-    /// Run the fan-out ice-1 (30,000 messages of 1,000 B a second) as well, over the same transport,
-    /// first alone and then beside the connections; it is measured for 10 s
+    /// Run the fan-out ice-1 (30,000 messages of 1,000 B a second) as well, over the same
+    /// transport, first alone and then beside the connections; it is measured for 10 s
     #[arg(long)]
     beside_fanout: bool,
     #[command(flatten)]

@@ -15,8 +15,8 @@ const BOX_BYTES: usize = 16;
 /// Set in [`Account::own`] while the session is to be counted anew.
 const MARK: u32 = 1 << 31;
 
-/// What a session made the server hold when it was last counted, in bytes; nobody holds more than the
-/// two numbers take.
+/// What a session made the server hold when it was last counted, in bytes; nobody holds more than
+/// the two numbers take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
     /// The session itself, its subscriptions, aliases and will; and [`MARK`].

@@ -149,9 +149,9 @@ impl Ledger {
         }
     }
 
-    /// Looks at what is held. `resident` is what the process occupies by the system's account: where
-    /// that is less, it is right, for a message that waits for several clients counts for each in
-    /// the ledger. Returns how many bytes are to be freed. One thread calls it.
+    /// Looks at what is held. `resident` is what the process occupies by the system's account:
+    /// where that is less, it is right, for a message that waits for several clients counts for
+    /// each in the ledger. Returns how many bytes are to be freed. One thread calls it.
     pub fn assess(&self, resident: Option<u64>) -> u64 {
         let used = self.total().min(resident.unwrap_or(u64::MAX));
         let budget = self.budget();

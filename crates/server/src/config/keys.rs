@@ -281,9 +281,9 @@ section! {
     /// The largest packet that is taken from a client. A CONNECT has 1 MiB at most, whatever this
     /// says: who has not logged in yet gets little memory.
     packet_bytes: u32 = bytes(KIB, 256 * MIB), Default("2MiB"), NewConnections;
-    /// Sessions that outlive their connection, at a time. When there are so many, whoever holds most
-    /// of them gives way to a newcomer who holds less: of the sessions without a connection the one
-    /// that is closest to its end goes. A newcomer who holds as many is refused.
+    /// Sessions that outlive their connection, at a time. When there are so many, whoever holds
+    /// most of them gives way to a newcomer who holds less: of the sessions without a connection
+    /// the one that is closest to its end goes. A newcomer who holds as many is refused.
     sessions: u64 = count(1, 1_000_000_000), Default("1000000"), Live;
     /// The same of one user with a name; 0 turns the limit off.
     sessions_per_user: u32 = count(0, 1_000_000_000), Default("0"), Live;
@@ -318,7 +318,7 @@ section! {
     /// the client acknowledges some; one message may always be in flight, however large. What
     /// finds no room meets the topic's policy; for a client that is away, `disconnect` and
     /// `conflate` are `drop-newest`.
-    queue_bytes: u64 = bytes(4 * KIB, 16 * GIB), Default("4MiB"), Live;
+    queue_bytes: u64 = bytes(4 * KIB, 16 * GIB), Default("8MiB"), Live;
     /// Topic aliases that one MQTT 5 client may set; 0 turns them off.
     topic_alias_maximum: u16 = count(0, 65_535), Default("32"), NewConnections;
     /// The longest topic name or topic filter. No known device needs more than the default; raise

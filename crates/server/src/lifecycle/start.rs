@@ -264,12 +264,7 @@ fn start_shards(
     let interest = Arc::new(InterestTable::new());
     let policy = Arc::new(Policy::of(config, zones::settings(config, center)?));
     let mut listeners = per_shard(opened, count);
-    let mut shards = Shards {
-        threads: Vec::new(),
-        failures: Arc::new(Mutex::new(None)),
-        table,
-        capacity,
-    };
+    let mut shards = Shards::none(table, capacity);
     let (confirm, confirmed) = channel();
     let mut moved = Vec::new();
     let persistent_sessions = Arc::default();
@@ -356,6 +351,16 @@ fn random_bits() -> u128 {
 }
 
 impl Shards {
+    /// No thread yet.
+    fn none(table: Table, capacity: Capacity) -> Self {
+        Self {
+            threads: Vec::new(),
+            failures: Arc::new(Mutex::new(None)),
+            table,
+            capacity,
+        }
+    }
+
     fn spawn(
         &mut self,
         equipment: Equipment,

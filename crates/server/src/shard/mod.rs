@@ -199,9 +199,16 @@ impl Shard {
         let count = backplane.shards.len();
         // There are at most 64 shards.
         let number = u8::try_from(id).unwrap_or(u8::MAX);
-        let (shards, hasher) = (backplane.shard_count(), backplane.hasher.clone());
-        let settings = Arc::clone(&policy.hub);
-        let hub = Hub::new(ShardId(number), shards, hasher, shared, settings);
+        let hub = {
+            let (shards, hasher) = (backplane.shard_count(), backplane.hasher.clone());
+            Hub::new(
+                ShardId(number),
+                shards,
+                hasher,
+                shared,
+                Arc::clone(&policy.hub),
+            )
+        };
         let mut shard = Self {
             id,
             policy,

@@ -46,8 +46,8 @@ impl Shard {
         self.readable = listed;
     }
 
-    /// Reads from those links whose TLS handshakes have waited longest, for as long as a turn has time
-    /// for them. The bytes of the others wait in their sockets.
+    /// Reads from those links whose TLS handshakes have waited longest, for as long as a turn has
+    /// time for them. The bytes of the others wait in their sockets.
     fn shake_hands(&mut self) {
         if self.shaking.is_empty() {
             return;
@@ -67,8 +67,8 @@ impl Shard {
         }
     }
 
-    /// A third of the turn, going by the last one: half as much as everything else gets. A fixed time
-    /// would be little beside long turns, and who waits for 10 s gives up.
+    /// A third of the turn, going by the last one: half as much as everything else gets. A fixed
+    /// time would be little beside long turns, and a client that waits for 10 s gives up.
     fn handshake_time(&self) -> Duration {
         let (least, most) = HANDSHAKE_TIME;
         (self.watch.last_took() / 3).clamp(least, most)

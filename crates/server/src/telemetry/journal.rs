@@ -341,14 +341,7 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
         }
         Event::SessionEvicted { client_id, user } => {
             if let Some(held_back) = pace.admit("session-evicted") {
-                let (client, user) = (&*shown(client_id), &*shown(user.as_deref().unwrap_or("")));
-                warn!(
-                    client,
-                    user,
-                    held_back,
-                    "session without a connection ended early: its user or address holds most, and \
-                     `limits.sessions` is reached or `limits.memory` nearly so"
-                );
+                write_evicted(client_id, user.as_deref(), held_back);
             }
         }
         Event::PublishDenied { client_id, topic } => {
@@ -392,6 +385,17 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
             }
         }
     }
+}
+
+fn write_evicted(client_id: &str, user: Option<&str>, held_back: u64) {
+    let (client, user) = (&*shown(client_id), &*shown(user.unwrap_or("")));
+    warn!(
+        client,
+        user,
+        held_back,
+        "session without a connection ended early: its user or address holds most, and \
+         `limits.sessions` is reached or `limits.memory` nearly so"
+    );
 }
 
 /// What became of a message that the retained store does not take.

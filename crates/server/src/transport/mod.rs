@@ -55,8 +55,8 @@ impl Transport {
         })
     }
 
-    /// Does what the first connection at this listener would wait for, and with it everybody whom the
-    /// calling thread serves.
+    /// Does what the first connection at this listener would wait for, and with it everybody whom
+    /// the calling thread serves.
     pub(crate) fn prepare(port: &Port) {
         if port.rules.load().certificate.is_some() {
             tls::gather_randomness();

@@ -28,8 +28,8 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Has the calling thread gather the randomness that handshakes need. The first time, a thread takes
-/// some 100 ms for it: longer than clients may be kept waiting by the first handshake.
+/// Has the calling thread gather the randomness that handshakes need. The first time, a thread
+/// takes some 100 ms for it: longer than clients may be kept waiting by the first handshake.
 pub(super) fn gather_randomness() {
     // Without randomness the handshakes will fail, and say so.
     let _ = aws_lc_rs::default_provider().secure_random.fill(&mut [0]);
