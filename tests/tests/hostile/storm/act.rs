@@ -84,7 +84,7 @@ impl Act {
                 qos: random.below(3) as u8,
                 rate: random
                     .one_in(3)
-                    .then(|| *random.pick(&["0.001", "1", "1000"])),
+                    .then(|| random.pick(&["0.001", "1", "1000"])),
             },
             4 => Self::Unsubscribe {
                 filters: draw_filters(random, bounds),

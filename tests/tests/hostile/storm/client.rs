@@ -42,12 +42,12 @@ impl Entry {
     pub(super) fn draw(random: &mut Random, bounds: Bounds) -> Self {
         let appetites = [Appetite::Everything, Appetite::Little, Appetite::Nothing];
         Self {
-            user: (!random.one_in(3)).then(|| *random.pick(&USERS)),
+            user: (!random.one_in(3)).then(|| random.pick(&USERS)),
             is_clean: random.one_in(2),
-            expiry_secs: *random.pick(&[0, 1, 3_600]),
-            receive_maximum: *random.pick(&[1, 100, u16::MAX]),
+            expiry_secs: random.pick(&[0, 1, 3_600]),
+            receive_maximum: random.pick(&[1, 100, u16::MAX]),
             will: random.one_in(3).then(|| Topic::draw(random, bounds)),
-            appetite: *random.pick(&appetites),
+            appetite: random.pick(&appetites),
         }
     }
 
