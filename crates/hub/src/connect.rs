@@ -150,9 +150,8 @@ impl Hub {
         // What the predecessor's will overran, before there is a connection that it did not.
         self.close_overrun(now);
         let session_present = present.is_some();
-        let expiry_secs = request
-            .session_expiry_secs
-            .min(self.settings.session_expiry_max_secs);
+        let expiry_secs_max = self.settings.session_expiry_max_secs;
+        let expiry_secs = request.session_expiry_secs.min(expiry_secs_max);
         let mut live = self.live(now, link, &request);
         live.take_on(now, seat, debt);
         let key = present.unwrap_or_else(|| {

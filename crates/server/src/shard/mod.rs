@@ -168,6 +168,12 @@ struct Figures {
     latency: Histogram,
 }
 
+fn hub(number: u8, shared: Shared, policy: &Policy, backplane: &Backplane) -> Hub {
+    let (shards, hasher) = (backplane.shard_count(), backplane.hasher.clone());
+    let settings = Arc::clone(&policy.hub);
+    Hub::new(ShardId(number), shards, hasher, shared, settings)
+}
+
 impl Shard {
     /// A shard that serves nothing yet. To be called on its own thread, in its own descriptor
     /// table.
@@ -191,24 +197,12 @@ impl Shard {
         let registry = poll.registry();
         let inbox = arrivals.as_raw_fd();
         registry.register(&mut SourceFd(&inbox), INBOX, Interest::READABLE)?;
-        let slots = backplane
-            .shards
-            .iter()
-            .map(|way| way.slot.clone())
-            .collect();
+        let slots = backplane.shards.iter().map(|way| way.slot.clone());
+        let slots = slots.collect();
         let count = backplane.shards.len();
         // There are at most 64 shards.
         let number = u8::try_from(id).unwrap_or(u8::MAX);
-        let hub = {
-            let (shards, hasher) = (backplane.shard_count(), backplane.hasher.clone());
-            Hub::new(
-                ShardId(number),
-                shards,
-                hasher,
-                shared,
-                Arc::clone(&policy.hub),
-            )
-        };
+        let hub = hub(number, shared, &policy, &backplane);
         let mut shard = Self {
             id,
             policy,

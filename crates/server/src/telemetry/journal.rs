@@ -326,14 +326,14 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
             info!(client, user, peer, listener, version, resumed, "connected");
         }
         Event::Disconnected {
-            client_id,
+            client_id: client,
             user,
-            connected_secs,
+            connected_secs: secs,
             reason,
             ..
         } => {
-            let (client, user) = (&*shown(client_id), &*shown(user.as_deref().unwrap_or("")));
-            let (secs, reason) = (connected_secs, reason.label());
+            let (client, user) = (&*shown(client), &*shown(user.as_deref().unwrap_or("")));
+            let reason = reason.label();
             info!(client, user, peer, listener, reason, secs, "disconnected");
         }
         Event::SessionExpired { client_id } => {

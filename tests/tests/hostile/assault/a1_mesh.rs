@@ -8,8 +8,8 @@ use crate::bystander::{SHARDS, Scene};
 const ATTACKERS: usize = 6;
 const MESSAGES: usize = 1_500;
 
-/// 460 KB in all, of which the names are most. The bound: 20 MiB between each two shards, and two queues of 4 MiB, with as much
-/// again for what is in pieces.
+/// 460 KB in all, of which the names are most. The bound: 20 MiB between each two shards, and two
+/// queues of 4 MiB, with as much again for what is in pieces.
 #[test]
 fn a1_aliased_long_topics_across_shards() {
     let mut scene = Scene::new(WIDE_OPEN);

@@ -3,7 +3,7 @@
 use stentor_tests::raw::publish;
 use stentor_tests::{Raw, Server, Version};
 
-use super::{MIB, granted, login, subscribe_all};
+use super::{MIB, QUEUE, granted, login, subscribe_all};
 use crate::bystander::Scene;
 
 const SESSIONS: usize = 10;
@@ -19,13 +19,14 @@ fn member(server: &Server, number: usize) -> (Raw, usize) {
     (member, granted)
 }
 
-/// Five thousand groups of ten sessions that read what comes. The bound: what a queue holds of each,
-/// and a quarter more.
+/// Five thousand groups of ten sessions that read what comes. The bound: what a queue holds of
+/// each, and a quarter more.
 #[test]
 fn a4_many_share_groups_on_one_topic() {
-    let config = "[limits]\nshared_subscriptions_per_client = 10000\n\
-                  share_groups_per_filter = 10000\n";
-    let mut scene = Scene::new(config);
+    let config = format!(
+        "{QUEUE}shared_subscriptions_per_client = 10000\nshare_groups_per_filter = 10000\n"
+    );
+    let mut scene = Scene::new(&config);
     scene.endures(SESSIONS as u64 * 5 * MIB + 32 * MIB, |server| {
         let mut members = Vec::new();
         for number in 0..SESSIONS {

@@ -3,7 +3,7 @@
 use stentor_tests::Version;
 use stentor_tests::raw::publish;
 
-use super::{MIB, login, send_and_await};
+use super::{MIB, QUEUE, login, send_and_await};
 use crate::bystander::Scene;
 
 /// Pairs of a PINGREQ and a small message: 3 MB of them fill a queue of 4 MiB.
@@ -13,7 +13,9 @@ const LARGE: usize = 300;
 
 #[test]
 fn a5_drop_oldest_behind_small_replies() {
-    let mut scene = Scene::new("[[policy]]\nfilter = \"t\"\nqos0 = \"drop-oldest\"\n");
+    let mut scene = Scene::new(&format!(
+        "{QUEUE}[[policy]]\nfilter = \"t\"\nqos0 = \"drop-oldest\"\n"
+    ));
     let name = scene.name_on(0, "lazy");
     scene.endures(32 * MIB, |server| {
         let mut lazy = server.client(Version::V4, &name);

@@ -3,7 +3,7 @@
 use stentor_tests::raw::{packet, publish, string, subscribe};
 use stentor_tests::{Raw, Server, Version};
 
-use super::{MIB, login};
+use super::{MIB, QUEUE, login};
 use crate::bystander::Scene;
 
 const MESSAGES: usize = 60;
@@ -27,7 +27,7 @@ fn hoarder(server: &Server) -> Raw {
 /// is read and written in.
 #[test]
 fn b1_messages_that_are_never_acknowledged() {
-    let mut scene = Scene::new("");
+    let mut scene = Scene::new(QUEUE);
     scene.endures(24 * MIB, |server| {
         let mut hoarder = hoarder(server);
         let mut publisher = login(server, "publisher");

@@ -3,7 +3,7 @@
 use stentor_tests::Version;
 use stentor_tests::raw::publish;
 
-use super::{MIB, login, send_and_await};
+use super::{MIB, QUEUE, login, send_and_await};
 use crate::bystander::Scene;
 
 const PAIRS: usize = 400_000;
@@ -12,7 +12,7 @@ const PAIRS: usize = 400_000;
 /// pieces that the sender is read in.
 #[test]
 fn b2_small_messages_in_a_full_queue() {
-    let mut scene = Scene::new("");
+    let mut scene = Scene::new(QUEUE);
     scene.endures(12 * MIB, |server| {
         let mut lazy = login(server, "lazy");
         lazy.subscribe("a", 0);

@@ -15,9 +15,13 @@ mod handshakes;
 use stentor_tests::raw::{packet, string};
 use stentor_tests::{Raw, Version};
 
-/// Names of 64 KiB with 256 levels: what the protocol allows, and the most that an operator can
-/// allow.
-const WIDE_OPEN: &str = "[limits]\ntopic_bytes = 65535\ntopic_levels = 256\n";
+/// Bounds of memory that speak of a queue mean this one.
+const QUEUE: &str = "[limits]\nqueue_bytes = \"4MiB\"\n";
+
+/// The same, and names of 64 KiB with 256 levels: what the protocol allows, and the most that an
+/// operator can allow.
+const WIDE_OPEN: &str =
+    "[limits]\nqueue_bytes = \"4MiB\"\ntopic_bytes = 65535\ntopic_levels = 256\n";
 
 const MIB: u64 = 1 << 20;
 

@@ -1,8 +1,8 @@
 //! A machine that looks for what makes a server work too hard or remember too much: clients that do
 //! what is dear, drawn from a seed, beside bystanders.
 //!
-//! It fails where the server says that a turn kept a processor busy for longer than 5 ms (four times
-//! that in a development build, see [`BUSY_MAX`]), where a turn did more visits than it may, and
+//! It fails where the server says that a turn kept a processor busy for longer than 5 ms (four
+//! times that in a development build, see [`BUSY_MAX`]), where a turn did more visits than it may, and
 //! where the server has more memory than its limits account for. It prints the seed, and what the
 //! clients did last. `STENTOR_SEED=n` runs that one seed, `STENTOR_SOAK=1` many. It does not run
 //! without either of them as long as it finds what is not mended yet.
@@ -38,9 +38,9 @@ const QUEUE_BYTES: u64 = MIB;
 const SUBSCRIPTION_BYTES: u64 = MIB;
 const RETAINED_BYTES: u64 = 16 * MIB;
 
-/// What the limits account for. Four user names may stand behind each client id, each with a session
-/// of its own. What is retained is in memory and in a file that is mapped; the shards have 20 MiB for
-/// each other; and the server itself, with the sockets' pieces, takes the rest.
+/// What the limits account for. Four user names may stand behind each client id, each with a
+/// session of its own. What is retained is in memory and in a file that is mapped; the shards have
+/// 20 MiB for each other; and the server itself, with the sockets' pieces, takes the rest.
 const MEMORY_MAX: u64 = {
     let sessions = (CLIENTS * (USERS.len() + 1)) as u64;
     let accounts = sessions * (QUEUE_BYTES + SUBSCRIPTION_BYTES) + 2 * RETAINED_BYTES + 40 * MIB;
