@@ -344,18 +344,7 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
                 write_evicted(client_id, user.as_deref(), held_back);
             }
         }
-        Event::PublishDenied { client_id, topic } => {
-            if let Some(held_back) = pace.admit("publish-denied") {
-                let (client, topic) = (&*shown(client_id), &*shown(topic));
-                warn!(client, topic, held_back, "publish not permitted");
-            }
-        }
-        Event::SubscribeDenied { client_id, filter } => {
-            if let Some(held_back) = pace.admit("subscribe-denied") {
-                let (client, filter) = (&*shown(client_id), &*shown(filter));
-                warn!(client, filter, held_back, "subscribe not permitted");
-            }
-        }
+        Event::PublishDenied { .. } | Event::SubscribeDenied { .. } => write_denied(event, pace),
         Event::NotKept {
             client_id,
             topic,
@@ -384,6 +373,25 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
                 warn!(client, topic, cause, held_back, "loses messages");
             }
         }
+    }
+}
+
+/// What a client's rights do not permit.
+fn write_denied(event: &Event, pace: &mut Pace) {
+    match event {
+        Event::PublishDenied { client_id, topic } => {
+            if let Some(held_back) = pace.admit("publish-denied") {
+                let (client, topic) = (&*shown(client_id), &*shown(topic));
+                warn!(client, topic, held_back, "publish not permitted");
+            }
+        }
+        Event::SubscribeDenied { client_id, filter } => {
+            if let Some(held_back) = pace.admit("subscribe-denied") {
+                let (client, filter) = (&*shown(client_id), &*shown(filter));
+                warn!(client, filter, held_back, "subscribe not permitted");
+            }
+        }
+        _ => {}
     }
 }
 
