@@ -203,6 +203,28 @@ fn thousands_of_cheap_packets_of_one_read_leave_turns_to_others() {
 }
 
 /// Whoever causes more work than its share pauses; and a turn that is spent has it wait first.
+/// Each packet walks over all that its session has subscribed to.
+#[test]
+fn an_unsubscribe_costs_by_what_its_session_has() {
+    let mut w = World::new(1);
+    let (poor, rich) = (
+        w.connect(Version::V5, "p", &clean()),
+        w.connect(Version::V5, "r", &clean()),
+    );
+    let mut visits = [0; 2];
+    for (visits, (client, count)) in visits.iter_mut().zip([(poor, 10), (rich, 10_000)]) {
+        w.paused = true;
+        w.send_without_settling(client, &subscribe(Version::V5, &many(count)));
+        while w.go_on(0) {}
+        // What it owes for that is paid by then.
+        w.now = stentor_session::Tick::from_micros(w.now.as_micros() + 1_000_000);
+        w.hubs[0].begin_turn();
+        w.send_without_settling(client, &unsubscribe(Version::V5, &["flood/7".to_owned()]));
+        *visits = w.hubs[0].turn_visits();
+    }
+    assert!(visits[1] > visits[0] + 1_000, "{visits:?}");
+}
+
 #[test]
 fn dear_work_is_paid_for_by_a_pause_and_by_nobody_else() {
     let mut w = World::new(1);

@@ -38,7 +38,7 @@ const SORTED_AT_ONCE: usize = 1_024;
 
 /// So many subscribers of a list are copied, or sorted, by the time of one visit.
 const COPIED_PER_VISIT: usize = 8;
-const SORTED_PER_VISIT: usize = 2;
+pub(super) const SORTED_PER_VISIT: usize = 2;
 
 /// Visits that a message costs for each session, or member of a shared subscription, that gets it.
 const DELIVERY_VISITS: u32 = 4;

@@ -22,8 +22,12 @@ use crate::options::{Options, as_share};
 use crate::sessions::Session;
 use crate::settings::{Settings, Shape, SlowPolicy, TopicPolicy};
 use crate::work::{PUBLISH_VISITS_FREE, SLICE_VISITS_MIN};
-use job::Found;
 pub(crate) use job::Routes;
+use job::{Found, SORTED_PER_VISIT};
+
+/// So many subscribers beside those of the longest list cost a message nothing: more than what a
+/// few dashboards with wide filters add to a topic.
+const SORTED_FREE: usize = 256;
 
 /// The subscription identifiers, and the wires without and with a packet id.
 type Identified = (SmallVec<[u32; 1]>, [Option<Rc<Wire>>; 2]);
@@ -276,6 +280,9 @@ impl Hub {
             self.route_later(messages, from, (hash, found));
             return SmallVec::new();
         }
+        // These are copied and sorted. A job counts that as well.
+        let sorted = (all - longest).saturating_sub(SORTED_FREE) / SORTED_PER_VISIT;
+        self.turn.spend(u32::try_from(sorted).unwrap_or(u32::MAX));
         let mut shipment = Shipment::new(messages, self.shape_and_epoch(message));
         let lists = filters.iter().map(|(_, subscribers)| *subscribers);
         let shares = counter!(self, now).serve_all(&mut shipment, message, lists);

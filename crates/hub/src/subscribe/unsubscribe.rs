@@ -14,6 +14,7 @@ use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::room::ROOMS;
 use crate::sessions::Link;
+use crate::work::VISIT_BYTES;
 
 /// The subscriptions that an UNSUBSCRIBE has ended.
 type Gone = HashSet<SubscriptionRef, foldhash::fast::FixedState>;
@@ -62,6 +63,9 @@ impl Hub {
         // In one pass, for the packet may name them all.
         if !gone.is_empty() {
             let subscriptions = &mut session.subscriptions;
+            let bytes = size_of_val(subscriptions.as_slice());
+            self.turn
+                .spend(u32::try_from(bytes / VISIT_BYTES).unwrap_or(u32::MAX));
             subscriptions.retain(|subscription| !gone.contains(subscription));
         }
         self.unsubscribed_rooms(now, key, rooms.into_iter());

@@ -23,7 +23,7 @@ fn changed_keys_are_found_with_their_class() {
     check("", "[log]\nlevel = \"warn\"", &[("log.level", Live)]);
     check(
         "[limits]\ninflight = 3",
-        "[limits]\nqueue_bytes = \"8MiB\"",
+        "[limits]\nqueue_bytes = \"9MiB\"",
         &[
             ("limits.inflight", NewConnections),
             ("limits.queue_bytes", Live),
