@@ -44,7 +44,9 @@ impl NotKept {
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
-            Self::Full => "there is no room: a quota is used up, or the disk is full",
+            Self::Full => {
+                "there is no room: a quota is used up, memory is short, or the disk is full"
+            }
             Self::Failed => "the disk does not take it; the server's log says why",
         }
     }

@@ -622,6 +622,18 @@ impl Sessions {
         Some((key, self.get(key)?.account.bytes()))
     }
 
+    /// What part of so many bytes the sessions hold that wait for their clients. Where it is hardly
+    /// any, none: to end them would free nothing.
+    pub(crate) fn absent_part(&self, bytes: u64) -> u64 {
+        /// What is less than such a part is hardly any.
+        const PARTS: u64 = 64;
+        let held = u128::from(self.charged[0] + self.charged[1]).max(1);
+        let part = u128::from(bytes) * u128::from(self.absences.bytes()) / held;
+        // No larger than `bytes`, unless counts are about to be settled.
+        let part = u64::try_from(part).unwrap_or(bytes);
+        if part < bytes / PARTS { 0 } else { part }
+    }
+
     /// Counts the sessions anew that have changed. Returns what all of them are charged with:
     /// themselves, and what waits for their clients.
     pub(crate) fn settle_charges(&mut self) -> [u64; 2] {

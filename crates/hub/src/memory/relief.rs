@@ -13,6 +13,9 @@ use crate::settings::Settings;
 /// much as a client that keeps up never needs.
 const BYTES_MAX: usize = 64 * 1024;
 
+/// What waits for one client or is in flight to it when the limit is reached, in bytes.
+const QUEUE_BYTES_FULL: usize = 256 * 1024;
+
 /// Sessions that end in one turn, and subscriptions with them, but for those of the last one.
 const ENDED_AT_ONCE: usize = 8;
 const DROPPED_AT_ONCE: usize = 512;
@@ -24,6 +27,8 @@ pub(crate) struct Relief {
     bytes: u64,
     /// The settings while there is room, where others are in force.
     loose: Option<Arc<Settings>>,
+    /// How short memory was when the settings in force were made.
+    pressure: Pressure,
 }
 
 impl Relief {
@@ -34,15 +39,17 @@ impl Relief {
     /// Other settings are in force than those that were replaced.
     pub(crate) fn reconfigured(&mut self) {
         self.loose = None;
+        self.pressure = Pressure::None;
     }
 }
 
 impl Hub {
-    /// Memory is short, and this shard frees so many bytes, in this turn and the next ones: by
-    /// sessions that wait for their clients. First those of whoever holds most in that way, the
-    /// one that is closest to its end before others. Sessions whose clients are there stay.
+    /// Memory is short, and this shard has to free so many bytes, in this turn and the next ones:
+    /// by sessions that wait for their clients. First those of whoever holds most in that way, the
+    /// one that is closest to its end before others. They give what they hold of all, and no more:
+    /// what clients hold that are there does not make others lose their sessions.
     pub fn relieve(&mut self, now: Tick, bytes: u64) {
-        self.relief.bytes = bytes;
+        self.relief.bytes = self.sessions.absent_part(bytes);
         self.tighten();
         self.continue_relief(now);
     }
@@ -66,20 +73,28 @@ impl Hub {
 
     /// Has the bounds in force that the state of memory asks for.
     pub(crate) fn tighten(&mut self) {
-        let is_short = self.ledger.pressure() >= Pressure::Pressed;
-        match (is_short, self.relief.loose.take()) {
-            (true, None) => {
-                let loose = Arc::clone(&self.settings);
-                self.settings = Arc::new(Settings {
-                    qos0_bytes_max: loose.qos0_bytes_max.min(BYTES_MAX),
-                    subscription_bytes_max: loose.subscription_bytes_max.min(BYTES_MAX),
-                    ..(*loose).clone()
-                });
-                self.relief.loose = Some(loose);
-            }
-            (false, Some(loose)) => self.settings = loose,
-            (_, loose) => self.relief.loose = loose,
+        let pressure = self.ledger.pressure();
+        if pressure == self.relief.pressure {
+            return;
         }
+        self.relief.pressure = pressure;
+        let loose = self.relief.loose.take();
+        let loose = loose.unwrap_or_else(|| Arc::clone(&self.settings));
+        if pressure == Pressure::None {
+            self.settings = loose;
+            return;
+        }
+        let queue_bytes_max = match pressure {
+            Pressure::Full => loose.queue_bytes_max.min(QUEUE_BYTES_FULL),
+            Pressure::None | Pressure::Pressed => loose.queue_bytes_max,
+        };
+        self.settings = Arc::new(Settings {
+            qos0_bytes_max: loose.qos0_bytes_max.min(BYTES_MAX),
+            subscription_bytes_max: loose.subscription_bytes_max.min(BYTES_MAX),
+            queue_bytes_max,
+            ..(*loose).clone()
+        });
+        self.relief.loose = Some(loose);
     }
 
     /// Whether there is no memory for a topic that holds no message yet.

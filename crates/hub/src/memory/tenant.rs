@@ -133,9 +133,16 @@ pub(crate) struct Absences {
     by_sessions: BTreeSet<(Reverse<u64>, u64)>,
     /// The tenant who holds most bytes comes first.
     by_bytes: BTreeSet<(Reverse<u64>, u64)>,
+    /// What all of them hold.
+    bytes: u64,
 }
 
 impl Absences {
+    /// Bytes that the sessions hold which wait for their clients.
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// The session in a slot, which holds so many bytes, waits for its client, until a time.
     /// O(log sessions).
     pub(crate) fn add(&mut self, tenant: &Tenant, until: Tick, (slot, bytes): (u32, u64)) {
@@ -171,7 +178,12 @@ impl Absences {
         let mut holds = self.holds.get(&id).copied().unwrap_or_default();
         self.by_sessions.remove(&(Reverse(holds.sessions), id));
         self.by_bytes.remove(&(Reverse(holds.bytes), id));
+        let others = self.bytes - holds.bytes;
         change(&mut holds);
+        if holds.sessions == 0 {
+            holds.bytes = 0;
+        }
+        self.bytes = others + holds.bytes;
         if holds.sessions == 0 {
             self.holds.remove(&id);
             return;
@@ -219,6 +231,7 @@ mod tests {
         assert_eq!(absences.first_by_bytes(), Some(0));
         absences.recharge(&bob, 100, 600);
         assert_eq!(absences.first_by_bytes(), Some(2));
+        assert_eq!(absences.bytes(), 500 + 100 + 600);
         absences.remove(&bob, soon, (2, 600));
         absences.remove(&bob, soon, (2, 600));
         assert_eq!(absences.first_by_sessions(), Some(0), "they have one each");
@@ -227,5 +240,6 @@ mod tests {
         absences.remove(&bob, Tick::NEVER, (1, 100));
         assert!(absences.holds.is_empty() && absences.all.is_empty());
         assert!(absences.by_sessions.is_empty() && absences.by_bytes.is_empty());
+        assert_eq!(absences.bytes(), 0);
     }
 }

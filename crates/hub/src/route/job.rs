@@ -535,6 +535,8 @@ impl Hub {
             found.shared += 1;
             self.deliver_shared(now, slot, message);
             self.turn.spend(SHARED_VISITS);
+            // Others have subscribed: the publisher does not pay for them.
+            job.delivered = job.delivered.saturating_add(SHARED_VISITS);
         } else {
             found.shared = 0;
             found.shares.pop();

@@ -275,7 +275,7 @@ fn write(entry: &Entry, data_dir: &Path, pace: &mut Pace) {
 
 /// A turn that mostly waited for a processor says more of the machine than of the server.
 fn write_long_turn(turn: &LongTurn, more: u64) {
-    let millis = |time: Duration| time.as_secs_f64() * 1_000.0;
+    let millis = |time: Duration| time.as_micros() as f64 / 1_000.0;
     let (took_ms, waited_ms) = (millis(turn.took), turn.waited.map(millis));
     let LongTurn {
         shard,

@@ -4,8 +4,8 @@
 //! It fails where the server says that a turn kept a processor busy for longer than 5 ms (four
 //! times that in a development build, see [`BUSY_MAX`]), where a turn did more visits than it may,
 //! and where the server has more memory than its limits account for. It prints the seed, and what
-//! the clients did last. `STENTOR_SEED=n` runs that one seed, `STENTOR_SOAK=1` many. It does not run
-//! without either of them as long as it finds what is not mended yet.
+//! the clients did last. `STENTOR_SEED=n` runs that one seed, `STENTOR_SOAK=1` many. It does not
+//! run without either of them as long as it finds what is not mended yet.
 
 mod act;
 mod client;
