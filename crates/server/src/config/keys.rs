@@ -433,7 +433,7 @@ section! {
     path: Option<String> = Kind::HttpPath, Unset("/mqtt"), NewConnections;
     /// The origins of web pages, besides the server's own, that may connect to a WebSocket
     /// listener. A listener on a loopback address takes pages of this machine only, and a Host of
-    /// this machine only (localhost, 127.0.0.0/8, [::1]), so that no page can get in by a name
+    /// this machine only (localhost, 127.0.0.0/8, `[::1]`), so that no page can get in by a name
     /// that resolves to this machine; behind a proxy on the same machine, list the site's origin
     /// here. Clients that send no Origin are no pages: their Host is not looked at.
     allowed_origins: Vec<String> = Kind::Origins, Default(""), NewConnections;
