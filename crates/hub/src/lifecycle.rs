@@ -20,7 +20,6 @@ use crate::publish::may_publish;
 use crate::rights::Identity;
 use crate::sessions::{Away, Link, Session};
 use crate::stats::{LossCause, ZoneTraffic};
-use crate::work::FILTER_VISITS;
 
 /// Sessions of one client id: one for each user who has come with it. Looking for one walks over
 /// them all, and guests get a new name each time.
@@ -310,8 +309,6 @@ impl Hub {
         let was_live = session.live().is_some();
         debug_assert!(!was_live, "a session ends after its connection");
         let subscriptions = core::mem::take(&mut session.subscriptions);
-        let visits = (subscriptions.len() as u32).saturating_mul(FILTER_VISITS);
-        self.turn.spend(visits);
         for subscription in subscriptions {
             self.drop_subscription(key, subscription, was_live);
         }

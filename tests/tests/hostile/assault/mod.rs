@@ -9,7 +9,6 @@ mod a5_oldest;
 mod b1_inflight;
 mod b2_small;
 mod b3_sessions;
-mod b4_tokens;
 mod b5_rates;
 mod b6_subscribe;
 mod handshakes;
