@@ -8,7 +8,7 @@ mod world;
 use stentor_hub::{AtOnce, Settings};
 use stentor_mqtt::{Packet, PacketId, Properties, Publish, QoS, Version, encode};
 use stentor_session::Tick;
-use world::{ConnectOptions, Random, World, clean, run_seeds};
+use world::{ConnectOptions, PING, Random, World, clean, run_seeds};
 
 const Q0: QoS = QoS::AtMostOnce;
 const Q1: QoS = QoS::AtLeastOnce;
@@ -16,9 +16,6 @@ const Q1: QoS = QoS::AtLeastOnce;
 /// What a turn does at most: its budget, one match, and what the last thing that began in it may
 /// take.
 const VISITS_MAX: u32 = 4_096 + 2_048 + 1_024;
-
-/// Bytes of a PINGREQ.
-const PING: [u8; 2] = [0xC0, 0];
 
 /// Makes every message a job that takes several turns.
 fn tiny() -> Settings {
@@ -59,28 +56,11 @@ fn publish(topic: &str, payload: &str, qos: QoS) -> Vec<u8> {
     bytes
 }
 
-fn tick(w: &mut World) {
-    w.now = Tick::from_micros(w.now.as_micros() + 200);
-}
-
 /// Turns until nothing is left to do: each is short, and in each of them a bystander is served.
 fn turns(w: &mut World, bystander: usize) -> usize {
-    let mut turns = 0;
-    loop {
-        let goes_on = w.go_on(0);
-        let visits = w.hubs[0].turn_visits();
-        assert!(visits <= VISITS_MAX, "{visits} visits in turn {turns}");
-        w.send_without_settling(bystander, &PING);
-        w.flush(0);
-        assert!(w.take_packet(bystander, 0xD0).is_some(), "turn {turns}");
-        if !goes_on {
-            assert_eq!(w.hubs[0].route_job_bytes(), 0);
-            return turns;
-        }
-        turns += 1;
-        assert!(turns < 100_000, "it comes to an end");
-        tick(w);
-    }
+    let (_, turns) = w.turns_beside(bystander, VISITS_MAX, |_| {});
+    assert_eq!(w.hubs[0].route_job_bytes(), 0);
+    turns
 }
 
 /// Audit A2: filters that a topic nearly matches, so that all their levels are visited.

@@ -9,14 +9,10 @@ use stentor_hub::Settings;
 use stentor_mqtt::{
     Packet, PacketId, Properties, QoS, Subscribe, SubscribeFilterBuf, Version, encode,
 };
-use stentor_session::Tick;
-use world::{ConnectOptions, World, clean, qos};
+use world::{ConnectOptions, PING, World, clean, qos};
 
 /// What a turn does at most: its budget, and what the last thing that began in it may take.
 const VISITS_MAX: u32 = 4_096 + 1_024 + 512;
-
-/// Bytes of a PINGREQ.
-const PING: [u8; 2] = [0xC0, 0];
 
 fn subscribe(filters: &[String]) -> Vec<u8> {
     let mut all = SubscribeFilterBuf::new(Version::V5);
@@ -31,28 +27,6 @@ fn subscribe(filters: &[String]) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode(Version::V5, &packet, &mut bytes).unwrap();
     bytes
-}
-
-/// Visits of all turns, and turns, until nothing is left to do: each is short, and in each of them
-/// a bystander is served. `each` is asked after each turn.
-fn turns(w: &mut World, bystander: usize, mut each: impl FnMut(&mut World)) -> (u64, usize) {
-    let (mut all, mut turns) = (0, 0);
-    loop {
-        let goes_on = w.go_on(0);
-        let visits = w.hubs[0].turn_visits();
-        assert!(visits <= VISITS_MAX, "{visits} visits in turn {turns}");
-        all += u64::from(visits);
-        w.send_without_settling(bystander, &PING);
-        w.flush(0);
-        assert!(w.take_packet(bystander, 0xD0).is_some(), "turn {turns}");
-        each(w);
-        if !goes_on && w.hubs[0].next_deadline() != Some(Tick::ZERO) {
-            return (all, turns);
-        }
-        turns += 1;
-        assert!(turns < 100_000, "it comes to an end");
-        w.now = Tick::from_micros(w.now.as_micros() + 200);
-    }
 }
 
 /// A shard with so many retained messages, a bystander, and somebody who subscribes.
@@ -80,7 +54,7 @@ fn ten_thousand_filters_that_match_nothing_leave_turns_to_others() {
     let mut most = 0;
     let mut answered_in = None;
     let mut turn = 0;
-    let (visits, turns) = turns(&mut w, bystander, |w| {
+    let (visits, turns) = w.turns_beside(bystander, VISITS_MAX, |w| {
         turn += 1;
         most = most.max(w.hubs[0].snapshot_bytes(key));
         if answered_in.is_none() && w.take_packet(flooder, 0x90).is_some() {
@@ -107,7 +81,7 @@ fn long_names_leave_turns_to_others_and_are_not_remembered_for_each_filter() {
     w.send_without_settling(flooder, &subscribe(&filters));
     let key = w.clients[flooder].key.unwrap();
     let mut most = 0;
-    let (visits, turns) = turns(&mut w, bystander, |w| {
+    let (visits, turns) = w.turns_beside(bystander, VISITS_MAX, |w| {
         most = most.max(w.hubs[0].snapshot_bytes(key));
     });
     assert!(visits > 500 * 500 * 4_000 / 64, "{visits}");
@@ -122,7 +96,7 @@ fn names_of_65_kilobytes_leave_turns_to_others() {
     let (mut w, bystander, flooder) = stored((0..100).map(|n| format!("{stem}{n:04}")));
     let filters: Vec<_> = (0..50).map(|n| format!("+/zz{n}")).collect();
     w.send_without_settling(flooder, &subscribe(&filters));
-    let (visits, turns) = turns(&mut w, bystander, |_| {});
+    let (visits, turns) = w.turns_beside(bystander, VISITS_MAX, |_| {});
     assert!(visits > 50 * 100 * 1_000, "{visits}");
     assert!(turns > 900, "{turns}");
 }
@@ -195,7 +169,7 @@ fn what_waits_ends_with_its_subscription_and_outlives_its_connection() {
     assert!(w.hubs[0].snapshot_bytes(key) > 0);
     // A connection that takes over has them go on.
     w.drop_link(flooder);
-    turns(&mut w, bystander, |_| {});
+    w.turns_beside(bystander, VISITS_MAX, |_| {});
     w.paused = false;
     let flooder = w.connect(Version::V5, "p", &ConnectOptions::persistent());
     let mut got = w.take_payloads(flooder);

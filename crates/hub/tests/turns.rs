@@ -9,13 +9,10 @@ use stentor_mqtt::{
     Packet, PacketId, Properties, Publish, QoS, Subscribe, SubscribeFilterBuf, SubscribeOptions,
     Unsubscribe, UnsubscribeFilterBuf, Version, encode,
 };
-use world::{ConnectOptions, Random, World, clean, qos, run_seeds};
+use world::{ConnectOptions, PING, Random, World, clean, qos, run_seeds};
 
 /// What a turn does at most: its budget, and what the last thing that began in it may take.
 const VISITS_MAX: u32 = 4_096 + 1_024 + 512;
-
-/// Bytes of a PINGREQ.
-const PING: [u8; 2] = [0xC0, 0];
 
 fn subscribe(version: Version, filters: &[(String, SubscribeOptions)]) -> Vec<u8> {
     let mut all = SubscribeFilterBuf::new(version);
@@ -51,21 +48,7 @@ fn encoded(version: Version, packet: &Packet<'_>) -> Vec<u8> {
 
 /// Turns until nothing is left to do: each is short, and in each of them a bystander is served.
 fn turns(w: &mut World, bystander: usize) -> usize {
-    let mut turns = 0;
-    loop {
-        let goes_on = w.go_on(0);
-        let visits = w.hubs[0].turn_visits();
-        assert!(visits <= VISITS_MAX, "{visits} visits in turn {turns}");
-        w.send_without_settling(bystander, &PING);
-        w.flush(0);
-        assert!(w.take_packet(bystander, 0xD0).is_some(), "turn {turns}");
-        if !goes_on {
-            return turns;
-        }
-        turns += 1;
-        assert!(turns < 100_000, "it comes to an end");
-        w.now = stentor_session::Tick::from_micros(w.now.as_micros() + 200);
-    }
+    w.turns_beside(bystander, VISITS_MAX, |_| {}).1
 }
 
 fn many(count: usize) -> Vec<(String, SubscribeOptions)> {

@@ -20,6 +20,8 @@ mod inbound;
 mod message;
 mod outbound;
 mod output;
+#[cfg(test)]
+mod random;
 mod tick;
 mod wheel;
 

@@ -9,6 +9,7 @@ mod client;
 mod login;
 mod packets;
 mod seeds;
+mod turns;
 
 #[allow(unused_imports, reason = "each test uses the part that it needs")]
 pub use self::{
@@ -16,6 +17,7 @@ pub use self::{
     login::{ConnectOptions, TestRights, clean, identity, request},
     packets::qos,
     seeds::{Random, run_seeds, run_seeds_or},
+    turns::PING,
 };
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

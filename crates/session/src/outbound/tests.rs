@@ -6,6 +6,7 @@ use stentor_topic::Zone;
 
 use super::*;
 use crate::message::{MessageParts, Publisher};
+use crate::random::random;
 
 fn delivery(bytes: usize, qos: QoS, expiry_secs: Option<u32>) -> Delivery {
     let parts = MessageParts {
@@ -40,13 +41,7 @@ fn sums(outbound: &Outbound) -> (usize, usize) {
 
 #[test]
 fn the_bytes_of_what_is_owed_are_the_sum_of_its_parts() {
-    let mut state = 3_u64;
-    let mut random = move |below: usize| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 33) as usize % below
-    };
+    let mut random = random(3);
     for round in 0..300 {
         let mut outbound = Outbound::default();
         let mut clock = 0;

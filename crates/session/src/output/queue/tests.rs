@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use stentor_mqtt::{EncodedPublish, PacketId, PublishParts, QoS, Version};
 
 use super::*;
+use crate::random::random;
 
 fn wire(payload: &[u8], with_id: bool) -> Rc<Wire> {
     let parts = PublishParts {
@@ -79,13 +80,7 @@ fn gathered(output: &Output, budget: usize) -> (Batch, Vec<u8>) {
 
 #[test]
 fn the_same_are_dropped_as_by_looking_from_the_front() {
-    let mut state = 5_u64;
-    let mut random = move |below: usize| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 33) as usize % below
-    };
+    let mut random = random(5);
     for round in 0..1_000 {
         let (mut output, mut model) = (Output::default(), Model::default());
         // Stored messages that wait: they count, and are never dropped.
