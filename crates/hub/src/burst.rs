@@ -27,9 +27,9 @@ const BURST_BYTES_MAX: usize = 128 * 1024;
 /// Who handed a message to this shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// Its publisher, whose session is here: other shards have to hear of it.
+    /// Its publisher, or the shard where that is: other shards have to hear of it.
     Client,
-    /// The shard of its publisher.
+    /// A shard that has told all others of it.
     Mesh,
 }
 
@@ -115,7 +115,10 @@ impl Hub {
         let mut messages = core::mem::take(&mut self.burst.messages);
         self.burst.bytes = 0;
         match self.burst.source {
-            Source::Client => self.route(now, &messages),
+            Source::Client => {
+                let sender = self.burst.sender;
+                self.route_of(now, &messages, sender);
+            }
             Source::Mesh => self.route_here(now, &messages, self.burst.sender),
         }
         messages.clear();

@@ -72,6 +72,17 @@ pub struct Sender {
     pub(crate) epoch: u32,
 }
 
+/// A message for the shard that orders its topic.
+#[derive(Clone, Debug)]
+pub struct KeepItem {
+    /// The message: neither kept nor routed yet.
+    pub(crate) message: Arc<Message>,
+    /// The connection that it came by, where it is there still.
+    pub(crate) sender: Option<Sender>,
+    /// Who waits to acknowledge it: to be told by [`ControlItem::Resolved`].
+    pub(crate) answer: Option<(ShardId, Ticket)>,
+}
+
 /// What one shard sends another through the mesh, first in, first out.
 #[derive(Clone, Debug)]
 pub enum MeshItem {
@@ -83,12 +94,7 @@ pub enum MeshItem {
         sender: Option<Sender>,
     },
     /// A message of a topic of which every message is kept, for the shard that orders them.
-    Keep {
-        /// The message: neither kept nor routed yet.
-        message: Arc<Message>,
-        /// Who waits to acknowledge it: to be told by [`ControlItem::Resolved`].
-        answer: Option<(ShardId, Ticket)>,
-    },
+    Keep(Box<KeepItem>),
     /// A private message for the sessions of its recipient on the receiving shard.
     Private {
         /// The message.
@@ -127,9 +133,8 @@ impl MeshItem {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let more = match self {
-            Self::Publish { message, .. }
-            | Self::Keep { message, .. }
-            | Self::Share { message, .. } => message.cost(),
+            Self::Publish { message, .. } | Self::Share { message, .. } => message.cost(),
+            Self::Keep(item) => size_of::<KeepItem>() + item.message.cost(),
             Self::Private { private, .. } => private.cost(),
             Self::Room(item) => item.bytes(),
             Self::Reached { .. } | Self::Replaced { .. } => 0,
@@ -193,6 +198,13 @@ pub enum ControlItem {
         session: SessionKey,
         /// Of which of its connections.
         epoch: u32,
+    },
+    /// The messages of a session of the receiving shard have cost another shard more than is free.
+    ChargePublisher {
+        /// Whose.
+        session: SessionKey,
+        /// How much more.
+        visits: u32,
     },
     /// They have been routed there.
     ReleasePublisher {

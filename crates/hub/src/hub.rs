@@ -199,6 +199,7 @@ impl Hub {
     /// It has done that.
     pub fn end_drain(&mut self, now: Tick) {
         self.settle(now);
+        self.charge_senders();
         self.fences.end_drain();
         self.continue_fenced(now);
     }
@@ -217,7 +218,7 @@ impl Hub {
             MeshItem::Publish { message, sender } => {
                 self.route_soon(now, message, (Source::Mesh, sender));
             }
-            MeshItem::Keep { message, answer } => self.keep_for(now, message, answer),
+            MeshItem::Keep(item) => self.keep_for(now, *item),
             MeshItem::Room(item) => {
                 // Who is let in subscribes now, and finds in the store what was kept before.
                 self.settle(now);
@@ -259,6 +260,9 @@ impl Hub {
             ControlItem::Ask(ask) => self.ask_client(now, &ask),
             ControlItem::Resolved { ticket, outcome } => self.resolve(now, ticket, &outcome),
             ControlItem::HoldPublisher { session, epoch } => self.hold_publisher(session, epoch),
+            ControlItem::ChargePublisher { session, visits } => {
+                self.charge_visits(now, session, visits);
+            }
             ControlItem::ReleasePublisher {
                 session,
                 epoch,

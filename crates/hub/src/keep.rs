@@ -12,13 +12,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
-use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
+use stentor_session::{Message, MessageParts, Publisher, Tick};
 
 use crate::acknowledge::Taken;
 use crate::burst::Source;
-use crate::effects::{Event, MeshItem};
+use crate::effects::{Event, KeepItem, MeshItem, Sender};
 use crate::hub::Hub;
-use crate::key::{ShardId, home_shard};
+use crate::key::home_shard;
 use crate::retained::{Kept, NotKept, Retained};
 use crate::settings::{Keep, Settings, Uses};
 use crate::stats::LossCause;
@@ -74,28 +74,35 @@ impl Hub {
     ) -> Taken {
         if !self.keeps_last(message.topic()) {
             let retain = message.retain;
-            return self.put_and_route(now, message, (retain, is_awaited), routing);
+            return self.put_and_route(now, (message, None), (retain, is_awaited), routing);
         }
         let owner = home_shard(&self.hasher, message.zone, message.topic(), self.shards);
         if owner == self.shard {
-            return self.put_and_route(now, message, (true, is_awaited), routing);
+            return self.put_and_route(now, (message, None), (true, is_awaited), routing);
         }
         let ticket = is_awaited.then(|| self.issue_ticket());
         let answer = ticket.map(|ticket| (self.shard, ticket));
-        let item = MeshItem::Keep { message, answer };
-        self.effects.mesh.push((owner, item));
+        let item = KeepItem {
+            sender: self.sender_of(&message),
+            message,
+            answer,
+        };
+        self.effects
+            .mesh
+            .push((owner, MeshItem::Keep(Box::new(item))));
         ticket.map_or(Taken::SUCCESS, Taken::Waits)
     }
 
     /// A message of a topic that this shard orders, for a publisher on another one.
-    pub(crate) fn keep_for(
-        &mut self,
-        now: Tick,
-        message: Arc<Message>,
-        answer: Option<(ShardId, Ticket)>,
-    ) {
+    pub(crate) fn keep_for(&mut self, now: Tick, item: KeepItem) {
+        let KeepItem {
+            message,
+            sender,
+            answer,
+        } = item;
         let copy = Arc::clone(&message);
-        let taken = self.put_and_route(now, message, (true, answer.is_some()), Routing::Soon);
+        let terms = (true, answer.is_some());
+        let taken = self.put_and_route(now, (message, sender), terms, Routing::Soon);
         match answer {
             Some((shard, ticket)) => {
                 if is_refused(&taken) {
@@ -116,11 +123,12 @@ impl Hub {
     }
 
     /// What cannot be kept is refused, if its publisher hears of it: he sends it again, so nobody
-    /// gets it now. If he does not, those who are there get it, and nothing is kept.
+    /// gets it now. If he does not, those who are there get it, and nothing is kept. `sender` is
+    /// the connection of another shard that it came by.
     fn put_and_route(
         &mut self,
         now: Tick,
-        message: Arc<Message>,
+        (message, sender): (Arc<Message>, Option<Sender>),
         (keep, is_awaited): (bool, bool),
         routing: Routing,
     ) -> Taken {
@@ -143,7 +151,7 @@ impl Hub {
             }
         }
         match routing {
-            Routing::Soon => self.route_soon(now, message, (Source::Client, None)),
+            Routing::Soon => self.route_soon(now, message, (Source::Client, sender)),
             Routing::Now => {
                 self.route_burst(now);
                 self.route(now, &[message]);

@@ -14,6 +14,7 @@ use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::publish::NO_RIGHT;
 use crate::rights::Identity;
+use crate::work::Share;
 
 /// What the server says to a publish that an adaptor has where its sender may not publish. Its
 /// sender knows another topic.
@@ -140,12 +141,16 @@ impl Hub {
             Ok(None) | Err(_) => return self.let_go(now, key),
         };
         self.routes.reading = Some(key);
+        let (before, mut share) = (self.turn.spent(), Share::of(&self.turn));
+        let is_publish = matches!(packet, Ok(Packet::Publish(_)));
         let result = match packet {
             Ok(packet) => f(self, key, &packet),
             Err(_) => Ok(()),
         };
         self.settle(now);
         self.routes.reading = None;
+        share.count(is_publish, self.turn.spent() - before);
+        self.charge_share(now, key, &share);
         if let Err(reason) = result {
             self.close(now, key, reason);
         }

@@ -17,7 +17,7 @@ use stentor_zone::{
 use super::review::Absents;
 use super::{Parting, Place, RoomItem, Who, shard_of};
 use crate::call::{Answer, ReturnAddress};
-use crate::effects::ControlItem;
+use crate::effects::{ControlItem, Sender};
 use crate::hub::Hub;
 use crate::key::ShardId;
 use crate::rights::{Access, Identity};
@@ -245,7 +245,7 @@ impl Hub {
         now: Tick,
         room: &str,
         who: &Who,
-        message: Arc<Message>,
+        (message, sender): (Arc<Message>, Option<Sender>),
     ) -> Option<Refusal> {
         let zone = who.identity.zone;
         let (result, effects) = self.with_rooms(zone, |rooms, out| {
@@ -255,7 +255,7 @@ impl Hub {
         });
         match result {
             // The message itself goes out, with the properties that its speaker gave it.
-            Ok(()) => self.route(now, &[message]),
+            Ok(()) => self.route_of(now, &[message], sender),
             Err(refusal) => {
                 self.perform(now, zone, room, effects);
                 return Some(refusal);

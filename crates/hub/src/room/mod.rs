@@ -29,6 +29,7 @@ use stentor_topic::Zone;
 use stentor_zone::{Entry, Expelled, Refusal, Seat, join_ended};
 
 use crate::call::ReturnAddress;
+use crate::effects::Sender;
 use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
 use crate::options::Options;
@@ -86,6 +87,8 @@ pub enum RoomItem {
         who: Who,
         /// As it is heard.
         message: Arc<Message>,
+        /// The connection that it came by, where it is there still.
+        sender: Option<Sender>,
         /// Who waits to acknowledge it: to be told by [`RoomItem::Said`].
         answer: Option<(ShardId, Ticket)>,
     },
@@ -338,9 +341,10 @@ impl Hub {
                 room,
                 who,
                 message,
+                sender,
                 answer,
             } => {
-                let refusal = self.home_say(now, &room, &who, message);
+                let refusal = self.home_say(now, &room, &who, (message, sender));
                 if let Some((shard, ticket)) = answer {
                     self.send_room(now, shard, RoomItem::Said { ticket, refusal });
                 }

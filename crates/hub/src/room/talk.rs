@@ -88,8 +88,9 @@ impl Hub {
         // What its speaker has published before comes before.
         self.settle(now);
         let home = self.home_of(zone);
+        let sender = self.sender_of(&message);
         if home == self.shard {
-            let refusal = self.home_say(now, room, &who, message);
+            let refusal = self.home_say(now, room, &who, (message, sender));
             return told(outcome(refusal));
         }
         let is_awaited = is_v5 && publish.packet_id.is_some();
@@ -101,6 +102,7 @@ impl Hub {
             room: room.into(),
             who,
             message,
+            sender,
             answer: ticket.map(|ticket| (self.shard, ticket)),
         };
         self.send_room(now, home, item);

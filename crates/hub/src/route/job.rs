@@ -22,6 +22,7 @@ use smallvec::SmallVec;
 use stentor_session::{Message, Tick};
 use stentor_topic::{FilterId, Walk};
 
+use super::dues::Dues;
 use crate::burst::{Shipment, Source};
 use crate::effects::{ControlItem, Sender};
 use crate::hub::Hub;
@@ -72,6 +73,7 @@ pub(crate) struct Routes {
     number: u64,
     /// The connection whose bytes are being applied.
     pub(crate) reading: Option<SessionKey>,
+    pub(super) dues: Dues,
 }
 
 /// A message, or several of one publisher to one topic.
@@ -306,7 +308,7 @@ impl Hub {
     }
 
     /// Whose bytes are being applied, if these messages are theirs.
-    pub(super) fn sender_of(&self, message: &Message) -> Option<Sender> {
+    pub(crate) fn sender_of(&self, message: &Message) -> Option<Sender> {
         let session = self.routes.reading?;
         let known = self.sessions.get(session)?;
         let is_own = known.publisher == message.publisher && known.live().is_some();

@@ -1,5 +1,6 @@
 //! From a message to its subscribers.
 
+mod dues;
 mod job;
 
 use alloc::rc::Rc;
@@ -208,10 +209,20 @@ impl Hub {
     /// To everybody, on this shard and on the others. All `messages` have one publisher and one
     /// topic. What is dear goes on in later turns, in its order.
     pub(crate) fn route(&mut self, now: Tick, messages: &[Arc<Message>]) {
+        self.route_of(now, messages, None);
+    }
+
+    /// The same for messages that came by a connection of another shard, if `sender` names one.
+    pub(crate) fn route_of(
+        &mut self,
+        now: Tick,
+        messages: &[Arc<Message>],
+        sender: Option<Sender>,
+    ) {
         let Some(first) = messages.first() else {
             return;
         };
-        let sender = self.sender_of(first);
+        let sender = sender.or_else(|| self.sender_of(first));
         let shares = self.route_locally(now, messages, (Source::Client, sender));
         for share in shares {
             for message in messages {
@@ -228,7 +239,7 @@ impl Hub {
         }
     }
 
-    /// To the subscribers of this shard, for messages that another shard took. That one serves
+    /// To the subscribers of this shard, for messages that another shard routed. That one serves
     /// the shared subscriptions.
     pub(crate) fn route_here(
         &mut self,
@@ -240,8 +251,21 @@ impl Hub {
     }
 
     /// Delivers to the ordinary subscribers here; returns the shared subscriptions that match, if
-    /// they are this shard's to serve. Or makes the messages a job, which serves them too.
+    /// they are this shard's to serve. Or makes the messages a job, which serves them too. What
+    /// this costs is charged to the sender.
     fn route_locally(
+        &mut self,
+        now: Tick,
+        messages: &[Arc<Message>],
+        from: (Source, Option<Sender>),
+    ) -> SmallVec<[u32; 2]> {
+        let before = self.turn.spent();
+        let shares = self.match_and_serve(now, messages, from);
+        self.charge_sender(now, from.1, self.turn.spent() - before);
+        shares
+    }
+
+    fn match_and_serve(
         &mut self,
         now: Tick,
         messages: &[Arc<Message>],
