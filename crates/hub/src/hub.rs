@@ -12,6 +12,7 @@ use crate::acknowledge::Deferred;
 use crate::adaptor::{Adaptors, Questions};
 use crate::burst::{Burst, Source};
 use crate::call::Callees;
+use crate::debts::Debts;
 use crate::effects::{ControlItem, Effects, MeshItem};
 use crate::fence::Fences;
 use crate::interest::{Interest, InterestTable};
@@ -78,6 +79,7 @@ pub struct Hub {
     pub(crate) turn: Turn,
     pub(crate) slices: Slices,
     pub(crate) routes: Routes,
+    pub(crate) debts: Debts,
     pub(crate) burst: Burst,
     pub(crate) deferred: Deferred,
     pub(crate) privates: Privates,
@@ -145,6 +147,7 @@ impl Hub {
             turn: Turn::default(),
             slices: Slices::default(),
             routes: Routes::default(),
+            debts: Debts::default(),
             burst: Burst::default(),
             deferred: Deferred::default(),
             privates: Privates::default(),
