@@ -177,7 +177,8 @@ impl Counter<'_> {
         terms: &Terms,
         course: Course,
     ) {
-        let Some(session) = self.sessions.at_mut(slot, terms.qos) else {
+        let session = self.sessions.at_mut(slot, terms.qos);
+        let Some(session) = session.filter(|session| !session.is_retired()) else {
             return;
         };
         if course != Course::Answer && !session.may_receive(parcel.message.topic()) {

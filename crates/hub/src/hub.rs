@@ -1,5 +1,6 @@
 //! The hub itself: one shard's sessions, subscriptions and timers.
 
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -12,8 +13,8 @@ use crate::acknowledge::Deferred;
 use crate::adaptor::{Adaptors, Questions};
 use crate::burst::{Burst, Source};
 use crate::call::Callees;
-use crate::debts::Debts;
 use crate::effects::{ControlItem, Effects, MeshItem};
+use crate::ending::Endings;
 use crate::fence::Fences;
 use crate::interest::{Interest, InterestTable};
 use crate::key::{SessionKey, ShardId};
@@ -78,8 +79,10 @@ pub struct Hub {
     pub(crate) outbox: Outbox,
     pub(crate) turn: Turn,
     pub(crate) slices: Slices,
+    pub(crate) endings: Endings,
+    /// Timers that have fired, and that nothing was done about yet.
+    pub(crate) due: VecDeque<Timer>,
     pub(crate) routes: Routes,
-    pub(crate) debts: Debts,
     pub(crate) burst: Burst,
     pub(crate) deferred: Deferred,
     pub(crate) privates: Privates,
@@ -146,8 +149,9 @@ impl Hub {
             outbox: Outbox::default(),
             turn: Turn::default(),
             slices: Slices::default(),
+            endings: Endings::default(),
+            due: VecDeque::new(),
             routes: Routes::default(),
-            debts: Debts::default(),
             burst: Burst::default(),
             deferred: Deferred::default(),
             privates: Privates::default(),
@@ -303,15 +307,12 @@ impl Hub {
 
     /// Fires what is due.
     pub fn advance(&mut self, now: Tick) {
-        let mut due = Vec::new();
-        self.timers.advance(now, |timer| due.push(timer));
-        for timer in due {
-            self.on_timer(now, timer);
-        }
+        self.fire_due(now);
         self.release_due(now);
         self.continue_fetched(now);
         self.continue_routes(now);
         self.continue_slices(now);
+        self.continue_endings(now);
         self.continue_listed(now);
         self.continue_reviews();
         self.continue_renewals(now);
@@ -326,8 +327,11 @@ impl Hub {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
         let is_reviewing = self.renewals.is_pending() || !self.reviews.is_empty();
-        let goes_on =
-            !self.slices.is_empty() || !self.routes.is_empty() || !self.outbox.snapshots.is_empty();
+        let goes_on = !self.slices.is_empty()
+            || !self.routes.is_empty()
+            || !self.endings.is_empty()
+            || !self.due.is_empty()
+            || !self.outbox.snapshots.is_empty();
         if is_reviewing || goes_on || self.relief.is_pending() {
             return Some(Tick::ZERO);
         }

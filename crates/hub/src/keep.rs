@@ -16,12 +16,13 @@ use stentor_session::{Message, MessageParts, Publisher, Tick};
 
 use crate::acknowledge::Taken;
 use crate::burst::Source;
-use crate::effects::{Event, KeepItem, MeshItem, Sender};
+use crate::effects::{ControlItem, Event, KeepItem, MeshItem, Sender};
 use crate::hub::Hub;
 use crate::key::home_shard;
 use crate::retained::{Kept, NotKept, Retained};
 use crate::settings::{Keep, Settings, Uses};
 use crate::stats::LossCause;
+use crate::work::{BEHIND_VISITS, VISIT_BYTES};
 
 impl Hub {
     /// Keeps a message, if it is one to be kept, and routes it: here, or on the shard that orders
@@ -134,6 +135,7 @@ impl Hub {
     ) -> Taken {
         let mut taken = Taken::SUCCESS;
         if keep {
+            self.turn.spend(put_visits(&message));
             self.fences.begin_put();
             let kept = if self.is_out_of_memory_for(now, &message) {
                 Err(NotKept::Full)
@@ -150,6 +152,9 @@ impl Hub {
                 }
             }
         }
+        if keep && self.retained.is_behind() {
+            self.wait_for_store(now, sender);
+        }
         match routing {
             Routing::Soon => self.route_soon(now, message, (Source::Client, sender)),
             Routing::Now => {
@@ -158,6 +163,23 @@ impl Hub {
             }
         }
         taken
+    }
+
+    /// The store is behind: nothing more is read from the publisher for a moment.
+    #[cold]
+    fn wait_for_store(&mut self, now: Tick, sender: Option<Sender>) {
+        let visits = BEHIND_VISITS;
+        match sender.filter(|sender| sender.shard != self.shard) {
+            Some(Sender { shard, session, .. }) => {
+                let item = ControlItem::ChargePublisher { session, visits };
+                self.effects.lanes.push((shard, item));
+            }
+            None => {
+                if let Some(session) = self.routes.reading {
+                    self.charge_visits(now, session, visits);
+                }
+            }
+        }
     }
 
     /// Clears the topic of a message that was not kept, so that no late subscriber takes an older
@@ -184,6 +206,14 @@ enum Routing {
     Soon,
     /// By itself, after what waits.
     Now,
+}
+
+/// What it costs to keep a message, in visits: its name is hashed, compared and copied.
+fn put_visits(message: &Message) -> u32 {
+    let names = 2 * message.topic().len();
+    let bytes = names + message.properties().len() + message.payload().len();
+    // A packet has far less than 2^32 bytes.
+    (bytes / VISIT_BYTES) as u32
 }
 
 /// Whether a message was not taken.

@@ -20,9 +20,9 @@ mod charge;
 mod client_id;
 mod conflate;
 mod connect;
-mod debts;
 mod deliver;
 mod effects;
+mod ending;
 mod fence;
 mod hub;
 mod inspect;
@@ -81,4 +81,4 @@ pub use settings::{
 };
 pub use share::{Search, ShareName};
 pub use stats::{LossCause, Losses, Stats, ZoneTraffic};
-pub use work::TurnFigures;
+pub use work::{OWN_PACKETS, TurnFigures};

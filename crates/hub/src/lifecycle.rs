@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use smallvec::SmallVec;
 use stentor_mqtt::{Disconnect, Packet, Property, PropertyBuf, ReasonCode};
 use stentor_session::{
     CloseReason, Denied, Local, Message, MessageParts, Tick, Timer as TimerKind, WillRequest,
@@ -20,7 +21,7 @@ use crate::publish::may_publish;
 use crate::rights::Identity;
 use crate::sessions::{Away, Link, Session};
 use crate::stats::{LossCause, ZoneTraffic};
-use crate::work::Debt;
+use crate::work::{CLOSE_VISITS, FILTER_VISITS, TIMER_VISITS};
 
 /// Sessions of one client id: one for each user who has come with it. Looking for one walks over
 /// them all, and guests get a new name each time.
@@ -200,6 +201,7 @@ impl Hub {
 
     /// A session is without a connection from now on, or at its end.
     fn detach(&mut self, now: Tick, key: SessionKey, reason: CloseReason) {
+        self.turn.spend(CLOSE_VISITS);
         self.tell_of_end(key, reason);
         self.lose_server(key);
         let rooms = self.disconnect_rooms(now, key, reason);
@@ -243,9 +245,9 @@ impl Hub {
         let delay = session.will.as_ref().map(|will| will.delay_secs);
         let will_at = delay.map_or(Tick::NEVER, |secs| now.after_secs(secs).min(until));
         session.epoch = session.epoch.wrapping_add(1);
-        let (mut snapshots, conflating, debt) = match live.extras.take() {
-            Some(extras) => (extras.snapshots, extras.conflating, extras.debt),
-            None => (None, None, Debt::default()),
+        let (mut snapshots, conflating) = match live.extras.take() {
+            Some(extras) => (extras.snapshots, extras.conflating),
+            None => (None, None),
         };
         if let Some(snapshots) = &mut snapshots {
             snapshots.disconnected();
@@ -257,11 +259,15 @@ impl Hub {
             conflating: conflating.and_then(Conflating::disconnected),
             rooms: rooms.into_boxed_slice(),
         });
-        for slot in session.shares() {
+        let shares = match self.shares.memberships(key.slot) {
+            0 => SmallVec::new(),
+            _ => session.shares(),
+        };
+        for slot in shares {
+            self.turn.spend(FILTER_VISITS);
             self.member_changed(slot, key.slot, false);
         }
         self.sessions.went_away(key);
-        self.remember_debt(now, key, debt);
         self.settle_absence(now, key);
     }
 
@@ -302,29 +308,6 @@ impl Hub {
         }
     }
 
-    /// Ends a session: its subscriptions, its queue, and its will, which is published now
-    /// [MQTT-3.1.2-10].
-    pub(crate) fn end_session(&mut self, now: Tick, key: SessionKey) {
-        let Some(session) = self.sessions.get_mut(key) else {
-            return;
-        };
-        let was_live = session.live().is_some();
-        debug_assert!(!was_live, "a session ends after its connection");
-        let subscriptions = core::mem::take(&mut session.subscriptions);
-        for subscription in subscriptions {
-            self.drop_subscription(key, subscription, was_live);
-        }
-        let Some(session) = self.sessions.remove(key) else {
-            return;
-        };
-        if let Some(outbound) = session.outbound {
-            self.deliver_again(now, outbound.abandon());
-        }
-        if let Some(will) = &session.will {
-            self.publish_will(now, &session.identity, &session.client_id, will);
-        }
-    }
-
     /// A session is new: of those that other users have left under the same client id only the
     /// newest stay. O([`NAMESAKES_MAX`]).
     pub(crate) fn end_oldest_namesake(&mut self, now: Tick, key: SessionKey) {
@@ -344,7 +327,7 @@ impl Hub {
         }
     }
 
-    fn publish_will(
+    pub(crate) fn publish_will(
         &mut self,
         now: Tick,
         identity: &Arc<Identity>,
@@ -352,9 +335,7 @@ impl Hub {
         will: &WillRequest,
     ) {
         if self.may_leave(identity, will) && !self.consult_will(identity, client_id, will) {
-            self.at_cost_of(identity.zone, client_id, |hub| {
-                hub.publish_will_as(now, identity, will);
-            });
+            self.publish_will_as(now, identity, will);
         }
     }
 
@@ -399,7 +380,20 @@ impl Hub {
         self.timers.insert(at, timer);
     }
 
-    pub(crate) fn on_timer(&mut self, now: Tick, timer: Timer) {
+    /// Does what timers have fired for, as far as the turn allows, and a little in any case.
+    pub(crate) fn fire_due(&mut self, now: Tick) {
+        let due = &mut self.due;
+        self.timers.advance(now, |timer| due.push_back(timer));
+        let (before, visits) = (self.turn.spent(), self.turn.slice());
+        while self.turn.spent() - before < visits
+            && let Some(timer) = self.due.pop_front()
+        {
+            self.turn.spend(TIMER_VISITS);
+            self.on_timer(now, timer);
+        }
+    }
+
+    fn on_timer(&mut self, now: Tick, timer: Timer) {
         let Some(session) = self.sessions.get(timer.session) else {
             return;
         };

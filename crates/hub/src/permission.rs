@@ -190,6 +190,6 @@ impl Hub {
         self.turn.spend((waiting as u32).saturating_mul(each));
         let withdrawn = outbound.withdraw(|message| identity.rights.may_receive(message.topic()));
         self.stats.publishes_withheld += withdrawn.len() as u64;
-        self.deliver_again(now, withdrawn);
+        self.hand_on(now, withdrawn);
     }
 }

@@ -156,11 +156,12 @@ impl Hub {
             return Gate::Gone;
         }
         let is_later = share.is_used_up() || self.turn.left() == 0 && live.owes(now);
-        if has_more && is_later {
+        let gate = Gate::Open(live.version, live.announced.packet_bytes_max);
+        if has_more && (is_later || self.has_handed_over_enough(share)) {
             self.give_way(now, key);
             return Gate::Shut;
         }
-        Gate::Open(live.version, live.announced.packet_bytes_max)
+        gate
     }
 
     /// Leaves what a connection has sent for the next turn.

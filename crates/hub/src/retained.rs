@@ -270,6 +270,12 @@ pub trait Retained: Send + Sync {
     /// How many topics hold a message.
     fn count(&self) -> u64;
 
+    /// Whether publishers clear topics faster than the store can free what lay there: they should
+    /// wait a little. O(1), without a lock.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
     /// What is wrong with the disk now, in a sentence; `None` if it is well.
     fn trouble(&self) -> Option<Box<str>> {
         None

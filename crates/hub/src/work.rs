@@ -10,6 +10,7 @@
 //! and one that owes too much pauses. Ordinary clients never owe anything.
 
 use stentor_session::Tick;
+use stentor_topic::Zone;
 
 use crate::hub::Hub;
 use crate::key::SessionKey;
@@ -29,6 +30,15 @@ pub(crate) const FILTER_VISITS: u32 = 8;
 /// What one snapshot costs that waits for its turn.
 pub(crate) const ENQUEUE_VISITS: u32 = 4;
 
+/// What a message costs for one member of a shared subscription.
+pub(crate) const SHARED_VISITS: u32 = 8;
+
+/// What the end of a connection costs, and of what it did in rooms and groups.
+pub(crate) const CLOSE_VISITS: u32 = 64;
+
+/// What a timer costs that fires.
+pub(crate) const TIMER_VISITS: u32 = 2;
+
 /// Visits after which a connection is not read further in a turn. A filter counts as one here, for
 /// whoever comes back sends a thousand SUBSCRIBE packets, and they are quickest in one piece.
 pub(crate) const OWN_VISITS: u32 = 1_024;
@@ -37,8 +47,14 @@ pub(crate) const OWN_VISITS: u32 = 1_024;
 const OWN_VISITS_LATE: u32 = 128;
 
 /// Packets after which a connection is not read further in a turn: more than a read holds of
-/// messages of 60 bytes, so that a burst stays in one piece.
-pub(crate) const OWN_PACKETS: u32 = 1_024;
+/// messages of 60 bytes, so that a burst stays in one piece. See [`Hub::set_packets_at_once`].
+pub const OWN_PACKETS: u32 = 1_024;
+
+/// Subscribers that the messages of a connection have been handed to when it is not read further
+/// in a turn: that is about 0.4 ms. Where more sessions wait to be written to, which costs each of
+/// them far more, so many for each of those: several messages go out by one write then.
+const OWN_HANDED: u32 = 8_192;
+const OWN_HANDED_EACH: u32 = 32;
 
 /// Visits of one PUBLISH that are free: more than nearly all messages need.
 pub(crate) const PUBLISH_VISITS_FREE: u32 = 64;
@@ -52,13 +68,20 @@ const VISITS_PER_SEC: u64 = 3_000_000;
 /// What a connection may owe before it pauses, in visits.
 const DEBT_VISITS_MAX: u64 = 65_536;
 
+/// What a message costs while the retained store is behind: a pause of 10 ms.
+pub(crate) const BEHIND_VISITS: u32 = DEBT_VISITS_MAX as u32 + VISITS_PER_SEC as u32 / 100;
+
 /// No pause is longer, in nanoseconds.
 const PAUSE_NANOS_MAX: u64 = 10_000_000_000;
 
 /// What the present turn of a shard has done.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     spent: u32,
+    /// Subscribers that messages were handed to, each once for messages that went together.
+    handed: u32,
+    /// Packets of one connection.
+    packets_at_once: u32,
     /// Whose packets or jobs took the largest part, and how large that was.
     heaviest: Option<(SessionKey, u32)>,
     /// Packets that had been received, and messages that had been delivered, when it began.
@@ -80,10 +103,24 @@ pub struct TurnFigures<'h> {
     pub client_id: &'h str,
 }
 
+impl Default for Turn {
+    fn default() -> Self {
+        Self {
+            spent: 0,
+            handed: 0,
+            packets_at_once: OWN_PACKETS,
+            heaviest: None,
+            packets_before: 0,
+            deliveries_before: 0,
+        }
+    }
+}
+
 impl Turn {
     /// A new turn begins.
     pub(crate) const fn begin(&mut self) {
         self.spent = 0;
+        self.handed = 0;
         self.heaviest = None;
     }
 
@@ -91,6 +128,13 @@ impl Turn {
     #[inline]
     pub(crate) const fn spend(&mut self, visits: u32) {
         self.spent = self.spent.saturating_add(visits);
+    }
+
+    /// Messages are handed to so many subscribers.
+    #[inline]
+    pub(crate) const fn hand_over(&mut self, subscribers: usize) {
+        // A list holds fewer than 2^32 sessions.
+        self.handed = self.handed.saturating_add(subscribers as u32);
     }
 
     /// What the turn has done, in visits.
@@ -125,6 +169,9 @@ pub(crate) struct Share {
     visits: u32,
     visits_max: u32,
     packets: u32,
+    packets_max: u32,
+    /// Subscribers that the turn had handed messages to when it began.
+    handed_before: u32,
     /// Visits that it owes for.
     owed: u32,
 }
@@ -141,6 +188,8 @@ impl Share {
             visits: 0,
             visits_max,
             packets: 0,
+            packets_max: turn.packets_at_once,
+            handed_before: turn.handed,
             owed: 0,
         }
     }
@@ -148,12 +197,16 @@ impl Share {
     /// Whether nothing more is taken from the connection in this turn.
     #[inline]
     pub(crate) const fn is_used_up(&self) -> bool {
-        self.packets >= OWN_PACKETS || self.visits >= self.visits_max
+        self.packets >= self.packets_max || self.visits >= self.visits_max
+    }
+
+    const fn is_late(&self) -> bool {
+        self.visits_max == OWN_VISITS_LATE
     }
 
     /// How many packets are taken at most, if each costs a visit or, being a PUBLISH, none.
     pub(crate) fn packets_left(&self, is_publish: bool) -> usize {
-        let packets = OWN_PACKETS.saturating_sub(self.packets);
+        let packets = self.packets_max.saturating_sub(self.packets);
         let visits = self.visits_max.saturating_sub(self.visits);
         let left = if is_publish {
             packets
@@ -169,7 +222,9 @@ impl Share {
         self.packets += 1;
         if is_publish {
             let beyond = visits.saturating_sub(PUBLISH_VISITS_FREE);
-            self.visits = self.visits.saturating_add(beyond);
+            // In a turn that is spent nothing is free.
+            let counted = if self.is_late() { visits } else { beyond };
+            self.visits = self.visits.saturating_add(counted);
             self.owed = self.owed.saturating_add(beyond);
         } else {
             let beyond = visits.saturating_sub(PACKET_VISITS_FREE);
@@ -231,6 +286,7 @@ impl Hub {
             heaviest,
             packets_before,
             deliveries_before,
+            ..
         } = self.turn;
         let session = heaviest.and_then(|(key, _)| self.sessions.get(key));
         TurnFigures {
@@ -248,6 +304,30 @@ impl Hub {
         self.turn.left() == 0
     }
 
+    /// How many packets of one connection are taken in a turn, at most: [`OWN_PACKETS`], or fewer
+    /// while many connections wait for their turn. Holds until the next call.
+    pub const fn set_packets_at_once(&mut self, packets: u32) {
+        self.turn.packets_at_once = packets;
+    }
+
+    /// A figure that grows with all that the present turn does.
+    #[inline]
+    #[must_use]
+    pub const fn turn_work(&self) -> u64 {
+        let packets = self.stats.packets_received - self.turn.packets_before;
+        packets + (self.turn.spent as u64) + (self.turn.handed as u64)
+    }
+
+    /// Whether a connection has handed its messages to enough subscribers for one turn.
+    #[inline]
+    pub(crate) fn has_handed_over_enough(&self, share: &Share) -> bool {
+        let handed = self.turn.handed - share.handed_before;
+        handed >= OWN_HANDED && {
+            let dirty = self.outbox.dirty.len() + self.effects.dirty.len();
+            handed as usize >= dirty * OWN_HANDED_EACH as usize
+        }
+    }
+
     /// Whether a connection waits for the next turn: this one is spent, and it owes for work. O(1).
     #[inline]
     #[must_use]
@@ -261,6 +341,15 @@ impl Hub {
         live.is_some_and(|live| live.owes(now))
     }
 
+    /// What the connection that a client id has now owes: its next one takes that over.
+    pub(crate) fn debt_of(&self, zone: Zone, client_id: &str) -> Debt {
+        let connected = self.sessions.connected(zone, client_id);
+        let session = connected.and_then(|key| self.sessions.get(key));
+        let live = session.and_then(|session| session.live());
+        let extras = live.and_then(|live| live.extras.as_ref());
+        extras.map_or_else(Debt::default, |extras| extras.debt)
+    }
+
     /// A connection has taken this part of the turn, and owes for what is beyond its due.
     pub(crate) fn charge_share(&mut self, now: Tick, key: SessionKey, share: &Share) {
         self.turn.attribute(key, share.weight());
@@ -269,12 +358,11 @@ impl Hub {
         }
     }
 
-    /// A client owes for so many visits more, be it connected still or not.
+    /// A connection owes for so many visits more.
     pub(crate) fn charge_visits(&mut self, now: Tick, key: SessionKey, visits: u32) {
         let session = self.sessions.get_mut(key);
-        match session.and_then(|session| session.live_mut()) {
-            Some(live) => live.extras().debt.add(now, visits),
-            None => self.charge_absent(now, key, visits),
+        if let Some(live) = session.and_then(|session| session.live_mut()) {
+            live.extras().debt.add(now, visits);
         }
     }
 }

@@ -16,9 +16,8 @@ const BYTES_MAX: usize = 64 * 1024;
 /// What waits for one client or is in flight to it when the limit is reached, in bytes.
 const QUEUE_BYTES_FULL: usize = 256 * 1024;
 
-/// Sessions that end in one turn, and subscriptions with them, but for those of the last one.
+/// Sessions that end in one turn.
 const ENDED_AT_ONCE: usize = 8;
-const DROPPED_AT_ONCE: usize = 512;
 
 /// How far a shard has come in freeing memory.
 #[derive(Debug, Default)]
@@ -55,9 +54,8 @@ impl Hub {
     }
 
     pub(crate) fn continue_relief(&mut self, now: Tick) {
-        let mut dropped = 0;
         for _ in 0..ENDED_AT_ONCE {
-            if !self.relief.is_pending() || dropped >= DROPPED_AT_ONCE {
+            if !self.relief.is_pending() {
                 return;
             }
             let Some((key, bytes)) = self.sessions.first_to_free() else {
@@ -65,8 +63,6 @@ impl Hub {
                 return;
             };
             self.relief.bytes = self.relief.bytes.saturating_sub(bytes.max(1));
-            let session = self.sessions.get(key);
-            dropped += session.map_or(0, |session| session.subscriptions.len());
             self.evict(now, key);
         }
     }

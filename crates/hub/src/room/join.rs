@@ -394,7 +394,11 @@ impl Hub {
         key: SessionKey,
         reason: CloseReason,
     ) -> Vec<Element> {
-        let mut elements = self.drop_subscriptions_below(key, "$room/");
+        let session = self.sessions.get(key);
+        let mut elements = match session.map_or(0, Session::room_count) {
+            0 => Vec::new(),
+            _ => self.drop_subscriptions_below(key, "$room/"),
+        };
         let mut rooms: Vec<String> = Vec::new();
         let mut known: BTreeSet<String> = BTreeSet::new();
         let mut add = |room: &str| {

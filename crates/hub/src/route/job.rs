@@ -19,7 +19,7 @@ use core::mem;
 use hashbrown::HashMap;
 use slab::Slab;
 use smallvec::SmallVec;
-use stentor_session::{Message, Publisher, Tick};
+use stentor_session::{Message, Tick};
 use stentor_topic::{FilterId, Walk};
 
 use super::dues::Dues;
@@ -28,7 +28,7 @@ use crate::effects::{ControlItem, Sender};
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::{Options, as_share};
-use crate::work::OWN_VISITS;
+use crate::work::{OWN_VISITS, SHARED_VISITS};
 
 /// Jobs that are under way at a time, and hold the subscribers that they have collected. The others
 /// hold their messages only.
@@ -43,7 +43,6 @@ pub(super) const SORTED_PER_VISIT: usize = 2;
 
 /// Visits that a message costs for each session, or member of a shared subscription, that gets it.
 const DELIVERY_VISITS: u32 = 4;
-const SHARED_VISITS: u32 = 8;
 
 /// A subscription: its session and its filter.
 type Entry = (u32, FilterId);
@@ -73,8 +72,6 @@ pub(crate) struct Routes {
     number: u64,
     /// The connection whose bytes are being applied.
     pub(crate) reading: Option<SessionKey>,
-    /// Whose will is being published.
-    pub(crate) will_of: Option<Sender>,
     pub(super) dues: Dues,
 }
 
@@ -309,11 +306,8 @@ impl Hub {
         self.routes.heap_bytes()
     }
 
-    /// Whose bytes are being applied, or whose will is published, if these messages are theirs.
+    /// Whose bytes are being applied, if these messages are theirs.
     pub(crate) fn sender_of(&self, message: &Message) -> Option<Sender> {
-        if message.publisher == Publisher::SERVER {
-            return self.routes.will_of;
-        }
         let session = self.routes.reading?;
         let known = self.sessions.get(session)?;
         let is_own = known.publisher == message.publisher && known.live().is_some();
@@ -375,10 +369,8 @@ impl Hub {
         (key, epoch): (SessionKey, u32),
         visits: u32,
     ) {
-        if visits > 0 {
-            self.charge_visits(now, key, visits);
-        }
         if self.is_still(key, epoch) {
+            self.charge_visits(now, key, visits);
             self.let_go(now, key);
         }
     }

@@ -307,6 +307,7 @@ impl Hub {
         // These are copied and sorted. A job counts that as well.
         let sorted = (all - longest).saturating_sub(SORTED_FREE) / SORTED_PER_VISIT;
         self.turn.spend(u32::try_from(sorted).unwrap_or(u32::MAX));
+        self.turn.hand_over(all);
         let mut shipment = Shipment::new(messages, self.shape_and_epoch(message));
         let lists = filters.iter().map(|(_, subscribers)| *subscribers);
         let shares = counter!(self, now).serve_all(&mut shipment, message, lists);

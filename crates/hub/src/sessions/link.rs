@@ -22,6 +22,19 @@ pub(crate) enum Link {
     Away(Away),
 }
 
+impl Link {
+    /// Of a session that has left nothing, and does not end by itself.
+    pub(super) fn nobody() -> Self {
+        Self::Away(Away {
+            until: Tick::NEVER,
+            will_at: Tick::NEVER,
+            snapshots: None,
+            conflating: None,
+            rooms: Box::default(),
+        })
+    }
+}
+
 /// The connection of a session.
 #[derive(Debug)]
 pub(crate) struct Live {

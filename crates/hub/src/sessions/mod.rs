@@ -5,6 +5,7 @@ mod link;
 mod session;
 
 pub(crate) use link::{Announced, Away, Backlog, Extras, Flushing, Link, Live};
+use session::RETIRED;
 pub(crate) use session::Session;
 
 use alloc::boxed::Box;
@@ -38,6 +39,8 @@ pub(crate) struct Sessions {
     /// By slot, the places of sessions that outlive their connection.
     leases: Vec<Option<Box<Lease>>>,
     absences: Absences,
+    /// Sessions that have ended and keep their slot still.
+    retired: usize,
 }
 
 impl Sessions {
@@ -53,11 +56,12 @@ impl Sessions {
             charged: [0; 2],
             leases: Vec::new(),
             absences: Absences::default(),
+            retired: 0,
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.slots.len() - self.retired
     }
 
     /// One more than the highest slot that was ever taken.
@@ -67,7 +71,7 @@ impl Sessions {
 
     /// Adds a session of a user who has none with its client id yet.
     pub(crate) fn insert(&mut self, mut session: Session) -> SessionKey {
-        self.generations = self.generations.wrapping_add(1);
+        self.generations = self.generations.wrapping_add(1).max(RETIRED + 1);
         session.generation = self.generations;
         let generation = session.generation;
         let persistent = u64::from(session.is_persistent());
@@ -88,8 +92,11 @@ impl Sessions {
         SessionKey { slot, generation }
     }
 
-    pub(crate) fn remove(&mut self, key: SessionKey) -> Option<Session> {
+    /// A session has ended: nobody finds it any more, and it gets nothing. It keeps its slot, for
+    /// its subscriptions name that, until [`Sessions::free`] with the key that is returned. O(1).
+    pub(crate) fn retire(&mut self, key: SessionKey) -> Option<SessionKey> {
         let session = self.get(key)?;
+        let persistent = u64::from(session.is_persistent());
         let hash = self.hasher.hash(session.zone(), &session.client_id);
         if let Ok(entry) = self.by_client.find_entry(hash, |slot| *slot == key.slot) {
             entry.remove();
@@ -98,11 +105,23 @@ impl Sessions {
         if let Some(lease) = self.leases.get_mut(key.slot as usize) {
             *lease = None;
         }
-        let session = self.slots.try_remove(key.slot as usize)?;
-        let persistent = u64::from(session.is_persistent());
         self.persistent.fetch_sub(persistent, Ordering::Relaxed);
-        self.recharge(session.account, Account::default());
-        Some(session)
+        self.retired += 1;
+        let session = self.get_mut(key)?;
+        session.retire();
+        Some(SessionKey {
+            generation: RETIRED,
+            ..key
+        })
+    }
+
+    /// Gives the slot of a retired session free, which has no subscription left.
+    pub(crate) fn free(&mut self, retired: SessionKey) {
+        debug_assert!(retired.generation == RETIRED, "it has ended");
+        if let Some(session) = self.slots.try_remove(retired.slot as usize) {
+            self.retired -= 1;
+            self.recharge(session.account, Account::default());
+        }
     }
 
     /// How many sessions of all shards outlive their connection.
@@ -160,19 +179,6 @@ impl Sessions {
         Some(key)
     }
 
-    /// The connection of a client id, by its hash with the zone.
-    pub(crate) fn live_by_hash(&mut self, hash: u64) -> Option<&mut Live> {
-        let (slots, hasher) = (&self.slots, &self.hasher);
-        let is_it = |slot: &&u32| {
-            let session = slots.get(**slot as usize);
-            session.is_some_and(|session| {
-                session.live().is_some() && hasher.hash(session.zone(), &session.client_id) == hash
-            })
-        };
-        let slot = self.by_client.iter_hash(hash).find(is_it).copied()?;
-        self.get_mut(self.key(slot)?)?.live_mut()
-    }
-
     /// The session of a client id that people mean: the connected one, or the newest.
     pub(crate) fn main(&self, zone: Zone, client_id: &str) -> Option<SessionKey> {
         let newest = || {
@@ -184,7 +190,7 @@ impl Sessions {
     }
 
     pub(crate) fn key(&self, slot: u32) -> Option<SessionKey> {
-        let generation = self.slots.get(slot as usize)?.generation;
+        let generation = self.at(slot)?.generation;
         Some(SessionKey { slot, generation })
     }
 
@@ -219,8 +225,9 @@ impl Sessions {
         self.get_mut(key);
     }
 
-    /// By slot alone: for the topic index, whose entries never outlive their session. To give it a
-    /// message of this QoS: it is marked unless only its output changes by that.
+    /// By slot alone: for the topic index, whose entries never outlive the slot of their session,
+    /// which may be retired. To give it a message of this QoS: it is marked unless only its output
+    /// changes by that.
     #[inline]
     pub(crate) fn at_mut(&mut self, slot: u32, qos: QoS) -> Option<&mut Session> {
         let session = self.slots.get_mut(slot as usize)?;
@@ -232,11 +239,13 @@ impl Sessions {
     }
 
     pub(crate) fn at(&self, slot: u32) -> Option<&Session> {
-        self.slots.get(slot as usize)
+        let session = self.slots.get(slot as usize)?;
+        (!session.is_retired()).then_some(session)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionKey, &Session)> {
-        self.slots.iter().map(|(slot, session)| {
+        let present = self.slots.iter().filter(|(_, one)| !one.is_retired());
+        present.map(|(slot, session)| {
             let slot = u32::try_from(slot).unwrap_or(u32::MAX);
             (
                 SessionKey {

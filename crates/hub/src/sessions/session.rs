@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 use stentor_mqtt::QoS;
-use stentor_session::{Inbound, Outbound, Publisher, Tick, WillRequest};
+use stentor_session::{Inbound, Outbound, Publisher, WillRequest};
 use stentor_topic::{FilterId, Zone};
 
-use super::{Away, Flushing, Link, Live};
+use super::{Flushing, Link, Live};
 use crate::memory::Account;
 use crate::quota::{Meter, Seat};
 use crate::rights::Identity;
@@ -17,6 +17,9 @@ use crate::room::Element;
 use crate::settings::Settings;
 use crate::snapshot::Snapshots;
 use crate::subscribe::SubscriptionRef;
+
+/// The generation of sessions that have ended. No other has it.
+pub(super) const RETIRED: u32 = 0;
 
 /// One session: what outlives a connection, and the connection while there is one. Kept small:
 /// what most sessions do not have is boxed.
@@ -50,16 +53,8 @@ pub(crate) struct Session {
 impl Session {
     /// One that is new: nothing is subscribed, nothing is owed, and nobody is there.
     pub(crate) fn new(identity: Arc<Identity>, client_id: &str, expiry_secs: u32) -> Self {
-        let (until, will_at) = (Tick::NEVER, Tick::NEVER);
-        let away = Away {
-            until,
-            will_at,
-            snapshots: None,
-            conflating: None,
-            rooms: Box::default(),
-        };
         Self {
-            generation: 0,
+            generation: RETIRED,
             epoch: 0,
             identity,
             client_id: client_id.into(),
@@ -69,12 +64,26 @@ impl Session {
             filtered: 0,
             queue_bytes: u32::MAX,
             account: Account::default(),
-            link: Link::Away(away),
+            link: Link::nobody(),
             subscriptions: SmallVec::new(),
             outbound: None,
             inbound: None,
             will: None,
         }
+    }
+
+    /// Whether it has ended: see [`super::Sessions::retire`].
+    #[inline]
+    pub(crate) const fn is_retired(&self) -> bool {
+        self.generation == RETIRED
+    }
+
+    /// Leaves nothing of it but its subscriptions.
+    pub(super) fn retire(&mut self) {
+        self.generation = RETIRED;
+        self.filtered = 0;
+        self.link = Link::nobody();
+        (self.outbound, self.inbound, self.will) = (None, None, None);
     }
 
     /// Whether something waited for its client when it was last counted.

@@ -13,7 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stentor_mqtt::{QoS, ReasonCode};
-use stentor_session::{Delivery, Message, Tick};
+use stentor_session::{Message, Tick};
 use stentor_topic::{FilterId, Zone};
 
 use crate::deliver::Terms;
@@ -343,14 +343,5 @@ impl Hub {
         let terms = Terms::new(message, options, ids, share.number);
         let mut parcel = self.parcel(message);
         self.counter(now).hand_over(&mut parcel, member, &terms);
-    }
-
-    /// A member's session has ended: what it did not acknowledge goes to another one.
-    pub(crate) fn deliver_again(&mut self, now: Tick, deliveries: Vec<Delivery>) {
-        for delivery in deliveries {
-            if let Some(slot) = self.shares.by_number(delivery.share) {
-                self.deliver_shared(now, slot, &delivery.message);
-            }
-        }
     }
 }

@@ -63,7 +63,7 @@ impl Shares {
     }
 
     /// Of how many shared subscriptions a session is a member.
-    pub(super) fn memberships(&self, session: u32) -> usize {
+    pub(crate) fn memberships(&self, session: u32) -> usize {
         self.memberships.get(&session).copied().unwrap_or(0) as usize
     }
 

@@ -205,7 +205,7 @@ const fn granted_reason(qos: QoS) -> ReasonCode {
 }
 
 /// What a filter costs besides what its snapshot does.
-const fn filter_visits(filter: &str) -> u32 {
+pub(crate) const fn filter_visits(filter: &str) -> u32 {
     // A packet has far less than 2^32 bytes.
     FILTER_VISITS + (filter.len() / VISIT_BYTES) as u32
 }

@@ -350,7 +350,8 @@ impl<D: Disk> Store<D> {
     pub(crate) fn end_round(&self, round: Round<Flush<D>>, flushed: io::Result<()>) -> bool {
         let (is_flushed, had_work) = (flushed.is_ok(), !round.batches.is_empty());
         for (stripe, batch) in round.batches {
-            self.lock(stripe).finish_commit(batch, is_flushed);
+            self.lock(stripe)
+                .finish_commit(&self.env, batch, is_flushed);
         }
         match flushed {
             Ok(()) if had_work => self.well(COMMITTING),

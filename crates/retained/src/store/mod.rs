@@ -53,6 +53,12 @@ const fn stripe_of(hash: u64) -> usize {
     (hash >> 40) as usize % STRIPES
 }
 
+/// Bytes that wait for a commit to be freed: above the first bound the store does not wait for the
+/// next interval, and above the second publishers wait. A topic that is cleared and kept again
+/// takes another slot each time, so a client that does nothing else would fill the disk.
+const HELD_BYTES_SOON: u64 = 16 << 20;
+const HELD_BYTES_MAX: u64 = 64 << 20;
+
 /// Bytes of messages that one step of a walk brings into memory, and the message that crosses it.
 const STEP_BYTES: usize = 64 << 10;
 
@@ -274,6 +280,9 @@ impl<D: Disk> Store<D> {
                     if is_low {
                         self.ask_for_room(number);
                     }
+                    if self.held_bytes() > HELD_BYTES_SOON {
+                        self.want_round();
+                    }
                     return Ok((stamp.sequence, kept));
                 }
                 Err(PutError::Quota | PutError::TooLarge) => return Err(NotKept::Full),
@@ -283,6 +292,11 @@ impl<D: Disk> Store<D> {
                 }
             }
         }
+    }
+
+    /// Bytes that wait for a commit to be freed.
+    fn held_bytes(&self) -> u64 {
+        self.env.held_bytes.load(Ordering::Relaxed)
     }
 
     /// When what was just put is safe.
@@ -311,6 +325,10 @@ impl<D: Disk> Store<D> {
 }
 
 impl<D: Disk> Retained for Store<D> {
+    fn is_behind(&self) -> bool {
+        self.held_bytes() > HELD_BYTES_MAX
+    }
+
     fn put(&self, message: &Arc<Message>) -> Result<Kept, NotKept> {
         if is_volatile(message.topic()) {
             return self.volatile.put(message);

@@ -35,6 +35,7 @@ impl<D: Disk> Store<D> {
         let damage = DamageList::default();
         let meta = load_meta(&disk, &names, options, &damage)?;
         let env = Env {
+            held_bytes: AtomicU64::new(0),
             hasher: TopicHasher::new(meta.seed),
             // Of the secret, and not the secret itself.
             key: (meta.seed ^ meta.seed >> 32) as u32,

@@ -1,5 +1,7 @@
 //! Group commit: bringing what was put to the disk, and freeing what that replaced.
 
+use std::sync::atomic::Ordering;
+
 use super::{Env, Held, Stripe};
 use crate::disk::{Flusher, Region};
 
@@ -48,7 +50,7 @@ impl<R: Region> Stripe<R> {
 
     /// Ends a commit, with what [`Batch::flush`] came to: frees what is not needed any more, or
     /// makes ready for another try.
-    pub(crate) fn finish_commit(&mut self, batch: Batch<R::Flusher>, is_flushed: bool) {
+    pub(crate) fn finish_commit(&mut self, env: &Env, batch: Batch<R::Flusher>, is_flushed: bool) {
         self.committing = None;
         if !is_flushed {
             for position in batch.segments {
@@ -63,7 +65,11 @@ impl<R: Region> Stripe<R> {
         self.needed = batch.upto;
         for held in batch.held {
             match held {
-                Held::Moved(slot) | Held::Emptied(slot) => self.space.free(slot),
+                Held::Moved(slot) | Held::Emptied(slot) => {
+                    let bytes = self.held_bytes(held);
+                    env.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                    self.space.free(slot);
+                }
                 Held::Cleared(place) => {
                     // The note goes last: as long as anything older may turn up after a power
                     // loss, it says that the topic is clear.

@@ -46,6 +46,8 @@ pub(crate) struct Env {
     pub(crate) key: u32,
     /// Whether the store promises anything about power losses.
     pub(crate) careful: bool,
+    /// Bytes of the slots of all stripes that wait for a commit to be freed.
+    pub(crate) held_bytes: AtomicU64,
     /// Counts puts; a record's version is the count at its put.
     pub(crate) versions: Arc<AtomicU64>,
     pub(crate) accounts: Accounts,
@@ -486,8 +488,21 @@ impl<R: Region> Stripe<R> {
     fn release(&mut self, env: &Env, held: Held) {
         match held {
             Held::Moved(slot) if !env.careful => self.space.free(slot),
-            held => self.held.push(held),
+            held => {
+                let bytes = self.held_bytes(held);
+                env.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+                self.held.push(held);
+            }
         }
+    }
+
+    /// Bytes of the slot that something waits for.
+    fn held_bytes(&self, held: Held) -> u64 {
+        let slot = match held {
+            Held::Moved(slot) | Held::Emptied(slot) => slot,
+            Held::Cleared(place) => place.slot,
+        };
+        2 * self.space.place_bytes(slot).unwrap_or_default() as u64
     }
 
     /// Sees to it that the message in a place is removed when it expires. `before` is when the one

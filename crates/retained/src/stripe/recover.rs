@@ -47,6 +47,8 @@ pub(crate) fn recover<R: Region>(env: &Env, number: u16, files: Vec<(u32, R)>) -
     stripe.restore_names(env);
     stripe.needed = stripe.newest;
     stripe.release_all(env);
+    let held = stripe.held.iter().map(|held| stripe.held_bytes(*held));
+    env.held_bytes.fetch_add(held.sum(), Ordering::Relaxed);
     Found {
         stripe,
         salvaged: leftovers.salvaged,

@@ -93,6 +93,8 @@ struct Gauge {
 #[derive(Debug)]
 struct Inward<T> {
     ring: Consumer<T>,
+    /// Items of the present round that are still in the ring.
+    ready: usize,
     gauge: Arc<Gauge>,
 }
 
@@ -152,7 +154,11 @@ pub(crate) fn build<T>(bells: &[Arc<Bell>], ring_items: usize) -> Vec<Mesh<T>> {
                 news: News::Told,
             }));
             let ring = consumer;
-            ends[to].inward.push(Some(Inward { ring, gauge }));
+            ends[to].inward.push(Some(Inward {
+                ring,
+                ready: 0,
+                gauge,
+            }));
         }
     }
     ends
@@ -250,25 +256,43 @@ impl<T: Cargo> Mesh<T> {
         }
     }
 
-    /// Hands out what other shards sent before this call. What they send meanwhile waits for the
-    /// next, so that a busy peer cannot keep this shard from its connections. A peer whose ring
-    /// was full is woken: it may have more to send.
+    /// Begins a round with what other shards have sent until now, unless one is under way. What
+    /// they send meanwhile waits for the next, so that a busy peer cannot keep this shard from its
+    /// connections. Returns whether a round has begun.
     #[inline]
-    pub(crate) fn drain(&mut self, mut each: impl FnMut(T)) {
+    pub(crate) fn begin_round(&mut self) -> bool {
+        let mut inward = self.inward.iter().flatten();
+        if inward.any(|inward| inward.ready > 0) {
+            return false;
+        }
+        for inward in self.inward.iter_mut().flatten() {
+            inward.ready = inward.ring.slots();
+        }
+        true
+    }
+
+    /// Hands out what the round has, until `each` says that it is enough for now. A peer whose ring
+    /// was full is woken: it may have more to send. Returns whether that was all of the round.
+    #[inline]
+    pub(crate) fn drain(&mut self, mut each: impl FnMut(T) -> bool) -> bool {
         for (inward, back) in self.inward.iter_mut().zip(&self.outward) {
-            let Some(Inward { ring, gauge }) = inward else {
+            let Some(Inward { ring, ready, gauge }) = inward else {
                 continue;
             };
-            let ready = ring.slots();
-            if ready == 0 {
+            if *ready == 0 {
                 continue;
             }
             let mut bytes = 0;
-            if let Ok(chunk) = ring.read_chunk(ready) {
-                chunk.into_iter().for_each(|item| {
+            let mut is_enough = false;
+            if let Ok(chunk) = ring.read_chunk(*ready) {
+                for item in chunk {
+                    *ready -= 1;
                     bytes += item.bytes() as u64;
-                    each(item);
-                });
+                    is_enough = each(item);
+                    if is_enough {
+                        break;
+                    }
+                }
             }
             gauge.drained.fetch_add(bytes, Ordering::Relaxed);
             if gauge.is_wanted.load(Ordering::Relaxed)
@@ -277,7 +301,12 @@ impl<T: Cargo> Mesh<T> {
             {
                 back.bell.ring();
             }
+            if is_enough {
+                break;
+            }
         }
+        let mut inward = self.inward.iter().flatten();
+        inward.all(|inward| inward.ready == 0)
     }
 
     /// Whether other shards sent something that was not drained.
@@ -304,6 +333,15 @@ mod tests {
     use super::*;
 
     impl<T: Cargo> Mesh<T> {
+        /// One round, to its end.
+        fn take_all(&mut self, mut each: impl FnMut(T)) {
+            self.begin_round();
+            assert!(self.drain(|item| {
+                each(item);
+                false
+            }));
+        }
+
         /// Bytes of what this shard has sent and no other has taken yet.
         pub(crate) fn bytes(&self) -> u64 {
             let in_rings: u64 = self.outward.iter().flatten().map(Outward::held).sum();
@@ -362,7 +400,7 @@ mod tests {
         assert!(ends[0].is_flooded(), "nothing more is read");
         let mut got = 0;
         while ends[0].bytes() > 0 {
-            ends[1].drain(|_| got += 1);
+            ends[1].take_all(|_| got += 1);
             ends[0].refill(|_| {});
         }
         assert!(got == 5 + 16 && !ends[0].is_flooded());
@@ -376,9 +414,9 @@ mod tests {
         assert_eq!(ends[0].push(1, large()), Pushed::Sent);
         assert_eq!(ends[0].push(1, large()), Pushed::Overflowed);
         let mut got = Vec::new();
-        ends[1].drain(|item| got.push(item));
+        ends[1].take_all(|item| got.push(item));
         ends[0].refill(|_| {});
-        ends[1].drain(|item| got.push(item));
+        ends[1].take_all(|item| got.push(item));
         assert_eq!(got, [large(), large()]);
     }
 
@@ -403,7 +441,7 @@ mod tests {
         for (to, end) in ends.iter_mut().enumerate() {
             assert!(end.has_inward());
             let mut got = Vec::new();
-            end.drain(|item| got.push(item));
+            end.take_all(|item| got.push(item));
             let expected: Vec<_> = (0..3)
                 .filter(|from| *from != to)
                 .flat_map(|from| [(from, to, 1), (from, to, 2)])
@@ -429,7 +467,7 @@ mod tests {
         let mut got = Vec::new();
         let mut emptied = Vec::new();
         while got.len() < 10 {
-            ends[1].drain(|item| got.push(item));
+            ends[1].take_all(|item| got.push(item));
             ends[0].refill(|peer| emptied.push(peer));
         }
         assert_eq!(got, (0..10).collect::<Vec<_>>());
@@ -445,7 +483,7 @@ mod tests {
         for item in 0..3 {
             ends[0].push(1, item);
         }
-        ends[1].drain(|_| {});
+        ends[1].take_all(|_| {});
         assert_eq!(ends[0].push(1, 3), Pushed::Overflowed);
     }
 
@@ -461,13 +499,13 @@ mod tests {
                 }
             }
             for at in 0..2 {
-                ends[at].drain(|()| got[at] += 1);
+                ends[at].take_all(|()| got[at] += 1);
                 ends[at].refill(|_| {});
             }
         }
         for _ in 0..1000 {
             for at in 0..2 {
-                ends[at].drain(|()| got[at] += 1);
+                ends[at].take_all(|()| got[at] += 1);
                 ends[at].refill(|_| {});
             }
         }
@@ -485,7 +523,7 @@ mod tests {
             ends[0].push(1, item);
         }
         assert!(bells[0].begin_sleep(|| true));
-        ends[1].drain(|_| {});
+        ends[1].take_all(|_| {});
         let mut events = mio::Events::with_capacity(4);
         poll.poll(&mut events, Some(std::time::Duration::ZERO))
             .unwrap();
@@ -510,7 +548,7 @@ mod tests {
             let mut sum = 0;
             let mut count = 0;
             while count < ITEMS {
-                receiver.drain(|item| {
+                receiver.take_all(|item| {
                     sum += item;
                     count += 1;
                 });
@@ -533,5 +571,31 @@ mod tests {
             }
         }
         assert_eq!(thread.join().unwrap(), ITEMS * (ITEMS - 1) / 2);
+    }
+
+    /// A round goes on where it broke off, and takes nothing that came after its beginning.
+    #[test]
+    fn a_round_may_take_several_turns() {
+        let mut ends = mesh(3, 8);
+        for item in 0..3 {
+            ends[0].push(2, item);
+            ends[1].push(2, 10 + item);
+        }
+        let mut got = Vec::new();
+        assert!(ends[2].begin_round());
+        assert!(!ends[2].drain(|item| {
+            got.push(item);
+            got.len() == 2
+        }));
+        ends[0].push(2, 3);
+        assert!(!ends[2].begin_round(), "it is under way");
+        assert!(ends[2].drain(|item| {
+            got.push(item);
+            false
+        }));
+        assert_eq!(got, [0, 1, 2, 10, 11, 12]);
+        assert!(ends[2].has_inward() && ends[2].begin_round());
+        ends[2].take_all(|item| got.push(item));
+        assert_eq!(got.last(), Some(&3));
     }
 }

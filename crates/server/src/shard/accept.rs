@@ -13,7 +13,8 @@ use stentor_session::{CloseReason, Limit};
 
 use super::close::STOP_TIME;
 use super::link::{Entrance, Link, LinkKey, Phase, Reading, Stream};
-use super::{FIRST_LISTENER, Shard};
+use super::pace::{ACCEPT_TIME, Part};
+use super::{FIRST_LISTENER, Patience, Shard};
 use crate::listener::{Port, is_shortage};
 use crate::peer::Peer;
 use crate::telemetry::Entry;
@@ -21,6 +22,9 @@ use crate::transport::Transport;
 
 /// Connections accepted from one listener in a turn.
 const ACCEPTS: usize = 128;
+
+/// The same when the server stops, as often as this.
+const LAST_ROUNDS: usize = 512;
 
 /// How long somebody who is going to be refused may take to say what protocol to refuse him in.
 const REFUSAL_TIME: Duration = Duration::from_secs(2);
@@ -126,12 +130,14 @@ impl Shard {
         let mut accepting = std::mem::take(&mut self.accepting);
         accepting.sort_unstable();
         accepting.dedup();
-        accepting.retain(|index| self.accept_some(*index, ACCEPTS) == More::Maybe);
+        self.patience = Patience::None;
+        let mut part = Part::begin(&self.hub, self.now, ACCEPT_TIME);
+        accepting.retain(|index| self.accept_some(*index, ACCEPTS, &mut part) == More::Maybe);
         accepting.append(&mut self.accepting);
         self.accepting = accepting;
     }
 
-    fn accept_some(&mut self, index: usize, budget: usize) -> More {
+    fn accept_some(&mut self, index: usize, budget: usize, part: &mut Part) -> More {
         for _ in 0..budget {
             let Some(listening) = self.listeners.get(index) else {
                 return More::No;
@@ -141,10 +147,14 @@ impl Shard {
                     let port = Arc::clone(&listening.port);
                     self.figures.accepted += 1;
                     self.greet(port, fd, peer);
+                    if part.is_over(&self.hub, &self.backplane.clock) {
+                        return More::Maybe;
+                    }
                 }
                 Accepted::Nobody => return More::No,
                 Accepted::Aborted => {}
                 Accepted::NoRoom => {
+                    self.patience = Patience::Moment;
                     self.shed(index);
                     return More::Maybe;
                 }
@@ -242,7 +252,14 @@ impl Shard {
     pub(super) fn accept_last(&mut self) {
         let indexes: Vec<usize> = self.listeners.iter().map(|(index, _)| index).collect();
         for index in indexes {
-            self.accept_some(index, usize::from(u16::MAX));
+            self.patience = Patience::None;
+            for _ in 0..LAST_ROUNDS {
+                let mut part = Part::begin(&self.hub, self.now, ACCEPT_TIME);
+                let more = self.accept_some(index, ACCEPTS, &mut part);
+                if more == More::No || self.patience == Patience::Moment {
+                    break;
+                }
+            }
         }
         self.listeners.clear();
         self.accepting.clear();

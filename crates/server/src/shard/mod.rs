@@ -20,6 +20,7 @@ mod inquiry;
 mod letter;
 mod link;
 mod login;
+mod pace;
 mod policy;
 mod read;
 mod scratch;
@@ -53,6 +54,7 @@ use crate::telemetry::{Entry, Histogram};
 use crate::transport::{Fault, Transport};
 use accept::Listening;
 use link::{Link, LinkKey, Phase, Reading, Stream};
+use pace::{Crowd, Part};
 use scratch::Scratch;
 use watch::Watch;
 
@@ -66,6 +68,11 @@ const EVENTS: usize = 1024;
 
 /// How soon something that could not be done for want of room is tried again.
 const RETRY: Duration = Duration::from_millis(5);
+
+/// Timers that fire in one turn, and connections whose descriptors are closed: each takes some
+/// microseconds at most.
+const FIRED_MAX: usize = 256;
+const FREED_MAX: usize = 256;
 
 /// What the main thread makes for a shard before the shards leave its descriptor table.
 pub(crate) struct Equipment {
@@ -98,10 +105,13 @@ pub(crate) struct Shard {
     listeners: Slab<Listening>,
     /// Listeners with connections to accept.
     accepting: Vec<usize>,
+    patience: Patience,
     arrivals: Arrivals<Incoming>,
     outbox: Outbox,
     tickets: Tickets,
     timers: Wheel<LinkKey>,
+    /// Timers that have fired, and that nothing was done about yet.
+    due: VecDeque<LinkKey>,
     /// Enhanced authentications of connected clients that wait for them, and until when.
     exchanges: HashMap<LinkKey, (Exchange, Tick)>,
     /// Links with bytes to read.
@@ -115,7 +125,7 @@ pub(crate) struct Shard {
     /// Links whose transport has bytes to write.
     pending: Vec<u32>,
     dirty: Vec<SessionKey>,
-    /// Links whose slot is free after this turn.
+    /// Links whose slot is free after this turn, or after the next ones.
     gone: Vec<u32>,
     letters: Vec<Letter>,
     opening: Opening,
@@ -129,6 +139,7 @@ pub(crate) struct Shard {
     napped: Nap,
     figures: Figures,
     watch: Watch,
+    crowd: Crowd,
 }
 
 /// Whether a shard is there for clients.
@@ -137,6 +148,15 @@ enum Stage {
     Serving,
     /// It closes everything and ends when that is done, or at this time.
     Stopping(Tick),
+}
+
+/// Whether to wait a moment before more connections are accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    /// The turn had no time for more of them.
+    None,
+    /// There is no descriptor for more of them.
+    Moment,
 }
 
 /// Whether letters are being opened.
@@ -215,10 +235,12 @@ impl Shard {
             link_of: Vec::new(),
             listeners: Slab::new(),
             accepting: Vec::new(),
+            patience: Patience::None,
             arrivals,
             outbox: Outbox::new(slots),
             tickets: Tickets::of(number),
             timers: Wheel::new(backplane.clock.now()),
+            due: VecDeque::new(),
             exchanges: HashMap::new(),
             readable: Vec::new(),
             shaking: VecDeque::new(),
@@ -237,6 +259,7 @@ impl Shard {
             napped: Nap::Due,
             figures: Figures::default(),
             watch: Watch::new(),
+            crowd: Crowd::new(),
             backplane,
         };
         for (port, socket) in listeners {
@@ -271,9 +294,12 @@ impl Shard {
         self.open_letters();
         self.drain_mesh();
         self.take_events(events);
-        self.resume_held();
         self.accept_all();
-        self.read_all();
+        let held = std::mem::take(&mut self.resumed);
+        let has_read_all = self.read_all();
+        let is_through = self.resume_held(held) && has_read_all;
+        let packets = self.crowd.note(is_through);
+        self.hub.set_packets_at_once(packets);
         self.mesh.ring_bells();
         if self.may_flush() {
             self.flush_all();
@@ -326,7 +352,9 @@ impl Shard {
         let has_reads = !self.readable.is_empty() || !self.shaking.is_empty();
         let reads = has_reads && !self.mesh.is_flooded();
         let flushes = !self.hub.effects().dirty.is_empty();
-        if reads || flushes || !self.pending.is_empty() || !self.resumed.is_empty() {
+        let goes_on = !self.resumed.is_empty() || !self.due.is_empty() || !self.gone.is_empty();
+        let accepts = !self.accepting.is_empty() && self.patience == Patience::None;
+        if reads || flushes || goes_on || accepts || !self.pending.is_empty() {
             return Some(Duration::ZERO);
         }
         let mut timeout = None;
@@ -387,11 +415,23 @@ impl Shard {
         }
     }
 
-    fn drain_mesh(&mut self) {
-        let (hub, now) = (&mut self.hub, self.now);
-        hub.begin_drain();
-        self.mesh.drain(|item| hub.apply(now, item));
-        hub.end_drain(now);
+    /// Takes what other shards have sent, as far as the turn has time. Returns whether that was all
+    /// that they had sent when the round began.
+    fn drain_mesh(&mut self) -> bool {
+        let (hub, now, clock) = (&mut self.hub, self.now, &self.backplane.clock);
+        if self.mesh.begin_round() {
+            hub.begin_drain();
+        }
+        let mut part = Part::drain(hub, now);
+        let is_through = self.mesh.drain(|item| {
+            hub.apply(now, item);
+            part.is_over(hub, clock)
+        });
+        if is_through {
+            hub.end_drain(now);
+        } else {
+            hub.settle(now);
+        }
         self.forward();
         let (stalled, readable, links) = (&mut self.stalled, &mut self.readable, &mut self.links);
         let resumed = &mut self.resumed;
@@ -413,6 +453,7 @@ impl Shard {
                 }
             }
         });
+        is_through
     }
 
     /// Sends on what the last call to the hub left for other shards. Returns the last shard that
@@ -513,9 +554,12 @@ impl Shard {
     fn advance(&mut self) {
         self.hub.advance(self.now);
         self.forward();
-        let mut due = Vec::new();
-        self.timers.advance(self.now, |key| due.push(key));
-        for key in due {
+        let due = &mut self.due;
+        self.timers.advance(self.now, |key| due.push_back(key));
+        for _ in 0..FIRED_MAX {
+            let Some(key) = self.due.pop_front() else {
+                break;
+            };
             self.expire(key);
         }
     }
@@ -608,9 +652,10 @@ impl Shard {
         Some(index)
     }
 
-    /// Gives the slots of this turn's closed connections free.
+    /// Gives the slots of closed connections free: of so many that the turn stays short.
     fn free(&mut self) {
-        for index in self.gone.drain(..) {
+        let count = self.gone.len().min(FREED_MAX);
+        for index in self.gone.drain(..count) {
             // Closing the descriptor takes it out of the poll.
             if self.links.try_remove(index as usize).is_some() {
                 self.backplane.shards[self.id]
@@ -627,8 +672,10 @@ impl Shard {
         }
         self.stage = Stage::Stopping(deadline);
         self.accept_last();
-        // What other shards have acknowledged already goes out before the goodbye.
-        self.drain_mesh();
+        // What other shards have acknowledged already goes out before the goodbye: after the round
+        // that may be under way, another one.
+        while !self.drain_mesh() {}
+        while !self.drain_mesh() {}
         let (links, policy) = (&self.links, &self.policy);
         self.hub.shut_down(self.now, |link| {
             let link = links.get(link.0 as usize)?;

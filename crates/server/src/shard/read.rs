@@ -11,6 +11,7 @@ use stentor_session::{CloseReason, Remote, Tick, Violation};
 use stentor_topic::Zone;
 
 use super::link::{Entrance, Link, LinkKey, Phase, Reading, Stream};
+use super::pace::{Part, READ_TIME};
 use super::scratch::HEADROOM;
 use super::{Opening, Shard};
 use crate::proxy::ProxyHeader;
@@ -27,10 +28,13 @@ const LAST_STEPS: usize = 32;
 const HANDSHAKE_TIME: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(2));
 
 impl Shard {
-    /// Reads once from each listed link.
-    pub(super) fn read_all(&mut self) {
+    /// Reads once from each listed link, as far as the turn has time. Returns whether it had.
+    pub(super) fn read_all(&mut self) -> bool {
         let mut listed = std::mem::take(&mut self.readable);
-        for index in listed.drain(..) {
+        let mut part = Part::begin(&self.hub, self.now, READ_TIME);
+        let mut done = 0;
+        for &index in &listed {
+            done += 1;
             // Too much waits for other shards: nothing is read until some of it is gone.
             if self.mesh.is_flooded() || self.waits(index) {
                 self.readable.push(index);
@@ -39,11 +43,17 @@ impl Shard {
             } else {
                 self.read(index);
             }
+            if part.is_over(&self.hub, &self.backplane.clock) {
+                break;
+            }
         }
+        let is_through = done == listed.len();
+        listed.drain(..done);
         self.shake_hands();
         // The links that have more were listed meanwhile; keep the larger allocation.
         listed.append(&mut self.readable);
         self.readable = listed;
+        is_through
     }
 
     /// Reads from those links whose TLS handshakes have waited longest, for as long as a turn has
@@ -394,21 +404,34 @@ impl Shard {
         }
     }
 
-    /// Goes on with the links about which something was decided, or that gave way to others in the
-    /// last turn. Those that this turn has no room for are the first of the next one.
-    pub(super) fn resume_held(&mut self) {
+    /// Goes on with the links about which something was decided, or that gave way to others in an
+    /// earlier turn. Those that this turn has no room for are the first of the next one. Returns
+    /// whether it had time for all.
+    pub(super) fn resume_held(&mut self, held: Vec<u32>) -> bool {
+        if held.is_empty() {
+            return true;
+        }
+        let mut part = Part::begin(&self.hub, self.now, READ_TIME);
         let mut waiting = Vec::new();
-        for index in std::mem::take(&mut self.resumed) {
+        let mut held = held.into_iter();
+        let mut is_through = true;
+        while let Some(index) = held.next() {
             if self.waits(index) {
                 waiting.push(index);
             } else {
                 self.resume(index);
             }
+            if part.is_over(&self.hub, &self.backplane.clock) {
+                is_through = held.len() == 0;
+                break;
+            }
         }
+        waiting.extend(held);
         if !waiting.is_empty() {
             waiting.append(&mut self.resumed);
             self.resumed = waiting;
         }
+        is_through
     }
 
     /// Goes on with a link that may have been paused: first with what it has sent already.

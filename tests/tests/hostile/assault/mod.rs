@@ -11,6 +11,7 @@ mod b2_small;
 mod b3_sessions;
 mod b5_rates;
 mod b6_subscribe;
+mod crowds;
 mod handshakes;
 
 use stentor_tests::raw::{packet, string};

@@ -1,0 +1,101 @@
+//! Many connections that do at the same moment what is cheap for each of them.
+
+use stentor_tests::raw::{eventually, publish};
+use stentor_tests::{Raw, Version};
+
+use super::{MIB, by_alias, granted, login, set_alias, subscribe_all};
+use crate::bystander::Scene;
+
+/// Sends the same bytes by all connections before any of them is waited for.
+fn send_by_all(clients: &mut [Raw], bytes: &[u8]) {
+    for client in clients.iter_mut() {
+        client.send(bytes);
+    }
+    for client in clients {
+        client.ping();
+    }
+}
+
+/// All filters of a session stand in the index, and are taken out when its connection ends.
+#[test]
+fn many_sessions_with_many_filters_end_at_once() {
+    const SESSIONS: usize = 40;
+    const FILTERS: usize = 5_000;
+    let mut scene = Scene::new("");
+    scene.endures(96 * MIB, |server| {
+        let mut clients: Vec<_> = (0..SESSIONS)
+            .map(|number| login(server, &format!("leaving-{number}")))
+            .collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            let filters = (0..FILTERS).map(|filter| format!("{number}/{filter}"));
+            assert_eq!(granted(client, &subscribe_all(&[], filters)), FILTERS);
+        }
+        drop(clients);
+        eventually("no filter is left", || {
+            server.json(&["status", "--sample-ms", "0"])["subscriptions"] == 0
+        });
+    });
+}
+
+/// Messages of nine bytes that nobody gets.
+#[test]
+fn many_publishers_send_their_smallest_messages_at_once() {
+    let mut scene = Scene::new("");
+    scene.endures(64 * MIB, |server| {
+        let mut clients: Vec<_> = (0..150)
+            .map(|number| login(server, &format!("publisher-{number}")))
+            .collect();
+        for client in &mut clients {
+            client.send(&set_alias("small", false, b""));
+        }
+        send_by_all(&mut clients, &by_alias(false, b"").repeat(12_000));
+    });
+}
+
+/// Each packet has a few bytes and stands for a name of 4 KiB, which is kept and forgotten again:
+/// the store has 64 MiB that wait to be freed, and segments that are half as large again.
+#[test]
+fn many_publishers_keep_and_clear_long_names_at_once() {
+    let mut scene = Scene::new("");
+    scene.endures(192 * MIB, |server| {
+        let mut clients: Vec<_> = (0..48)
+            .map(|number| login(server, &format!("publisher-{number}")))
+            .collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            let name = format!(
+                "{number:02}/{}",
+                "n/l".repeat(9).replace('l', &"o".repeat(420))
+            );
+            client.send(&set_alias(&name, true, b"v"));
+        }
+        let pair = [by_alias(true, b""), by_alias(true, b"v")].concat();
+        send_by_all(&mut clients, &pair.repeat(3_000));
+    });
+}
+
+/// A publisher changes its topic with each message, so that none goes with another, and has more
+/// subscribers than a machine's connections to one process usually are.
+#[test]
+fn a_publisher_floods_many_subscribers() {
+    let mut scene = Scene::new("");
+    scene.endures(256 * MIB, |server| {
+        let mut subscribers: Vec<_> = (0..400)
+            .map(|number| login(server, &format!("subscriber-{number}")))
+            .collect();
+        for subscriber in &mut subscribers {
+            let filters = ["flood/#".to_owned()];
+            assert_eq!(granted(subscriber, &subscribe_all(&[], filters)), 1);
+        }
+        let mut publisher = login(server, "publisher");
+        for round in 0..4 {
+            let flood: Vec<u8> = (0..1_000)
+                .flat_map(|number| {
+                    let topic = format!("flood/{}", number % 7);
+                    publish(Version::V5, &topic, format!("{round}").as_bytes(), 0, false)
+                })
+                .collect();
+            publisher.send(&flood);
+        }
+        publisher.ping();
+    });
+}
