@@ -66,6 +66,15 @@ fn memory(memory: &Value) -> String {
         let limit = size(&memory["budget_bytes"]);
         kinds.row(["limit".into(), format!("{limit}{state}")]);
     }
+    if !memory["resident_bytes"].is_null() {
+        let far = match memory["overgrown"] == true {
+            true => " (far more than the limit and the server's own)",
+            false => "",
+        };
+        let resident = size(&memory["resident_bytes"]);
+        kinds.row(["the process".into(), format!("{resident}{far}")]);
+        kinds.row(["the server's own".into(), size(&memory["own_bytes"])]);
+    }
     let mut text = kinds.render();
     let mut holders = Table::new(&["HELD FOR CLIENT", "USER", "BYTES"]);
     let all = memory["holders"].as_array();

@@ -11,7 +11,9 @@ use stentor_topic::Zone;
 
 use crate::hub::Hub;
 use crate::key::{LinkId, SessionKey};
+use crate::memory::Account;
 use crate::sessions::{Flushing, Link, Session};
+use crate::snapshot::Snapshots;
 use crate::stats::ZoneTraffic;
 
 /// A session as `stentor clients` shows it.
@@ -35,6 +37,11 @@ pub struct ClientInfo {
     pub in_flight: usize,
     /// Messages that wait for it and have not got a packet id.
     pub waiting: usize,
+    /// Bytes of memory that it makes the server hold, as it is charged with them.
+    pub held_bytes: u64,
+    /// How many of them are for retained messages that it still has to be sent: its subscriptions,
+    /// and the topics up to which some of them have come.
+    pub snapshot_bytes: usize,
 }
 
 /// What there is of a zone on one shard; rooms and users stand at its home only.
@@ -161,5 +168,7 @@ fn info(key: SessionKey, session: &Session) -> ClientInfo {
             .as_ref()
             .map_or(0, |outbound| outbound.waiting_len())
             + session.held_back(),
+        held_bytes: Account::of(session).bytes(),
+        snapshot_bytes: session.snapshots().map_or(0, Snapshots::bytes),
     }
 }

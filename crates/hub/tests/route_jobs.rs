@@ -60,7 +60,7 @@ fn publish(topic: &str, payload: &str, qos: QoS) -> Vec<u8> {
 /// Turns until nothing is left to do: each is short, and in each of them a bystander is served.
 fn turns(w: &mut World, bystander: usize) -> usize {
     let (_, turns) = w.turns_beside(bystander, VISITS_MAX, |_| {});
-    assert_eq!(w.hubs[0].route_job_bytes(), 0);
+    assert_eq!(w.hubs[0].work_bytes(), 0);
     turns
 }
 
@@ -92,7 +92,8 @@ fn filters_that_nearly_match_leave_turns_to_others() {
     }
     w.send_without_settling(p, &bytes);
     assert!(w.hubs[0].turn_visits() <= VISITS_MAX);
-    assert!(w.hubs[0].route_job_bytes() > 0);
+    assert!(w.hubs[0].work_bytes() > 0);
+    w.check_accounts();
     assert_eq!(w.hubs[0].turn_figures().client_id, "p");
     assert!(turns(&mut w, bystander) >= 10);
     assert_eq!(w.take_payloads(s), ["0", "1", "2", "3", "4"]);
@@ -154,7 +155,7 @@ fn very_many_subscribers_beside_the_most_leave_turns_to_others() {
     w.paused = true;
     w.send_without_settling(p, &publish("t", "x", Q1));
     w.go_on(0);
-    let bytes = w.hubs[0].route_job_bytes();
+    let bytes = w.hubs[0].work_bytes();
     assert!(bytes < 64 << 10, "{bytes}");
     turns(&mut w, bystander);
     for s in subscribers {
@@ -243,7 +244,7 @@ fn what_changes_meanwhile_counts() {
     }
     // Its publisher closes; the message is taken all the same.
     w.drop_link(p);
-    assert!(w.hubs[0].route_job_bytes() > 0);
+    assert!(w.hubs[0].work_bytes() > 0);
     turns(&mut w, bystander);
     for (at, qos) in [(0, Some(Q0)), (1, None), (4, Some(Q1)), (7, Some(Q1))] {
         let messages = w.take_messages(all[at]);
@@ -281,7 +282,7 @@ fn id_at(w: &World, shard: u8, name: &str) -> String {
 fn is_held_elsewhere(w: &mut World, (p, s): (usize, usize), topic: &str, dear_on: usize) {
     w.paused = true;
     w.send_without_settling(p, &publish(topic, "1", Q0));
-    while w.hubs[dear_on].route_job_bytes() == 0 {
+    while w.hubs[dear_on].work_bytes() == 0 {
         let pairs = w.pairs_under_way();
         assert!(!pairs.is_empty(), "it is dear");
         w.deliver_one(pairs[0]);
@@ -294,7 +295,7 @@ fn is_held_elsewhere(w: &mut World, (p, s): (usize, usize), topic: &str, dear_on
     w.settle();
     assert!(w.take_packet(p, 0xD0).is_some(), "it is let go");
     assert_eq!(w.take_payloads(s), ["1", "2"]);
-    assert!(w.hubs.iter().all(|hub| hub.route_job_bytes() == 0));
+    assert!(w.hubs.iter().all(|hub| hub.work_bytes() == 0));
 }
 
 /// A shard where a message is dear holds its publisher on another one.
@@ -389,7 +390,7 @@ fn visits_on_other_shards_are_charged() {
             }
             let visits = w.hubs[1].turn_visits();
             assert!((500..2_048).contains(&visits), "{visits}");
-            assert_eq!(w.hubs[1].route_job_bytes(), 0);
+            assert_eq!(w.hubs[1].work_bytes(), 0);
         }
         sent += 10;
         assert!(takes_more(&mut w), "it does not know yet");

@@ -16,7 +16,7 @@ use crate::admission::Admission;
 use crate::call::Desk;
 use crate::clock::Clock;
 use crate::inbox::{Slot, Tickets};
-use crate::mesh::Lane;
+use crate::mesh::{Gauges, Lane};
 use crate::retained::TopicBounds;
 use crate::shard::{Incoming, Letter};
 use crate::telemetry::Journal;
@@ -50,6 +50,8 @@ pub(crate) struct Backplane {
     pub(crate) shards: Vec<Way>,
     /// What each shard has descriptors for.
     pub(crate) capacity: Capacity,
+    /// What is in the rings between the shards.
+    pub(crate) rings: Gauges,
     /// For what the control plane sends through the inboxes.
     pub(crate) tickets: Mutex<Tickets>,
 }

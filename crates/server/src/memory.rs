@@ -1,6 +1,8 @@
 //! How the process takes its memory.
 
-use stentor_hub::Ledger;
+use stentor_hub::{Holding, Ledger};
+
+use crate::backplane::Backplane;
 
 /// Asks the system not to back memory with huge pages, where it does so unasked.
 ///
@@ -45,6 +47,14 @@ pub(crate) fn keep_out_of_core_dumps() {
     // Dumps that go to a program are not bounded by the limit.
     #[cfg(target_os = "linux")]
     let _ = std::fs::write("/proc/self/coredump_filter", "0");
+}
+
+/// Counts what no shard counts: what is in the rings between them, and the index of the retained
+/// topics. For threads that may wait.
+pub(crate) fn take_stock(backplane: &Backplane) {
+    let ledger = &backplane.ledger;
+    ledger.write_common(Holding::Mesh, backplane.rings.bytes());
+    ledger.write_common(Holding::Retained, backplane.retained.heap_bytes());
 }
 
 /// The bytes that clients may make the server hold; 0 for any number.

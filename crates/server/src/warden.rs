@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use stentor_hub::{ControlItem, Holding, Pressure, Retained};
+use stentor_hub::{ControlItem, Pressure};
 use tracing::{info, warn};
 
 use crate::backplane::Backplane;
@@ -17,10 +17,6 @@ const CALM: Duration = Duration::from_secs(1);
 
 /// How often it looks otherwise.
 const ALERT: Duration = Duration::from_millis(100);
-
-/// Bytes of the index of retained topics for each, beside the text: its places in the index and
-/// among the names.
-const TOPIC_BYTES: u64 = 64;
 
 /// The bytes that a limit stands for on this machine; `u64::MAX` for no bound.
 fn budget(limit: MemoryLimit) -> u64 {
@@ -38,7 +34,9 @@ fn budget(limit: MemoryLimit) -> u64 {
 pub(crate) fn run(backplane: &Backplane, limit: MemoryLimit, limits: &Receiver<MemoryLimit>) {
     let ledger = &backplane.ledger;
     ledger.set_budget(budget(limit));
-    let mut before = Pressure::None;
+    memory::take_stock(backplane);
+    ledger.set_own(memory::anonymous_bytes().unwrap_or(0));
+    let mut before = State::default();
     loop {
         let is_calm = ledger.total() < ledger.budget() / 2;
         match limits.recv_timeout(if is_calm { CALM } else { ALERT }) {
@@ -50,15 +48,27 @@ pub(crate) fn run(backplane: &Backplane, limit: MemoryLimit, limits: &Receiver<M
     }
 }
 
-fn look(backplane: &Backplane, before: &mut Pressure) {
+/// How memory is, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct State {
+    pressure: Pressure,
+    /// Whether the process is far larger than what is held explains.
+    is_overgrown: bool,
+}
+
+fn look(backplane: &Backplane, before: &mut State) {
     let ledger = &backplane.ledger;
-    ledger.write_common(Holding::Retained, backplane.retained.count() * TOPIC_BYTES);
-    let excess = ledger.assess(memory::anonymous_bytes());
-    let pressure = ledger.pressure();
-    if pressure != *before {
-        tell(backplane, pressure);
-        *before = pressure;
-    } else if pressure == Pressure::None {
+    memory::take_stock(backplane);
+    let resident = memory::anonymous_bytes();
+    let excess = ledger.assess(resident);
+    let state = State {
+        pressure: ledger.pressure(),
+        is_overgrown: ledger.is_overgrown(),
+    };
+    if state != *before {
+        tell(backplane, state, resident.unwrap_or(0));
+        *before = state;
+    } else if state == State::default() {
         return;
     }
     // Those that have less to free than this are done sooner.
@@ -68,10 +78,22 @@ fn look(backplane: &Backplane, before: &mut Pressure) {
     }
 }
 
-fn tell(backplane: &Backplane, pressure: Pressure) {
+fn tell(backplane: &Backplane, state: State, resident: u64) {
     let ledger = &backplane.ledger;
     let (held, budget) = (ledger.total(), ledger.budget());
-    match pressure {
+    if state.is_overgrown {
+        let own = ledger.own();
+        return warn!(
+            resident,
+            own,
+            held,
+            budget,
+            "the process occupies far more memory than `limits.memory` and the server's own: only \
+             clients that have a session are let in; lower `limits.memory`, or ask for help with \
+             what `stentor status` says"
+        );
+    }
+    match state.pressure {
         Pressure::None => info!(held, budget, "memory is no longer short"),
         Pressure::Pressed => warn!(
             held,

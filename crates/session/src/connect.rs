@@ -58,6 +58,19 @@ pub struct ConnectRequest {
     pub authentication_data: Option<Vec<u8>>,
 }
 
+impl ConnectRequest {
+    /// Bytes of memory that it takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let texts = [&self.username, &self.authentication_method];
+        let datas = [&self.password, &self.authentication_data];
+        let texts = texts.into_iter().flatten().map(String::capacity);
+        let datas = datas.into_iter().flatten().map(Vec::capacity);
+        let will = self.will.as_deref().map_or(0, WillRequest::bytes);
+        size_of::<Self>() + self.client_id.capacity() + texts.chain(datas).sum::<usize>() + will
+    }
+}
+
 /// The will of a CONNECT packet.
 #[derive(Clone, Debug)]
 pub struct WillRequest {
@@ -75,6 +88,15 @@ pub struct WillRequest {
     pub delay_secs: u32,
     /// Seconds until it expires, from its publication.
     pub expiry_secs: Option<u32>,
+}
+
+impl WillRequest {
+    /// Bytes of memory that it takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let held = self.topic.capacity() + self.payload.capacity() + self.properties.capacity();
+        size_of::<Self>() + held
+    }
 }
 
 /// Leaves out what is secret.

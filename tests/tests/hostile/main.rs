@@ -1,5 +1,6 @@
 //! Clients that misbehave, beside a healthy one that must notice nothing.
 
+mod accounts;
 mod assault;
 mod bystander;
 mod doors;

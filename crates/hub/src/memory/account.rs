@@ -34,7 +34,7 @@ impl Account {
             + session.client_id.len()
             + size_of::<Identity>()
             + session.filter_bytes as usize
-            + session.will.as_deref().map_or(0, will_bytes)
+            + session.will.as_deref().map_or(0, WillRequest::bytes)
             + in_link;
         let outbound = session.outbound.as_ref();
         let queued = session.charge().bytes
@@ -75,10 +75,6 @@ impl Account {
         let (own, queued) = self.parts();
         own + queued
     }
-}
-
-fn will_bytes(will: &WillRequest) -> usize {
-    size_of::<WillRequest>() + will.topic.len() + will.payload.len() + will.properties.len()
 }
 
 /// What the connection of a session takes, and its snapshots.

@@ -1,7 +1,7 @@
 //! The sums, for all shards and for everybody who asks.
 
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::key::ShardId;
 
@@ -15,7 +15,12 @@ pub enum Holding {
     Queues,
     /// What waits for the sockets of connections that have been let go.
     Draining,
-    /// What waits to be handed to other shards.
+    /// Connections beside their sessions: packets that have not come whole or are not applied yet,
+    /// log-ins that are not decided, and the buffers of TLS and WebSocket.
+    Connections,
+    /// Work of earlier packets that goes on in later turns.
+    Work,
+    /// What is on its way to other shards.
     Mesh,
     /// The index of the retained topics. The messages themselves lie in files.
     Retained,
@@ -23,10 +28,12 @@ pub enum Holding {
 
 impl Holding {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Sessions,
         Self::Queues,
         Self::Draining,
+        Self::Connections,
+        Self::Work,
         Self::Mesh,
         Self::Retained,
     ];
@@ -38,6 +45,8 @@ impl Holding {
             Self::Sessions => "sessions",
             Self::Queues => "queues",
             Self::Draining => "draining",
+            Self::Connections => "connections",
+            Self::Work => "work",
             Self::Mesh => "mesh",
             Self::Retained => "retained",
         }
@@ -91,8 +100,16 @@ impl Pressure {
 }
 
 const fn hundredths(whole: u64, percent: u64) -> u64 {
-    whole / 100 * percent
+    (whole / 100).saturating_mul(percent)
 }
+
+/// What the process may occupy beyond the hundredths of the budget: the allocator and the threads
+/// keep some for themselves.
+const SLACK_BYTES: u64 = 64 << 20;
+
+/// How many hundredths of the budget the process may occupy, and how many it occupies at most when
+/// it is no longer too large.
+const OCCUPIED_PERCENT: (u64, u64) = (120, 100);
 
 /// What one shard has written: on cache lines of its own, so that no shard waits for another.
 #[derive(Debug, Default)]
@@ -103,8 +120,8 @@ struct Page {
     most_absent: AtomicU32,
 }
 
-/// What the server holds, by kind, in bytes. Each figure has one writer; readers get the sums as
-/// they were at the end of the shards' last turns.
+/// What the server holds, by kind, in bytes. Each shard writes its own figures; readers get the
+/// sums as they were at the end of the shards' last turns.
 #[derive(Debug)]
 pub struct Ledger {
     /// One for each shard, and the last for the rest of the server.
@@ -113,6 +130,10 @@ pub struct Ledger {
     budget: AtomicU64,
     /// A [`Pressure`].
     pressure: AtomicU8,
+    /// What the process occupied before it had clients.
+    own: AtomicU64,
+    /// Whether the process occupies far more than the budget.
+    is_overgrown: AtomicBool,
 }
 
 impl Ledger {
@@ -124,7 +145,28 @@ impl Ledger {
             pages: pages.collect(),
             budget: AtomicU64::new(u64::MAX),
             pressure: AtomicU8::new(0),
+            own: AtomicU64::new(0),
+            is_overgrown: AtomicBool::new(false),
         }
+    }
+
+    /// The process, which has no clients yet, occupies so much by the system's account.
+    pub fn set_own(&self, resident: u64) {
+        let own = resident.saturating_sub(self.total());
+        self.own.store(own, Ordering::Relaxed);
+    }
+
+    /// What [`Ledger::set_own`] said, without what was held by then.
+    #[must_use]
+    pub fn own(&self) -> u64 {
+        self.own.load(Ordering::Relaxed)
+    }
+
+    /// Whether the process occupied far more than the budget when that was last looked at,
+    /// whatever is held.
+    #[must_use]
+    pub fn is_overgrown(&self) -> bool {
+        self.is_overgrown.load(Ordering::Relaxed)
     }
 
     /// Bytes that may be held from now on; `u64::MAX` for any number.
@@ -151,11 +193,23 @@ impl Ledger {
 
     /// Looks at what is held. `resident` is what the process occupies by the system's account:
     /// where that is less, it is right, for a message that waits for several clients counts for
-    /// each in the ledger. Returns how many bytes are to be freed. One thread calls it.
+    /// each in the ledger. Where it is more than the budget by a fifth and [`SLACK_BYTES`], beside
+    /// what the server itself takes, the budget is used up whatever the ledger says. Returns how
+    /// many bytes are to be freed: of what is held, since nothing else can be. One thread calls it.
     pub fn assess(&self, resident: Option<u64>) -> u64 {
         let used = self.total().min(resident.unwrap_or(u64::MAX));
         let budget = self.budget();
-        let pressure = Pressure::of(used, budget, self.pressure());
+        let occupied = resident.unwrap_or(0).saturating_sub(self.own());
+        let percent = match self.is_overgrown() {
+            false => OCCUPIED_PERCENT.0,
+            true => OCCUPIED_PERCENT.1,
+        };
+        let is_overgrown = occupied > hundredths(budget, percent).saturating_add(SLACK_BYTES);
+        self.is_overgrown.store(is_overgrown, Ordering::Relaxed);
+        let pressure = match is_overgrown {
+            false => Pressure::of(used, budget, self.pressure()),
+            true => Pressure::Full,
+        };
         self.pressure.store(pressure as u8, Ordering::Relaxed);
         if pressure == Pressure::None {
             return 0;
@@ -170,7 +224,7 @@ impl Ledger {
         }
     }
 
-    /// The figure of one kind that belongs to no shard. One thread writes it.
+    /// The figure of one kind that belongs to no shard.
     pub fn write_common(&self, kind: Holding, bytes: u64) {
         if let Some(page) = self.pages.last() {
             page.held[kind as usize].store(bytes, Ordering::Relaxed);
@@ -244,5 +298,49 @@ mod tests {
             "messages that are shared count once"
         );
         assert_eq!(ledger.assess(Some(900)), 150);
+    }
+
+    /// What nobody's account explains is not freed by ending sessions.
+    #[test]
+    fn a_process_that_is_far_larger_than_the_budget_takes_nobody_new() {
+        const BUDGET: u64 = 1 << 30;
+        let ledger = Ledger::new(1);
+        ledger.write(ShardId(0), Holding::Connections, 1_000);
+        ledger.set_own(5_001_000);
+        assert_eq!(ledger.own(), 5_000_000);
+        assert_eq!(ledger.assess(Some(u64::MAX)), 0, "any number may be held");
+        assert_eq!(ledger.pressure(), Pressure::None);
+        ledger.set_budget(BUDGET);
+        let most = hundredths(BUDGET, 120) + SLACK_BYTES + 5_000_000;
+        let least = hundredths(BUDGET, 100) + SLACK_BYTES + 5_000_000;
+        for (resident, pressure) in [
+            (most, Pressure::None),
+            (most + 1, Pressure::Full),
+            (least + 1, Pressure::Full),
+            (least, Pressure::None),
+            (most, Pressure::None),
+        ] {
+            assert_eq!(ledger.assess(Some(resident)), 0, "{resident}");
+            assert_eq!(ledger.pressure(), pressure, "{resident}");
+            assert_eq!(ledger.is_overgrown(), pressure == Pressure::Full);
+        }
+        assert_eq!(ledger.assess(None), 0);
+        assert_eq!(ledger.pressure(), Pressure::None);
+    }
+
+    #[test]
+    fn every_kind_has_a_figure_and_a_word_of_its_own() {
+        let ledger = Ledger::new(1);
+        for (kind, bytes) in Holding::ALL.into_iter().zip(1..) {
+            ledger.write(ShardId(0), kind, bytes);
+            ledger.write_common(kind, 100);
+        }
+        for (kind, bytes) in Holding::ALL.into_iter().zip(1..) {
+            assert_eq!(ledger.of(kind), bytes + 100);
+            let labels = Holding::ALL.map(Holding::label);
+            let same = labels.iter().filter(|label| **label == kind.label());
+            assert_eq!(same.count(), 1);
+        }
+        assert_eq!(ledger.total(), 700 + 28);
     }
 }

@@ -52,21 +52,36 @@ impl Hub {
         for (kind, bytes) in [Holding::Sessions, Holding::Queues].into_iter().zip(held) {
             self.ledger.write(self.shard, kind, bytes);
         }
+        self.ledger
+            .write(self.shard, Holding::Work, self.work_bytes());
         let most = self.sessions.most_absent();
         self.ledger.write_most_absent(self.shard, most);
     }
 
-    /// The sums over all sessions, counted one by one: what the ledger says of this shard after
-    /// [`Hub::settle_accounts`]. O(sessions): for tests.
+    /// Bytes of memory that work of earlier packets holds which goes on in later turns: messages
+    /// that are dear to route, with the subscribers found so far, and long SUBSCRIBE and
+    /// UNSUBSCRIBE packets. O(1).
     #[must_use]
-    pub fn recount(&self) -> [(Holding, u64); 2] {
+    pub fn work_bytes(&self) -> u64 {
+        (self.routes.bytes() + self.slices.bytes()) as u64
+    }
+
+    /// The sums over all sessions and all work, counted one by one: what the ledger says of this
+    /// shard after [`Hub::settle_accounts`]. O(sessions + work): for tests.
+    #[must_use]
+    pub fn recount(&self) -> [(Holding, u64); 3] {
         let mut sums = [0; 2];
         for (_, session) in self.sessions.iter() {
             let (own, queued) = Account::of(session).parts();
             sums[0] += own;
             sums[1] += queued;
         }
-        [(Holding::Sessions, sums[0]), (Holding::Queues, sums[1])]
+        let work = self.routes.recount() + self.slices.recount();
+        [
+            (Holding::Sessions, sums[0]),
+            (Holding::Queues, sums[1]),
+            (Holding::Work, work as u64),
+        ]
     }
 
     /// The sessions of this shard that hold most, at most so many, in order. O(sessions): for

@@ -68,6 +68,8 @@ pub(crate) struct Routes {
     ready: VecDeque<u32>,
     /// Subscriptions that began while there were jobs, with the number of the last job by then.
     late: HashMap<Entry, u64, foldhash::fast::FixedState>,
+    /// What the jobs hold.
+    bytes: usize,
     /// How many jobs there have been.
     number: u64,
     /// The connection whose bytes are being applied.
@@ -94,6 +96,8 @@ struct Job {
     owed: u32,
     /// What deliveries have cost since the last slice: they are free, as those of all messages.
     delivered: u32,
+    /// What it held when it was last counted.
+    bytes: usize,
     found: Found,
 }
 
@@ -184,10 +188,14 @@ impl Found {
 }
 
 impl Job {
-    /// Bytes of memory that the job holds, its messages included.
-    fn heap_bytes(&self) -> usize {
+    /// What it takes itself, in the table of jobs and in its lines, which have room for twice as
+    /// many.
+    const PLACES: usize = 2 * size_of::<Self>() + 4 * size_of::<(Line, u32)>();
+
+    /// Bytes of memory that the job holds, its messages included. O(messages + pieces).
+    fn held(&self) -> usize {
         let messages: usize = self.messages.iter().map(|message| message.cost()).sum();
-        messages + self.found.heap_bytes()
+        Self::PLACES + messages + self.found.heap_bytes()
     }
 }
 
@@ -198,9 +206,19 @@ impl Routes {
         self.jobs.is_empty()
     }
 
-    /// Bytes of memory that all jobs hold. O(jobs).
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.jobs.iter().map(|(_, job)| job.heap_bytes()).sum()
+    /// Bytes of memory that all jobs hold. O(1).
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.late_bytes()
+    }
+
+    /// The same, counted one by one.
+    pub(crate) fn recount(&self) -> usize {
+        let jobs = self.jobs.iter().map(|(_, job)| job.held());
+        jobs.sum::<usize>() + self.late_bytes()
+    }
+
+    fn late_bytes(&self) -> usize {
+        self.late.capacity() * size_of::<(Entry, u64)>()
     }
 
     /// A session has subscribed to a filter that it had not: what became a job before is not for
@@ -233,6 +251,8 @@ impl Routes {
     fn push(&mut self, mut job: Job) {
         self.number += 1;
         job.number = self.number;
+        job.bytes = job.held();
+        self.bytes += job.bytes;
         // A job takes some hundred bytes: there are fewer than 2^32.
         let id = self.jobs.vacant_key() as u32;
         for line in &job.lines {
@@ -259,7 +279,10 @@ impl Routes {
     }
 
     /// A job goes on later.
-    fn put_back(&mut self, id: u32, job: Job) {
+    fn put_back(&mut self, id: u32, mut job: Job) {
+        let held = job.held();
+        self.bytes = self.bytes - job.bytes + held;
+        job.bytes = held;
         if let Some(place) = self.jobs.get_mut(id as usize) {
             *place = job;
             self.running.push_back(id);
@@ -267,9 +290,10 @@ impl Routes {
     }
 
     /// A job is over: those behind it may begin.
-    fn remove(&mut self, id: u32, lines: &[Line]) {
+    fn remove(&mut self, id: u32, job: &Job) {
         self.jobs.try_remove(id as usize);
-        for line in lines {
+        self.bytes -= job.bytes;
+        for line in &job.lines {
             let Some(waiting) = self.lines.get_mut(line) else {
                 continue;
             };
@@ -300,12 +324,6 @@ fn lines_of(hash: u64, sender: Option<Sender>) -> SmallVec<[Line; 2]> {
 }
 
 impl Hub {
-    /// Bytes of memory that the messages hold that go on in later turns. O(their number).
-    #[must_use]
-    pub fn route_job_bytes(&self) -> usize {
-        self.routes.heap_bytes()
-    }
-
     /// Whose bytes are being applied, if these messages are theirs.
     pub(crate) fn sender_of(&self, message: &Message) -> Option<Sender> {
         let session = self.routes.reading?;
@@ -403,7 +421,7 @@ impl Hub {
     }
 
     fn end_route(&mut self, now: Tick, id: u32, job: &Job) {
-        self.routes.remove(id, &job.lines);
+        self.routes.remove(id, job);
         let Some(sender) = job.sender else {
             return;
         };

@@ -5,7 +5,7 @@ use core::cmp::Reverse;
 
 use stentor_session::Tick;
 
-use super::queue::{Progress, Snapshot, Snapshots};
+use super::queue::{Progress, Snapshot};
 use super::{Wanted, has_less};
 use crate::hub::Hub;
 use crate::key::SessionKey;
@@ -175,14 +175,6 @@ impl Hub {
             self.outbox.fetches.pop();
             self.continue_snapshots(now, key);
         }
-    }
-
-    /// Bytes of memory that a session's waiting snapshots hold: at most its subscriptions, and the
-    /// topics up to which some of them have come. O(1).
-    #[must_use]
-    pub fn snapshot_bytes(&self, key: SessionKey) -> usize {
-        let snapshots = self.sessions.get(key).and_then(Session::snapshots);
-        snapshots.map_or(0, Snapshots::bytes)
     }
 
     /// Whether a session still has retained messages to come.

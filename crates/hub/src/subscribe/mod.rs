@@ -1,6 +1,7 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
 mod index;
+mod kept;
 mod permit;
 mod slice;
 mod unsubscribe;

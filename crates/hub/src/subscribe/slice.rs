@@ -8,14 +8,13 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use stentor_mqtt::{
-    PacketId, ReasonCode, Subscribe, SubscribeFiltersIter, Unsubscribe, UnsubscribeFiltersIter,
-    Version,
+    PacketId, Subscribe, SubscribeFiltersIter, Unsubscribe, UnsubscribeFiltersIter, Version,
 };
 use stentor_session::Tick;
 use stentor_zone::Refusal;
 
+use super::kept::Kept;
 use super::{Asked, Awaited, Common, SubscriptionRef, Tally, Wanting};
-use crate::adaptor::Denial;
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::room::{Element, Entered, Verdicts};
@@ -40,6 +39,9 @@ struct Job {
     session: SessionKey,
     /// Of the connection that has sent it.
     epoch: u32,
+    /// What the packet takes: it is kept whole.
+    packet_bytes: usize,
+    /// What the job held when it was last counted.
     bytes: usize,
     kind: Kind,
 }
@@ -80,16 +82,6 @@ pub(super) enum Source {
     Elements(Vec<Element>, usize),
 }
 
-/// What has come of the elements so far: a [`Tally`] that outlives them.
-#[derive(Debug, Default)]
-struct Kept {
-    reasons: Vec<u8>,
-    text: Box<str>,
-    wanted: Vec<(Box<str>, Wanted<'static>)>,
-    denied: Vec<(Box<str>, Denial)>,
-    no_joins: Vec<(Box<str>, ReasonCode, Box<str>)>,
-}
-
 /// An UNSUBSCRIBE.
 #[derive(Debug)]
 pub(super) struct Unsubscribing {
@@ -116,6 +108,7 @@ impl Source {
         Self::Elements(elements, 0)
     }
 
+    /// Bytes of memory that it holds. It does not change.
     fn bytes(&self) -> usize {
         match self {
             Self::Packet { raw, .. } => raw.len(),
@@ -168,40 +161,21 @@ impl Unsubscribing {
     }
 }
 
-impl Kept {
-    fn add(&mut self, tally: Tally<'_>) {
-        self.reasons.extend_from_slice(&tally.reasons);
-        if self.text.is_empty() {
-            self.text = tally.text.into();
-        }
-        let wanted = tally.wanted.into_iter().map(|wanted| {
-            let filter = "";
-            (wanted.filter.into(), Wanted { filter, ..wanted })
-        });
-        self.wanted.extend(wanted);
-        let denied = tally.denied.into_iter();
-        let denied = denied.map(|(filter, denial)| (filter.into(), denial.clone()));
-        self.denied.extend(denied);
-        let no_joins = tally.no_joins.into_iter();
-        let no_joins = no_joins.map(|(filter, reason, why)| (filter.into(), reason, why.into()));
-        self.no_joins.extend(no_joins);
+impl Job {
+    /// Bytes of memory that it holds. O(1).
+    fn held(&self) -> usize {
+        // A queue has room for twice as many.
+        2 * size_of::<Self>() + self.packet_bytes + self.kind.bytes()
     }
+}
 
-    fn tally(&self, is_v5: bool, awaited: Awaited) -> Tally<'_> {
-        let mut tally = Tally::new(is_v5, Some(awaited));
-        tally.reasons = self.reasons.as_slice().into();
-        tally.text = &self.text;
-        let wanted = self.wanted.iter();
-        tally.wanted = wanted
-            .map(|(filter, wanted)| Wanted { filter, ..*wanted })
-            .collect();
-        let denied = self.denied.iter();
-        tally.denied = denied.map(|(filter, denial)| (&**filter, denial)).collect();
-        let no_joins = self.no_joins.iter();
-        tally.no_joins = no_joins
-            .map(|(filter, reason, why)| (&**filter, *reason, &**why))
-            .collect();
-        tally
+impl Kind {
+    /// Bytes of memory that it holds beside its packet.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Subscribe(job) => size_of::<Subscribing>() + job.kept.bytes(),
+            Self::Unsubscribe(job) => job.reasons.capacity(),
+        }
     }
 }
 
@@ -209,6 +183,30 @@ impl Slices {
     /// Whether no packet goes on.
     pub(crate) fn is_empty(&self) -> bool {
         self.jobs.is_empty()
+    }
+
+    /// A job goes to the end of the queue, and is counted anew.
+    fn push(&mut self, mut job: Job) {
+        job.bytes = job.held();
+        self.bytes += job.bytes;
+        self.jobs.push_back(job);
+    }
+
+    /// The job whose turn it is. It is not counted until it is put back.
+    fn pop(&mut self) -> Option<Job> {
+        let job = self.jobs.pop_front()?;
+        self.bytes -= job.bytes;
+        Some(job)
+    }
+
+    /// Bytes of memory that they hold. O(1).
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The same, counted one by one.
+    pub(crate) fn recount(&self) -> usize {
+        self.jobs.iter().map(Job::held).sum()
     }
 
     /// Whether another packet has to stay where it was read.
@@ -262,13 +260,13 @@ impl Hub {
         self.push_job(key, bytes, Kind::Unsubscribe(unsubscribing));
     }
 
-    fn push_job(&mut self, key: SessionKey, bytes: usize, kind: Kind) {
+    fn push_job(&mut self, key: SessionKey, packet_bytes: usize, kind: Kind) {
         let epoch = self.sessions.get(key).map_or(0, |session| session.epoch);
-        self.slices.bytes += bytes;
-        self.slices.jobs.push_back(Job {
+        self.slices.push(Job {
             session: key,
             epoch,
-            bytes,
+            packet_bytes,
+            bytes: 0,
             kind,
         });
     }
@@ -277,7 +275,7 @@ impl Hub {
     pub(crate) fn continue_slices(&mut self, now: Tick) {
         let mut left = self.turn.slice();
         while left >= FILTER_VISITS
-            && let Some(job) = self.slices.jobs.pop_front()
+            && let Some(job) = self.slices.pop()
         {
             let before = self.turn.spent();
             self.slice(now, job, left.min(OWN_VISITS));
@@ -304,10 +302,9 @@ impl Hub {
         self.turn.attribute(key, used);
         self.charge_visits(now, key, used);
         if is_over {
-            self.slices.bytes -= job.bytes;
             self.end_job(now, job);
         } else {
-            self.slices.jobs.push_back(job);
+            self.slices.push(job);
         }
     }
 

@@ -17,7 +17,7 @@ impl World {
         visits_max: u32,
         mut each: impl FnMut(&mut Self),
     ) -> (u64, usize) {
-        let (mut all, mut turns) = (0, 0);
+        let (mut all, mut turns) = (0, 0_usize);
         loop {
             let goes_on = self.go_on(0);
             let visits = self.hubs[0].turn_visits();
@@ -28,6 +28,9 @@ impl World {
             let answer = self.take_packet(bystander, 0xD0);
             assert!(answer.is_some(), "turn {turns}");
             each(self);
+            if turns.is_multiple_of(16) {
+                self.check_accounts();
+            }
             if !goes_on && self.hubs[0].next_deadline() != Some(Tick::ZERO) {
                 return (all, turns);
             }

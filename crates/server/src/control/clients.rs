@@ -128,6 +128,8 @@ fn describe(backplane: &Backplane, entry: &ClientEntry, now: Tick) -> Value {
         "subscriptions": info.subscriptions,
         "in_flight": info.in_flight,
         "waiting": info.waiting,
+        "held_bytes": info.held_bytes,
+        "snapshot_bytes": info.snapshot_bytes,
     })
 }
 

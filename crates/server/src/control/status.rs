@@ -81,6 +81,7 @@ pub(super) fn status(desk: &Desk, request: &Request) -> Value {
 /// What clients make the server hold: by kind, and who holds most.
 fn memory(backplane: &Backplane) -> Value {
     let ledger = &backplane.ledger;
+    crate::memory::take_stock(backplane);
     let kind = |kind: Holding| (kind.label().to_owned(), json!(ledger.of(kind)));
     let by_kind: serde_json::Map<String, Value> = Holding::ALL.map(kind).into_iter().collect();
     json!({
@@ -89,6 +90,8 @@ fn memory(backplane: &Backplane) -> Value {
         "state": ledger.pressure().label(),
         "by_kind": by_kind,
         "resident_bytes": crate::memory::anonymous_bytes(),
+        "own_bytes": ledger.own(),
+        "overgrown": ledger.is_overgrown(),
         "holders": holders(backplane),
     })
 }

@@ -214,7 +214,7 @@ fn connect(
     journal: Journal,
     (center, adaptors): (&Arc<Center>, Plane),
     retained: &Kept,
-    (shards, capacity): (Vec<Way>, Capacity),
+    (shards, capacity, rings): (Vec<Way>, Capacity, mesh::Gauges),
 ) -> Arc<Backplane> {
     let admission = Arc::new(Admission::default());
     admission.reconfigure(&config.limits);
@@ -235,6 +235,7 @@ fn connect(
         desk: Arc::default(),
         shards,
         capacity,
+        rings,
         // No shard has this number.
         tickets: Mutex::new(Tickets::of(u8::MAX)),
     });
@@ -259,7 +260,7 @@ fn start_shards(
         slots,
     } = made;
     let meshes = mesh::build(&bells, mesh::RING_ITEMS);
-    let shards = (ways(&bells, slots), capacity);
+    let shards = (ways(&bells, slots), capacity, mesh::Gauges::of(&meshes));
     let backplane = connect(config, journal, (center, adaptors), &retained, shards);
     let interest = Arc::new(InterestTable::new());
     let policy = Arc::new(Policy::of(config, zones::settings(config, center)?));

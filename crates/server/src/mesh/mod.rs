@@ -79,14 +79,44 @@ impl Load {
     }
 }
 
-/// What the two ends of a ring tell each other.
+/// What the two ends of a ring tell each other, and everybody who asks.
 #[derive(Debug, Default)]
 struct Gauge {
+    /// Bytes of all items that were pushed into the ring.
+    pushed: Apart,
     /// Bytes of all items that the receiver has taken out.
     drained: AtomicU64,
     /// Whether the sender has something that found no room, and wants to be woken. A sender that
     /// is missed, because the receiver looked a moment before, tries again by itself.
     is_wanted: AtomicBool,
+}
+
+/// A figure that its writer changes with each item: on cache lines of its own, so that the other
+/// end does not wait for it.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Apart(AtomicU64);
+
+/// The gauges of all rings.
+#[derive(Debug, Default)]
+pub(crate) struct Gauges(Vec<Arc<Gauge>>);
+
+impl Gauges {
+    /// Those of a whole mesh.
+    pub(crate) fn of<T>(ends: &[Mesh<T>]) -> Self {
+        let outward = ends.iter().flat_map(|end| end.outward.iter().flatten());
+        Self(outward.map(|way| Arc::clone(&way.gauge)).collect())
+    }
+
+    /// Bytes of what is in the rings, about, while others push and drain. O(shards²).
+    pub(crate) fn bytes(&self) -> u64 {
+        let held = |gauge: &Arc<Gauge>| {
+            let drained = gauge.drained.load(Ordering::Relaxed);
+            let pushed = gauge.pushed.0.load(Ordering::Relaxed);
+            pushed.saturating_sub(drained)
+        };
+        self.0.iter().map(held).sum()
+    }
 }
 
 /// The way from one other shard.
@@ -181,6 +211,7 @@ impl<T: Cargo> Outward<T> {
         }
         self.ring.push(item).map_err(|PushError::Full(item)| item)?;
         self.pushed += bytes;
+        self.gauge.pushed.0.store(self.pushed, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -315,7 +346,7 @@ impl<T: Cargo> Mesh<T> {
         inward.any(|inward| !inward.ring.is_empty())
     }
 
-    /// Bytes of what waits in overflow queues. What the rings hold besides is bounded for each.
+    /// Bytes of what waits in overflow queues; [`Gauges`] tell of the rings.
     pub(crate) const fn overflowed_bytes(&self) -> u64 {
         self.overflowed.bytes
     }
@@ -343,7 +374,7 @@ mod tests {
         }
 
         /// Bytes of what this shard has sent and no other has taken yet.
-        pub(crate) fn bytes(&self) -> u64 {
+        fn bytes(&self) -> u64 {
             let in_rings: u64 = self.outward.iter().flatten().map(Outward::held).sum();
             in_rings + self.overflowed.bytes
         }
@@ -388,11 +419,16 @@ mod tests {
     fn bytes_fill_a_ring_as_items_do() {
         const ITEM: usize = RING_BYTES_MAX as usize / 4;
         let mut ends = mesh(2, 4_096);
+        let gauges = Gauges::of(&ends);
         for _ in 0..4 {
             assert_eq!(ends[0].push(1, Heavy(ITEM)), Pushed::Sent);
         }
         assert_eq!(ends[0].push(1, Heavy(1)), Pushed::Overflowed);
         assert_eq!(ends[0].bytes(), RING_BYTES_MAX + 1);
+        assert_eq!(
+            (gauges.bytes(), ends[0].overflowed_bytes()),
+            (RING_BYTES_MAX, 1)
+        );
         for _ in 0..OVERFLOW_BYTES_MAX as usize / ITEM {
             assert!(!ends[0].is_flooded());
             ends[0].push(1, Heavy(ITEM));
@@ -404,6 +440,7 @@ mod tests {
             ends[0].refill(|_| {});
         }
         assert!(got == 5 + 16 && !ends[0].is_flooded());
+        assert_eq!(gauges.bytes(), 0);
     }
 
     /// An item that is larger than a ring may hold goes alone, and waits for nobody else.

@@ -322,6 +322,7 @@ impl Link {
             transport,
             tail: Vec::new(),
             applied: 0,
+            weighed: 0,
             peer,
             port,
             permit,

@@ -80,6 +80,7 @@ impl Shard {
             link.phase = Phase::Gone;
             (link.tail, link.applied) = (Vec::new(), 0);
             self.gone.push(index);
+            self.weigh(index);
         }
     }
 
@@ -117,6 +118,7 @@ impl Shard {
             },
         );
         self.drain(index);
+        self.weigh(index);
     }
 
     /// Goes on writing a farewell; when all of it is written, closes this side.

@@ -199,6 +199,7 @@ impl Shard {
                 {
                     self.hub.writable(key);
                 }
+                self.weigh(index);
             }
             Err(Broken) => self.lost(index, Remote::Reset),
         }
@@ -224,6 +225,7 @@ impl Shard {
             )
         {
             self.drain(index);
+            self.weigh(index);
         }
     }
 }

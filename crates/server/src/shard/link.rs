@@ -26,6 +26,8 @@ pub(super) struct Link {
     pub(super) tail: Vec<u8>,
     /// So many bytes of it have been applied already. 0 before there is a session.
     pub(super) applied: u32,
+    /// Bytes that it was counted with last: see [`super::Shard::weigh`].
+    pub(super) weighed: u32,
     pub(super) peer: Peer,
     /// The listener it came through.
     pub(super) port: Arc<Port>,
@@ -110,6 +112,13 @@ pub(crate) struct LinkKey {
     /// The slot.
     pub(super) index: u32,
     pub(super) serial: u32,
+}
+
+impl Exchanging {
+    /// Bytes of memory that it takes. What the method itself remembers is little.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.request.bytes()
+    }
 }
 
 impl Link {

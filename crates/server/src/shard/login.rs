@@ -226,6 +226,7 @@ impl Shard {
             return;
         };
         self.settle(key.index, request, decision);
+        self.weigh(key.index);
     }
 
     /// Refuses a connection that waits for the authenticator.

@@ -26,6 +26,7 @@ mod read;
 mod scratch;
 mod travel;
 mod watch;
+mod weigh;
 
 pub(crate) use accept::unix_peer;
 pub(crate) use letter::{ClientEntry, Incoming, Inquiry, Letter, Purpose, Traveller};
@@ -185,6 +186,8 @@ struct Figures {
     accepted: u64,
     /// Bytes of farewells that are not written yet.
     draining: u64,
+    /// Bytes that connections hold beside their sessions.
+    links: u64,
     latency: Histogram,
 }
 
@@ -319,6 +322,7 @@ impl Shard {
         let shard = ShardId(u8::try_from(self.id).unwrap_or(u8::MAX));
         let ledger = &self.backplane.ledger;
         ledger.write(shard, Holding::Draining, self.figures.draining);
+        ledger.write(shard, Holding::Connections, self.figures.links);
         ledger.write(shard, Holding::Mesh, self.mesh.overflowed_bytes());
     }
 
@@ -646,6 +650,7 @@ impl Shard {
             .register(&mut SourceFd(&fd), token, interest)
             .ok()?;
         entry.insert(link);
+        self.weigh(index);
         self.backplane.shards[self.id]
             .load
             .fetch_add(1, Ordering::Relaxed);
@@ -655,14 +660,16 @@ impl Shard {
     /// Gives the slots of closed connections free: of so many that the turn stays short.
     fn free(&mut self) {
         let count = self.gone.len().min(FREED_MAX);
-        for index in self.gone.drain(..count) {
+        let mut gone = std::mem::take(&mut self.gone);
+        for index in gone.drain(..count) {
             // Closing the descriptor takes it out of the poll.
-            if self.links.try_remove(index as usize).is_some() {
+            if self.take_out(index).is_some() {
                 self.backplane.shards[self.id]
                     .load
                     .fetch_sub(1, Ordering::Relaxed);
             }
         }
+        self.gone = gone;
     }
 
     /// Begins to stop: answers who is waiting at the door, tells the clients, closes.

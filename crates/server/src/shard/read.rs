@@ -126,6 +126,7 @@ impl Shard {
                 } else {
                     self.take(index, len);
                 }
+                self.weigh(index);
                 self.flush_laden(index);
                 if may_have_more {
                     self.list(index);
@@ -355,6 +356,7 @@ impl Shard {
             Phase::Authenticating(_) => {}
             Phase::Draining { .. } | Phase::Gone => (link.tail, link.applied) = (Vec::new(), 0),
         }
+        self.weigh(index);
     }
 
     /// Whether a session's connection is this one: another may have taken it over in this turn,

@@ -20,7 +20,7 @@ impl Shard {
 
     /// Sends a connection to its home. It is this shard's no longer.
     pub(super) fn send_home(&mut self, index: u32, home: usize, purpose: Purpose) {
-        let Some(link) = self.links.try_remove(index as usize) else {
+        let Some(link) = self.take_out(index) else {
             return;
         };
         self.backplane.shards[self.id]
@@ -111,5 +111,6 @@ impl Shard {
             Purpose::Connect(request, identity) => self.enter(index, request, identity),
             Purpose::Administrate => self.apply_tail(index),
         }
+        self.weigh(index);
     }
 }

@@ -41,6 +41,16 @@ pub(crate) fn run(backplane: &Backplane, interval: Duration, intervals: &Receive
     }
 }
 
+/// What clients make the server hold, in all and by kind, and the limit.
+fn held(backplane: &Backplane) -> impl Iterator<Item = (String, String)> {
+    let ledger = &backplane.ledger;
+    memory::take_stock(backplane);
+    let sums = [("held", ledger.total()), ("limit", memory::limit(ledger))];
+    let kinds = Holding::ALL.map(|kind| (kind.label(), ledger.of(kind)));
+    let all = sums.into_iter().chain(kinds);
+    all.map(|(name, bytes)| (format!("memory/{name}"), bytes.to_string()))
+}
+
 fn micros(turn: &LongTurn) -> u64 {
     u64::try_from(turn.took.as_micros()).unwrap_or(u64::MAX)
 }
@@ -112,10 +122,6 @@ impl SysTopics {
             ("retained messages/count", backplane.retained.count()),
             ("store/messages/count", backplane.retained.count()),
             ("store/messages/bytes", backplane.retained.bytes()),
-            ("memory/held", backplane.ledger.total()),
-            ("memory/limit", memory::limit(&backplane.ledger)),
-            ("memory/sessions", backplane.ledger.of(Holding::Sessions)),
-            ("memory/queues", backplane.ledger.of(Holding::Queues)),
             ("turns/long", sum.turn_report.long),
             ("turns/longest_us", micros(&sum.turn_report.longest)),
             ("turns/longest_us/1min", micros(&sum.turn_report.lately)),
@@ -124,6 +130,7 @@ impl SysTopics {
             .iter()
             .map(|(name, count)| ((*name).to_owned(), count.to_string()))
             .collect();
+        figures.extend(held(backplane));
         let version = concat!("stentor version ", env!("CARGO_PKG_VERSION"));
         figures.push(("version".to_owned(), version.to_owned()));
         figures.push(("uptime".to_owned(), format!("{} seconds", now.as_secs())));
@@ -215,6 +222,15 @@ mod tests {
             "retained messages/count",
             "store/messages/count",
             "store/messages/bytes",
+            "memory/held",
+            "memory/limit",
+            "memory/sessions",
+            "memory/queues",
+            "memory/draining",
+            "memory/connections",
+            "memory/work",
+            "memory/mesh",
+            "memory/retained",
             "load/messages/received/1min",
             "load/messages/sent/5min",
             "load/publish/dropped/15min",

@@ -6,6 +6,7 @@
 //! are not touched.
 
 mod certificate;
+mod records;
 mod tls;
 mod websocket;
 
@@ -172,6 +173,18 @@ impl Transport {
         }
     }
 
+    /// Bytes of memory that it takes: its state, and what it holds. O(1).
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Plain => 0,
+            Self::Tls(tls) => size_of::<Tls>() + tls.heap_bytes(),
+            Self::WebSocket(web) => size_of::<WebSocket>() + web.heap_bytes(),
+            Self::SecureWebSocket(layers) => {
+                size_of::<(Tls, WebSocket)>() + layers.0.heap_bytes() + layers.1.heap_bytes()
+            }
+        }
+    }
+
     /// Forgets the first `written` pending bytes.
     pub(crate) fn forget(&mut self, written: usize) {
         match self {
@@ -214,6 +227,11 @@ impl Pending {
 
     fn as_slice(&self) -> &[u8] {
         self.bytes.get(self.from..).unwrap_or_default()
+    }
+
+    /// Bytes of memory that it takes.
+    const fn heap_bytes(&self) -> usize {
+        self.bytes.capacity()
     }
 
     /// Where to append more.

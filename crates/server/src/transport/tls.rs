@@ -9,12 +9,18 @@ use rustls::{AlertDescription, CertificateError, Error, ServerConnection};
 use stentor_session::{CloseReason, Violation};
 
 use super::certificate::{OLD_VERSION, is_old};
+use super::records::Records;
 use super::{Certificate, Fault, Pending};
+
+/// What rustls keeps of a connection beside its buffers, about: keys, and who was asked for.
+const STATE_BYTES: usize = 2 * 1024;
 
 /// One connection's TLS state. The size of what waits inside is bounded by what one read brings
 /// and one batch holds, since both are emptied right away.
 pub(crate) struct Tls {
     connection: ServerConnection,
+    /// What the connection keeps of what it was given.
+    records: Records,
     pending: Pending,
     /// Why the handshake failed, or the connection broke.
     fault: Option<Box<Fault>>,
@@ -49,6 +55,7 @@ impl Tls {
         connection.set_buffer_limit(None);
         Ok(Self {
             connection,
+            records: Records::default(),
             pending: Pending::default(),
             fault: None,
         })
@@ -66,9 +73,13 @@ impl Tls {
         let mut result = Ok(());
         while !input.is_empty() && result.is_ok() {
             // Reading from a slice cannot fail; refusing it means that a buffer is full.
-            if !matches!(self.connection.read_tls(&mut input), Ok(1..)) {
-                result = Err(BROKEN);
-                break;
+            let before = input;
+            match self.connection.read_tls(&mut input) {
+                Ok(len @ 1..) => self.records.passed(&before[..len], self.is_handshaking()),
+                _ => {
+                    result = Err(BROKEN);
+                    break;
+                }
             }
             match self.connection.process_new_packets() {
                 Ok(state) => {
@@ -91,6 +102,11 @@ impl Tls {
         }
         self.collect();
         result
+    }
+
+    /// Bytes of memory that it holds beside itself, about: rustls does not tell what it keeps.
+    pub(super) const fn heap_bytes(&self) -> usize {
+        STATE_BYTES + self.records.buffer_bytes() + self.pending.heap_bytes()
     }
 
     /// Whether keys are still to be agreed on.

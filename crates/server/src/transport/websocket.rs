@@ -205,6 +205,16 @@ impl WebSocket {
     pub(super) fn forget(&mut self, written: usize) {
         self.pending.forget(written);
     }
+
+    /// Bytes of memory that it holds beside itself: the head of a request that has not come whole,
+    /// and what waits for the socket.
+    pub(super) const fn heap_bytes(&self) -> usize {
+        let head = match &self.state {
+            State::ExpectRequest(head, _) => head.capacity(),
+            State::Open(_) | State::Closed | State::Failed(_) => 0,
+        };
+        head + self.pending.heap_bytes()
+    }
 }
 
 /// At most [`ORIGIN_BYTES_MAX`] bytes of a text.
@@ -356,6 +366,24 @@ mod tests {
         frame.extend_from_slice(payload);
         stentor_websocket::apply_mask(&mut frame[start..], mask);
         frame
+    }
+
+    #[test]
+    fn a_head_and_what_waits_for_the_socket_are_counted() {
+        let mut web = WebSocket::accept(Arc::new(rules()));
+        assert_eq!(web.heap_bytes(), 0);
+        let mut head = b"GET / HTTP/1.1\r\nHost: ".to_vec();
+        head.resize(1_000, b'a');
+        let mut mqtt = Vec::new();
+        web.receive(&mut head, &mut mqtt, Pongs::Sent).unwrap();
+        assert!(web.heap_bytes() >= 1_000 && mqtt.is_empty());
+        let mut nonsense = b"\r\n\r\n".to_vec();
+        web.receive(&mut nonsense, &mut mqtt, Pongs::Sent)
+            .unwrap_err();
+        let waits = web.pending().len();
+        assert!(waits > 0 && web.heap_bytes() >= waits);
+        web.forget(waits);
+        assert_eq!(web.heap_bytes(), 0);
     }
 
     #[test]
