@@ -4,7 +4,8 @@
 //! subscribes on another shard meanwhile may find the last of several in the store, and the ones
 //! before it would follow live. So a snapshot waits for a fence: until every message that was kept
 //! before it has come, or never will. Nobody else waits, neither publishers nor live messages, and
-//! while other shards keep nothing, nor does the snapshot.
+//! while other shards keep nothing, nor does the snapshot. What has come may be dear to route: see
+//! [`crate::route`].
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

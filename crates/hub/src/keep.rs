@@ -116,7 +116,7 @@ impl Hub {
         }
     }
 
-    fn keeps_last(&self, topic: &str) -> bool {
+    pub(crate) fn keeps_last(&self, topic: &str) -> bool {
         let policy = self.uses.keeps_last.then(|| self.settings.policy(topic));
         policy
             .flatten()

@@ -484,6 +484,6 @@ fn a_change_does_not_hold_up_a_shard() {
         w.go_on(0);
         turns += 1;
     }
-    assert!((10..30).contains(&turns), "{turns}");
+    assert!((10..100).contains(&turns), "{turns}");
     assert_ne!(w.hubs[0].next_deadline(), Some(stentor_session::Tick::ZERO));
 }

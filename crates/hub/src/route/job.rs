@@ -10,7 +10,7 @@
 //! Who has not subscribed when a message becomes a job does not get it, and neither does who has
 //! unsubscribed by the time of its turn.
 
-use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::{self, Vec};
 use core::cmp::Reverse;
@@ -59,7 +59,8 @@ enum Line {
 /// The messages of a shard that go on in later turns.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
-    jobs: Slab<Job>,
+    pub(super) jobs: Slab<Job>,
+    pub(super) by_number: BTreeMap<u64, u32>,
     /// The jobs of each line, in order.
     lines: BTreeMap<Line, VecDeque<u32>>,
     /// Those that take turns.
@@ -71,7 +72,9 @@ pub(crate) struct Routes {
     /// What the jobs hold.
     bytes: usize,
     /// How many jobs there have been.
-    number: u64,
+    pub(super) number: u64,
+    /// Sessions with a snapshot that waits for a job, by its number.
+    pub(super) waiting: BTreeSet<(u64, SessionKey)>,
     /// The connection whose bytes are being applied.
     pub(crate) reading: Option<SessionKey>,
     pub(super) dues: Dues,
@@ -79,8 +82,8 @@ pub(crate) struct Routes {
 
 /// A message, or several of one publisher to one topic.
 #[derive(Debug, Default)]
-struct Job {
-    messages: Vec<Arc<Message>>,
+pub(super) struct Job {
+    pub(super) messages: Vec<Arc<Message>>,
     hash: u64,
     /// Whether shared subscriptions are served too.
     serves_shares: bool,
@@ -263,6 +266,7 @@ impl Routes {
         if job.blocked == 0 {
             self.ready.push_back(id);
         }
+        self.by_number.insert(job.number, id);
         self.jobs.insert(job);
     }
 
@@ -293,6 +297,7 @@ impl Routes {
     fn remove(&mut self, id: u32, job: &Job) {
         self.jobs.try_remove(id as usize);
         self.bytes -= job.bytes;
+        self.by_number.remove(&job.number);
         for line in &job.lines {
             let Some(waiting) = self.lines.get_mut(line) else {
                 continue;
@@ -422,6 +427,10 @@ impl Hub {
 
     fn end_route(&mut self, now: Tick, id: u32, job: &Job) {
         self.routes.remove(id, job);
+        for key in self.routes.take_waiting(job.number) {
+            self.turn.spend(1);
+            self.list_snapshots(key);
+        }
         let Some(sender) = job.sender else {
             return;
         };

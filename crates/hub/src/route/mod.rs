@@ -1,5 +1,6 @@
 //! From a message to its subscribers.
 
+mod ahead;
 mod dues;
 mod job;
 
@@ -23,6 +24,7 @@ use crate::options::{Options, as_share};
 use crate::sessions::Session;
 use crate::settings::{Settings, Shape, SlowPolicy, TopicPolicy};
 use crate::work::{PUBLISH_VISITS_FREE, SLICE_VISITS_MIN};
+pub(crate) use ahead::{JobsAhead, Look};
 pub(crate) use job::Routes;
 use job::{Found, SORTED_PER_VISIT};
 

@@ -1,6 +1,7 @@
 //! Retained messages on their way to a new subscription, paced by the subscriber's socket and by
 //! what the turns of the shard may do.
 
+mod ahead;
 mod queue;
 mod turn;
 
@@ -14,6 +15,7 @@ use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
 use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::{FilterId, Zone, has_wildcard};
 
+use self::ahead::Wait;
 pub(crate) use self::queue::Snapshots;
 use self::queue::{Lost, Progress, Snapshot};
 use self::turn::VISITS;
@@ -109,13 +111,12 @@ impl Hub {
             return false;
         };
         self.turn.spend(1);
-        if self.is_behind(&mut snapshot) {
-            self.outbox.fenced.push(key);
-            self.put_back(now, key, snapshot, now);
+        if let Some(wait) = self.is_behind(zone, &mut snapshot) {
+            self.put_behind(now, key, snapshot, wait);
             return false;
         }
         if self.is_fetching(zone, &mut snapshot) {
-            self.put_back(now, key, snapshot, now.after(FETCH_TIME));
+            self.put_off(now, key, snapshot);
             return false;
         }
         let walk = if let Progress::Walked(_) = snapshot.progress {
@@ -188,9 +189,9 @@ impl Hub {
             let session = self.sessions.get(key);
             let held = session.map_or_else(HeldBack::default, Session::held);
             snapshot.progress = Progress::Walked(held.listed);
-            snapshot.fence = self.fences.raise();
+            snapshot.ahead = self.what_is_ahead();
             let lost = self.lost(key);
-            if snapshot.marks_end || snapshot.fence.is_some() || lost != snapshot.lost {
+            if snapshot.marks_end || snapshot.ahead.is_some() || lost != snapshot.lost {
                 return Walk::More;
             }
         }
@@ -208,7 +209,7 @@ impl Hub {
                 Mark(0)
             };
             snapshot.mark = self.retained.mark();
-            snapshot.fence = self.fences.raise();
+            snapshot.ahead = self.what_is_ahead();
             snapshot.lost = lost;
             snapshot.progress = Progress::Walking(Cursor::default());
             return Walk::More;
@@ -237,16 +238,6 @@ impl Hub {
         snapshots.map_or_else(Lost::default, |snapshots| snapshots.lost)
     }
 
-    /// Whether a message may still come that was kept before a snapshot began.
-    fn is_behind(&self, snapshot: &mut Snapshot) -> bool {
-        let fences = &self.fences;
-        snapshot.fence = snapshot
-            .fence
-            .take()
-            .filter(|fence| !fences.is_passed(fence));
-        snapshot.fence.is_some()
-    }
-
     /// Whether the store has to fetch the next step of a snapshot from a disk.
     fn is_fetching(&self, zone: Zone, snapshot: &mut Snapshot) -> bool {
         let is_fetching = match &snapshot.progress {
@@ -260,16 +251,34 @@ impl Hub {
         is_fetching
     }
 
-    /// Puts a snapshot back for a moment. None of its session's is looked at before `idle_until`.
-    fn put_back(&mut self, now: Tick, key: SessionKey, snapshot: Snapshot, idle_until: Tick) {
-        let at = now.after(FETCH_TIME);
-        let session = self.sessions.get_mut(key);
-        let live = session.and_then(|session| session.live_mut());
-        if let Some(snapshots) = live.and_then(|live| live.snapshots()) {
+    /// Puts a snapshot back that waits for messages.
+    fn put_behind(&mut self, now: Tick, key: SessionKey, snapshot: Snapshot, wait: Wait) {
+        if wait == Wait::Shards {
+            self.outbox.fenced.push(key);
+            return self.put_off(now, key, snapshot);
+        }
+        if let Some(snapshots) = self.snapshots_mut(key) {
             snapshots.push(snapshot);
-            snapshots.idle_until = idle_until;
+        }
+        match wait {
+            Wait::Job(number) => self.routes.await_job(number, key),
+            Wait::Shards | Wait::Look => self.list_snapshots(key),
+        }
+    }
+
+    /// Puts a snapshot back for a moment: none of its session is looked at meanwhile.
+    fn put_off(&mut self, now: Tick, key: SessionKey, snapshot: Snapshot) {
+        let at = now.after(FETCH_TIME);
+        if let Some(snapshots) = self.snapshots_mut(key) {
+            snapshots.push(snapshot);
+            snapshots.idle_until = at;
             self.outbox.fetches.push(Reverse((at, key)));
         }
+    }
+
+    fn snapshots_mut(&mut self, key: SessionKey) -> Option<&mut Snapshots> {
+        let live = self.sessions.get_mut(key)?.live_mut()?;
+        live.snapshots()
     }
 
     /// A message that matches the filter, empty but for the user property `snapshot-end` with the

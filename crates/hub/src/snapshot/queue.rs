@@ -7,8 +7,8 @@ use hashbrown::HashMap;
 use stentor_session::Tick;
 use stentor_topic::FilterId;
 
+use super::ahead::Ahead;
 use crate::conflate::HeldBack;
-use crate::fence::Fence;
 use crate::options::Options;
 use crate::retained::{Cursor, Mark};
 
@@ -34,7 +34,7 @@ pub(super) struct Snapshot {
     pub(super) sends: bool,
     pub(super) marks_end: bool,
     /// What has to come live first.
-    pub(super) fence: Option<Fence>,
+    pub(super) ahead: Option<Ahead>,
     /// How often its next step was asked for.
     pub(super) fetches: u16,
 }

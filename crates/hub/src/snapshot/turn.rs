@@ -30,7 +30,7 @@ impl Hub {
         wanted: &Wanted<'_>,
         is_soon: bool,
     ) {
-        let fence = self.fences.raise();
+        let ahead = self.what_is_ahead();
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -40,7 +40,7 @@ impl Hub {
             .is_none_or(|snapshots| snapshots.is_empty());
         let is_single = wanted.sends && !wanted.marks_end && !wanted.has_wildcard;
         let most = session.queue_bytes_max(&self.settings) / 4;
-        let is_next = is_soon && is_first && fence.is_none();
+        let is_next = is_soon && is_first && ahead.is_none();
         if is_next && is_single && has_less(session, SINGLE_BYTES_LOW, most) {
             // The common case, one value at most, needs no bookkeeping.
             let zone = session.zone();
@@ -78,7 +78,7 @@ impl Hub {
                 progress,
                 sends,
                 marks_end,
-                fence,
+                ahead,
                 fetches: 0,
             });
         }
@@ -163,6 +163,9 @@ impl Hub {
     /// Goes on with the snapshots that have waited for other shards.
     pub(crate) fn continue_fenced(&mut self, now: Tick) {
         for key in core::mem::take(&mut self.outbox.fenced) {
+            if let Some(snapshots) = self.snapshots_mut(key) {
+                snapshots.idle_until = now;
+            }
             self.continue_snapshots(now, key);
         }
     }
