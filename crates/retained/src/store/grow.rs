@@ -18,8 +18,14 @@ const BLOCKS_MIN: usize = 8;
 /// How much of a new segment is brought into memory ahead.
 const LOAD_BYTES_MAX: usize = 64 << 20;
 
-/// Whether a stripe should get a segment before it needs one.
-pub(crate) fn is_low<R: Region>(stripe: &Stripe<R>) -> bool {
+/// Whether a stripe should get a segment before it needs one: three quarters are used.
+pub(super) fn is_filling<R: Region>(stripe: &Stripe<R>) -> bool {
+    let space = stripe.space();
+    space.free_blocks() < (space.blocks() / 4).max(BLOCKS_MIN / 2)
+}
+
+/// Whether a stripe will need a segment soon.
+fn is_low<R: Region>(stripe: &Stripe<R>) -> bool {
     let space = stripe.space();
     space.free_blocks() < (space.blocks() / 8).max(2)
 }
@@ -40,10 +46,16 @@ impl<D: Disk> Store<D> {
         }
     }
 
-    /// Gives a stripe a segment with so many free blocks, unless it has that by now.
+    /// Gives a stripe a segment with so many free blocks, for somebody who cannot wait for the
+    /// keeper: it was too late, or nobody could foresee this, as with the first segment of a stripe
+    /// and with a message that is larger than what is free.
     ///
-    /// Shards do this themselves if they are faster than the keeper: making a file takes less
-    /// than a millisecond, as long as nothing is synced.
+    /// Making a file takes less than a millisecond, as long as nothing is synced.
+    pub(super) fn grow_now(&self, number: usize, blocks: usize) -> Result<(), NotKept> {
+        self.grown_late.fetch_add(1, Ordering::Relaxed);
+        self.grow(number, blocks)
+    }
+
     pub(super) fn grow(&self, number: usize, blocks: usize) -> Result<(), NotKept> {
         if let Some(refusal) = self.troubles.recent(GROWING) {
             return Err(refusal);
@@ -59,9 +71,24 @@ impl<D: Disk> Store<D> {
     }
 
     /// Gives a stripe a segment of so many blocks, for what a larger one holds; whether it has it.
-    /// Where there is no room for it, the larger one stays: that is no trouble for anybody.
+    /// Where there is no room for it, the larger one stays.
     pub(super) fn make_smaller(&self, number: usize, blocks: usize) -> bool {
-        self.troubles.recent(GROWING).is_none() && self.add_segment(number, |_| blocks).is_ok()
+        self.grow_quietly(number, |_| blocks)
+    }
+
+    /// Gives a stripe a segment that nobody needs yet: if that fails, it is no trouble for anybody.
+    fn grow_quietly(
+        &self,
+        number: usize,
+        blocks: impl FnOnce(&Stripe<D::Region>) -> usize,
+    ) -> bool {
+        self.troubles.recent(GROWING).is_none() && self.add_segment(number, blocks).is_ok()
+    }
+
+    /// How many segments were made by somebody who could not wait for the keeper.
+    #[cfg(test)]
+    pub(crate) fn grown_late(&self) -> u64 {
+        self.grown_late.load(Ordering::Relaxed)
     }
 
     /// Makes a segment: the file has its name only when it is complete.
@@ -84,7 +111,8 @@ impl<D: Disk> Store<D> {
         let name = layout::file_name(head.stripe, file);
         let temporary = format!("{name}{NEW_SUFFIX}");
         let mut region = self.disk.grow(&temporary, layout::file_len(blocks))?;
-        for (at, part) in head.fresh(self.env.key, self.meta().generation) {
+        let generation = self.meta().generation;
+        for (at, part) in head.fresh(self.env.key, generation) {
             region.write(at, &part);
         }
         if let Err(error) = self.disk.rename(&temporary, &name) {
@@ -105,14 +133,33 @@ impl<D: Disk> Store<D> {
         Ok(())
     }
 
-    /// Gives a stripe room ahead of need, in memory too. For threads that may wait.
-    pub(super) fn grow_ahead(&self, number: usize) {
-        if !is_low(&self.lock(number)) {
-            return;
+    /// Gives stripes room that are about to need it.
+    pub(crate) fn grow_low(&self) {
+        let low = self.low.swap(0, Ordering::SeqCst);
+        for stripe in (0..STRIPES).filter(|stripe| low & (1 << stripe) != 0) {
+            self.grow_ahead(stripe);
         }
-        if self.grow(number, 1).is_err() {
-            return;
+    }
+
+    /// Gives a stripe room ahead of need. For threads that may wait. Where the disk has none, it is
+    /// told when the stripe is low: until then nobody is refused.
+    fn grow_ahead(&self, number: usize) {
+        let (is_filling, is_low) = {
+            let stripe = self.lock(number);
+            (is_filling(&stripe), is_low(&stripe))
+        };
+        let has_grown = match (is_filling, is_low) {
+            (_, true) => self.grow(number, 1).is_ok(),
+            (true, false) => self.grow_quietly(number, |stripe| next_blocks(stripe, 1)),
+            (false, false) => false,
+        };
+        if has_grown {
+            self.load_newest(number);
         }
+    }
+
+    /// Brings the newest segment of a stripe into memory.
+    fn load_newest(&self, number: usize) {
         let newest = {
             let stripe = self.lock(number);
             let segments = stripe.space().segments();
@@ -132,7 +179,11 @@ impl<D: Disk> Store<D> {
             return;
         }
         match (0..STRIPES).find(|number| is_low(&self.lock(*number))) {
-            Some(number) => self.grow_ahead(number),
+            Some(number) => {
+                if self.grow(number, 1).is_ok() {
+                    self.load_newest(number);
+                }
+            }
             None => self.well(GROWING),
         }
     }

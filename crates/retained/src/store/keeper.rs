@@ -134,10 +134,7 @@ impl<D: Disk> Store<D> {
     fn keep_until_end(&self, clock: &dyn Fn() -> Tick) {
         let mut cleaned_at = Instant::now();
         while !self.has_to_end() {
-            let low = self.low.swap(0, Ordering::SeqCst);
-            for stripe in (0..STRIPES).filter(|stripe| low & (1 << stripe) != 0) {
-                self.grow_ahead(stripe);
-            }
+            self.grow_low();
             if cleaned_at.elapsed() >= ROUND {
                 self.clean_up(clock());
                 cleaned_at = Instant::now();

@@ -161,6 +161,8 @@ pub struct Store<D: Disk> {
     keeper: Mutex<Option<Thread>>,
     /// A bit for each stripe that is about to need a segment.
     low: AtomicU64,
+    /// Segments that were made by whoever put a message.
+    grown_late: AtomicU64,
     /// Only tests have a store without one.
     watcher: Mutex<Option<Arc<dyn Watcher>>>,
 }
@@ -275,9 +277,9 @@ impl<D: Disk> Store<D> {
                 Ok(stamp) => {
                     // Under the lock, so that the round's commit of this stripe comes after.
                     let kept = self.promise();
-                    let is_low = stripe.space_mut().take_carved() && grow::is_low(&stripe);
+                    let is_filling = stripe.space_mut().take_carved() && grow::is_filling(&stripe);
                     drop(stripe);
-                    if is_low {
+                    if is_filling {
                         self.ask_for_room(number);
                     }
                     if self.held_bytes() > HELD_BYTES_SOON {
@@ -288,7 +290,7 @@ impl<D: Disk> Store<D> {
                 Err(PutError::Quota | PutError::TooLarge) => return Err(NotKept::Full),
                 Err(PutError::Grow(blocks)) => {
                     drop(stripe);
-                    self.grow(number, blocks)?;
+                    self.grow_now(number, blocks)?;
                 }
             }
         }

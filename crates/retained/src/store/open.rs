@@ -119,6 +119,7 @@ impl<D: Disk> Store<D> {
             reader: Reader::new(),
             keeper: Mutex::new(None),
             low: AtomicU64::new(0),
+            grown_late: AtomicU64::new(0),
             watcher: Mutex::new(None),
         };
         store.reserve_versions();

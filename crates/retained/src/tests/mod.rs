@@ -4,6 +4,7 @@ mod closed;
 mod cold;
 mod damage;
 mod files;
+mod grow;
 mod model;
 mod recover;
 mod shrink;

@@ -223,6 +223,7 @@ impl Run {
             }
             94 => self.fail_or_not(),
             95 => self.store.expire(Tick::from_secs(100_000_000)),
+            96 => self.store.grow_low(),
             _ => self.check_all(),
         }
     }
