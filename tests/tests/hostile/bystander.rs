@@ -132,11 +132,13 @@ pub(crate) fn turns(server: &Server) -> Value {
     server.json(&["status", "--sample-ms", "0"])["long_turns"].take()
 }
 
-/// How long the busiest turn was, without its waits for a processor.
+/// How long the busiest turn kept a processor busy.
 pub(crate) fn busy(turns: &Value) -> Duration {
     let busiest = &turns["busiest"];
-    let micros = |key: &str| busiest[key].as_u64().unwrap_or_default();
-    Duration::from_micros(micros("micros").saturating_sub(micros("waited_micros")))
+    let micros = |key: &str| busiest[key].as_u64();
+    let took = micros("micros").unwrap_or_default();
+    let took = took.saturating_sub(micros("waited_micros").unwrap_or_default());
+    Duration::from_micros(micros("ran_micros").map_or(took, |ran| ran.min(took)))
 }
 
 /// The memory that the server has now.

@@ -29,6 +29,7 @@ fn a_long_turn_is_in_the_log_and_in_status_with_what_it_did() {
     let line = line.unwrap_or_default();
     for part in [
         "waited_ms=",
+        "ran_ms=",
         "visits=",
         "packets=",
         "deliveries=",

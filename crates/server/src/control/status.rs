@@ -168,6 +168,7 @@ fn turn(turn: &LongTurn) -> Value {
         "shard": turn.shard,
         "micros": turn.took.as_micros() as u64,
         "waited_micros": turn.waited.map(|waited| waited.as_micros() as u64),
+        "ran_micros": turn.ran.map(|ran| ran.as_micros() as u64),
         "client_id": turn.client_id,
         "visits": turn.visits,
         "packets": turn.packets,

@@ -4,9 +4,11 @@
 //! only when it was long, so that everything else costs nothing.
 
 use std::fs::File;
+use std::mem;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+use nix::time::ClockId;
 use stentor_session::Tick;
 
 use super::Shard;
@@ -20,9 +22,10 @@ const TELL_TIME: Duration = Duration::from_secs(1);
 const PARTS: usize = 6;
 const PART_SECS: u64 = 10;
 
-/// How old the last figure of the time spent in the run queue is at most when a turn begins: so
-/// much of it may belong to turns before.
-const WAITED_AGE: Duration = Duration::from_millis(100);
+/// How old the last figures of the thread's times are at most when a turn begins: so much of them
+/// may belong to turns before. After a turn of some length they are always new.
+const TIMES_AGE: Duration = Duration::from_millis(100);
+const TIMES_AFTER: Duration = Duration::from_micros(200);
 
 /// What is known of the turns of a shard.
 pub(super) struct Watch {
@@ -33,7 +36,7 @@ pub(super) struct Watch {
     last_took: Duration,
     /// The longest turn of each part of the last minute, with the number of the part.
     parts: [(u64, LongTurn); PARTS],
-    queue: RunQueue,
+    times: Times,
     told_at: Tick,
     /// Long turns that the log has not told of.
     untold: u64,
@@ -41,31 +44,48 @@ pub(super) struct Watch {
     accepted_before: u64,
 }
 
-/// How long this thread has waited for a processor though it had something to do.
-struct RunQueue {
+/// How long this thread has run, and how long it has waited for a processor though it had something
+/// to do.
+struct Times {
     /// `None` where the system does not tell.
     file: Option<File>,
     read_at: Tick,
-    nanos: u64,
+    waited: Duration,
+    ran: Duration,
 }
 
-impl RunQueue {
-    /// That of the thread that calls.
+impl Times {
+    /// Those of the thread that calls.
     fn new() -> Self {
         Self {
             file: File::open("/proc/thread-self/schedstat").ok(),
             read_at: Tick::ZERO,
-            nanos: 0,
+            waited: Duration::ZERO,
+            ran: Duration::ZERO,
         }
     }
 
-    fn read(&mut self, now: Tick) -> Option<u64> {
+    /// Reads them. Returns how much was added to each: waited, ran.
+    fn read(&mut self, now: Tick) -> (Option<Duration>, Option<Duration>) {
+        self.read_at = now;
+        let (waited, ran) = (self.read_waited(), ran());
+        let waited = waited.map(|new| new.saturating_sub(mem::replace(&mut self.waited, new)));
+        let ran = ran.map(|new| new.saturating_sub(mem::replace(&mut self.ran, new)));
+        (waited, ran)
+    }
+
+    fn read_waited(&self) -> Option<Duration> {
         let mut text = [0; 64];
         let len = self.file.as_ref()?.read_at(&mut text, 0).ok()?;
-        self.nanos = waited_nanos(std::str::from_utf8(&text[..len]).ok()?)?;
-        self.read_at = now;
-        Some(self.nanos)
+        let nanos = waited_nanos(std::str::from_utf8(&text[..len]).ok()?)?;
+        Some(Duration::from_nanos(nanos))
     }
+}
+
+/// How long this thread has been on a processor.
+fn ran() -> Option<Duration> {
+    let time = ClockId::CLOCK_THREAD_CPUTIME_ID.now().ok()?;
+    Some(time.into())
 }
 
 /// The second of three numbers: time on a processor, time waiting for one, and time slices.
@@ -83,7 +103,7 @@ impl Watch {
             visits_max: 0,
             last_took: Duration::ZERO,
             parts: Default::default(),
-            queue: RunQueue::new(),
+            times: Times::new(),
             told_at: Tick::ZERO,
             untold: 0,
             flushes_before: 0,
@@ -145,8 +165,9 @@ impl Shard {
         self.hub.begin_turn();
         self.watch.flushes_before = self.figures.flushes;
         self.watch.accepted_before = self.figures.accepted;
-        if self.now.since(self.watch.queue.read_at) >= WAITED_AGE {
-            self.watch.queue.read(self.now);
+        let is_old = self.now.since(self.watch.times.read_at) >= TIMES_AGE;
+        if is_old || self.watch.last_took >= TIMES_AFTER {
+            self.watch.times.read(self.now);
         }
     }
 
@@ -171,12 +192,11 @@ impl Shard {
             ..LongTurn::default()
         };
         if is_long {
-            let before = self.watch.queue.nanos;
-            let waited = self.watch.queue.read(now);
-            let waited = waited.map(|nanos| Duration::from_nanos(nanos.saturating_sub(before)));
+            let (waited, ran) = self.watch.times.read(now);
             let done = self.hub.turn_figures();
             turn = LongTurn {
                 waited: waited.map(|waited| waited.min(took)),
+                ran: ran.map(|ran| ran.min(took)),
                 visits: done.visits,
                 packets: done.packets,
                 deliveries: done.deliveries,
@@ -190,7 +210,7 @@ impl Shard {
         self.watch.note(now, &turn);
         if is_long && now.since(self.watch.told_at) >= TELL_TIME {
             self.watch.told_at = now;
-            let more = std::mem::take(&mut self.watch.untold) - 1;
+            let more = mem::take(&mut self.watch.untold) - 1;
             self.backplane.journal.note(Entry::LongTurn(turn, more));
             self.backplane.journal.wake();
         }

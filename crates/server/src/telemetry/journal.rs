@@ -277,6 +277,7 @@ fn write(entry: &Entry, data_dir: &Path, pace: &mut Pace) {
 fn write_long_turn(turn: &LongTurn, more: u64) {
     let millis = |time: Duration| time.as_micros() as f64 / 1_000.0;
     let (took_ms, waited_ms) = (millis(turn.took), turn.waited.map(millis));
+    let ran_ms = turn.ran.map(millis);
     let LongTurn {
         shard,
         visits,
@@ -294,6 +295,7 @@ fn write_long_turn(turn: &LongTurn, more: u64) {
                 shard,
                 took_ms,
                 waited_ms,
+                ran_ms,
                 client,
                 visits,
                 packets,

@@ -82,9 +82,11 @@ impl TurnReport {
 }
 
 impl LongTurn {
-    /// How long it took without the time that the thread may have waited for a processor.
+    /// How long it kept a processor busy: without the time that the thread may have waited for one,
+    /// or for a disk.
     pub(crate) fn busy(&self) -> Duration {
-        self.took.saturating_sub(self.waited.unwrap_or_default())
+        let took = self.took.saturating_sub(self.waited.unwrap_or_default());
+        self.ran.map_or(took, |ran| ran.min(took))
     }
 }
 
@@ -98,6 +100,8 @@ pub(crate) struct LongTurn {
     /// How much of that the thread waited for a processor, at most; `None` where it was not long or
     /// the system does not tell.
     pub(crate) waited: Option<Duration>,
+    /// How much of it the thread ran on a processor, at most; `None` as before.
+    pub(crate) ran: Option<Duration>,
     /// Work that a client can make dear, in units of about 30 ns.
     pub(crate) visits: u32,
     /// Packets received.
