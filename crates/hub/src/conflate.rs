@@ -9,7 +9,7 @@ use core::time::Duration;
 use smallvec::SmallVec;
 use stentor_mqtt::{Properties, QoS};
 use stentor_session::{Conflation, Delivery, Lane, Offered, Tick};
-use stentor_topic::{FilterId, matches};
+use stentor_topic::{FilterId, matches_levels};
 
 use crate::charge::Charge;
 use crate::deliver::{Course, Terms, Till, Verdict};
@@ -35,11 +35,14 @@ const LEAST_BYTES_LOW: usize = 4 * 1024;
 /// rest is for the newest of each topic.
 const QUEUED_SHARE: usize = 4;
 
-/// Rates that one session may ask for: each costs a comparison for every message it gets.
+/// Rates that one session may ask for, and bytes of their filters: each costs a comparison for
+/// every message that the session gets.
 const RATES_MAX: usize = 64;
+const RATE_BYTES_MAX: usize = 2_048;
 
-/// What is said to who asks for one more.
-pub(crate) const TOO_MANY_RATES: &str = "64 subscriptions of the session have a max-rate already";
+/// What is said to a client that asks for one more.
+pub(crate) const TOO_MANY_RATES: &str = "64 subscriptions of the session have a max-rate already, \
+     or their filters would have more than 2,048 bytes";
 
 /// What is said of a `max-rate` that is none.
 pub(crate) const NO_RATE: &str =
@@ -49,6 +52,9 @@ pub(crate) const NO_RATE: &str =
 /// message so recently that the next one has to wait. More are not remembered: their messages go
 /// at once.
 const TOPICS_SHARE: usize = 2;
+
+/// What it costs to look at a session, or to send a message that was held back, in visits.
+const RELEASE_VISITS: u32 = 8;
 
 /// What one session holds back, and how often it wants to be sent what.
 #[derive(Debug)]
@@ -88,7 +94,12 @@ impl Conflating {
     /// The least time between two messages of a topic that the session's subscriptions ask for,
     /// if so many of them match it: one without a rate asks for all.
     fn interval(&self, topic: &str, matched: u32) -> Duration {
-        let rates = self.rates.iter().filter(|r| matches(&r.filter, topic));
+        if self.rates.is_empty() {
+            return Duration::ZERO;
+        }
+        let levels: SmallVec<[&[u8]; 16]> = topic.as_bytes().split(|byte| *byte == b'/').collect();
+        let rates = self.rates.iter();
+        let rates = rates.filter(|rate| matches_levels(&rate.filter, &levels));
         let (mut count, mut least) = (0, Duration::MAX);
         for rate in rates {
             count += 1;
@@ -371,9 +382,11 @@ impl Session {
         self.has_held_windowed() && !self.has_window(self.queue_bytes_max(settings))
     }
 
-    /// Whether another subscription of it may have a rate.
-    pub(crate) fn takes_rate(&self) -> bool {
-        self.conflating().is_none_or(|c| c.rates.len() < RATES_MAX)
+    /// Whether another subscription of it, to this filter, may have a rate.
+    pub(crate) fn takes_rate(&self, filter: &str) -> bool {
+        let rates = self.conflating().map_or(&[][..], |known| &known.rates);
+        let bytes: usize = rates.iter().map(|rate| rate.filter.len()).sum();
+        rates.len() < RATES_MAX && bytes + filter.len() <= RATE_BYTES_MAX
     }
 
     /// Whether a subscription of it has a rate.
@@ -447,6 +460,7 @@ impl Hub {
     }
 
     fn send_held(&mut self, now: Tick, key: SessionKey, delivery: &Delivery) {
+        self.turn.spend(RELEASE_VISITS);
         let message = &delivery.message;
         if message.is_expired(now) {
             self.stats.publishes_dropped += 1;
@@ -467,12 +481,15 @@ impl Hub {
             .give(&mut parcel, key.slot, &terms, Course::Released);
     }
 
-    /// Goes on with the sessions whose pace lets something go.
+    /// Goes on with the sessions whose pace lets something go, as far as the turn allows.
     pub(crate) fn release_due(&mut self, now: Tick) {
-        while let Some(Reverse((at, key))) = self.outbox.paces.peek().copied()
+        let (before, visits) = (self.turn.spent(), self.turn.slice());
+        while self.turn.spent() - before < visits
+            && let Some(Reverse((at, key))) = self.outbox.paces.peek().copied()
             && at <= now
         {
             self.outbox.paces.pop();
+            self.turn.spend(RELEASE_VISITS);
             if let Some(session) = self.sessions.get_mut(key)
                 && let Some(held) = session.conflating_mut()
             {

@@ -94,6 +94,8 @@ pub struct Hub {
     pub(crate) questions: Questions,
     /// Sessions whose connection has to be closed when the present routing is done.
     pub(crate) overrun: Vec<SessionKey>,
+    /// Whether others are being told of the end of a connection.
+    pub(crate) detaching: bool,
     pub(crate) effects: Effects,
     pub(crate) stats: Stats,
     pub(crate) losses: Losses,
@@ -162,6 +164,7 @@ impl Hub {
             adaptors: shared.adaptors,
             questions: Questions::default(),
             overrun: Vec::new(),
+            detaching: false,
             effects: Effects::default(),
             stats: Stats::default(),
             losses: Losses::default(),

@@ -157,8 +157,13 @@ impl Hub {
         self.detach(now, key, reason);
     }
 
-    /// Closes the connections that a policy has given up.
+    /// Closes the connections that a policy has given up. In the midst of the end of a connection
+    /// it does nothing: what others hear of that end may be too much for them, or for itself. Then
+    /// they are closed by the next call, of the same turn.
     pub(crate) fn close_overrun(&mut self, now: Tick) {
+        if self.detaching {
+            return;
+        }
         while let Some(key) = self.overrun.pop() {
             self.count_abandoned(key);
             let limit = stentor_session::Limit::QueueBytes;
@@ -202,10 +207,13 @@ impl Hub {
     /// A session is without a connection from now on, or at its end.
     fn detach(&mut self, now: Tick, key: SessionKey, reason: CloseReason) {
         self.turn.spend(CLOSE_VISITS);
+        self.detaching = true;
         self.tell_of_end(key, reason);
         self.lose_server(key);
         let rooms = self.disconnect_rooms(now, key, reason);
         self.disconnect_presence(now, key, reason);
+        self.detaching = false;
+        self.overrun.retain(|overrun| *overrun != key);
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };

@@ -4,6 +4,7 @@
 
 mod world;
 
+use stentor_hub::{Settings, SlowPolicy, TopicPolicy};
 use stentor_mqtt::{QoS, Version};
 use stentor_session::{CloseReason, Remote};
 use world::{ConnectOptions, World};
@@ -113,4 +114,36 @@ fn nobody_says_it_for_somebody_else() {
     let ack = w.take_packet(eve, 0x40).unwrap();
     assert_eq!(ack[4], 0x87);
     assert_eq!(told(&mut w, watcher), []);
+}
+
+/// Every message of a burst is too much for a client, and others are told of its end meanwhile. Its
+/// connection was closed once more for each, one within the other, until the stack was full.
+#[test]
+fn a_burst_that_is_too_much_for_a_client_ends_it_once() {
+    let test = || {
+        let settings = Settings {
+            queue_bytes_max: 2_000,
+            policies: vec![TopicPolicy {
+                filter: "m".into(),
+                qos0: SlowPolicy::Disconnect,
+                ..TopicPolicy::default()
+            }],
+            ..Settings::default()
+        };
+        let mut w = World::with_settings(1, settings);
+        let slow = w.connect(Version::V5, "slow", &user("slow"));
+        let watcher = w.connect(Version::V5, "w", &user("watcher"));
+        assert_eq!(w.subscribe(watcher, "$presence/slow", Q1), 1);
+        assert_eq!(w.subscribe(slow, "m", QoS::AtMostOnce), 0);
+        told(&mut w, watcher);
+        w.clients[slow].socket_room = 0;
+        let publisher = w.connect(Version::V5, "p", &ConnectOptions::default());
+        let publish = [0x30, 4, 0, 1, b'm', 0];
+        w.send_bytes(publisher, &publish.repeat(1_000));
+        assert!(w.clients[slow].closed.is_some());
+        assert_eq!(w.hubs[0].stats().connected, 2);
+        assert_eq!(told(&mut w, watcher), [entry("slow", "", false)]);
+    };
+    let small_stack = std::thread::Builder::new().stack_size(256 * 1_024);
+    small_stack.spawn(test).unwrap().join().unwrap();
 }

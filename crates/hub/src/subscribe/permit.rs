@@ -131,7 +131,10 @@ impl Hub {
             return Err((ReasonCode::QuotaExceeded, ""));
         }
         let has_rate = share.is_none() && wishes.interval.is_some();
-        if has_rate && !session.takes_rate() && !known().is_some_and(|it| session.has_rate(it)) {
+        if has_rate
+            && !session.takes_rate(filter)
+            && !known().is_some_and(|it| session.has_rate(it))
+        {
             return Err((ReasonCode::QuotaExceeded, TOO_MANY_RATES));
         }
         if let Interest::Room { room } = Interest::parse(filter)
