@@ -75,11 +75,14 @@ pub const STRIPE_VISITS: usize = 4;
 /// So many bytes of a name that is looked at, or of a message that is copied, count as one visit.
 const VISIT_BYTES: usize = 64;
 
+/// Bytes of a name that cost another visit: it is compared level by level.
+const NAME_VISIT_BYTES: usize = 32;
+
 /// What looking at one topic costs a walk, in visits.
 #[inline]
 #[must_use]
 pub const fn topic_visits(topic: &str) -> usize {
-    1 + topic.len() / VISIT_BYTES
+    1 + topic.len() / NAME_VISIT_BYTES
 }
 
 /// What copying so many bytes of a message costs a walk, in visits.

@@ -1,6 +1,6 @@
 //! One filter against one name, and what can be read off a filter's text.
 
-use crate::word::{contains_any, count};
+use crate::word::{contains_any, count, find};
 
 /// Whether `filter` matches `name`, by the rules of section 4.7 of the specification.
 ///
@@ -12,7 +12,42 @@ use crate::word::{contains_any, count};
 /// Cost: one pass over both texts, no allocation.
 #[must_use]
 pub fn matches(filter: &str, name: &str) -> bool {
-    compare(filter, name.as_bytes().split(|&byte| byte == b'/'))
+    let (filter, name) = (filter.as_bytes(), name.as_bytes());
+    if name.first() == Some(&b'$') && matches!(filter.first(), Some(b'+' | b'#')) {
+        return false;
+    }
+    let (mut f, mut n) = (0, 0);
+    loop {
+        // Both stand at the beginning of a level.
+        match filter.get(f) {
+            Some(b'#') => return true,
+            Some(b'+') => {
+                f += 1;
+                n += level_len(&name[n..]);
+            }
+            _ => {
+                let pairs = filter[f..].iter().zip(&name[n..]);
+                let same = pairs.take_while(|(a, b)| a == b && **a != b'/').count();
+                (f, n) = (f + same, n + same);
+            }
+        }
+        match (filter.get(f), name.get(n)) {
+            (None, None) => return true,
+            (Some(b'/'), Some(b'/')) => (f, n) = (f + 1, n + 1),
+            (Some(b'/'), None) => return filter[f + 1..] == *b"#",
+            _ => return false,
+        }
+    }
+}
+
+/// Bytes before the next slash, or all.
+#[inline]
+fn level_len(text: &[u8]) -> usize {
+    /// Most levels are no longer, and a loop finds their end sooner.
+    const SHORT: usize = 8;
+    let (short, long) = text.split_at(text.len().min(SHORT));
+    let end = short.iter().position(|byte| *byte == b'/');
+    end.unwrap_or_else(|| short.len() + find(long, b'/'))
 }
 
 /// [`matches`] for a name that is cut into its levels already, to be compared with many filters.
@@ -20,17 +55,12 @@ pub fn matches(filter: &str, name: &str) -> bool {
 /// Cost: one pass over the filter, and over the levels that it names.
 #[must_use]
 pub fn matches_levels(filter: &str, levels: &[&[u8]]) -> bool {
-    compare(filter, levels.iter().copied())
-}
-
-#[inline]
-fn compare<'n>(filter: &str, name_levels: impl Iterator<Item = &'n [u8]>) -> bool {
     let filter = filter.as_bytes();
-    let mut name_levels = name_levels.peekable();
-    let is_special = name_levels.peek().and_then(|first| first.first()) == Some(&b'$');
+    let is_special = levels.first().and_then(|first| first.first()) == Some(&b'$');
     if is_special && matches!(filter.first(), Some(b'+' | b'#')) {
         return false;
     }
+    let mut name_levels = levels.iter().copied();
     let mut filter_levels = filter.split(|&byte| byte == b'/');
     loop {
         match (filter_levels.next(), name_levels.next()) {
@@ -90,6 +120,13 @@ mod tests {
                 let (one, other) = (matches(filter, name), matches_levels(filter, &levels));
                 assert_eq!(one, other, "{filter} {name}");
             }
+        }
+        for len in 0..60 {
+            let level = "x".repeat(len);
+            let name = ["a", &level, "b"].join("/");
+            assert!(matches("a/+/b", &name) && !matches("a/+/c", &name), "{len}");
+            assert!(matches(&name, &name) && matches("a/+/b/#", &name), "{len}");
+            assert!(!matches("a/+", &name) && !matches("+/b", &name), "{len}");
         }
         assert!(matches_levels("a/#", &[b"a"]) && !matches_levels("+/b", &[b"$a", b"b"]));
     }

@@ -47,6 +47,21 @@ pub(crate) fn count(text: &[u8], byte: u8) -> usize {
     blocks.chain([rest_word(rest)]).map(found).sum()
 }
 
+/// Where `byte`, which is not zero, occurs first in `text`, or the length of that.
+#[inline]
+pub(crate) fn find(text: &[u8], byte: u8) -> usize {
+    debug_assert!(byte != 0, "a rest is filled up with zeros");
+    let (blocks, rest) = text.as_chunks();
+    let words = blocks.iter().map(|block| u128::from_le_bytes(*block));
+    for (block, word) in words.chain([rest_word(rest)]).enumerate() {
+        let found = find_byte(word, byte);
+        if found != 0 {
+            return block * BLOCK + found.trailing_zeros() as usize / 8;
+        }
+    }
+    text.len()
+}
+
 /// Whether any of `bytes` occurs in `text`, without a branch per byte of it.
 #[inline]
 pub(crate) fn contains_any<const N: usize>(text: &[u8], bytes: [u8; N]) -> bool {
