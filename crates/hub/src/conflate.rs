@@ -9,7 +9,7 @@ use core::time::Duration;
 use smallvec::SmallVec;
 use stentor_mqtt::{Properties, QoS};
 use stentor_session::{Conflation, Delivery, Lane, Offered, Tick};
-use stentor_topic::{FilterId, matches_levels};
+use stentor_topic::{FilterId, levels, matches_levels, split_levels};
 
 use crate::charge::Charge;
 use crate::deliver::{Course, Terms, Till, Verdict};
@@ -69,6 +69,7 @@ pub(crate) struct Conflating {
 struct Rate {
     id: FilterId,
     filter: Box<str>,
+    levels: usize,
     interval: Duration,
 }
 
@@ -97,8 +98,9 @@ impl Conflating {
         if self.rates.is_empty() {
             return Duration::ZERO;
         }
-        let levels: SmallVec<[&[u8]; 16]> = topic.as_bytes().split(|byte| *byte == b'/').collect();
         let rates = self.rates.iter();
+        let most = rates.clone().map(|rate| rate.levels).max().unwrap_or(0);
+        let levels: SmallVec<[&[u8]; 16]> = split_levels(topic).take(most + 1).collect();
         let rates = rates.filter(|rate| matches_levels(&rate.filter, &levels));
         let (mut count, mut least) = (0, Duration::MAX);
         for rate in rates {
@@ -116,10 +118,10 @@ impl Conflating {
     fn set_rate(&mut self, id: FilterId, filter: &str, interval: Option<Duration>) {
         self.rates.retain(|rate| rate.id != id);
         if let Some(interval) = interval {
-            let filter = filter.into();
             self.rates.push(Rate {
                 id,
-                filter,
+                filter: filter.into(),
+                levels: levels(filter),
                 interval,
             });
         }

@@ -32,7 +32,7 @@ mod word;
 pub use cost::{filter_cost, wildcards};
 pub use hash::TopicHasher;
 pub use index::{Filter, FilterId, Index, Inserted, Removed};
-pub use matching::{has_wildcard, levels, literal_prefix, matches, matches_levels};
+pub use matching::{has_wildcard, levels, literal_prefix, matches, matches_levels, split_levels};
 pub use name::{FilterError, NameError, TOPIC_BYTES_MAX, validate_filter, validate_name};
 pub use subscribers::Subscriber;
 pub use subscription::Subscription;

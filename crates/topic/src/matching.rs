@@ -50,9 +50,21 @@ fn level_len(text: &[u8]) -> usize {
     end.unwrap_or_else(|| short.len() + find(long, b'/'))
 }
 
+/// The levels of a name or filter. The first ones cost nothing for those behind them.
+pub fn split_levels(text: &str) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(text.as_bytes());
+    core::iter::from_fn(move || {
+        let text = rest?;
+        let (level, behind) = text.split_at(level_len(text));
+        rest = behind.get(1..);
+        Some(level)
+    })
+}
+
 /// [`matches`] for a name that is cut into its levels already, to be compared with many filters.
 ///
-/// Cost: one pass over the filter, and over the levels that it names.
+/// Of the levels, one more than the filter has is enough. Cost: one pass over the filter, and over
+/// the levels that it names.
 #[must_use]
 pub fn matches_levels(filter: &str, levels: &[&[u8]]) -> bool {
     let filter = filter.as_bytes();
@@ -115,7 +127,9 @@ mod tests {
             "", "a", "/", "a/b", "a//b", "$a/b", "+", "#", "+/+", "a/#", "/+", "a/+/b",
         ];
         for name in texts.iter().filter(|text| !has_wildcard(text)) {
-            let levels: Vec<&[u8]> = name.as_bytes().split(|byte| *byte == b'/').collect();
+            let all: Vec<&[u8]> = split_levels(name).collect();
+            assert_eq!(all.len(), levels(name));
+            let levels = all;
             for filter in texts {
                 let (one, other) = (matches(filter, name), matches_levels(filter, &levels));
                 assert_eq!(one, other, "{filter} {name}");
