@@ -19,7 +19,11 @@ use crate::work::{FILTER_VISITS, OWN_VISITS, SHARED_VISITS};
 
 /// The sessions of one shard that have ended and have left something still.
 #[derive(Debug, Default)]
-pub(crate) struct Endings(VecDeque<Ending>);
+pub(crate) struct Endings {
+    queue: VecDeque<Ending>,
+    /// What they hold.
+    bytes: usize,
+}
 
 #[derive(Debug)]
 struct Ending {
@@ -28,12 +32,35 @@ struct Ending {
     session: Option<SessionKey>,
     /// What other members of its shared subscriptions are to get.
     deliveries: vec::IntoIter<Delivery>,
+    /// What those hold, all of them until the last one is handed on.
+    bytes: usize,
 }
 
 impl Endings {
     /// Whether nothing is left of any.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.queue.is_empty()
+    }
+
+    fn push(&mut self, ending: Ending) {
+        self.bytes += ending.bytes;
+        self.queue.push_back(ending);
+    }
+
+    fn pop(&mut self) -> Option<Ending> {
+        let ending = self.queue.pop_front()?;
+        self.bytes -= ending.bytes;
+        Some(ending)
+    }
+
+    /// Bytes of memory that they hold beside their sessions. O(1).
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The same, counted one by one.
+    pub(crate) fn recount(&self) -> usize {
+        self.queue.iter().map(|ending| ending.bytes).sum()
     }
 }
 
@@ -55,8 +82,9 @@ impl Hub {
             return;
         };
         self.leave_shares(session);
+        let bytes = outbound.as_ref().map_or(0, |outbound| outbound.bytes());
         let deliveries = outbound.map_or_else(Vec::new, |outbound| outbound.abandon());
-        self.end_soon(now, Some(session), deliveries);
+        self.end_soon(now, Some(session), (deliveries, bytes));
         if let Some((identity, client_id, will)) = will {
             self.publish_will(now, &identity, &client_id, &will);
         }
@@ -66,19 +94,27 @@ impl Hub {
     /// any more, to other members.
     pub(crate) fn hand_on(&mut self, now: Tick, deliveries: Vec<Delivery>) {
         if !deliveries.is_empty() {
-            self.end_soon(now, None, deliveries);
+            let bytes = deliveries.iter().map(Delivery::cost).sum();
+            self.end_soon(now, None, (deliveries, bytes));
         }
     }
 
     /// Now, if the turn has room for it.
-    fn end_soon(&mut self, now: Tick, session: Option<SessionKey>, deliveries: Vec<Delivery>) {
+    fn end_soon(
+        &mut self,
+        now: Tick,
+        session: Option<SessionKey>,
+        (deliveries, bytes): (Vec<Delivery>, usize),
+    ) {
         let mut ending = Ending {
             session,
+            // Of what it was owed, the others get a part at most.
+            bytes: if deliveries.is_empty() { 0 } else { bytes },
             deliveries: deliveries.into_iter(),
         };
         let is_now = self.endings.is_empty() && self.ending_visits(&ending) <= self.turn.left();
         if !is_now || !self.end_some(now, &mut ending, u32::MAX) {
-            self.endings.0.push_back(ending);
+            self.endings.push(ending);
         }
     }
 
@@ -114,13 +150,13 @@ impl Hub {
     pub(crate) fn continue_endings(&mut self, now: Tick) {
         let mut left = self.turn.slice();
         while left > 0
-            && let Some(mut ending) = self.endings.0.pop_front()
+            && let Some(mut ending) = self.endings.pop()
         {
             let before = self.turn.spent();
             let is_over = self.end_some(now, &mut ending, left.min(OWN_VISITS));
             left = left.saturating_sub((self.turn.spent() - before).max(1));
             if !is_over {
-                self.endings.0.push_back(ending);
+                self.endings.push(ending);
             }
             self.close_overrun(now);
         }

@@ -58,25 +58,20 @@ impl Hub {
         self.ledger.write_most_absent(self.shard, most);
     }
 
-    /// Bytes of memory that work of earlier packets holds which goes on in later turns: messages
-    /// that are dear to route, with the subscribers found so far, and long SUBSCRIBE and
-    /// UNSUBSCRIBE packets. O(1).
+    /// Bytes of memory that work holds which goes on in later turns: messages that are dear to
+    /// route, with the subscribers found so far, long SUBSCRIBE and UNSUBSCRIBE packets, and what
+    /// ended sessions leave to other members of their shared subscriptions. O(1).
     #[must_use]
     pub fn work_bytes(&self) -> u64 {
-        (self.routes.bytes() + self.slices.bytes()) as u64
+        (self.routes.bytes() + self.slices.bytes() + self.endings.bytes()) as u64
     }
 
     /// The sums over all sessions and all work, counted one by one: what the ledger says of this
     /// shard after [`Hub::settle_accounts`]. O(sessions + work): for tests.
     #[must_use]
     pub fn recount(&self) -> [(Holding, u64); 3] {
-        let mut sums = [0; 2];
-        for (_, session) in self.sessions.iter() {
-            let (own, queued) = Account::of(session).parts();
-            sums[0] += own;
-            sums[1] += queued;
-        }
-        let work = self.routes.recount() + self.slices.recount();
+        let sums = self.sessions.recount();
+        let work = self.routes.recount() + self.slices.recount() + self.endings.recount();
         [
             (Holding::Sessions, sums[0]),
             (Holding::Queues, sums[1]),

@@ -100,6 +100,18 @@ impl Sessions {
         self.charged
     }
 
+    /// What [`Sessions::settle_charges`] returns, counted one by one. Sessions that have ended count
+    /// until they are worked off.
+    pub(crate) fn recount(&self) -> [u64; 2] {
+        let parts = self
+            .slots
+            .iter()
+            .map(|(_, session)| Account::of(session).parts());
+        parts.fold([0; 2], |sums, (own, queued)| {
+            [sums[0] + own, sums[1] + queued]
+        })
+    }
+
     pub(super) fn recharge(&mut self, before: Account, now: Account) {
         let (before, now) = (before.parts(), now.parts());
         self.charged[0] = self.charged[0] - before.0 + now.0;
