@@ -32,7 +32,7 @@ impl Hub {
         &mut self,
         key: SessionKey,
         zone: Zone,
-        filter: &str,
+        (filter, bytes): (&str, usize),
         granted: Options,
     ) -> Inserted {
         let subscriber = Subscriber {
@@ -49,7 +49,6 @@ impl Hub {
         self.interest.raise(zone, &indexed, whole);
         self.stats.subscriptions += 1;
         self.routes.subscribed(key.slot, inserted.id);
-        let bytes = self.subscription_cost(None, filter);
         if let Some(session) = self.sessions.get_mut(key) {
             session.subscribed(SubscriptionRef::Filter(inserted.id), bytes);
             if let Some(room) = room_of(filter) {

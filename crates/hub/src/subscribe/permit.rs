@@ -1,7 +1,7 @@
 //! Whether a session may have a subscription.
 
 use stentor_mqtt::ReasonCode;
-use stentor_topic::{Subscription, Zone, filter_cost, wildcards};
+use stentor_topic::{Subscription, Zone, filter_cost, has_wildcard, wildcards};
 use stentor_zone::Interest;
 
 use super::{Answer, Asked, Wishes};
@@ -15,6 +15,16 @@ use crate::sessions::{Link, Session};
 use crate::settings::Settings;
 use crate::share::SHARE_BYTES;
 
+/// A subscription that is taken.
+pub(super) struct Permitted {
+    /// How much of it is permitted.
+    pub(super) access: Access,
+    pub(super) zone: Zone,
+    pub(super) wishes: Wishes,
+    /// What it is charged with.
+    pub(super) bytes: usize,
+}
+
 /// What a client is told that may not be in a room.
 const NO_RIGHT: &str = "the right to be in this room is missing";
 
@@ -27,7 +37,7 @@ fn check_filter_bounds(
     settings: &Settings,
     filter: &str,
 ) -> Result<(), (ReasonCode, &'static str)> {
-    if wildcards(filter) > settings.topic_wildcards_max {
+    if has_wildcard(filter) && wildcards(filter) > settings.topic_wildcards_max {
         return Err((ReasonCode::QuotaExceeded, TOO_MANY_WILDCARDS));
     }
     Ok(())
@@ -108,7 +118,7 @@ impl Hub {
         text: &str,
         Subscription { share, filter }: Subscription<'_>,
         (asked, verdicts): (Asked, &Verdicts),
-    ) -> Result<(Access, Zone, Wishes), Answer<'static>> {
+    ) -> Result<Permitted, Answer<'static>> {
         let Ok(wishes) = asked else {
             return Err((ReasonCode::ImplementationSpecificError, NO_RATE));
         };
@@ -149,7 +159,12 @@ impl Hub {
                 None => return Err((ReasonCode::QuotaExceeded, "too many wait for rooms")),
             }
         }
-        Ok((access, zone, wishes))
+        Ok(Permitted {
+            access,
+            zone,
+            wishes,
+            bytes,
+        })
     }
 
     /// Whether a session has no room for another subscription that costs so many bytes.
