@@ -37,7 +37,7 @@ gen: ## Write the generated documents anew
 # The tests run the binary that this builds, in the same profile.
 unit:
 	$(CARGO) build --workspace
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 
 deny: ## Check licences, bans and sources of dependencies (needs cargo-deny)
 	$(CARGO) deny check licenses bans sources

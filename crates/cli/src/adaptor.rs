@@ -68,7 +68,7 @@ enum Command {
         json: bool,
     },
     /// List the adaptors of the running server
-    #[command(alias = "list")]
+    #[command(visible_alias = "list")]
     Ls {
         #[command(flatten)]
         which: Which,

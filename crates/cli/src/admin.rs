@@ -8,9 +8,9 @@ use clap::{Args, Subcommand, value_parser};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, shown};
 use crate::which::Which;
-use table::{Table, bytes, duration, paragraphs, plain};
+use table::{Table, bytes, duration, plain};
 
 /// Shows connections, sessions, rates, losses, latencies and queue depths.
 #[derive(Debug, Args)]
@@ -42,7 +42,8 @@ fn status_text(status: &Value) -> String {
         shards(status)
     );
     text += &format!("\n{}", memory(&status["memory"]));
-    text += &format!("\n{}", losses(&status["losses"]));
+    text += &format!("\n{}", losses(status));
+    text += &troubles(&status["retained"]["troubles"], now_secs());
     if !status["reload"].is_null() {
         text += &format!("\n{}\n", last_reload(&status["reload"], now_secs()));
     }
@@ -88,18 +89,63 @@ fn memory(memory: &Value) -> String {
     text
 }
 
-/// What was lost, by policy, then by client and topic.
-fn losses(losses: &Value) -> String {
+/// What is wrong with the disk of the retained messages.
+fn troubles(troubles: &Value, now_secs: u64) -> String {
+    let told = troubles.as_array().into_iter().flatten().map(|trouble| {
+        let since = trouble["since"].as_u64().unwrap_or(now_secs);
+        let time = duration(now_secs.saturating_sub(since));
+        let text = plain(&trouble["text"]);
+        format!("the store of retained messages cannot write since {time} ago: {text}\n")
+    });
+    told.collect()
+}
+
+/// What became of messages that did not arrive: lost by policy, by client and topic, or withheld,
+/// refused or replaced.
+fn losses(status: &Value) -> String {
+    let others: String = [
+        (
+            &status["messages_withheld"],
+            "withheld from clients that have no right to receive them",
+        ),
+        (
+            &status["retained"]["refused_by_disk"],
+            "with RETAIN refused, because the disk was full or failed",
+        ),
+        (
+            &status["retained"]["refused_by_bound"],
+            "with RETAIN refused, because a bound of [retained] was reached",
+        ),
+    ]
+    .into_iter()
+    .filter(|(count, _)| count.as_u64().is_some_and(|count| count > 0))
+    .map(|(count, what)| format!("messages {what}: {}\n", plain(count)))
+    .collect();
+    let lost = lost(&status["losses"]).unwrap_or_else(|| match others.is_empty() {
+        true => "no message was lost\n".to_owned(),
+        false => String::new(),
+    });
+    let conflated = match status["losses"]["by_cause"]["conflated"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(count) => format!("messages that newer ones of their topics replaced: {count}\n"),
+    };
+    [lost, others, conflated].concat()
+}
+
+/// What was lost, by cause, then by client and topic; `None` if nothing was. Conflation is no loss:
+/// it was asked for.
+fn lost(losses: &Value) -> Option<String> {
     let mut causes = Table::new(&["LOST BECAUSE", "MESSAGES"]);
     let mut any = false;
     for (cause, messages) in losses["by_cause"].as_object().into_iter().flatten() {
-        if messages.as_u64().is_some_and(|messages| messages > 0) {
+        let is_any = messages.as_u64().is_some_and(|messages| messages > 0);
+        if is_any && cause != "conflated" {
             causes.row([cause.clone(), plain(messages)]);
             any = true;
         }
     }
     if !any {
-        return "no message was lost\n".to_owned();
+        return None;
     }
     let mut text = causes.render();
     let mut worst = Table::new(&["LOST BY CLIENT", "TOPIC", "MESSAGES"]);
@@ -110,7 +156,7 @@ fn losses(losses: &Value) -> String {
     if pairs.is_some_and(|pairs| !pairs.is_empty()) {
         text += &format!("\n{}", worst.render());
     }
-    text
+    Some(text)
 }
 
 /// When the configuration was read last, who asked for it, and what came of it.
@@ -192,12 +238,19 @@ fn listeners(status: &Value) -> String {
 }
 
 fn counters(status: &Value) -> String {
+    let of_server = status["retained"]["messages_of_server"].as_u64();
+    let all = status["retained"]["messages"].as_u64().unwrap_or(0);
+    let retained = json!(all.saturating_sub(of_server.unwrap_or(0)));
     let mut levels = Table::new(&["NOW", ""]);
     for (name, value) in [
         ("connections", &status["connections"]),
         ("sessions", &status["sessions"]),
         ("subscriptions", &status["subscriptions"]),
-        ("retained messages", &status["retained"]["messages"]),
+        ("retained messages", &retained),
+        (
+            "and of the server",
+            &status["retained"]["messages_of_server"],
+        ),
         ("logins waiting", &status["logins_waiting"]),
         ("log lines lost", &status["log_lines_dropped"]),
     ] {
@@ -273,6 +326,7 @@ pub(crate) struct Clients {
 #[derive(Debug, Subcommand)]
 enum ClientsCommand {
     /// List sessions, connected or away
+    #[command(visible_alias = "list")]
     Ls(Ls),
     /// Show one client with its subscriptions
     Show(One),
@@ -304,9 +358,9 @@ struct Page {
 struct One {
     /// Client id
     client_id: String,
-    /// Number of its zone
-    #[arg(long, default_value_t = 0)]
-    zone: u32,
+    /// Its zone [default: the default zone, or the only one that has such a client]
+    #[arg(long, value_name = "NAME")]
+    zone: Option<String>,
     #[command(flatten)]
     which: Which,
 }
@@ -336,7 +390,7 @@ impl Clients {
                 let request =
                     json!({ "verb": "clients.show", "client_id": one.client_id, "zone": one.zone });
                 let answer = one.which.ask(request)?;
-                show(&one.which, &answer, || paragraphs(&answer))
+                show(&one.which, &answer, || client_text(&answer))
             }
             ClientsCommand::Kick(Kick { one, end_session }) => {
                 let answer = one.which.ask(json!({
@@ -345,12 +399,80 @@ impl Clients {
                     "zone": one.zone,
                     "end_session": end_session,
                 }))?;
-                show(&one.which, &answer, || {
-                    format!("{} is disconnected\n", one.client_id)
-                })
+                show(&one.which, &answer, || kicked(&one.client_id, &answer))
             }
         }
     }
+}
+
+/// What became of a client that was sent away.
+fn kicked(client_id: &str, answer: &Value) -> String {
+    let client_id = shown(client_id);
+    match (
+        answer["was_connected"] == true,
+        answer["session_ended"] == true,
+    ) {
+        (true, true) => format!("{client_id} is disconnected, and its session has ended\n"),
+        (true, false) => format!("{client_id} is disconnected\n"),
+        (false, _) => format!("{client_id} was not connected; its session has ended\n"),
+    }
+}
+
+/// One client: who it is, its connection, what waits for it, and its subscriptions.
+fn client_text(client: &Value) -> String {
+    let secs = |value: &Value| value.as_u64().map_or_else(|| "-".to_owned(), duration);
+    let mut table = Table::new(&["CLIENT", ""]);
+    let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
+    row("client id", plain(&client["client_id"]));
+    row("user", plain(&client["user"]));
+    row("zone", plain(&client["zone_name"]));
+    let connection = &client["connection"];
+    if connection.is_null() {
+        row("connected", "no, it is away".into());
+    } else {
+        row(
+            "connected",
+            format!("for {}", secs(&connection["connected_secs"])),
+        );
+        row("from", plain(&connection["peer"]));
+        row("by listener", plain(&connection["listener"]));
+        row("MQTT version", plain(&connection["version"]));
+        let keep_alive = match connection["keep_alive_secs"].as_u64() {
+            Some(0) => "none".to_owned(),
+            _ => secs(&connection["keep_alive_secs"]),
+        };
+        row("keep alive", keep_alive);
+        row(
+            "last packet",
+            format!("{} ago", secs(&connection["silent_secs"])),
+        );
+        let waiting = bytes(connection["queued_bytes"].as_u64().unwrap_or(0));
+        let is_full = connection["blocked"] == true;
+        let socket = if is_full {
+            ", which is full: it reads too slowly"
+        } else {
+            ""
+        };
+        row("for its socket", format!("{waiting}{socket}"));
+    }
+    let expiry = match client["session_expiry_secs"].as_u64() {
+        None => "never".to_owned(),
+        Some(0) => "with the connection".to_owned(),
+        Some(secs) => format!("{} after the connection", duration(secs)),
+    };
+    row("session ends", expiry);
+    row("in flight", plain(&client["in_flight"]));
+    row("waiting", plain(&client["waiting"]));
+    let mut text = table.render();
+    let mut filters = Table::new(&["SUBSCRIBED TO", "QOS"]);
+    let granted = client["granted"].as_array();
+    for one in granted.into_iter().flatten() {
+        filters.row(["filter", "qos"].map(|key| plain(&one[key])));
+    }
+    if granted.is_some_and(|granted| !granted.is_empty()) {
+        text += &format!("\n{}", filters.render());
+    }
+    text
 }
 
 fn clients_text(answer: &Value) -> String {
@@ -395,6 +517,9 @@ fn clients_text(answer: &Value) -> String {
 pub(crate) struct Topics {
     /// Only those that contain this
     containing: Option<String>,
+    /// Of this zone [default: filters of all zones, retained topics of the default one]
+    #[arg(long, value_name = "NAME")]
+    zone: Option<String>,
     #[command(flatten)]
     page: Page,
     #[command(flatten)]
@@ -405,6 +530,7 @@ impl Topics {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let answer = self.which.ask(json!({
             "verb": "topics",
+            "zone": self.zone,
             "containing": self.containing.unwrap_or_default(),
             "limit": self.page.limit,
             "offset": self.page.offset,
@@ -473,8 +599,8 @@ mod tests {
 
     #[test]
     fn losses_are_a_table_and_nothing_is_a_sentence() {
-        let none = json!({ "by_cause": { "drop-newest": 0, "expired": 0 }, "worst": [] });
-        assert_eq!(losses(&none), "no message was lost\n");
+        let none = json!({ "by_cause": { "drop-newest": 0, "conflated": 9 }, "worst": [] });
+        assert_eq!(lost(&none), None);
         let some = json!({
             "by_cause": { "disconnect": 0, "drop-newest": 12 },
             "worst": [
@@ -487,7 +613,44 @@ mod tests {
                     LOST BY CLIENT  TOPIC  MESSAGES\n\
                     slow            a/b    10\n\
                     c\\u{1b}         t      2\n";
-        assert_eq!(losses(&some), text);
+        assert_eq!(lost(&some).as_deref(), Some(text));
+    }
+
+    #[test]
+    fn what_was_withheld_or_refused_is_said_instead_of_that_nothing_was_lost() {
+        let none = json!({ "losses": { "by_cause": { "drop-newest": 0 } } });
+        assert_eq!(losses(&none), "no message was lost\n");
+        for (status, told) in [
+            (
+                json!({ "messages_withheld": 3 }),
+                "no right to receive them: 3",
+            ),
+            (
+                json!({ "retained": { "refused_by_disk": 209 } }),
+                "full or failed: 209",
+            ),
+            (
+                json!({ "retained": { "refused_by_bound": 1 } }),
+                "was reached: 1",
+            ),
+        ] {
+            let text = losses(&status);
+            assert!(
+                text.contains(told) && !text.contains("no message"),
+                "{text}"
+            );
+        }
+        let conflated = json!({ "losses": { "by_cause": { "conflated": 7 } } });
+        let text = losses(&conflated);
+        assert!(
+            text.starts_with("no message was lost\n") && text.ends_with(": 7\n"),
+            "{text}"
+        );
+        let troubles = troubles(&json!([{ "since": 1_000, "text": "no space" }]), 1_065);
+        assert!(
+            troubles.contains("cannot write since 1m 5s ago: no space"),
+            "{troubles}"
+        );
     }
 
     #[test]

@@ -18,14 +18,20 @@ const EXIT_CONFIG: u8 = 78;
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 the configuration is good, 78 it is not.")]
 pub(crate) struct CheckConfig {
-    /// The configuration file
-    #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG")]
+    /// The configuration file [env: STENTOR_CONFIG]
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    file: Option<PathBuf>,
+    /// The same, as `stentor serve` takes it
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 impl CheckConfig {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let sources = Sources::from_process(self.config, Vec::new());
+        let variable = || std::env::var_os("STENTOR_CONFIG").filter(|path| !path.is_empty());
+        let file = self.file.or(self.config);
+        let file = file.or_else(|| variable().map(PathBuf::from));
+        let sources = Sources::from_process(file, Vec::new());
         let config = Config::load(&sources)
             .map_err(|error| Failure::with_code(EXIT_CONFIG, error.to_string()))?;
         let refusals = stentor_server::check(&config);

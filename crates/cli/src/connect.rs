@@ -51,6 +51,14 @@ pub(crate) struct Connect {
     /// names] [default: data, if a server runs there]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["host", "port", "unix", "url"])]
     data_dir: Option<PathBuf>,
+    /// Zone to act in, as administrator of a server on this machine; a user's name says its zone
+    /// itself, as in -u game/bob
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with_all = ["host", "port", "unix", "url", "username"]
+    )]
+    zone: Option<String>,
     /// User name
     #[arg(short = 'u', long)]
     username: Option<String>,
@@ -149,6 +157,8 @@ pub(crate) struct Plan {
     route: OnceCell<Route>,
     /// How to enter the server of a data folder.
     door: Door,
+    /// In which zone, as administrator.
+    zone: Option<String>,
     options: Options,
     /// The properties of all packets but CONNECT and the will, which are in the options.
     pub(crate) properties: Properties,
@@ -209,15 +219,35 @@ impl Connect {
             }),
             accept_any_name: self.insecure,
         };
+        let (wish, door) = self.way()?;
         Ok(Plan {
-            wish: self.route()?,
+            wish,
             route: OnceCell::new(),
-            door: self.door(),
+            door,
+            zone: self.zone.clone(),
             options,
             properties,
             url_topic,
             debug: self.debug,
         })
+    }
+
+    /// Which server, and how to enter it.
+    fn way(&self) -> Result<(Route, Door), Failure> {
+        let (wish, door) = (self.route()?, self.door());
+        if self.zone.is_none() {
+            return Ok((wish, door));
+        }
+        if door != Door::Control {
+            let text = "--zone is for administrators, who come by the data folder alone; a user's \
+                        name says its zone: -u ZONE/NAME";
+            return Err(Failure::usage(text));
+        }
+        // Another server may have no such zone, or somebody else's.
+        match wish {
+            Route::FolderOrAddress(folder) => Ok((Route::Folder(folder), door)),
+            wish => Ok((wish, door)),
+        }
     }
 
     /// The address to connect to, and the topic that is part of it.
@@ -434,7 +464,7 @@ impl Plan {
         self.note(&format!("using the server on {}", folder.display()));
         match self.door {
             Door::Control => {
-                control::upgrade(&mut stream).map_err(Attempt::Hopeless)?;
+                control::upgrade(&mut stream, self.zone.as_deref()).map_err(Attempt::Hopeless)?;
                 Client::over_unix(stream, &self.options).map_err(Attempt::Failed)
             }
             Door::Listener(schemes) => {

@@ -85,11 +85,16 @@ pub(crate) fn connect(data_dir: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Asks for MQTT: what follows on the stream is MQTT, from the first byte after the answer.
-pub(crate) fn upgrade(stream: &mut UnixStream) -> Result<(), Failure> {
+/// Asks for MQTT, in a zone if one is given: what follows on the stream is MQTT, from the first
+/// byte after the answer.
+pub(crate) fn upgrade(stream: &mut UnixStream, zone: Option<&str>) -> Result<(), Failure> {
+    let mut request = json!({ "v": 1, "verb": "mqtt" });
+    if let Some(zone) = zone {
+        request["zone"] = json!(zone);
+    }
     let failed = |error: io::Error| Failure::new(format!("the server does not answer: {error}"));
     stream
-        .write_all(b"{\"v\":1,\"verb\":\"mqtt\"}\n")
+        .write_all(format!("{request}\n").as_bytes())
         .map_err(failed)?;
     let mut line = Vec::new();
     let mut byte = [0];

@@ -30,7 +30,8 @@ Exit codes:
             at the beginning not to take, such as 148 topic alias, 149 packet too large,
             154 retained, 155 QoS
 
-pub ends with 0 when the server has taken everything, at QoS 0 when it still answers afterwards.
+Exit code 0 of pub: the server acknowledged everything; at QoS 0: the connection was still up after
+the last message.
 Without -h, -p, -L, --unix or --data-dir the server on ./data is asked, as administrator or, with
 -u, at one of its listeners; if none runs there, localhost.
 The password comes from -P, --password-file, the variable STENTOR_PASSWORD, or is asked for when

@@ -31,8 +31,10 @@ mod shell;
 mod stop;
 mod subscribe;
 mod time;
+mod tips;
 mod which;
 
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -176,7 +178,7 @@ fn main() -> ExitCode {
     let arguments = property::join(std::env::args_os());
     let command = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli.command,
-        Err(error) => return refuse(&error),
+        Err(error) => return refuse(&tips::mended(error)),
     };
     let result = match command {
         Command::Serve(serve) => return serve.run(),
@@ -221,12 +223,22 @@ fn refuse(error: &clap::Error) -> ExitCode {
     if error.exit_code() != 0 && fails_as_json() {
         let what = match error.kind() {
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "a command is missing".into(),
-            _ => in_one_line(&error.to_string()),
+            _ => in_one_line(&tips::readable(&error.to_string())),
         };
         return Failure::usage(what).report(true);
     }
     // Nobody is left to be told if the terminal is gone.
-    let _ = error.print();
+    let _ = match error.kind() {
+        ErrorKind::ValueValidation => {
+            let text = error.render();
+            let text = match std::io::stderr().is_terminal() {
+                true => text.ansi().to_string(),
+                false => text.to_string(),
+            };
+            write!(std::io::stderr(), "{}", tips::readable(&text))
+        }
+        _ => error.print(),
+    };
     let is_bench = std::env::args_os()
         .nth(1)
         .is_some_and(|verb| verb == "bench");

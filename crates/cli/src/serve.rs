@@ -10,12 +10,13 @@ use stentor_server::log::Logger;
 const HELP: &str = "\
 Examples:
   stentor serve --allow-anonymous              anybody on this machine, nobody else; data in ./data
-  stentor serve --config stentor.toml          what is wrong with it, `stentor check-config` tells
+  stentor serve --config stentor.toml          from a file; `stentor check-config FILE` checks it
   stentor serve --listen mqtt://127.0.0.1:0    a port that is free; standard output names it
 
-Without configuration it listens on port 1883 and, for WebSocket, 8083 of this machine alone, and
-everybody logs in: `stentor user add NAME` makes a user. Once all listeners are open, standard
-output has a line `listening URL` for each; the log goes to standard error.
+Without a configuration it listens only on this machine, on port 1883 and, for WebSocket, 8083, and
+every client needs a user name and password: `stentor user add NAME` makes a user. Once all
+listeners are open, standard output has a line `listening URL` for each; the log goes to standard
+error.
 
 Every key of the configuration is also a variable of the environment (STENTOR_LOG__LEVEL), and
 the flags above go before both. `stentor config sample` prints all keys. SIGHUP or `stentor reload`

@@ -1,10 +1,11 @@
 //! `stentor completions` and `stentor man`: both are made from the command line itself.
 
 use std::fs;
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{self, Stdio};
 
-use clap::{Args, CommandFactory, ValueEnum};
+use clap::{Args, Command, CommandFactory, ValueEnum};
 use clap_mangen::Man as Page;
 
 use crate::Cli;
@@ -40,7 +41,8 @@ impl Completions {
     }
 }
 
-/// Prints the manual page of a command, or writes all of them into a folder.
+/// Shows the manual page of a command, or writes all of them into a folder. On a terminal `man`
+/// shows it; elsewhere it is printed as it is, for `man -l -`.
 #[derive(Debug, Args)]
 pub(crate) struct Man {
     /// Command, for example `sub`; without one, the page that lists them all
@@ -59,7 +61,7 @@ impl Man {
                 Failure::new(format!("cannot write into {}: {error}", folder.display()))
             };
             fs::create_dir_all(folder).map_err(failed)?;
-            return clap_mangen::generate_to(cli, folder).map_err(failed);
+            return write_all(&cli, folder).map_err(failed);
         }
         let command = match &self.command {
             None => cli,
@@ -70,10 +72,68 @@ impl Man {
                 })?
             }
         };
-        let mut page = Vec::new();
-        Page::new(command)
-            .render(&mut page)
+        let page = page(&command)
             .map_err(|error| Failure::new(format!("cannot make the page: {error}")))?;
+        if io::stdout().is_terminal() && is_shown(&page) {
+            return Ok(());
+        }
         print(&page)
+    }
+}
+
+/// The page of a command, under its whole name.
+fn page(command: &Command) -> io::Result<Vec<u8>> {
+    let mut page = Vec::new();
+    Page::new(command.clone())
+        .title(name(command))
+        .source(concat!("stentor ", env!("CARGO_PKG_VERSION")))
+        .render(&mut page)?;
+    Ok(page)
+}
+
+/// The name of a page: `stentor-sub`.
+fn name(command: &Command) -> &str {
+    let display_name = command.get_display_name();
+    display_name.unwrap_or_else(|| command.get_name())
+}
+
+/// Writes the pages of a command and of those below it.
+fn write_all(command: &Command, folder: &Path) -> io::Result<()> {
+    fs::write(folder.join(format!("{}.1", name(command))), page(command)?)?;
+    let below = command.get_subcommands();
+    for command in below.filter(|command| !command.is_hide_set() && command.get_name() != "help") {
+        write_all(command, folder)?;
+    }
+    Ok(())
+}
+
+/// Lets `man` show a page; whether there is one that does.
+fn is_shown(page: &[u8]) -> bool {
+    let mut man = process::Command::new("man");
+    let man = man.args(["-l", "-"]).stdin(Stdio::piped());
+    let Ok(mut child) = man.spawn() else {
+        return false;
+    };
+    if let Some(mut input) = child.stdin.take() {
+        // Whoever has read enough leaves.
+        let _ = input.write_all(page);
+    }
+    child.wait().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_its_whole_name_and_the_version() {
+        let mut cli = Cli::command();
+        cli.build();
+        for (command, title) in [("sub", "stentor-sub"), ("clients", "stentor-clients")] {
+            let command = cli.find_subcommand(command).expect("there is one");
+            let page = String::from_utf8(page(command).unwrap()).unwrap();
+            let head = format!(".TH {title} 1  \"stentor {}\" ", env!("CARGO_PKG_VERSION"));
+            assert!(page.contains(&head), "{}", &page[..300]);
+        }
     }
 }

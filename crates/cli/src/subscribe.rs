@@ -537,6 +537,7 @@ const fn is_passing(error: &ClientError) -> bool {
         | ClientError::Frame(_)
         | ClientError::Rejected { .. }
         | ClientError::Decode(_)
+        | ClientError::SpeaksTls
         | ClientError::Unexpected(_)
         | ClientError::Encode(_) => false,
     }

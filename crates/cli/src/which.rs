@@ -20,7 +20,7 @@ pub(crate) struct Which {
     #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG")]
     config: Option<PathBuf>,
     /// The server's data folder; it wins over the file's and the variable STENTOR_DATA_DIR, and
-    /// without any it is ./data
+    /// without any it is ./data, or /var/lib/stentor where there is no ./data
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Print the answer as JSON
@@ -36,7 +36,9 @@ impl Which {
 
     /// The configuration of that server.
     pub(crate) fn load(&self) -> Result<Config, Failure> {
-        load(&self.sources(self.config.clone()))
+        let mut config = load(&self.sources(self.config.clone()))?;
+        config.general.data_dir = of_the_unit(config.general.data_dir);
+        Ok(config)
     }
 
     /// Where its configuration comes from, read from this file.
@@ -51,6 +53,7 @@ impl Which {
     pub(crate) fn ask(&self, request: Value) -> Result<Value, Failure> {
         let sources = self.sources(self.config.clone());
         let folder = Config::data_dir(&sources).map_err(|error| wrong(&error))?;
+        let folder = of_the_unit(folder);
         let stream = control::connect(&folder).map_err(|error| {
             let failure = control::no_server(&folder, &error);
             match is_stopped(error.kind()) {
@@ -59,6 +62,22 @@ impl Which {
             }
         })?;
         control::ask(&mut BufReader::new(stream), request)
+    }
+}
+
+/// The data folder of `deploy/stentor.service`, where nothing is said of another one and none lies
+/// here.
+fn of_the_unit(folder: PathBuf) -> PathBuf {
+    choose(folder, |path| path.symlink_metadata().is_ok())
+}
+
+fn choose(folder: PathBuf, is_there: impl Fn(&Path) -> bool) -> PathBuf {
+    const HERE: &str = "data";
+    const OF_THE_UNIT: &str = "/var/lib/stentor";
+    let is_default = folder == Path::new(HERE);
+    match is_default && !is_there(&folder) && is_there(Path::new(OF_THE_UNIT)) {
+        true => OF_THE_UNIT.into(),
+        false => folder,
     }
 }
 
@@ -96,6 +115,19 @@ pub(crate) fn is_stopped(kind: ErrorKind) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn the_folder_of_the_unit_counts_where_there_is_no_other() {
+        let chosen = |folder: &str, there: &[&str]| {
+            let is_there = |path: &Path| there.iter().any(|one| path == Path::new(one));
+            choose(folder.into(), is_there)
+        };
+        let unit = "/var/lib/stentor";
+        assert_eq!(chosen("data", &[unit]), Path::new(unit));
+        assert_eq!(chosen("data", &["data", unit]), Path::new("data"));
+        assert_eq!(chosen("data", &[]), Path::new("data"));
+        assert_eq!(chosen("mine", &[unit]), Path::new("mine"));
+    }
 
     #[test]
     fn a_missing_server_is_explained() {

@@ -102,6 +102,9 @@ pub(crate) fn connect(
     transport.write_all(&output)?;
     let mut chunk = [0; 4_096];
     loop {
+        if is_tls_alert(input) {
+            return Err(ClientError::SpeaksTls);
+        }
         if let Some(frame) = frame(input, options.packet_bytes_max)? {
             let body = &input[frame.header_len..frame.total_len];
             let accepted = answer(options, frame.first, body)?;
@@ -191,6 +194,13 @@ fn connack(version: Version, first: u8, body: &[u8]) -> Result<ConnAck<'_>, Clie
         Packet::ConnAck(connack) => Ok(connack),
         other => Err(ClientError::Unexpected(other.name())),
     }
+}
+
+/// Whether this is the beginning of a TLS alert: the type of the record, and its version. No packet
+/// of a server begins so.
+fn is_tls_alert(input: &[u8]) -> bool {
+    const ALERT: u8 = 21;
+    input.starts_with(&[ALERT, 3])
 }
 
 /// A server that does not know 5.0 refuses in the form of the version that it knows.

@@ -10,7 +10,7 @@ use stentor_websocket::{FrameError, HandshakeError};
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No connection: the address could not be resolved, or nobody answers there.
-    #[error("cannot connect to {address}: {source}")]
+    #[error("{}", unconnected(.address, .source))]
     Connect {
         /// Where to.
         address: String,
@@ -62,12 +62,25 @@ pub enum ClientError {
     /// The server sent bytes that are not MQTT.
     #[error("the server sent something that is not MQTT: {0}")]
     Decode(#[from] DecodeError),
+    /// The server answered MQTT with a TLS alert.
+    #[error("this port seems to speak TLS: add --cafile FILE, or --tls-use-os-certs")]
+    SpeaksTls,
     /// The server sent a packet that has no place here.
     #[error("the server sent {0}")]
     Unexpected(&'static str),
     /// What was to be sent does not fit into a packet.
     #[error("{0}")]
     Encode(#[from] EncodeError),
+}
+
+/// Why there is no connection, in words that say what to look at.
+fn unconnected(address: &str, source: &io::Error) -> String {
+    match source.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            format!("cannot connect to {address}: no server listens there")
+        }
+        _ => format!("cannot connect to {address}: {source}"),
+    }
 }
 
 fn told(text: &Option<String>) -> String {

@@ -336,6 +336,30 @@ fn silence_is_filled_with_pings_and_a_silent_server_is_given_up() {
     server.join_after(client);
 }
 
+/// What a TLS server answers to what is no TLS: an alert of the kind "protocol version".
+#[test]
+fn a_port_that_speaks_tls_is_named_so() {
+    let server = serve(vec![
+        Expect(CONNECT_V5),
+        Send(b"\x15\x03\x03\x00\x02\x02\x46"),
+        Close,
+    ]);
+    let error = Client::connect(&options(&server.url, Version::V5)).unwrap_err();
+    assert!(error.to_string().contains("add --cafile"), "{error}");
+    server.join();
+}
+
+#[test]
+fn a_port_without_a_server_is_told_in_words() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let url = format!("mqtt://{address}");
+    let error = Client::connect(&options(&url, Version::V5)).unwrap_err();
+    let text = error.to_string();
+    assert!(text.ends_with("no server listens there"), "{text}");
+}
+
 #[test]
 fn nobody_there_is_said_with_the_address() {
     let error = Client::connect(&options("unix:/nonexistent/s.sock", Version::V5)).unwrap_err();

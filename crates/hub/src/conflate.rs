@@ -203,7 +203,7 @@ pub(crate) fn hold_back(
         session.conflating()?;
         if let (false, Some(known)) = (terms.stored, session.conflating_mut()) {
             known.queue.withdraw(topic)?;
-            till.count_conflated(&session.client_id, topic);
+            till.count_conflated();
         }
         return None;
     }
@@ -288,7 +288,7 @@ fn wait(
     let offered = held.queue.offer(till.now, delivery.clone(), interval);
     held.arm(till.outbox, key);
     if offered == Offered::Replaced {
-        till.count_conflated(&session.client_id, topic);
+        till.count_conflated();
     }
     Verdict::Taken
 }

@@ -155,9 +155,9 @@ impl Till<'_> {
     }
 
     /// A newer message has taken the place of one that waited.
-    pub(crate) fn count_conflated(&mut self, client_id: &str, topic: &str) {
-        // No line in the log: it is what was asked for.
-        self.losses.record(LossCause::Conflated, client_id, topic);
+    pub(crate) fn count_conflated(&mut self) {
+        // Neither a line in the log nor a place among the losers: it is what was asked for.
+        self.losses.record_many(LossCause::Conflated, 1);
     }
 }
 
@@ -325,6 +325,11 @@ fn make_room(live: &mut Live, room: Charge) -> Vec<Lost> {
     dropped
 }
 
+/// What a session owes, made where it owes nothing yet.
+fn owed(outbound: &mut Option<Box<Outbound>>, next_id: u16) -> &mut Outbound {
+    outbound.get_or_insert_with(|| Box::new(Outbound::starting_at(next_id)))
+}
+
 /// QoS 1 and 2: owed until it is acknowledged.
 fn owe(
     till: &mut Till<'_>,
@@ -336,7 +341,7 @@ fn owe(
     let delivery = terms.delivery(parcel.message);
     let bytes = session.charge().bytes + delivery.cost();
     let may_send = till.paced || session.is_served() || bytes <= till.queue_bytes_max;
-    let outbound = session.outbound.get_or_insert_default();
+    let outbound = owed(&mut session.outbound, session.next_packet_id);
     if may_send
         && let Link::Live(live) = &mut session.link
         && let Some(packet_id) = outbound.send(live.window(till.queue_bytes_max), &delivery)
@@ -361,7 +366,7 @@ fn keep_waiting(till: &Till<'_>, delivery: Delivery, session: &mut Session) -> V
     let is_live = session.live().is_some();
     let others = session.charge_unowed();
     let cost = delivery.cost();
-    let outbound = session.outbound.get_or_insert_default();
+    let outbound = owed(&mut session.outbound, session.next_packet_id);
     let fits = |outbound: &Outbound| {
         others.bytes + outbound.bytes() + cost <= till.queue_bytes_max
             && others.messages + outbound.waiting_len() < settings.queue_messages_max
@@ -462,9 +467,7 @@ impl Hub {
             outbound.discard(packet_id);
             lose(cause);
         }
-        if outbound.is_empty() {
-            session.outbound = None;
-        }
+        session.shrink_outbound();
     }
 }
 

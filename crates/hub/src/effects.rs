@@ -267,6 +267,8 @@ pub enum Event {
     PublishDenied {
         /// Whose.
         client_id: Box<str>,
+        /// Who it is; `None` for anonymous.
+        user: Option<Arc<str>>,
         /// Where to.
         topic: Box<str>,
     },
@@ -274,6 +276,8 @@ pub enum Event {
     SubscribeDenied {
         /// Whose.
         client_id: Box<str>,
+        /// Who it is; `None` for anonymous.
+        user: Option<Arc<str>>,
         /// What for.
         filter: Box<str>,
     },

@@ -260,8 +260,10 @@ impl Hub {
             .remember_refusal(self.hasher.hash(zone, topic))
         {
             let client_id = session.client_id.clone();
+            let user = session.identity.user.clone();
             self.effects.events.push(Event::PublishDenied {
                 client_id,
+                user,
                 topic: topic.into(),
             });
         }

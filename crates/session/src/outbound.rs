@@ -177,6 +177,25 @@ impl Default for Outbound {
 }
 
 impl Outbound {
+    /// Nothing is owed; the first packet id is this one, or the next that can be one.
+    ///
+    /// A session that owes nothing need not keep its `Outbound`: what [`Outbound::next_id`] said at
+    /// the end is where the next one goes on, so that packet ids go round. A late acknowledgement
+    /// of an old message then frees no new one.
+    #[must_use]
+    pub fn starting_at(next_id: u16) -> Self {
+        Self {
+            next_id,
+            ..Self::default()
+        }
+    }
+
+    /// Where the search for the next packet id begins.
+    #[must_use]
+    pub const fn next_id(&self) -> u16 {
+        self.next_id
+    }
+
     /// Messages in flight.
     #[must_use]
     pub fn in_flight_len(&self) -> usize {

@@ -60,3 +60,20 @@ fn without_a_server_postfix_says_so() {
     site.kill();
     site.refused(&[], "451 4.3.5");
 }
+
+/// What came with the shipped lines: one's own users may send anywhere, and are not greylisted.
+#[test]
+fn own_users_send_anywhere_and_are_not_asked_about() {
+    let refusing = script("needs = \"envelope\"", "return reject('not for strangers')");
+    // Elsewhere is the mailbox of the test: the transport `virtual` takes it.
+    let more = "mynetworks = 127.0.0.0/8\nsmtpd_relay_restrictions = permit_mynetworks, \
+                reject_unauth_destination\ntransport_maps = inline:{ elsewhere.example=discard }\n";
+    let site = Site::start_with(&open(), &refusing, more);
+    let from = site.postfix.log().text().len();
+    site.send(&["--to", "carol@elsewhere.example"]).success();
+    site.postfix.log().wait(from, "relay=none");
+    // Strangers are asked about, and send nothing elsewhere.
+    let site = Site::start(&open(), &refusing);
+    site.refused(&["--to", "carol@elsewhere.example"], "554 5.7.1");
+    site.refused(&[], "554 5.7.1");
+}

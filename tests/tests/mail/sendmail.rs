@@ -27,10 +27,49 @@ struct Sendmail {
     folder: tempfile::TempDir,
 }
 
+/// A folder of its own in a place that Sendmail trusts: it takes no socket below a folder that
+/// others may write to, as /tmp is. Somebody's cache may lie below such a one.
+fn trusted_folder() -> tempfile::TempDir {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let places = [tools::cache()].into_iter().chain(home);
+    let places: Vec<PathBuf> = places.chain(["/var/lib".into(), "/run".into()]).collect();
+    let made = places
+        .iter()
+        .filter(|place| is_trusted(place))
+        .find_map(|place| tempfile::tempdir_in(place).ok());
+    made.unwrap_or_else(|| {
+        panic!(
+            "Sendmail needs a folder that only its owner may write to, and so may those above it: \
+                none of {places:?} is one"
+        )
+    })
+}
+
+/// Whether nobody but the owner may write to a folder or to one above it.
+fn is_trusted(folder: &Path) -> bool {
+    let Ok(whole) = folder.canonicalize() else {
+        return false;
+    };
+    whole.ancestors().all(|part| {
+        let mode = fs::metadata(part).map(|metadata| metadata.permissions().mode());
+        mode.is_ok_and(|mode| mode & 0o022 == 0)
+    })
+}
+
+#[test]
+fn a_folder_below_one_that_all_may_write_to_is_not_trusted() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let below = folder.path().join("below");
+    fs::create_dir(&below).expect("a folder can be made");
+    let all = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(folder.path(), all).expect("it is this user's");
+    assert!(!is_trusted(&below) && is_trusted(Path::new("/")));
+    assert!(is_trusted(trusted_folder().path()));
+}
+
 impl Sendmail {
     fn start(procedure: &str) -> Self {
-        // Sendmail trusts no socket below a folder that others may write to, as /tmp is.
-        let folder = tempfile::tempdir_in(tools::cache()).expect("a folder can be made");
+        let folder = trusted_folder();
         let shown = path_text(folder.path());
         for name in ["procedures", "queue"] {
             fs::create_dir(folder.path().join(name)).expect("a folder can be made");

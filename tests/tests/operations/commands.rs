@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use stentor_tests::{Plan, Server, Version, process, server};
+use stentor_tests::{Plan, Server, Version, process, raw, server};
 
 #[test]
 fn status_counts_connections_and_messages() {
@@ -32,6 +32,8 @@ fn clients_are_listed_shown_and_kicked() {
     let mut other = server.client(Version::V4, "other");
     let clients = server.json(&["clients", "ls"]);
     assert_eq!(clients["total"], 2, "{clients}");
+    let listed = server.control(&["clients", "list"]).success();
+    assert!(listed.contains("kicked"), "{listed}");
     let shown = server.json(&["clients", "show", "kicked"]);
     assert!(shown.to_string().contains("kicked"), "{shown}");
     server.control(&["clients", "kick", "kicked"]).success();
@@ -45,6 +47,86 @@ fn clients_are_listed_shown_and_kicked() {
     kicked.closed();
     other.ping();
     server.control(&["clients", "kick", "nobody"]).refusal();
+}
+
+/// A client that is away has no connection to end.
+#[test]
+fn kicking_a_client_that_is_away_says_so() {
+    let server = Server::open();
+    let mut away = server.dial();
+    away.login(Version::V4, "away", false);
+    away.send(&[0xE0, 0]);
+    away.closed();
+    let text = server.control(&["clients", "kick", "away"]).refusal();
+    assert!(
+        text.contains("not connected") && text.contains("--end-session"),
+        "{text}"
+    );
+    assert_eq!(server.json(&["clients", "ls"])["total"], 1);
+    let ended = server
+        .control(&["clients", "kick", "away", "--end-session"])
+        .success();
+    assert!(ended.contains("its session has ended"), "{ended}");
+    assert_eq!(server.json(&["clients", "ls"])["total"], 0);
+}
+
+/// Two zones, each with a client of its own and one whose id both have.
+#[test]
+fn clients_of_other_zones_are_found_and_zones_have_names() {
+    let text = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n[[zone]]\nname = \"game\"\n\
+                [[zone]]\nname = \"shop\"\n";
+    let server = Plan::new().config(text).start();
+    let mut clients = Vec::new();
+    for (user, id) in [
+        ("game/bob", "bobx"),
+        ("game/ann", "both"),
+        ("shop/ann", "both"),
+    ] {
+        server
+            .control(&["user", "add", user, "--no-password"])
+            .success();
+        let token = server.json(&["token", "create", user])["token"].clone();
+        let token = token.as_str().expect("a token is shown").to_owned();
+        let mut client = server.dial();
+        let login = Some((user, token.as_str()));
+        client.send(&raw::connect_as(Version::V5, id, true, login));
+        assert_eq!(client.expect(2).body[1], 0, "{user}");
+        client.speaks(Version::V5);
+        clients.push(client);
+    }
+    clients[0].subscribe("$room/tea/#", 1);
+    let shown = server.control(&["clients", "show", "bobx"]).success();
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["zone game", "user bob", "$room/tea/# 1"] {
+        assert!(shown.contains(part), "{part:?} is not in {shown}");
+    }
+    let refused = server
+        .control(&["clients", "show", "bobx", "--zone", "shop"])
+        .refusal();
+    assert!(refused.contains("\"shop\""), "{refused}");
+    let refused = server.control(&["clients", "kick", "both"]).refusal();
+    assert!(
+        refused.contains("game, shop") && refused.contains("--zone"),
+        "{refused}"
+    );
+    let refused = server
+        .control(&["clients", "kick", "both", "--zone", "shp"])
+        .refusal();
+    assert!(refused.contains("no zone \"shp\""), "{refused}");
+    server
+        .control(&["clients", "kick", "both", "--zone", "shop"])
+        .success();
+    clients[2].expect(14);
+    clients[1].ping();
+    // The administrator acts in the zone that it names.
+    let rooms = server.control(&["room", "ls", "--zone", "game"]).success();
+    assert_eq!(rooms, "lobby: 0 members\ntea: 1 member\n");
+    let rooms = server.control(&["room", "ls"]).success();
+    assert!(!rooms.contains("tea"), "{rooms}");
+    server
+        .control(&["room", "kick", "--zone", "game", "tea", "bob"])
+        .success();
+    server.control(&["clients", "kick", "bobx"]).success();
 }
 
 /// The names that mosquitto has, some of which only a whole server can fill.
@@ -86,13 +168,7 @@ fn topics_lists_filters_and_retained_messages() {
     let server = Server::open();
     let mut client = server.client(Version::V5, "c");
     client.subscribe("a/+", 0);
-    client.send(&stentor_tests::raw::publish(
-        Version::V5,
-        "kept/here",
-        b"x",
-        1,
-        true,
-    ));
+    client.send(&raw::publish(Version::V5, "kept/here", b"x", 1, true));
     client.expect(4);
     let topics = server.json(&["topics"]).to_string();
     assert!(

@@ -26,12 +26,74 @@ fn sighup_reloads_and_keeps_connections() {
     assert_eq!(client.message().1, b"still here");
 }
 
+/// A server that applies its file when that is saved.
+fn server_that_watches() -> Server {
+    Plan::new()
+        .config(&format!("apply_on_save = true\n{BASE}"))
+        .start()
+}
+
 #[test]
-fn a_changed_file_is_noticed_without_a_signal() {
-    let server = server();
+fn a_changed_file_is_applied_without_a_command_where_that_is_wanted() {
+    let server = server_that_watches();
     let from = server.log().len();
-    server.reconfigure(&format!("{BASE}[limits]\nqueue_messages = 77\n"));
+    let text = format!("apply_on_save = true\n{BASE}[limits]\nqueue_messages = 77\n");
+    server.reconfigure(&text);
     server.wait_log(from, "limits.queue_messages");
+}
+
+/// The key is live: the watch begins and ends with a reload.
+#[test]
+fn a_saved_file_waits_for_a_command() {
+    let server = server();
+    let config = |apply: bool, messages: u32| {
+        format!("apply_on_save = {apply}\n{BASE}[limits]\nqueue_messages = {messages}\n")
+    };
+    // With a watch, one of so many changes would have been applied before the command.
+    for messages in 70..90 {
+        server.reconfigure(&config(false, messages));
+        let asked = server.json(&["reload"]);
+        let changed = asked["changed"].to_string();
+        assert!(changed.contains("limits.queue_messages"), "{asked}");
+    }
+    assert!(
+        !server.log().contains("the file changed"),
+        "{}",
+        server.log()
+    );
+    server.reconfigure(&config(true, 90));
+    server.json(&["reload"]);
+    let from = server.log().len();
+    server.reconfigure(&config(true, 91));
+    server.wait_log(from, "(the file changed): limits.queue_messages");
+}
+
+/// A full disk, a template or a slow copy leaves such a file.
+#[test]
+fn an_empty_file_changes_nothing() {
+    for server in [server(), server_that_watches()] {
+        let mut client = server.client(Version::V5, "c");
+        let from = server.log().len();
+        fs::write(server.folder().join("stentor.toml"), "").expect("it can be written");
+        let text = server.control(&["reload"]).refusal();
+        assert!(text.contains("there is no key in this file"), "{text}");
+        let log = server.wait_log(from, "the old one stays");
+        assert!(!log[from..].contains("closed mqtt"), "{log}");
+        client.ping();
+        server.client(Version::V5, "another").ping();
+    }
+}
+
+/// The watch sees each line of a log that is written beside the configuration, and must not log it.
+#[test]
+fn trace_does_not_log_the_watch_on_the_file() {
+    let text = format!("apply_on_save = true\n{BASE}[log]\nlevel = \"trace\"\n");
+    let server = Plan::new().config(&text).start();
+    let from = server.log().len();
+    fs::write(server.folder().join("beside"), "x").expect("it can be written");
+    server.reconfigure(&format!("{text}[limits]\nqueue_messages = 77\n"));
+    let log = server.wait_log(from, "limits.queue_messages");
+    assert!(!log.contains("inotify"), "{log}");
 }
 
 #[test]
@@ -56,7 +118,6 @@ fn the_reload_command_reports_what_changed() {
     server.reconfigure(&format!(
         "shards = 7\n{BASE}[limits]\nqueue_messages = 77\n"
     ));
-    // The change itself is noticed too, so the command may find it done.
     server.control(&["reload"]).success();
     let log = server.wait_log(0, "restart only: shards");
     assert!(log.contains("limits.queue_messages"), "{log}");
@@ -65,10 +126,12 @@ fn the_reload_command_reports_what_changed() {
 /// Whoever edits the file and asks for a reload reads of that, not of the watch behind it.
 #[test]
 fn the_watch_hides_no_reload_that_was_asked_for() {
-    let server = server();
+    let server = server_that_watches();
     for messages in 70..90 {
         let from = server.log().len();
-        server.reconfigure(&format!("{BASE}[limits]\nqueue_messages = {messages}\n"));
+        server.reconfigure(&format!(
+            "apply_on_save = true\n{BASE}[limits]\nqueue_messages = {messages}\n"
+        ));
         let asked = server.json(&["reload"]);
         server.wait_log(from, "(the file changed)");
         if asked["changed"] == serde_json::json!(["limits.queue_messages"]) {
@@ -87,7 +150,6 @@ fn a_key_that_is_set_back_waits_for_nothing() {
     let server = server();
     let reload = |text: &str| {
         server.reconfigure(text);
-        // The change is noticed by itself as well, so what has changed may be told by either.
         server.json(&["reload"])["waiting"].clone()
     };
     assert_eq!(

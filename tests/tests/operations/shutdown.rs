@@ -48,6 +48,42 @@ fn sigterm_sends_mqtt_5_clients_to_the_other_server() {
     assert!(old.rest().is_empty());
 }
 
+/// Whoever stops a server learns what that costs.
+#[test]
+fn sigterm_tells_how_many_sessions_and_messages_end_with_the_server() {
+    let mut server = Server::open();
+    for number in 0..3 {
+        let mut away = server.dial();
+        away.login(Version::V4, &format!("away-{number}"), false);
+        away.subscribe("t", 1);
+        away.send(&[0xE0, 0]);
+        away.closed();
+    }
+    let mut gone = server.client(Version::V4, "gone-with-its-connection");
+    gone.subscribe("t", 1);
+    let mut publisher = server.client(Version::V5, "p");
+    publisher.send(&raw::publish(Version::V5, "t", b"x", 1, false));
+    publisher.expect(4);
+    assert!(server.stop().success());
+    let log = server.wait_log(0, "stopped");
+    let line = log.lines().find(|line| line.contains("sessions end with"));
+    let line = line.unwrap_or_else(|| panic!("nothing is said: {log}"));
+    assert!(
+        line.contains("WARN") && line.contains("sessions=3"),
+        "{line}"
+    );
+    assert!(line.contains("messages=3"), "{line}");
+}
+
+#[test]
+fn sigterm_says_nothing_of_sessions_that_end_anyway() {
+    let mut server = Server::open();
+    let _client = server.client(Version::V5, "c");
+    assert!(server.stop().success());
+    let log = server.wait_log(0, "stopped");
+    assert!(!log.contains("sessions end with"), "{log}");
+}
+
 #[test]
 fn sigint_ends_it_too() {
     let mut server = Server::open();

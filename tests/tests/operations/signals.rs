@@ -46,6 +46,8 @@ fn starting(plan: &Plan) -> (Child, File) {
     thread::spawn(move || {
         // Opens as soon as the other end is open.
         let file = fs::OpenOptions::new().write(true).open(&pipe);
+        // A file without any key is refused.
+        let file = file.and_then(|mut file| file.write_all(b"shards = 2\n").map(|()| file));
         let after = pipe.with_extension("later");
         fs::write(&after, "[limits]\nqueue_messages = 77\n").expect("a file can be written");
         // Whoever reads the configuration again finds a file.

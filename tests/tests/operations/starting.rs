@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 
-use stentor_tests::{Finished, Plan, Version, process, server};
+use stentor_tests::{Finished, Plan, Server, Version, process, server};
 
 /// One line on standard error that says all of that, and the exit code that scripts rely on.
 #[track_caller]
@@ -410,6 +410,66 @@ fn a_misspelt_variable_is_refused_with_a_suggestion() {
         .start()
         .client(Version::V5, "c")
         .ping();
+}
+
+/// What the log says of adding a user.
+const ADD: &str = "to let somebody in, add a user";
+
+/// The first start knows nobody but the administrator whom it makes; later ones know better.
+#[test]
+fn adding_a_user_is_proposed_as_long_as_there_is_none() {
+    let server = Plan::new().tcp().start();
+    let log = server.log();
+    assert!(log.contains("(login required)"), "{log}");
+    server.wait_log(0, ADD);
+    let secret = server.folder().join("secret");
+    fs::write(&secret, "correct horse\n").expect("it can be written");
+    let path = secret.to_string_lossy().into_owned();
+    let add = ["user", "add", "kim", "--password-file", &path];
+    server.control(&add).success();
+    let server = server.stop_for_restart().start();
+    // What comes behind it.
+    let log = server.wait_log(0, "only this machine can connect");
+    assert!(!log.contains(ADD), "{log}");
+}
+
+/// Where nobody logs in, there is nobody to add.
+#[test]
+fn adding_a_user_is_not_proposed_where_procedures_are_called_only() {
+    let plan = Plan::new();
+    let url = format!("call+unix:{}", plan.folder().join("call.sock").display());
+    let server = plan.listen(&url).start();
+    let log = server.log();
+    assert!(
+        !log.contains(ADD) && !log.contains("only this machine"),
+        "{log}"
+    );
+}
+
+/// What `journalctl -p warning` shows: sd-daemon(3) has the numbers.
+#[test]
+fn lines_for_the_journal_begin_with_their_priority() {
+    for (format, level) in [("auto", "DEBUG"), ("json", "\"level\":\"DEBUG\"")] {
+        let plan = Plan::new().variable("JOURNAL_STREAM", "8:12345");
+        let plan = plan
+            .arg("--log-format")
+            .arg(format)
+            .arg("--log-level")
+            .arg("debug");
+        let mut server = plan.tcp().anonymous().start();
+        let mut refused = server.dial();
+        refused.send(b"GET / HTTP/1.1\r\n\r\n");
+        refused.closed();
+        assert!(server.stop().success());
+        let log = server.wait_log(0, "stopped");
+        let of =
+            |priority: &'static str| log.lines().filter(move |line| line.starts_with(priority));
+        assert!(of("<6>").count() > 2 && of("<4>").count() > 0, "{log}");
+        assert!(of("<7>").all(|line| line.contains(level)), "{log}");
+        assert!(log.lines().all(|line| line.starts_with('<')), "{log}");
+    }
+    let server = Server::open();
+    assert!(!server.log().starts_with('<'), "{}", server.log());
 }
 
 #[test]

@@ -24,6 +24,35 @@ fn retained(folder: &std::path::Path, args: &[&str]) -> Finished {
     process::run(&mut command)
 }
 
+/// The store has an order of its own, which is nobody's.
+#[test]
+fn lists_and_exports_are_in_the_order_of_topics() {
+    let server = Server::open();
+    let mut client = server.client(Version::V5, "p");
+    let mut topics: Vec<String> = (0..60)
+        .map(|number| format!("t/{:02}", number * 7 % 60))
+        .collect();
+    for topic in &topics {
+        keep(&mut client, Version::V5, topic, b"x");
+    }
+    topics.sort();
+    let folder = server.data_dir();
+    let listed = retained(&folder, &["list", "t/#"]).success();
+    let listed: Vec<&str> = listed
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split(' ').next_back())
+        .collect();
+    assert_eq!(listed, topics);
+    let exported = retained(&folder, &["export", "t/#"]).success();
+    let topic = |line: &str| -> Value {
+        let message: Value = serde_json::from_str(line).expect("JSON");
+        message["topic"].clone()
+    };
+    let exported: Vec<Value> = exported.lines().map(topic).collect();
+    assert_eq!(exported, topics);
+}
+
 #[test]
 fn messages_are_listed_read_set_and_cleared() {
     let server = Server::open();

@@ -97,6 +97,16 @@ fn a_full_disk_refuses_and_recovers() {
             !log.contains("`retained.bytes`"),
             "no quota is used up: {log}"
         );
+        // The first thing that an operator looks at says it too, as long as somebody is refused.
+        let mut text = String::new();
+        eventually("a status that tells", || {
+            try_keep(&mut client, "t/more", &payload);
+            text = server.control(&["status", "--sample-ms", "0"]).success();
+            text.contains("cannot write since")
+        });
+        let told = "with RETAIN refused, because the disk was full";
+        assert!(text.contains(told), "{text}");
+        assert!(!text.contains("no message was lost"), "{text}");
         let mut reader = server.client(Version::V5, "r");
         reader.subscribe("first", 0);
         assert_eq!(reader.message().1, b"stays");
@@ -108,6 +118,8 @@ fn a_full_disk_refuses_and_recovers() {
             try_keep(&mut client, &format!("t/{kept}"), &payload) == 0
         });
         server.wait_log(0, "retained messages are kept again");
+        let text = server.control(&["status"]).success();
+        assert!(!text.contains("cannot write since"), "{text}");
         drop((client, reader));
         // Killed, so that nothing is tidied up.
         let server = server.kill().start();

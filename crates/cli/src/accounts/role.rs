@@ -31,6 +31,7 @@ enum Command {
     #[command(after_help = RULES)]
     Change(Change),
     /// List roles
+    #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
         which: Which,

@@ -26,6 +26,7 @@ enum Command {
     /// the user and its zone where the login does not
     Create(Create),
     /// List the tokens of a user
+    #[command(visible_alias = "ls")]
     List {
         /// Login name: NAME or ZONE/NAME
         name: String,

@@ -29,6 +29,7 @@ enum Command {
     /// Add a user, who may then log in
     Add(Add),
     /// List users: those of the configuration, then those of the database
+    #[command(visible_alias = "ls")]
     List(List),
     /// Show a user, without anything secret
     Show(One),

@@ -2,6 +2,7 @@
 
 mod copy;
 mod import;
+mod sorted;
 mod store;
 
 use std::fmt::Write as _;
@@ -15,6 +16,7 @@ use crate::admin::table::{Table, bytes, duration, paragraphs, plain};
 use crate::failure::Failure;
 use crate::output::{Pieces, print};
 use crate::time::Time;
+use sorted::Sorted;
 use store::Where;
 
 const EXAMPLES: &str = "\
@@ -41,6 +43,7 @@ pub(crate) struct Retained {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// List topics that hold a message
+    #[command(visible_alias = "list")]
     Ls(Filtered),
     /// Print the message of a topic
     Get(One),
@@ -149,10 +152,7 @@ fn list(filtered: &Filtered) -> Result<(), Failure> {
     let now_ms = Time::now().unix_millis();
     // Once the filter has been taken: what is refused has no head.
     let mut has_head = is_json;
-    let mut head = |out: &mut Pieces| match std::mem::replace(&mut has_head, true) {
-        true => Ok(()),
-        false => out.put(&row("BYTES", "QOS", "AGE", "TOPIC")),
-    };
+    let mut lines = Sorted::new(&mut out);
     store.messages(&filtered.filter, |message| {
         let len = payload_of(&message).len() as u64;
         if is_json {
@@ -162,7 +162,10 @@ fn list(filtered: &Filtered) -> Result<(), Failure> {
                 "qos": message["qos"],
                 "received_ms": message["received_ms"],
             });
-            return out.put(&format!("{entry}\n"));
+            return lines.put(&plain(&message["topic"]), format!("{entry}\n"));
+        }
+        if !std::mem::replace(&mut has_head, true) {
+            lines.put("", row("BYTES", "QOS", "AGE", "TOPIC"))?;
         }
         let age = message["received_ms"].as_u64();
         let age = age.map_or_else(
@@ -170,10 +173,12 @@ fn list(filtered: &Filtered) -> Result<(), Failure> {
             |at| duration(now_ms.saturating_sub(at) / 1_000),
         );
         let (qos, topic) = (plain(&message["qos"]), plain(&message["topic"]));
-        head(&mut out)?;
-        out.put(&row(&bytes(len), &qos, &age, &topic))
+        lines.put(&topic, row(&bytes(len), &qos, &age, &topic))
     })?;
-    head(&mut out)?;
+    lines.flush()?;
+    if !has_head {
+        out.put(&row("BYTES", "QOS", "AGE", "TOPIC"))?;
+    }
     out.end()
 }
 
@@ -248,9 +253,14 @@ fn export(filtered: &Filtered) -> Result<(), Failure> {
         let all = answer["filters"].as_array();
         filters = all.cloned().unwrap_or(filters);
     }
+    let mut lines = Sorted::new(&mut out);
     for filter in filters.iter().filter_map(Value::as_str) {
-        store.messages(filter, |message| out.put(&format!("{message}\n")))?;
+        store.messages(filter, |message| {
+            let topic = message["topic"].as_str().unwrap_or_default().to_owned();
+            lines.put(&topic, format!("{message}\n"))
+        })?;
     }
+    lines.flush()?;
     out.end()
 }
 
@@ -329,19 +339,20 @@ fn verify(place: &Where) -> Result<(), Failure> {
     } else {
         "this is told until the server starts again"
     };
-    check_losses(losses.saturating_sub(again), until)
+    check_losses(losses.saturating_sub(again), whole, until)
 }
 
 /// Fails if messages were lost since the start, and nobody has published them again. Damage that
 /// cost nothing is no failure.
-fn check_losses(losses: u64, until: &str) -> Result<(), Failure> {
+fn check_losses(losses: u64, whole: u64, until: &str) -> Result<(), Failure> {
     if losses == 0 {
         return Ok(());
     }
     let text = format!(
-        "at {losses} of these places messages are `lost`, or an older one stands (`previous`): \
-         publish them again, or import them from an export; where no topic is named, nobody knows \
-         which they were, and {until}"
+        "all {whole} messages that are kept now are whole; at {losses} of these places messages are \
+         `lost`, or an older one stands (`previous`): publish them again, or import them from an \
+         export; where no topic is named, it may have been one that was replaced or cleared, which \
+         nobody misses, and {until}"
     );
     Err(Failure::new(text))
 }

@@ -46,6 +46,8 @@ pub(crate) struct Session {
     pub(crate) link: Link,
     pub(crate) subscriptions: SmallVec<[SubscriptionRef; 2]>,
     pub(crate) outbound: Option<Box<Outbound>>,
+    /// Where packet ids go on, while there is no `outbound`.
+    pub(crate) next_packet_id: u16,
     pub(crate) inbound: Option<Box<Inbound>>,
     pub(crate) will: Option<Box<WillRequest>>,
 }
@@ -67,6 +69,7 @@ impl Session {
             link: Link::nobody(),
             subscriptions: SmallVec::new(),
             outbound: None,
+            next_packet_id: 1,
             inbound: None,
             will: None,
         }
@@ -84,6 +87,13 @@ impl Session {
         self.filtered = 0;
         self.link = Link::nobody();
         (self.outbound, self.inbound, self.will) = (None, None, None);
+    }
+
+    /// Gives the memory back when nothing is owed.
+    pub(crate) fn shrink_outbound(&mut self) {
+        if let Some(outbound) = self.outbound.take_if(|outbound| outbound.is_empty()) {
+            self.next_packet_id = outbound.next_id();
+        }
     }
 
     /// Whether something waited for its client when it was last counted.

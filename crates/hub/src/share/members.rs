@@ -68,6 +68,12 @@ impl Members {
         true
     }
 
+    /// The options of a member.
+    pub(super) fn options(&self, session: u32) -> Option<Options> {
+        let at = *self.places.get(&session)?;
+        self.list.get(at as usize).map(|(_, options)| *options)
+    }
+
     pub(super) fn contains(&self, session: u32) -> bool {
         self.places.contains_key(&session)
     }

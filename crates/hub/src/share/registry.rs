@@ -9,6 +9,7 @@ use slab::Slab;
 use stentor_topic::{FilterId, TopicHasher, Zone};
 
 use super::{Share, ShareName};
+use crate::options::Options;
 
 /// All shared subscriptions that a shard knows of.
 #[derive(Debug)]
@@ -54,6 +55,11 @@ impl Shares {
 
     pub(super) fn find_name(&self, name: &ShareName) -> Option<u32> {
         self.find(name.zone, &name.group, &name.filter)
+    }
+
+    /// The options of a member. O(1).
+    pub(crate) fn options(&self, slot: u32, session: u32) -> Option<Options> {
+        self.slots.get(slot as usize)?.members.options(session)
     }
 
     /// Whether a session is a member. O(1).

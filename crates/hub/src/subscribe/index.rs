@@ -4,6 +4,7 @@ use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use stentor_mqtt::QoS;
 use stentor_topic::{Inserted, Subscriber, Zone};
 use stentor_zone::inbox;
 
@@ -121,16 +122,31 @@ impl Hub {
         }
     }
 
-    /// The filters of a session, as it wrote them, for inspection.
+    /// The filters of a session, as it wrote them, with the QoS granted; for inspection.
     #[must_use]
-    pub fn subscriptions(&self, key: SessionKey) -> Vec<Arc<str>> {
+    pub fn granted(&self, key: SessionKey) -> Vec<(Arc<str>, QoS)> {
         let Some(session) = self.sessions.get(key) else {
             return Vec::new();
         };
-        let text = |subscription: &SubscriptionRef| match subscription {
-            SubscriptionRef::Filter(_) => Arc::from(self.filter_of(*subscription)),
-            SubscriptionRef::Share(slot) => Arc::from(self.shares.text(*slot).as_str()),
+        let granted = |subscription: &SubscriptionRef| match subscription {
+            SubscriptionRef::Filter(id) => {
+                let options = self.index.options(*id, key.slot).map(Options::from_bits);
+                (Arc::from(self.filter_of(*subscription)), options)
+            }
+            SubscriptionRef::Share(slot) => {
+                let options = self.shares.options(*slot, key.slot);
+                (Arc::from(self.shares.text(*slot).as_str()), options)
+            }
         };
-        session.subscriptions.iter().map(text).collect()
+        let all = session.subscriptions.iter().map(granted);
+        all.map(|(filter, options)| (filter, options.map_or(QoS::AtMostOnce, Options::qos)))
+            .collect()
+    }
+
+    /// The filters of a session, as it wrote them, for inspection.
+    #[must_use]
+    pub fn subscriptions(&self, key: SessionKey) -> Vec<Arc<str>> {
+        let granted = self.granted(key).into_iter();
+        granted.map(|(filter, _)| filter).collect()
     }
 }

@@ -202,8 +202,11 @@ impl Hub {
             && live.extras().remember_refusal(hash)
         {
             let client_id = session.client_id.clone();
-            let filter = text.into();
-            let event = Event::SubscribeDenied { client_id, filter };
+            let event = Event::SubscribeDenied {
+                client_id,
+                user: session.identity.user.clone(),
+                filter: text.into(),
+            };
             self.effects.events.push(event);
         }
     }

@@ -73,6 +73,26 @@ fn qos_1_and_2_complete_and_free_their_packet_ids() {
     }
 }
 
+/// A late acknowledgement of an old message must not be one of a new message.
+#[test]
+fn packet_ids_go_round_also_when_each_message_is_acknowledged_at_once() {
+    for version in VERSIONS {
+        let mut w = World::new(1);
+        let p = w.connect(version, "p", &clean());
+        let s = w.connect(version, "s", &clean());
+        w.subscribe(s, "t", QoS::AtLeastOnce);
+        let ids: Vec<u16> = (0..4)
+            .map(|_| {
+                w.publish(p, "t", "x", QoS::AtLeastOnce, false);
+                let id = w.take_messages(s)[0].packet_id.unwrap();
+                w.send_ack(s, 0x40, id);
+                id.get()
+            })
+            .collect();
+        assert_eq!(ids, [1, 2, 3, 4]);
+    }
+}
+
 /// [MQTT-4.3.3-10]: a repeated QoS 2 PUBLISH is acknowledged again and not passed on again.
 #[test]
 fn a_repeated_qos_2_publish_is_passed_on_once() {

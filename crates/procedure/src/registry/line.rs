@@ -128,28 +128,37 @@ impl Drop for Line {
 }
 
 impl Told {
-    /// One line per verdict.
+    /// One line per verdict; a warning where there is none, since nobody else may notice that a
+    /// procedure fails on every mail.
     fn log(&self) {
         let none = About::default();
         let about = self.about.get().unwrap_or(&none);
         let manifest = &self.manifest;
-        tracing::info!(
-            target: "call",
-            procedure = self.name,
-            version = manifest.version,
-            status = self.status.name(),
-            verdict = self.verdict.map_or("none", Verdict::name),
-            observe = manifest.mode == Mode::Observe,
-            queue_id = about.queue_id,
-            message_id = about.message_id,
-            from = about.from,
-            rcpt = about.rcpt,
-            size = about.size,
-            caller = about.caller,
-            ms = self.took.as_micros() as f64 / 1000.0,
-            "{}",
-            self.text,
-        );
+        macro_rules! tell {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: "call",
+                    procedure = self.name,
+                    version = manifest.version,
+                    status = self.status.name(),
+                    verdict = self.verdict.map_or("none", Verdict::name),
+                    observe = manifest.mode == Mode::Observe,
+                    queue_id = about.queue_id,
+                    message_id = about.message_id,
+                    from = about.from,
+                    rcpt = about.rcpt,
+                    size = about.size,
+                    caller = about.caller,
+                    ms = self.took.as_micros() as f64 / 1000.0,
+                    "{}",
+                    self.text,
+                )
+            };
+        }
+        match self.status {
+            Status::Done => tell!(info),
+            _ => tell!(warn),
+        }
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
-use stentor_hub::{Kept, NotKept};
+use stentor_hub::{Kept, NotKept, Retained};
 use stentor_session::Message;
 use stentor_topic::Zone;
 
@@ -93,6 +94,26 @@ impl<D: Disk> Store<D> {
     pub fn heap_bytes(&self) -> u64 {
         let stripes = 0..STRIPES;
         stripes.map(|at| self.lock(at).memory() as u64).sum()
+    }
+
+    /// How many messages were not kept since the start: because a bound was reached, and because
+    /// the disk was full or failed.
+    #[must_use]
+    pub fn refused(&self) -> (u64, u64) {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (count(&self.refused.by_bound), count(&self.refused.by_disk))
+    }
+
+    /// What is wrong with the disk now, in sentences, and since when.
+    #[must_use]
+    pub fn troubles(&self) -> Vec<(String, SystemTime)> {
+        self.troubles.since()
+    }
+
+    /// How many messages there are below `$SYS/`, which are in no file.
+    #[must_use]
+    pub fn volatile_count(&self) -> u64 {
+        self.volatile.count()
     }
 
     /// Bytes of topics, properties and payloads, without those below `$SYS/`.

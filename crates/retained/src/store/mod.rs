@@ -154,6 +154,7 @@ pub struct Store<D: Disk> {
     /// Wall clock at [`Tick::ZERO`], in milliseconds since 1970.
     origin_ms: u64,
     troubles: Troubles,
+    refused: Refused,
     /// The names of files changed since the folder was last synced.
     has_new_names: AtomicBool,
     rounds: Rounds,
@@ -165,6 +166,15 @@ pub struct Store<D: Disk> {
     grown_late: AtomicU64,
     /// Only tests have a store without one.
     watcher: Mutex<Option<Arc<dyn Watcher>>>,
+}
+
+/// Messages that were not kept since the start.
+#[derive(Debug, Default)]
+struct Refused {
+    /// A bound was reached.
+    by_bound: AtomicU64,
+    /// The disk was full, or failed.
+    by_disk: AtomicU64,
 }
 
 /// The rounds of group commit.
@@ -287,10 +297,16 @@ impl<D: Disk> Store<D> {
                     }
                     return Ok((stamp.sequence, kept));
                 }
-                Err(PutError::Quota | PutError::TooLarge) => return Err(NotKept::Full),
+                Err(PutError::Quota | PutError::TooLarge) => {
+                    self.refused.by_bound.fetch_add(1, Ordering::Relaxed);
+                    return Err(NotKept::Full);
+                }
                 Err(PutError::Grow(blocks)) => {
                     drop(stripe);
-                    self.grow_now(number, blocks)?;
+                    if let Err(refusal) = self.grow_now(number, blocks) {
+                        self.refused.by_disk.fetch_add(1, Ordering::Relaxed);
+                        return Err(refusal);
+                    }
                 }
             }
         }

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use stentor_topic::{TopicHasher, Zone};
 
+use super::Refused;
 use super::meta::{COPY, FILE, Meta};
 use super::reader::Reader;
 use super::segments::{PAGE_BYTES, open_files};
@@ -107,6 +108,7 @@ impl<D: Disk> Store<D> {
             has_new_segments: AtomicBool::new(false),
             origin_ms: origin_ms(options),
             troubles: Troubles::default(),
+            refused: Refused::default(),
             has_new_names: AtomicBool::new(true),
             rounds: Rounds {
                 open: AtomicU64::new(1),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use stentor_hub::NotKept;
 
@@ -21,6 +21,8 @@ pub(crate) struct Troubles {
 #[derive(Clone, Debug)]
 struct Trouble {
     at: Instant,
+    /// When it failed for the first time since it last succeeded.
+    since: SystemTime,
     text: String,
     is_full: bool,
 }
@@ -61,14 +63,20 @@ impl Troubles {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
         );
         let text = format!("{doing}: {error}");
+        let mut troubles = self.lock();
+        let known = troubles.remove(doing);
         let trouble = Trouble {
             at: Instant::now(),
+            since: known
+                .as_ref()
+                .map_or_else(SystemTime::now, |known| known.since),
             text: text.clone(),
             is_full,
         };
         let refusal = trouble.refusal();
         self.is_any.store(true, Ordering::Relaxed);
-        let known = self.lock().insert(doing, trouble);
+        troubles.insert(doing, trouble);
+        drop(troubles);
         let is_news = known.is_none_or(|known| known.text != text);
         (refusal, is_news.then_some(text))
     }
@@ -106,6 +114,15 @@ impl Troubles {
             .values()
             .next()
             .map(|trouble| trouble.text.as_str().into())
+    }
+
+    /// What is wrong now, and since when.
+    pub(crate) fn since(&self) -> Vec<(String, SystemTime)> {
+        let troubles = self.lock();
+        let told = troubles
+            .values()
+            .map(|trouble| (trouble.text.clone(), trouble.since));
+        told.collect()
     }
 
     /// What is wrong now.

@@ -19,9 +19,18 @@ pub(super) fn read(path: &Path, text: &str, givens: &mut Givens) {
         path,
         lines,
         givens,
+        has_key: false,
     };
     match DeTable::parse(text) {
-        Ok(table) => document.top(table.get_ref()),
+        Ok(table) => {
+            document.top(table.get_ref());
+            if !document.has_key {
+                let message = "there is no key in this file: it may have been cut off while it was \
+                               written; to start with the defaults, name no file";
+                let origin = document.origin(0);
+                document.givens.problem(origin, message);
+            }
+        }
         Err(error) => {
             let start = error.span().map_or(0, |span| span.start);
             let origin = document.origin(start);
@@ -52,6 +61,8 @@ struct Document<'a> {
     path: &'a Path,
     lines: Lines,
     givens: &'a mut Givens,
+    /// A key was met, known or not. A file without any would close every listener.
+    has_key: bool,
 }
 
 impl Document<'_> {
@@ -70,6 +81,7 @@ impl Document<'_> {
                 (Some(section), _) if section.repeated => self.list(section, value, origin),
                 (Some(section), _) => self.plain(section, value, origin),
                 (None, Some(key)) => {
+                    self.has_key = true;
                     let given = Given {
                         raw: raw(value),
                         origin,
@@ -80,6 +92,7 @@ impl Document<'_> {
                         .insert(key.name, given);
                 }
                 (None, None) => {
+                    self.has_key = true;
                     let message = unknown("", name, value.get_ref());
                     self.givens.problem(origin, message);
                 }
@@ -121,6 +134,7 @@ impl Document<'_> {
     }
 
     fn fill(&mut self, section: &'static Section, table: &DeTable<'_>, entry: &mut Entry) {
+        self.has_key |= !table.is_empty();
         for (name, value) in table {
             let origin = self.origin(name.span().start);
             let name = name.get_ref().as_ref();

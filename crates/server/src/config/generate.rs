@@ -3,13 +3,18 @@
 use super::keys::SECTIONS;
 use super::table::{Fallback, Key, Section};
 
-/// The sample configuration file: every key, commented out, with its default.
+/// The key of the sample that is not commented out: a file without any key is refused.
+const GIVEN: &str = "allow_anonymous";
+
+/// The sample configuration file: every key with its default, commented out but for [`GIVEN`].
 #[must_use]
 pub fn sample() -> String {
     let mut out = String::from(
-        "# Stentor's configuration. Every key is here, commented out, with its default or, where\n\
-         # there is none, with an example. Environment variables and flags go before this file:\n\
-         # docs/configuration.md explains each key. `stentor check-config` checks a file.\n\
+        "# Stentor's configuration. Every key is here with its default or, where there is none, with\n\
+         # an example; all but one are commented out, since a file without any key is refused.\n\
+         # Environment variables and flags go before this file; docs/configuration.md explains\n\
+         # each key. `stentor check-config` checks a file, `stentor reload` applies a changed\n\
+         # one.\n\
          # Relative paths start at the folder of this file.\n",
     );
     for section in SECTIONS {
@@ -25,8 +30,9 @@ pub fn sample() -> String {
             out.push_str(&wrapped(key.text, "# "));
             let range = format!("{}{}.", kind_sentence(key), example_note(key));
             out.push_str(&wrapped(&range, "# "));
+            let mark = if key.path() == GIVEN { "" } else { "#" };
             out.push_str(&format!(
-                "#{} = {}\n",
+                "{mark}{} = {}\n",
                 key.name,
                 key.kind.toml(key.fallback.text())
             ));
@@ -153,9 +159,10 @@ this machine can reach and that asks for a login.
   name.
 - **`--listen URL`** replaces the listeners of the file; one that the file configures under the same
   URL keeps its other keys.
-- **A reload** (SIGHUP, `stentor reload`, or a change of the file) reads everything again. *Live*
-  keys take effect at once, *new connections* for clients that connect afterwards, *restart* when
-  the server is started again; the server says which of these it met. Listeners are opened and
-  closed, Unix sockets like the others; only those for calls wait for a restart. Certificates and
-  keys are read again from their files. A file with an error changes nothing.
+- **A reload** (`stentor reload` or SIGHUP; with `apply_on_save`, also a change of the file) reads
+  everything again. *Live* keys take effect at once, *new connections* for clients that connect
+  afterwards, *restart* when the server is started again; the server says which of these it met.
+  Listeners are opened and closed, Unix sockets like the others; only those for calls wait for a
+  restart. Certificates and keys are read again from their files. A file with an error, or without
+  any key, changes nothing.
 ";

@@ -208,6 +208,9 @@ section! {
     /// How long a stopping server waits for the calls of procedures in flight on its call and mail
     /// listeners, and then for clients to take what is queued for them.
     shutdown_timeout: Duration = seconds(0, 300), Default("5s"), Live;
+    /// Applies a changed configuration file by itself, a moment after it was saved. Off, a change
+    /// waits for `stentor reload` or SIGHUP, so that a half-written file is never applied.
+    apply_on_save: bool = Kind::Flag, Default("false"), Live;
     /// What an MQTT 5 client that asks for it is told as the base of its response topics.
     response_information: Option<String> = Kind::Text, Unset("response"), NewConnections;
     /// The server that MQTT 5 clients are told to use instead when this one refuses or stops.

@@ -14,9 +14,10 @@ pub(super) struct Request {
     /// For `clients.show` and `clients.kick`.
     #[serde(default)]
     pub(super) client_id: Option<String>,
-    /// The number of a zone; 0 if it is not given.
+    /// A zone: the default one if it is not given; for `clients.show` and `clients.kick`, the only
+    /// one that has such a client.
     #[serde(default)]
-    pub(super) zone: u32,
+    pub(super) zone: Option<ZoneWord>,
     /// For `clients.kick`: whether the session ends too.
     #[serde(default)]
     pub(super) end_session: bool,
@@ -38,6 +39,16 @@ pub(super) struct Request {
     /// For `status`: over how many milliseconds the rates are measured; 0 leaves them out.
     #[serde(default)]
     pub(super) sample_ms: u64,
+}
+
+/// How a request names a zone.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub(super) enum ZoneWord {
+    /// By its number, which `zones` tells.
+    Number(u32),
+    /// By its name.
+    Name(String),
 }
 
 /// Why a request failed: a code for programs, a sentence for people.
@@ -134,7 +145,7 @@ mod tests {
         );
         assert_eq!(
             (request.zone, request.end_session, request.limit),
-            (0, false, None)
+            (None, false, None)
         );
         assert_eq!(
             parse(br#"{"v":2,"verb":"status"}"#).unwrap_err().code,

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use stentor_auth::store::{Order, OrderError, Who};
 use stentor_procedure::adaptor::Start;
+use stentor_topic::Zone;
 use tracing::warn;
 
 use super::protocol::{Answer, Failure, Request, head, line, parse};
@@ -113,8 +114,8 @@ fn is_administrator(stream: &UnixStream) -> bool {
 enum Next {
     /// Answer and go on.
     Answer(Answer),
-    /// Answer; the connection speaks MQTT from then on.
-    Mqtt,
+    /// Answer; the connection speaks MQTT from then on, in this zone.
+    Mqtt(Zone),
 }
 
 impl Desk {
@@ -138,7 +139,7 @@ impl Desk {
                             return;
                         }
                     }
-                    Next::Mqtt => return self.hand_to_shard(stream, buffer),
+                    Next::Mqtt(zone) => return self.hand_to_shard(stream, buffer, zone),
                 },
                 Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
                     let answer = Err(Failure::new("bad-request", TOO_LONG));
@@ -165,12 +166,15 @@ impl Desk {
             Err(failure) => return Next::Answer(Err(failure)),
         };
         Next::Answer(match request.verb.as_str() {
-            "mqtt" => return Next::Mqtt,
+            "mqtt" => match zones::named(&self.backplane, &request) {
+                Ok(zone) => return Next::Mqtt(zone.unwrap_or(Zone::DEFAULT)),
+                Err(failure) => Err(failure),
+            },
             "status" => Ok(status::status(self, &request)),
             "clients.ls" => Ok(clients::list(&self.backplane, &request)),
             "clients.show" => clients::show(&self.backplane, &request),
             "clients.kick" => clients::kick(&self.backplane, &request),
-            "topics" => Ok(topics::topics(&self.backplane, &request)),
+            "topics" => topics::topics(&self.backplane, &request),
             "zones" => self.zones(who),
             "reload" => self.reload(),
             "stop" => self.stop(),
@@ -285,8 +289,8 @@ impl Desk {
             .map_err(|_| Failure::new("unavailable", "the server is stopping"))
     }
 
-    /// Makes the connection an MQTT connection of the administrator.
-    fn hand_to_shard(&self, mut stream: UnixStream, unread: Vec<u8>) {
+    /// Makes the connection an MQTT connection of the administrator of a zone.
+    fn hand_to_shard(&self, mut stream: UnixStream, unread: Vec<u8>, zone: Zone) {
         let ready = stream
             .write_all(line(&Ok(json!({}))).as_bytes())
             .and_then(|()| stream.set_nonblocking(true));
@@ -300,7 +304,7 @@ impl Desk {
             port: Arc::clone(&self.port),
             // An administrator gets in when nobody else does.
             permit: None,
-            purpose: Purpose::Administrate,
+            purpose: Purpose::Administrate(zone),
         };
         let incoming = Incoming::Connection(Box::new(traveller));
         // The shard with the least to do.

@@ -59,10 +59,7 @@ pub(super) fn status(desk: &Desk, request: &Request) -> Value {
         "user_queries": desk.directory.queries(),
         "password_hash": password_hash,
         "log_lines_dropped": backplane.journal.dropped(),
-        "retained": {
-            "messages": backplane.retained.count(),
-            "bytes": backplane.retained.bytes(),
-        },
+        "retained": retained(backplane),
         "memory": memory(backplane),
         "zones": zones::zones(backplane, std::iter::empty())["zones"].take(),
         "rates": rates,
@@ -76,6 +73,28 @@ pub(super) fn status(desk: &Desk, request: &Request) -> Value {
         "shards_total": backplane.shards.len(),
     });
     extend(figures(&sum), more)
+}
+
+/// The retained messages, and how many of them are the server's own; how many were refused, and
+/// what is wrong with the disk since when, in seconds since 1970.
+fn retained(backplane: &Backplane) -> Value {
+    let store = &backplane.retained;
+    let of_server = store.volatile_count();
+    let (by_bound, by_disk) = store.refused();
+    let troubles = store.troubles();
+    let trouble = |(text, since): &(String, SystemTime)| {
+        let since = since.duration_since(SystemTime::UNIX_EPOCH);
+        json!({ "text": text, "since": since.map_or(0, |since| since.as_secs()) })
+    };
+    json!({
+        "messages": store.count(),
+        // They are among these.
+        "messages_of_server": of_server,
+        "bytes": store.bytes(),
+        "refused_by_bound": by_bound,
+        "refused_by_disk": by_disk,
+        "troubles": troubles.iter().map(trouble).collect::<Vec<_>>(),
+    })
 }
 
 /// What clients make the server hold: by kind, and who holds most.

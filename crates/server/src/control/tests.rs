@@ -167,6 +167,7 @@ fn clients_are_listed_shown_and_kicked_wherever_they_live() {
     assert_eq!(read(&mut clients[3], 5), [0x90, 3, 0, 1, 0]);
     let shown = server.ok(json!({ "v": 1, "verb": "clients.show", "client_id": "client-3" }));
     assert_eq!(shown["filters"], json!(["room/#"]));
+    assert_eq!(shown["granted"], json!([{ "filter": "room/#", "qos": 0 }]));
     assert_eq!(shown["connection"]["version"], "3.1.1");
     let topics = server.ok(json!({ "v": 1, "verb": "topics", "containing": "room" }));
     assert_eq!(
@@ -185,8 +186,20 @@ fn clients_are_listed_shown_and_kicked_wherever_they_live() {
         (&topics["filters"], &topics["truncated"]),
         (&json!([shared]), &json!(true))
     );
-    server.ok(json!({ "v": 1, "verb": "clients.kick", "client_id": "client-3" }));
+    let kicked = server.ok(json!({ "v": 1, "verb": "clients.kick", "client_id": "client-3" }));
+    assert_eq!(kicked["was_connected"], true);
     assert_eq!(clients[3].read(&mut [0]).unwrap(), 0);
+    for zone in [json!("default"), json!(0)] {
+        let request =
+            json!({ "v": 1, "verb": "clients.show", "client_id": "client-4", "zone": zone });
+        assert_eq!(server.ok(request)["zone_name"], "default");
+    }
+    let request = json!({ "v": 1, "verb": "clients.show", "client_id": "client-4", "zone": "no" });
+    let refused = server.answer(&request);
+    assert!(
+        refused["error"].as_str().unwrap().contains("no zone"),
+        "{refused}"
+    );
     let again = server.answer(&json!({ "v": 1, "verb": "clients.show", "client_id": "client-3" }));
     assert_eq!(again["code"], "not-found");
     server.end();

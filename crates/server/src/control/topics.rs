@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use stentor_hub::{Cursor, Retained, Scope, Walk};
 use stentor_topic::Zone;
 
-use super::protocol::Request;
+use super::protocol::{Answer, Request};
+use super::zones;
 use crate::backplane::Backplane;
 use crate::shard::Inquiry;
 use crate::telemetry::collect::ask_all;
@@ -14,8 +15,10 @@ use crate::telemetry::collect::ask_all;
 /// Topics visited in one step over the store, under whose locks nobody should wait long.
 const VISITS: usize = 1_000;
 
-/// Subscribed filters with their subscribers, and topics that hold a retained message.
-pub(super) fn topics(backplane: &Backplane, request: &Request) -> Value {
+/// Subscribed filters with their subscribers, of all zones unless one is named, and topics that
+/// hold a retained message, of that zone or the default one.
+pub(super) fn topics(backplane: &Backplane, request: &Request) -> Answer {
+    let zone = zones::named(backplane, request)?;
     let (from, to) = request.page();
     let mut filters: BTreeMap<(Zone, String), usize> = BTreeMap::new();
     let mut truncated = false;
@@ -31,6 +34,7 @@ pub(super) fn topics(backplane: &Backplane, request: &Request) -> Value {
         }
     }
     truncated |= filters.len() > to;
+    filters.retain(|(of, _), _| zone.is_none_or(|zone| zone == *of));
     // A filter among the first of all is among the first of each shard that has it, so its
     // subscribers are complete.
     let listed: Vec<Value> = filters
@@ -41,14 +45,14 @@ pub(super) fn topics(backplane: &Backplane, request: &Request) -> Value {
             json!({ "zone": zone.get(), "filter": filter, "subscribers": subscribers })
         })
         .collect();
-    let mut retained = retained(backplane, request, to);
+    let mut retained = retained(backplane, request, zone.unwrap_or(Zone::DEFAULT), to);
     retained.drain(..from.min(retained.len()));
-    json!({ "filters": listed, "retained": retained, "truncated": truncated })
+    Ok(json!({ "filters": listed, "retained": retained, "truncated": truncated }))
 }
 
 /// Topics with a retained message, in one zone, without those of the server itself unless they
 /// are asked for.
-fn retained(backplane: &Backplane, request: &Request, at_most: usize) -> Vec<Value> {
+fn retained(backplane: &Backplane, request: &Request, zone: Zone, at_most: usize) -> Vec<Value> {
     let pattern = if request.containing.starts_with('$') {
         "$SYS/#"
     } else {
@@ -57,7 +61,6 @@ fn retained(backplane: &Backplane, request: &Request, at_most: usize) -> Vec<Val
     let scope = Scope::until(backplane.retained.mark(), backplane.clock.now());
     let (mut cursor, mut found, mut topics) = (Cursor::default(), Vec::new(), Vec::new());
     loop {
-        let zone = Zone(request.zone);
         let walk = backplane
             .retained
             .walk(zone, pattern, scope, &mut cursor, VISITS, &mut found);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use stentor_hub::ZoneFigures;
 use stentor_topic::Zone;
 
-use super::protocol::Failure;
+use super::protocol::{Failure, Request, ZoneWord};
 use super::retained;
 use crate::backplane::Backplane;
 use crate::shard::Inquiry;
@@ -59,6 +59,24 @@ pub(super) fn zones(backplane: &Backplane, named: impl Iterator<Item = String>) 
         })
     });
     json!({ "zones": shown.collect::<Vec<_>>() })
+}
+
+/// The zone that a request names, if it names one.
+///
+/// # Errors
+/// When there is no zone of that name.
+pub(super) fn named(backplane: &Backplane, request: &Request) -> Result<Option<Zone>, Failure> {
+    match &request.zone {
+        None => Ok(None),
+        Some(ZoneWord::Number(number)) => Ok(Some(Zone(*number))),
+        Some(ZoneWord::Name(name)) => match backplane.authenticator.known_zone(name) {
+            Some(zone) => Ok(Some(zone)),
+            None => {
+                let message = format!("there is no zone {name:?}; `stentor zone list` lists them");
+                Err(Failure::new("not-found", message))
+            }
+        },
+    }
 }
 
 /// Ends all that there is of a zone: its connections, sessions, rooms and retained messages.

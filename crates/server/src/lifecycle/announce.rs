@@ -2,19 +2,29 @@
 
 use std::io::Write;
 
-use tracing::info;
+use stentor_auth::model::ADMIN;
+use stentor_auth::store::{Directory, Order, Who};
+use tracing::{info, warn};
 
 use super::doors::Doors;
 use super::start::Shards;
+use crate::backplane::Backplane;
 use crate::call::CallServer;
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::fdtable::Table;
 use crate::listener::Port;
+use crate::shard::Inquiry;
+use crate::telemetry::collect::ask_all;
 
 /// Says what is open, who may log in, and how to open it up; then prints the lines that scripts
 /// wait for.
-pub(super) fn started(config: &Config, data_dir: &DataDir, doors: &Doors, shards: &Shards) {
+pub(super) fn started(
+    config: &Config,
+    data_dir: &DataDir,
+    doors: &Doors,
+    (shards, directory): (&Shards, &Directory),
+) {
     let tables = match shards.table {
         Table::Private => "private",
         Table::Shared => "shared",
@@ -35,14 +45,15 @@ pub(super) fn started(config: &Config, data_dir: &DataDir, doors: &Doors, shards
             is_open |= opened(port);
         }
     }
-    if !is_open && config.users.is_empty() {
+    let is_closed = !is_open && !doors.mqtt.is_empty();
+    if is_closed && !has_users(config, directory) {
         info!(
             "to let somebody in, add a user: `stentor user add NAME --data-dir {}`; or start with \
              --allow-anonymous to let every program on this machine in",
             data_dir.path().display()
         );
     }
-    if !is_remote {
+    if !is_remote && !doors.mqtt.is_empty() {
         info!(
             "only this machine can connect; to open the server to the network, add a listener \
              such as --listen mqtts://0.0.0.0:8883"
@@ -51,12 +62,54 @@ pub(super) fn started(config: &Config, data_dir: &DataDir, doors: &Doors, shards
     print(doors.ports().map(|port| &**port));
 }
 
-/// Says of an MQTT listener who may log in there; whether that is anybody.
+/// Whether somebody can log in besides the administrator whom the first start makes. What lies in
+/// another place than the data folder is not asked: who named it knows of users.
+fn has_users(config: &Config, directory: &Directory) -> bool {
+    let auth = &config.auth;
+    let names_others = auth.database.is_some() || auth.source.is_some() || !config.jwts.is_empty();
+    if names_others || !config.users.is_empty() {
+        return true;
+    }
+    let page = Order::UserList {
+        zone: None,
+        containing: String::new(),
+        after: None,
+        limit: Some(2),
+    };
+    // A database that does not answer is told of by itself.
+    let Ok(answer) = directory.order(Who::new("the start"), page) else {
+        return true;
+    };
+    let users = answer["users"].as_array().into_iter().flatten();
+    users.into_iter().any(|user| user["name"] != ADMIN)
+}
+
+/// Says of an MQTT listener whether clients have to log in; whether they need not.
 pub(super) fn opened(port: &Port) -> bool {
     let anonymous = port.rules.load().anonymous;
-    let who = if anonymous { "anybody" } else { "users" };
-    info!("listening on {}: {who} may log in", port.url);
+    let login = if anonymous {
+        "no login needed"
+    } else {
+        "login required"
+    };
+    info!("listening on {} ({login})", port.url);
     anonymous
+}
+
+/// Says how many sessions end with the server that would have waited for their clients, and how
+/// many messages were waiting in them.
+pub(super) fn forgotten(backplane: &Backplane) {
+    let left = ask_all(backplane, Inquiry::Left);
+    let sessions: u64 = left.iter().map(|(sessions, _)| sessions).sum();
+    let messages: u64 = left.iter().map(|(_, messages)| messages).sum();
+    if sessions > 0 {
+        warn!(
+            sessions,
+            messages,
+            "sessions end with the server, and the messages that waited in them are lost: clients \
+             have to subscribe again"
+        );
+    }
 }
 
 /// Says where procedures are called.

@@ -44,7 +44,7 @@ pub use signals::{block_signals, survive_long_files};
 use start::Shards;
 pub(crate) use start::random;
 use systemd::Systemd;
-use watch::FILE_CHANGED;
+use watch::{FILE_CHANGED, Watch};
 
 /// What the main thread is asked to do.
 pub(crate) enum Command {
@@ -115,7 +115,6 @@ struct Begun {
     supervisor: Supervisor,
     shards: Shards,
     inbox: Receiver<Command>,
-    watch: Option<watch::Watch>,
 }
 
 impl Begun {
@@ -123,7 +122,6 @@ impl Begun {
     fn run(mut self) -> ExitCode {
         self.supervisor.systemd.ready();
         let end = self.supervisor.supervise(&self.inbox);
-        drop(self.watch);
         self.supervisor.end(self.shards, end)
     }
 }
@@ -165,13 +163,10 @@ fn begin(
     })?;
     signals.start(commands.clone())?;
     // Before the announcement: a script may change the file as soon as it reads that.
-    let watch = config
-        .file
-        .as_deref()
-        .and_then(|file| watch::start(file, &commands));
+    let watch = watch::of(&config, &commands);
     let around = (&backplane, &center);
     let calls = CallServer::start(calls, &config.procedures, data_dir, around)?;
-    announce::started(&config, data_dir, &doors, &shards);
+    announce::started(&config, data_dir, &doors, (&shards, &directory));
     announce::calls(&calls);
     let supervisor = Supervisor {
         reloader: Reloader {
@@ -190,12 +185,13 @@ fn begin(
         control,
         keeper,
         calls,
+        commands,
+        watch,
     };
     Ok(Begun {
         supervisor,
         shards,
         inbox,
-        watch,
     })
 }
 
@@ -216,6 +212,10 @@ struct Supervisor {
     /// Of the retained store.
     keeper: Keeper,
     calls: CallServer,
+    /// To this thread, for a watch that begins.
+    commands: Sender<Command>,
+    /// On the configuration file, where it is wanted.
+    watch: Option<Watch>,
 }
 
 /// Why the server ends.
@@ -251,7 +251,7 @@ impl Supervisor {
                     return End::Failed;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                // The threads that hold the sending ends do not end.
+                // This thread holds a sending end itself.
                 Err(RecvTimeoutError::Disconnected) => return End::Failed,
             }
         }
@@ -266,6 +266,7 @@ impl Supervisor {
                 warn!("the configuration was not reloaded ({who}); the old one stays: {reason}");
             }
         }
+        self.watch_file();
         self.control.note_ports(self.reloader.doors.ports());
         let function = self.reloader.config.auth.password_hash;
         self.control.note_password_hash(function);
@@ -282,9 +283,19 @@ impl Supervisor {
         self.systemd.ready();
     }
 
+    /// Begins or ends the watch on the file, as the configuration says now.
+    fn watch_file(&mut self) {
+        let config = &self.reloader.config;
+        if config.general.apply_on_save != self.watch.is_some() {
+            self.watch = watch::of(config, &self.commands);
+        }
+    }
+
     /// Tells the clients, gives them a moment, and ends.
     fn end(mut self, shards: Shards, end: End) -> ExitCode {
         self.systemd.stopping();
+        self.watch = None;
+        announce::forgotten(&self.backplane);
         let time = self.reloader.config.general.shutdown_timeout;
         let begin = Instant::now();
         // Clients may serve the calls in flight, so their shards go on until these are answered.

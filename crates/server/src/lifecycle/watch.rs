@@ -9,12 +9,22 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tracing::warn;
 
 use super::{Command, spawn};
+use crate::config::Config;
 
 /// Editors write in several steps: wait until a file has been quiet for this long.
 const QUIET: Duration = Duration::from_millis(300);
 
 /// What a reload is said to come from that nobody has asked for.
 pub(crate) const FILE_CHANGED: &str = "the file changed";
+
+/// The watch on the file of a configuration that wants one.
+pub(super) fn of(config: &Config, commands: &Sender<Command>) -> Option<Watch> {
+    let file = config.file.as_deref()?;
+    match config.general.apply_on_save {
+        true => start(file, commands),
+        false => None,
+    }
+}
 
 /// Keeps the watch going; dropping it ends the watch.
 pub(super) struct Watch {
@@ -23,7 +33,7 @@ pub(super) struct Watch {
 
 /// Asks for a reload whenever the file changes. The folder is watched, since editors and
 /// configuration tools replace the file.
-pub(super) fn start(file: &Path, commands: &Sender<Command>) -> Option<Watch> {
+fn start(file: &Path, commands: &Sender<Command>) -> Option<Watch> {
     let name: OsString = file.file_name()?.to_owned();
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -47,7 +57,7 @@ pub(super) fn start(file: &Path, commands: &Sender<Command>) -> Option<Watch> {
             Some(Watch { _watcher: watcher })
         }
         Err(error) => {
-            warn!(%error, "the configuration file is not watched; send SIGHUP after a change");
+            warn!(%error, "the configuration file is not watched; run `stentor reload` after a change");
             None
         }
     }

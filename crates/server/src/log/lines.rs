@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tracing::warn;
+use tracing::{Level, warn};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Bytes of lines that wait at most.
@@ -199,12 +199,18 @@ impl<W: Write> Out<W> {
     }
 }
 
-/// Writes one line into [`LINES`].
-pub(super) struct Line;
+/// Writes one line into [`LINES`], perhaps with its priority in front.
+pub(super) struct Line {
+    /// What systemd's journal takes for the priority of a line, as sd-daemon(3) has it.
+    priority: Option<&'static str>,
+}
 
 impl Write for Line {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        LINES.push(bytes, io::stderr());
+        match self.priority {
+            None => LINES.push(bytes, io::stderr()),
+            Some(priority) => LINES.push(&with_priority(priority, bytes), io::stderr()),
+        }
         Ok(bytes.len())
     }
 
@@ -213,11 +219,38 @@ impl Write for Line {
     }
 }
 
-impl<'a> MakeWriter<'a> for &'static Lines {
+/// The text with the priority before each of its lines: the journal takes them apart.
+fn with_priority(priority: &str, text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() + priority.len());
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        out.extend(priority.as_bytes());
+        out.extend(line);
+    }
+    out
+}
+
+/// Writes lines into [`LINES`].
+pub(super) struct Lined {
+    /// Whether each is to begin with its priority, for systemd's journal.
+    pub(super) has_priority: bool,
+}
+
+impl<'a> MakeWriter<'a> for Lined {
     type Writer = Line;
 
     fn make_writer(&'a self) -> Self::Writer {
-        Line
+        Line { priority: None }
+    }
+
+    fn make_writer_for(&'a self, line: &tracing::Metadata<'_>) -> Self::Writer {
+        let priority = match *line.level() {
+            Level::ERROR => "<3>",
+            Level::WARN => "<4>",
+            Level::INFO => "<6>",
+            Level::DEBUG | Level::TRACE => "<7>",
+        };
+        let priority = self.has_priority.then_some(priority);
+        Line { priority }
     }
 }
 
@@ -253,6 +286,12 @@ mod tests {
         lines.push(b"late\n", &mut out);
         assert_eq!(out, b"early\n");
         assert_eq!(lines.take().0, [Box::from(*b"late\n")]);
+    }
+
+    #[test]
+    fn each_line_of_a_text_gets_the_priority() {
+        let text = with_priority("<4>", b"WARN one\ntwo\n");
+        assert_eq!(text, b"<4>WARN one\n<4>two\n");
     }
 
     /// A disk with so much room.

@@ -8,6 +8,7 @@ mod limit;
 mod lines;
 
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
@@ -19,7 +20,7 @@ use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 use crate::config::{Format, Level, Log};
 
-use lines::LINES;
+use lines::{LINES, Lined};
 
 pub use limit::{Admission, FirstTimes, RateLimit};
 
@@ -35,12 +36,15 @@ impl Logger {
     /// # Errors
     /// When the process has one already.
     pub fn install(config: &Log) -> Result<Self, String> {
-        let journal = std::env::var_os("JOURNAL_STREAM").is_some();
+        let journal = std::env::var_os("JOURNAL_STREAM").is_some() && !is_file(io::stderr());
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let style = Style::choose(config.format, io::stderr().is_terminal(), no_color, journal);
         let (level, handle) = reload::Layer::new(filter(config.level));
         let ours = filter_fn(is_ours);
-        let lines = style.layer(&LINES).with_filter(level.and(ours));
+        let out = Lined {
+            has_priority: journal && !io::stderr().is_terminal(),
+        };
+        let lines = style.layer(out).with_filter(level.and(ours));
         let installed = Registry::default().with(lines).try_init();
         installed.map_err(|error| error.to_string())?;
         Ok(Self { level: handle })
@@ -69,6 +73,13 @@ impl Logger {
     }
 }
 
+/// Whether this is a file on a disk, which is no way to the journal.
+fn is_file(out: impl AsFd) -> bool {
+    let file = out.as_fd().try_clone_to_owned().map(std::fs::File::from);
+    let metadata = file.and_then(|file| file.metadata());
+    metadata.is_ok_and(|metadata| metadata.is_file())
+}
+
 /// Writes the warnings of a log to standard error, for a command that does what a server does
 /// otherwise. A process that has a log has them there.
 pub fn warn_on_stderr() {
@@ -82,9 +93,12 @@ pub fn warn_on_stderr() {
     let _ = Registry::default().with(lines).try_init();
 }
 
-/// What a database says besides its answers is about statements that nobody here typed.
+/// What a database says besides its answers is about statements that nobody here typed. The watch
+/// on the configuration's folder speaks of each change there, also of a line of this log that is
+/// written there: it would speak for ever.
 fn is_ours(line: &tracing::Metadata<'_>) -> bool {
-    !line.target().starts_with("sqlx::postgres::notice")
+    const OTHERS: [&str; 3] = ["sqlx::postgres::notice", "notify", "mio"];
+    !OTHERS.iter().any(|other| line.target().starts_with(other))
 }
 
 const fn filter(level: Level) -> LevelFilter {

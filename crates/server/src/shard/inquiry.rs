@@ -36,7 +36,7 @@ impl Shard {
                 answer,
             } => {
                 let found = self.hub.client(zone, &client_id).map(|client| {
-                    let subscriptions = self.hub.subscriptions(client.key);
+                    let subscriptions = self.hub.granted(client.key);
                     (self.entry(client), subscriptions)
                 });
                 let _ = answer.send(found);
@@ -47,9 +47,7 @@ impl Shard {
                 end_session,
                 answer,
             } => {
-                let found = self.hub.kick(self.now, zone, &client_id, end_session);
-                self.forward();
-                let _ = answer.send(found);
+                let _ = answer.send(self.kick(zone, &client_id, end_session));
             }
             Inquiry::EndZone(zone, answer) => {
                 let ended = self.hub.end_zone(self.now, zone);
@@ -76,10 +74,30 @@ impl Shard {
             Inquiry::Holders { at_most, answer } => {
                 let _ = answer.send(self.hub.holders(at_most));
             }
+            Inquiry::Left(answer) => {
+                let _ = answer.send(self.left());
+            }
             Inquiry::Pulse(answer) => {
                 let _ = answer.send(());
             }
         }
+    }
+
+    /// Closes a client's connection; whether it had one, or `None` without a session.
+    fn kick(&mut self, zone: Zone, client_id: &str, end_session: bool) -> Option<bool> {
+        let client = self.hub.client(zone, client_id)?;
+        self.hub.kick(self.now, zone, client_id, end_session);
+        self.forward();
+        Some(client.connection.is_some())
+    }
+
+    /// Sessions that would outlive their connections, and the messages that they owe.
+    fn left(&self) -> (u64, u64) {
+        let outliving = self.hub.clients().filter(|client| client.expiry_secs > 0);
+        outliving.fold((0, 0), |(sessions, messages), client| {
+            let owed = client.in_flight + client.waiting;
+            (sessions + 1, messages + owed as u64)
+        })
     }
 
     fn clients(&self, containing: &str, at_most: usize) -> Page<ClientEntry> {

@@ -8,6 +8,7 @@ use stentor_auth::Decision;
 use stentor_hub::{
     Adaptors, ClientInfo, ControlItem, Holder, Identity, Kept, NotKept, ZoneFigures,
 };
+use stentor_mqtt::QoS;
 use stentor_session::{ConnectRequest, Message, Tick};
 use stentor_topic::Zone;
 
@@ -63,8 +64,8 @@ pub(crate) struct Traveller {
 pub(crate) enum Purpose {
     /// It was let in and this is its session's home.
     Connect(Box<ConnectRequest>, Arc<Identity>),
-    /// It comes from the control socket, as administrator, before its CONNECT.
-    Administrate,
+    /// It comes from the control socket, as administrator of a zone, before its CONNECT.
+    Administrate(Zone),
 }
 
 /// A question of the control plane. Whoever asks waits with a time limit; an answer that nobody
@@ -84,14 +85,15 @@ pub(crate) enum Inquiry {
     Client {
         zone: Zone,
         client_id: String,
-        answer: Sender<Option<(ClientEntry, Vec<Arc<str>>)>>,
+        answer: Sender<Option<Found>>,
     },
-    /// Close a client's connection, and its session too if asked; answers whether there was one.
+    /// Close a client's connection, and its session too if asked; answers whether it was connected,
+    /// or `None` without a session.
     Kick {
         zone: Zone,
         client_id: String,
         end_session: bool,
-        answer: Sender<bool>,
+        answer: Sender<Option<bool>>,
     },
     /// Close all connections of a zone, and end its sessions and rooms; answers how many sessions
     /// there were.
@@ -114,6 +116,9 @@ pub(crate) enum Inquiry {
         at_most: usize,
         answer: Sender<Vec<Holder>>,
     },
+    /// How many sessions would outlive their connections, and how many messages wait in them or are
+    /// in flight.
+    Left(Sender<(u64, u64)>),
     /// Whether the shard is alive.
     Pulse(Sender<()>),
 }
@@ -123,6 +128,9 @@ pub(crate) struct Page<T> {
     pub(crate) entries: Vec<T>,
     pub(crate) total: usize,
 }
+
+/// A session, and its filters with the QoS granted.
+pub(crate) type Found = (ClientEntry, Vec<(Arc<str>, QoS)>);
 
 /// A session as a shard sees it.
 pub(crate) struct ClientEntry {

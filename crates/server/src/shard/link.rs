@@ -6,6 +6,7 @@ use std::sync::Arc;
 use stentor_auth::Exchange;
 use stentor_hub::SessionKey;
 use stentor_session::{ConnectRequest, Limit, Output, Tick};
+use stentor_topic::Zone;
 
 use crate::admission::Permit;
 use crate::listener::Port;
@@ -73,8 +74,8 @@ pub(super) enum Entrance {
     Login,
     /// When its proxy has said who it is.
     Proxied,
-    /// As administrator: it came through the control socket.
-    Administrator,
+    /// As administrator of a zone: it came through the control socket.
+    Administrator(Zone),
     /// With a refusal: a limit was reached when it arrived.
     Refused(Limit),
     /// With a refusal: the server stops.

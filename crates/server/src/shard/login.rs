@@ -11,7 +11,6 @@ use stentor_session::{
     CloseReason, ConnectRequest, Denied, Limit, Local, Output, Tick, Violation, read_connect,
     refusal,
 };
-use stentor_topic::Zone;
 use zeroize::Zeroize;
 
 use super::letter::{Letter, Purpose};
@@ -86,7 +85,7 @@ impl Shard {
             Entrance::Stopping => {
                 self.refuse(index, &request, CloseReason::Local(Local::ShuttingDown));
             }
-            Entrance::Administrator => {
+            Entrance::Administrator(zone) => {
                 let user = Some("admin".into());
                 let rights = Arc::new(Unrestricted);
                 self.enter(
@@ -94,7 +93,7 @@ impl Shard {
                     request,
                     Arc::new(Identity {
                         user,
-                        zone: Zone::DEFAULT,
+                        zone,
                         rights,
                         expires_at: Tick::NEVER,
                         guest: None,

@@ -29,7 +29,7 @@ mod watch;
 mod weigh;
 
 pub(crate) use accept::unix_peer;
-pub(crate) use letter::{ClientEntry, Incoming, Inquiry, Letter, Purpose, Traveller};
+pub(crate) use letter::{ClientEntry, Found, Incoming, Inquiry, Letter, Purpose, Traveller};
 pub(crate) use policy::Policy;
 
 use std::collections::{HashMap, VecDeque};

@@ -95,7 +95,7 @@ impl Shard {
         } = traveller;
         let entrance = match purpose {
             Purpose::Connect(..) => Entrance::Login,
-            Purpose::Administrate => Entrance::Administrator,
+            Purpose::Administrate(zone) => Entrance::Administrator(zone),
         };
         let phase = Phase::ExpectConnect(entrance);
         let mut link = Link::new(fd, phase, transport, peer, port, permit);
@@ -109,7 +109,7 @@ impl Shard {
         }
         match purpose {
             Purpose::Connect(request, identity) => self.enter(index, request, identity),
-            Purpose::Administrate => self.apply_tail(index),
+            Purpose::Administrate(_) => self.apply_tail(index),
         }
         self.weigh(index);
     }

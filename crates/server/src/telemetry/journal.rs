@@ -372,25 +372,64 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
         } => {
             if let Some(held_back) = pace.admit("losing") {
                 let (client, topic) = (&*shown(client_id), &*shown(topic));
-                warn!(client, topic, cause, held_back, "loses messages");
+                let why = losing(cause);
+                warn!(client, topic, cause, held_back, "loses messages{why}");
             }
         }
+    }
+}
+
+/// Why a client loses messages, and what to do.
+fn losing(cause: &str) -> &'static str {
+    match cause {
+        "drop-newest" | "drop-oldest" => {
+            ": its queue is full (`limits.queue_messages`, `limits.queue_bytes`); read faster, or \
+             raise them"
+        }
+        "disconnect" => ": it read too slowly, and its [[policy]] is to disconnect",
+        "packet-too-large" => ": they are larger than the maximum packet size that it asked for",
+        "expired" => ": they expired while they waited",
+        _ => "",
     }
 }
 
 /// What a client's rights do not permit.
 fn write_denied(event: &Event, pace: &mut Pace) {
     match event {
-        Event::PublishDenied { client_id, topic } => {
+        Event::PublishDenied {
+            client_id,
+            user,
+            topic,
+        } => {
             if let Some(held_back) = pace.admit("publish-denied") {
                 let (client, topic) = (&*shown(client_id), &*shown(topic));
-                warn!(client, topic, held_back, "publish not permitted");
+                let user = &*shown(user.as_deref().unwrap_or(""));
+                warn!(
+                    client,
+                    user,
+                    topic,
+                    held_back,
+                    "publish not permitted: `stentor user test USER publish TOPIC` says which rule \
+                     decides"
+                );
             }
         }
-        Event::SubscribeDenied { client_id, filter } => {
+        Event::SubscribeDenied {
+            client_id,
+            user,
+            filter,
+        } => {
             if let Some(held_back) = pace.admit("subscribe-denied") {
                 let (client, filter) = (&*shown(client_id), &*shown(filter));
-                warn!(client, filter, held_back, "subscribe not permitted");
+                let user = &*shown(user.as_deref().unwrap_or(""));
+                warn!(
+                    client,
+                    user,
+                    filter,
+                    held_back,
+                    "subscribe not permitted: `stentor user test USER subscribe FILTER` says which \
+                     rule decides"
+                );
             }
         }
         _ => {}

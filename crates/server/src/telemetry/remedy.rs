@@ -236,8 +236,8 @@ fn refused_origin(scene: &Scene<'_>) -> Cow<'static, str> {
 const fn limit_reached(limit: Limit) -> &'static str {
     match limit {
         Limit::Connections => {
-            "raise `limits.connections`, `max_connections` of the listener, the limit on open \
-             files (LimitNOFILE), or --shards"
+            "too many connections are open; raise `limits.connections`, `max_connections` of the \
+             listener, the limit on open files (LimitNOFILE), or --shards"
         }
         Limit::ConnectionsPerAddress => "raise `limits.connections_per_address`",
         Limit::ConnectionRate => "raise `limits.connection_rate`",

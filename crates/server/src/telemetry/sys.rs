@@ -97,6 +97,7 @@ impl SysTopics {
         now: Tick,
     ) -> Vec<(String, String)> {
         let stats = &sum.stats;
+        let refused = backplane.retained.refused();
         let away = stats.sessions.saturating_sub(stats.connected);
         let counts = [
             ("clients/total", stats.sessions),
@@ -122,6 +123,8 @@ impl SysTopics {
             ("retained messages/count", backplane.retained.count()),
             ("store/messages/count", backplane.retained.count()),
             ("store/messages/bytes", backplane.retained.bytes()),
+            ("store/messages/refused", refused.0 + refused.1),
+            ("store/troubles", backplane.retained.troubles().len() as u64),
             ("turns/long", sum.turn_report.long),
             ("turns/longest_us", micros(&sum.turn_report.longest)),
             ("turns/longest_us/1min", micros(&sum.turn_report.lately)),

@@ -145,7 +145,8 @@ impl Plan {
                 }
                 user.name = other.as_str().into();
                 let reason = format!("{reason}; the user is carried as {other}");
-                let remedy = format!("let its clients log in as {other}, as they did there");
+                let remedy =
+                    format!("change the user name to {other} in its clients; the password stays");
                 tell(text, &reason, &remedy);
             }
             true

@@ -31,6 +31,27 @@ fn nothing_given_is_a_working_configuration() {
     assert_eq!(urls, DEFAULT_LISTENERS);
 }
 
+/// A full disk, a template or a slow copy leaves such a file; the defaults would close every
+/// listener.
+#[test]
+fn a_file_without_any_key_is_refused() {
+    for text in [
+        "",
+        "\n",
+        "# shards = 3\n",
+        "[log]\n",
+        "[log]\n[limits]\n# memory = 0\n",
+    ] {
+        let message = Case::file(text).bad();
+        assert!(
+            message.starts_with("etc/stentor.toml:1: there is no key"),
+            "{message}"
+        );
+    }
+    Case::file("shards = 3\n").good();
+    Case::file("[log]\nlevel = \"debug\"\n").good();
+}
+
 #[test]
 fn a_full_file_is_read() {
     let text = format!(

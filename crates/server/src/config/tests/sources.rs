@@ -228,7 +228,8 @@ fn the_data_folder_is_told_whatever_else_is_wrong() {
     };
     let file = "data_dir = \"/srv/s\"\nshards = 99\nlimt = 1\n[auth]\npassword_hash = 1";
     check(Case::default(), Ok("data"));
-    check(Case::file(""), Ok("data"));
+    check(Case::file(""), Err("no key"));
+    check(Case::file("").flag("data_dir", "f"), Ok("f"));
     check(Case::file("data_dir = \"d\""), Ok("etc/d"));
     check(Case::file(file), Ok("/srv/s"));
     let variable = || Case::file(file).variable("STENTOR_DATA_DIR", "v");

@@ -13,8 +13,8 @@ pub(super) fn general(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
             Some(listener) if draft.is_per_listener => listener.anonymous = Some(line.is_true()),
             _ => draft.anonymous = Some(line.is_true()),
         },
+        ("persistence", _) => persistence(line, plan),
         // What is so in Stentor anyway.
-        ("persistence", _) if line.is_true() => {}
         ("allow_zero_length_clientid" | "retain_available" | "set_tcp_nodelay", _)
             if line.is_true() => {}
         ("max_packet_size", Some(bytes)) => packet_size(draft, bytes, line, plan),
@@ -55,7 +55,8 @@ pub(super) fn general(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
         }
         ("persistence_location" | "persistence_file", _) => {
             let reason = "sessions and messages of mosquitto are not taken over";
-            let remedy = "set `data_dir`; publish retained messages anew";
+            let remedy = "set `data_dir`; while mosquitto runs, `stentor retained import --from \
+                          mqtt://HOST:PORT` copies its retained messages";
             plan.troubles.push(line.trouble(reason, remedy));
         }
         ("pid_file" | "user", _) => {
@@ -80,6 +81,87 @@ pub(super) const DEFAULTS: (u64, u64) = (2 << 20, 4 << 20);
 /// What a packet has beside its payload, at most, but for many user properties: a topic, a header
 /// and some more.
 const BESIDE_PAYLOAD: u64 = 128 << 10;
+
+/// `persistence`, with which mosquitto keeps more than Stentor does, and without which less.
+fn persistence(line: &Line, plan: &mut Plan) {
+    let (reason, remedy) = match line.is_true() {
+        true => (
+            "sessions and queues do not survive a restart here yet: only retained messages, users \
+             and rights do",
+            "expect clients to subscribe again after a restart, and QoS 1 and 2 messages that wait \
+             for absent clients to be lost when the server stops",
+        ),
+        false => (
+            "retained messages always survive a restart here",
+            "nothing has to be done",
+        ),
+    };
+    plan.troubles.push(line.trouble(reason, remedy));
+}
+
+/// Why an option of mosquitto is not carried that has no key here, and what to do.
+pub(super) fn elsewhere(key: &str) -> (&'static str, &'static str) {
+    match key {
+        "tls_version" => ("TLS 1.2 and 1.3 are always on here, and no others", NOTHING),
+        "ciphers"
+        | "ciphers_tls1.3"
+        | "dhparamfile"
+        | "tls_engine"
+        | "tls_engine_kpass_sha1"
+        | "tls_keyform" => ("Stentor chooses the ciphers, and loads no engines", NOTHING),
+        "autosave_interval" | "autosave_on_changes" => (
+            "retained messages are written as they come",
+            "`retained.sync` says what a power loss may cost",
+        ),
+        "connection_messages" => ("connections are always logged at the level info", NOTHING),
+        "max_qos" => ("every QoS is taken", "rights can bound who publishes what"),
+        "queue_qos0_messages" => (
+            "messages of QoS 0 do not wait for absent clients",
+            "publish what has to wait at QoS 1",
+        ),
+        "max_topic_alias" => (
+            "it is a key of all listeners here",
+            "set `limits.topic_alias_maximum`",
+        ),
+        "memory_limit" => ("it is counted in another way here", "set `limits.memory`"),
+        "clientid_prefixes" | "auto_id_prefix" => (
+            "client ids are bound to users here",
+            "see `auth.client_id_binding`",
+        ),
+        "check_retain_source" => (
+            "a retained message stays when the rights of its publisher change",
+            "clear it: stentor retained clear TOPIC",
+        ),
+        "mount_point" => (
+            "topics are not prefixed by the listener",
+            "use a zone: see docs/zones.md",
+        ),
+        "http_dir" => ("Stentor serves no files", "let a web server do that"),
+        "retain_expiry_interval" => (
+            "retained messages stay until they are cleared, or as long as their publisher says",
+            "publish them with a message expiry interval (MQTT 5)",
+        ),
+        "max_queued_bytes"
+        | "max_queued_messages"
+        | "max_inflight_messages"
+        | "max_inflight_bytes"
+        | "max_keepalive"
+        | "max_packet_size"
+        | "message_size_limit"
+        | "persistent_client_expiration"
+        | "sys_interval" => (
+            "the value cannot be carried",
+            "set the key of [limits] that comes closest: see docs/configuration.md",
+        ),
+        _ => (
+            "there is no such option here",
+            "check its spelling; docs/configuration.md lists all keys",
+        ),
+    }
+}
+
+/// The remedy of what needs none.
+const NOTHING: &str = "nothing has to be done";
 
 /// `max_packet_size`; 0 is no bound.
 fn packet_size(draft: &mut Draft, bytes: u64, line: &Line, plan: &mut Plan) {

@@ -126,10 +126,8 @@ pub(super) fn take(lines: &[Line], plan: &mut Plan) -> Elsewhere {
             || general(&mut draft, line, plan)
             || files(&mut elsewhere, line, plan);
         if !is_known {
-            plan.troubles.push(line.trouble(
-                "Stentor has no such option",
-                "see docs/configuration.md for what comes closest",
-            ));
+            let (reason, remedy) = limits::elsewhere(&line.key);
+            plan.troubles.push(line.trouble(reason, remedy));
         }
     }
     draft.is_local_only = draft.listeners.is_empty();
@@ -188,10 +186,15 @@ fn bridge(line: &Line, plan: &mut Plan) -> bool {
     let is_of_bridge =
         OF_BRIDGES.contains(&key) || starts.iter().any(|start| key.starts_with(start));
     if is_of_bridge {
-        plan.troubles.push(line.trouble(
-            "Stentor makes no bridges",
-            "let the other server connect to this one; bridges of mosquitto are welcome here",
-        ));
+        let (reason, remedy) = match key {
+            "connection" => (
+                "Stentor makes no bridges",
+                "let the other server connect to this one (bridges of mosquitto are welcome here), \
+                 or run a small mosquitto beside it that bridges the two",
+            ),
+            _ => ("it belongs to a bridge", "see its line `connection`"),
+        };
+        plan.troubles.push(line.trouble(reason, remedy));
     }
     is_of_bridge
 }

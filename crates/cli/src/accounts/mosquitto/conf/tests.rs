@@ -1,5 +1,6 @@
 use super::limits::DEFAULTS;
 use super::*;
+use crate::accounts::mosquitto::Trouble;
 
 fn taken(text: &str) -> (Plan, Elsewhere) {
     let mut plan = Plan::default();
@@ -247,6 +248,47 @@ fn a_line_that_is_no_utf8_costs_nothing_but_itself() {
         "url = \"mqtt://0.0.0.0:1887\"",
     ];
     assert_eq!(urls, expected);
+}
+
+/// Who relies on sessions that are kept has to learn that they are not.
+#[test]
+fn persistence_is_named_whatever_it_says() {
+    for (value, told) in [("true", "do not survive"), ("false", "always survive")] {
+        let (plan, _) = taken(&format!("listener 1884\npersistence {value}\n"));
+        let trouble = plan.troubles.first().expect("it is told");
+        assert_eq!((trouble.number, plan.troubles.len()), (2, 1));
+        assert!(trouble.reason.contains(told), "{trouble:?}");
+    }
+    let (plan, _) = taken("persistence_location /var/lib/mosquitto/\n");
+    let remedy = &plan.troubles[0].remedy;
+    assert!(
+        remedy.contains("stentor retained import --from"),
+        "{remedy}"
+    );
+}
+
+#[test]
+fn an_option_without_a_key_says_what_holds_instead() {
+    for (line, told) in [
+        ("tls_version tlsv1.3", "TLS 1.2 and 1.3 are always on"),
+        ("autosave_interval 1800", "retained.sync"),
+        ("connection_messages true", "always logged"),
+        ("memory_limit 0", "limits.memory"),
+        ("autosaave_interval 1800", "check its spelling"),
+    ] {
+        let (plan, _) = taken(&format!("{line}\n"));
+        let text = plan.troubles[0].to_string();
+        assert!(text.contains(told), "{text}");
+    }
+}
+
+/// Eleven lines of one bridge are not eleven times the same sentence.
+#[test]
+fn a_bridge_is_explained_once() {
+    let (plan, _) = taken("connection far\naddress far:1883\ntopic # both 0\n");
+    let told = |trouble: &&Trouble| trouble.reason.contains("makes no bridges");
+    assert_eq!(plan.troubles.iter().filter(told).count(), 1);
+    assert!(plan.troubles[1].remedy.contains("`connection`"));
 }
 
 #[test]
