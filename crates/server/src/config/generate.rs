@@ -6,7 +6,7 @@ use super::table::{Fallback, Key, Section};
 /// The key of the sample that is not commented out: a file without any key is refused.
 const GIVEN: &str = "allow_anonymous";
 
-/// The sample configuration file: every key with its default, commented out but for [`GIVEN`].
+/// The sample configuration file: every key with its default, commented out but for `GIVEN`.
 #[must_use]
 pub fn sample() -> String {
     let mut out = String::from(
