@@ -61,7 +61,7 @@ pub fn split_levels(text: &str) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// [`matches`] for a name that is cut into its levels already, to be compared with many filters.
+/// [`matches()`] for a name that is cut into its levels already, to be compared with many filters.
 ///
 /// Of the levels, one more than the filter has is enough. Cost: one pass over the filter, and over
 /// the levels that it names.

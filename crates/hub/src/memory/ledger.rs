@@ -193,7 +193,7 @@ impl Ledger {
 
     /// Looks at what is held. `resident` is what the process occupies by the system's account:
     /// where that is less, it is right, for a message that waits for several clients counts for
-    /// each in the ledger. Where it is more than the budget by a fifth and [`SLACK_BYTES`], beside
+    /// each in the ledger. Where it is more than the budget by a fifth and 64 MiB, beside
     /// what the server itself takes, the budget is used up whatever the ledger says. Returns how
     /// many bytes are to be freed: of what is held, since nothing else can be. One thread calls it.
     pub fn assess(&self, resident: Option<u64>) -> u64 {
