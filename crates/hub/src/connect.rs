@@ -145,7 +145,6 @@ impl Hub {
             "a connection must go to its client id's home"
         );
         let predecessor = self.predecessor(identity.zone, &request.client_id);
-        let debt = self.debt_of(identity.zone, &request.client_id);
         let present = self.settle_predecessor(now, &request, &identity);
         // What the predecessor's will overran, before there is a connection that it did not.
         self.close_overrun(now);
@@ -153,6 +152,7 @@ impl Hub {
         let expiry_secs_max = self.settings.session_expiry_max_secs;
         let expiry_secs = request.session_expiry_secs.min(expiry_secs_max);
         let mut live = self.live(now, link, &request);
+        let debt = self.debt_of(identity.zone, &request.client_id);
         live.take_on(now, seat, debt);
         let key = present.unwrap_or_else(|| {
             let identity = Arc::clone(&identity);

@@ -13,6 +13,7 @@ use crate::acknowledge::Deferred;
 use crate::adaptor::{Adaptors, Questions};
 use crate::burst::{Burst, Source};
 use crate::call::Callees;
+use crate::debts::Debts;
 use crate::effects::{ControlItem, Effects, MeshItem};
 use crate::ending::Endings;
 use crate::fence::Fences;
@@ -83,6 +84,7 @@ pub struct Hub {
     /// Timers that have fired, and that nothing was done about yet.
     pub(crate) due: VecDeque<Timer>,
     pub(crate) routes: Routes,
+    pub(crate) debts: Debts,
     pub(crate) burst: Burst,
     pub(crate) deferred: Deferred,
     pub(crate) privates: Privates,
@@ -154,6 +156,7 @@ impl Hub {
             endings: Endings::default(),
             due: VecDeque::new(),
             routes: Routes::default(),
+            debts: Debts::default(),
             burst: Burst::default(),
             deferred: Deferred::default(),
             privates: Privates::default(),

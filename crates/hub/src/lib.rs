@@ -20,6 +20,7 @@ mod charge;
 mod client_id;
 mod conflate;
 mod connect;
+mod debts;
 mod deliver;
 mod effects;
 mod ending;

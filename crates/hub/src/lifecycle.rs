@@ -21,7 +21,7 @@ use crate::publish::may_publish;
 use crate::rights::Identity;
 use crate::sessions::{Away, Link, Session};
 use crate::stats::{LossCause, ZoneTraffic};
-use crate::work::{CLOSE_VISITS, FILTER_VISITS, TIMER_VISITS};
+use crate::work::{CLOSE_VISITS, Debt, FILTER_VISITS, TIMER_VISITS};
 
 /// Sessions of one client id: one for each user who has come with it. Looking for one walks over
 /// them all, and guests get a new name each time.
@@ -253,9 +253,9 @@ impl Hub {
         let delay = session.will.as_ref().map(|will| will.delay_secs);
         let will_at = delay.map_or(Tick::NEVER, |secs| now.after_secs(secs).min(until));
         session.epoch = session.epoch.wrapping_add(1);
-        let (mut snapshots, conflating) = match live.extras.take() {
-            Some(extras) => (extras.snapshots, extras.conflating),
-            None => (None, None),
+        let (mut snapshots, conflating, debt) = match live.extras.take() {
+            Some(extras) => (extras.snapshots, extras.conflating, extras.debt),
+            None => (None, None, Debt::default()),
         };
         if let Some(snapshots) = &mut snapshots {
             snapshots.disconnected();
@@ -276,6 +276,7 @@ impl Hub {
             self.member_changed(slot, key.slot, false);
         }
         self.sessions.went_away(key);
+        self.remember_debt(now, key, debt);
         self.settle_absence(now, key);
     }
 
@@ -343,7 +344,9 @@ impl Hub {
         will: &WillRequest,
     ) {
         if self.may_leave(identity, will) && !self.consult_will(identity, client_id, will) {
-            self.publish_will_as(now, identity, will);
+            self.at_cost_of(identity.zone, client_id, |hub| {
+                hub.publish_will_as(now, identity, will);
+            });
         }
     }
 

@@ -10,7 +10,6 @@
 //! and one that owes too much pauses. Ordinary clients never owe anything.
 
 use stentor_session::Tick;
-use stentor_topic::Zone;
 
 use crate::hub::Hub;
 use crate::key::SessionKey;
@@ -341,15 +340,6 @@ impl Hub {
         live.is_some_and(|live| live.owes(now))
     }
 
-    /// What the connection that a client id has now owes: its next one takes that over.
-    pub(crate) fn debt_of(&self, zone: Zone, client_id: &str) -> Debt {
-        let connected = self.sessions.connected(zone, client_id);
-        let session = connected.and_then(|key| self.sessions.get(key));
-        let live = session.and_then(|session| session.live());
-        let extras = live.and_then(|live| live.extras.as_ref());
-        extras.map_or_else(Debt::default, |extras| extras.debt)
-    }
-
     /// A connection has taken this part of the turn, and owes for what is beyond its due.
     pub(crate) fn charge_share(&mut self, now: Tick, key: SessionKey, share: &Share) {
         self.turn.attribute(key, share.weight());
@@ -358,11 +348,12 @@ impl Hub {
         }
     }
 
-    /// A connection owes for so many visits more.
+    /// A client owes for so many visits more, be it connected still or not.
     pub(crate) fn charge_visits(&mut self, now: Tick, key: SessionKey, visits: u32) {
         let session = self.sessions.get_mut(key);
-        if let Some(live) = session.and_then(|session| session.live_mut()) {
-            live.extras().debt.add(now, visits);
+        match session.and_then(|session| session.live_mut()) {
+            Some(live) => live.extras().debt.add(now, visits),
+            None => self.charge_absent(now, key, visits),
         }
     }
 }

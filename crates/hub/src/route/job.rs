@@ -19,7 +19,7 @@ use core::mem;
 use hashbrown::HashMap;
 use slab::Slab;
 use smallvec::SmallVec;
-use stentor_session::{Message, Tick};
+use stentor_session::{Message, Publisher, Tick};
 use stentor_topic::{FilterId, Walk};
 
 use super::dues::Dues;
@@ -77,6 +77,8 @@ pub(crate) struct Routes {
     pub(super) waiting: BTreeSet<(u64, SessionKey)>,
     /// The connection whose bytes are being applied.
     pub(crate) reading: Option<SessionKey>,
+    /// Whose will is being published.
+    pub(crate) will_of: Option<Sender>,
     pub(super) dues: Dues,
 }
 
@@ -329,8 +331,11 @@ fn lines_of(hash: u64, sender: Option<Sender>) -> SmallVec<[Line; 2]> {
 }
 
 impl Hub {
-    /// Whose bytes are being applied, if these messages are theirs.
+    /// Whose bytes are being applied, or whose will is published, if these messages are theirs.
     pub(crate) fn sender_of(&self, message: &Message) -> Option<Sender> {
+        if message.publisher == Publisher::SERVER {
+            return self.routes.will_of;
+        }
         let session = self.routes.reading?;
         let known = self.sessions.get(session)?;
         let is_own = known.publisher == message.publisher && known.live().is_some();
@@ -392,8 +397,10 @@ impl Hub {
         (key, epoch): (SessionKey, u32),
         visits: u32,
     ) {
-        if self.is_still(key, epoch) {
+        if visits > 0 {
             self.charge_visits(now, key, visits);
+        }
+        if self.is_still(key, epoch) {
             self.let_go(now, key);
         }
     }

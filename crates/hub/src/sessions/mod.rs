@@ -179,6 +179,19 @@ impl Sessions {
         Some(key)
     }
 
+    /// The connection of a client id, by its hash with the zone.
+    pub(crate) fn live_by_hash(&mut self, hash: u64) -> Option<&mut Live> {
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        let is_it = |slot: &&u32| {
+            let session = slots.get(**slot as usize);
+            session.is_some_and(|session| {
+                session.live().is_some() && hasher.hash(session.zone(), &session.client_id) == hash
+            })
+        };
+        let slot = self.by_client.iter_hash(hash).find(is_it).copied()?;
+        self.get_mut(self.key(slot)?)?.live_mut()
+    }
+
     /// The session of a client id that people mean: the connected one, or the newest.
     pub(crate) fn main(&self, zone: Zone, client_id: &str) -> Option<SessionKey> {
         let newest = || {
