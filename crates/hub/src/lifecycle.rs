@@ -267,17 +267,22 @@ impl Hub {
             conflating: conflating.and_then(Conflating::disconnected),
             rooms: rooms.into_boxed_slice(),
         });
-        let shares = match self.shares.memberships(key.slot) {
-            0 => SmallVec::new(),
-            _ => session.shares(),
-        };
-        for slot in shares {
-            self.turn.spend(FILTER_VISITS);
-            self.member_changed(slot, key.slot, false);
-        }
+        self.tell_shares(key);
         self.sessions.went_away(key);
         self.remember_debt(now, key, debt);
         self.settle_absence(now, key);
+    }
+
+    /// Members of a session's shared subscriptions are counted: one of them is away from now on.
+    fn tell_shares(&mut self, key: SessionKey) {
+        if self.shares.memberships(key.slot) == 0 {
+            return;
+        }
+        let session = self.sessions.get(key);
+        for slot in session.map_or_else(SmallVec::new, Session::shares) {
+            self.turn.spend(FILTER_VISITS);
+            self.member_changed(slot, key.slot, false);
+        }
     }
 
     /// Does what is due of an absent session, and sets the timer for what is not.

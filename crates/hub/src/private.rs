@@ -17,7 +17,7 @@ use stentor_zone::{Reach, Response, inbox, topic};
 
 use crate::acknowledge::Taken;
 use crate::call::{Answer, ReturnAddress};
-use crate::effects::MeshItem;
+use crate::effects::{MeshItem, Sender};
 use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
 
@@ -28,6 +28,8 @@ pub struct PrivateMessage {
     pub(crate) message: Arc<Message>,
     /// Where it is routed.
     pub(crate) route: String,
+    /// The connection that it came by, where it is there still.
+    pub(crate) sender: Option<Sender>,
 }
 
 impl PrivateMessage {
@@ -176,7 +178,8 @@ impl Hub {
     ) -> Sent {
         // What its sender has published before comes before.
         self.settle(now);
-        let reach = self.deliver_private(now, &message, route);
+        let sender = self.sender_of(&message);
+        let reach = self.deliver_private(now, (&message, sender), route);
         let mut others = self.interest.others(message.zone, route);
         if others == 0 {
             return Sent::Known(Response::Reached(reach));
@@ -185,7 +188,11 @@ impl Hub {
         let asks = is_awaited && reach < Reach::Delivered;
         let ticket = asks.then(|| self.issue_ticket());
         let route = route.into();
-        let private = Arc::new(PrivateMessage { message, route });
+        let private = Arc::new(PrivateMessage {
+            message,
+            route,
+            sender,
+        });
         while others != 0 {
             let shard = ShardId(others.trailing_zeros() as u8);
             others &= others - 1;
@@ -202,9 +209,19 @@ impl Hub {
     }
 
     /// To the sessions of this shard. Returns how far it has come.
-    fn deliver_private(&mut self, now: Tick, message: &Arc<Message>, route: &str) -> Reach {
+    ///
+    /// A route has five levels, and only its recipient has subscriptions that match it. So it is
+    /// found at once; that recipient's sessions are what may be many.
+    fn deliver_private(
+        &mut self,
+        now: Tick,
+        (message, sender): (&Arc<Message>, Option<Sender>),
+        route: &str,
+    ) -> Reach {
         let messages = core::slice::from_ref(message);
+        let before = self.turn.spent();
         let (_, reach) = self.deliver_to(now, messages, route);
+        self.charge_sender(now, sender, self.turn.spent() - before);
         self.close_overrun(now);
         reach
     }
@@ -217,7 +234,8 @@ impl Hub {
         answer: Option<(ShardId, Ticket)>,
     ) {
         self.settle(now);
-        let reach = self.deliver_private(now, &private.message, &private.route);
+        let from = (&private.message, private.sender);
+        let reach = self.deliver_private(now, from, &private.route);
         if let Some((shard, ticket)) = answer {
             let item = MeshItem::Reached { ticket, reach };
             self.effects.mesh.push((shard, item));

@@ -59,7 +59,7 @@ const OWN_HANDED_EACH: u32 = 32;
 pub(crate) const PUBLISH_VISITS_FREE: u32 = 64;
 
 /// Visits of any other packet for which nothing is owed: a SUBSCRIBE of 64 filters.
-const PACKET_VISITS_FREE: u32 = 64 * FILTER_VISITS;
+pub(crate) const PACKET_VISITS_FREE: u32 = 64 * FILTER_VISITS;
 
 /// How fast a debt is paid, in visits per second: about a tenth of what a shard can do.
 const VISITS_PER_SEC: u64 = 3_000_000;

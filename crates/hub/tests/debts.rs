@@ -168,3 +168,44 @@ fn a_client_pays_for_its_wills() {
         assert!(is_read(&mut w, other));
     }
 }
+/// A private message is charged by what its recipient's sessions cost, wherever these are.
+#[test]
+fn a_private_message_to_very_many_sessions_is_paid_for() {
+    for shards in [1, 2] {
+        let mut w = World::new(shards);
+        let user = |name| ConnectOptions {
+            user: Some(name),
+            ..clean()
+        };
+        let ids = (0..).map(|n| format!("s{n}"));
+        let there: Vec<_> = ids
+            .filter(|id| w.home(id) == shards - 1)
+            .take(1_000)
+            .collect();
+        let filters = ["$private/from/+", "$private/#", "$private/from/ann"].map(String::from);
+        for id in there {
+            let s = w.connect(Version::V5, &id, &user("ben"));
+            w.subscribe_all(s, &filters);
+        }
+        let mut ids = (0..).map(|n| format!("p{n}"));
+        let here = ids.find(|id| w.home(id) == 0).unwrap();
+        let p = w.connect(Version::V5, &here, &user("ann"));
+        let mut rounds = 0;
+        w.paused = true;
+        while is_read(&mut w, p) {
+            w.hubs[usize::from(shards) - 1].begin_turn();
+            w.send_without_settling(p, &publish("$private/to/ben"));
+            for pair in w.pairs_under_way() {
+                w.deliver_one(pair);
+            }
+            let hub = &mut w.hubs[usize::from(shards) - 1];
+            assert!((512..2_048).contains(&hub.turn_visits()));
+            hub.begin_drain();
+            hub.end_drain(w.now);
+            w.settle();
+            rounds += 1;
+            assert!(rounds < 1_000, "it pauses");
+        }
+        assert!(rounds > 50, "it has a credit: {rounds}");
+    }
+}

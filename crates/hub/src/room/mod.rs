@@ -35,6 +35,7 @@ use crate::key::{SessionKey, ShardId};
 use crate::options::Options;
 use crate::rights::Identity;
 use crate::subscribe::SubscriptionRef;
+use crate::work::{FILTER_VISITS, PACKET_VISITS_FREE};
 
 pub(crate) use home::{Zones, server_message};
 pub(crate) use join::{
@@ -230,6 +231,9 @@ impl Who {
     }
 }
 
+/// So many filters of a session are looked at by the time of one visit.
+const SCANNED_PER_VISIT: usize = 2;
+
 /// Bits of a seat for the slot of a session.
 const SLOT_BITS: u32 = 24;
 
@@ -378,10 +382,18 @@ impl Hub {
     }
 
     /// Takes a session's subscriptions below a room away, and tells it so.
+    /// A session with many subscriptions pays for the look at them.
     fn clear_room(&mut self, now: Tick, key: SessionKey, room: &str, why: Expelled) {
         self.expel_returning(key, room, why);
         self.slices.expel(key, room);
-        if !self.drop_subscriptions_below(key, &below(room)).is_empty() {
+        if !self.is_in_room(key, room) {
+            return;
+        }
+        let before = self.turn.spent();
+        let gone = self.drop_subscriptions_below(key, &below(room));
+        let visits = self.turn.spent() - before;
+        self.charge_visits(now, key, visits.saturating_sub(PACKET_VISITS_FREE));
+        if !gone.is_empty() {
             self.say_about_join(now, key, join_ended(room, why));
         }
     }
@@ -401,6 +413,8 @@ impl Hub {
             return Vec::new();
         };
         let mut subscriptions = core::mem::take(&mut session.subscriptions);
+        self.turn
+            .spend((subscriptions.len() / SCANNED_PER_VISIT) as u32);
         let mut gone = Vec::new();
         let mut elements = Vec::new();
         subscriptions.retain(|subscription| {
@@ -408,8 +422,10 @@ impl Hub {
                 return true;
             };
             let filter = self.index.filter(id).1;
-            let options = self.index.options(id, key.slot);
-            let Some(options) = options.filter(|_| is_such(filter)) else {
+            if !is_such(filter) {
+                return true;
+            }
+            let Some(options) = self.index.options(id, key.slot) else {
                 return true;
             };
             let options = Options::from_bits(options);
@@ -420,6 +436,8 @@ impl Hub {
         if let Some(session) = self.sessions.get_mut(key) {
             session.subscriptions = subscriptions;
         }
+        self.turn
+            .spend((gone.len() as u32).saturating_mul(FILTER_VISITS));
         for (id, element) in gone.into_iter().zip(&elements) {
             if let Some(session) = self.sessions.get_mut(key) {
                 session.forget_filtered(&element.filter);

@@ -38,7 +38,7 @@ impl Hub {
     /// Messages have cost so many visits: whoever sent them owes for what is not free, unless it
     /// is charged by [`Hub::receive`].
     #[inline]
-    pub(super) fn charge_sender(&mut self, now: Tick, sender: Option<Sender>, visits: u32) {
+    pub(crate) fn charge_sender(&mut self, now: Tick, sender: Option<Sender>, visits: u32) {
         if visits > PUBLISH_VISITS_FREE
             && let Some(sender) = sender
         {

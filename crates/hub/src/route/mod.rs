@@ -23,7 +23,7 @@ use crate::key::ShardId;
 use crate::options::{Options, as_share};
 use crate::sessions::Session;
 use crate::settings::{Settings, Shape, SlowPolicy, TopicPolicy};
-use crate::work::{PUBLISH_VISITS_FREE, SLICE_VISITS_MIN};
+use crate::work::{PUBLISH_VISITS_FREE, SLICE_VISITS_MIN, Turn};
 pub(crate) use ahead::{JobsAhead, Look};
 pub(crate) use job::Routes;
 use job::{Found, SORTED_PER_VISIT};
@@ -293,9 +293,6 @@ impl Hub {
                 longest = longest.max(found.len());
                 filters.push((id, found));
             });
-        if matched.visits > PUBLISH_VISITS_FREE {
-            self.turn.spend(matched.visits);
-        }
         let is_dear = matched.rest.is_some()
             || filters.len() > at_once.filters
             || all - longest > at_once.subscribers;
@@ -303,12 +300,11 @@ impl Hub {
             let ids = filters.iter().map(|(id, _)| *id).collect();
             let found = Found::filters(matched.rest, ids);
             drop(filters);
+            self.turn.spend_on_match(matched.visits, 0);
             self.route_later(messages, from, (hash, found));
             return SmallVec::new();
         }
-        // These are copied and sorted. A job counts that as well.
-        let sorted = (all - longest).saturating_sub(SORTED_FREE) / SORTED_PER_VISIT;
-        self.turn.spend(u32::try_from(sorted).unwrap_or(u32::MAX));
+        self.turn.spend_on_match(matched.visits, all - longest);
         self.turn.hand_over(all);
         let mut shipment = Shipment::new(messages, self.shape_and_epoch(message));
         let lists = filters.iter().map(|(_, subscribers)| *subscribers);
@@ -329,7 +325,8 @@ impl Hub {
     }
 
     /// Delivers to the ordinary subscribers of `route` here, which need not be the topic that the
-    /// messages bear. Returns the shared subscriptions that match, and how far the messages came.
+    /// messages bear, and which few filters match. Returns the shared subscriptions that match, and
+    /// how far the messages came.
     pub(crate) fn deliver_to(
         &mut self,
         now: Tick,
@@ -342,14 +339,32 @@ impl Hub {
         let mut shipment = Shipment::new(messages, self.shape_and_epoch(message));
         let hash = self.hasher.hash(message.zone, route);
         let mut filters: SmallVec<[(FilterId, &[Subscriber]); 4]> = SmallVec::new();
-        self.index
-            .for_each_match(message.zone, route, hash, |id, found| {
+        let (mut all, mut longest) = (0, 0);
+        let matched = self
+            .index
+            .match_some(message.zone, route, hash, u32::MAX, |id, found| {
+                all += found.len();
+                longest = longest.max(found.len());
                 filters.push((id, found));
             });
+        self.turn.spend_on_match(matched.visits, all - longest);
+        self.turn.hand_over(all);
         let lists = filters.iter().map(|(_, subscribers)| *subscribers);
         let mut counter = counter!(self, now);
         let shares = counter.serve_all(&mut shipment, message, lists);
         (shares, counter.reach)
+    }
+}
+
+impl Turn {
+    /// Counts a match, and what the subscribers cost that are copied and sorted. A job counts that
+    /// as well.
+    fn spend_on_match(&mut self, visits: u32, beside_longest: usize) {
+        if visits > PUBLISH_VISITS_FREE {
+            self.spend(visits);
+        }
+        let sorted = beside_longest.saturating_sub(SORTED_FREE) / SORTED_PER_VISIT;
+        self.spend(u32::try_from(sorted).unwrap_or(u32::MAX));
     }
 }
 

@@ -303,3 +303,25 @@ fn a_room_without_a_name_is_told() {
         assert!(told[0].contains(r#""error":"no-room""#), "{told:?}");
     }
 }
+
+/// Whoever is put out of a room and has very many subscriptions has them counted, and owes for the
+/// look at them; whoever is not in it costs nothing.
+#[test]
+fn being_put_out_of_a_room_is_counted() {
+    let place = places().next().unwrap();
+    let (mut w, ann, ben) = meet(place, Version::V5, &user("ben"));
+    command(&mut w, ann, "create", r#"{"room":"tea"}"#);
+    assert!(w.subscribe(ben, "$room/tea/#", Q1) <= 2);
+    let filters: Vec<_> = (0..8_000).map(|n| format!("t/{n}")).collect();
+    w.subscribe_all(ben, &filters);
+    w.paused = true;
+    let mut kick = || {
+        let words = r#"{"room":"tea","user":"ben"}"#;
+        w.hubs[0].begin_turn();
+        w.publish(ann, "$call/room.kick", words, Q1, false);
+        w.hubs[0].turn_visits()
+    };
+    let visits = kick();
+    assert!((4_000..5_000).contains(&visits), "{visits}");
+    assert!(kick() < 100);
+}

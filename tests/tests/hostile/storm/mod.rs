@@ -4,8 +4,8 @@
 //! It fails where the server says that a turn kept a processor busy for longer than 5 ms (four
 //! times that in a development build, see [`BUSY_MAX`]), where a turn did more visits than it may,
 //! and where the server has more memory than its limits account for. It prints the seed, and what
-//! the clients did last. `STENTOR_SEED=n` runs that one seed for long, `STENTOR_SOAK=1` many seeds, and
-//! without either of them two run, for a short time.
+//! the clients did last. `STENTOR_SEED=n` runs that one seed for long, `STENTOR_SOAK=1` many seeds,
+//! and without either of them two run, for a short time.
 
 mod act;
 mod client;
