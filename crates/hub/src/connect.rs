@@ -285,6 +285,7 @@ impl Hub {
                 .receive_maximum
                 .min(self.settings.in_flight_max)
                 .max(1),
+            next_packet_id: 1,
             packet_bytes_max: request.packet_bytes_max,
             announced: self.announced(request.version),
             since: now,

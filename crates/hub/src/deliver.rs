@@ -341,7 +341,8 @@ fn owe(
     let delivery = terms.delivery(parcel.message);
     let bytes = session.charge().bytes + delivery.cost();
     let may_send = till.paced || session.is_served() || bytes <= till.queue_bytes_max;
-    let outbound = owed(&mut session.outbound, session.next_packet_id);
+    let next_id = session.next_packet_id();
+    let outbound = owed(&mut session.outbound, next_id);
     if may_send
         && let Link::Live(live) = &mut session.link
         && let Some(packet_id) = outbound.send(live.window(till.queue_bytes_max), &delivery)
@@ -366,7 +367,8 @@ fn keep_waiting(till: &Till<'_>, delivery: Delivery, session: &mut Session) -> V
     let is_live = session.live().is_some();
     let others = session.charge_unowed();
     let cost = delivery.cost();
-    let outbound = owed(&mut session.outbound, session.next_packet_id);
+    let next_id = session.next_packet_id();
+    let outbound = owed(&mut session.outbound, next_id);
     let fits = |outbound: &Outbound| {
         others.bytes + outbound.bytes() + cost <= till.queue_bytes_max
             && others.messages + outbound.waiting_len() < settings.queue_messages_max

@@ -21,10 +21,10 @@ pub(crate) const SHARDS: usize = 2;
 pub(crate) const BUSY_MAX: Duration =
     Duration::from_millis(if cfg!(debug_assertions) { 20 } else { 5 });
 
-/// The visits of a turn: 4,096 for each of its three parts, for what goes on from earlier turns,
-/// and what the last packet of each adds. A retained message with a name of 64 KiB and a payload of
-/// 512 KiB is 10,240, and each part may end with one.
-pub(crate) const VISITS_MAX: u64 = 12 * 4_096;
+/// The visits of a turn: 16,384 for each of its three parts, 4,096 for what goes on from earlier
+/// turns, and what the last packet of each adds. A retained message with a name of 64 KiB and a
+/// payload of 512 KiB is 10,240.
+pub(crate) const VISITS_MAX: u64 = 24 * 4_096;
 
 /// A 99th percentile of pings below this is never too slow: two bystanders, two shards and who
 /// disturbs them may have two processors, which other tests use as well.

@@ -100,8 +100,8 @@ impl Sessions {
         self.charged
     }
 
-    /// What [`Sessions::settle_charges`] returns, counted one by one. Sessions that have ended count
-    /// until they are worked off.
+    /// What [`Sessions::settle_charges`] returns, counted one by one. Sessions that have ended are
+    /// in it until they are worked off.
     pub(crate) fn recount(&self) -> [u64; 2] {
         let parts = self
             .slots

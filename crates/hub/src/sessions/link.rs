@@ -44,6 +44,8 @@ pub(crate) struct Live {
     pub(crate) keep_alive_secs: u16,
     /// How many messages may be in flight to the client: the smaller of its limit and ours.
     pub(crate) window: u16,
+    /// Where packet ids go on, while nothing is owed.
+    pub(crate) next_packet_id: u16,
     pub(crate) packet_bytes_max: u32,
     pub(crate) announced: Announced,
     pub(crate) since: Tick,

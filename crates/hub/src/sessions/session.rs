@@ -46,8 +46,6 @@ pub(crate) struct Session {
     pub(crate) link: Link,
     pub(crate) subscriptions: SmallVec<[SubscriptionRef; 2]>,
     pub(crate) outbound: Option<Box<Outbound>>,
-    /// Where packet ids go on, while there is no `outbound`.
-    pub(crate) next_packet_id: u16,
     pub(crate) inbound: Option<Box<Inbound>>,
     pub(crate) will: Option<Box<WillRequest>>,
 }
@@ -69,7 +67,6 @@ impl Session {
             link: Link::nobody(),
             subscriptions: SmallVec::new(),
             outbound: None,
-            next_packet_id: 1,
             inbound: None,
             will: None,
         }
@@ -91,9 +88,16 @@ impl Session {
 
     /// Gives the memory back when nothing is owed.
     pub(crate) fn shrink_outbound(&mut self) {
-        if let Some(outbound) = self.outbound.take_if(|outbound| outbound.is_empty()) {
-            self.next_packet_id = outbound.next_id();
+        if let Some(outbound) = self.outbound.take_if(|outbound| outbound.is_empty())
+            && let Some(live) = self.live_mut()
+        {
+            live.next_packet_id = outbound.next_id();
         }
+    }
+
+    /// Where packet ids go on, while nothing is owed.
+    pub(crate) fn next_packet_id(&self) -> u16 {
+        self.live().map_or(1, |live| live.next_packet_id)
     }
 
     /// Whether something waited for its client when it was last counted.

@@ -17,7 +17,7 @@ use stentor_mqtt::{
 use stentor_session::{CloseReason, Tick, Violation};
 use stentor_topic::{FilterId, Subscription};
 
-use self::permit::{Permitted, no_right};
+use self::permit::no_right;
 pub(crate) use self::slice::Slices;
 use self::slice::{Source, Subscribing};
 use crate::acknowledge::explanation;
@@ -484,15 +484,11 @@ impl Hub {
             return Ok(refused);
         }
         let permitted = self.permit(key, text, subscription, (asked, verdicts));
-        let Permitted {
-            access,
-            zone,
-            wishes,
-            bytes,
-        } = match permitted {
+        let permitted = match permitted {
             Ok(permitted) => permitted,
             Err(refusal) => return Ok(refusal),
         };
+        let (access, zone, wishes) = (permitted.access, permitted.zone, permitted.wishes);
         let granted = Options::new(options, id);
         let reason = granted_reason(granted.qos());
         if let Some(group) = share {
@@ -502,7 +498,7 @@ impl Hub {
             // Nothing is retained for what is shared.
             return Ok((reason, ""));
         }
-        let inserted = self.add_subscription(key, zone, (filter, bytes), granted);
+        let inserted = self.add_subscription(key, zone, (filter, permitted.bytes), granted);
         let is_new = inserted.previous.is_none();
         if is_new {
             self.count_filtered(key, access);

@@ -24,8 +24,8 @@ pub(super) const READ_TIME: Duration = Duration::from_millis(2);
 /// What each part gets in any case, from its first look at the clock.
 const PART_TIME_MIN: Duration = Duration::from_micros(500);
 
-/// Visits of one part: what a turn has for what is dear.
-const PART_VISITS: u32 = 4_096;
+/// Visits of one part, which take half a millisecond if they take what they should.
+const PART_VISITS: u32 = 16_384;
 
 /// The clock is looked at after so much work of the hub, or after so many steps: a read is a step,
 /// and one item of another shard.
