@@ -206,6 +206,10 @@ impl Plan {
     /// If the file cannot be written.
     #[must_use]
     pub fn config(mut self, text: &str) -> Self {
+        // A file without any key is not taken.
+        if text.is_empty() {
+            return self;
+        }
         self.listeners += text.matches("[[listener]]").count();
         let path = self.folder.path().join("stentor.toml");
         fs::write(&path, text).expect("a configuration file can be written");
