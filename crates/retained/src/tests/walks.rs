@@ -24,7 +24,7 @@ fn walk(
     topic_bytes: usize,
     mut each: impl FnMut(&str),
 ) -> (usize, u64) {
-    let beyond = (1 + topic_bytes / 64 + STRIPE_VISITS) as u64;
+    let beyond = (topic_visits(&"n".repeat(topic_bytes)) + STRIPE_VISITS) as u64;
     let scope = Scope::until(store.mark(), Tick::from_secs(6));
     let (mut cursor, mut steps) = (Cursor::default(), 0);
     loop {

@@ -5,8 +5,17 @@ use crate::config::{Reload, diff};
 
 const HASH: &str = "password_hash = \"$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNo\"";
 
+/// A server with this file, or without a file if the text is empty.
+fn case(text: &str) -> Case {
+    if text.is_empty() {
+        Case::default()
+    } else {
+        Case::file(text)
+    }
+}
+
 fn check(old: &str, new: &str, expected: &[(&str, Reload)]) {
-    let diff = diff(&Case::file(old).good(), &Case::file(new).good());
+    let diff = diff(&case(old).good(), &case(new).good());
     let found: Vec<(&str, Reload)> = diff
         .changes
         .iter()
@@ -60,7 +69,7 @@ fn listeners_are_known_by_their_url() {
             ("listener[mqtt://[::1]:2].anonymous", Reload::NewConnections),
         ],
     );
-    let diff = diff(&Case::file(old).good(), &Case::file(new).good());
+    let diff = diff(&case(old).good(), &case(new).good());
     assert_eq!(diff.listeners_added, [0]);
     assert_eq!(diff.listeners_removed, [0]);
     assert_eq!(diff.listeners_kept, [(1, 1)]);
