@@ -21,7 +21,7 @@ use crate::publish::may_publish;
 use crate::rights::Identity;
 use crate::sessions::{Away, Link, Session};
 use crate::stats::{LossCause, ZoneTraffic};
-use crate::work::{CLOSE_VISITS, Debt, FILTER_VISITS, TIMER_VISITS};
+use crate::work::{CLOSE_VISITS, Debt, FILTER_VISITS, OWN_HANDED, TIMER_VISITS};
 
 /// Sessions of one client id: one for each user who has come with it. Looking for one walks over
 /// them all, and guests get a new name each time.
@@ -401,7 +401,10 @@ impl Hub {
         let due = &mut self.due;
         self.timers.advance(now, |timer| due.push_back(timer));
         let (before, visits) = (self.turn.spent(), self.turn.slice());
+        // The wills of clients that fall silent together may go to many.
+        let handed = self.turn.handed();
         while self.turn.spent() - before < visits
+            && self.turn.handed() - handed < OWN_HANDED
             && let Some(timer) = self.due.pop_front()
         {
             self.turn.spend(TIMER_VISITS);

@@ -53,7 +53,7 @@ pub const OWN_PACKETS: u32 = 1_024;
 /// Subscribers that the messages of a connection have been handed to when it is not read further
 /// in a turn: that is about 0.4 ms. Where more sessions wait to be written to, which costs each of
 /// them far more, so many for each of those: several messages go out by one write then.
-const OWN_HANDED: u32 = 8_192;
+pub(crate) const OWN_HANDED: u32 = 8_192;
 const OWN_HANDED_EACH: u32 = 32;
 
 /// Visits of one PUBLISH that are free: more than nearly all messages need.
@@ -135,6 +135,11 @@ impl Turn {
     pub(crate) const fn hand_over(&mut self, subscribers: usize) {
         // A list holds fewer than 2^32 sessions.
         self.handed = self.handed.saturating_add(subscribers as u32);
+    }
+
+    /// Subscribers that messages were handed to.
+    pub(crate) const fn handed(&self) -> u32 {
+        self.handed
     }
 
     /// What the turn has done, in visits.

@@ -10,7 +10,8 @@ use stentor_session::{CloseReason, Flush, Output, Remote, Timer};
 use super::Shard;
 use super::Stage;
 use super::flush::{Broken, write_batch};
-use super::link::{LinkKey, Phase};
+use super::link::{Link, LinkKey, Phase, Reading};
+use super::pace::{Part, READ_TIME};
 
 /// How long a peer may take to read its farewell and close its side.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
@@ -20,6 +21,9 @@ pub(super) const STOP_TIME: Duration = Duration::from_millis(500);
 
 /// How many reads are thrown away meanwhile: more than fits the socket's buffers is on purpose.
 const DRAIN_READS: u8 = 100;
+
+/// Connections that are parted with in one turn: each takes some microseconds.
+const CLOSED_MAX: usize = 256;
 
 /// What a farewell gathers at a time.
 const FAREWELL_BYTES: usize = 256 * 1024;
@@ -34,10 +38,11 @@ fn bytes_of(farewell: &Output) -> u64 {
 }
 
 impl Shard {
-    /// Parts with what the hub has let go.
+    /// Parts with what the hub has let go: with so many that the turn stays short.
     pub(super) fn close_all(&mut self) {
         let mut closing = std::mem::take(&mut self.hub.effects().closing);
-        for closing in closing.drain(..) {
+        let count = closing.len().min(CLOSED_MAX);
+        for closing in closing.drain(..count) {
             match closing.reason {
                 // It is not there to be told anything.
                 CloseReason::Remote(Remote::Closed | Remote::Reset) => {
@@ -48,9 +53,52 @@ impl Shard {
             }
         }
         let effects = self.hub.effects();
-        if effects.closing.is_empty() {
-            effects.closing = closing;
+        closing.append(&mut effects.closing);
+        effects.closing = closing;
+    }
+
+    /// A connection that cannot be written to is over. What its client did because of that (a will,
+    /// what others are told) may be much, and there may be many such connections.
+    pub(super) fn end_later(&mut self, index: u32) {
+        let key = self.link_key(index);
+        self.broken.push_back(key);
+    }
+
+    /// Ends the connections that could not be written to, as far as the turn has time. What their
+    /// clients sent last is read first: a DISCONNECT may be there.
+    pub(super) fn end_broken(&mut self) {
+        if self.broken.is_empty() {
+            return;
         }
+        let mut part = Part::begin(&self.hub, self.now, READ_TIME);
+        while let Some(key) = self.broken.pop_front() {
+            self.end(key);
+            if part.is_over(&self.hub, &self.backplane.clock) {
+                break;
+            }
+        }
+    }
+
+    fn end(&mut self, key: LinkKey) {
+        let index = key.index;
+        if let Some(link) = self.link_named(key)
+            && matches!(
+                link.reading,
+                Reading::Waiting | Reading::Missed | Reading::Listed
+            )
+        {
+            link.reading = Reading::Listed;
+            self.read(index);
+        }
+        if self.link_named(key).is_some() {
+            self.lost(index, Remote::Reset);
+        }
+    }
+
+    /// The link of that name, if it is there still.
+    fn link_named(&mut self, key: LinkKey) -> Option<&mut Link> {
+        let link = self.links.get_mut(key.index as usize)?;
+        (link.serial == key.serial && !matches!(link.phase, Phase::Gone)).then_some(link)
     }
 
     /// The peer is gone.

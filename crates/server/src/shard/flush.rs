@@ -8,10 +8,10 @@ use nix::sys::socket::{MsgFlags, send};
 use nix::sys::uio::writev;
 use socket2::SockRef;
 use stentor_hub::SessionKey;
-use stentor_session::{Batch, Flush, Remote};
+use stentor_session::{Batch, Flush};
 
 use super::Shard;
-use super::link::Phase;
+use super::link::{Phase, Reading};
 
 /// Pieces handed to one vectored write.
 const PIECES: usize = 64;
@@ -81,7 +81,8 @@ fn write_pieces(fd: BorrowedFd<'_>, batch: &Batch) -> Written {
 }
 
 impl Shard {
-    /// Writes what transports have pending, then flushes each dirty session once.
+    /// Writes what transports have pending, then flushes each dirty session once, but for those
+    /// whose connections have given way: see [`Reading::GaveWay`].
     pub(super) fn flush_all(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
         for index in pending.drain(..) {
@@ -92,7 +93,7 @@ impl Shard {
         std::mem::swap(&mut self.dirty, &mut self.hub.effects().dirty);
         let mut dirty = std::mem::take(&mut self.dirty);
         for key in dirty.drain(..) {
-            if self.flush(key) == Flush::More {
+            if !self.gave_way(key) && self.flush(key) == Flush::More {
                 self.hub.effects().dirty.push(key);
             }
         }
@@ -127,12 +128,28 @@ impl Shard {
         }
     }
 
+    /// Flushes the session of a link now.
+    pub(super) fn flush_link(&mut self, index: u32) {
+        let link = self.links.get(index as usize);
+        if let Some(key) = link.and_then(|link| link.session())
+            && self.flush(key) == Flush::More
+        {
+            self.hub.effects().dirty.push(key);
+        }
+    }
+
+    fn link_of(&self, key: SessionKey) -> u32 {
+        let index = self.link_of.get(key.slot as usize);
+        index.copied().unwrap_or(u32::MAX)
+    }
+
+    fn gave_way(&self, key: SessionKey) -> bool {
+        let link = self.links.get(self.link_of(key) as usize);
+        link.is_some_and(|link| link.reading == Reading::GaveWay)
+    }
+
     fn flush(&mut self, key: SessionKey) -> Flush {
-        let index = self
-            .link_of
-            .get(key.slot as usize)
-            .copied()
-            .unwrap_or(u32::MAX);
+        let index = self.link_of(key);
         let link = match self.links.get_mut(index as usize) {
             Some(link) if link.session() == Some(key) => link,
             // Its connection was closed after it got output.
@@ -153,9 +170,8 @@ impl Shard {
             Ok(0)
         };
         let Ok(written) = written else {
-            let flush = self.hub.transmitted(self.now, key, &mut self.batch, 0);
-            self.lost(index, Remote::Reset);
-            return flush;
+            self.end_later(index);
+            return self.hub.transmitted(self.now, key, &mut self.batch, 0);
         };
         self.figures.bytes_sent += written as u64;
         let flush = self
@@ -201,7 +217,7 @@ impl Shard {
                 }
                 self.weigh(index);
             }
-            Err(Broken) => self.lost(index, Remote::Reset),
+            Err(Broken) => self.end_later(index),
         }
     }
 

@@ -93,9 +93,11 @@ pub(super) enum Reading {
     Listed,
     /// Not before another shard has taken what this connection published.
     Stalled,
-    /// Not before a time, because it publishes faster than it may, or not before the next turn,
-    /// because it has used its share of this one.
+    /// Not before a time, because it publishes faster than it may, or before something is decided.
     Paused,
+    /// After those that have sent less, because it has used its share of a turn. What waits for its
+    /// socket is written with its next share.
+    GaveWay,
 }
 
 /// What is known of the peer's half of the stream.

@@ -263,7 +263,19 @@ impl Shard {
             }
             return self.send_home(index, home, Purpose::Connect(request, identity));
         }
-        self.read_out(identity.zone, &request.client_id);
+        if self.hub.link(identity.zone, &request.client_id).is_some() {
+            return self.take_over_later(index, request, identity);
+        }
+        self.enter_now(index, request, identity);
+    }
+
+    /// Lets a client in whose home is here.
+    pub(super) fn enter_now(
+        &mut self,
+        index: u32,
+        request: Box<ConnectRequest>,
+        identity: Arc<Identity>,
+    ) {
         // Reading looks at the lane, where a word to stop may have been.
         if let Stage::Stopping(_) = self.stage {
             let reason = CloseReason::Local(Local::ShuttingDown);

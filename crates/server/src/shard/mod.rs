@@ -21,9 +21,11 @@ mod letter;
 mod link;
 mod login;
 mod pace;
+mod pause;
 mod policy;
 mod read;
 mod scratch;
+mod take_over;
 mod travel;
 mod watch;
 mod weigh;
@@ -57,6 +59,7 @@ use accept::Listening;
 use link::{Link, LinkKey, Phase, Reading, Stream};
 use pace::{Crowd, Part};
 use scratch::Scratch;
+use take_over::TakeOver;
 use watch::Watch;
 
 /// Tokens above the slots of connections, which are 32 bits wide.
@@ -126,6 +129,12 @@ pub(crate) struct Shard {
     /// Links whose transport has bytes to write.
     pending: Vec<u32>,
     dirty: Vec<SessionKey>,
+    /// Links that could not be written to, and are not ended yet.
+    broken: VecDeque<LinkKey>,
+    /// Connections that wait until the earlier ones of their clients are read out.
+    taking_over: VecDeque<TakeOver>,
+    /// For which of them an earlier connection is read out.
+    read_out_for: HashMap<u32, LinkKey>,
     /// Links whose slot is free after this turn, or after the next ones.
     gone: Vec<u32>,
     letters: Vec<Letter>,
@@ -164,8 +173,6 @@ enum Patience {
 enum Opening {
     Idle,
     Busy,
-    /// In the midst of a read: what was read from this link, and is to be taken after them.
-    BusyBefore(u32, Box<[u8]>),
 }
 
 /// Whether output has been held back to be sent in larger pieces.
@@ -251,6 +258,9 @@ impl Shard {
             resumed: Vec::new(),
             pending: Vec::new(),
             dirty: Vec::new(),
+            broken: VecDeque::new(),
+            taking_over: VecDeque::new(),
+            read_out_for: HashMap::new(),
             gone: Vec::new(),
             letters: Vec::new(),
             opening: Opening::Idle,
@@ -299,9 +309,11 @@ impl Shard {
         self.take_events(events);
         self.accept_all();
         let held = std::mem::take(&mut self.resumed);
+        self.end_broken();
         let has_read_all = self.read_all();
-        let is_through = self.resume_held(held) && has_read_all;
-        let packets = self.crowd.note(is_through);
+        self.resume_held(held);
+        self.take_over_all();
+        let packets = self.crowd.note(has_read_all);
         self.hub.set_packets_at_once(packets);
         self.mesh.ring_bells();
         if self.may_flush() {
@@ -353,10 +365,14 @@ impl Shard {
 
     /// How long the poll may wait; `None` for ever.
     fn timeout(&mut self) -> Option<Duration> {
-        let has_reads = !self.readable.is_empty() || !self.shaking.is_empty();
+        let has_reads =
+            !self.readable.is_empty() || !self.shaking.is_empty() || !self.taking_over.is_empty();
         let reads = has_reads && !self.mesh.is_flooded();
-        let flushes = !self.hub.effects().dirty.is_empty();
-        let goes_on = !self.resumed.is_empty() || !self.due.is_empty() || !self.gone.is_empty();
+        let effects = self.hub.effects();
+        let flushes = !effects.dirty.is_empty();
+        let closes = !effects.closing.is_empty() || !self.gone.is_empty();
+        let ends = closes || !self.broken.is_empty();
+        let goes_on = !self.resumed.is_empty() || !self.due.is_empty() || ends;
         let accepts = !self.accepting.is_empty() && self.patience == Patience::None;
         if reads || flushes || goes_on || accepts || !self.pending.is_empty() {
             return Some(Duration::ZERO);

@@ -5,9 +5,10 @@
 //! next turn, in its order: so everybody is answered in between. The clock is looked at only when
 //! enough was done since: a turn with little to do looks at it once.
 //!
-//! A connection that has more than its share of a turn is no longer among those that are read, but
-//! among those that go on, whose time comes after. While there are more connections than a few
-//! turns have time for, the share of each is smaller.
+//! A connection that has more than its share of a turn gives way: it is no longer among those that
+//! are read, but among those that go on, whose time comes after. While more connections wait to be
+//! read than a few turns have time for, the share of each is smaller. The shares of those that go
+//! on are not.
 
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ const WORK: u64 = 512;
 const READ_STEPS: u32 = 16;
 const DRAIN_STEPS: u32 = 256;
 
-/// Packets that a connection may always have taken in its turn.
+/// Packets that a connection that is read may always have taken.
 const PACKETS_MIN: u32 = 64;
 
 /// In so many turns each connection that has something should have been read.
@@ -97,7 +98,7 @@ impl Part {
     }
 }
 
-/// How many packets of a connection are taken in a turn: fewer while many connections wait.
+/// How many packets of a connection that is read are taken: fewer while many connections wait.
 #[derive(Debug)]
 pub(super) struct Crowd {
     packets: u32,

@@ -7,10 +7,9 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use stentor_hub::{LinkId, SessionKey};
-use stentor_session::{CloseReason, Remote, Tick, Violation};
-use stentor_topic::Zone;
+use stentor_session::{CloseReason, Remote, Violation};
 
-use super::link::{Entrance, Link, LinkKey, Phase, Reading, Stream};
+use super::link::{Entrance, Link, Phase, Reading, Stream};
 use super::pace::{Part, READ_TIME};
 use super::scratch::HEADROOM;
 use super::{Opening, Shard};
@@ -18,10 +17,6 @@ use crate::proxy::ProxyHeader;
 
 /// Places of waiting handshakes that are kept when nobody waits any more.
 const SHAKING_KEPT: usize = 1_024;
-
-/// How often a connection that is taken over is read, or goes on with what it was read, at most:
-/// about what a socket holds.
-const LAST_STEPS: usize = 32;
 
 /// Time of a turn that goes to TLS handshakes, at least and at most: one takes some 0.1 ms with an
 /// elliptic curve, and most of a millisecond with an RSA key of 2,048 bits.
@@ -91,7 +86,7 @@ impl Shard {
 
     /// Whether a link has to wait for the next turn, because this one is spent and its client owes
     /// for work.
-    fn waits(&self, index: u32) -> bool {
+    pub(super) fn waits(&self, index: u32) -> bool {
         if !self.hub.turn_is_spent() {
             return false;
         }
@@ -99,7 +94,7 @@ impl Shard {
         key.is_some_and(|key| self.hub.waits(self.now, key))
     }
 
-    fn read(&mut self, index: u32) {
+    pub(super) fn read(&mut self, index: u32) {
         let Some(link) = self.links.get_mut(index as usize) else {
             return;
         };
@@ -139,88 +134,18 @@ impl Shard {
     }
 
     /// Opens the letters that have come before the bytes in the scratch buffer are taken. A letter
-    /// may have other connections read, and this one, so the bytes lie beside the buffer meanwhile:
-    /// nobody's may be taken for somebody else's.
+    /// may need the buffer for another connection, so the bytes lie beside it meanwhile: nobody's
+    /// may be taken for somebody else's.
     #[cold]
     fn take_after_letters(&mut self, index: u32, len: usize) {
         if !matches!(self.opening, Opening::Idle) {
             // This read is a part of that: letters that have come since must not overtake others.
             return self.take(index, len);
         }
-        self.opening = Opening::BusyBefore(index, self.scratch.read(len).into());
+        let bytes: Box<[u8]> = self.scratch.read(len).into();
         self.open_letters();
-        if let Opening::BusyBefore(_, bytes) = std::mem::replace(&mut self.opening, Opening::Idle) {
-            self.take_back(index, &bytes);
-        }
-    }
-
-    fn take_back(&mut self, index: u32, bytes: &[u8]) {
-        self.scratch.space()[..bytes.len()].copy_from_slice(bytes);
-        self.take(index, bytes.len());
-    }
-
-    /// Takes what lies aside, if it is this link's.
-    fn take_aside(&mut self, index: u32) {
-        match std::mem::replace(&mut self.opening, Opening::Busy) {
-            Opening::BusyBefore(of, bytes) if of == index => self.take_back(index, &bytes),
-            other => self.opening = other,
-        }
-    }
-
-    /// Reads what the connection that a client id has now sent already. To be called before it is
-    /// taken over: what a client sent comes before its next connection, and its DISCONNECT, if it
-    /// is there, has discarded the will. Other connections wait meanwhile, so this is bounded; and
-    /// one that has to wait itself, for its pace or for another shard, is not read. Commands about
-    /// rooms that it has not paid for are done, up to a bound.
-    pub(super) fn read_out(&mut self, zone: Zone, client_id: &str) {
-        if let Some(LinkId(index)) = self.hub.link(zone, client_id) {
-            // It came before what is still in the socket.
-            self.take_aside(index);
-        }
-        self.hub.read_last(zone, client_id, true);
-        self.read_what_is_there(zone, client_id);
-        self.hub.read_last(zone, client_id, false);
-    }
-
-    fn read_what_is_there(&mut self, zone: Zone, client_id: &str) {
-        for _ in 0..LAST_STEPS {
-            let Some(LinkId(index)) = self.hub.link(zone, client_id) else {
-                return;
-            };
-            if self.mesh.is_flooded() {
-                return;
-            }
-            // What it sent before its commands had to wait.
-            if self.is_paused(index) {
-                self.resume(index);
-                // What has used its share of this turn goes on at once.
-                if self.is_paused(index) && self.resumed.last() != Some(&index) {
-                    return;
-                }
-                continue;
-            }
-            let Some(link) = self.links.get_mut(index as usize) else {
-                return;
-            };
-            match link.reading {
-                Reading::Waiting | Reading::Missed | Reading::Listed => {
-                    link.reading = Reading::Listed;
-                }
-                Reading::Stalled | Reading::Paused => return,
-            }
-            self.read(index);
-            // A short read means that the socket is empty; whoever has more is listed again, or has
-            // used its share of this turn.
-            let more = |link: &Link| matches!(link.reading, Reading::Listed | Reading::Paused);
-            if !self.links.get(index as usize).is_some_and(more) {
-                return;
-            }
-        }
-    }
-
-    fn is_paused(&self, index: u32) -> bool {
-        let link = self.links.get(index as usize);
-        link.is_some_and(|link| link.reading == Reading::Paused)
+        self.scratch.space()[..len].copy_from_slice(&bytes);
+        self.take(index, len);
     }
 
     /// Takes the bytes that are in the scratch buffer.
@@ -371,84 +296,7 @@ impl Shard {
             self.links[index as usize].reading = Reading::Stalled;
             self.stalled[behind].push(index);
         }
-        while let Some((LinkId(index), until)) = self.hub.effects().paused.pop() {
-            self.pause(index, until);
-        }
-        while let Some(LinkId(index)) = self.hub.effects().yielded.pop() {
-            self.give_way(index);
-        }
-    }
-
-    /// Goes on with a link in the next turn.
-    fn give_way(&mut self, index: u32) {
-        let Some(link) = self.links.get_mut(index as usize) else {
-            return;
-        };
-        // A stalled one goes on when its shard has caught up.
-        if link.reading != Reading::Stalled {
-            link.reading = Reading::Paused;
-            self.resumed.push(index);
-        }
-    }
-
-    /// Reads nothing from a link before a time.
-    fn pause(&mut self, index: u32, until: Tick) {
-        let Some(link) = self.links.get_mut(index as usize) else {
-            return;
-        };
-        if link.reading != Reading::Stalled {
-            link.reading = Reading::Paused;
-        }
-        // What has to be decided first has no time: the hub says when.
-        if until != Tick::NEVER {
-            let serial = link.serial;
-            self.timers.insert(until, LinkKey { index, serial });
-        }
-    }
-
-    /// Goes on with the links about which something was decided, or that gave way to others in an
-    /// earlier turn. Those that this turn has no room for are the first of the next one. Returns
-    /// whether it had time for all.
-    pub(super) fn resume_held(&mut self, held: Vec<u32>) -> bool {
-        if held.is_empty() {
-            return true;
-        }
-        let mut part = Part::begin(&self.hub, self.now, READ_TIME);
-        let mut waiting = Vec::new();
-        let mut held = held.into_iter();
-        let mut is_through = true;
-        while let Some(index) = held.next() {
-            if self.waits(index) {
-                waiting.push(index);
-            } else {
-                self.resume(index);
-            }
-            if part.is_over(&self.hub, &self.backplane.clock) {
-                is_through = held.len() == 0;
-                break;
-            }
-        }
-        waiting.extend(held);
-        if !waiting.is_empty() {
-            waiting.append(&mut self.resumed);
-            self.resumed = waiting;
-        }
-        is_through
-    }
-
-    /// Goes on with a link that may have been paused: first with what it has sent already.
-    pub(super) fn resume(&mut self, index: u32) {
-        let Some(link) = self.links.get_mut(index as usize) else {
-            return;
-        };
-        let was_paused = link.reading == Reading::Paused;
-        if was_paused {
-            link.reading = Reading::Waiting;
-        }
-        self.apply_tail(index);
-        if was_paused {
-            self.list(index);
-        }
+        self.note_pauses();
     }
 
     /// The layers below MQTT failed.

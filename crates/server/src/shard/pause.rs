@@ -1,0 +1,125 @@
+//! Connections that are not read for a while, and how they go on.
+//!
+//! **Two kinds of waiting.** A connection is paused when its client publishes faster than it may,
+//! owes for work, or has asked for something that has to be decided first. A connection gives way
+//! when it has used its share of a turn: then it goes on after those that have sent less.
+//!
+//! What waits for the socket of a connection that gave way is written with its next share. So a
+//! burst that takes several turns costs a few writes, not one for each turn.
+
+use stentor_hub::{LinkId, OWN_PACKETS};
+use stentor_session::Tick;
+
+use super::Shard;
+use super::link::{LinkKey, Reading};
+use super::pace::{Part, READ_TIME};
+
+impl Shard {
+    /// Notes which links the hub wants to be left alone.
+    pub(super) fn note_pauses(&mut self) {
+        while let Some((LinkId(index), until)) = self.hub.effects().paused.pop() {
+            self.pause(index, until);
+        }
+        while let Some(LinkId(index)) = self.hub.effects().yielded.pop() {
+            self.give_way(index);
+        }
+    }
+
+    /// Goes on with a link after those that have sent less.
+    fn give_way(&mut self, index: u32) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        // A stalled one goes on when its shard has caught up.
+        if link.reading != Reading::Stalled {
+            link.reading = Reading::GaveWay;
+            self.resumed.push(index);
+        }
+    }
+
+    /// Reads nothing from a link before a time.
+    fn pause(&mut self, index: u32, until: Tick) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        if link.reading != Reading::Stalled {
+            link.reading = Reading::Paused;
+        }
+        // What has to be decided first has no time: the hub says when.
+        if until != Tick::NEVER {
+            let serial = link.serial;
+            self.timers.insert(until, LinkKey { index, serial });
+        }
+    }
+
+    /// Goes on with the links about which something was decided, or that gave way to others in an
+    /// earlier turn. Those that this turn has no time for are the first of the next one.
+    pub(super) fn resume_held(&mut self, held: Vec<u32>) {
+        if held.is_empty() {
+            return;
+        }
+        // They have waited for those that send little: none of them is in a hurry, and larger
+        // shares are cheaper.
+        self.hub.set_packets_at_once(OWN_PACKETS);
+        let mut part = Part::begin(&self.hub, self.now, READ_TIME);
+        let mut waiting = Vec::new();
+        let mut held = held.into_iter();
+        for index in held.by_ref() {
+            if self.waits(index) {
+                self.let_write(index);
+                waiting.push(index);
+            } else {
+                self.resume(index);
+            }
+            if part.is_over(&self.hub, &self.backplane.clock) {
+                break;
+            }
+        }
+        waiting.extend(held);
+        if !waiting.is_empty() {
+            waiting.append(&mut self.resumed);
+            self.resumed = waiting;
+        }
+    }
+
+    /// Goes on with a link that may have been paused: first with what it has sent already.
+    pub(super) fn resume(&mut self, index: u32) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        let before = link.reading;
+        if matches!(before, Reading::Paused | Reading::GaveWay) {
+            link.reading = Reading::Waiting;
+        }
+        self.apply_tail(index);
+        match before {
+            Reading::Paused => self.list(index),
+            Reading::GaveWay => self.go_on_reading(index),
+            _ => {}
+        }
+    }
+
+    /// Reads from a link that gave way and has no share left over, and writes what waited for it.
+    fn go_on_reading(&mut self, index: u32) {
+        if self.mesh.is_flooded() {
+            self.list(index);
+        } else if let Some(link) = self.links.get_mut(index as usize)
+            && link.reading == Reading::Waiting
+        {
+            // Not in the list of those that have sent little.
+            link.reading = Reading::Listed;
+            self.read(index);
+        }
+        self.flush_link(index);
+    }
+
+    /// Writes to a link that gave way also before its next share.
+    fn let_write(&mut self, index: u32) {
+        if let Some(link) = self.links.get_mut(index as usize)
+            && link.reading == Reading::GaveWay
+        {
+            link.reading = Reading::Paused;
+            self.flush_link(index);
+        }
+    }
+}
