@@ -1,9 +1,9 @@
 //! What a subscriber gets, and how often.
 
-use stentor_mqtt::{PropertyBuf, QoS, SubscribeOptions, Version};
+use stentor_mqtt::{PacketId, PropertyBuf, QoS, SubscribeOptions, Version};
 use stentor_session::CloseReason;
 
-use crate::world::{ConnectOptions, VERSIONS, World, clean};
+use crate::world::{ConnectOptions, VERSIONS, World, clean, qos};
 
 #[test]
 fn a_publish_reaches_every_matching_subscriber_once() {
@@ -258,4 +258,45 @@ fn a_message_above_the_clients_packet_size_is_left_out() {
     w.publish(p, "t", &"x".repeat(200), QoS::AtLeastOnce, false);
     w.publish(p, "t", "small", QoS::AtLeastOnce, false);
     assert_eq!(w.take_payloads(s), ["small"]);
+}
+
+/// What another shard sent for a subscription that has ended may come to one that begins, though
+/// what was published in between does not: all of that was before the SUBACK. What comes is in its
+/// order, and nothing is missing after the SUBACK, or for who was there all the time.
+#[test]
+fn only_what_was_published_before_the_suback_may_be_missing() {
+    let cases = [(false, false), (false, true), (true, false), (true, true)];
+    for (retain, stays) in cases {
+        for ended in ["t", "t/#", "+"] {
+            let mut w = World::new(2);
+            let mut connect = |shard, name: &str| {
+                let mut ids = (0..).map(|n| format!("{name}{n}"));
+                let id = ids.find(|id| w.home(id) == shard).unwrap();
+                w.connect(Version::V5, &id, &clean())
+            };
+            let (p, a, b) = (connect(0, "p"), connect(1, "a"), connect(1, "b"));
+            let other = connect(1, "other");
+            if stays {
+                w.subscribe(other, "t", QoS::AtMostOnce);
+            }
+            w.subscribe(a, ended, QoS::AtMostOnce);
+            w.paused = true;
+            w.publish(p, "t", "1", QoS::AtMostOnce, retain);
+            w.drop_link(a);
+            w.publish(p, "t", "2", QoS::AtMostOnce, retain);
+            let nine = PacketId::new(9).unwrap();
+            w.subscribe_only(b, nine, "t", qos(QoS::AtMostOnce));
+            w.publish(p, "t", "3", QoS::AtMostOnce, retain);
+            w.paused = false;
+            w.settle();
+            assert!(w.take_packet(b, 0x90).is_some());
+            let got = w.take_payloads(b);
+            assert!(got.is_sorted(), "{got:?}");
+            assert_eq!(got.last().unwrap(), "3");
+            if stays {
+                assert_eq!(got, ["1", "2", "3"]);
+                assert_eq!(w.take_payloads(other), got);
+            }
+        }
+    }
 }
