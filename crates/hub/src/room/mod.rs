@@ -39,7 +39,7 @@ use crate::work::{FILTER_VISITS, PACKET_VISITS_FREE};
 
 pub(crate) use home::{Zones, server_message};
 pub(crate) use join::{
-    Cause, Element, Entered, JOINED_AT_ONCE_MAX, Joins, ROOMS_MAX, Verdicts, room_of,
+    Cause, Element, Entered, JOINED_AT_ONCE_MAX, Joins, ROOMS_MAX, RoomsWanted, Verdicts, room_of,
 };
 pub(crate) use purse::Purse;
 pub(crate) use talk::{ROOM, ROOMS};

@@ -26,7 +26,9 @@ use crate::conflate::{NoRate, max_rate};
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
-use crate::room::{Cause, Element, Entered, JOINED_AT_ONCE_MAX, ROOM, ROOMS, Verdicts};
+use crate::room::{
+    Cause, Element, Entered, JOINED_AT_ONCE_MAX, ROOM, ROOMS, RoomsWanted, Verdicts,
+};
 use crate::sessions::{Link, Session};
 use crate::snapshot::{SNAPSHOT_END, Wanted};
 use crate::work::{FILTER_VISITS, VISIT_BYTES};
@@ -211,6 +213,11 @@ pub(crate) const fn filter_visits(filter: &str) -> u32 {
     FILTER_VISITS + (filter.len() / VISIT_BYTES) as u32
 }
 
+/// Whether there may be rooms among the filters of a SUBSCRIBE: cheaper than to read them once more.
+fn may_name_rooms(subscribe: &Subscribe<'_>) -> bool {
+    subscribe.filters.iter().rest().contains(&b'$')
+}
+
 /// How many elements of a SUBSCRIBE are beyond those that are looked at.
 fn surplus(subscribe: &Subscribe<'_>, most: usize) -> usize {
     // A length, a byte of text, and the options.
@@ -265,8 +272,12 @@ impl Hub {
             surplus: surplus(subscribe, most),
         };
         let is_allowed = |one: &Wanting<'_>| one.denial.is_none() && one.refused.is_none();
-        let filters = elements.clone().filter(is_allowed).map(|one| one.filter);
-        let rooms = self.rooms_to_ask(key, filters, (&scope.unasked, JOINED_AT_ONCE_MAX));
+        let rooms = if may_name_rooms(subscribe) {
+            let filters = elements.clone().filter(is_allowed).map(|one| one.filter);
+            self.rooms_to_ask(key, filters, (&scope.unasked, JOINED_AT_ONCE_MAX))
+        } else {
+            RoomsWanted::default()
+        };
         if !rooms.to_ask.is_empty() {
             let owned = (elements.clone().map(Wanting::owned).collect(), asked);
             let cause = Cause::Subscribe(awaited);

@@ -37,7 +37,10 @@ fn check_filter_bounds(
     settings: &Settings,
     filter: &str,
 ) -> Result<(), (ReasonCode, &'static str)> {
-    if has_wildcard(filter) && wildcards(filter) > settings.topic_wildcards_max {
+    let most = settings.topic_wildcards_max;
+    // Each takes a byte, and a slash parts it from the next one.
+    let may_have_more = filter.len() / 2 >= most && has_wildcard(filter);
+    if may_have_more && wildcards(filter) > most {
         return Err((ReasonCode::QuotaExceeded, TOO_MANY_WILDCARDS));
     }
     Ok(())
