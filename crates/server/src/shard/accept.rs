@@ -14,6 +14,7 @@ use stentor_session::{CloseReason, Limit};
 use super::close::STOP_TIME;
 use super::link::{Entrance, Link, LinkKey, Phase, Reading, Stream};
 use super::pace::{ACCEPT_TIME, Part};
+use super::tail::Tail;
 use super::{FIRST_LISTENER, Patience, Shard};
 use crate::listener::{Port, is_shortage};
 use crate::peer::Peer;
@@ -320,8 +321,7 @@ impl Link {
             reading: Reading::Waiting,
             stream: Stream::Open,
             transport,
-            tail: Vec::new(),
-            applied: 0,
+            tail: Tail::default(),
             weighed: 0,
             peer,
             port,

@@ -126,7 +126,7 @@ impl Shard {
             let serial = link.serial;
             self.exchanges.remove(&LinkKey { index, serial });
             link.phase = Phase::Gone;
-            (link.tail, link.applied) = (Vec::new(), 0);
+            link.tail.clear();
             self.gone.push(index);
             self.weigh(index);
         }
@@ -141,7 +141,7 @@ impl Shard {
         if matches!(link.phase, Phase::Draining { .. } | Phase::Gone) {
             return;
         }
-        (link.tail, link.applied) = (Vec::new(), 0);
+        link.tail.clear();
         let farewell = farewell.unwrap_or_default();
         let bytes = bytes_of(&farewell);
         self.figures.draining += bytes;

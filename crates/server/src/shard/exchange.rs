@@ -8,7 +8,6 @@ use stentor_mqtt::ReasonCode;
 use stentor_session::{
     CloseReason, ConnectRequest, Denied, Limit, Remote, Tick, Timer, Violation, auth, read_auth,
 };
-use zeroize::Zeroize;
 
 use super::Shard;
 use super::flush::write_batch;
@@ -82,7 +81,7 @@ impl Shard {
             return;
         };
         let method = waiting.request.authentication_method.as_deref();
-        let read = read_auth(&link.tail, max, method.unwrap_or_default());
+        let read = read_auth(link.tail.unread(), max, method.unwrap_or_default());
         if matches!(read, Ok(None)) {
             return;
         }
@@ -96,8 +95,7 @@ impl Shard {
         match read {
             Ok(None) => {}
             Ok(Some((answer, consumed))) => {
-                link.tail[..consumed].zeroize();
-                link.tail.drain(..consumed);
+                link.tail.wipe(consumed);
                 let reply = self.answer_to(self.link_key(index));
                 let authenticator = &self.backplane.authenticator;
                 let begun = authenticator.proceed(exchange, answer.data, reply);

@@ -13,6 +13,8 @@ use crate::listener::Port;
 use crate::peer::Peer;
 use crate::transport::Transport;
 
+use super::tail::Tail;
+
 /// One connection. Kept small, since most are idle: what is not always there is boxed or empty.
 pub(super) struct Link {
     /// The socket. Means something in this shard's descriptor table only.
@@ -23,10 +25,8 @@ pub(super) struct Link {
     pub(super) reading: Reading,
     pub(super) stream: Stream,
     pub(super) transport: Transport,
-    /// The bytes of an unfinished packet, or what came after CONNECT before it was answered.
-    pub(super) tail: Vec<u8>,
-    /// So many bytes of it have been applied already. 0 before there is a session.
-    pub(super) applied: u32,
+    /// What it has sent that was not applied.
+    pub(super) tail: Tail,
     /// Bytes that it was counted with last: see [`super::Shard::weigh`].
     pub(super) weighed: u32,
     pub(super) peer: Peer,
@@ -125,25 +125,6 @@ impl Exchanging {
 }
 
 impl Link {
-    /// What it has sent that was not applied.
-    pub(super) fn unread(&self) -> &[u8] {
-        self.tail.get(self.applied as usize..).unwrap_or_default()
-    }
-
-    /// So many more bytes of the tail have been applied. The rest is moved when it is the smaller
-    /// part only: however many steps it takes, no byte is moved more than once on average.
-    pub(super) fn has_applied(&mut self, bytes: usize) {
-        let applied = self.applied as usize + bytes;
-        // A tail has at most a packet and a read.
-        self.applied = applied as u32;
-        if applied >= self.tail.len() {
-            (self.tail, self.applied) = (Vec::new(), 0);
-        } else if applied > self.tail.len() / 2 {
-            self.tail.drain(..applied);
-            self.applied = 0;
-        }
-    }
-
     /// The session that it carries.
     pub(super) const fn session(&self) -> Option<SessionKey> {
         match self.phase {
@@ -160,6 +141,6 @@ mod tests {
     /// A part of the memory that an idle connection costs.
     #[test]
     fn is_small() {
-        assert!(size_of::<Link>() <= 128, "{}", size_of::<Link>());
+        assert!(size_of::<Link>() <= 104, "{}", size_of::<Link>());
     }
 }

@@ -11,7 +11,6 @@ use stentor_session::{
     CloseReason, ConnectRequest, Denied, Limit, Local, Output, Tick, Violation, read_connect,
     refusal,
 };
-use zeroize::Zeroize;
 
 use super::letter::{Letter, Purpose};
 use super::link::{Entrance, Link, LinkKey, Phase};
@@ -56,16 +55,15 @@ impl Shard {
         let Phase::ExpectConnect(entrance) = link.phase else {
             return;
         };
-        match read_connect(&link.tail, max) {
+        match read_connect(link.tail.unread(), max) {
             Ok(None) => {}
             Ok(Some((request, consumed))) => {
                 // It may hold a password.
-                link.tail[..consumed].zeroize();
-                link.tail.drain(..consumed);
+                link.tail.wipe(consumed);
                 self.log_in(index, entrance, Box::new(request));
             }
             Err(reason) => {
-                let answer = malformed_answer(&link.tail, reason);
+                let answer = malformed_answer(link.tail.unread(), reason);
                 self.note_refusal(index, (None, ""), reason);
                 self.part(index, answer);
             }
@@ -298,11 +296,7 @@ impl Shard {
         }
         self.link_of[slot] = index;
         self.links[index as usize].phase = Phase::Live(key);
-        let link = &mut self.links[index as usize];
-        if link.tail.is_empty() {
-            // An idle connection keeps no buffer.
-            link.tail = Vec::new();
-        } else {
+        if !self.links[index as usize].tail.is_empty() {
             self.apply_tail(index);
         }
         self.list_missed(index);

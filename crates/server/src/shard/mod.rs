@@ -25,6 +25,7 @@ mod pause;
 mod policy;
 mod read;
 mod scratch;
+mod tail;
 mod take_over;
 mod travel;
 mod watch;
@@ -463,7 +464,7 @@ impl Shard {
                 if link.reading != Reading::Stalled {
                     continue;
                 }
-                if link.unread().is_empty() {
+                if link.tail.is_empty() {
                     link.reading = Reading::Listed;
                     readable.push(index);
                 } else {

@@ -166,7 +166,7 @@ impl Shard {
                     self.apply_plain(index, key, len);
                 }
                 Phase::ExpectConnect(_) | Phase::Authenticating(_) | Phase::ExpectAuth(_) => {
-                    link.tail.extend_from_slice(self.scratch.read(len));
+                    link.tail.extend(self.scratch.read(len));
                     self.apply_tail(index);
                 }
                 Phase::Draining { .. } | Phase::Gone => {}
@@ -189,7 +189,7 @@ impl Shard {
         }
         let serial = link.serial;
         if !unwrapped.is_empty() {
-            link.tail.extend_from_slice(unwrapped);
+            link.tail.extend(unwrapped);
             self.apply_tail(index);
         }
         // The connection may have gone home meanwhile; what is broken will show there too.
@@ -208,14 +208,15 @@ impl Shard {
         let Some(link) = self.links.get_mut(index as usize) else {
             return;
         };
-        link.tail.extend_from_slice(self.scratch.read(len));
-        let rest = match ProxyHeader::read(&link.tail) {
+        link.tail.extend(self.scratch.read(len));
+        let rest = match ProxyHeader::read(link.tail.unread()) {
             Ok(None) => return,
             Ok(Some((header, consumed))) => {
                 if let ProxyHeader::Client(address) = header {
                     link.peer = address.into();
                 }
-                link.tail.split_off(consumed)
+                link.tail.has_applied(consumed);
+                std::mem::take(&mut link.tail)
             }
             Err(_) => {
                 let reason = CloseReason::Violation(Violation::Proxy);
@@ -223,7 +224,6 @@ impl Shard {
                 return self.bury(index);
             }
         };
-        link.tail = Vec::new();
         self.greet_again(index);
         if rest.is_empty() {
             return;
@@ -234,8 +234,9 @@ impl Shard {
             return self.apply_tail(index);
         }
         // No longer than what was just read into the same place.
+        let rest = rest.unread();
         let len = rest.len();
-        self.scratch.space()[..len].copy_from_slice(&rest);
+        self.scratch.space()[..len].copy_from_slice(rest);
         self.unwrap(index, len);
     }
 
@@ -245,17 +246,15 @@ impl Shard {
             return;
         }
         let link = &mut self.links[index as usize];
-        if link.unread().len() > HEADROOM {
-            link.tail.extend_from_slice(self.scratch.read(len));
+        if link.tail.unread().len() > HEADROOM {
+            link.tail.extend(self.scratch.read(len));
             return self.apply_tail(index);
         }
         let mut tail = std::mem::take(&mut link.tail);
-        let applied = std::mem::take(&mut link.applied) as usize;
-        let input = self.scratch.joined(&tail[applied..], len);
+        let input = self.scratch.joined(tail.unread(), len);
         let consumed = self.hub.receive(self.now, key, input);
         if let Some(rest) = input.get(consumed..).filter(|rest| !rest.is_empty()) {
-            tail.clear();
-            tail.extend_from_slice(rest);
+            tail.replace(rest);
             self.links[index as usize].tail = tail;
         }
         self.after_receive(index);
@@ -272,14 +271,14 @@ impl Shard {
                 if self.link_of.get(key.slot as usize) != Some(&index) {
                     return;
                 }
-                let consumed = self.hub.receive(self.now, key, link.unread());
-                link.has_applied(consumed);
+                let consumed = self.hub.receive(self.now, key, link.tail.unread());
+                link.tail.has_applied(consumed);
                 self.after_receive(index);
             }
             Phase::ExpectConnect(_) => self.expect_connect(index),
             Phase::ExpectAuth(_) => self.expect_auth(index),
             Phase::Authenticating(_) => {}
-            Phase::Draining { .. } | Phase::Gone => (link.tail, link.applied) = (Vec::new(), 0),
+            Phase::Draining { .. } | Phase::Gone => link.tail.clear(),
         }
         self.weigh(index);
     }

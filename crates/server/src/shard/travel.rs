@@ -35,7 +35,7 @@ impl Shard {
         let ticket = self.tickets.deal();
         let traveller = Traveller {
             transport: link.transport,
-            unread: link.tail,
+            unread: link.tail.into(),
             peer: link.peer,
             port: link.port,
             permit: link.permit,
@@ -99,7 +99,7 @@ impl Shard {
         };
         let phase = Phase::ExpectConnect(entrance);
         let mut link = Link::new(fd, phase, transport, peer, port, permit);
-        link.tail = unread;
+        link.tail = unread.into();
         let has_pending = !link.transport.pending().is_empty();
         let Some(index) = self.add(link, self.policy.login_timeout) else {
             return;

@@ -16,7 +16,7 @@ impl Link {
             Phase::ExpectAuth(waiting) => waiting.bytes(),
             Phase::ExpectConnect(_) | Phase::Live(_) | Phase::Draining { .. } | Phase::Gone => 0,
         };
-        let bytes = size_of::<Self>() + self.tail.capacity() + self.transport.heap_bytes();
+        let bytes = size_of::<Self>() + self.tail.heap_bytes() + self.transport.heap_bytes();
         // A packet has 256 MiB at most.
         u32::try_from(bytes + request).unwrap_or(u32::MAX)
     }
