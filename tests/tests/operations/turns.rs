@@ -110,3 +110,26 @@ fn what_was_sent_before_a_take_over_is_read_to_its_end() {
         numbers(&mut subscriber, 9_000);
     }
 }
+
+/// What a client has sent counts also where its DISCONNECT comes long after it, and its next
+/// connection before that was read: its will is not published.
+#[test]
+fn a_disconnect_behind_a_flood_is_read_before_a_take_over() {
+    let server = Plan::new().tcp().anonymous().arg("--shards=1").start();
+    let mut subscriber = server.client(Version::V5, "s");
+    subscriber.subscribe("#", 0);
+    for _ in 0..5 {
+        let mut flooder = server.dial();
+        let head = [&string("MQTT")[..], &[5, 0b0000_0110, 0, 0, 0]].concat();
+        let will = [&[0][..], &string("will"), &string("gone")].concat();
+        flooder.send(&packet(0x10, &[&head[..], &string("f"), &will].concat()));
+        assert_eq!(flooder.expect(2).body[1], 0, "it is let in");
+        let mut bytes = many(9_000);
+        bytes.extend(packet(0xE0, &[]));
+        flooder.send(&bytes);
+        let mut next = server.client(Version::V5, "f");
+        next.publish("next", b"");
+        numbers(&mut subscriber, 9_000);
+        assert_eq!(subscriber.message().0, "next");
+    }
+}

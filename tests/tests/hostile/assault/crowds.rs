@@ -1,6 +1,6 @@
 //! Many connections that do at the same moment what is cheap for each of them.
 
-use stentor_tests::raw::{eventually, publish};
+use stentor_tests::raw::{eventually, packet, publish, string};
 use stentor_tests::{Raw, Version};
 
 use super::{MIB, by_alias, granted, login, set_alias, subscribe_all};
@@ -97,5 +97,71 @@ fn a_publisher_floods_many_subscribers() {
             publisher.send(&flood);
         }
         publisher.ping();
+    });
+}
+
+/// An MQTT 5 CONNECT with a will of QoS 0.
+fn connect_with_will(client_id: &str, topic: &str) -> Vec<u8> {
+    let head = [&string("MQTT")[..], &[5, 0b0000_0110, 0, 0, 0]].concat();
+    let will = [&[0][..], &string(topic), &string("gone")].concat();
+    packet(0x10, &[&head[..], &string(client_id), &will].concat())
+}
+
+/// Each will goes to all that are there still, and the end of each of these has one to be sent.
+#[test]
+fn many_clients_whose_wills_go_to_all_of_them_end_at_once() {
+    const CLIENTS: usize = 600;
+    let mut scene = Scene::new("");
+    scene.endures(96 * MIB, |server| {
+        let mut witness = login(server, "witness");
+        witness.subscribe("will/#", 0);
+        let mut clients: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let mut client = server.dial();
+                client.send(&connect_with_will(&format!("leaving-{number}"), "will/x"));
+                assert_eq!(client.expect(2).body[1], 0, "{number} is let in");
+                client
+            })
+            .collect();
+        for client in &mut clients {
+            let filters = ["will/#".to_owned()];
+            assert_eq!(granted(client, &subscribe_all(&[], filters)), 1);
+        }
+        drop(clients);
+        for _ in 0..CLIENTS {
+            assert_eq!(witness.message(), ("will/x".to_owned(), b"gone".to_vec()));
+        }
+    });
+}
+
+/// What each has sent before is read first, and goes to many.
+#[test]
+fn many_publishers_connect_again_at_once() {
+    const PUBLISHERS: usize = 8;
+    let mut scene = Scene::new("");
+    scene.endures(256 * MIB, |server| {
+        let mut subscribers: Vec<_> = (0..300)
+            .map(|number| login(server, &format!("subscriber-{number}")))
+            .collect();
+        for subscriber in &mut subscribers {
+            let filters = ["flood/#".to_owned()];
+            assert_eq!(granted(subscriber, &subscribe_all(&[], filters)), 1);
+        }
+        let flood = [
+            publish(Version::V5, "flood/a", b"1", 0, false),
+            publish(Version::V5, "flood/b", b"2", 0, false),
+        ];
+        let flood = flood.concat().repeat(500);
+        let ids: Vec<_> = (0..PUBLISHERS)
+            .map(|number| format!("again-{number}"))
+            .collect();
+        let mut publishers: Vec<_> = ids.iter().map(|id| login(server, id)).collect();
+        for publisher in &mut publishers {
+            publisher.send(&flood);
+        }
+        let mut successors: Vec<_> = ids.iter().map(|id| login(server, id)).collect();
+        for successor in &mut successors {
+            successor.ping();
+        }
     });
 }
