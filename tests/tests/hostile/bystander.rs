@@ -142,20 +142,11 @@ pub(crate) fn busy(turns: &Value) -> Duration {
     Duration::from_micros(micros("ran_micros").map_or(took, |ran| ran.min(took)))
 }
 
-/// The memory that the server has now.
-pub(crate) fn resident_bytes(server: &Server) -> u64 {
-    memory(server, "VmRSS:")
-}
-
 /// The most memory that the server has had at a time.
 fn peak_bytes(server: &Server) -> u64 {
-    memory(server, "VmHWM:")
-}
-
-fn memory(server: &Server, which: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.pid()));
     let status = status.expect("the server runs");
-    let line = status.lines().find_map(|line| line.strip_prefix(which));
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     kib.expect("the system tells how much memory a process has") * 1_024
 }
