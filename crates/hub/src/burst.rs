@@ -228,6 +228,7 @@ impl Counter<'_> {
             || terms.retain
             || !terms.ids.is_empty()
             || is_filtered
+            || live.is_given_up()
             || shipment.shape != (None, None)
             || live.extras.as_deref().is_some_and(looks_at_each)
         {

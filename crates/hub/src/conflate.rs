@@ -127,6 +127,16 @@ impl Conflating {
         }
     }
 
+    /// How many pieces it holds that are dropped one by one.
+    pub(crate) fn pieces(&self) -> usize {
+        self.queue.pieces()
+    }
+
+    /// Drops a little of it: its session has ended. Returns whether there was something.
+    pub(crate) fn shed(&mut self) -> bool {
+        self.queue.shed()
+    }
+
     /// The connection is gone. Nothing is left if there is nothing to remember.
     pub(crate) fn disconnected(mut self: Box<Self>) -> Option<Box<Self>> {
         self.queue.disconnected();

@@ -427,10 +427,10 @@ impl Hub {
     fn resume(&mut self, now: Tick, key: SessionKey) {
         self.pump(now, key);
         self.release(now, key);
-        let Some(session) = self.sessions.get(key) else {
+        if self.sessions.get(key).is_none() {
             return;
-        };
-        for slot in session.shares() {
+        }
+        for slot in self.shares.of_member(key.slot) {
             self.member_changed(slot, key.slot, true);
         }
         self.continue_snapshots(now, key);

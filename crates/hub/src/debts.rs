@@ -74,6 +74,14 @@ impl Debts {
         }
     }
 
+    /// Bytes of memory that they take. O(1).
+    pub(crate) fn bytes(&self) -> usize {
+        let tables = self.owed.allocation_size() + self.ended.allocation_size();
+        tables
+            + self.debtors.capacity() * size_of::<u64>()
+            + self.ended_order.capacity() * size_of::<SessionKey>()
+    }
+
     /// A session ends, now or later.
     fn end(&mut self, key: SessionKey, client: u64) {
         if self.ended.insert(key, client).is_some() {

@@ -199,6 +199,10 @@ impl Counter<'_> {
             queue_bytes_max: session.queue_bytes_max_at(terms.qos, self.settings),
             paced: terms.stored || course == Course::Released,
         };
+        if session.is_given_up() && (terms.qos == QoS::AtMostOnce || !session.is_persistent()) {
+            // What waits for its connection ends with that, or with the session.
+            return;
+        }
         let shaped = course == Course::Usual && (parcel.shape.is_some() || session.is_special());
         let held = if shaped {
             hold_back(&mut till, parcel, key, session, terms)
@@ -232,8 +236,19 @@ impl Counter<'_> {
                     // It waits nowhere.
                     self.lose(slot, parcel.message.topic(), LossCause::Disconnect, 1);
                 }
-                self.overrun.push(key);
+                self.give_up(key);
             }
+        }
+    }
+
+    /// As [`crate::Hub::give_up`].
+    #[cold]
+    fn give_up(&mut self, key: SessionKey) {
+        let session = self.sessions.get_mut(key);
+        if let Some(live) = session.and_then(Session::live_mut)
+            && live.give_up()
+        {
+            self.overrun.push_back(key);
         }
     }
 
@@ -340,7 +355,8 @@ fn owe(
 ) -> Verdict {
     let delivery = terms.delivery(parcel.message);
     let bytes = session.charge().bytes + delivery.cost();
-    let may_send = till.paced || session.is_served() || bytes <= till.queue_bytes_max;
+    let may_send = !session.is_given_up();
+    let may_send = may_send && (till.paced || session.is_served() || bytes <= till.queue_bytes_max);
     let next_id = session.next_packet_id();
     let outbound = owed(&mut session.outbound, next_id);
     if may_send
@@ -364,7 +380,7 @@ fn owe(
 fn keep_waiting(till: &Till<'_>, delivery: Delivery, session: &mut Session) -> Verdict {
     let settings = till.settings;
     let message = Arc::clone(&delivery.message);
-    let is_live = session.live().is_some();
+    let is_live = session.live().is_some_and(|live| !live.is_given_up());
     let others = session.charge_unowed();
     let cost = delivery.cost();
     let next_id = session.next_packet_id();

@@ -94,8 +94,9 @@ pub struct Hub {
     pub(crate) serving: Serving,
     pub(crate) adaptors: Option<Arc<dyn Adaptors>>,
     pub(crate) questions: Questions,
-    /// Sessions whose connection has to be closed when the present routing is done.
-    pub(crate) overrun: Vec<SessionKey>,
+    /// Sessions whose connection has to be closed when the present routing is done, or in a later
+    /// turn: see [`Hub::give_up`].
+    pub(crate) overrun: VecDeque<SessionKey>,
     /// Whether others are being told of the end of a connection.
     pub(crate) detaching: bool,
     pub(crate) effects: Effects,
@@ -166,7 +167,7 @@ impl Hub {
             serving: Serving::default(),
             adaptors: shared.adaptors,
             questions: Questions::default(),
-            overrun: Vec::new(),
+            overrun: VecDeque::new(),
             detaching: false,
             effects: Effects::default(),
             stats: Stats::default(),
@@ -323,7 +324,7 @@ impl Hub {
         self.continue_reviews();
         self.continue_renewals(now);
         self.advance_rooms(now);
-        self.close_overrun(now);
+        self.continue_overrun(now);
         self.continue_relief(now);
         self.settle_accounts();
         self.tighten();
@@ -336,6 +337,7 @@ impl Hub {
         let goes_on = !self.slices.is_empty()
             || !self.routes.is_empty()
             || !self.endings.is_empty()
+            || !self.overrun.is_empty()
             || !self.due.is_empty()
             || !self.outbox.snapshots.is_empty();
         if is_reviewing || goes_on || self.relief.is_pending() {

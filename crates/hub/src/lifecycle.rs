@@ -4,7 +4,6 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use smallvec::SmallVec;
 use stentor_mqtt::{Disconnect, Packet, Property, PropertyBuf, ReasonCode};
 use stentor_session::{
     CloseReason, Denied, Local, Message, MessageParts, Tick, Timer as TimerKind, WillRequest,
@@ -21,7 +20,7 @@ use crate::publish::may_publish;
 use crate::rights::Identity;
 use crate::sessions::{Away, Link, Session};
 use crate::stats::{LossCause, ZoneTraffic};
-use crate::work::{CLOSE_VISITS, Debt, FILTER_VISITS, OWN_HANDED, TIMER_VISITS};
+use crate::work::{CLOSE_VISITS, DROP_VISITS, Debt, FILTER_VISITS, OWN_HANDED, TIMER_VISITS};
 
 /// Sessions of one client id: one for each user who has come with it. Looking for one walks over
 /// them all, and guests get a new name each time.
@@ -157,17 +156,47 @@ impl Hub {
         self.detach(now, key, reason);
     }
 
-    /// Closes the connections that a policy has given up. In the midst of the end of a connection
-    /// it does nothing: what others hear of that end may be too much for them, or for itself. Then
-    /// they are closed by the next call, of the same turn.
+    /// Has a connection closed that a policy gives up. Until then it gets nothing more, and nothing
+    /// is taken from it.
+    pub(crate) fn give_up(&mut self, key: SessionKey) {
+        let session = self.sessions.get_mut(key);
+        if let Some(live) = session.and_then(|session| session.live_mut())
+            && live.give_up()
+        {
+            self.overrun.push_back(key);
+        }
+    }
+
+    /// Closes the connections that a policy has given up, as far as the turn allows. In the midst
+    /// of the end of a connection it does nothing: what others hear of that end may be too much for
+    /// them, or for itself. Then they are closed by the next call, of the same turn or a later one.
+    #[inline]
     pub(crate) fn close_overrun(&mut self, now: Tick) {
+        if !self.overrun.is_empty() {
+            self.close_some_overrun(now, self.turn.left());
+        }
+    }
+
+    /// Closes some of them in any case.
+    pub(crate) fn continue_overrun(&mut self, now: Tick) {
+        self.close_some_overrun(now, self.turn.slice());
+    }
+
+    fn close_some_overrun(&mut self, now: Tick, visits: u32) {
         if self.detaching {
             return;
         }
-        while let Some(key) = self.overrun.pop() {
-            self.count_abandoned(key);
-            let limit = stentor_session::Limit::QueueBytes;
-            self.close(now, key, CloseReason::Limit(limit));
+        let before = self.turn.spent();
+        while self.turn.spent() - before < visits
+            && let Some(key) = self.overrun.pop_front()
+        {
+            let session = self.sessions.get(key);
+            // It may have gone by itself, and come back.
+            if session.is_some_and(Session::is_given_up) {
+                self.count_abandoned(key);
+                let limit = stentor_session::Limit::QueueBytes;
+                self.close(now, key, CloseReason::Limit(limit));
+            }
         }
     }
 
@@ -185,6 +214,7 @@ impl Hub {
         let mut lost = 0;
         if let Some(output) = &mut live.output {
             let client_id = &*session.client_id;
+            self.turn.spend_each(output.pieces(), DROP_VISITS);
             output.abandon(|topic, messages| {
                 lost += messages;
                 match topic {
@@ -213,7 +243,6 @@ impl Hub {
         let rooms = self.disconnect_rooms(now, key, reason);
         self.disconnect_presence(now, key, reason);
         self.detaching = false;
-        self.overrun.retain(|overrun| *overrun != key);
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -221,9 +250,7 @@ impl Hub {
         let Link::Live(live) = &mut session.link else {
             return;
         };
-        if let Some(output) = live.output.take() {
-            self.outbox.recycle(output);
-        }
+        let output = live.output.take();
         self.stats.connected = self.stats.connected.saturating_sub(1);
         let event = Event::Disconnected {
             link: live.link,
@@ -260,6 +287,8 @@ impl Hub {
         if let Some(snapshots) = &mut snapshots {
             snapshots.disconnected();
         }
+        let held_back = conflating.as_ref().map_or(0, |held| held.pieces());
+        self.turn.spend_each(held_back, DROP_VISITS);
         session.link = Link::Away(Away {
             until,
             will_at,
@@ -267,6 +296,9 @@ impl Hub {
             conflating: conflating.and_then(Conflating::disconnected),
             rooms: rooms.into_boxed_slice(),
         });
+        if let Some(output) = output {
+            self.discard(output);
+        }
         self.tell_shares(key);
         self.sessions.went_away(key);
         self.remember_debt(now, key, debt);
@@ -275,11 +307,7 @@ impl Hub {
 
     /// Members of a session's shared subscriptions are counted: one of them is away from now on.
     fn tell_shares(&mut self, key: SessionKey) {
-        if self.shares.memberships(key.slot) == 0 {
-            return;
-        }
-        let session = self.sessions.get(key);
-        for slot in session.map_or_else(SmallVec::new, Session::shares) {
+        for slot in self.shares.of_member(key.slot) {
             self.turn.spend(FILTER_VISITS);
             self.member_changed(slot, key.slot, false);
         }

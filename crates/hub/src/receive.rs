@@ -136,6 +136,9 @@ impl Hub {
         else {
             return Gate::Gone;
         };
+        if live.is_given_up() {
+            return Gate::Gone;
+        }
         if live.is_held() {
             let paused = (live.link, Tick::NEVER);
             self.effects.paused.push(paused);
@@ -150,8 +153,8 @@ impl Hub {
         }
         // Answers that nobody reads are bounded like messages.
         if live.control_bytes() > self.settings.queue_bytes_max {
-            self.overrun.push(key);
             self.settle(now);
+            self.give_up(key);
             self.close_overrun(now);
             return Gate::Gone;
         }

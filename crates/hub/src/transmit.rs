@@ -126,6 +126,6 @@ impl Hub {
 
     /// Takes back the queue of a farewell that was written or given up.
     pub fn recycle(&mut self, farewell: alloc::boxed::Box<stentor_session::Output>) {
-        self.outbox.recycle(farewell);
+        self.discard(farewell);
     }
 }

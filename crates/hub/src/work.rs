@@ -32,6 +32,12 @@ pub(crate) const ENQUEUE_VISITS: u32 = 4;
 /// What a message costs for one member of a shared subscription.
 pub(crate) const SHARED_VISITS: u32 = 8;
 
+/// What it costs to drop one message that waited.
+pub(crate) const DROP_VISITS: u32 = 2;
+
+/// What the end of a session costs beside what it leaves.
+pub(crate) const END_VISITS: u32 = 16;
+
 /// What the end of a connection costs, and of what it did in rooms and groups.
 pub(crate) const CLOSE_VISITS: u32 = 64;
 
@@ -128,6 +134,12 @@ impl Turn {
     #[inline]
     pub(crate) const fn spend(&mut self, visits: u32) {
         self.spent = self.spent.saturating_add(visits);
+    }
+
+    /// Counts so many pieces of work, which cost so many visits each.
+    pub(crate) fn spend_each(&mut self, pieces: usize, visits: u32) {
+        let pieces = u32::try_from(pieces).unwrap_or(u32::MAX);
+        self.spend(pieces.saturating_mul(visits));
     }
 
     /// Messages are handed to so many subscribers.

@@ -4,7 +4,7 @@
 
 mod world;
 
-use stentor_hub::Settings;
+use stentor_hub::{Holding, Settings};
 use stentor_mqtt::{Packet, Properties, Publish, QoS, Version, encode};
 use stentor_session::Tick;
 use world::{ConnectOptions, PING, World, clean};
@@ -208,4 +208,21 @@ fn a_private_message_to_very_many_sessions_is_paid_for() {
         }
         assert!(rounds > 50, "it has a credit: {rounds}");
     }
+}
+
+/// What clients owe that have gone is held, too.
+#[test]
+fn debts_are_in_the_ledger() {
+    let mut w = world();
+    w.check_accounts();
+    let before = w.ledger.of(Holding::Work);
+    for n in 0..500 {
+        let p = connect(&mut w, &format!("p{n}"), &clean());
+        w.send_without_settling(p, &publish(&dear()));
+        w.drop_link(p);
+        route_all(&mut w);
+    }
+    w.check_accounts();
+    let debts = w.ledger.of(Holding::Work) - before;
+    assert!((500 * 16..500 * 256).contains(&debts), "{debts}");
 }

@@ -4,7 +4,9 @@
 
 mod world;
 
+use stentor_hub::{Holding, Settings, SlowPolicy, TopicPolicy};
 use stentor_mqtt::{QoS, Version};
+use stentor_topic::Zone;
 use world::{ConnectOptions, World, clean};
 
 /// What a turn does at most: its budget, and what the last thing that began in it may take.
@@ -119,5 +121,142 @@ fn what_members_that_leave_were_owed_is_handed_on_in_turns() {
     }
     got.sort_unstable();
     assert_eq!(got, (0..MESSAGES).collect::<Vec<_>>());
+    w.check_accounts();
+}
+
+/// What waited for sessions that expire together is dropped in turns, and counts as held until
+/// then.
+#[test]
+fn the_queues_of_many_sessions_are_dropped_in_turns() {
+    const SESSIONS: usize = 40;
+    const MESSAGES: usize = 2_000;
+    let mut w = World::new(1);
+    let bystander = w.connect(Version::V5, "b", &clean());
+    let publisher = w.connect(Version::V5, "p", &clean());
+    for n in 0..SESSIONS {
+        let options = ConnectOptions {
+            expiry_secs: 10,
+            ..clean()
+        };
+        let client = w.connect(Version::V5, &format!("s{n}"), &options);
+        w.subscribe(client, "t", QoS::AtLeastOnce);
+        w.drop_link(client);
+    }
+    for _ in 0..MESSAGES {
+        w.publish(publisher, "t", "x", QoS::AtLeastOnce, false);
+    }
+    w.check_accounts();
+    let queued = w.ledger.of(Holding::Queues);
+    w.now = w.now.after_secs(11);
+    w.paused = true;
+    w.hubs[0].begin_turn();
+    w.hubs[0].advance(w.now);
+    assert!(w.hubs[0].turn_visits() < VISITS_MAX);
+    let gone = w.hubs[0].stats().expired as usize;
+    assert_eq!(gone, SESSIONS, "to end them is cheap");
+    assert_eq!(w.hubs[0].stats().sessions, 2);
+    let left = w.hubs[0].work_bytes();
+    assert!(left > queued / 10 * 9, "{left} of {queued}");
+    let (visits, turns) = w.turns_beside(bystander, VISITS_MAX, |_| {});
+    let most = (SESSIONS * MESSAGES) as u64 * 2;
+    assert!(
+        (most / 10 * 9..most + most / 10).contains(&visits),
+        "{visits}"
+    );
+    assert!(turns > 20, "{turns}");
+    assert_eq!(w.hubs[0].work_bytes(), 0);
+    w.check_accounts();
+}
+
+/// The same for messages of which the newest of each topic is held back.
+#[test]
+fn what_was_held_back_is_dropped_in_turns() {
+    const TOPICS: usize = 5_000;
+    let policies = vec![TopicPolicy {
+        filter: "t/#".into(),
+        qos1: SlowPolicy::Conflate,
+        ..TopicPolicy::default()
+    }];
+    let mut w = World::with_settings(
+        1,
+        Settings {
+            policies,
+            ..Settings::default()
+        },
+    );
+    let bystander = w.connect(Version::V5, "b", &clean());
+    let publisher = w.connect(Version::V5, "p", &clean());
+    let client = w.connect(Version::V5, "s", &ConnectOptions::persistent());
+    w.subscribe(client, "t/#", QoS::AtLeastOnce);
+    w.drop_link(client);
+    for n in 0..TOPICS {
+        w.publish(publisher, &format!("t/{n}"), "x", QoS::AtLeastOnce, false);
+    }
+    w.check_accounts();
+    let held = w.ledger.of(Holding::Queues);
+    assert!(held > 100 * TOPICS as u64, "{held}");
+    w.paused = true;
+    w.hubs[0].begin_turn();
+    assert!(w.hubs[0].kick(w.now, Zone(0), "s", true));
+    assert!(w.hubs[0].turn_visits() < VISITS_MAX);
+    assert!(w.hubs[0].work_bytes() > held / 10 * 9);
+    assert!(turns(&mut w, bystander) > 1);
+    assert_eq!(w.hubs[0].work_bytes(), 0);
+    w.check_accounts();
+}
+
+/// A member of few groups that has many other subscriptions leaves those groups at once.
+#[test]
+fn shared_subscriptions_are_found_among_many_others() {
+    let mut w = World::new(1);
+    let bystander = w.connect(Version::V5, "b", &clean());
+    let client = w.connect(Version::V5, "s", &clean());
+    w.subscribe(client, "$share/g/first", QoS::AtLeastOnce);
+    w.subscribe_all(client, &filters(0, 3_000));
+    w.subscribe(client, "$share/g/last", QoS::AtLeastOnce);
+    w.subscribe(client, "$share/g/gone", QoS::AtLeastOnce);
+    w.unsubscribe(client, "$share/g/gone");
+    w.pass_secs(1);
+    assert_eq!(w.hubs[0].stats().subscriptions, 3_002);
+    assert_eq!(w.hubs[0].shared_subscriptions().count(), 2);
+    w.paused = true;
+    w.hubs[0].begin_turn();
+    w.drop_link(client);
+    assert_eq!(w.hubs[0].shared_subscriptions().count(), 0);
+    assert_eq!(w.hubs[0].stats().subscriptions, 3_000);
+    assert!(w.hubs[0].turn_visits() < 200, "{}", w.hubs[0].turn_visits());
+    assert!(turns(&mut w, bystander) > 1);
+    assert_eq!(w.hubs[0].stats().subscriptions, 0);
+    w.check_accounts();
+}
+
+/// What a client did not read is dropped in turns when its connection is lost.
+#[test]
+fn what_waited_for_a_socket_is_dropped_in_turns() {
+    let mut w = World::new(1);
+    let bystander = w.connect(Version::V5, "b", &clean());
+    let publisher = w.connect(Version::V5, "p", &clean());
+    let client = w.connect(Version::V5, "s", &clean());
+    w.subscribe(client, "t/+", QoS::AtMostOnce);
+    w.clients[client].socket_room = 0;
+    for n in 0..10_000 {
+        w.publish(
+            publisher,
+            &format!("t/{}", n % 2),
+            "x",
+            QoS::AtMostOnce,
+            false,
+        );
+    }
+    w.check_accounts();
+    let held = w.ledger.of(Holding::Queues);
+    w.paused = true;
+    w.hubs[0].begin_turn();
+    w.drop_link(client);
+    assert!(w.hubs[0].turn_visits() < 500);
+    let left = w.hubs[0].work_bytes();
+    assert!(left > held / 10 * 9, "{left} of {held}");
+    assert!(turns(&mut w, bystander) > 1);
+    assert_eq!(w.hubs[0].work_bytes(), 0);
     w.check_accounts();
 }

@@ -284,6 +284,25 @@ impl Conflation {
         }
     }
 
+    /// Drops a little of what it holds. Returns whether there was something: nothing else may be
+    /// called any more, but [`Conflation::bytes`].
+    pub fn shed(&mut self) -> bool {
+        if let Some((topic, held)) = self.topics.pop_first() {
+            self.topic_bytes -= topic_cost(&topic);
+            let waiting = held.waiting.map_or(0, |waiting| cost(&waiting.delivery));
+            self.waiting_bytes -= waiting;
+            return true;
+        }
+        let [free, windowed] = &mut self.ready;
+        free.pop_front().is_some() || windowed.pop_front().is_some() || self.later.pop().is_some()
+    }
+
+    /// How many pieces [`Conflation::shed`] drops one by one, at least. O(1).
+    #[must_use]
+    pub fn pieces(&self) -> usize {
+        self.topics.len()
+    }
+
     /// The key of a topic, which is known from now on.
     fn open(&mut self, topic: &str) -> Rc<str> {
         if let Some((key, _)) = self.topics.get_key_value(topic) {

@@ -13,6 +13,7 @@ extern crate alloc;
 
 mod acks;
 mod alias;
+mod blocks;
 mod close;
 mod conflation;
 mod connect;
@@ -34,7 +35,7 @@ pub use connect::{
 };
 pub use inbound::{Arrival, Inbound};
 pub use message::{Message, MessageParts, Publisher};
-pub use outbound::{Acked, Delivery, Outbound, Resend, SubscriptionIds, Window};
+pub use outbound::{Acked, Delivery, Outbound, Remains, Resend, SubscriptionIds, Window};
 pub use output::{Batch, Flush, Outgoing, Output, Run, Wire};
 pub use tick::Tick;
 pub use wheel::Wheel;

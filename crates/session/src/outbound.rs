@@ -3,11 +3,11 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use stentor_mqtt::{PacketId, QoS, ReasonCode};
 
 use crate::Tick;
+use crate::blocks::Blocks;
 use crate::message::Message;
 
 /// One message for one subscriber above QoS 0, as long as the session owes it.
@@ -151,7 +151,7 @@ pub struct Outbound {
     sent: usize,
     /// What those cost.
     sent_bytes: usize,
-    waiting: VecDeque<Delivery>,
+    waiting: Blocks<Delivery>,
     /// What everything costs.
     bytes: usize,
     /// No waiting message expires before this.
@@ -167,7 +167,7 @@ impl Default for Outbound {
             in_flight: VecDeque::new(),
             sent: 0,
             sent_bytes: 0,
-            waiting: VecDeque::new(),
+            waiting: Blocks::new(),
             bytes: 0,
             earliest_expiry: Tick::NEVER,
             next_id: 1,
@@ -425,9 +425,8 @@ impl Outbound {
 
     /// Takes out what the session must not have any more: of the messages that wait, and of those
     /// that are to be sent again. What was sent on this connection stays until it is acknowledged.
-    /// Returns what was taken out.
-    pub fn withdraw(&mut self, mut may_have: impl FnMut(&Message) -> bool) -> Vec<Delivery> {
-        let mut withdrawn = Vec::new();
+    pub fn withdraw(&mut self, mut may_have: impl FnMut(&Message) -> bool) -> Remains {
+        let mut withdrawn = Remains::default();
         let mut index = self.sent;
         while let Some(entry) = self.in_flight.get(index) {
             match &entry.awaits {
@@ -440,7 +439,7 @@ impl Outbound {
                 Awaits::Acknowledgement(_) | Awaits::Receipt(_) | Awaits::Completion => index += 1,
             }
         }
-        for delivery in core::mem::take(&mut self.waiting) {
+        for delivery in self.waiting.take() {
             if may_have(&delivery.message) {
                 self.waiting.push_back(delivery);
             } else {
@@ -451,21 +450,73 @@ impl Outbound {
         withdrawn
     }
 
-    /// Ends the session's debt. Returns the messages of shared subscriptions that another member
-    /// should get: unacknowledged ones of QoS 1, and all that were not sent yet
-    /// [MQTT-4.8.2-5].
+    /// Ends the session's debt. O(1): the rest is done where the remains are walked.
     #[must_use]
-    pub fn abandon(self) -> Vec<Delivery> {
-        let sent = self
-            .in_flight
-            .into_iter()
-            .filter_map(|entry| match entry.awaits {
-                Awaits::Acknowledgement(delivery) => Some(delivery),
-                Awaits::Receipt(_) | Awaits::Completion => None,
-            });
-        sent.chain(self.waiting)
-            .filter(|delivery| delivery.share != 0)
-            .collect()
+    pub fn abandon(self) -> Remains {
+        Remains {
+            in_flight: self.in_flight,
+            waiting: self.waiting,
+            bytes: self.bytes,
+        }
+    }
+}
+
+/// Messages that a session owes no longer, in order. Each is dropped when it is taken out, unless
+/// another member of its shared subscription should get it: those are unacknowledged ones of QoS 1,
+/// and all that were not sent yet [MQTT-4.8.2-5].
+#[derive(Debug, Default)]
+pub struct Remains {
+    in_flight: VecDeque<InFlight>,
+    waiting: Blocks<Delivery>,
+    /// What they cost.
+    bytes: usize,
+}
+
+impl Remains {
+    fn push(&mut self, delivery: Delivery) {
+        self.bytes += delivery.cost();
+        self.waiting.push_back(delivery);
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.in_flight.len() + self.waiting.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What they cost, in bytes. O(1).
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// Tells of each message whether another member should get it.
+impl Iterator for Remains {
+    type Item = Option<Delivery>;
+
+    fn next(&mut self) -> Option<Option<Delivery>> {
+        let delivery = match self.in_flight.pop_front() {
+            Some(entry) => {
+                self.bytes -= entry.cost();
+                match entry.awaits {
+                    Awaits::Acknowledgement(delivery) => delivery,
+                    Awaits::Receipt(_) | Awaits::Completion => return Some(None),
+                }
+            }
+            None => {
+                let delivery = self.waiting.pop_front()?;
+                self.bytes -= delivery.cost();
+                delivery
+            }
+        };
+        Some((delivery.share != 0).then_some(delivery))
     }
 }
 

@@ -189,6 +189,30 @@ fn the_newest_of_each_topic_goes_in_its_time_and_in_turn() {
     }
 }
 
+/// One that is not wanted any more goes in small pieces.
+#[test]
+fn it_is_dropped_piece_by_piece() {
+    let (mut queue, now) = (Conflation::default(), Tick::ZERO);
+    for number in 0..900 {
+        let qos = [QoS::AtMostOnce, QoS::AtLeastOnce][number as usize % 2];
+        let interval = Duration::from_millis(number % 3 * 5);
+        let topic = format!("t/{number}");
+        if number % 5 == 0 {
+            queue.passed(now, &topic, interval, usize::MAX);
+        }
+        queue.offer(now, delivery(&topic, number, qos), interval);
+    }
+    assert_eq!(queue.pieces(), 900);
+    let (mut before, mut steps) = (queue.bytes(), 0);
+    while queue.shed() {
+        assert!(before - queue.bytes() < 2_000, "little at once");
+        before = queue.bytes();
+        steps += 1;
+    }
+    assert_eq!((queue.bytes(), queue.pieces()), (0, 0));
+    assert!((900..3_000).contains(&steps), "{steps}");
+}
+
 /// Names that clients choose are remembered as far as there is room, and then forgotten.
 #[test]
 fn topics_that_have_passed_are_bounded_by_bytes() {

@@ -18,7 +18,8 @@ pub enum Holding {
     /// Connections beside their sessions: packets that have not come whole or are not applied yet,
     /// log-ins that are not decided, and the buffers of TLS and WebSocket.
     Connections,
-    /// Work of earlier packets that goes on in later turns.
+    /// Work of earlier packets that goes on in later turns, what waited for sessions that have
+    /// ended and is not dropped yet, and what clients that have gone owe for work.
     Work,
     /// What is on its way to other shards.
     Mesh,

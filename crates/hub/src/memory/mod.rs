@@ -52,15 +52,15 @@ impl Hub {
         for (kind, bytes) in [Holding::Sessions, Holding::Queues].into_iter().zip(held) {
             self.ledger.write(self.shard, kind, bytes);
         }
-        self.ledger
-            .write(self.shard, Holding::Work, self.work_bytes());
+        let work = self.work_bytes() + self.debts.bytes() as u64;
+        self.ledger.write(self.shard, Holding::Work, work);
         let most = self.sessions.most_absent();
         self.ledger.write_most_absent(self.shard, most);
     }
 
     /// Bytes of memory that work holds which goes on in later turns: messages that are dear to
     /// route, with the subscribers found so far, long SUBSCRIBE and UNSUBSCRIBE packets, and what
-    /// ended sessions leave to other members of their shared subscriptions. O(1).
+    /// waited for sessions that have ended. O(1).
     #[must_use]
     pub fn work_bytes(&self) -> u64 {
         (self.routes.bytes() + self.slices.bytes() + self.endings.bytes()) as u64
@@ -72,6 +72,7 @@ impl Hub {
     pub fn recount(&self) -> [(Holding, u64); 3] {
         let sums = self.sessions.recount();
         let work = self.routes.recount() + self.slices.recount() + self.endings.recount();
+        let work = work + self.debts.bytes();
         [
             (Holding::Sessions, sums[0]),
             (Holding::Queues, sums[1]),

@@ -48,6 +48,8 @@ impl Hub {
     /// one that is closest to its end before others. They give what they hold of all, and no more:
     /// what clients hold that are there does not make others lose their sessions.
     pub fn relieve(&mut self, now: Tick, bytes: u64) {
+        // What sessions have left that have ended goes already.
+        let bytes = bytes.saturating_sub(self.endings.bytes() as u64);
         self.relief.bytes = self.sessions.absent_part(bytes);
         self.tighten();
         self.continue_relief(now);

@@ -377,7 +377,7 @@ pub(crate) struct Counter<'h> {
     pub(crate) stats: &'h mut crate::stats::Stats,
     pub(crate) losses: &'h mut crate::stats::Losses,
     pub(crate) traffic: &'h mut crate::stats::Traffic,
-    pub(crate) overrun: &'h mut Vec<crate::key::SessionKey>,
+    pub(crate) overrun: &'h mut alloc::collections::VecDeque<crate::key::SessionKey>,
     pub(crate) events: &'h mut Vec<crate::effects::Event>,
     /// How far what it has handed out one by one has come.
     pub(crate) reach: Reach,

@@ -92,6 +92,8 @@ pub(crate) struct Extras {
     pub(crate) terse: bool,
     /// Its places among the connections of its user and zone, where those are counted.
     pub(crate) seat: Seat,
+    /// Whether it is about to be closed: see `Hub::give_up`.
+    is_given_up: bool,
     /// How many things that it has asked for have to be decided before more is read.
     pub(crate) held: u32,
     /// The rooms that it is in, with the number of its subscriptions below each.
@@ -154,6 +156,19 @@ pub(crate) struct Away {
 impl Live {
     pub(crate) fn extras(&mut self) -> &mut Extras {
         self.extras.get_or_insert_default()
+    }
+
+    /// Whether it is about to be closed, because too much waits for its client.
+    #[inline]
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.extras
+            .as_ref()
+            .is_some_and(|extras| extras.is_given_up)
+    }
+
+    /// It is about to be closed. Returns whether that is new.
+    pub(crate) fn give_up(&mut self) -> bool {
+        !core::mem::replace(&mut self.extras().is_given_up, true)
     }
 
     /// Gives a new connection its places, and what the one before it owed: whoever connects again

@@ -233,16 +233,6 @@ impl Session {
         self.filter_bytes = self.filter_bytes.saturating_sub(bytes as u32);
     }
 
-    /// The shared subscriptions of which it is a member, by their slots: a list of its own, so
-    /// that the hub can be changed while it is walked.
-    pub(crate) fn shares(&self) -> SmallVec<[u32; 2]> {
-        let share = |subscription: &SubscriptionRef| match subscription {
-            SubscriptionRef::Share(slot) => Some(*slot),
-            SubscriptionRef::Filter(_) => None,
-        };
-        self.subscriptions.iter().filter_map(share).collect()
-    }
-
     /// Its client is there, and gets what it did not get before. Returns what it subscribed to
     /// in rooms.
     pub(crate) fn attach(&mut self, mut live: Live) -> Vec<Element> {
@@ -280,6 +270,12 @@ impl Session {
             Link::Live(live) => live.extras.is_some(),
             Link::Away(away) => away.conflating.is_some(),
         }
+    }
+
+    /// Whether its connection is about to be closed, because too much waits for its client.
+    #[inline]
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.live().is_some_and(Live::is_given_up)
     }
 
     /// Whether it is connected by MQTT 5.

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use stentor_mqtt::QoS;
 
 use crate::options::Options;
-use crate::sessions::Sessions;
+use crate::sessions::{Session, Sessions};
 
 /// Members that are asked whether they may receive a message, on one shard. The next message goes
 /// on behind them, so that each is asked in its turn.
@@ -94,13 +94,26 @@ impl Members {
             let session = sessions.at(member.0);
             session.is_some_and(|session| session.may_receive(topic))
         };
+        // One whose connection is about to be closed is as good as away, if it stays then.
+        let is_given_up = |member: &(u32, Options)| {
+            let session = sessions.at(member.0);
+            session.is_some_and(Session::is_given_up)
+        };
+        let stays = |member: &(u32, Options)| {
+            let session = sessions.at(member.0);
+            session.is_some_and(|session| !session.is_given_up() || session.is_persistent())
+        };
         let [live_turn, away_turn] = &mut self.turns;
-        if let Some(found) = next_of(live, live_turn, may_receive) {
+        let is_there = |member: &(u32, Options)| may_receive(member) && !is_given_up(member);
+        if let Some(found) = next_of(live, live_turn, is_there) {
             return Some(found);
         }
-        let can_wait =
-            |member: &(u32, Options)| member.1.qos() > QoS::AtMostOnce && may_receive(member);
-        next_of(away, away_turn, can_wait).or_else(|| next_of(away, away_turn, may_receive))
+        let can_wait = |member: &(u32, Options)| {
+            member.1.qos() > QoS::AtMostOnce && stays(member) && may_receive(member)
+        };
+        next_of(away, away_turn, can_wait)
+            .or_else(|| next_of(live, live_turn, can_wait))
+            .or_else(|| next_of(away, away_turn, may_receive))
     }
 }
 

@@ -24,7 +24,6 @@ use crate::options::{Options, share_subscriber};
 use crate::subscribe::SubscriptionRef;
 use members::Members;
 pub(crate) use registry::Shares;
-use registry::decrease;
 
 /// Bytes that a shared subscription takes on one shard beside its filter in the index and its name:
 /// its entry, its members and their numbers.
@@ -188,7 +187,7 @@ impl Hub {
             return false;
         }
         session.subscribed(SubscriptionRef::Share(slot), bytes);
-        *self.shares.memberships.entry(key.slot).or_default() += 1;
+        self.shares.joined(key.slot, slot);
         self.stats.subscriptions += 1;
         self.adjust_share(slot, |count| count.live += 1);
         true
@@ -200,7 +199,7 @@ impl Hub {
             return;
         };
         if share.members.remove(session) {
-            decrease(&mut self.shares.memberships, session);
+            self.shares.left(session, slot);
             self.adjust_share(slot, |count| {
                 let of = if was_live {
                     &mut count.live

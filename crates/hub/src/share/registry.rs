@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 
 use hashbrown::{HashMap, HashTable};
 use slab::Slab;
+use smallvec::SmallVec;
 use stentor_topic::{FilterId, TopicHasher, Zone};
 
 use super::{Share, ShareName};
@@ -20,8 +21,9 @@ pub(crate) struct Shares {
     by_name: HashTable<u32>,
     /// How many groups share a filter.
     groups: HashMap<FilterId, u32, foldhash::fast::FixedState>,
-    /// Of how many shared subscriptions a session is a member, by its slot.
-    pub(super) memberships: HashMap<u32, u32, foldhash::fast::FixedState>,
+    /// Of which shared subscriptions a session is a member, by its slot and theirs: no more than
+    /// [`crate::Settings::shares_max`].
+    memberships: HashMap<u32, SmallVec<[u32; 2]>, foldhash::fast::FixedState>,
     pub(super) numbers: u64,
 }
 
@@ -70,7 +72,33 @@ impl Shares {
 
     /// Of how many shared subscriptions a session is a member.
     pub(crate) fn memberships(&self, session: u32) -> usize {
-        self.memberships.get(&session).copied().unwrap_or(0) as usize
+        self.memberships.get(&session).map_or(0, SmallVec::len)
+    }
+
+    /// The same by their slots: a list of its own, so that the hub can be changed while it is
+    /// walked. O(memberships), however many subscriptions the session has.
+    pub(crate) fn of_member(&self, session: u32) -> SmallVec<[u32; 2]> {
+        let slots = self.memberships.get(&session);
+        slots.map_or_else(SmallVec::new, |slots| slots.as_slice().into())
+    }
+
+    /// A session has become a member.
+    pub(super) fn joined(&mut self, session: u32, slot: u32) {
+        self.memberships.entry(session).or_default().push(slot);
+    }
+
+    /// A session is no member any more. O(its memberships).
+    pub(super) fn left(&mut self, session: u32, slot: u32) {
+        let Some(slots) = self.memberships.get_mut(&session) else {
+            return;
+        };
+        // Who leaves them all begins with the last.
+        if let Some(at) = slots.iter().rposition(|of| *of == slot) {
+            slots.swap_remove(at);
+        }
+        if slots.is_empty() {
+            self.memberships.remove(&session);
+        }
     }
 
     /// How many groups share a filter of the index.
@@ -159,10 +187,7 @@ fn hash(hasher: &TopicHasher, zone: Zone, group: &str, filter: &str) -> u64 {
 }
 
 /// Counts one less, and nothing any more at 0.
-pub(super) fn decrease<K: core::hash::Hash + Eq>(
-    counts: &mut HashMap<K, u32, foldhash::fast::FixedState>,
-    key: K,
-) {
+fn decrease(counts: &mut HashMap<FilterId, u32, foldhash::fast::FixedState>, key: FilterId) {
     if let Some(count) = counts.get_mut(&key) {
         *count -= 1;
         if *count == 0 {

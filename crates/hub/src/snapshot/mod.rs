@@ -87,6 +87,7 @@ fn has_less(session: &Session, bytes: usize, most: usize) -> bool {
     waiting == 0
         && session
             .live()
+            .filter(|live| !live.is_given_up())
             .is_some_and(|live| live.queued_bytes() < bytes && live.queued().bytes < most)
 }
 

@@ -1,6 +1,7 @@
 //! What is owed costs what its parts cost together, whatever happens.
 
 use alloc::vec;
+use alloc::vec::Vec;
 
 use stentor_topic::Zone;
 
@@ -70,7 +71,17 @@ fn the_bytes_of_what_is_owed_are_the_sum_of_its_parts() {
                 (7, _) if random(5) == 0 => outbound.disconnected(),
                 (7, _) => {
                     let len = random(9);
-                    outbound.withdraw(|message| message.payload().len() % 9 != len);
+                    let before = (
+                        outbound.in_flight_len() + outbound.waiting_len(),
+                        outbound.bytes,
+                    );
+                    let gone = outbound.withdraw(|message| message.payload().len() % 9 != len);
+                    let after = (
+                        outbound.in_flight_len() + outbound.waiting_len(),
+                        outbound.bytes,
+                    );
+                    let sum = (after.0 + gone.len(), after.1 + gone.bytes());
+                    assert_eq!(sum, before, "nothing else is gone");
                 }
                 (8, _) => {
                     clock += random(3) as u32;
@@ -91,6 +102,13 @@ fn the_bytes_of_what_is_owed_are_the_sum_of_its_parts() {
             let is_stuck = outbound.sent == 0 && !outbound.is_empty();
             assert!(!is_stuck, "one gets on at least, round {round}");
         }
+        let mut remains = outbound.abandon();
+        while remains.next().is_some() {
+            let in_flight = remains.in_flight.iter().map(InFlight::cost);
+            let waiting = remains.waiting.iter().map(Delivery::cost);
+            assert_eq!(remains.bytes(), in_flight.chain(waiting).sum::<usize>());
+        }
+        assert_eq!((remains.len(), remains.bytes()), (0, 0), "round {round}");
     }
 }
 

@@ -10,6 +10,7 @@ use super::run::Run;
 use super::wire::{Outgoing, Wire};
 use crate::Tick;
 use crate::alias::{SentAliases, TopicForm};
+use crate::blocks::Blocks;
 
 /// The output queue of one connection. It exists only while it holds something, and is bounded
 /// by its owner: [`Output::bytes`] tells what it holds.
@@ -20,9 +21,9 @@ use crate::alias::{SentAliases, TopicForm};
 pub struct Output {
     /// The first entries: those that were passed when others behind them were dropped. None of
     /// them may be dropped, so nobody looks at them again to find one that may.
-    passed: VecDeque<Entry>,
+    passed: Blocks<Entry>,
     /// The others.
-    entries: VecDeque<Entry>,
+    entries: Blocks<Entry>,
     /// The bytes of control packets and of stored messages, in the order of their entries.
     copied: VecDeque<u8>,
     /// How many of them are of stored messages.
@@ -166,6 +167,23 @@ impl Output {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && self.remnant.is_empty()
+    }
+
+    /// Drops the first packets. Returns whether there were any: nothing else may be called any more
+    /// but [`Output::bytes`] and [`Output::reset`].
+    pub fn shed(&mut self) -> bool {
+        let first = self.passed.pop_front();
+        let Some(entry) = first.or_else(|| self.entries.pop_front()) else {
+            return false;
+        };
+        self.load.subtract(entry.load());
+        true
+    }
+
+    /// How many pieces it holds that are dropped one by one. O(1).
+    #[must_use]
+    pub fn pieces(&self) -> usize {
+        self.len()
     }
 
     /// How many entries there are.
@@ -330,7 +348,7 @@ impl Output {
         batch.append_remnant(&self.remnant);
         let (first, second) = self.copied.as_slices();
         let mut copied_at = 0;
-        for entry in self.passed.iter().chain(&self.entries) {
+        for entry in self.passed.iter().chain(self.entries.iter()) {
             if batch.len() >= budget {
                 break;
             }
@@ -439,7 +457,7 @@ impl Output {
     /// messages that are lost by that, which are those without a packet id: their topic, where it
     /// is still known, and how many they are.
     pub fn abandon(&mut self, mut lost: impl FnMut(Option<&str>, u64)) {
-        for entry in self.passed.drain(..).chain(self.entries.drain(..)) {
+        for entry in self.passed.take().chain(self.entries.take()) {
             match entry {
                 Entry::Publish {
                     packet_id: Some(_), ..
@@ -458,9 +476,11 @@ impl Output {
 
     fn forget(&mut self, entries: usize) {
         let mut copied = 0;
-        let passed = entries.min(self.passed.len());
-        let first = self.passed.drain(..passed);
-        for entry in first.chain(self.entries.drain(..entries - passed)) {
+        for _ in 0..entries {
+            let first = self.passed.pop_front();
+            let Some(entry) = first.or_else(|| self.entries.pop_front()) else {
+                break;
+            };
             self.load.subtract(entry.load());
             if let Entry::Copied(run) = entry {
                 copied += run.len as usize;
@@ -474,9 +494,8 @@ impl Output {
     pub fn reset(&mut self) {
         const KEEP_ENTRIES: usize = 64;
         const KEEP_BYTES: usize = 1024;
-        self.passed = VecDeque::new();
-        self.entries.clear();
-        self.entries.shrink_to(KEEP_ENTRIES);
+        self.passed = Blocks::new();
+        self.entries.reset(KEEP_ENTRIES);
         self.copied.clear();
         self.copied.shrink_to(KEEP_BYTES);
         self.stored_bytes = 0;

@@ -65,7 +65,7 @@ impl Model {
 /// The sum over all entries.
 fn load(output: &Output) -> Load {
     let mut load = Load::default();
-    for entry in output.passed.iter().chain(&output.entries) {
+    for entry in output.passed.iter().chain(output.entries.iter()) {
         load.add(entry.load());
     }
     load
@@ -118,14 +118,15 @@ fn the_same_are_dropped_as_by_looking_from_the_front() {
                 6 => {
                     let (mut batch, bytes) = gathered(&output, 1 + random(900));
                     output.written(&mut batch, bytes.len());
-                    stored = output
-                        .passed
-                        .iter()
-                        .chain(&output.entries)
-                        .fold(0, |sum, entry| match entry {
-                            Entry::Copied(copied) => sum + copied.messages as usize,
-                            _ => sum,
-                        });
+                    stored =
+                        output
+                            .passed
+                            .iter()
+                            .chain(output.entries.iter())
+                            .fold(0, |sum, entry| match entry {
+                                Entry::Copied(copied) => sum + copied.messages as usize,
+                                _ => sum,
+                            });
                     let mut left = bytes.len();
                     while left > 0 {
                         left -= model.packets.remove(0).0.len();

@@ -1,0 +1,281 @@
+//! A queue that grows without moving what is in it.
+
+use alloc::boxed::Box;
+use alloc::collections::{VecDeque, vec_deque};
+use core::iter::{Flatten, FusedIterator};
+
+/// Entries that are moved at once, at most, when there is more room needed.
+const BLOCK: usize = 256;
+
+/// A queue of blocks. While it is short it is a [`VecDeque`] and costs what one costs. A long one
+/// gets one block after the other, so that no push moves more than [`BLOCK`] entries: many queues
+/// may be as long as each other, and would all be moved on the same message.
+#[derive(Debug)]
+pub(crate) struct Blocks<T> {
+    /// The oldest entries: none only if there are none at all.
+    first: VecDeque<T>,
+    rest: Option<Box<Rest<T>>>,
+}
+
+/// What stands behind the first block.
+#[derive(Debug)]
+struct Rest<T> {
+    /// None of them is empty, and there is one at least.
+    blocks: VecDeque<VecDeque<T>>,
+    len: usize,
+}
+
+impl<T> Default for Blocks<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Blocks<T> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            first: VecDeque::new(),
+            rest: None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.first.len() + self.rest.as_ref().map_or(0, |rest| rest.len)
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn push_back(&mut self, entry: T) {
+        if self.rest.is_none() && self.first.len() < BLOCK {
+            self.first.push_back(entry);
+        } else {
+            self.push_behind(entry);
+        }
+    }
+
+    #[cold]
+    fn push_behind(&mut self, entry: T) {
+        let rest = self.rest.get_or_insert_with(|| {
+            Box::new(Rest {
+                blocks: VecDeque::new(),
+                len: 0,
+            })
+        });
+        rest.len += 1;
+        match rest.blocks.back_mut() {
+            Some(last) if last.len() < BLOCK => last.push_back(entry),
+            _ => {
+                let mut last = VecDeque::with_capacity(BLOCK);
+                last.push_back(entry);
+                rest.blocks.push_back(last);
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn pop_front(&mut self) -> Option<T> {
+        let entry = self.first.pop_front();
+        if self.first.is_empty() && self.rest.is_some() {
+            self.next_block();
+        }
+        entry
+    }
+
+    /// The first block is used up.
+    #[cold]
+    fn next_block(&mut self) {
+        let Some(rest) = &mut self.rest else {
+            return;
+        };
+        if let Some(next) = rest.blocks.pop_front() {
+            rest.len -= next.len();
+            self.first = next;
+        }
+        if rest.blocks.is_empty() {
+            self.rest = None;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn front(&self) -> Option<&T> {
+        self.first.front()
+    }
+
+    #[inline]
+    pub(crate) fn front_mut(&mut self) -> Option<&mut T> {
+        self.first.front_mut()
+    }
+
+    #[inline]
+    pub(crate) fn back_mut(&mut self) -> Option<&mut T> {
+        match &mut self.rest {
+            None => self.first.back_mut(),
+            Some(rest) => rest.blocks.back_mut()?.back_mut(),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> Iter<'_, T> {
+        let rest = self.rest.as_ref().map(|rest| rest.blocks.iter());
+        Iter {
+            first: self.first.iter(),
+            rest: rest.unwrap_or_default().flatten(),
+        }
+    }
+
+    /// Takes everything out.
+    pub(crate) fn take(&mut self) -> Drain<T> {
+        Drain(core::mem::take(self))
+    }
+
+    /// Keeps such entries only. What is left takes no more blocks than it needs.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        if self.rest.is_none() {
+            return self.first.retain(keep);
+        }
+        for entry in self.take() {
+            if keep(&entry) {
+                self.push_back(entry);
+            }
+        }
+    }
+
+    /// Empties it, and gives back the room for more than so many entries.
+    pub(crate) fn reset(&mut self, keep: usize) {
+        self.rest = None;
+        self.first.clear();
+        self.first.shrink_to(keep);
+    }
+}
+
+/// The entries, one after the other.
+pub(crate) struct Iter<'q, T> {
+    first: vec_deque::Iter<'q, T>,
+    rest: Flatten<vec_deque::Iter<'q, VecDeque<T>>>,
+}
+
+impl<'q, T> Iterator for Iter<'q, T> {
+    type Item = &'q T;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'q T> {
+        self.first.next().or_else(|| self.rest.next())
+    }
+}
+
+impl<T> FusedIterator for Iter<'_, T> {}
+
+/// The entries, taken out of their queue. Dropping it drops the rest.
+#[derive(Debug)]
+pub(crate) struct Drain<T>(Blocks<T>);
+
+impl<T> Iterator for Drain<T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        self.0.pop_front()
+    }
+}
+
+impl<T> FusedIterator for Drain<T> {}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::random::random;
+
+    /// What a [`VecDeque`] does, this does.
+    #[test]
+    fn it_is_a_queue() {
+        let mut random = random(5);
+        for round in 0..60 {
+            let (mut blocks, mut plain) = (Blocks::new(), VecDeque::new());
+            let mut number = 0;
+            // Sometimes it grows, sometimes it shrinks.
+            for _ in 0..60 {
+                match random(8) {
+                    0..=2 => {
+                        for _ in 0..random(500) {
+                            number += 1;
+                            blocks.push_back(number);
+                            plain.push_back(number);
+                        }
+                    }
+                    3 | 4 => {
+                        for _ in 0..random(600) {
+                            assert_eq!(blocks.pop_front(), plain.pop_front());
+                        }
+                    }
+                    5 => {
+                        let modulus = 2 + random(5);
+                        blocks.retain(|number| number % modulus > 0);
+                        plain.retain(|number| number % modulus > 0);
+                    }
+                    6 => {
+                        if let Some(last) = blocks.back_mut() {
+                            *last += 1_000_000;
+                        }
+                        if let Some(last) = plain.back_mut() {
+                            *last += 1_000_000;
+                        }
+                        assert_eq!(blocks.front_mut(), plain.front_mut());
+                    }
+                    _ if random(4) == 0 => {
+                        assert!(blocks.take().eq(core::mem::take(&mut plain)));
+                    }
+                    _ => {}
+                }
+                assert_eq!(blocks.front(), plain.front());
+                let len = (blocks.len(), blocks.is_empty());
+                assert_eq!(len, (plain.len(), plain.is_empty()));
+                assert!(blocks.iter().eq(&plain), "round {round}");
+            }
+        }
+    }
+
+    /// A short one costs what a [`VecDeque`] costs, and no push moves a long one.
+    #[test]
+    fn it_grows_without_moving_what_is_there() {
+        let (mut blocks, mut plain) = (Blocks::new(), VecDeque::new());
+        for number in 0..BLOCK {
+            blocks.push_back(number);
+            plain.push_back(number);
+            assert_eq!(blocks.first.capacity(), plain.capacity());
+        }
+        assert!(blocks.rest.is_none());
+        let mut places: Vec<*const usize> = Vec::new();
+        for number in BLOCK..100 * BLOCK {
+            blocks.push_back(number);
+            places.extend(
+                blocks
+                    .back_mut()
+                    .map(core::ptr::from_mut)
+                    .map(<*mut usize>::cast_const),
+            );
+        }
+        let behind = blocks.iter().skip(BLOCK).map(core::ptr::from_ref);
+        assert!(behind.eq(places), "they stand where they were put");
+        let capacity = |block: &VecDeque<usize>| block.capacity();
+        let rest = blocks
+            .rest
+            .as_ref()
+            .map_or(0, |rest| rest.blocks.iter().map(capacity).sum());
+        assert_eq!(rest, 99 * BLOCK, "there is no room for more");
+        blocks.retain(|number| number % 50 == 0);
+        assert_eq!(
+            (blocks.len(), blocks.iter().count()),
+            (2 * BLOCK, 2 * BLOCK)
+        );
+        let blocks_left = blocks.rest.as_ref().map_or(0, |rest| rest.blocks.len());
+        assert_eq!(blocks_left, 1);
+        blocks.reset(64);
+        assert!(blocks.is_empty() && blocks.first.capacity() <= 64);
+    }
+}
