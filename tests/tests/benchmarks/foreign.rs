@@ -206,8 +206,10 @@ fn no_retained_messages_are_left_behind() {
 fn the_last_messages_are_not_torn_off() {
     let load = ["fanout", "ice-2", "--publishers", "2", "--subscribers", "2"];
     let size = ["--rate", "3", "--payload", "900000"];
-    let (code, result) = measure(&[&load[..], &size, &SHORT, &["3"]].concat());
-    assert_eq!(code, 0, "{result}");
+    let (_, result) = measure(&[&load[..], &size, &SHORT, &["3"]].concat());
+    // On a busy machine the messages may leave late, which is not a loss.
+    assert_eq!(result["loss"]["lost"], 0, "{result}");
+    assert_eq!(result["histogram"]["count"], 18, "{result}");
 }
 
 /// A part of the subscriptions in a part of the time is no rate of all of them.
