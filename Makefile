@@ -4,7 +4,8 @@ CARGO ?= cargo
 SOAK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help serve call test tools format lint doc tidy gen unit deny soak suites sanitize fuzz bench
+.PHONY: help serve call test tools format lint doc tidy gen unit pages book deny soak suites \
+	sanitize fuzz bench
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -13,7 +14,7 @@ serve: ## Start a server on this machine: anybody here may log in, data in ./dat
 	$(CARGO) run --release --package stentor-cli --bin stentor -- \
 		serve --allow-anonymous --data-dir data
 
-test: tools format lint doc tidy unit ## Everything that a change has to pass
+test: tools format lint doc tidy unit pages ## Everything that a change has to pass
 
 # The interoperability tests use other people's clients; the script fetches them once.
 tools:
@@ -31,13 +32,25 @@ doc:
 tidy: ## Check the project's own rules (sizes, layers, links, …)
 	$(CARGO) xtask tidy
 
-gen: ## Write the generated documents anew
+gen: ## Write the generated documents again
 	$(CARGO) xtask gen
 
 # The tests run the binary that this builds, in the same profile.
 unit:
 	$(CARGO) build --workspace
 	$(CARGO) test --workspace --no-fail-fast
+
+pages: ## Run the commands of the pages below docs/ and compare what they print
+	$(CARGO) build --workspace
+	$(CARGO) xtask pages
+
+book: ## Render the book below docs/ to target/book (needs mdBook)
+	@if command -v mdbook >/dev/null 2>&1; then \
+		mdbook build && echo "open target/book/index.html"; \
+	else \
+		echo "mdBook is not installed: read docs/README.md, or run 'cargo install mdbook' first"; \
+		exit 1; \
+	fi
 
 deny: ## Check licences, bans and sources of dependencies (needs cargo-deny)
 	$(CARGO) deny check licenses bans sources

@@ -1,10 +1,12 @@
 //! The project's own tools: `cargo xtask tidy` checks its rules, `cargo xtask gen` writes its
-//! generated files anew.
+//! generated files, `cargo xtask pages` runs the commands of the book.
 
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod generate;
 mod masked;
+mod pages;
 mod tidy;
 mod tree;
 
@@ -15,7 +17,8 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   tidy   check the project's own rules; prints what breaks them and fails
-  gen    write the generated files anew: configuration documents, layers
+  gen    write the generated files again: configuration documents, layers
+  pages  run the commands of the pages below docs/, with the stentor that was built before
 ";
 
 fn main() -> ExitCode {
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
     let result = match arguments.as_slice() {
         ["tidy"] => tidy::run(&root),
         ["gen"] => generate::run(&root),
+        ["pages"] => pages::run(&root),
         _ => Err(USAGE.to_owned()),
     };
     match result {

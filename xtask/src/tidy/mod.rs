@@ -1,5 +1,6 @@
 //! The project's own rules. Each check is a function from the files to what it finds.
 
+mod book;
 mod crates;
 pub(crate) mod layers;
 mod links;
@@ -70,6 +71,7 @@ const CHECKS: &[Check] = &[
     registries::check,
     requirements::check,
     tour::check,
+    book::check,
 ];
 
 /// Runs all checks and prints what they find.

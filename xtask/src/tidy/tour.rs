@@ -1,74 +1,89 @@
-//! The commands of the README are run by a test, so that they keep working.
+//! Commands and files that pages show are run or checked, so that they keep working.
 //!
-//! Each shell block of the README has a comment on the line above it (an empty line may stand
-//! between): `<!-- tour -->` says that the black-box test of the tour runs it, and
-//! `<!-- not run: REASON -->` says why it does not.
+//! Each code block says by a mark above it what becomes of it; [`crate::blocks`] lists the marks. A
+//! black-box test runs the blocks of the README, and `cargo xtask pages` those of the pages below
+//! `docs/`.
 
-use super::Finding;
+use super::{Finding, list};
+use crate::blocks::{Mark, blocks};
 use crate::tree::Tree;
 
 const README: &str = "README.md";
 
-/// Checks that each shell block says whether the tour runs it, and that each mark has its block.
+/// The pages whose blocks have no marks yet. The list may only shrink.
+const UNMARKED: &str = "xtask/unmarked-pages.txt";
+
+/// Checks that each code block says what becomes of it, and that each mark has its block.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let lines: Vec<&str> = tree
-        .text(README)
-        .unwrap_or_default()
-        .lines()
-        .map(str::trim)
-        .collect();
     let mut findings = Vec::new();
-    let mut mark = None;
-    let mut in_fence = false;
-    for (index, line) in lines.iter().enumerate() {
-        let line_number = index + 1;
-        if in_fence {
-            in_fence = *line != "```";
-            continue;
+    let unmarked: Vec<(usize, Vec<&str>)> = list(tree.text(UNMARKED).unwrap_or_default()).collect();
+    for (path, text) in tree.texts_with(&["md"]) {
+        let is_listed = unmarked.iter().any(|(_, words)| words[0] == path);
+        if path == README || (path.starts_with("docs/") && !is_listed) {
+            page(path, text, &mut findings);
         }
-        in_fence = line.starts_with("```");
-        let is_shell = matches!(
-            line.strip_prefix("```"),
-            Some("sh" | "bash" | "shell" | "console")
-        );
-        match (is_mark(line), is_shell) {
-            (true, _) => mark = Some(line_number),
-            (false, true) if mark.take().is_none() => {
-                let message = "put <!-- tour --> or <!-- not run: REASON --> above this block";
-                findings.push(Finding::new(README, line_number, message));
-            }
-            (false, false) if !line.is_empty() => {
-                if let Some(marked) = mark.take() {
-                    let message = "no shell block follows this mark";
-                    findings.push(Finding::new(README, marked, message));
-                }
-            }
-            _ => {}
+    }
+    for (line, words) in unmarked {
+        let marked = tree.text(words[0]).is_none_or(has_marks);
+        if marked {
+            let message = format!("{} has marks or is gone: delete this line", words[0]);
+            findings.push(Finding::new(UNMARKED, line, message));
         }
     }
     findings
 }
 
-fn is_mark(line: &str) -> bool {
-    line == "<!-- tour -->"
-        || line
-            .strip_prefix("<!-- not run: ")
-            .is_some_and(|reason| reason.len() > " -->".len())
+/// Whether nothing is left to mark on a page.
+fn has_marks(text: &str) -> bool {
+    let (blocks, _) = blocks(text);
+    blocks
+        .iter()
+        .all(|block| !block.is_code() || block.mark.is_some())
+}
+
+fn page(path: &str, text: &str, findings: &mut Vec<Finding>) {
+    let (blocks, stray) = blocks(text);
+    let stray = stray
+        .into_iter()
+        .map(|line| (line, "no code block follows this mark"));
+    let mut messages: Vec<(usize, &str)> = stray.collect();
+    let mut is_run = false;
+    for block in &blocks {
+        let needs_mark = block.is_shell() || (path != README && block.is_code());
+        let message = match &block.mark {
+            None if needs_mark => {
+                Some("put <!-- tour -->, <!-- file: NAME --> or <!-- not run: REASON --> above it")
+            }
+            Some(Mark::Tour) if !block.is_shell() => Some("only shell blocks can be run"),
+            Some(Mark::Output) if !is_run => Some("no block that is run precedes this output"),
+            Some(Mark::File(_)) if path == README => Some("the README's tour writes no files"),
+            _ => None,
+        };
+        messages.extend(message.map(|message| (block.line, message)));
+        is_run = block.mark == Some(Mark::Tour);
+    }
+    messages.sort_unstable();
+    findings.extend(
+        messages
+            .into_iter()
+            .map(|(line, message)| Finding::new(path, line, message)),
+    );
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn lines(text: &str) -> Vec<usize> {
-        check(&Tree::from([(README, text)]))
+    fn lines(path: &str, text: &str) -> Vec<usize> {
+        check(&Tree::from([(path, text)]))
             .iter()
             .map(|finding| finding.line)
             .collect()
     }
 
     #[test]
-    fn shell_blocks_are_marked() {
+    fn shell_blocks_of_the_readme_are_marked() {
+        let lines = |text| lines(README, text);
         assert_eq!(lines("<!-- tour -->\n```sh\nx\n```\n"), [0; 0]);
         assert_eq!(
             lines("<!-- not run: it needs root -->\n\n```sh\nx\n```\n"),
@@ -78,5 +93,26 @@ mod tests {
         assert_eq!(lines("<!-- not run: -->\n```sh\nx\n```\n"), [2]);
         assert_eq!(lines("<!-- tour -->\ntext\n```sh\nx\n```\n"), [1, 3]);
         assert_eq!(lines("<!-- tour -->\n```sh\nx\n```\n```sh\ny\n```\n"), [5]);
+    }
+
+    #[test]
+    fn code_of_the_book_is_marked() {
+        let lines = |text| lines("docs/a.md", text);
+        assert_eq!(lines("```toml\nx\n```\n```text\nx\n```\n"), [1]);
+        assert_eq!(lines("<!-- file: a.toml -->\n```toml\nx\n```\n"), [0; 0]);
+        assert_eq!(lines("<!-- tour -->\n```python\nx\n```\n"), [2]);
+        assert_eq!(lines("<!-- output -->\n```text\nx\n```\n"), [2]);
+        let output = "<!-- tour -->\n```sh\nx\n```\n<!-- output -->\n```text\nx\n```\n";
+        assert_eq!(lines(output), [0; 0]);
+    }
+
+    #[test]
+    fn a_page_without_marks_is_listed_until_it_has_them() {
+        let found = |text: &str| {
+            let tree = Tree::from([("docs/a.md", text), (UNMARKED, "docs/a.md # later\n")]);
+            check(&tree).len()
+        };
+        assert_eq!(found("```sh\nx\n```\n"), 0);
+        assert_eq!(found("<!-- tour -->\n```sh\nx\n```\n"), 1);
     }
 }

@@ -1,0 +1,282 @@
+//! Types the commands of the book's pages as they stand, and compares what they print.
+//!
+//! Each page is one shell script in a folder of its own: its files are written, its commands run,
+//! and what a command prints has the lines that the page shows below it. `…` in such a line stands
+//! for anything. The ports of the page are replaced by free ones.
+
+use std::env;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::blocks::{Block, Mark, blocks};
+use crate::tree::Tree;
+
+/// The time that one page may take.
+const DEADLINE: Duration = Duration::from_secs(180);
+
+/// The ports that pages name.
+const PORTS: [&str; 4] = ["1883", "8883", "8083", "8084"];
+
+/// Programs that a page may use, and that a machine may lack.
+const TOOLS: [&str; 6] = [
+    "mosquitto_pub",
+    "mosquitto_sub",
+    "mosquitto_passwd",
+    "openssl",
+    "sqlite3",
+    "python3",
+];
+
+/// Printed after each block, to tell what each has printed.
+const SEPARATOR: char = '\u{1e}';
+
+/// Runs all pages with the `stentor` beside this program.
+///
+/// # Errors
+/// What went wrong on each page.
+pub(crate) fn run(root: &Path) -> Result<String, String> {
+    let this = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
+    let binaries = this.parent().unwrap_or(root);
+    let stentor = env::var_os("STENTOR").map_or_else(|| binaries.join("stentor"), PathBuf::from);
+    if !stentor.exists() {
+        let path = stentor.display();
+        return Err(format!(
+            "there is no {path}: run `cargo build --workspace` first"
+        ));
+    }
+    let tree = Tree::read(root)?;
+    let mut troubles = Vec::new();
+    let mut count = 0;
+    for (path, text) in tree.texts_with(&["md"]) {
+        let (blocks, _) = blocks(text);
+        let is_run = blocks.iter().any(|block| block.mark == Some(Mark::Tour));
+        if !path.starts_with("docs/") || !is_run {
+            continue;
+        }
+        if let Some(tool) = missing(&blocks) {
+            eprintln!("pages: {path} is skipped: this machine has no {tool}");
+            continue;
+        }
+        count += 1;
+        if let Err(message) = page(root, &stentor, binaries, &blocks) {
+            troubles.push(format!("{path}: {message}"));
+        }
+    }
+    if troubles.is_empty() {
+        Ok(format!("pages: {count} pages do what they say"))
+    } else {
+        Err(troubles.join("\n"))
+    }
+}
+
+/// A program that the commands name and that cannot be found.
+fn missing(blocks: &[Block]) -> Option<&'static str> {
+    let folders: Vec<PathBuf> =
+        env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
+    let is_there = |tool: &str| folders.iter().any(|folder| folder.join(tool).exists());
+    let is_used = |tool: &str| {
+        let mut run = blocks.iter().filter(|block| block.mark == Some(Mark::Tour));
+        run.any(|block| block.code.contains(tool))
+    };
+    TOOLS
+        .into_iter()
+        .find(|tool| is_used(tool) && !is_there(tool))
+}
+
+fn page(root: &Path, stentor: &Path, folder: &Path, blocks: &[Block]) -> Result<(), String> {
+    let ports = free_ports()?;
+    let replaced = |text: &str| {
+        let pairs = PORTS.iter().zip(&ports);
+        pairs.fold(text.to_owned(), |text, (port, free)| {
+            text.replace(port, free)
+        })
+    };
+    let folder = folder.join("pages").join(&ports[0]);
+    let done = |error: std::io::Error| format!("use {}: {error}", folder.display());
+    if folder.exists() {
+        // Of a page that failed before on the same port.
+        fs::remove_dir_all(&folder).map_err(done)?;
+    }
+    fs::create_dir_all(&folder).map_err(done)?;
+    std::os::unix::fs::symlink(
+        root.canonicalize().map_err(done)?.join("deploy"),
+        folder.join("deploy"),
+    )
+    .map_err(done)?;
+    let script = folder.join("page.sh");
+    fs::write(&script, replaced(&script_of(blocks))).map_err(done)?;
+    let printed = folder.join("printed");
+    let output = File::create(&printed).map_err(done)?;
+    let mut path = vec![stentor.parent().unwrap_or(root).to_owned()];
+    path.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
+    let mut child = Command::new("sh")
+        .args(["-eu", "page.sh"])
+        .current_dir(&folder)
+        .env(
+            "PATH",
+            env::join_paths(path).map_err(|error| error.to_string())?,
+        )
+        .env_remove("STENTOR_DATA_DIR")
+        .env_remove("STENTOR_CONFIG")
+        // A group of its own, so that nothing that the page started outlives it.
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stderr(output.try_clone().map_err(done)?)
+        .stdout(output)
+        .spawn()
+        .map_err(|error| format!("run sh: {error}"))?;
+    let status = wait(&mut child);
+    end_group(&child);
+    let text = fs::read_to_string(&printed).map_err(done)?;
+    match status {
+        Some(status) if status.success() => {}
+        Some(status) => return Err(format!("{status}; it printed:\n{text}")),
+        None => return Err(format!("not done after {DEADLINE:?}; it printed:\n{text}")),
+    }
+    compare(blocks, &text, replaced)?;
+    fs::remove_dir_all(&folder).map_err(done)
+}
+
+/// Free ports of this machine, one for each that pages name.
+fn free_ports() -> Result<Vec<String>, String> {
+    let listeners: Result<Vec<TcpListener>, _> = PORTS
+        .iter()
+        .map(|_| TcpListener::bind("127.0.0.1:0"))
+        .collect();
+    let listeners = listeners.map_err(|error| format!("find a free port: {error}"))?;
+    let ports = listeners.iter().map(|listener| {
+        let address = listener.local_addr();
+        address.map(|address| address.port().to_string())
+    });
+    let ports: Result<Vec<String>, _> = ports.collect();
+    ports.map_err(|error| format!("find a free port: {error}"))
+}
+
+/// The page as a shell script.
+fn script_of(blocks: &[Block]) -> String {
+    let mut script = String::new();
+    for block in blocks {
+        let code = &block.code;
+        match &block.mark {
+            Some(Mark::File(name)) => {
+                script += &format!("cat > '{name}' <<'END_OF_FILE'\n{code}\nEND_OF_FILE\n");
+            }
+            Some(Mark::Tour) => script += &format!("{code}\nprintf '\\036\\n'\n"),
+            _ => {}
+        }
+    }
+    script
+}
+
+fn wait(child: &mut Child) -> Option<ExitStatus> {
+    let begin = Instant::now();
+    while begin.elapsed() < DEADLINE {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        thread::park_timeout(Duration::from_millis(20));
+    }
+    None
+}
+
+/// Ends everything that the page left running.
+fn end_group(child: &Child) {
+    let group = format!("-{}", child.id());
+    // It fails when nothing is left.
+    let kill = Command::new("kill")
+        .args(["-KILL", "--", &group])
+        .stderr(Stdio::null())
+        .status();
+    drop(kill);
+}
+
+/// Looks for what each block is said to print in what it printed.
+fn compare(
+    blocks: &[Block],
+    printed: &str,
+    replaced: impl Fn(&str) -> String,
+) -> Result<(), String> {
+    let mut parts = printed.split(SEPARATOR);
+    let mut part = "";
+    for block in blocks {
+        match block.mark {
+            Some(Mark::Tour) => part = parts.next().unwrap_or_default(),
+            Some(Mark::Output) => {
+                let expected = replaced(&block.code);
+                for line in expected.lines().filter(|line| !line.trim().is_empty()) {
+                    if !part.lines().any(|printed| matches(line, printed)) {
+                        let at = block.line;
+                        return Err(format!(
+                            "line {at}: nothing printed is like {line:?}; it printed:\n{part}"
+                        ));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a printed line is the expected one; `…` there stands for anything.
+fn matches(expected: &str, printed: &str) -> bool {
+    let mut pieces = expected.trim_end().split('…');
+    let first = pieces.next().unwrap_or_default();
+    let Some(mut rest) = printed.trim_end().strip_prefix(first) else {
+        return false;
+    };
+    let mut is_open = false;
+    for piece in pieces {
+        let Some(at) = rest.rfind(piece).filter(|_| !piece.is_empty()) else {
+            if piece.is_empty() {
+                is_open = true;
+                continue;
+            }
+            return false;
+        };
+        is_open = false;
+        rest = &rest[at + piece.len()..];
+    }
+    is_open || rest.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dots_stand_for_anything() {
+        for (expected, printed, is_match) in [
+            ("a b", "a b", true),
+            ("a b", "a b c", false),
+            ("a …", "a b c", true),
+            ("… c", "a b c", true),
+            ("a … c", "a b c", true),
+            ("a … c", "a b", false),
+            ("a … c", "a c d", false),
+            ("…", "", true),
+        ] {
+            assert_eq!(matches(expected, printed), is_match, "{expected} {printed}");
+        }
+    }
+
+    #[test]
+    fn each_block_prints_what_stands_below_it() {
+        let (blocks, _) = blocks(
+            "<!-- file: f -->\n```toml\nport = 1883\n```\n<!-- tour -->\n```sh\necho 1883\n```\n\
+             <!-- output -->\n```text\n1883\n```\n<!-- tour -->\n```sh\necho b\n```\n\
+             <!-- output -->\n```text\nb\n```\n",
+        );
+        let script = script_of(&blocks);
+        assert!(script.starts_with("cat > 'f' <<'END_OF_FILE'\nport = 1883\nEND_OF_FILE\n"));
+        let replaced = |text: &str| text.replace("1883", "7");
+        assert_eq!(compare(&blocks, "7\n\u{1e}\nb\n\u{1e}\n", replaced), Ok(()));
+        let error = compare(&blocks, "7\nb\n\u{1e}\n\u{1e}\n", replaced).expect_err("b is missing");
+        assert!(error.starts_with("line 18: nothing printed is like \"b\""));
+    }
+}
