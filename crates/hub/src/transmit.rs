@@ -48,6 +48,16 @@ impl Hub {
         live.is_some_and(|live| live.flushing == Flushing::Listed && live.queued_bytes() >= BYTES)
     }
 
+    /// Whether something waits for a session's socket, and all of it answers what its client has
+    /// sent. O(1).
+    #[must_use]
+    pub fn has_answers_only(&self, key: SessionKey) -> bool {
+        let live = self.sessions.get(key).and_then(Session::live);
+        live.is_some_and(|live| {
+            live.flushing == Flushing::Listed && live.queued_bytes() == live.control_bytes()
+        })
+    }
+
     /// Forgets what was written of a batch. After [`Flush::More`] the shard flushes the session
     /// again, now or in its next turn; after [`Flush::Blocked`] the shard calls
     /// [`Hub::writable`] when the socket is.

@@ -22,9 +22,6 @@ pub(super) const STOP_TIME: Duration = Duration::from_millis(500);
 /// How many reads are thrown away meanwhile: more than fits the socket's buffers is on purpose.
 const DRAIN_READS: u8 = 100;
 
-/// Connections that are parted with in one turn: each takes some microseconds.
-const CLOSED_MAX: usize = 256;
-
 /// What a farewell gathers at a time.
 const FAREWELL_BYTES: usize = 256 * 1024;
 
@@ -38,11 +35,11 @@ fn bytes_of(farewell: &Output) -> u64 {
 }
 
 impl Shard {
-    /// Parts with what the hub has let go: with so many that the turn stays short.
+    /// Parts with what the hub has let go: with all of it in the same turn, for a link that is
+    /// named here may be another's later.
     pub(super) fn close_all(&mut self) {
         let mut closing = std::mem::take(&mut self.hub.effects().closing);
-        let count = closing.len().min(CLOSED_MAX);
-        for closing in closing.drain(..count) {
+        for closing in closing.drain(..) {
             match closing.reason {
                 // It is not there to be told anything.
                 CloseReason::Remote(Remote::Closed | Remote::Reset) => {
@@ -53,8 +50,9 @@ impl Shard {
             }
         }
         let effects = self.hub.effects();
-        closing.append(&mut effects.closing);
-        effects.closing = closing;
+        if effects.closing.is_empty() {
+            effects.closing = closing;
+        }
     }
 
     /// A connection that cannot be written to is over. What its client did because of that (a will,
@@ -275,9 +273,10 @@ impl Shard {
             }
             Phase::Draining { .. } => self.bury(key.index),
             Phase::Live(session) => {
-                let session = *session;
-                if !self.expire_exchange(key, session) {
-                    self.resume(key.index);
+                let (session, link_is_paused) = (*session, link.reading == Reading::Paused);
+                if !self.expire_exchange(key, session) && link_is_paused {
+                    // There may be many of them: they take their turn.
+                    self.resumed.push(key.index);
                 }
             }
             Phase::Gone => {}

@@ -81,8 +81,8 @@ fn write_pieces(fd: BorrowedFd<'_>, batch: &Batch) -> Written {
 }
 
 impl Shard {
-    /// Writes what transports have pending, then flushes each dirty session once, but for those
-    /// whose connections have given way: see [`Reading::GaveWay`].
+    /// Writes what transports have pending, then flushes each dirty session once. The answers to a
+    /// connection that has given way wait for its next share: see [`Reading::GaveWay`].
     pub(super) fn flush_all(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
         for index in pending.drain(..) {
@@ -93,7 +93,7 @@ impl Shard {
         std::mem::swap(&mut self.dirty, &mut self.hub.effects().dirty);
         let mut dirty = std::mem::take(&mut self.dirty);
         for key in dirty.drain(..) {
-            if !self.gave_way(key) && self.flush(key) == Flush::More {
+            if self.waits_for_share(key) || self.flush(key) == Flush::More {
                 self.hub.effects().dirty.push(key);
             }
         }
@@ -143,9 +143,12 @@ impl Shard {
         index.copied().unwrap_or(u32::MAX)
     }
 
-    fn gave_way(&self, key: SessionKey) -> bool {
+    /// Whether nothing but answers waits for a connection that has given way.
+    fn waits_for_share(&self, key: SessionKey) -> bool {
         let link = self.links.get(self.link_of(key) as usize);
-        link.is_some_and(|link| link.reading == Reading::GaveWay)
+        let gave_way = link
+            .is_some_and(|link| link.reading == Reading::GaveWay && link.session() == Some(key));
+        gave_way && self.hub.has_answers_only(key)
     }
 
     fn flush(&mut self, key: SessionKey) -> Flush {

@@ -95,8 +95,8 @@ pub(super) enum Reading {
     Stalled,
     /// Not before a time, because it publishes faster than it may, or before something is decided.
     Paused,
-    /// After those that have sent less, because it has used its share of a turn. What waits for its
-    /// socket is written with its next share.
+    /// After those that have sent less, because it has used its share of a turn. Where nothing but
+    /// answers waits for its socket, they are written with its next share.
     GaveWay,
 }
 

@@ -134,8 +134,8 @@ pub(crate) struct Shard {
     broken: VecDeque<LinkKey>,
     /// Connections that wait until the earlier ones of their clients are read out.
     taking_over: VecDeque<TakeOver>,
-    /// For which of them an earlier connection is read out.
-    read_out_for: HashMap<u32, LinkKey>,
+    /// For which of them an earlier connection is read out: for the first of each client.
+    read_out_for: HashMap<LinkKey, LinkKey>,
     /// Links whose slot is free after this turn, or after the next ones.
     gone: Vec<u32>,
     letters: Vec<Letter>,
@@ -371,8 +371,7 @@ impl Shard {
         let reads = has_reads && !self.mesh.is_flooded();
         let effects = self.hub.effects();
         let flushes = !effects.dirty.is_empty();
-        let closes = !effects.closing.is_empty() || !self.gone.is_empty();
-        let ends = closes || !self.broken.is_empty();
+        let ends = !self.gone.is_empty() || !self.broken.is_empty();
         let goes_on = !self.resumed.is_empty() || !self.due.is_empty() || ends;
         let accepts = !self.accepting.is_empty() && self.patience == Patience::None;
         if reads || flushes || goes_on || accepts || !self.pending.is_empty() {

@@ -4,8 +4,8 @@
 //! owes for work, or has asked for something that has to be decided first. A connection gives way
 //! when it has used its share of a turn: then it goes on after those that have sent less.
 //!
-//! What waits for the socket of a connection that gave way is written with its next share. So a
-//! burst that takes several turns costs a few writes, not one for each turn.
+//! The answers to a connection that gave way are written with its next share. So a burst that takes
+//! several turns costs a few writes, not one for each turn. Messages of others do not wait.
 
 use stentor_hub::{LinkId, OWN_PACKETS};
 use stentor_session::Tick;
@@ -113,7 +113,7 @@ impl Shard {
         self.flush_link(index);
     }
 
-    /// Writes to a link that gave way also before its next share.
+    /// Writes answers to a link that gave way, before its next share.
     fn let_write(&mut self, index: u32) {
         if let Some(link) = self.links.get_mut(index as usize)
             && link.reading == Reading::GaveWay

@@ -23,8 +23,8 @@ const STEPS_MAX: u8 = 32;
 pub(super) struct TakeOver {
     link: LinkKey,
     identity: Arc<Identity>,
-    /// The earlier connection that it has read out.
-    earlier: Option<u32>,
+    /// The earlier connection that is read out for it.
+    earlier: Option<LinkKey>,
     /// How often that has been read.
     steps: u8,
 }
@@ -78,12 +78,12 @@ impl Shard {
         let index = next.link.index;
         let Some(request) = self.request_of(next.link) else {
             // Its client has gone.
-            return self.let_others_read_out(&next);
+            return self.let_others_read_out(&mut next);
         };
         let read_out = self.read_out_for(&mut next, &request.client_id);
         next.steps += u8::from(read_out == ReadOut::More);
         if read_out == ReadOut::Done || next.steps >= STEPS_MAX {
-            self.let_others_read_out(&next);
+            self.let_others_read_out(&mut next);
             self.enter_now(index, request, next.identity);
             return self.weigh(index);
         }
@@ -100,6 +100,10 @@ impl Shard {
         let Some(LinkId(earlier)) = self.hub.link(zone, client_id) else {
             return ReadOut::Done;
         };
+        let earlier = self.link_key(earlier);
+        if next.earlier != Some(earlier) {
+            self.let_others_read_out(next);
+        }
         if *self.read_out_for.entry(earlier).or_insert(next.link) != next.link {
             return ReadOut::NotNow;
         }
@@ -107,10 +111,9 @@ impl Shard {
         self.read_out(zone, client_id)
     }
 
-    fn let_others_read_out(&mut self, next: &TakeOver) {
-        if let Some(earlier) = next.earlier
-            && self.read_out_for.get(&earlier) == Some(&next.link)
-        {
+    /// Nothing is read out for a connection any more.
+    fn let_others_read_out(&mut self, next: &mut TakeOver) {
+        if let Some(earlier) = next.earlier.take() {
             self.read_out_for.remove(&earlier);
         }
     }
@@ -152,8 +155,8 @@ impl Shard {
             return ReadOut::Done;
         };
         match link.reading {
-            // The other shard takes what this connection published.
-            Reading::Stalled => return ReadOut::More,
+            // Another shard takes what this connection published first.
+            Reading::Stalled => return ReadOut::NotNow,
             // First what it sent before it had to wait.
             Reading::Paused | Reading::GaveWay => self.resume(index),
             Reading::Waiting | Reading::Missed | Reading::Listed => {
