@@ -1,7 +1,5 @@
 //! `stentor adaptor`: makes, checks, tests and reloads the operator's own code.
 
-use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -13,6 +11,7 @@ use crate::admin::now_secs;
 use crate::admin::table::{Table, duration, plain};
 use crate::failure::Failure;
 use crate::output::print;
+use crate::scripts;
 use crate::which::Which;
 
 /// The file with type definitions for editors.
@@ -173,33 +172,11 @@ fn show(which: &Which, answer: &Value, last: impl Fn(&Value) -> String) -> Resul
 }
 
 fn new(name: &str, dir: &Path) -> Result<(), Failure> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
-        let reason = format!(
-            "{name:?} is no name of an adaptor; give letters, digits, - and _, such as \"greet\""
-        );
-        return Err(Failure::new(reason));
-    }
-    let write = |file: String, text: &str| {
-        let path = dir.join(file);
-        let mut options = fs::OpenOptions::new();
-        let written = options
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .and_then(|mut file| file.write_all(text.as_bytes()));
-        match written {
-            Ok(()) => print(format!("{}\n", path.display())),
-            Err(error) => Err(Failure::new(format!(
-                "cannot make {}: {error}",
-                path.display()
-            ))),
-        }
-    };
-    write(format!("{name}.luau"), TEMPLATE)?;
-    write(format!("{name}.test.luau"), TEMPLATE_TEST)?;
+    scripts::check_name(name, "an adaptor", "greet")?;
+    scripts::write(dir, &format!("{name}.luau"), TEMPLATE)?;
+    scripts::write(dir, &format!("{name}.test.luau"), TEMPLATE_TEST)?;
     if !dir.join(TYPES_FILE).exists() {
-        write(TYPES_FILE.to_owned(), TYPES)?;
+        scripts::write(dir, TYPES_FILE, TYPES)?;
     }
     Ok(())
 }

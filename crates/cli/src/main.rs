@@ -6,6 +6,7 @@ mod accounts;
 mod adaptor;
 mod admin;
 mod ask;
+mod call;
 mod check_config;
 mod connect;
 mod control;
@@ -26,6 +27,7 @@ mod request;
 mod retained;
 mod room;
 mod route;
+mod scripts;
 mod serve;
 mod shell;
 mod stop;
@@ -100,14 +102,17 @@ enum Command {
               after_help = private::INBOX_HELP)]
     Inbox(Box<private::Inbox>),
     /// Call a procedure
-    #[command(disable_help_flag = true, disable_version_flag = true, after_help = procedure::HELP)]
-    Call(Box<procedure::Call>),
+    #[command(disable_help_flag = true, disable_version_flag = true, after_help = call::HELP)]
+    Call(Box<call::Call>),
     /// List, make, join and moderate rooms
     #[command(after_help = room::HELP)]
     Room(Box<room::Room>),
     /// Make, check, test and reload adaptors: your own code about what clients do
     #[command(after_help = adaptor::HELP)]
     Adaptor(adaptor::Adaptor),
+    /// Make, check and test procedures: your own code that judges mails
+    #[command(after_help = procedure::HELP)]
+    Procedure(procedure::Procedure),
     /// Show how the running server is doing
     Status(admin::Status),
     /// List, show or disconnect the clients of the running server
@@ -193,6 +198,7 @@ fn main() -> ExitCode {
         Command::Call(command) => command.run(),
         Command::Room(command) => command.run(),
         Command::Adaptor(command) => command.run(),
+        Command::Procedure(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Clients(command) => command.run(),
         Command::Topics(command) => command.run(),

@@ -1,147 +1,282 @@
-//! `stentor call`: calls a procedure over MQTT.
+//! `stentor procedure`: makes, checks and tests procedures, without a server.
 
-use std::fs;
-use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
-use clap::Args;
-use serde_json::Value;
-use stentor_client::{ClientError, Property};
-use stentor_zone::topic;
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use stentor_auth::counted;
+use stentor_procedure::{
+    Answer, Call, Caller, Change, Content, Envelope, Format, MESSAGE, Message, Outcome, Registry,
+    SCRIPT, Settings,
+};
 
-use crate::ask::ask;
-use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::output::print;
+use crate::scripts;
 
 /// What `--help` says.
 pub(crate) const HELP: &str = "\
-Exit codes:
-  0    the procedure was done, whatever its verdict
-  1    it was not: not-found, not-allowed, overloaded, timed-out, failed, bad-call or unavailable
-  27   the time of -W is over
-
 Examples:
-  stentor call status
-  stentor call sizecheck -a max=1000 -f message.eml
-  stentor call -u alice attachments -f message.eml --json
+  stentor procedure new lotteries         # lotteries.luau, lotteries.eml
+  stentor procedure check lotteries.luau
+  stentor procedure test lotteries.luau lotteries.eml --from ann@example.org
+  stentor procedure test lotteries.luau mail.eml --expect accept
 
-A mail server's filter uses stentor-call, which starts quicker and exits with the verdict.";
+A server loads the files of its folder (`stentor serve --procedures DIR`) within a second, and
+`stentor call NAME -f mail.eml` asks it.";
 
-/// Calls a procedure of the server and prints its answer.
+/// Named functions that are asked about a message: a file each, in Luau or as a .toml.
 #[derive(Debug, Args)]
-pub(crate) struct Call {
-    /// The procedure, without a slash
-    procedure: String,
-    /// Argument of the procedure; may be repeated (MQTT 5)
-    #[arg(short = 'a', long, value_name = "NAME=VALUE", value_parser = argument)]
+pub(crate) struct Procedure {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Write a new script, and a message to test it with
+    New {
+        /// Name of the procedure, of letters, digits, - and _
+        name: String,
+        /// Folder to write to
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        dir: PathBuf,
+    },
+    /// Check the manifest, compile a script and run its own test, as the server does
+    Check {
+        /// The file
+        file: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check a file, and ask it about a message
+    Test(Box<Test>),
+}
+
+#[derive(Debug, Args)]
+struct Test {
+    /// The file
+    file: PathBuf,
+    /// A message as mail servers pass it on (.eml); not given, only the script's own test runs
+    message: Option<PathBuf>,
+    /// Sender of the envelope
+    #[arg(long, value_name = "ADDRESS")]
+    from: Option<String>,
+    /// Recipient of the envelope; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    rcpt: Vec<String>,
+    /// Address of the SMTP client
+    #[arg(long, value_name = "ADDRESS")]
+    client: Option<String>,
+    /// Name that the SMTP client said hello with
+    #[arg(long, value_name = "NAME")]
+    helo: Option<String>,
+    /// User who the SMTP client logged in as
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Argument of the procedure; may be repeated
+    #[arg(short = 'a', long, value_name = "NAME=VALUE", value_parser = crate::call::argument)]
     argument: Vec<(String, String)>,
-    /// The message that the call is about
-    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
-    message: Option<String>,
-    /// File with that message; - for standard input
-    #[arg(short, long, value_name = "FILE", conflicts_with = "message")]
-    file: Option<PathBuf>,
-    /// Print the answer as JSON
+    /// Fail unless this is the verdict
+    #[arg(long, value_name = "VERDICT", value_parser = verdicts())]
+    expect: Option<String>,
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Give up after this many seconds, with exit code 27
-    #[arg(short = 'W', value_name = "SECONDS", default_value_t = 30)]
-    timeout: u64,
-    #[command(flatten)]
-    connect: Connect,
 }
 
-fn argument(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("it is NAME=VALUE".into()),
-    }
+fn verdicts() -> PossibleValuesParser {
+    PossibleValuesParser::new(stentor_procedure::Verdict::ALL.iter().map(|one| one.name()))
 }
 
-impl Call {
+impl Procedure {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let quiet = self.connect.quiet;
-        self.call().map_err(|failure| failure.silenced(quiet))
-    }
-
-    fn payload(&self) -> Result<Vec<u8>, Failure> {
-        if let Some(text) = &self.message {
-            return Ok(text.clone().into_bytes());
-        }
-        let mut bytes = Vec::new();
-        match &self.file {
-            None => {}
-            Some(path) if path.as_os_str() == "-" => {
-                io::stdin().read_to_end(&mut bytes).map_err(|error| {
-                    Failure::new(format!("cannot read standard input: {error}"))
-                })?;
+        match self.command {
+            Command::New { name, dir } => {
+                scripts::check_name(&name, "a procedure", "lotteries")?;
+                scripts::write(&dir, &format!("{name}.luau"), SCRIPT)?;
+                scripts::write(&dir, &format!("{name}.eml"), MESSAGE)
             }
-            Some(path) => {
-                bytes = fs::read(path).map_err(|error| {
-                    Failure::new(format!("cannot read {}: {error}", path.display()))
-                })?;
-            }
+            Command::Check { file, json } => check(&file, json),
+            Command::Test(test) => test.run(),
         }
-        Ok(bytes)
     }
+}
 
-    fn call(self) -> Result<(), Failure> {
-        let plan = self.connect.plan()?;
-        if !self.argument.is_empty() && !plan.version().is_v5() {
-            return Err(Failure::usage("-a needs MQTT 5"));
-        }
-        let name = self.procedure.trim_start_matches('/');
-        let to = topic::call(name);
-        stentor_topic::validate_name(&to)
-            .ok()
-            .filter(|()| !name.is_empty() && !name.contains('/'))
-            .ok_or_else(|| Failure::usage(format!("{name:?} is no name of a procedure")))?;
-        let payload = self.payload()?;
-        let mut properties = plan.properties.publish.clone();
-        if plan.version().is_v5() {
-            let seconds = u32::try_from(self.timeout).unwrap_or(u32::MAX);
-            properties.push(Property::MessageExpiryInterval(seconds));
-        }
-        for (name, value) in &self.argument {
-            properties.push(Property::UserProperty((name, value)));
-        }
-        let mut client = plan.open()?;
-        let answer = ask(
-            &plan,
-            &mut client,
-            (&to, &payload, properties),
-            self.timeout,
-        )?;
-        let failed = |error: ClientError| Failure::client(&error, plan.version());
-        client.disconnect().map_err(failed)?;
+/// Procedures without a server: what they keep is forgotten.
+fn registry() -> Result<Registry, Failure> {
+    let settings = Settings {
+        forgets: true,
+        ..Settings::default()
+    };
+    let (registry, _) = Registry::open(settings).map_err(Failure::new)?;
+    Ok(registry)
+}
+
+fn check(file: &Path, as_json: bool) -> Result<(), Failure> {
+    let procedure = registry()?.load_file(file).map_err(Failure::new)?;
+    let manifest = procedure.manifest();
+    let needs = format!("{:?}", manifest.needs).to_lowercase();
+    let grants = manifest.grants.iter();
+    let grants: Vec<String> = grants
+        .map(|one| format!("{one:?}").to_lowercase())
+        .collect();
+    let (kind, shown) = (manifest.kind.name(), file.display().to_string());
+    print(&if as_json {
+        let told = json!({
+            "file": shown,
+            "procedure": procedure.name(),
+            "kind": kind,
+            "version": manifest.version,
+            "needs": needs,
+            "grants": grants,
+        });
+        format!("{told}\n")
+    } else {
+        let grants = match grants.as_slice() {
+            [] => "no grants".to_owned(),
+            some => format!("the grants {}", some.join(", ")),
+        };
+        let (name, version) = (procedure.name(), &manifest.version);
+        format!(
+            "{shown}: good: /{name}, version {version}, of kind {kind}, sees {needs}, has {grants}\n"
+        )
+    })
+}
+
+impl Test {
+    fn run(self) -> Result<(), Failure> {
+        let registry = registry()?;
+        let procedure = registry.load_file(&self.file).map_err(Failure::new)?;
+        let Some(path) = &self.message else {
+            if self.expect.is_some() {
+                return Err(Failure::usage("--expect is about a message: give its file"));
+            }
+            let shown = self.file.display();
+            return print(match self.json {
+                true => format!("{}\n", json!({ "file": shown.to_string(), "ok": true })),
+                false => format!("ok      {shown}: it can be loaded, and its own test passes\n"),
+            });
+        };
+        let bytes = std::fs::read(path).map_err(|error| {
+            Failure::new(format!(
+                "cannot read the message {}: {error}",
+                path.display()
+            ))
+        })?;
+        let size = bytes.len() as u64;
+        let message = Message::new(Content::Bytes(bytes), size, Format::Message);
+        let (message, _) = message
+            .map_err(|error| Failure::new(format!("{} is no message: {error}", path.display())))?;
+        let call = self.call(&procedure, message);
+        let (send, receive) = channel();
+        registry.run(&procedure, call, move |answer, _| {
+            // It is received below.
+            let _ = send.send(answer);
+        });
+        let answer = receive.recv();
+        let answer = answer.map_err(|_| Failure::new("the procedure gave no answer"))?;
         self.tell(&answer)
     }
 
-    fn tell(&self, answer: &[u8]) -> Result<(), Failure> {
-        let parsed: Option<Value> = serde_json::from_slice(answer).ok();
-        let word = |name| {
-            let value = parsed.as_ref().and_then(|value| value.get(name));
-            value.and_then(Value::as_str).unwrap_or_default()
+    /// The call of a user who may make it.
+    fn call(&self, procedure: &stentor_procedure::Procedure, message: Message) -> Call {
+        let users = procedure.manifest().allow_users.as_deref();
+        let user = users
+            .and_then(<[String]>::first)
+            .map_or("test", String::as_str);
+        let (zone, name) = user.split_once('/').unwrap_or(("default", user));
+        Call {
+            procedure: procedure.name().to_owned(),
+            arguments: self.argument.clone(),
+            envelope: Envelope {
+                from: self.from.clone(),
+                recipients: self.rcpt.clone(),
+                client: self.client.clone(),
+                helo: self.helo.clone(),
+                user: self.user.clone(),
+                ..Envelope::default()
+            },
+            caller: Caller::User {
+                zone: zone.to_owned(),
+                name: name.to_owned(),
+            },
+            message,
+            deadline: Instant::now() + procedure.deadline() + Duration::from_secs(1),
+            can_edit: true,
+        }
+    }
+
+    /// Says what became of it.
+    fn tell(&self, answer: &Answer) -> Result<(), Failure> {
+        let Some(outcome) = &answer.outcome else {
+            let (status, reason) = (answer.status.name(), &answer.reason);
+            return Err(Failure::new(format!("{status}: {reason}")));
         };
-        let is_done = word("status") == "done";
-        let mut text = Vec::new();
-        if self.json {
-            text.extend_from_slice(answer);
-            text.push(b'\n');
-        } else if is_done {
-            let verdict = [word("verdict"), word("text")];
-            let line = verdict.into_iter().filter(|part| !part.is_empty());
-            text.extend(line.collect::<Vec<_>>().join(": ").into_bytes());
-            text.push(b'\n');
-            text.extend_from_slice(word("result").as_bytes());
+        let verdict = outcome.verdict.name();
+        let is_expected = self
+            .expect
+            .as_deref()
+            .is_none_or(|expected| expected == verdict);
+        print(match self.json {
+            true => format!("{}\n", as_json(outcome, is_expected)),
+            false => text(outcome),
+        })?;
+        match (&self.expect, is_expected) {
+            (Some(expected), false) => Err(Failure::new(format!(
+                "the verdict is {verdict}, not {expected}"
+            ))),
+            _ => Ok(()),
         }
-        print(&text)?;
-        if is_done {
-            return Ok(());
+    }
+}
+
+fn as_json(outcome: &Outcome, is_expected: bool) -> Value {
+    json!({
+        "verdict": outcome.verdict.name(),
+        "text": outcome.text,
+        "code": (outcome.reply_code != 0).then_some(outcome.reply_code),
+        "changes": outcome.changes.iter().map(change).collect::<Vec<_>>(),
+        "ok": is_expected,
+    })
+}
+
+/// The verdict, its text, and what becomes of the message.
+fn text(outcome: &Outcome) -> String {
+    let code = match outcome.reply_code {
+        0 => String::new(),
+        code => format!("{code} "),
+    };
+    let said = format!("{code}{}", outcome.text);
+    let mut text = match said.trim() {
+        "" => format!("{}\n", outcome.verdict.name()),
+        said => format!("{}: {said}\n", outcome.verdict.name()),
+    };
+    for one in &outcome.changes {
+        text += &format!("  {}\n", change(one));
+    }
+    if !outcome.result.is_empty() {
+        let bytes = counted(outcome.result.len() as u64, "byte");
+        text += &format!("  {bytes} for the caller\n");
+    }
+    text
+}
+
+/// One change of the message, in words.
+fn change(change: &Change) -> String {
+    let at = change.offset;
+    let added = String::from_utf8_lossy(&change.inserted);
+    let added = added.trim_end();
+    match (change.deleted, added) {
+        (0, added) => format!("at byte {at}: adds {added:?}"),
+        (deleted, "") => format!("at byte {at}: removes {}", counted(deleted, "byte")),
+        (deleted, added) => {
+            let deleted = counted(deleted, "byte");
+            format!("at byte {at}: replaces {deleted} by {added:?}")
         }
-        let (status, why) = (word("status"), word("text"));
-        let failure = Failure::new(format!("{}: {status}: {why}", self.procedure));
-        Err(failure.silenced(self.json))
     }
 }

@@ -41,6 +41,7 @@ mod script;
 mod spamd;
 mod statistics;
 pub mod store;
+mod template;
 mod view;
 mod watchdog;
 
@@ -56,3 +57,4 @@ pub use outside::Outside;
 pub use registry::{Line, Loaded, Procedure, Registry, Settings, message_id};
 pub use statistics::Figures;
 pub use stentor_call_protocol::{Format, Status, Verdict};
+pub use template::{MESSAGE, SCRIPT};

@@ -374,6 +374,7 @@ fn parse(text: &str, first_line: usize) -> Result<Keys, ManifestError> {
             Some((end, _)) => format!("{}…: ", &written[..end]),
         };
         let reason = error.message().trim().replace('\n', ", ");
+        let reason = unknown_key(&reason).unwrap_or(reason);
         let remedy = if reason.ends_with("expected a string") {
             "; put the value into quotation marks"
         } else {
@@ -382,6 +383,22 @@ fn parse(text: &str, first_line: usize) -> Result<Keys, ManifestError> {
         let line = first_line + before;
         ManifestError(format!("line {line}: {shown}{reason}{remedy}"))
     })
+}
+
+/// What is said of a key that does not exist, instead of a list of all that do.
+fn unknown_key(reason: &str) -> Option<String> {
+    let mut quoted = reason.strip_prefix("unknown field ")?.split('`').skip(1);
+    let word = quoted.next()?;
+    // Between them stand commas.
+    let known = quoted.skip(1).step_by(2);
+    let far = |known: &str| strsim::osa_distance(word, known);
+    let reach = (word.chars().count() / 3).clamp(1, 4);
+    let near = known.map(|known| (far(known), known)).min();
+    let remedy = match near.filter(|(far, _)| *far <= reach) {
+        Some((_, known)) => format!("did you mean `{known}`?"),
+        None => "docs/procedures.md lists all keys".to_owned(),
+    };
+    Some(format!("there is no key `{word}`; {remedy}"))
 }
 
 /// The line at which a mistake stands that was found by its meaning: such an error begins with its

@@ -1,7 +1,7 @@
 //! All procedures: loading, replacing, calling.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,8 @@ pub struct Settings {
     pub folder: Option<PathBuf>,
     /// The file for what scripts keep; without it none can be granted `store`.
     pub store: Option<PathBuf>,
+    /// Without that file, whether what scripts keep is forgotten at the end, for trials.
+    pub forgets: bool,
     /// The servers that scripts may turn to.
     pub outside: Outside,
     /// Who finds clients that serve procedures; without it none can be of kind `client`.
@@ -98,6 +100,18 @@ impl Procedure {
             statistics,
             stamp: None,
         }
+    }
+
+    /// What it is called by, without a slash.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it says about itself.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
     }
 
     /// What it has to see.
@@ -203,6 +217,19 @@ impl Registry {
         result.loaded.sort();
         result.refused.sort();
         Ok(result)
+    }
+
+    /// Loads one file, wherever it is, under the name that it has without its ending.
+    ///
+    /// # Errors
+    /// What is wrong with it, with file and line.
+    pub fn load_file(&self, path: &Path) -> Result<Arc<Procedure>, String> {
+        let name = load::name_of(path)?;
+        let procedure = Arc::new(self.take(&name, &Stamp::of(path))?);
+        let mut table = BTreeMap::clone(&self.table.load());
+        table.insert(name, Arc::clone(&procedure));
+        self.table.store(Arc::new(table));
+        Ok(procedure)
     }
 
     /// Forgets procedures and refusals whose files are gone; returns which procedures.

@@ -10,7 +10,7 @@ use stentor_call_protocol::{Status, Verdict};
 use crate::answer::{Answer, Outcome};
 use crate::call::Call;
 use crate::luau::{Clock, Sandbox, Script, Trouble};
-use crate::manifest::{Grant, Manifest};
+use crate::manifest::{Grant, Kind, Manifest};
 use crate::modules::{self, LOOP_HEADER, Moment};
 use crate::outside::Outside;
 use crate::queue::Runner;
@@ -28,6 +28,15 @@ const AMOUNT_MAX: i64 = 1 << 53;
 const SHOWN_BYTES_MAX: usize = 40;
 /// The longest line that a script writes to the log.
 const LOG_BYTES_MAX: usize = 1000;
+
+/// What is there by a grant alone.
+const MODULES: [(Grant, &str); 5] = [
+    (Grant::Store, "store"),
+    (Grant::Log, "log"),
+    (Grant::Dns, "dns"),
+    (Grant::Http, "http"),
+    (Grant::Mail, "mail"),
+];
 
 impl Clock for Time {
     fn now_ms(&self) -> u64 {
@@ -49,6 +58,36 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    /// What went wrong, with the grant that the line may lack: without it a module is just not
+    /// there.
+    fn explain(&self, trouble: &Trouble) -> String {
+        let told = trouble.told(self.script.name());
+        let is_missing =
+            told.contains("attempt to call a nil value") || told.contains("attempt to index nil");
+        match self.lacking(&told).filter(|_| is_missing) {
+            Some(module) => {
+                format!("{told}; `{module}` needs `grants = [\"{module}\"]` in the manifest")
+            }
+            None => told,
+        }
+    }
+
+    /// A module that is not granted and that stands in the line of which a text tells.
+    fn lacking(&self, told: &str) -> Option<&'static str> {
+        let Kind::Luau(text) = &self.manifest.kind else {
+            return None;
+        };
+        let mut parts = told.strip_prefix(self.script.name())?.splitn(3, ':');
+        let number: usize = parts.nth(1)?.parse().ok()?;
+        let line = text.lines().nth(number.checked_sub(1)?)?;
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let mut words = line.split(|c| !is_word(c));
+        words.find_map(|word| {
+            let (grant, name) = MODULES.iter().find(|(_, name)| *name == word)?;
+            (!self.manifest.grants.contains(grant)).then_some(*name)
+        })
+    }
+
     /// Whether the message was sent by a procedure, or may have been for all that can be read of
     /// it; looked at only where mail can be sent.
     fn is_echo(&self, call: &Call) -> bool {
@@ -106,7 +145,7 @@ impl ScriptRunner {
         };
         self.sandbox
             .run(&self.program.script, until, run)
-            .map_err(|trouble| trouble.told(self.program.script.name()))
+            .map_err(|trouble| self.program.explain(&trouble))
     }
 }
 
@@ -167,7 +206,7 @@ impl Runner for ScriptRunner {
             Err(trouble @ Trouble::Time(_)) => {
                 Answer::failed(Status::TimedOut, &trouble.told(file))
             }
-            Err(trouble) => Answer::failed(Status::Failed, &trouble.told(file)),
+            Err(trouble) => Answer::failed(Status::Failed, &program.explain(&trouble)),
         }
     }
 }

@@ -80,6 +80,7 @@ fn each_verdict_has_one_line_with_everything() {
         }
         assert_eq!(about["size"], MESSAGE.len(), "{line}");
         assert_eq!(about["observe"], false, "{line}");
+        assert_eq!(about["level"], "INFO", "{line}");
         assert!(about["ms"].as_f64().is_some_and(|ms| ms > 0.0), "{line}");
         let text = match want {
             "reject" => "not this",
@@ -99,6 +100,8 @@ fn each_verdict_has_one_line_with_everything() {
         assert_eq!(line["status"], status, "{line}");
         assert_eq!(line["verdict"], verdict, "{line}");
         assert_eq!(line["caller"], "127.0.0.1", "{line}");
+        // Nobody else may notice that a procedure fails on every mail.
+        assert_eq!(line["level"], "WARN", "{line}");
     }
 }
 

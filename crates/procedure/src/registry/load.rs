@@ -159,6 +159,14 @@ impl Registry {
                 let shelf = store.shelf(name, manifest.store_bytes);
                 (Some(Arc::new(shelf)), Some(Arc::new(scratch)))
             }
+            (None, true) if self.settings.forgets => {
+                let scratch = || Shelf::scratch(manifest.store_bytes).map(Arc::new);
+                let fail = |error| format!("{file}: {error}");
+                (
+                    Some(scratch().map_err(fail)?),
+                    Some(scratch().map_err(fail)?),
+                )
+            }
             (None, true) => {
                 return Err(format!("{file}: this server has no store to grant"));
             }
@@ -265,10 +273,7 @@ pub(super) fn scan(folder: &Path) -> Result<Files, String> {
         let stamp = if is_name(name) {
             Stamp::of(&path)
         } else {
-            let file = path.display();
-            Err(format!(
-                "{file}: a name is 1 to 64 letters, digits, -, _ and ."
-            ))
+            Err(no_name(&path))
         };
         let two = format!("{name}.luau and {name}.toml are one name; remove one of them");
         found
@@ -283,6 +288,25 @@ pub(super) fn scan(folder: &Path) -> Result<Files, String> {
         }
     }
     Ok(found)
+}
+
+fn no_name(path: &Path) -> String {
+    let file = path.display();
+    format!("{file}: a name is 1 to 64 letters, digits, -, _ and .")
+}
+
+/// The name of the procedure that a file has, wherever the file is.
+pub(super) fn name_of(path: &Path) -> Result<String, String> {
+    let ending = path.extension().unwrap_or_default();
+    if ending != "luau" && ending != "toml" {
+        let file = path.display();
+        return Err(format!(
+            "{file}: the file of a procedure is NAME.luau, or NAME.toml for other kinds than scripts"
+        ));
+    }
+    let name = path.file_stem().and_then(|name| name.to_str());
+    let name = name.filter(|name| is_name(name));
+    name.map(str::to_owned).ok_or_else(|| no_name(path))
 }
 
 /// Whether there is a program that this server may start.
@@ -301,7 +325,7 @@ fn is_name(name: &str) -> bool {
 }
 
 impl Stamp {
-    fn of(path: &Path) -> Result<Self, String> {
+    pub(super) fn of(path: &Path) -> Result<Self, String> {
         use std::os::unix::fs::MetadataExt;
         let metadata =
             fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;

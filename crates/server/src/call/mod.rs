@@ -200,6 +200,7 @@ fn open(
             .then(|| data_dir.path().join("procedures.redb")),
         outside: outside(config)?,
         clients: Some(Arc::new(clients)),
+        forgets: false,
     };
     let (registry, loaded) = Registry::open(settings).map_err(ServerError::Procedures)?;
     report(&loaded);

@@ -32,6 +32,7 @@ fn place(files: &[(&str, &str)]) -> Place {
         store: Some(folder.path().join("store.redb")),
         outside: Outside::default(),
         clients: None,
+        forgets: false,
     };
     let (registry, loaded) = Registry::open(settings).unwrap();
     Place {

@@ -1,0 +1,148 @@
+//! `stentor call`: calls a procedure over MQTT.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::Value;
+use stentor_client::{ClientError, Property};
+use stentor_zone::topic;
+
+use crate::ask::ask;
+use crate::connect::Connect;
+use crate::failure::Failure;
+use crate::output::print;
+
+/// What `--help` says.
+pub(crate) const HELP: &str = "\
+Exit codes:
+  0    the procedure was done, whatever its verdict
+  1    it was not: not-found, not-allowed, overloaded, timed-out, failed, bad-call or unavailable
+  27   the time of -W is over
+
+Examples:
+  stentor call status
+  stentor call sizecheck -a max=1000 -f message.eml
+  stentor call -u alice attachments -f message.eml --json
+
+A mail server's filter uses stentor-call, which starts quicker and exits with the verdict.";
+
+/// Calls a procedure of the server and prints its answer.
+#[derive(Debug, Args)]
+pub(crate) struct Call {
+    /// The procedure, without a slash
+    procedure: String,
+    /// Argument of the procedure; may be repeated (MQTT 5)
+    #[arg(short = 'a', long, value_name = "NAME=VALUE", value_parser = argument)]
+    argument: Vec<(String, String)>,
+    /// The message that the call is about
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    message: Option<String>,
+    /// File with that message; - for standard input
+    #[arg(short, long, value_name = "FILE", conflicts_with = "message")]
+    file: Option<PathBuf>,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+    /// Give up after this many seconds, with exit code 27
+    #[arg(short = 'W', value_name = "SECONDS", default_value_t = 30)]
+    timeout: u64,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// `NAME=VALUE`.
+pub(crate) fn argument(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("it is NAME=VALUE".into()),
+    }
+}
+
+impl Call {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let quiet = self.connect.quiet;
+        self.call().map_err(|failure| failure.silenced(quiet))
+    }
+
+    fn payload(&self) -> Result<Vec<u8>, Failure> {
+        if let Some(text) = &self.message {
+            return Ok(text.clone().into_bytes());
+        }
+        let mut bytes = Vec::new();
+        match &self.file {
+            None => {}
+            Some(path) if path.as_os_str() == "-" => {
+                io::stdin().read_to_end(&mut bytes).map_err(|error| {
+                    Failure::new(format!("cannot read standard input: {error}"))
+                })?;
+            }
+            Some(path) => {
+                bytes = fs::read(path).map_err(|error| {
+                    Failure::new(format!("cannot read {}: {error}", path.display()))
+                })?;
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn call(self) -> Result<(), Failure> {
+        let plan = self.connect.plan()?;
+        if !self.argument.is_empty() && !plan.version().is_v5() {
+            return Err(Failure::usage("-a needs MQTT 5"));
+        }
+        let name = self.procedure.trim_start_matches('/');
+        let to = topic::call(name);
+        stentor_topic::validate_name(&to)
+            .ok()
+            .filter(|()| !name.is_empty() && !name.contains('/'))
+            .ok_or_else(|| Failure::usage(format!("{name:?} is no name of a procedure")))?;
+        let payload = self.payload()?;
+        let mut properties = plan.properties.publish.clone();
+        if plan.version().is_v5() {
+            let seconds = u32::try_from(self.timeout).unwrap_or(u32::MAX);
+            properties.push(Property::MessageExpiryInterval(seconds));
+        }
+        for (name, value) in &self.argument {
+            properties.push(Property::UserProperty((name, value)));
+        }
+        let mut client = plan.open()?;
+        let answer = ask(
+            &plan,
+            &mut client,
+            (&to, &payload, properties),
+            self.timeout,
+        )?;
+        let failed = |error: ClientError| Failure::client(&error, plan.version());
+        client.disconnect().map_err(failed)?;
+        self.tell(&answer)
+    }
+
+    fn tell(&self, answer: &[u8]) -> Result<(), Failure> {
+        let parsed: Option<Value> = serde_json::from_slice(answer).ok();
+        let word = |name| {
+            let value = parsed.as_ref().and_then(|value| value.get(name));
+            value.and_then(Value::as_str).unwrap_or_default()
+        };
+        let is_done = word("status") == "done";
+        let mut text = Vec::new();
+        if self.json {
+            text.extend_from_slice(answer);
+            text.push(b'\n');
+        } else if is_done {
+            let verdict = [word("verdict"), word("text")];
+            let line = verdict.into_iter().filter(|part| !part.is_empty());
+            text.extend(line.collect::<Vec<_>>().join(": ").into_bytes());
+            text.push(b'\n');
+            text.extend_from_slice(word("result").as_bytes());
+        }
+        print(&text)?;
+        if is_done {
+            return Ok(());
+        }
+        let (status, why) = (word("status"), word("text"));
+        let failure = Failure::new(format!("{}: {status}: {why}", self.procedure));
+        Err(failure.silenced(self.json))
+    }
+}

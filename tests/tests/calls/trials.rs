@@ -1,0 +1,131 @@
+//! `stentor procedure new | check | test`: procedures without a server.
+
+use std::fs;
+
+use stentor_tests::{Finished, process, server};
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder can be made"))
+    }
+
+    fn file(&self, name: &str, text: &str) {
+        fs::write(self.0.path().join(name), text).expect("a file can be written");
+    }
+
+    #[track_caller]
+    fn run(&self, words: &str) -> Finished {
+        let mut command = server::stentor();
+        command.current_dir(self.0.path()).arg("procedure");
+        process::run(command.args(words.split_whitespace()))
+    }
+}
+
+#[test]
+fn a_new_procedure_is_checked_and_asked_about_a_message() {
+    let folder = Folder::new();
+    let made = folder.run("new lotteries").success();
+    assert_eq!(made, "./lotteries.luau\n./lotteries.eml\n");
+    let refused = folder.run("new lotteries").refusal();
+    assert!(
+        refused.contains("cannot make"),
+        "what is there stays: {refused}"
+    );
+    let checked = folder.run("check lotteries.luau").success();
+    assert!(
+        checked.contains("good: /lotteries, version 1.0"),
+        "{checked}"
+    );
+    let asked = folder.run("test lotteries.luau lotteries.eml").success();
+    assert_eq!(asked, "reject: 550 no lotteries, please\n");
+    folder
+        .run("test lotteries.luau lotteries.eml --expect reject")
+        .success();
+    let unexpected = folder
+        .run("test lotteries.luau lotteries.eml --expect accept")
+        .refusal();
+    assert!(unexpected.contains("is reject, not accept"), "{unexpected}");
+    folder.file("fine.eml", "Subject: Lunch?\n\nToday?\n");
+    let json = folder.run("test lotteries.luau fine.eml --json").success();
+    assert!(json.contains(r#""verdict":"accept""#), "{json}");
+    assert!(
+        folder
+            .run("test lotteries.luau")
+            .success()
+            .starts_with("ok ")
+    );
+}
+
+#[test]
+fn the_envelope_and_changes_are_told() {
+    let folder = Folder::new();
+    let text = r#"--[[ procedure
+needs = "body"
+grants = ["store"]
+allow_users = ["mail/ann"]
+]]
+return function(call)
+    store.add(call.from, 1)
+    local seen = store.get(call.from) .. call.args.word .. call.caller
+    call:add_header("X-Seen", seen)
+    return accept()
+end
+"#;
+    folder.file("seen.luau", text);
+    folder.file("a.eml", "Subject: a\n\nb\n");
+    let told = folder
+        .run("test seen.luau a.eml --from x@y.example -a word=w")
+        .success();
+    assert!(
+        told.starts_with("modified\n") && told.contains("X-Seen: 1wmail/ann"),
+        "{told}"
+    );
+}
+
+#[test]
+fn mistakes_say_what_was_meant() {
+    let folder = Folder::new();
+    folder.file("a.eml", "Subject: a\n\nb\n");
+    let manifest = |key: &str| {
+        format!("--[[ procedure\n{key}\n]]\nreturn function(call) return accept() end\n")
+    };
+    for (key, told) in [
+        (
+            "need = \"body\"",
+            "line 2: need = \"body\": there is no key `need`; did you mean `needs`?",
+        ),
+        ("acept = 1", "docs/procedures.md lists all keys"),
+        ("needs = \"bodies\"", "`headers`"),
+    ] {
+        folder.file("wrong.luau", &manifest(key));
+        let refused = folder.run("check wrong.luau").refusal();
+        assert!(refused.contains(told), "{key}: {refused}");
+        assert!(!refused.contains("store_bytes"), "not all keys: {refused}");
+    }
+    for (line, grant) in [
+        ("log(\"hello\")", "log"),
+        ("store.set(\"a\", \"b\")", "store"),
+        ("local a = dns.lookup(\"example.org\", \"A\")", "dns"),
+    ] {
+        folder.file(
+            "wrong.luau",
+            &format!("return function(call)\n  {line}\n  return accept()\nend\n"),
+        );
+        let refused = folder.run("test wrong.luau a.eml").refusal();
+        assert!(refused.contains("wrong.luau:2: attempt to"), "{refused}");
+        let told = format!("`{grant}` needs `grants = [\"{grant}\"]`");
+        assert!(refused.contains(&told), "{refused}");
+    }
+    // Whoever looks first whether it is there is not told of a grant.
+    folder.file(
+        "looks.luau",
+        "return function(call) if log then log(1) end return accept() end\n",
+    );
+    folder
+        .run("test looks.luau a.eml --expect accept")
+        .success();
+    let none = folder.run("check notes.txt").refusal();
+    assert!(none.contains("NAME.luau"), "{none}");
+}
