@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{VecDeque, vec_deque};
-use core::iter::{Flatten, FusedIterator};
+use core::iter::FusedIterator;
 
 /// Entries that are moved at once, at most, when there is more room needed.
 const BLOCK: usize = 256;
@@ -119,11 +119,11 @@ impl<T> Blocks<T> {
         }
     }
 
+    #[inline]
     pub(crate) fn iter(&self) -> Iter<'_, T> {
-        let rest = self.rest.as_ref().map(|rest| rest.blocks.iter());
         Iter {
-            first: self.first.iter(),
-            rest: rest.unwrap_or_default().flatten(),
+            block: self.first.iter(),
+            rest: self.rest.as_ref().map(|rest| rest.blocks.iter()),
         }
     }
 
@@ -154,8 +154,10 @@ impl<T> Blocks<T> {
 
 /// The entries, one after the other.
 pub(crate) struct Iter<'q, T> {
-    first: vec_deque::Iter<'q, T>,
-    rest: Flatten<vec_deque::Iter<'q, VecDeque<T>>>,
+    /// The rest of the present block.
+    block: vec_deque::Iter<'q, T>,
+    /// The blocks behind it.
+    rest: Option<vec_deque::Iter<'q, VecDeque<T>>>,
 }
 
 impl<'q, T> Iterator for Iter<'q, T> {
@@ -163,7 +165,19 @@ impl<'q, T> Iterator for Iter<'q, T> {
 
     #[inline]
     fn next(&mut self) -> Option<&'q T> {
-        self.first.next().or_else(|| self.rest.next())
+        match self.block.next() {
+            None if self.rest.is_some() => self.next_of_rest(),
+            next => next,
+        }
+    }
+}
+
+impl<'q, T> Iter<'q, T> {
+    #[cold]
+    fn next_of_rest(&mut self) -> Option<&'q T> {
+        // No block is empty.
+        self.block = self.rest.as_mut()?.next()?.iter();
+        self.block.next()
     }
 }
 

@@ -477,8 +477,12 @@ impl Output {
     fn forget(&mut self, entries: usize) {
         let mut copied = 0;
         for _ in 0..entries {
-            let first = self.passed.pop_front();
-            let Some(entry) = first.or_else(|| self.entries.pop_front()) else {
+            let passed = if self.passed.is_empty() {
+                None
+            } else {
+                self.passed.pop_front()
+            };
+            let Some(entry) = passed.or_else(|| self.entries.pop_front()) else {
                 break;
             };
             self.load.subtract(entry.load());
@@ -487,7 +491,9 @@ impl Output {
                 self.stored_bytes -= run.stored_len as usize;
             }
         }
-        self.copied.drain(..copied.min(self.copied.len()));
+        if copied > 0 {
+            self.copied.drain(..copied.min(self.copied.len()));
+        }
     }
 
     /// Empties it and gives back large buffers, so that it can be used for another connection.
