@@ -1,7 +1,9 @@
 //! How long a shard is busy with one turn: what the operator sees of it.
 
-use stentor_tests::raw::{eventually, packet, publish, string};
-use stentor_tests::{Plan, Raw, Version};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use stentor_tests::raw::{connect, eventually, packet, publish, string};
+use stentor_tests::{Plan, Raw, Server, Version};
 
 /// With a bound that every turn meets.
 #[test]
@@ -131,5 +133,89 @@ fn a_disconnect_behind_a_flood_is_read_before_a_take_over() {
         next.publish("next", b"");
         numbers(&mut subscriber, 9_000);
         assert_eq!(subscriber.message().0, "next");
+    }
+}
+
+/// Has the server find all at once what is done meanwhile.
+fn while_it_stands_still(server: &Server, act: impl FnOnce()) {
+    let pid = Pid::from_raw(server.pid());
+    kill(pid, Signal::SIGSTOP).expect("a server can be stopped");
+    act();
+    kill(pid, Signal::SIGCONT).expect("a server goes on");
+}
+
+/// The connections of a client that come at once are let in one after the other, whatever it has
+/// sent by an earlier one, and however that ends.
+#[test]
+fn all_connections_of_a_client_get_an_answer() {
+    const CLIENTS: usize = 60;
+    let server = Plan::new().tcp().anonymous().arg("--shards=1").start();
+    let mut subscriber = server.client(Version::V5, "s");
+    subscriber.subscribe("load/#", 0);
+    for round in 1..=2 {
+        let id = |number: usize| format!("client-{number}");
+        let mut first: Vec<_> = (0..CLIENTS)
+            .map(|number| server.client(Version::V5, &id(number)))
+            .collect();
+        let mut next: Vec<Vec<_>> = first
+            .iter()
+            .map(|_| (0..4).map(|_| server.dial()).collect())
+            .collect();
+        while_it_stands_still(&server, || {
+            for (number, client) in first.iter_mut().enumerate() {
+                let one = publish(Version::V5, &format!("load/{number}"), b"1", 0, false);
+                let two = publish(Version::V5, "load/2", b"2", 0, false);
+                client.send(&[one, two].concat().repeat(100 + 20 * number));
+                client.send(&packet(0xE0, &[]));
+            }
+            for (number, connections) in next.iter_mut().enumerate() {
+                for connection in connections {
+                    connection.send(&connect(Version::V5, &id(number), true));
+                }
+            }
+        });
+        for connection in next.iter_mut().flatten() {
+            assert_eq!(connection.expect(2).body[1], 0, "round {round}");
+        }
+        for number in 0..CLIENTS {
+            server.client(Version::V5, &id(number)).ping();
+        }
+    }
+}
+
+/// Many connections end while others come in their places.
+#[test]
+fn nobody_gets_what_another_was_told_at_the_end() {
+    const CLIENTS: usize = 600;
+    let server = Plan::new().tcp().anonymous().arg("--shards=1").start();
+    let all = |what: &str| -> Vec<_> {
+        (0..CLIENTS)
+            .map(|number| server.client(Version::V5, &format!("{what}-{number}")))
+            .collect()
+    };
+    let (taken_over, mut broken) = (all("taken"), all("broken"));
+    let mut successors: Vec<_> = taken_over.iter().map(|_| server.dial()).collect();
+    let mut strangers = Vec::new();
+    while_it_stands_still(&server, || {
+        for (number, successor) in successors.iter_mut().enumerate() {
+            let id = format!("taken-{number}");
+            successor.send(&connect(Version::V5, &id, true));
+        }
+        for client in &mut broken {
+            client.send(&[0, 0]);
+            client.half_close();
+        }
+        drop(taken_over);
+        for number in 0..2 * CLIENTS {
+            let mut stranger = server.dial();
+            stranger.send(&connect(Version::V5, &format!("stranger-{number}"), true));
+            strangers.push(stranger);
+        }
+    });
+    for connection in successors.iter_mut().chain(&mut strangers) {
+        assert_eq!(connection.expect(2).body[1], 0);
+    }
+    for stranger in &mut strangers {
+        stranger.ping();
     }
 }
